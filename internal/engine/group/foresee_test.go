@@ -263,6 +263,33 @@ func TestSorts(t *testing.T) {
 	}
 }
 
+// TestForeseesSeveralKinds has members of several kinds where pods of lower priority are in the way: what is foreseen of few kinds, none of which finds a node; what is not of so many that nothing is.
+func TestForeseesSeveralKinds(t *testing.T) {
+	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=4 pods=110")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=4"), priority(1)))
+	gang := func(least, kinds int) plan.Work {
+		var pods []*v1.Pod
+		for i := range kinds {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), priority(100), build.Container(fmt.Sprintf("cpu=%dm", least+i))))
+		}
+		return c.work(podGroup("g", int32(kinds), 100), pods...)
+	}
+	a := c.attemptOf(gang(5000, 2))
+	a.count()
+	if short, known := a.foresee(a.lowerPods(c.state.View()).takeOff); known != foreseen || short != "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining" {
+		t.Errorf("of two kinds without a node %q is foreseen: %d", short, known)
+	}
+	d := Decide(c.state, c.engine, gang(100, mostForeseen+1), nil)
+	if want := "found a placement for podgroup, preempting 1 victims"; !strings.HasSuffix(d.Message, want) {
+		t.Errorf("of many kinds that find room: %s, want %s", d.Message, want)
+	}
+	missing := gang(100, 2)
+	missing.Pods = missing.Pods[:1]
+	d = Decide(c.state, c.engine, missing, nil)
+	if want := preemptionPrefix + "pod group is unschedulable, minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"; !strings.HasSuffix(d.Message, want) {
+		t.Errorf("a member is missing: %s, want %s", d.Message, want)
+	}
+}
+
 // TestForeseesNothingOfNoPlacements has a group that must be in one domain of a key that no node has, beside a pod of lower priority.
 func TestForeseesNothingOfNoPlacements(t *testing.T) {
 	p := profileWith(t, 1, 1)

@@ -185,19 +185,25 @@ func TestRoomInOneDomain(t *testing.T) {
 // TestRoomNowComesFirst has a gang of two, an old pod that leaves room for one member on n1, and one that came after the gang on each of two emptier nodes: one member takes the room that there is now,
 // although the other nodes would be better.
 func TestRoomNowComesFirst(t *testing.T) {
-	c := newCrowd(t, 1, build.Node("n0", build.Allocatable("cpu=6 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")), build.Node("n2", build.Allocatable("cpu=6 pods=110")),
-		build.Pod(build.Named("old"), build.NodeName("n1"), build.Container("cpu=1"), created(1)))
-	for _, name := range []string{"n0", "n2"} {
-		plugintest.Set(c.state, build.Pod(build.Named("later-"+name), build.NodeName(name), build.Container("cpu=6"), created(20)))
-	}
-	var members []*v1.Pod
-	for i := range 2 {
-		members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), created(10), build.Container("cpu=3")))
-	}
-	d := Decide(c.state, c.engine, c.work(podGroup("g", 2, 0), members...), nil)
-	places, moved := Room(c.state, c.engine, &d)
-	if len(places) != 2 || places[0].NodeName != "n1" || moved != 2 {
-		t.Errorf("room on %+v, and %d pods were moved", places, moved)
+	for _, divides := range []bool{false, true} { // where nodes are divided, a group without a key is one that may go anywhere, too
+		c := newCrowd(t, 1, build.Node("n0", build.Allocatable("cpu=6 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")), build.Node("n2", build.Allocatable("cpu=6 pods=110")),
+			build.Pod(build.Named("old"), build.NodeName("n1"), build.Container("cpu=1"), created(1)))
+		if divides {
+			p := profileWith(t, 1, 1)
+			c.engine, c.compile = newEngine(t, p), p.Compile
+		}
+		for _, name := range []string{"n0", "n2"} {
+			plugintest.Set(c.state, build.Pod(build.Named("later-"+name), build.NodeName(name), build.Container("cpu=6"), created(20)))
+		}
+		var members []*v1.Pod
+		for i := range 2 {
+			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), created(10), build.Container("cpu=3")))
+		}
+		d := Decide(c.state, c.engine, c.work(podGroup("g", 2, 0), members...), nil)
+		places, moved := Room(c.state, c.engine, &d)
+		if len(places) != 2 || places[0].NodeName != "n1" || moved != 2 {
+			t.Errorf("room on %+v, and %d pods were moved", places, moved)
+		}
 	}
 }
 
@@ -208,6 +214,7 @@ func TestRoomByNumber(t *testing.T) {
 		name := fmt.Sprint("n", i)
 		plugintest.Set(c.state, build.Node(name, build.Allocatable("cpu=4 pods=2")), build.Pod(build.Named("old-"+name), build.NodeName(name), created(1)), build.Pod(build.Named("later-"+name), build.NodeName(name), created(20)))
 	}
+	plugintest.Set(c.state, build.Pod(build.Named("later-gone"), build.NodeName("gone"), created(20))) // which is in nobody's way
 	for members, want := range map[int]int{2: 2, 3: 0} {
 		var pods []*v1.Pod
 		for i := range members {

@@ -225,9 +225,8 @@ func (a *attempt) divide() {
 	})
 }
 
-// tryNode finds nodes for a group, and all below it, among some nodes, nil for all. When it fails none of their members is assumed.
+// tryNode finds nodes for a group whose turn before is forgotten, and all below it, among some nodes, nil for all. When it fails none of their members is assumed.
 func (a *attempt) tryNode(n *node, within *state.Restriction) (short string, err error) {
-	n.forget()
 	if n.leaf != nil {
 		n.leaf.within = within
 		n.short, err = n.leaf.try()

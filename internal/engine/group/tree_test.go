@@ -501,6 +501,28 @@ func TestTreesWithoutTurn(t *testing.T) {
 	}
 }
 
+// TestTreesFail has plugins for domain placements fail while a tree is tried, below which a group has found a node already: nobody is left on a node.
+func TestTreesFail(t *testing.T) {
+	for want, change := range map[string]func(*plugin.Profile){
+		"no way": func(p *plugin.Profile) { p.Placements.Generate = broken{"no way"} },
+		"composite pod group evaluation failed due to child error: no score": func(p *plugin.Profile) {
+			p.Placements.Scores = append(p.Placements.Scores, plugin.WeightedPlacement{PlacementScore: broken{"no score"}, Weight: 1})
+		},
+	} {
+		f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "x", key: "rack", min: 1, below: []*branch{leafOf("b", "", 1, 1)}}}}}
+		for i := range 2 {
+			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.NodeLabels(fmt.Sprint("rack=r", i)), build.Allocatable("cpu=4 memory=64Gi pods=9")))
+		}
+		p := profileWith(t, 1, 1)
+		change(p)
+		s := f.state(anyNode)
+		d := Decide(s, newEngine(t, p), f.work(p), nil)
+		if err := s.Audit(); d.Outcome != plan.Failed || d.Message != want || s.Assumed() > 0 || err != nil {
+			t.Errorf("%s: %s, want %s; %d members are assumed: %v", d.Outcome, d.Message, want, s.Assumed(), err)
+		}
+	}
+}
+
 // TestTreeThatRunsAlready has a tree whose only group runs, with one more member that waits and finds no node: nothing is placed, so that the tree is rejected, and so is the group.
 func TestTreeThatRunsAlready(t *testing.T) {
 	for _, cpu := range []int{1, 2} {
