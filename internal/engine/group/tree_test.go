@@ -372,7 +372,7 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 		runs  string // a group of which a member runs
 		more  int64  // decisions besides those of the first pass; 0 for any number
 	}{
-		{"a group with more members than it needs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2", "", 0},
+		{"a group with more members than it needs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2", "", 14},
 		{"more groups than are needed", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
 			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2", "", 0},
 		{"racks, of which the fuller one is taken first", []string{"2 300Mi a", "1 64Gi b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2", "", 3 + 6}, // one for each member by itself, and the largest group first: each member in each rack
