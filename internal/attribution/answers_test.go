@@ -38,10 +38,10 @@ func TestDirection(t *testing.T) {
 		want attribution.Verdict
 		pod  *v1.Pod
 	}{ // from the worst to the best
-		{attribution.Gated, build.Pod(build.Named("p"), build.Container("cpu=1"), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} })},
-		{attribution.Pending, build.Pod(build.Named("p"), build.Container("cpu=9"))},
-		{attribution.Preempts, build.Pod(build.Named("p"), build.Container("cpu=3"), func(p *v1.Pod) { p.Spec.Priority = new(int32(9)) })},
-		{attribution.Placed, build.Pod(build.Named("p"), build.Container("cpu=1"))},
+		{"gated", build.Pod(build.Named("p"), build.Container("cpu=1"), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} })},
+		{"pending", build.Pod(build.Named("p"), build.Container("cpu=9"))},
+		{"preempts", build.Pod(build.Named("p"), build.Container("cpu=3"), func(p *v1.Pod) { p.Spec.Priority = new(int32(9)) })},
+		{"placed", build.Pod(build.Named("p"), build.Container("cpu=1"))},
 	}
 	for i := range verdicts {
 		for j := range verdicts {
@@ -57,6 +57,11 @@ func TestDirection(t *testing.T) {
 			}
 			if r.Then.Verdict != verdicts[i].want || r.Now.Verdict != verdicts[j].want || r.Direction != want || (want == "") != (len(r.Causes) == 0) {
 				t.Errorf("from %s to %s: %+v", verdicts[i].want, verdicts[j].want, r)
+			}
+			for _, cause := range r.Causes {
+				if got := cause.Changes[0].Object; got != "pod default/p" {
+					t.Errorf("from %s to %s: because of %q", verdicts[i].want, verdicts[j].want, got)
+				}
 			}
 		}
 	}
@@ -88,6 +93,13 @@ func TestLost(t *testing.T) {
 	// Five of the six are found: both answers, and of each node that its differences are enough, and where the pod goes then.
 	if len(r.Causes) != 5 || r.Decisions != 2+2*5 || r.CutShort {
 		t.Errorf("%d causes, %d decisions, cut short: %t", len(r.Causes), r.Decisions, r.CutShort)
+	}
+	about := map[string]bool{}
+	for _, cause := range r.Causes {
+		about[cause.Changes[0].Object] = true
+	}
+	if (!about["node e"] && !about["node f"]) || !about["pod default/on-a"] && !about["pod default/on-b"] {
+		t.Errorf("causes are about %v", about)
 	}
 	// Whichever node is tried first, as the one that the pod went to, causes of one change each are in the order of their texts.
 	for _, name := range []string{"p", "q", "r", "s"} {
