@@ -69,11 +69,11 @@ type Config struct {
 	Trim bool
 	// Mirror, unless it is nil, has the API objects too, and may change them.
 	Mirror Mirror
-	// EventHints means that events about pods without a node say what would help; see package adviser.
-	EventHints bool
 	// Pods, unless it is nil, has Run make the pods of a cluster of that size, besides those of the files, while the scheduler works, and keep no more of what was decided about those that got a
 	// node than a Placement says: so a million of them need not wait in memory at once. Rounds do not say then what was shown and stored.
 	Pods *Size
+	// EventHints means that events about pods without a node say what would help; see package adviser.
+	EventHints bool
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
 	Audit bool
 }

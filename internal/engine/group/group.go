@@ -263,7 +263,7 @@ func (a *attempt) takeBack() {
 }
 
 // reject ends an attempt in which too few members found a node. Members that found none keep their own reasons; the others are told the group's: with what was found
-// about making room if they had found a node, without if they were not tried.
+// about making room if they had found a node, without if they were not tried. What was found is about all members of the tree, if the group is a part of one.
 func (a *attempt) reject(text string, found room) {
 	if a.tree != nil {
 		a.rejectTree(text, found)
@@ -273,6 +273,10 @@ func (a *attempt) reject(text string, found room) {
 	fitting, untried := &plan.Rejection{Group: a.Message}, &plan.Rejection{Group: text}
 	if !found.waits {
 		fitting.Group = unschedulable + ", " + a.Message
+	}
+	first := 0
+	if a.part != nil {
+		first = a.part.first
 	}
 	for _, i := range a.tried {
 		m := &a.Members[i]
@@ -289,7 +293,7 @@ func (a *attempt) reject(text string, found room) {
 		case plan.Undecided:
 			m.Outcome, m.Rejection = plan.Unschedulable, untried
 		}
-		if node, ok := found.nodes[i]; ok {
+		if node, ok := found.nodes[first+i]; ok {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: node}}
 		}
 	}

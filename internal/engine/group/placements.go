@@ -173,7 +173,6 @@ func (a *attempt) best(tree *model.GroupTree, feasible []found) (at int, err err
 		proposals[i] = feasible[i].Proposal
 	}
 	for _, p := range a.profile.Placements.Scores {
-		clear(scores)
 		if err := p.ScorePlacements(a.state.View(), tree, proposals, scores); err != nil {
 			return 0, err
 		}
