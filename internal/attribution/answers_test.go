@@ -1,6 +1,8 @@
 package attribution_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,10 +38,10 @@ func TestDirection(t *testing.T) {
 		want attribution.Verdict
 		pod  *v1.Pod
 	}{ // from the worst to the best
-		{attribution.Gated, build.Pod(build.Named("p"), build.Container("cpu=1"), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} })},
-		{attribution.Pending, build.Pod(build.Named("p"), build.Container("cpu=9"))},
-		{attribution.Preempts, build.Pod(build.Named("p"), build.Container("cpu=3"), func(p *v1.Pod) { p.Spec.Priority = new(int32(9)) })},
-		{attribution.Placed, build.Pod(build.Named("p"), build.Container("cpu=1"))},
+		{"gated", build.Pod(build.Named("p"), build.Container("cpu=1"), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} })},
+		{"pending", build.Pod(build.Named("p"), build.Container("cpu=9"))},
+		{"preempts", build.Pod(build.Named("p"), build.Container("cpu=3"), func(p *v1.Pod) { p.Spec.Priority = new(int32(9)) })},
+		{"placed", build.Pod(build.Named("p"), build.Container("cpu=1"))},
 	}
 	for i := range verdicts {
 		for j := range verdicts {
@@ -55,6 +57,11 @@ func TestDirection(t *testing.T) {
 			}
 			if r.Then.Verdict != verdicts[i].want || r.Now.Verdict != verdicts[j].want || r.Direction != want || (want == "") != (len(r.Causes) == 0) {
 				t.Errorf("from %s to %s: %+v", verdicts[i].want, verdicts[j].want, r)
+			}
+			for _, cause := range r.Causes {
+				if got := cause.Changes[0].Object; got != "pod default/p" {
+					t.Errorf("from %s to %s: because of %q", verdicts[i].want, verdicts[j].want, got)
+				}
 			}
 		}
 	}
@@ -87,6 +94,22 @@ func TestLost(t *testing.T) {
 	if len(r.Causes) != 5 || r.Decisions != 2+2*5 || r.CutShort {
 		t.Errorf("%d causes, %d decisions, cut short: %t", len(r.Causes), r.Decisions, r.CutShort)
 	}
+	about := map[string]bool{}
+	for _, cause := range r.Causes {
+		about[cause.Changes[0].Object] = true
+	}
+	if (!about["node e"] && !about["node f"]) || !about["pod default/on-a"] && !about["pod default/on-b"] {
+		t.Errorf("causes are about %v", about)
+	}
+	// Whichever node is tried first, as the one that the pod went to, causes of one change each are in the order of their texts.
+	for _, name := range []string{"p", "q", "r", "s"} {
+		named := asked.DeepCopy()
+		named.Name, then.Pods, now.Pods[0] = name, []*v1.Pod{named}, named
+		if r := since(t, then, now, name); !slices.IsSortedFunc(r.Causes, func(a, b attribution.Cause) int { return strings.Compare(a.Changes[0].Text, b.Changes[0].Text) }) {
+			t.Errorf("%+v", r.Causes)
+		}
+	}
+	then.Pods = []*v1.Pod{asked}
 	// A node that still does is not lost, and neither of the two that the pod goes to is tried again as one of those that did.
 	now = explain.Objects{Nodes: then.Nodes, Pods: []*v1.Pod{asked, full(r.Then.Node)}}
 	if r = since(t, then, now, "p"); len(r.Lost) != 1 || r.Lost[0].Nodes != 1 || r.Lost[0].Examples[0] != r.Then.Node || len(r.Causes) != 1 || r.Decisions != 4 {

@@ -87,6 +87,16 @@ func TestReduce(t *testing.T) {
 	}
 }
 
+// TestNeeded has one unit that is enough by itself: no other is needed, wherever it stands.
+func TestNeeded(t *testing.T) {
+	for at := range 9 {
+		by, questions := asked(func(mask uint) bool { return mask&(1<<at) != 0 }, 10_000)
+		if set, ok := by.needed([]int{0, 1, 2, 3, 4, 5, 6, 7, 8}); !ok || !slices.Equal(set, []int{at}) || *questions > 6 {
+			t.Errorf("of nine, %d is enough: %v after %d questions, ok: %t", at, set, *questions, ok)
+		}
+	}
+}
+
 // TestLeast compares the size of what is returned with that of the smallest part of all.
 func TestLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

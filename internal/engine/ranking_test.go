@@ -391,6 +391,44 @@ func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
 	}
 }
 
+// TestConstraintsOnOneKey has pods spread over zones by two selectors: nodes are told apart by their zones once, and tables decide.
+func TestConstraintsOnOneKey(t *testing.T) {
+	b := newBench(t, 60)
+	for i := range 20 {
+		p := benchPreemptor(fmt.Sprint("pod-", i), 9, 200)
+		p.Labels = map[string]string{"app": "a"}
+		for _, app := range []string{"a", "b"} {
+			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, build.Constraint(v1.DoNotSchedule, v1.LabelTopologyZone))
+			p.Spec.TopologySpreadConstraints[len(p.Spec.TopologySpreadConstraints)-1].LabelSelector = build.Selector("app=" + app)
+		}
+		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+		b.state.Assume(d.Placements...)
+	}
+	if ranked := b.engine.Counters().Ranked; ranked < 10 {
+		t.Errorf("%d of 20 decisions by tables", ranked)
+	}
+}
+
+// TestOneNominatedPodWithAPort has recurring pods with a host port, which tables decide about as long as no pod is nominated: beside one that is, filters read more than what it occupies.
+func TestOneNominatedPodWithAPort(t *testing.T) {
+	b := newBench(t, 60)
+	for i, isNominated := range []bool{false, true} {
+		if isNominated {
+			b.nominate(3, 9, 1000)
+		}
+		before := b.engine.Counters().Ranked
+		for j := range 20 {
+			p := benchPreemptor(fmt.Sprint("pod-", i, "-", j), 9, 200)
+			withHostPort(p)
+			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+			b.state.Assume(d.Placements...)
+		}
+		if ranked := b.engine.Counters().Ranked - before; (ranked == 0) != isNominated {
+			t.Errorf("a pod is nominated: %t, %d decisions by tables", isNominated, ranked)
+		}
+	}
+}
+
 // TestRankingsLeaveRoom decides by turns about pods that are equal but for their priority, while pods are nominated to nodes, come to others, and lose their nominations: which nodes must
 // be left depends on the priority. Half of the pods have host ports, and are scanned for.
 func TestRankingsLeaveRoom(t *testing.T) {

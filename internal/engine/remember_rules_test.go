@@ -97,7 +97,7 @@ func TestRejectionsWithRulesAreThoseDecidedAgain(t *testing.T) {
 	const nodes, steps = 6, 150
 	zone := v1.LabelTopologyZone
 	var recalled, decided int64
-	for seed := range uint64(build.UnlessRaced(100, 10)) {
+	for seed := range uint64(5 * *seeds) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := newBench(t, 0)
 		var err error

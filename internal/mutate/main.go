@@ -9,7 +9,8 @@
 // its own, which takes seconds to compile instead of nothing. Each fault has a process of its own, with a limit of time and of
 // memory. Fast tests run first, see step.
 //
-// Faults that change nothing that anybody could observe are listed, with the reason, in equivalent/, a file for each package. It exits with status 1 if the tests of a package
+// Faults that change nothing that anybody could observe are listed, with the reason, in equivalent/, a file for each package; and so are flags with which slow tests do less, where only some of
+// the faults are tried. It exits with status 1 if the tests of a package
 // found less than 90 % of its faults, or so few of a sample that it is no accident.
 //
 //	go run ./internal/mutate [-sample N] [-seed S] [-changed REVISION] [-for DURATION] ./internal/report
@@ -50,7 +51,7 @@ type Options struct {
 	Patience time.Duration
 	// Least is the least percentage of a package's faults that its tests must find.
 	Least int
-	// Equivalent is the folder that lists, in PACKAGE.txt, faults which nobody could notice.
+	// Equivalent is the folder that lists, in PACKAGE.txt, faults which nobody could notice, and flags for samples.
 	Equivalent string
 	Out        io.Writer
 	Progress   io.Writer
@@ -107,6 +108,7 @@ type source struct {
 	all      int               // faults that there are
 	listed   map[string]string
 	outdated []string // ids that are listed and do not exist
+	fewer    []string // flags with which its tests do less
 	flags    []string // of its tests
 	steps    []step
 	isSlow   bool // its tests take too long for a sample
@@ -227,7 +229,7 @@ func (p *source) read(o Options, r *rand.Rand) error {
 		p.code[path] = code
 	}
 	var err error
-	if p.listed, err = readEquivalent(filepath.Join(o.Equivalent, filepath.Base(p.ImportPath)+".txt")); err != nil {
+	if p.listed, p.fewer, err = readEquivalent(filepath.Join(o.Equivalent, filepath.Base(p.ImportPath)+".txt")); err != nil {
 		return err
 	}
 	for id := range p.listed {
@@ -252,25 +254,30 @@ func (p *source) read(o Options, r *rand.Rand) error {
 	return nil
 }
 
-// readEquivalent reads a list of faults: of each its id, " : ", and why nobody could notice it. Lines that begin with # are comments. A package without a list has none.
-func readEquivalent(path string) (map[string]string, error) {
+// readEquivalent reads a list of faults: of each its id, " : ", and why nobody could notice it. A line may have, in the place of an id, "flags" and flags with which the tests do less where only
+// some of the faults are tried. Lines that begin with # are comments. A package without a list has none.
+func readEquivalent(path string) (listed map[string]string, fewer []string, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the equivalent faults: %w", err)
+		return nil, nil, fmt.Errorf("read the equivalent faults: %w", err)
 	}
-	listed := map[string]string{}
+	listed = map[string]string{}
 	for i, line := range strings.Split(string(text), "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		id, why, ok := strings.Cut(line, " : ")
 		if !ok || strings.TrimSpace(why) == "" {
-			return nil, fmt.Errorf("%s:%d: a fault without a reason", path, i+1)
+			return nil, nil, fmt.Errorf("%s:%d: a fault without a reason", path, i+1)
+		}
+		if flags, ok := strings.CutPrefix(id, "flags "); ok {
+			fewer = append(fewer, strings.Fields(flags)...)
+			continue
 		}
 		listed[id] = why
 	}
-	return listed, nil
+	return listed, fewer, nil
 }

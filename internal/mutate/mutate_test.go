@@ -63,6 +63,24 @@ func TestSlowTests(t *testing.T) {
 	}
 }
 
+// TestFewer has tests do less where only some of the faults are tried, as the package's list has it.
+func TestFewer(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "slow.txt"), []byte("flags -pause=1ms : nothing happens meanwhile\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for sample, want := range map[int]string{0: "", 1: "-pause=1ms"} {
+		packages, err := run(t.Context(), Options{Packages: []string{"./testdata/slow"}, Sample: sample, Equivalent: folder, Patience: time.Minute, Out: io.Discard, Progress: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := packages[0]
+		if got := strings.Join(p.flags, " "); got != want || len(p.outdated) > 0 || p.tried() == 0 || (p.steps[0].took < time.Second) != (sample > 0) {
+			t.Errorf("a sample of %d: flags %q, want %q; tests take %s", sample, got, want, p.steps[0].took)
+		}
+	}
+}
+
 // TestForms puts all faults into functions of several forms: generic ones, methods, variadic ones, init. Two do not compile, all others are found, one because it never ends.
 func TestForms(t *testing.T) {
 	var out strings.Builder
@@ -226,7 +244,7 @@ func TestEquivalentNeedsAReason(t *testing.T) {
 	if err := os.WriteFile(list, []byte("small.go:Bounded: swap > in n > Most\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readEquivalent(list); err == nil || !strings.Contains(err.Error(), ":1: a fault without a reason") {
+	if _, _, err := readEquivalent(list); err == nil || !strings.Contains(err.Error(), ":1: a fault without a reason") {
 		t.Errorf("error %v", err)
 	}
 	lists, err := filepath.Glob("equivalent/*.txt")
@@ -234,7 +252,7 @@ func TestEquivalentNeedsAReason(t *testing.T) {
 		t.Fatalf("%d lists are checked in: %v", len(lists), err)
 	}
 	for _, list := range lists {
-		if _, err := readEquivalent(list); err != nil {
+		if _, _, err := readEquivalent(list); err != nil {
 			t.Error(err)
 		}
 	}

@@ -61,6 +61,9 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 		if p.flags, err = flagsFor(ctx, p.ImportPath); err != nil {
 			return 0, err
 		}
+		if o.Sample > 0 || o.For > 0 {
+			p.flags = append(p.flags, p.fewer...)
+		}
 		limit := slowest
 		if o.For > 0 {
 			limit = o.For / 4

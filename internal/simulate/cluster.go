@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/adviser"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -71,6 +72,8 @@ type Config struct {
 	// Pods, unless it is nil, has Run make the pods of a cluster of that size, besides those of the files, while the scheduler works, and keep no more of what was decided about those that got a
 	// node than a Placement says: so a million of them need not wait in memory at once. Rounds do not say then what was shown and stored.
 	Pods *Size
+	// EventHints means that events about pods without a node say what would help; see package adviser.
+	EventHints bool
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
 	Audit bool
 }
@@ -106,11 +109,13 @@ type Cluster struct {
 	ingest *ingest.Ingest
 	source *staged // of the loop
 	loop   *loop.Loop
-	commit *committer
-	live   atomic.Pointer[process]    // what plugins use of the process
-	life   int                        // of the scheduler process
-	dead   bool                       // no process runs
-	stuck  map[model.PodKey]types.UID // pods that are being deleted and stay
+	// adviser is nil without EventHints.
+	adviser *adviser.Adviser
+	commit  *committer
+	live    atomic.Pointer[process]    // what plugins use of the process
+	life    int                        // of the scheduler process
+	dead    bool                       // no process runs
+	stuck   map[model.PodKey]types.UID // pods that are being deleted and stay
 	// skew is how far the wall clock is from virtual time, startSkew how far it was when the process started.
 	skew, startSkew time.Duration
 
@@ -236,6 +241,10 @@ func (c *Cluster) start() error {
 	c.live.Store(c.commit.plugins)
 	c.source = &staged{Ingest: c.ingest}
 	c.loop = loop.New(c.source, waiting, judge, c.commit, c.config.Observers...)
+	if c.config.EventHints {
+		c.adviser = adviser.New(adviser.Config{Compile: c.config.Scheduler.Compile()})
+		c.loop.Advise(c.adviser)
+	}
 	return nil
 }
 
@@ -265,6 +274,14 @@ func (c *Cluster) Now() time.Time { return c.now }
 
 // Loop gives access to the scheduler's state, queue and engine, between rounds.
 func (c *Cluster) Loop() *loop.Loop { return c.loop }
+
+// Hints is how often events got hints since the process started; nothing without EventHints.
+func (c *Cluster) Hints() adviser.Counts {
+	if c.adviser == nil {
+		return adviser.Counts{}
+	}
+	return c.adviser.Counts()
+}
 
 // Audit checks the invariants of everything that the scheduler holds, between rounds. It returns every violation in one error, nil if there is
 // none.

@@ -164,6 +164,8 @@ func TestForeseen(t *testing.T) {
 			t.Errorf("seed %d: hopeless, and it is not", seed)
 		case ok && got != want:
 			t.Errorf("seed %d: foreseen %q, and it is %q", seed, got, want)
+		case !ok && foreseeing != (generated{}):
+			t.Errorf("seed %d: observed %+v, and nothing was foreseen", seed, foreseeing)
 		case ok && foreseeing != trying:
 			t.Errorf("seed %d: observed %+v, and it is %+v", seed, foreseeing, trying)
 		case !ok && !near && want != "" && want != "no feasible placements found":
@@ -202,6 +204,100 @@ func TestForeseen(t *testing.T) {
 		if least = build.UnlessRaced(least, least/6); outcomes[what] < least {
 			t.Errorf("%s: %d times, want at least %d", what, outcomes[what], least)
 		}
+	}
+}
+
+// TestSorts: members are of one sort if they are equal, occupy the same, and nothing of their own decides about them.
+func TestSorts(t *testing.T) {
+	c := newCrowd(t, 1)
+	small, volume := build.Container("cpu=1"), build.Claims("c")
+	occupies := func(pod *model.Pod) { pod.Occupies.CPUMilli++ }
+	malformed := func(pod *model.Pod) { pod.Malformed = "odd" }
+	device := func(pod *model.Pod) { pod.Devices = &model.PodDevices{} }
+	type member struct {
+		options []build.PodOption
+		change  func(*model.Pod)
+	}
+	plain := member{options: []build.PodOption{small}}
+	for _, row := range []struct {
+		name    string
+		members []member
+		want    string
+	}{
+		{"alike", []member{plain, plain, plain}, "m0*3"},
+		{"two sizes in turn", []member{plain, {options: []build.PodOption{build.Container("cpu=2")}}, plain}, "m0*2 m1*1"},
+		{"one occupies more than it asks for", []member{plain, {options: plain.options, change: occupies}, plain}, "m0*2 m1*1"},
+		{"one is nominated", []member{plain, {options: []build.PodOption{small, build.NominatedNodeName("n")}}, plain}, "m0*2 m1*1"},
+		{"volumes of the first", []member{{options: []build.PodOption{small, volume}}, plain, plain}, "m0*1 m1*2"},
+		{"volumes of the last ones", []member{plain, {options: []build.PodOption{small, volume}}, {options: []build.PodOption{small, volume}}}, "m0*1 m1*1 m2*1"},
+		{"devices", []member{plain, {options: plain.options, change: device}, {options: plain.options, change: device}}, "m0*1 m1*1 m2*1"},
+		{"malformed", []member{{options: plain.options, change: malformed}, plain, {options: plain.options, change: malformed}}, "m0*1 m1*1 m2*1"},
+	} {
+		var pods []*v1.Pod
+		for i, m := range row.members {
+			pods = append(pods, build.Pod(append([]build.PodOption{build.Named(fmt.Sprint("m", i)), of("g")}, m.options...)...))
+		}
+		work := c.work(podGroup("g", 1, 0), pods...)
+		for i, m := range row.members {
+			if m.change != nil {
+				m.change(work.Pods[i].Pod)
+			}
+		}
+		var got []string
+		for _, s := range c.attemptOf(work).sorts() {
+			got = append(got, fmt.Sprintf("%s*%d", s.pod.Name, s.members))
+		}
+		if got := strings.Join(got, " "); got != row.want {
+			t.Errorf("%s: %s, want %s", row.name, got, row.want)
+		}
+	}
+	// Nothing is foreseen of more than 16 kinds.
+	for _, kinds := range []int{16, 17} {
+		var pods []*v1.Pod
+		for i := range 2 * kinds {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), build.Container(fmt.Sprintf("cpu=%dm", 100+i%kinds))))
+		}
+		if got := len(c.attemptOf(c.work(podGroup("g", 1, 0), pods...)).sorts()); got != kinds%17 {
+			t.Errorf("%d sorts of %d kinds", got, kinds)
+		}
+	}
+}
+
+// TestForeseesSeveralKinds has members of several kinds where pods of lower priority are in the way: what is foreseen of few kinds, none of which finds a node; what is not of so many that nothing is.
+func TestForeseesSeveralKinds(t *testing.T) {
+	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=4 pods=110")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=4"), priority(1)))
+	gang := func(least, kinds int) plan.Work {
+		var pods []*v1.Pod
+		for i := range kinds {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), priority(100), build.Container(fmt.Sprintf("cpu=%dm", least+i))))
+		}
+		return c.work(podGroup("g", int32(kinds), 100), pods...)
+	}
+	a := c.attemptOf(gang(5000, 2))
+	a.count()
+	if short, known := a.foresee(a.lowerPods(c.state.View()).takeOff); known != foreseen || short != "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining" {
+		t.Errorf("of two kinds without a node %q is foreseen: %d", short, known)
+	}
+	d := Decide(c.state, c.engine, gang(100, mostForeseen+1), nil)
+	if want := "found a placement for podgroup, preempting 1 victims"; !strings.HasSuffix(d.Message, want) {
+		t.Errorf("of many kinds that find room: %s, want %s", d.Message, want)
+	}
+	missing := gang(100, 2)
+	missing.Pods = missing.Pods[:1]
+	d = Decide(c.state, c.engine, missing, nil)
+	if want := preemptionPrefix + "pod group is unschedulable, minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"; !strings.HasSuffix(d.Message, want) {
+		t.Errorf("a member is missing: %s, want %s", d.Message, want)
+	}
+}
+
+// TestForeseesNothingOfNoPlacements has a group that must be in one domain of a key that no node has, beside a pod of lower priority.
+func TestForeseesNothingOfNoPlacements(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	c := racksOf(1, 1, 1, "row")
+	c.pods = append(c.pods, build.Pod(build.Named("low"), build.NodeName("n0000"), priority(-1)))
+	d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
+	if want := "no feasible placements found, pod group preemption: no feasible placements found"; d.Message != want {
+		t.Errorf("%s, want %s", d.Message, want)
 	}
 }
 

@@ -30,7 +30,6 @@ func (a *attempt) free(p plugin.GroupFreeing) (plugin.GroupFreed, error) {
 // notesOf repeats the pass over the members that was in vain, and returns what the plugin notes of each turn. Of a turn that fails it notes nothing.
 func (a *attempt) notesOf(p plugin.GroupFreeing) []any {
 	b := a.again()
-	b.observer = nil
 	notes := []any{}
 	b.shows = func(v state.View, member *model.Pod) {
 		_ = a.engine.ShowTurn(v, member, func(c plugin.Cycle) {

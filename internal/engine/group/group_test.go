@@ -3,9 +3,11 @@ package group
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/build"
@@ -66,6 +68,72 @@ func TestRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwnPolicy has groups whose own preemption policy counts, beside a pod of lower priority in the way. All members must have the same, those on nodes too.
+func TestOwnPolicy(t *testing.T) {
+	never := func(p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) }
+	lower := func(*v1.Pod) {}
+	const differ = "all pods in a single pod group should have the same preemption policy as the pod group's preemption policy, got "
+	for _, row := range []struct {
+		name          string
+		group         v1.PreemptionPolicy // none if it is empty
+		waiting, runs build.PodOption     // the policies of the members, nil if no such member is there
+		want          string
+	}{
+		{"pods are evicted", v1.PreemptLowerPriority, lower, nil, "found a placement for podgroup, preempting 1 victims"},
+		{"by default, too", "", lower, lower, "found a placement for podgroup, preempting 1 victims"},
+		{"no pods are evicted", v1.PreemptNever, never, never, "not eligible due to preemptionPolicy=Never."},
+		{"a member has another", v1.PreemptNever, lower, nil, differ + "PreemptLowerPriority and Never"},
+		{"members have another", "", never, nil, differ + "Never and PreemptLowerPriority"},
+		{"a member that runs has another", v1.PreemptLowerPriority, lower, never, differ + "Never and PreemptLowerPriority"},
+	} {
+		c := newCrowdWith(t, map[string]bool{"GenericWorkload": true, "PodGroupPreemptionPolicy": true}, 1, build.Node("n", build.Allocatable("cpu=1 pods=20")),
+			build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=1"), priority(1)))
+		if row.runs != nil {
+			plugintest.Set(c.state, newMember("runs", build.NodeName("n"), priority(5), row.runs))
+		}
+		g := podGroup("g", 1, 5, func(g *schedulingv1beta1.PodGroup) {
+			if row.group != "" {
+				g.Spec.PreemptionPolicy = new(schedulingv1beta1.PreemptionPolicy(row.group))
+			}
+		})
+		g.Spec.SchedulingPolicy.Gang.MinCount = 2
+		if row.runs == nil {
+			g.Spec.SchedulingPolicy.Gang.MinCount = 1
+		}
+		d := Decide(c.state, c.engine, c.work(g, newMember("m", build.Container("cpu=1"), priority(5), row.waiting)), nil)
+		if failed := strings.HasPrefix(row.want, differ); !strings.HasSuffix(d.Message, row.want) || (d.Outcome == plan.Failed) != failed {
+			t.Errorf("%s: %s: %s, want %s", row.name, d.Outcome, d.Message, row.want)
+		}
+	}
+}
+
+// TestFollowing has members of which some are equal to the next ones.
+func TestFollowing(t *testing.T) {
+	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
+	var pods []*v1.Pod
+	for i, cpu := range []int{1, 1, 2, 2, 2, 1, 1} {
+		pods = append(pods, newMember(fmt.Sprint("m", i), build.Container(fmt.Sprint("cpu=", cpu))))
+	}
+	a := c.attemptOf(c.work(podGroup("g", 1, 0), pods...))
+	if got := a.following(); !slices.Equal(got, []int{1, 0, 2, 1, 0, 1, 0}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestNoNodes has a group in a cluster without nodes: each member that is tried fails by itself, the others with the group.
+func TestNoNodes(t *testing.T) {
+	c := newCrowd(t, 1)
+	a, b := newMember("a"), newMember("b")
+	a.Status.NominatedNodeName, b.Status.NominatedNodeName = "gone", "gone"
+	d := Decide(c.state, c.engine, c.work(podGroup("g", 2, 0), a, b), nil)
+	if d.Outcome != plan.Failed || d.Members[0].Outcome != plan.NoNodes || d.Members[1].Outcome != plan.Failed || d.Members[1].Err.Error() != d.Message {
+		t.Errorf("%s: %s; members are %s and %s: %v", d.Outcome, d.Message, d.Members[0].Outcome, d.Members[1].Outcome, d.Members[1].Err)
+	}
+	if got := d.Members[1].Nominations; len(got) != 1 || got[0].Mode != plan.Clear {
+		t.Errorf("nominations %+v", got)
 	}
 }
 
@@ -144,7 +212,7 @@ func TestWorkOfEqualMembers(t *testing.T) {
 	}
 }
 
-// TestMinCountNeedsItsPlugin: without GangScheduling one member that finds a node is enough.
+// TestMinCountNeedsItsPlugin: without GangScheduling one member that finds a node is enough, and in a tree one group.
 func TestMinCountNeedsItsPlugin(t *testing.T) {
 	for _, with := range []bool{true, false} {
 		c := racksOf(1, 1, 2, "")
@@ -155,6 +223,11 @@ func TestMinCountNeedsItsPlugin(t *testing.T) {
 		d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
 		if placed := d.Outcome == plan.Placed; placed == with {
 			t.Errorf("with GangScheduling: %t; the group is %s: %s", with, d.Outcome, d.Message)
+		}
+		f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 1, 1), leafOf("b", "", 1, 1)}}}
+		f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=1 memory=64Gi pods=9")))
+		if d = Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil); (d.Outcome == plan.Placed) == with {
+			t.Errorf("with GangScheduling: %t; the tree is %s: %s", with, d.Outcome, d.Message)
 		}
 	}
 }

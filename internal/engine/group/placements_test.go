@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -373,6 +374,65 @@ func TestFewDecisionsAreKept(t *testing.T) {
 			t.Errorf("%d kept: %s, %d slots were visited, want %d", kept, d.Outcome, got, visited*nodes*members)
 		}
 	}
+}
+
+// TestOnlyWhatIsNotKeptIsTriedAgain counts the decisions about groups, by themselves and below a composite one, for which only the first of two racks has room: it is tried once, unless fewer decisions may be
+// kept than there are members. Where nodes are not divided nothing is to be kept.
+func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
+	const members = 3
+	p := profileWith(t, 1, 1)
+	for _, row := range []struct {
+		key   string
+		kept  int
+		again int64
+	}{{"rack", members, 0}, {"rack", members - 1, members}, {"", 0, 0}} {
+		c := racksOf(2, 3, members, row.key)
+		c.nodes = c.nodes[:5] // the second rack has two
+		before := leafOf("before", "", 1, 1)
+		before.members[0].Spec.Containers = nil
+		f := &forest{cluster: *c, root: &branch{name: "root", min: 2, below: []*branch{before, {name: "divided", key: row.key, min: 1, below: []*branch{{name: "g", min: members, members: c.members}}}}}}
+		for what, of := range map[string]func() (*state.State, plan.Work){
+			"a group": func() (*state.State, plan.Work) { return c.state(anyNode), c.work(p) },
+			"a tree":  func() (*state.State, plan.Work) { return f.state(anyNode), f.work(p) },
+		} {
+			decisions := func(kept int) int64 {
+				s, work := of()
+				e := newEngine(t, p)
+				if d := decide(s, e, work, nil, nil, kept); d.Outcome != plan.Placed || s.Assumed() != len(d.Members) {
+					t.Fatalf("%s: %s, with %d members assumed", what, d.Message, s.Assumed())
+				}
+				return e.Counters().Decisions
+			}
+			if again := decisions(row.kept) - decisions(mostKept); again != row.again {
+				t.Errorf("%s with key %q, %d kept: %d more decisions, want %d", what, row.key, row.kept, again, row.again)
+			}
+		}
+	}
+}
+
+// TestMembersAreToldOfTheFirstPlacement has two racks without room, each for a reason of its own: what members are told, by themselves and below a composite group, is of the first.
+func TestMembersAreToldOfTheFirstPlacement(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	c := racksOf(2, 2, 2, "rack")
+	for i, n := range c.nodes {
+		if i%2 == 0 {
+			build.Allocatable("cpu=1 memory=8Gi pods=9")(n)
+		} else {
+			build.Unschedulable(n)
+		}
+	}
+	const want = "0/2 nodes are available: 2 Insufficient cpu."
+	check := func(d *plan.GroupDecision) {
+		t.Helper()
+		if m := &d.Members[0]; d.Outcome != plan.Unschedulable || report.Message(m) != want {
+			t.Errorf("the group is %s: %s; its first member %s, want %s", d.Outcome, d.Message, report.Message(m), want)
+		}
+	}
+	d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
+	check(&d)
+	f := &forest{cluster: *c, root: &branch{name: "root", key: "rack", min: 1, below: []*branch{{name: "g", min: 2, members: c.members}}}}
+	d = Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	check(&d.Below[0])
 }
 
 // noted notes what an Observer is called with.

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,7 +36,12 @@ type crowd struct {
 
 func newCrowd(t testing.TB, seed uint64, objects ...runtime.Object) *crowd {
 	t.Helper()
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	return newCrowdWith(t, map[string]bool{"GenericWorkload": true}, seed, objects...)
+}
+
+func newCrowdWith(t testing.TB, set map[string]bool, seed uint64, objects ...runtime.Object) *crowd {
+	t.Helper()
+	gates, err := feature.With(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +70,17 @@ func podGroup(name string, minCount, priority int32, change ...func(*schedulingv
 
 func whole(g *schedulingv1beta1.PodGroup) {
 	g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+}
+
+// compositeUnit is a composite group of which all pods below it are evicted together.
+func compositeUnit(name string, priority int32) *schedulingv1alpha3.CompositePodGroup {
+	g := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	g.Spec.Priority, g.Spec.DisruptionMode = &priority, &schedulingv1alpha3.CompositeDisruptionMode{All: &schedulingv1alpha3.AllCompositeDisruptionMode{}}
+	return g
+}
+
+func below(composite string) func(*schedulingv1beta1.PodGroup) {
+	return func(g *schedulingv1beta1.PodGroup) { g.Spec.ParentCompositePodGroupName = &composite }
 }
 
 func of(group string) build.PodOption {
@@ -126,6 +143,8 @@ func TestVictims(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "careful"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: build.Selector("app=careful")},
 		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 	}
+	disrupted := budget.DeepCopy()
+	disrupted.Status.DisruptedPods = map[string]metav1.Time{"n1-a": {}}
 	careful := build.Labels("app=careful")
 	for _, row := range []struct {
 		name    string
@@ -156,6 +175,8 @@ func TestVictims(t *testing.T) {
 			"found a placement for podgroup, preempting 2 victims: n1-d n1-b x@n1 y@n1", plan.GroupPreemption{Status: "Success", Victims: 2}},
 		{"a budget is violated", []runtime.Object{budget, on("n1-a", 2, careful), on("n1-b", 2, careful), on("n1-c", 1, careful), on("n1-d", 200)}, []*v1.Pod{member("x"), member("y")},
 			"found a placement for podgroup, preempting 2 victims: n1-a n1-c x@n1 y@n1", plan.GroupPreemption{Status: "Success", Victims: 2, Violations: 1}},
+		{"a budget does not count a pod that is being evicted", []runtime.Object{disrupted, on("n1-a", 2, careful), on("n1-b", 2, careful), on("n1-c", 1, careful), on("n1-d", 200)}, []*v1.Pod{member("x"), member("y")},
+			"found a placement for podgroup, preempting 2 victims: n1-a n1-b x@n1 y@n1", plan.GroupPreemption{Status: "Success", Victims: 2}},
 		{"a unit violates if one of its pods does", []runtime.Object{
 			podGroup("two", 1, 1, whole), budget, on("n1-a", 9, careful), on("n1-b", 1, of("two"), careful), on("n1-c", 1, of("two")), on("n1-d", 9),
 		}, []*v1.Pod{member("x")}, "found a placement for podgroup, preempting 1 victims: n1-d x@n1", plan.GroupPreemption{Status: "Success", Victims: 1}},
@@ -169,6 +190,19 @@ func TestVictims(t *testing.T) {
 			"ongoing preemption on nominated nodes:", plan.GroupPreemption{Status: "Success", Ongoing: true}},
 		{"evictions go on elsewhere", []runtime.Object{on("n2-a", 5, evicted), on("n1-b", 5), on("n1-c", 5), on("n1-d", 5), on("n1-e", 5)}, []*v1.Pod{member("x", build.NominatedNodeName("n1"))},
 			"found a placement for podgroup, preempting 1 victims: n1-e x@n1", plan.GroupPreemption{Status: "Success", Victims: 1}},
+		{"evictions go on where nobody is nominated to", []runtime.Object{on("n1-a", 5, evicted), on("n1-b", 5), on("n1-c", 5), on("n1-d", 5)}, []*v1.Pod{member("x")},
+			"found a placement for podgroup, preempting 1 victims: n1-d x@n1", plan.GroupPreemption{Status: "Success", Victims: 1}},
+		{"all below a composite group stay rather than a larger group", []runtime.Object{
+			compositeUnit("tree", 5), podGroup("leaf", 1, 7, below("tree")), podGroup("other", 1, 7, below("tree")), podGroup("three", 1, 5, whole),
+			on("n1-a", 7, of("leaf")), on("n2-a", 7, of("other")), on("n1-b", 5, of("three")), on("n1-c", 5, of("three")), on("n1-d", 5, of("three")),
+		}, []*v1.Pod{member("x")}, "found a placement for podgroup, preempting 3 victims: n1-b n1-c n1-d x@n1", plan.GroupPreemption{Status: "Success", Victims: 3, Disruptions: 1}},
+		{"all below a composite group go", []runtime.Object{
+			compositeUnit("tree", 5), podGroup("leaf", 1, 7, below("tree")), podGroup("other", 1, 7, below("tree")),
+			on("n1-a", 7, of("leaf")), on("n2-a", 7, of("other")), on("n1-b", 6), on("n1-c", 6), on("n1-d", 6),
+		}, []*v1.Pod{member("x")}, "found a placement for podgroup, preempting 2 victims: n1-a n2-a x@n1", plan.GroupPreemption{Status: "Success", Victims: 2, Disruptions: 1}},
+		{"a claim that one pod may use, on another node", []runtime.Object{
+			build.PersistentVolume("v", "modes=RWOP storage=1Gi phase=Bound claim=default/c"), build.PersistentVolumeClaim("c", "modes=RWOP storage=1Gi bound=v"), on("n1-a", 5), on("n2-a", 5, build.Claims("c")),
+		}, []*v1.Pod{member("x", build.Claims("c"))}, "found a placement for podgroup, preempting 1 victims: n2-a x@n1", plan.GroupPreemption{Status: "Success", Victims: 1}},
 		{"a pod of equal priority is leaving", []runtime.Object{on("n1-a", 100, evicted), on("n1-b", 5), on("n1-c", 5), on("n1-d", 5)}, []*v1.Pod{member("x", build.NominatedNodeName("n1"))},
 			"found a placement for podgroup, preempting 1 victims: n1-d x@n1", plan.GroupPreemption{Status: "Success", Victims: 1}},
 		{"members must not preempt", []runtime.Object{on("n1-a", 5), on("n1-b", 5), on("n1-c", 5), on("n1-d", 5)}, []*v1.Pod{member("x", func(p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) })},
@@ -187,6 +221,11 @@ func TestVictims(t *testing.T) {
 			}
 			if d.Preemption == nil || *d.Preemption != row.found {
 				t.Errorf("found %+v, want %+v", d.Preemption, row.found)
+			}
+			for i := range d.Members {
+				if evicts := len(d.Members[i].Evictions) > 0; evicts != (i == 0 && row.found.Victims > 0) {
+					t.Errorf("member %d evicts pods: %t", i, evicts)
+				}
 			}
 			if waits := row.found.Status == plan.StatusSuccess; d.Waits() != waits {
 				t.Errorf("it waits: %t, want %t", d.Waits(), waits)
@@ -210,6 +249,8 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		{3, "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"},
 	} {
 		c := newCrowd(t, 1)
+		p := profileWith(t, 1, 1)
+		c.engine, c.compile = newEngine(t, p), p.Compile
 		plugintest.Set(c.state, build.Node("n0", build.Allocatable("cpu=2 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")))
 		for i := range 4 {
 			plugintest.Set(c.state, build.Pod(build.Named(fmt.Sprint("low-", i)), build.NodeName("n1"), build.Container("cpu=1"), priority(5)))
@@ -220,9 +261,13 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		for i := range row.members {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), build.Container("cpu=2"), priority(100), of("g")))
 		}
-		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members), 100), members...), nil)
+		var calls noted
+		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members), 100), members...), &calls)
 		if !strings.HasSuffix(d.Message, row.want) {
 			t.Errorf("%d members: %q, want it to end with %q", row.members, d.Message, row.want)
+		}
+		if want := (noted{"1 generated", "feasible: false"}); row.members == 1 && !slices.Equal(calls, want) { // whether the kept room would do is no attempt
+			t.Errorf("observed %q, want %q", calls, want)
 		}
 		if err := c.state.Audit(); err != nil {
 			t.Error(err)

@@ -38,7 +38,7 @@ func (a *attempt) retry() bool {
 	}
 	left = max(left, int64(retriesEach*len(a.tried)))
 	before := a.engine.Counters()
-	kinds, ok := a.kinds(left)
+	kinds, ok := a.kinds()
 	if !ok {
 		if a.engine.Counters().Decisions > before.Decisions {
 			a.searches.passedInVain(a, before)
@@ -46,7 +46,7 @@ func (a *attempt) retry() bool {
 		return false
 	}
 	b := a.again()
-	b.observer = nil
+	b.observer, b.witness = nil, a.witness
 	for n := range mostRetries {
 		if a.engine.Counters().Decisions-before.Decisions+int64(len(a.tried)) > left {
 			break
@@ -74,12 +74,11 @@ func (a *attempt) take(b *attempt) {
 		}
 	}
 	a.Members, a.root = b.Members, b.root
-	a.need, a.scheduled, a.remaining, a.placed, a.assumed = b.need, b.scheduled, b.remaining, b.placed, true
 }
 
 // kinds returns the members by kind; ok is false if no order can help: those of a kind that nothing counts find as many nodes in any order when they are alone, and
 // no more beside others.
-func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
+func (a *attempt) kinds() (kinds []kind, ok bool) {
 	byKind, last := map[engine.Kind][]int{}, 0
 	for _, i := range a.tried {
 		pod := a.Members[i].Pods[0].Pod
@@ -89,9 +88,6 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 			if at := slices.IndexFunc(byKind[key], is); at >= 0 {
 				last = byKind[key][at]
 			} else {
-				if int64(len(kinds)) == most {
-					return nil, false
-				}
 				last, kinds = len(kinds), append(kinds, kind{})
 				byKind[key] = append(byKind[key], last)
 			}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
@@ -25,21 +27,29 @@ func TestWorkOfRetries(t *testing.T) {
 		least, most  int64 // decisions besides those of the first pass
 		nodes        int
 		place        bool
+		short        int  // members that are missing
+		spread       bool // over hosts, of which there are too few
 	}{
 		{what: "equal members", small: 9, retries: 512, nodes: 2, least: 0, most: 9},
 		{what: "too many large ones", small: 2, large: 3, retries: 512, nodes: 2, least: 0, most: 5},
 		{what: "an order that fits", small: 4, large: 1, retries: 512, nodes: 2, least: 5, most: 12, place: true},
 		{what: "the same without retries", small: 4, large: 1, retries: 0, nodes: 2},
-		{what: "too much together", small: 3, large: 2, retries: 512, nodes: 2, least: 20, most: 16*5 + 10},
-		{what: "too much together, with a limit", small: 3, large: 2, retries: 1, nodes: 2, least: 5, most: retriesEach*5 + 5},
+		{what: "too much together", small: 3, large: 2, retries: 512, nodes: 2, least: 84, most: 84},
+		{what: "too much together, with a limit", small: 3, large: 2, retries: 1, nodes: 2, least: retriesEach * 5, most: retriesEach * 5},
+		{what: "equal members that are counted", small: 3, retries: 512, nodes: 2, spread: true, least: 1 + 16*3, most: 1 + 16*3},
+		{what: "a member is missing", small: 4, large: 1, retries: 512, nodes: 2, short: 1, least: 0, most: 0},
 		{what: "no nodes for the least", small: 3, large: 2, retries: 512, nodes: 1, least: 0, most: 5},
 	} {
-		c := &cluster{group: newGroup(int32(row.small+row.large), "")}
+		c := &cluster{group: newGroup(int32(row.small+row.large+row.short), "")}
 		for i := range row.nodes {
-			c.nodes = append(c.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 memory=64Gi pods=110")))
+			c.nodes = append(c.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 memory=64Gi pods=110"), build.NodeLabels(fmt.Sprint("kubernetes.io/hostname=n", i))))
 		}
 		for range row.small {
-			c.add(build.Container("cpu=1"))
+			own := []build.PodOption{build.Container("cpu=1")}
+			if row.spread {
+				own = append(own, build.Labels("of=g"), build.RequiredAntiAffinity(build.Term("kubernetes.io/hostname", "of=g")))
+			}
+			c.add(own...)
 		}
 		for range row.large {
 			c.add(build.Container("cpu=3"))
@@ -64,6 +74,7 @@ func TestWorkOfRetries(t *testing.T) {
 		d, all := decisions(row.retries)
 		if more := all - once; more < row.least || more > row.most {
 			t.Errorf("%s: %d decisions more than one pass", row.what, more)
+
 		}
 		if placed := d.Outcome == plan.Placed; placed != row.place {
 			t.Errorf("%s: placed: %t, %s", row.what, placed, d.Message)
@@ -92,6 +103,25 @@ func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
 	d := Decide(s, e, c.work(p), nil)
 	if d.Outcome != plan.Placed || s.Assumed() != 5 || d.Members[0].Outcome != plan.Terminating {
 		t.Errorf("the group is %s with %d members assumed, the member that leaves %s", d.Outcome, s.Assumed(), d.Members[0].Outcome)
+	}
+}
+
+// TestFurtherPassesAreNotObserved has a gang that only another order places, where nodes are divided: the observer learns of the first pass.
+func TestFurtherPassesAreNotObserved(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: engine.DefaultGroupRetries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := racksOf(1, 2, 5, "")
+	c.members = nil
+	for _, cpu := range []int{1, 1, 1, 1, 3} {
+		c.add(build.Container(fmt.Sprint("cpu=", cpu)))
+	}
+	var calls noted
+	d := Decide(c.state(anyNode), e, c.work(p), &calls)
+	if want := (noted{"1 generated", "feasible: false"}); d.Outcome != plan.Placed || !slices.Equal(calls, want) {
+		t.Errorf("%s: observed %q, want %q", d.Outcome, calls, want)
 	}
 }
 
@@ -180,6 +210,69 @@ func TestVainIsNoted(t *testing.T) {
 		d := searches.Decide(c.state, e, c.work(podGroup("g", int32(len(pods)), 0), pods...), nil)
 		if noted := searches.passed["uid-g"]; d.Outcome != plan.Unschedulable || noted != row.want {
 			t.Errorf("%s: %s, noted: %t", row.name, d.Outcome, noted)
+		}
+	}
+}
+
+// TestShare: the largest share counts, of what anybody requests.
+func TestShare(t *testing.T) {
+	amounts := func(cpuMilli, memoryBytes int64, scalars ...int64) *model.Resources {
+		r := &model.Resources{CPUMilli: cpuMilli, MemoryBytes: memoryBytes}
+		for i, n := range scalars {
+			r.Scalars = append(r.Scalars, model.Scalar{Name: model.ResourceNameOf(fmt.Sprint("example.com/", i)), Value: n})
+		}
+		return r
+	}
+	for _, row := range []struct {
+		of, all *model.Resources
+		want    float64
+	}{
+		{amounts(3, 1), amounts(4, 4), 0.75},
+		{amounts(1, 2), amounts(4, 4), 0.5},
+		{amounts(1, 1, 0, 7), amounts(4, 4, 8, 8), 0.875},
+		{amounts(0, 1), amounts(0, 4), 0.25},
+		{amounts(0, 0), amounts(0, 0), 0},
+	} {
+		if got := share(row.of, row.all); got != row.want {
+			t.Errorf("%+v of %+v: %v, want %v", row.of, row.all, got, row.want)
+		}
+	}
+}
+
+// TestOrder has members of six kinds, of which the first and the last are of one size, and the second and the third find no node by themselves.
+func TestOrder(t *testing.T) {
+	c := newCrowd(t, 1)
+	kinds := []kind{
+		{members: []int{0}, size: 0.1, feasible: 3},
+		{members: []int{1}, size: 0.9},
+		{members: []int{2}, size: 0.8, counts: true},
+		{members: []int{3, 6}, size: 0.3, feasible: 2},
+		{members: []int{4}, size: 0.2, feasible: 2, counts: true},
+		{members: []int{5}, size: 0.1, feasible: 3},
+	}
+	var pods []*v1.Pod
+	for i := range 7 {
+		pods = append(pods, newMember(fmt.Sprint("m", i)))
+	}
+	a := c.attemptOf(c.work(podGroup("g", 1, 0), pods...))
+	for n, want := range [][]int{
+		{1, 2, 3, 6, 4, 0, 5}, // the largest first
+		{3, 6, 4, 0, 5, 1, 2}, // those with the fewest nodes, and last those without
+		{4, 3, 6, 0, 5, 2, 1}, // the same of those that filters count
+	} {
+		for _, pass := range []int{n, n + orders} {
+			if got := a.order(kinds, pass); !slices.Equal(got, want) {
+				t.Errorf("pass %d: %v, want %v", pass, got, want)
+			}
+		}
+	}
+	chance := [][]int{a.order(kinds, 3), a.order(kinds, 3), a.order(kinds, 3+orders), a.order(kinds, 3+2*orders)}
+	if !slices.Equal(chance[0], chance[1]) || slices.Equal(chance[0], chance[2]) && slices.Equal(chance[0], chance[3]) {
+		t.Errorf("orders by chance: %v", chance)
+	}
+	for _, order := range chance {
+		if slices.Sort(order); !slices.Equal(order, a.tried) {
+			t.Errorf("members %v", order)
 		}
 	}
 }

@@ -89,9 +89,7 @@ func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text strin
 	case before != "":
 		return before, true
 	case known == hopeless:
-		b := *a
-		b.count()
-		return "minCount (" + strconv.Itoa(b.need) + ") cannot be satisfied, whichever pods are evicted", true
+		return "minCount (" + strconv.Itoa(a.need) + ") cannot be satisfied, whichever pods are evicted", true
 	}
 	return searchLater, true
 }

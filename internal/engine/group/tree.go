@@ -174,8 +174,8 @@ func (a *attempt) tryTree() (short string, err error) {
 	return "", nil
 }
 
-// rejectBelow ends the attempts of the PodGroups that are not placed. One that failed itself has its own status; the others have that of the lowest group above them
-// that failed, and so have all of their members.
+// rejectBelow ends the attempts of the PodGroups that are not placed, with what was found for the tree. One that failed itself has its own status; the others have that of the lowest group
+// above them that failed, and so have all of their members.
 func (a *attempt) rejectBelow(n, failed *node, found room) {
 	switch {
 	case n.isShort():
@@ -189,28 +189,13 @@ func (a *attempt) rejectBelow(n, failed *node, found room) {
 	if n.leaf == nil || failed == nil {
 		return
 	}
-	part := found.part(n)
 	if failed == n {
-		n.leaf.reject(n.short, part)
+		n.leaf.reject(n.short, found)
 		return
 	}
 	n.leaf.begin()
 	n.leaf.assumed = false
-	n.leaf.reject(failed.short, part)
-}
-
-// part returns what was found for the members of a PodGroup of the tree.
-func (r *room) part(n *node) room {
-	part := room{text: r.text, waits: r.waits}
-	for at, nodeName := range r.nodes {
-		if at >= n.first && at < n.end {
-			if part.nodes == nil {
-				part.nodes = map[int]string{}
-			}
-			part.nodes[at-n.first] = nodeName
-		}
-	}
-	return part
+	n.leaf.reject(failed.short, found)
 }
 
 // rejectTree is reject for a tree.
@@ -240,9 +225,8 @@ func (a *attempt) divide() {
 	})
 }
 
-// tryNode finds nodes for a group, and all below it, among some nodes, nil for all. When it fails none of their members is assumed.
+// tryNode finds nodes for a group whose turn before is forgotten, and all below it, among some nodes, nil for all. When it fails none of their members is assumed.
 func (a *attempt) tryNode(n *node, within *state.Restriction) (short string, err error) {
-	n.forget()
 	if n.leaf != nil {
 		n.leaf.within = within
 		n.short, err = n.leaf.try()

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // branch is a group of a tree, and what is below it.
@@ -142,7 +143,11 @@ func (s *plainForest) try(t testing.TB, b *branch, in []*v1.Node, there map[stri
 		nodes []*v1.Node
 	}
 	placements := []*placement{{nodes: in}}
-	if b.key != "" {
+	divides := s.profile.Placements != nil
+	if !divides && b.members != nil {
+		return s.tryIn(t, b, in, there)
+	}
+	if divides && b.key != "" {
 		placements = nil
 		for _, n := range in {
 			value, ok := n.Labels[b.key]
@@ -258,6 +263,9 @@ func (s *plainForest) tryIn(t testing.TB, b *branch, in []*v1.Node, there map[st
 	have, remaining := 0, len(b.members)
 	if remaining < b.min {
 		a.short = "pod group is unschedulable"
+		if s.profile.Placements == nil {
+			a.short += fmt.Sprintf(", minCount (%d) cannot be satisfied: 0 scheduled, %d remaining", b.min, remaining)
+		}
 		return a
 	}
 	for _, m := range b.members {
@@ -297,13 +305,17 @@ func (a *answer) tell(b *branch, failed string, lines *[]string) {
 	}
 }
 
-// TestTreesAgreeWithThePlainSearch compares what becomes of each group of a tree with the plain search, in random clusters; with decisions kept for the best placement, and without.
+// TestTreesAgreeWithThePlainSearch compares what becomes of each group of a tree with the plain search, in random clusters; with decisions kept for the best placement, and without; and where
+// nodes are not divided.
 func TestTreesAgreeWithThePlainSearch(t *testing.T) {
 	seen := map[string]int{}
 	for i := range build.Sized(400) {
 		r := rand.New(rand.NewPCG(uint64(i), 2))
 		f, fit, count := randomForest(r), 1+r.IntN(3), 1+r.IntN(3)
 		p := profileWith(t, fit, count)
+		if i%4 == 0 {
+			p.Placements = nil
+		}
 		plain := &plainForest{f, p, int64(fit), int64(count)}
 		result := plain.try(t, f.root, f.nodes, map[string]string{})
 		var want []string
@@ -354,20 +366,29 @@ func leafOf(name, key string, members, least int) *branch {
 func TestFurtherPassesOfTrees(t *testing.T) {
 	for _, row := range []struct {
 		what  string
-		nodes []string // their cpu and rack
+		nodes []string // their cpu, memory and rack
 		root  *branch
 		place string // members by group; empty if the tree finds no room
+		runs  string // a group of which a member runs
+		more  int64  // decisions besides those of the first pass; 0 for any number
 	}{
-		{"a group with more members than it needs", []string{"3 a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2"},
-		{"more groups than are needed", []string{"3 a"}, &branch{name: "root", min: 2, below: []*branch{
-			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2"},
-		{"racks", []string{"2 a", "1 b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2"},
-		{"all are needed", []string{"4 a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 3), leafOf("b", "", 2, 2)}}, ""},
+		{"a group with more members than it needs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2", "", 14},
+		{"more groups than are needed", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
+			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2", "", 0},
+		{"racks, of which the fuller one is taken first", []string{"2 300Mi a", "1 64Gi b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2", "", 3 + 6}, // one for each member by itself, and the largest group first: each member in each rack
+		{"a group that runs, and would take the only room", []string{"1 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
+			{name: "x", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "b", min: 1, members: []*v1.Pod{}}}}, leafOf("c", "", 1, 1)}}, "c=1", "b", 0},
+		{"one member of a group runs, and it needs one of two more", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 2, 2)}}, "a=1 b=2", "a", 0},
+		{"all are needed, one of which runs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 3), leafOf("b", "", 2, 2)}}, "", "a", 0},
+		{"all are needed", []string{"4 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 3), leafOf("b", "", 2, 2)}}, "", "", 0},
 	} {
 		f := &forest{root: row.root}
 		for i, text := range row.nodes {
-			cpu, rack, _ := strings.Cut(text, " ")
-			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.NodeLabels("rack="+rack), build.Allocatable("cpu="+cpu+" memory=64Gi pods=9")))
+			words := strings.Fields(text)
+			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.NodeLabels("rack="+words[2]), build.Allocatable("cpu="+words[0]+" memory="+words[1]+" pods=9")))
+		}
+		if row.runs != "" {
+			f.pods = append(f.pods, build.Pod(build.Named("runs"), build.NodeName("n0"), of(row.runs)))
 		}
 		p := profileWith(t, 1, 1)
 		pass := func(retries int) (*plan.GroupDecision, int64) {
@@ -382,7 +403,7 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 			}
 			return &d, e.Counters().Decisions
 		}
-		if d, _ := pass(0); d.Outcome == plan.Placed && row.what != "racks" { // there equal scores may have the right rack taken at once
+		if d, _ := pass(0); d.Outcome == plan.Placed {
 			t.Errorf("%s: placed in one pass", row.what)
 		}
 		_, once := pass(0)
@@ -400,8 +421,138 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 		if got := strings.Join(placed, " "); got != row.place {
 			t.Errorf("%s: placed %q, want %q", row.what, got, row.place)
 		}
+		if row.more > 0 && all-once != row.more {
+			t.Errorf("%s: %d decisions besides those of the first pass, want %d", row.what, all-once, row.more)
+		}
 		if row.place == "" && all != once {
 			t.Errorf("%s: %d decisions, %d in the first pass", row.what, all, once)
+		}
+	}
+}
+
+// TestTurns has groups of two, three, one and two members: in further passes the largest has its turn first, the smallest, the youngest, or any.
+func TestTurns(t *testing.T) {
+	f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 3, 1), leafOf("c", "", 1, 1), leafOf("d", "", 2, 1)}}}
+	p := profileWith(t, 1, 1)
+	work := f.work(p)
+	a := &attempt{GroupDecision: &plan.GroupDecision{Group: work.Group, Members: membersOfTree(work)}, engine: newEngine(t, p), tree: work.Tree}
+	turns := func(pass int) string {
+		a.pass = pass
+		names := ""
+		for _, n := range a.newNode(a.tree, 0).turns {
+			names += n.Key().Name
+		}
+		return names
+	}
+	largest, smallest, youngest := "badc", "cadb", "dcba"
+	for pass, want := range []string{"abcd", largest, smallest, youngest, "", smallest, youngest, "", largest, youngest} {
+		if got := turns(pass); want != "" && got != want {
+			t.Errorf("pass %d: %s, want %s", pass, got, want)
+		}
+	}
+	seen := map[string]bool{}
+	for _, pass := range []int{4, 7, 10, 13} {
+		got := turns(pass)
+		if seen[got] = true; got != turns(pass) {
+			t.Errorf("pass %d has two orders", pass)
+		}
+	}
+	if len(seen) < 2 {
+		t.Errorf("any order: %v", seen)
+	}
+}
+
+// TestTreesWithoutTurn has trees of which no group has a turn, or an error ends it: what becomes of the tree becomes of each group.
+func TestTreesWithoutTurn(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	for _, row := range []struct {
+		what    string
+		change  func(members []*v1.Pod)
+		nodes   int
+		outcome plan.Outcome
+		want    string
+	}{
+		{"members that do not belong together", func(members []*v1.Pod) { priority(7)(members[2]) }, 1, plan.Failed,
+			"all pods in a single pod group should have the same priority as the pod group's priority, got 7 and 0"},
+		{"all are being deleted", func(members []*v1.Pod) {
+			for _, m := range members {
+				build.Terminating(m)
+			}
+		}, 1, plan.Terminating, ""},
+		{"an error", func([]*v1.Pod) {}, 0, plan.Failed,
+			"composite pod group evaluation failed due to child error: failed to schedule other pod from a pod group: no nodes available to schedule pods"},
+	} {
+		a, b := leafOf("a", "", 1, 1), leafOf("b", "", 2, 2)
+		row.change(append(slices.Clone(a.members), b.members...))
+		f := &forest{root: &branch{name: "root", min: 2, below: []*branch{a, b}}}
+		for i := range row.nodes {
+			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=9 memory=64Gi pods=9")))
+		}
+		d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+		if d.Outcome != row.outcome || d.Message != row.want || len(d.Below) != 2 {
+			t.Errorf("%s: %s: %q, want %s: %q; %d groups", row.what, d.Outcome, d.Message, row.outcome, row.want, len(d.Below))
+			continue
+		}
+		for i, members := range []int{1, 2} {
+			if of := &d.Below[i]; of.Outcome != row.outcome || of.Message != row.want || len(of.Members) != members || of.Group.Key.Name != string(rune('a'+i)) {
+				t.Errorf("%s: group %s of %d members: %s: %q", row.what, of.Group.Key.Name, len(of.Members), of.Outcome, of.Message)
+			}
+		}
+	}
+}
+
+// TestTreesFail has plugins for domain placements fail while a tree is tried, below which a group has found a node already: nobody is left on a node.
+func TestTreesFail(t *testing.T) {
+	for want, change := range map[string]func(*plugin.Profile){
+		"no way": func(p *plugin.Profile) { p.Placements.Generate = broken{"no way"} },
+		"composite pod group evaluation failed due to child error: no score": func(p *plugin.Profile) {
+			p.Placements.Scores = append(p.Placements.Scores, plugin.WeightedPlacement{PlacementScore: broken{"no score"}, Weight: 1})
+		},
+	} {
+		f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "x", key: "rack", min: 1, below: []*branch{leafOf("b", "", 1, 1)}}}}}
+		for i := range 2 {
+			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.NodeLabels(fmt.Sprint("rack=r", i)), build.Allocatable("cpu=4 memory=64Gi pods=9")))
+		}
+		p := profileWith(t, 1, 1)
+		change(p)
+		s := f.state(anyNode)
+		d := Decide(s, newEngine(t, p), f.work(p), nil)
+		if err := s.Audit(); d.Outcome != plan.Failed || d.Message != want || s.Assumed() > 0 || err != nil {
+			t.Errorf("%s: %s, want %s; %d members are assumed: %v", d.Outcome, d.Message, want, s.Assumed(), err)
+		}
+	}
+}
+
+// TestTreeThatRunsAlready has a tree whose only group runs, with one more member that waits and finds no node: nothing is placed, so that the tree is rejected, and so is the group.
+func TestTreeThatRunsAlready(t *testing.T) {
+	for _, cpu := range []int{1, 2} {
+		f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1)}}}
+		f.nodes = append(f.nodes, build.Node("n", build.Allocatable(fmt.Sprintf("cpu=%d memory=64Gi pods=9", cpu))))
+		f.pods = append(f.pods, build.Pod(build.Named("runs"), build.NodeName("n"), of("a"), build.Container("cpu=1")))
+		p := profileWith(t, 1, 1)
+		s := f.state(anyNode)
+		d := Decide(s, newEngine(t, p), f.work(p), nil)
+		got, want := told(t, s, &d.Below[0]), "unschedulable: pod group is unschedulable"
+		outcome := plan.Unschedulable
+		if cpu == 2 {
+			outcome, want = plan.Placed, "placed: map[a-0:n]"
+		}
+		if d.Outcome != outcome || got != want || strings.HasPrefix(d.Message, unschedulable+", pod group preemption: ") != (cpu == 1) {
+			t.Errorf("%d cpu: the tree is %s: %q, the group %s, want %s", cpu, d.Outcome, d.Message, got, want)
+		}
+	}
+}
+
+// TestMembersOfAGroupThatFailsWithTheTree has room for one of two members of a group that needs one, and none for the next group, so that the tree fails: all members of the first are told so.
+func TestMembersOfAGroupThatFailsWithTheTree(t *testing.T) {
+	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 1, 1)}}}
+	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=1 memory=64Gi pods=9")))
+	p := profileWith(t, 1, 1)
+	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	want, _, _ := strings.Cut(d.Message, ", pod group preemption")
+	for i := range d.Below[0].Members {
+		if m := &d.Below[0].Members[i]; m.Outcome != plan.Unschedulable || report.Message(m) != want {
+			t.Errorf("member %d is %s: %s, want %s", i, m.Outcome, report.Message(m), want)
 		}
 	}
 }
@@ -419,6 +570,9 @@ func TestTreePreempts(t *testing.T) {
 	for i := range d.Below {
 		for at := range d.Below[i].Members {
 			m := &d.Below[i].Members[at]
+			if len(m.Evictions) > 0 && (i > 0 || at > 0) {
+				t.Errorf("member %d of group %d evicts pods", at, i)
+			}
 			for _, e := range m.Evictions {
 				evicted = append(evicted, e.Pod.Name)
 			}
