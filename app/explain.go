@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-scheduler/berth/internal/adviser"
 	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/metrics"
@@ -27,6 +28,21 @@ type recorder struct {
 func (r recorder) Standing(*loop.Standing) {
 	c := r.Counts()
 	r.metrics.Keeps(c.Bytes, c.Details)
+}
+
+// hinted is an observer that measures hints in events.
+type hinted struct {
+	*adviser.Adviser
+	metrics *metrics.Explain
+}
+
+// Round does nothing.
+func (hinted) Round(*loop.Round) {}
+
+// Standing measures how many events got hints, and what that has cost.
+func (h hinted) Standing(*loop.Standing) {
+	c := h.Counts()
+	h.metrics.Hinted(c.Given, c.Nothing, c.Unknown, c.Spent)
 }
 
 // newHistory makes the memory of decisions; nil if there is to be none.

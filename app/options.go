@@ -45,6 +45,8 @@ type options struct {
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
+	// eventHints has events say what would help.
+	eventHints bool
 	// audit has invariants checked after every round.
 	audit bool
 	// added are the options of the command, and outside is what they add once they are checked.
@@ -127,6 +129,8 @@ func (o *options) addFlags() {
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
 		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
 	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "How much memory in MiB the last decisions may take that kubectl berth explain shows, 256 at most. With 0 none are kept, and no questions answered.")
+	fs.BoolVar(&o.eventHints, "berth-event-hints", false, "End the note of a FailedScheduling event with the least change of the pod with which it would have a node, as far as that is known by then. Without it notes are kube-scheduler's. "+
+		"A hundredth of the scheduler's time is spent on looking for it.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/adviser"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -163,7 +164,15 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if parts.history != nil {
 		rounds = append(rounds, recorder{parts.history, seen.metrics.Explain})
 	}
+	var hints *adviser.Adviser
+	if o.eventHints {
+		hints = adviser.New(adviser.Config{Compile: c.Compile(), Now: time.Now})
+		rounds = append(rounds, hinted{hints, seen.metrics.Explain})
+	}
 	parts.loop = loop.New(changes, waiting, decider, seen.before(logged{committer, log}), rounds...)
+	if hints != nil {
+		parts.loop.Advise(hints)
+	}
 	return parts, nil
 }
 

@@ -106,6 +106,9 @@ change was made, and the group decided about again.`,
   # Why did it fit an hour ago?
   berth explain --since then.yaml --snapshot now.yaml --pod shop/web-2
 
+  # Why did this gang start an hour ago?
+  berth explain --since then.yaml --snapshot now.yaml --feature-gates GenericWorkload=true --pod-group ml/train
+
   # What keeps this gang from starting, and what would let it start?
   berth explain --snapshot cluster.yaml --feature-gates GenericWorkload=true --pod-group ml/train
 
@@ -142,7 +145,7 @@ change was made, and the group decided about again.`,
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
-	flags.StringArrayVar(&e.since, "since", nil, "A file or directory with an older snapshot of the cluster: say what has changed the answer about the pod since. May be given several times.")
+	flags.StringArrayVar(&e.since, "since", nil, "A file or directory with an older snapshot of the cluster: say what has changed the answer about the pod, or the pod group, since. May be given several times.")
 	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
 	return cmd
 }

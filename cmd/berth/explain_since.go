@@ -27,13 +27,13 @@ const (
 	shortChanges = 2
 )
 
-// runSince prints why the answer about a pod is another one than in an older snapshot.
+// runSince prints why the answer about a pod, or a pod group, is another one than in an older snapshot.
 func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, bar *progress) error {
 	switch {
-	case e.group != "":
-		return wrong{errors.New("--since and --pod-group are both given: what has changed is found for single pods")}
-	case e.pod == "":
-		return wrong{errors.New("--since needs a pod: name it with --pod NAMESPACE/NAME")}
+	case e.pod != "" && e.group != "":
+		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
+	case e.pod == "" && e.group == "":
+		return wrong{errors.New("--since needs a pod or a pod group: name it with --pod NAMESPACE/NAME or --pod-group NAMESPACE/NAME")}
 	case slices.Contains(e.since, "-") && slices.Contains(e.files, "-"):
 		return wrong{errors.New("--since - and --snapshot - are both given: standard input is read once")}
 	}
@@ -45,14 +45,7 @@ func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, st
 	if err != nil {
 		return wrong{fmt.Errorf("--since: %w", err)}
 	}
-	key, err := e.askedSince(scheduler, then, now)
-	if err != nil {
-		return wrong{err}
-	}
-	of := func(c *manifest.Cluster) explain.Objects {
-		return explain.Objects{Nodes: c.Nodes, Pods: c.Pods, Others: c.Objects()}
-	}
-	result, err := explain.Since(scheduler, of(then), of(now), key, time.Now())
+	result, err := e.resultSince(scheduler, then, now)
 	if err != nil {
 		return err
 	}
@@ -68,6 +61,54 @@ func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, st
 	}
 	printSince(stdout, result)
 	return nil
+}
+
+// resultSince finds what has changed the answer about the pod or the pod group that is named.
+func (e *explainFlags) resultSince(scheduler *config.Config, then, now *manifest.Cluster) (*attribution.Result, error) {
+	of := func(c *manifest.Cluster) explain.Objects {
+		return explain.Objects{Nodes: c.Nodes, Pods: c.Pods, Others: c.Objects()}
+	}
+	if e.group != "" {
+		key, err := e.groupSince(scheduler, then, now)
+		if err != nil {
+			return nil, wrong{err}
+		}
+		return explain.SinceForGroup(scheduler, of(then), of(now), key, time.Now())
+	}
+	key, err := e.askedSince(scheduler, then, now)
+	if err != nil {
+		return nil, wrong{err}
+	}
+	return explain.Since(scheduler, of(then), of(now), key, time.Now())
+}
+
+// groupSince returns the pod group that --pod-group names, which must have members in one of the snapshots, and must not belong to a tree.
+func (e *explainFlags) groupSince(scheduler *config.Config, then, now *manifest.Cluster) (key model.GroupKey, err error) {
+	if key, _, err = onlyGroup(now, e.group, scheduler); err != nil {
+		if key, _, err = onlyGroup(then, e.group, scheduler); err != nil {
+			return key, err
+		}
+	}
+	members := false
+	for _, c := range []*manifest.Cluster{then, now} {
+		for _, g := range c.PodGroups {
+			if g.Namespace+"/"+g.Name == e.group && scheduler.Trees && g.Spec.ParentCompositePodGroupName != nil {
+				return key, fmt.Errorf("--pod-group %q: it is decided about with the other groups of CompositePodGroup %s, and --since is about groups that are decided about by themselves", e.group, *g.Spec.ParentCompositePodGroupName)
+			}
+		}
+		for _, pod := range c.Pods {
+			if groupOf(pod) != e.group {
+				continue
+			}
+			if members = true; !hasProfile(scheduler, pod.Spec.SchedulerName) {
+				return key, fmt.Errorf("--pod-group %q: no profile has the scheduler name %q of pod %s; the profiles are %s", e.group, pod.Spec.SchedulerName, nameOf(pod), quoted(scheduler.SchedulerNames()))
+			}
+		}
+	}
+	if !members {
+		return key, fmt.Errorf("--pod-group %q: it has no members in either snapshot", e.group)
+	}
+	return key, nil
 }
 
 // askedSince returns the pod that --pod names, which must be in one of the snapshots, not have ended, and be decided about by itself.
@@ -89,7 +130,7 @@ func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.
 			case !hasProfile(scheduler, pod.Spec.SchedulerName):
 				return model.PodKey{}, fmt.Errorf("--pod %q: no profile has the pod's scheduler name %q; the profiles are %s", e.pod, pod.Spec.SchedulerName, quoted(scheduler.SchedulerNames()))
 			case scheduler.Groups && groupOf(pod) != "":
-				return model.PodKey{}, fmt.Errorf("--pod %q: the pod is decided about with pod group %s, and --since is about pods that are decided about by themselves", e.pod, groupOf(pod))
+				return model.PodKey{}, fmt.Errorf("--pod %q: the pod is decided about with pod group %s as a whole: name that with --pod-group %s", e.pod, groupOf(pod), groupOf(pod))
 			}
 		}
 	}
@@ -169,7 +210,14 @@ func isMinimal(c *attribution.Cause) string {
 // sinceHead says what the answer was and is.
 func sinceHead(r *attribution.Result) []string {
 	lines := []string{fmt.Sprintf("Pod %s: then %s; now %s.", r.Pod, answered(&r.Then), answered(&r.Now))}
+	if r.PodGroup != "" {
+		lines = []string{fmt.Sprintf("Pod group %s: then %s; now %s.", r.PodGroup, answeredOfGroup(&r.Then), answeredOfGroup(&r.Now))}
+	}
 	switch {
+	case r.PodGroup != "" && r.OnlyNow:
+		lines = append(lines, "The older snapshot has no members: those of the newer one are judged there.")
+	case r.PodGroup != "" && r.OnlyThen:
+		lines = append(lines, "The newer snapshot has no members: those of the older one are judged there.")
 	case r.OnlyNow:
 		lines = append(lines, "The older snapshot does not have the pod: it is judged there as it is now.")
 	case r.OnlyThen:
@@ -211,6 +259,20 @@ func answered(a *attribution.Answer) string {
 		text = "it is on " + a.On + ", and decided again " + text
 	}
 	return fmt.Sprintf("%s (%d of %d nodes will do)", text, a.Feasible, a.Nodes)
+}
+
+// answeredOfGroup puts an answer about a pod group into words.
+func answeredOfGroup(a *attribution.Answer) string {
+	text := map[attribution.Verdict]string{
+		attribution.Failed: "its turn fails", attribution.Gated: "it is held back", attribution.Pending: "it would not start", attribution.Preempts: "pods would be evicted for it", attribution.Placed: "it would start",
+	}[a.Verdict]
+	switch {
+	case a.Verdict == attribution.Placed:
+		return fmt.Sprintf("%s (%d of %d members would have nodes)", text, a.Fit, a.Members)
+	case a.Members == 1:
+		return text + " (1 member)"
+	}
+	return fmt.Sprintf("%s (%d members)", text, a.Members)
 }
 
 // lostLines says what rejects the nodes that would do in the other snapshot.
@@ -255,6 +317,8 @@ func causesHead(r *attribution.Result) string {
 	switch {
 	case r.Then.Verdict == r.Now.Verdict && want.Node != "":
 		does = "has " + want.Node + " taken"
+	case want.Verdict == attribution.Placed && r.PodGroup != "":
+		does = "lets it start"
 	case want.Verdict == attribution.Placed:
 		does = "gives it a node"
 	case want.Verdict == attribution.Preempts:

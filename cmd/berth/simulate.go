@@ -21,6 +21,7 @@ type simulation struct {
 	seed uint64
 	// generate is the size of a cluster to make, empty if it is read.
 	generate map[string]int
+	made     *simulate.Size // the same; nil if it is read
 }
 
 // simulationOutputs are the formats of a simulation.
@@ -91,7 +92,7 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		return err
 	}
 	began := time.Now()
-	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed, Release: len(s.generate) > 0}, cluster, func(decided, pending int) {
+	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed, Pods: s.made}, cluster, func(decided, pending int) {
 		bar.show("Scheduling", int64(decided), int64(pending))
 	})
 	if err != nil {
@@ -145,7 +146,8 @@ func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *p
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return scheduler, size.Generate(func(made, all int) { bar.show("Generating", int64(made), int64(all)) }), nil, nil
+	s.made = &size
+	return scheduler, size.WithoutPods(), nil, nil
 }
 
 func (s *simulation) print(w io.Writer, result *simulate.Result) error {

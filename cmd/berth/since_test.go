@@ -126,19 +126,45 @@ func TestExplainSinceMistakes(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"--since needs a pod: name it with --pod NAMESPACE/NAME", nil},
-		{"--since and --pod-group are both given", []string{"--pod-group", "default/g"}},
+		{"--since needs a pod or a pod group: name it with --pod NAMESPACE/NAME or --pod-group NAMESPACE/NAME", nil},
+		{"--pod and --pod-group are both given", []string{"--pod", "default/web", "--pod-group", "default/g"}},
+		{"add --feature-gates GenericWorkload=true", []string{"--pod-group", "default/g"}},
+		{"the snapshot has no such PodGroup, and no pod that names it; did you mean default/g?", []string{"--pod-group", "default/h", gateOn}},
 		{"--since - and --snapshot - are both given", []string{"--pod", "default/web", "--since", "-", "--snapshot", "-"}},
 		{"missing.yaml: cannot be read", []string{"--pod", "default/web", "--since", "missing.yaml"}},
 		{`--pod "web": must be NAMESPACE/NAME; did you mean default/web?`, []string{"--pod", "web"}},
 		{`there is no such pod in either snapshot; did you mean default/web?`, []string{"--pod", "default/wbe"}},
 		{"the pod has ended in one of the snapshots, its phase is Succeeded", []string{"--pod", "default/done"}},
 		{`no profile has the pod's scheduler name "other"`, []string{"--pod", "default/foreign"}},
-		{"the pod is decided about with pod group default/g", []string{"--pod", "default/member", gateOn}},
+		{"the pod is decided about with pod group default/g as a whole: name that with --pod-group default/g", []string{"--pod", "default/member", gateOn}},
 	} {
 		code, out, stderr := explainedSince(t, cluster, cluster, row.args...)
 		if code != 2 || out != "" || !strings.Contains(stderr, row.want) {
 			t.Errorf("%q: exit code %d, output %q, error\n%s\nwant 2 and\n%s", row.args, code, out, stderr, row.want)
 		}
+	}
+}
+
+// TestExplainSinceOfGroups compares what is printed about a gang in two snapshots with testdata.
+func TestExplainSinceOfGroups(t *testing.T) {
+	running := func(name string) string { return member(name, "2", "nodeName: n1, ") }
+	starts := gangFile("g", "2", running("a"), running("b"))
+	for name, row := range map[string]struct{ then, now string }{
+		"since-group-full":     {starts, gangFile("g", "2", member("c", "2", ""), member("d", "2", ""), on("big", "n1", "3"))},
+		"since-group-requests": {starts, gangFile("g", "2", member("a", "3", ""), member("b", "3", ""))},
+		"since-group-member":   {gangFile("g", "2", member("a", "2", "")), starts},
+		"since-group-mincount": {starts, gangFile("g", "3", running("a"), running("b"))},
+		"since-group-same":     {starts, starts},
+		"since-group-only-now": {gangFile("g", "2"), starts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := explainedSince(t, row.then, row.now, "--pod-group", "default/g", gateOn)
+			if lines := strings.Count(out, "\n"); code != 0 || lines > screenLines {
+				t.Errorf("exit code %d, %d lines\n%s\n%s", code, lines, out, stderr)
+			}
+			checkScreen(t, name, out)
+			_, out, _ = explainedSince(t, row.then, row.now, "--pod-group", "default/g", gateOn, "-o", "wide")
+			checkScreen(t, name+"-wide", out)
+		})
 	}
 }

@@ -60,25 +60,57 @@ func single(group string, change Change) knob {
 
 // least returns the least setting with which the pod has a node, and that node, given other changes.
 func (t *trial) least(k *knob, others ...Change) (change Change, node string, ok bool) {
-	enough := k.settings - 1
-	change = k.at(enough)
-	if node, ok = t.try(append(others, change)...); !ok {
-		return Change{}, "", false
-	}
-	tooLittle := -1
-	for enough-tooLittle > 1 {
-		middle := (enough + tooLittle) / 2
-		try := k.at(middle)
-		if on, fits := t.try(append(others, try)...); fits {
-			change, node, enough = try, on, middle
-		} else {
-			tooLittle = middle
-		}
-		if !t.mayGoOn() {
+	b := newBisection(k)
+	for change, more := b.next(); more; change, more = b.next() {
+		if b.found && !t.mayGoOn() {
 			break
 		}
+		on, fits := t.try(append(others, change)...)
+		b.note(on, fits)
 	}
-	return change, node, true
+	return b.change, b.node, b.found
+}
+
+// bisection finds the least setting of a knob with which the pod has a node, one decision at a time. The furthest setting is tried first: if that does not help, none does.
+type bisection struct {
+	knob *knob
+	// With the setting tooLittle and those before the pod has no node; with enough, once that was found, and those behind it has one.
+	tooLittle, enough int
+	tried             int // the setting that next returned last
+	trying            Change
+	// found says whether change helps, which is the setting enough. The pod goes to node then.
+	found  bool
+	failed bool
+	change Change
+	node   string
+}
+
+func newBisection(k *knob) bisection { return bisection{knob: k, tooLittle: -1} }
+
+// next returns the change to be tried; more is false if there is none.
+func (b *bisection) next() (change Change, more bool) {
+	switch {
+	case b.failed || b.found && b.enough-b.tooLittle <= 1:
+		return Change{}, false
+	case b.found:
+		b.tried = (b.enough + b.tooLittle) / 2
+	default:
+		b.tried = b.knob.settings - 1
+	}
+	b.trying = b.knob.at(b.tried)
+	return b.trying, true
+}
+
+// note takes in whether the pod has a node with the change that next returned, and which.
+func (b *bisection) note(node string, fits bool) {
+	switch {
+	case fits:
+		b.change, b.node, b.enough, b.found = b.trying, node, b.tried, true
+	case b.found:
+		b.tooLittle = b.tried
+	default:
+		b.failed = true
+	}
 }
 
 // mayGoOn reports whether a further decision may be made.

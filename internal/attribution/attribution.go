@@ -27,9 +27,10 @@ const Version = 1
 // Result is why the answer about a pod is another one than before.
 type Result struct {
 	Version int `json:"version"`
-	// Pod is namespace/name.
-	Pod string `json:"pod"`
-	// OnlyThen and OnlyNow say that one snapshot alone has the pod. It is judged in the other as it is in that one.
+	// Pod is namespace/name, or PodGroup is of the pod group that is asked about.
+	Pod      string `json:"pod,omitempty"`
+	PodGroup string `json:"podGroup,omitempty"`
+	// OnlyThen and OnlyNow say that one snapshot alone has the pod, or any members. It is judged in the other as it is in that one.
 	OnlyThen bool `json:"onlyThen,omitempty"`
 	OnlyNow  bool `json:"onlyNow,omitempty"`
 	// Then is the answer in the older snapshot, Now that in the newer.
@@ -68,7 +69,8 @@ const (
 // ranks orders verdicts.
 var ranks = map[Verdict]int{Failed: 0, Gated: 1, Pending: 2, Preempts: 3, Placed: 4}
 
-// Answer is what a turn of the pod would come to in one cluster. A pod on a node is judged as if it waited, and were not there.
+// Answer is what a turn of the pod would come to in one cluster. A pod on a node is judged as if it waited, and were not there. That of a pod group is what the turn of all its members together would come to: Placed means that enough of
+// them have nodes.
 type Answer struct {
 	Verdict Verdict `json:"verdict"`
 	// Node is where it would go, or what it would be nominated to.
@@ -78,10 +80,15 @@ type Answer struct {
 	// Feasible is how many of the nodes will do.
 	Feasible int `json:"feasible"`
 	Nodes    int `json:"nodes"`
+	// Members is how many members a pod group has, Fit how many of them have nodes if enough have.
+	Members int `json:"members,omitempty"`
+	Fit     int `json:"fit,omitempty"`
 	// Message is why the pod has no node.
 	Message string `json:"message,omitempty"`
 
 	answers []plan.NodeAnswer
+	// on are the nodes of the members of a pod group.
+	on []string
 }
 
 // Direction is what is done to the differences of a cause.
@@ -140,6 +147,8 @@ type Cluster struct {
 const (
 	// DecisionsMax is how many decisions are made for one pod.
 	DecisionsMax = 600
+	// memberDecisionsMax is how many decisions about members are made for one pod group.
+	memberDecisionsMax = 20_000
 	// replacedMax is how many objects are replaced in the state, for each one that differs.
 	replacedMax = 100
 	// nodesMax is how many nodes are tried by themselves.
@@ -154,18 +163,25 @@ const (
 	examplesMax = 3
 )
 
-// For returns why the answer about a pod is another one than before. The pod must be in one of the snapshots, and a profile of the cluster must have its scheduler name in both.
+// For returns why the answer about a pod, or a pod group, is another one than before. The pod, or members, must be in one of the snapshots, and a profile of the cluster must have their scheduler name in both.
 func For(c Cluster, d *Differences) (*Result, error) {
-	if d.then == nil && d.now == nil {
-		return nil, fmt.Errorf("pod %s is in neither snapshot", d.key)
+	if len(d.asked) == 0 {
+		return nil, fmt.Errorf("%s is in neither snapshot", d.what())
 	}
-	for _, pod := range []*v1.Pod{d.then, d.now} {
-		if pod != nil && c.Profiles[pod.Spec.SchedulerName] == nil {
-			return nil, fmt.Errorf("no profile has the scheduler name %q of pod %s", pod.Spec.SchedulerName, d.key)
+	for i := range d.asked {
+		for _, pod := range []*v1.Pod{d.asked[i].then, d.asked[i].now} {
+			if pod != nil && c.Profiles[pod.Spec.SchedulerName] == nil {
+				return nil, fmt.Errorf("no profile has the scheduler name %q of pod %s/%s", pod.Spec.SchedulerName, pod.Namespace, pod.Name)
+			}
 		}
 	}
 	w := newWorld(c, d)
-	r := &Result{Version: Version, Pod: d.key.String(), OnlyThen: d.now == nil, OnlyNow: d.then == nil, Differences: len(d.units)}
+	r := &Result{Version: Version, OnlyThen: d.onlyThen, OnlyNow: d.onlyNow, Differences: len(d.units)}
+	if d.group == nil {
+		r.Pod = d.name
+	} else {
+		r.PodGroup = d.name
+	}
 	var err error
 	if r.Now, err = w.whole(); err != nil {
 		return nil, err
@@ -174,7 +190,9 @@ func For(c Cluster, d *Differences) (*Result, error) {
 	if r.Then, err = w.whole(); err != nil {
 		return nil, err
 	}
-	r.Then.On, r.Now.On = onNode(d.then), onNode(d.now)
+	if d.group == nil {
+		r.Then.On, r.Now.On = onNode(d.asked[0].then), onNode(d.asked[0].now)
+	}
 	s := search{world: w, result: r}
 	switch {
 	case r.Then.Verdict == r.Now.Verdict && (r.Then.Node == r.Now.Node || r.Then.Node == "" || r.Now.Node == ""):
@@ -187,6 +205,14 @@ func For(c Cluster, d *Differences) (*Result, error) {
 	return r, nil
 }
 
+// what names what is asked about.
+func (d *Differences) what() string {
+	if d.group != nil {
+		return "a member of pod group " + d.name
+	}
+	return "pod " + d.name
+}
+
 func onNode(pod *v1.Pod) string {
 	if pod == nil {
 		return ""
@@ -196,6 +222,12 @@ func onNode(pod *v1.Pod) string {
 
 // Make returns the cluster's objects that are others after what is done to the differences of a cause, those that are gone then, and the pod as it is judged then.
 func (r *Result) Make(d *Differences, cause *Cause) (pod *v1.Pod, set, gone []kinds.Object) {
+	pods, set, gone := d.make(r.Direction, cause.units)
+	return pods[0], set, gone
+}
+
+// MakeForGroup is Make for a pod group, of which it returns the members as they are judged then; members that the cluster has besides are not there.
+func (r *Result) MakeForGroup(d *Differences, cause *Cause) (members []*v1.Pod, set, gone []kinds.Object) {
 	return d.make(r.Direction, cause.units)
 }
 

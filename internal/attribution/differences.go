@@ -33,6 +33,9 @@ type Kind string
 const (
 	// Own is about the pod itself.
 	Own Kind = "own"
+	// MemberNew and MemberGone are about a member of the pod group that is asked about.
+	MemberNew  Kind = "memberNew"
+	MemberGone Kind = "memberGone"
 	// PodCame, PodLeft, PodMoved and PodChanged are about another pod on a node, or nominated to one.
 	PodCame    Kind = "podCame"
 	PodLeft    Kind = "podLeft"
@@ -52,14 +55,26 @@ const (
 	ObjectChanged Kind = "objectChanged"
 )
 
-// Differences are those between two snapshots that can change the answer about a pod. They are not changed after Between.
+// Differences are those between two snapshots that can change the answer about a pod, or about a pod group. They are not changed after Between or BetweenForGroup.
 type Differences struct {
-	key model.PodKey
-	// then and now are the pod in each snapshot; nil where it is not there. unitsOfPod are those of it.
-	then, now  *v1.Pod
-	unitsOfPod []int
-	objects    []object
-	units      []unit
+	// name is namespace/name of what is asked about, group that of the pod group, nil for a pod.
+	name  string
+	group *model.GroupKey
+	// asked is the pod, or the members of the group; hidden are all that are not there while they are judged.
+	asked   []subject
+	hidden  []model.PodKey
+	objects []object
+	units   []unit
+	// onlyThen and onlyNow say that one snapshot alone has what is asked about.
+	onlyThen, onlyNow bool
+}
+
+// subject is a pod that is asked about. then and now are the pod in each snapshot, and one of them is nil if it is judged in both as it is in the other, but for a member of a group with a presence.
+type subject struct {
+	then, now *v1.Pod
+	// units are its aspects, presence the unit by which a member is there in one snapshot alone, -1 for none.
+	units    []int
+	presence int
 }
 
 // object is one that differs. before is nil if it is new, after if it is gone.
@@ -72,7 +87,7 @@ type object struct {
 // unit is what is undone or made as a whole.
 type unit struct {
 	Change
-	// object is that of Differences.objects; -1 for the pod that is asked about.
+	// object is that of Differences.objects; -1 for a pod that is asked about.
 	object int
 	// nodes are those that the unit is about, weight is how much of one it takes, 1 for all of it.
 	nodes  []string
@@ -177,28 +192,45 @@ func requestsOf(pod *v1.Pod) v1.ResourceList {
 
 // Between returns the differences between two snapshots, for a pod.
 func Between(then, now Objects, pod model.PodKey) *Differences {
-	d := &Differences{key: pod}
-	c := comparer{trim: kinds.Trim(), nodes: map[string]*v1.Node{}}
+	d := &Differences{name: pod.String(), hidden: []model.PodKey{pod}}
+	a := subject{then: find(then.Pods, pod), now: find(now.Pods, pod), presence: -1}
+	d.onlyThen, d.onlyNow = a.now == nil, a.then == nil
+	c := newComparer(then, now)
+	if a.then != nil || a.now != nil {
+		d.asked = []subject{a}
+		d.addOwn(c)
+	}
+	d.addObjects(c, then, now)
+	return d
+}
+
+func newComparer(then, now Objects) *comparer {
+	c := &comparer{trim: kinds.Trim(), nodes: map[string]*v1.Node{}}
 	for _, nodes := range [][]*v1.Node{then.Nodes, now.Nodes} {
 		for _, node := range nodes {
 			c.nodes[node.Name] = node
 		}
 	}
-	before, after := counting(then.Pods), counting(now.Pods)
-	d.then, d.now = find(then.Pods, pod), find(now.Pods, pod)
-	d.addOwn(&c)
+	return c
+}
+
+// addObjects adds the differences of all objects but the pods that are asked about.
+func (d *Differences) addObjects(c *comparer, then, now Objects) {
+	hidden := map[model.PodKey]bool{}
+	for _, key := range d.hidden {
+		hidden[key] = true
+	}
 	for ref, o := range pairs(then.Others, now.Others) {
-		d.addOther(&c, ref, o)
+		d.addOther(c, ref, o)
 	}
 	for ref, o := range pairs(then.Nodes, now.Nodes) {
-		d.addNode(&c, ref.Name, o)
+		d.addNode(c, ref.Name, o)
 	}
-	for ref, o := range pairs(before, after) {
-		if ref.Namespace != pod.Namespace || ref.Name != pod.Name {
-			d.addPod(&c, ref, o)
+	for ref, o := range pairs(counting(then.Pods), counting(now.Pods)) {
+		if !hidden[model.PodKey{Namespace: ref.Namespace, Name: ref.Name}] {
+			d.addPod(c, ref, o)
 		}
 	}
-	return d
 }
 
 // counting returns the pods that occupy a node, or are nominated to one.
@@ -303,28 +335,52 @@ func (d *Differences) add(o object, units ...unit) {
 	d.objects = append(d.objects, o)
 }
 
-// addOwn adds the aspects in which the pod that is asked about differs.
+// addOwn adds the aspects in which the pods that are asked about differ. What differs in the same way in several members of a group is one.
 func (d *Differences) addOwn(c *comparer) {
-	if d.then == nil || d.now == nil {
-		return
+	units, members := map[string]int{}, map[int]int{}
+	for i := range d.asked {
+		x := &d.asked[i]
+		if x.then == nil || x.now == nil || x.then == x.now {
+			continue
+		}
+		d.eachOwn(c, x, func(at int, a *aspect[v1.Pod], text string) {
+			key := fmt.Sprint(at, " ", text)
+			u, ok := units[key]
+			if !ok {
+				u = len(d.units)
+				units[key] = u
+				d.units = append(d.units, unit{Change: Change{Kind: Own, Object: "pod " + d.name, Text: "the pod has other " + text}, object: -1, pod: a})
+			}
+			members[u]++
+			if d.group != nil {
+				of := &d.units[u]
+				of.Object, of.Text = "pod group "+d.name, fmt.Sprintf("%d members have other %s", members[u], text)
+				if members[u] == 1 {
+					of.Text = "member " + x.now.Namespace + "/" + x.now.Name + " has other " + text
+				}
+			}
+			x.units = append(x.units, u)
+		})
 	}
-	before, after := c.read(judged(d.then)).(*v1.Pod), c.read(judged(d.now)).(*v1.Pod)
-	name := "pod " + d.key.String()
-	add := func(a *aspect[v1.Pod], text string) {
-		d.unitsOfPod = append(d.unitsOfPod, len(d.units))
-		d.units = append(d.units, unit{Change: Change{Kind: Own, Object: name, Text: "the pod has other " + text}, object: -1, pod: a})
+}
+
+// eachOwn yields the aspects in which a pod that is asked about differs, with their number and how; that which is left over is nil.
+func (d *Differences) eachOwn(c *comparer, x *subject, yield func(at int, a *aspect[v1.Pod], text string)) {
+	before, after := c.read(judged(x.then)).(*v1.Pod), c.read(judged(x.now)).(*v1.Pod)
+	if d.group != nil { // members are compared although their names differ
+		before.Name, before.UID, before.CreationTimestamp, before.OwnerReferences = after.Name, after.UID, after.CreationTimestamp, after.OwnerReferences
 	}
 	rest := before.DeepCopy()
 	for i := range podAspects {
 		a := &podAspects[i]
 		if differs(a, before, after) {
-			add(a, a.text(before, after))
+			yield(i, a, a.text(before, after))
 		}
 		a.take(rest, after)
 	}
 	rest.UID, rest.CreationTimestamp, rest.Status.StartTime, rest.Status.Conditions = after.UID, after.CreationTimestamp, after.Status.StartTime, after.Status.Conditions
 	if !equality.Semantic.DeepEqual(rest, after) || before.UID != after.UID {
-		add(nil, "fields")
+		yield(len(podAspects), nil, "fields")
 	}
 }
 
@@ -461,7 +517,7 @@ func (d *Differences) addOther(c *comparer, ref model.Ref, o object) {
 	case c.same(o.before, o.after):
 		return
 	default:
-		change.Kind, change.Text = ObjectChanged, name+" has changed"
+		change.Kind, change.Text = ObjectChanged, name+" "+textOfOthers(o.before, o.after)
 	}
 	u := unit{Change: change, weight: 1}
 	if change.Node != "" {
@@ -489,8 +545,8 @@ func nodeOf(o kinds.Object) string {
 	return ""
 }
 
-// make returns what is other than in the snapshot that the direction starts from, with some units done.
-func (d *Differences) make(direction Direction, units []int) (pod *v1.Pod, set, gone []kinds.Object) {
+// make returns what is other than in the snapshot that the direction starts from, with some units done, and the pods that are asked about.
+func (d *Differences) make(direction Direction, units []int) (pods []*v1.Pod, set, gone []kinds.Object) {
 	done := make([]bool, len(d.units))
 	touched := map[int]bool{}
 	for _, u := range units {
@@ -509,7 +565,7 @@ func (d *Differences) make(direction Direction, units []int) (pod *v1.Pod, set, 
 			gone[len(gone)-1] = o.after
 		}
 	}
-	return d.renderPod(old), set, gone
+	return d.renderPods(old), set, gone
 }
 
 // render returns an object of which some units are as they were in the older snapshot; nil if it is not there.
@@ -525,15 +581,28 @@ func (d *Differences) render(o *object, old func(unit int) bool) kinds.Object {
 	return mixed(before, after, o.units, old, func(u int) *aspect[v1.Node] { return d.units[u].node })
 }
 
-// renderPod is render for the pod that is asked about, as it is judged.
-func (d *Differences) renderPod(old func(unit int) bool) *v1.Pod {
-	switch {
-	case d.then == nil:
-		return judged(d.now)
-	case d.now == nil:
-		return judged(d.then)
+// renderPods is render for the pods that are asked about, as they are judged.
+func (d *Differences) renderPods(old func(unit int) bool) (pods []*v1.Pod) {
+	for i := range d.asked {
+		if x := &d.asked[i]; x.presence < 0 || old(x.presence) == (x.now == nil) {
+			pods = append(pods, d.renderPod(x, old))
+		}
 	}
-	return mixed(judged(d.then), judged(d.now), d.unitsOfPod, old, func(u int) *aspect[v1.Pod] { return d.units[u].pod })
+	return pods
+}
+
+func (d *Differences) renderPod(x *subject, old func(unit int) bool) *v1.Pod {
+	switch {
+	case x.then == nil:
+		return judged(x.now)
+	case x.now == nil:
+		return judged(x.then)
+	}
+	pod := mixed(judged(x.then), judged(x.now), x.units, old, func(u int) *aspect[v1.Pod] { return d.units[u].pod })
+	if d.group != nil {
+		pod.Name, pod.UID = x.now.Name, x.now.UID
+	}
+	return pod
 }
 
 // mixed returns an object of which some aspects are as they were, and the others as they are.

@@ -170,7 +170,7 @@ func TestDifferencesOfThePod(t *testing.T) {
 			want = "own [] 0 the pod has other " + want
 		}
 		d := Between(Objects{Pods: []*v1.Pod{pod}}, Objects{Pods: []*v1.Pod{changed(pod, row.by)}}, key)
-		if got := written(d); got != want || len(d.unitsOfPod) != len(d.units) {
+		if got := written(d); got != want || len(d.asked[0].units) != len(d.units) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}

@@ -52,7 +52,7 @@ func textsOfCause(c *Cause) string {
 }
 
 // groups puts units together: those about the pod itself and those of each kind of object that are about no node; and those about a node, for the nodes that matter most. Those are, if the pod has no node, the ones
-// that would do with all of the differences, and of these the ones with the fewest differences; and if it has another node, both.
+// that would do with all of the differences, and of these the ones with the fewest differences: their causes are the smallest, and many differences of one node take all decisions there are. If it has another node, they are both.
 func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 	byNode, byKind := map[string][]int{}, map[string]int{}
 	for u := range s.units {
@@ -77,8 +77,21 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 			names = append(names, n.Name)
 		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(byNode[a]), len(byNode[b])) })
+	fewestFirst := func(names []string) {
+		slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(byNode[a]), len(byNode[b])) })
+	}
+	fewestFirst(names)
 	names = append([]string{want.Node, from.Node}, names...)
+	if s.result.Then.Verdict != s.result.Now.Verdict {
+		fewestFirst(names)
+	}
+	if s.group != nil { // members are on several nodes: what is about any of them goes together first, then each by itself
+		names = slices.Compact(slices.Sorted(slices.Values(want.on)))
+		fewestFirst(names)
+		if together := unionOf(byNode, names); len(names) > 1 && len(together) > 0 {
+			nodes = append(nodes, together)
+		}
+	}
 	names = slices.DeleteFunc(names, func(name string) bool { return len(byNode[name]) == 0 })
 	for _, name := range names[:min(nodesMax, len(names))] {
 		group := byNode[name]
@@ -86,6 +99,15 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 		nodes = append(nodes, group)
 	}
 	return wide, nodes
+}
+
+// unionOf returns the units about any of some nodes, each once.
+func unionOf(byNode map[string][]int, names []string) (all []int) {
+	for _, name := range names {
+		all = append(all, byNode[name]...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // byRelevance lists all units, those first that are the likeliest to matter.

@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
 )
 
 // listedMax is how many differences of a map or a list a text has.
@@ -101,6 +104,18 @@ func amounts(pod *v1.Pod) string {
 		return ""
 	}
 	return " (" + few(texts) + ")"
+}
+
+// textOfOthers says how an object that is neither a node nor a pod differs, as far as there are words for it.
+func textOfOthers(before, after kinds.Object) string {
+	was, ok := before.(*schedulingv1beta1.PodGroup)
+	is, both := after.(*schedulingv1beta1.PodGroup)
+	if ok && both && was.Spec.SchedulingPolicy.Gang != nil && is.Spec.SchedulingPolicy.Gang != nil {
+		if a, b := was.Spec.SchedulingPolicy.Gang.MinCount, is.Spec.SchedulingPolicy.Gang.MinCount; a != b {
+			return fmt.Sprintf("has minCount %d instead of %d", b, a)
+		}
+	}
+	return "has changed"
 }
 
 // textOfPods says how a pod that has stayed on its node differs.

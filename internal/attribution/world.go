@@ -1,11 +1,15 @@
 package attribution
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
+	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
@@ -16,18 +20,20 @@ type world struct {
 	// old has which units are as in the older snapshot; present the objects that differ as the state has them.
 	old     []bool
 	present []kinds.Object
-	// decisions and replaced are counted; cutShort is set once one of them has reached its bound.
-	decisions, replaced int
-	cutShort            bool
+	// decisions, those about members of a group, and replaced are counted; cutShort is set once one of them has reached its bound.
+	decisions, ofMembers, replaced int
+	cutShort                       bool
 }
 
-// newWorld begins at the newer snapshot. The pod that is asked about is taken out of the state.
+// newWorld begins at the newer snapshot. The pods that are asked about are taken out of the state.
 func newWorld(c Cluster, d *Differences) *world {
 	w := &world{Cluster: c, Differences: d, old: make([]bool, len(d.units)), present: make([]kinds.Object, len(d.objects))}
 	for i := range d.objects {
 		w.present[i] = d.objects[i].after
 	}
-	w.In.Remove(d.key.Ref())
+	for _, key := range d.hidden {
+		w.In.Remove(key.Ref())
+	}
 	w.State.Apply(w.In.Drain())
 	return w
 }
@@ -72,22 +78,28 @@ func (w *world) isOld(unit int) bool { return w.old[unit] }
 
 // mayGoOn reports whether a further decision may be made.
 func (w *world) mayGoOn() bool {
-	if w.decisions >= DecisionsMax || w.replaced >= replacedMax*(len(w.objects)+DecisionsMax) {
+	if w.decisions >= DecisionsMax || w.ofMembers >= memberDecisionsMax || w.replaced >= replacedMax*(len(w.objects)+DecisionsMax) {
 		w.cutShort = true
 	}
 	return !w.cutShort
 }
 
-// compiled is the pod as it is in the state that the world is at.
-func (w *world) compiled() *model.Pod {
-	w.In.Set(w.renderPod(w.isOld))
-	return w.In.Drain()[0].Pod
+// compiled is the pods that are asked about as they are in the state that the world is at.
+func (w *world) compiled() (pods []*model.Pod) {
+	for _, pod := range w.renderPods(w.isOld) {
+		w.In.Set(pod)
+		pods = append(pods, w.In.Drain()[0].Pod)
+	}
+	return pods
 }
 
-// answer decides about the pod in the state that the world is at.
+// answer decides about the pod, or the group, in the state that the world is at.
 func (w *world) answer() Answer {
+	if w.group != nil {
+		return w.ofGroup()
+	}
 	w.decisions++
-	pod := w.compiled()
+	pod := w.compiled()[0]
 	if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
 		return Answer{Verdict: Gated, Message: reason}
 	}
@@ -109,10 +121,68 @@ func answerOf(d *plan.Decision) Answer {
 	return Answer{Verdict: Pending, Message: report.Message(d)}
 }
 
+// ofGroup is answer for a pod group: all its members are decided about together, and taken back.
+func (w *world) ofGroup() Answer {
+	w.decisions++
+	members := w.compiled()
+	w.ofMembers += len(members)
+	a := Answer{Verdict: Gated, Members: len(members)}
+	work := plan.Work{Group: w.State.View().Group(*w.group)}
+	if work.Group == nil {
+		a.Message = fmt.Sprintf("PodGroup %s does not exist", w.group)
+		return a
+	}
+	for _, pod := range members {
+		if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
+			a.Message = fmt.Sprintf("member %s is held back: %s", pod, reason)
+			return a
+		}
+		work.Pods = append(work.Pods, plan.QueuedPod{Pod: pod})
+	}
+	if len(members) == 0 {
+		a.Message = "there are no members"
+		return a
+	}
+	for _, p := range w.Profiles[members[0].SchedulerName].PreEnqueue {
+		if of, ok := p.(plugin.GroupPreEnqueue); ok {
+			if a.Message = of.PreEnqueueGroup(work.Group, len(members)); a.Message != "" {
+				return a
+			}
+		}
+	}
+	slices.SortStableFunc(work.Pods, func(x, y plan.QueuedPod) int { return cmp.Compare(x.Pod.Name, y.Pod.Name) }) // as after an attempt
+	d := group.Decide(w.State, w.Engine, work, nil)
+	a.Message = d.Message
+	evicts := false
+	for i := range d.Members {
+		for j := range d.Members[i].Placements {
+			a.on = append(a.on, d.Members[i].Placements[j].NodeName)
+		}
+		evicts = evicts || len(d.Members[i].Evictions) > 0
+	}
+	switch {
+	case d.Outcome == plan.Placed:
+		a.Verdict, a.Fit, a.Message = Placed, len(a.on), ""
+		for i := range slices.Backward(d.Members) {
+			w.State.Unassume(d.Members[i].Placements...)
+		}
+	case d.Outcome != plan.Unschedulable:
+		a.Verdict = Failed
+	case evicts:
+		a.Verdict = Preempts
+	default:
+		a.Verdict = Pending
+	}
+	return a
+}
+
 // whole is answer with what each node says.
 func (w *world) whole() (Answer, error) {
+	if w.group != nil {
+		return w.ofGroup(), nil
+	}
 	w.decisions++
-	pod := w.compiled()
+	pod := w.compiled()[0]
 	if pod.Malformed != "" {
 		return Answer{Verdict: Failed, Message: pod.Malformed}, nil
 	}

@@ -38,6 +38,7 @@ type event struct {
 	element *list.Element
 	note    unique.Handle[string] // makes series with equal notes share the text, as those of a wave of rejections have
 	tries   int                   // those that the API server answered
+	sent    bool                  // a request was sent, so the API server may have it
 	seen    *observation
 }
 
@@ -85,8 +86,15 @@ func (o *Outbox) happenTo(now time.Time, subject report.Subject, what report.Eve
 	o.endSeries(now)
 	if same := o.series[eventKey{subject.UID, what.Type, what.Reason, what.Action}]; same != nil {
 		if same.Subject.ResourceVersion == subject.ResourceVersion {
-			o.repeat(now, same)
-			return
+			more := saysMore(now, same, &what)
+			if more && same.place == ready && !same.sent { // nobody has seen it
+				same.say(&what)
+				more = false
+			}
+			if !more {
+				o.repeat(now, same)
+				return
+			}
 		}
 		o.end(same)
 	}
@@ -97,11 +105,22 @@ func (o *Outbox) happenTo(now time.Time, subject report.Subject, what report.Eve
 	o.lastEvent = now
 	e := &event{Series: report.Series{Event: what, Subject: subject, First: now, Last: now, Count: 1}}
 	if e.ended = what.Type == v1.EventTypeNormal; !e.ended {
-		e.note = unique.Make(what.Note)
-		e.Note = e.note.Value()
+		e.say(&what)
 		o.series[e.key()] = e
 	}
 	o.queueEvent(e)
+}
+
+// say takes over the note of an event.
+func (e *event) say(what *report.Event) {
+	e.note = unique.Make(what.Note)
+	e.Note, e.Advised = e.note.Value(), what.Advised
+}
+
+// saysMore reports whether an event is not to be counted in the series that it repeats, because of the advice that its note ends with: the API server does not allow the note of a series to be changed. That
+// is so once for a series without advice; other advice takes its place when the series is written anyway, so that pods whose advice changes often cost no more writes.
+func saysMore(now time.Time, series *event, what *report.Event) bool {
+	return what.Advised && what.Note != series.Note && (!series.Advised || now.Sub(series.First) >= seriesRefresh)
 }
 
 // repeat counts a repetition. One that is to be written is said by the write that waits; else most repetitions need none.
@@ -147,6 +166,7 @@ func (o *Outbox) laneOf(e *event) *lane[*event] {
 func (o *Outbox) takeEvent(t turn) Request {
 	e := o.reports.events(t).pop()
 	e.move(sending)
+	e.sent = true
 	kind := Record
 	if e.written > 0 {
 		kind = Repeat

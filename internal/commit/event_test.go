@@ -14,6 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // terminating is a decision about a pod that is being deleted: an event is written, and no status.
@@ -150,4 +152,60 @@ func TestStopDoesNotWaitForCounts(t *testing.T) {
 	if !b.Empty() {
 		t.Error("something waits")
 	}
+}
+
+// TestAdviceInSeries plays rejections of one version of a pod whose event ends with advice: "-" without any, or a letter for it. Advice that a series lacks makes another event, once; other advice half an hour after the series
+// began. Nothing else does, and what has not been sent yet is changed.
+func TestAdviceInSeries(t *testing.T) {
+	for _, test := range []struct{ name, play string }{
+		{"known from the beginning", "a record1a a repeat2a a a"},
+		{"known later", "- record1- - repeat2- - a record1a repeat3- a repeat2a a"},
+		{"not known any more", "a record1a - repeat2a - a"},
+		{"other advice is not said at once", "a record1a b repeat2a b a b"},
+		{"other advice is said after half an hour", "a record1a b repeat2a 5m b 5m b 5m b 5m b 5m b 5m b record1b repeat7a b repeat2b"},
+		{"what waits is changed", "- a record2a a"},
+		{"what waits and has advice is not", "a b record2a b"},
+		{"what may be stored is not changed", "- record1-:lost a 1s record1- record1a"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			for _, word := range strings.Fields(test.play) {
+				if wait, err := time.ParseDuration(word); err == nil {
+					b.nothing()
+					b.now = b.now.Add(wait)
+					continue
+				}
+				what, end, _ := strings.Cut(word, ":")
+				if len(what) == 1 {
+					b.start(advised(strings.Trim(what, "-")))
+				} else if request, ok := b.Next(b.now, false); !ok || fmt.Sprintf("%s%d%s", request.Kind, request.Series.Count, adviceOf(request.Series.Note)) != what {
+					t.Fatalf("the request is %s%d %q (%t), want %s", request.Kind, request.Series.Count, request.Series.Note, ok, what)
+				} else {
+					b.Done(b.now, request, commit.Response{Err: map[string]error{"lost": errBroken}[end]})
+				}
+				if err := b.Audit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.nothing()
+		})
+	}
+}
+
+// advised is a rejection that the pod's condition shows already, with advice.
+func advised(advice string) plan.Decision {
+	d := plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: "no"}}}, Nodes: 1, Advice: advice}
+	object := podNamed("p").Object.DeepCopy()
+	object.ResourceVersion = "7"
+	object.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: report.Message(&d)}}
+	d.Work = plan.WorkFor(model.NewPod(object))
+	return d
+}
+
+// adviceOf is the last letter of a note with advice, "-" of one without.
+func adviceOf(note string) string {
+	if strings.HasSuffix(note, ".") {
+		return "-"
+	}
+	return note[len(note)-1:]
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,19 +19,20 @@ import (
 )
 
 // TestExplainAsksTheScheduler asks the running scheduler about pods: who may get a pod is told why it is on its node, which is the node that it is bound to, and what its history is; others
-// are told nothing.
+// are told nothing. Its events say what would help, and that is true.
 func TestExplainAsksTheScheduler(t *testing.T) {
 	w := newWorld(t, "explain")
 	certificates := t.TempDir()
-	w.berth("--leader-elect=false", w.securePort(), "--bind-address=127.0.0.1", "--cert-dir="+certificates,
+	w.berth("--leader-elect=false", "--berth-event-hints", w.securePort(), "--bind-address=127.0.0.1", "--cert-dir="+certificates,
 		"--authentication-kubeconfig="+cluster.SchedulerKubeconfig, "--authorization-kubeconfig="+cluster.SchedulerKubeconfig)
-	pods := w.client.CoreV1().Pods(w.namespace)
-	for name, cpu := range map[string]string{"placed": "250m", "giant": "5000"} {
-		_, err := pods.Create(w.ctx, &v1.Pod{
+	create := func(name, cpu string) {
+		_, err := w.client.CoreV1().Pods(w.namespace).Create(w.ctx, &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "i", Resources: requests(cpu, "256Mi")}}},
 		}, metav1.CreateOptions{})
 		w.must(err)
 	}
+	create("placed", "250m")
+	create("giant", "5000")
 	w.await("one pod is bound, and one rejected", func() bool {
 		condition := w.scheduledCondition("giant")
 		return w.nodeOf("placed") != "" && condition != nil && condition.Status == v1.ConditionFalse
@@ -95,4 +97,22 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find who leads: ") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
+
+	// What would help "giant" may have been looked for longer than it took to write its event. By now it is known, and "another" is of the same kind.
+	create("another", "5000")
+	says := regexp.MustCompile(`\. Would fit on node \S+ with this change: lower the cpu request from 5k to (\d+m?)\.$`)
+	var amount string
+	w.await("an event says what would help", func() bool {
+		for _, e := range w.events("another") {
+			if said := says.FindStringSubmatch(e.Note); e.Reason == "FailedScheduling" && said != nil {
+				if condition := w.scheduledCondition("another"); condition != nil && strings.Contains(condition.Message, "Would fit") {
+					t.Errorf("the condition is not kube-scheduler's: %s", condition.Message)
+				}
+				amount = said[1]
+			}
+		}
+		return amount != ""
+	})
+	create("changed", amount)
+	w.await("a pod that requests no more than that has a node", func() bool { return w.nodeOf("changed") != "" })
 }

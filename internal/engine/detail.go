@@ -16,22 +16,26 @@ import (
 //
 // ok is false where the plugins cannot be asked again: in profiles with plugins from outside or extenders, for pods that no filter was asked about, and after an error.
 func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
-	p := e.profiles[pod.SchedulerName]
-	if p == nil || p.Outside != nil || len(p.Extenders) > 0 || pod.Malformed != "" || pod.Terminating || v.Nodes() == 0 {
+	return e.detail(v, pod, best, 0)
+}
+
+// Detail is Engine.Detail for a decision of the run.
+func (r *Run) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
+	return r.engine.detail(v, pod, best, r.Tie)
+}
+
+// detail is Detail where a tie chooses among equally good nodes, as in a Run.
+func (e *Engine) detail(v state.View, pod *model.Pod, best int, tie uint64) (detail plan.Detail, ok bool) {
+	p := e.askedAgain(v, pod)
+	if p == nil {
 		return detail, false
 	}
-	before := e.work
-	e.scratch.byPlugin = append(e.scratch.byPlugin[:0], e.byPlugin...)
-	defer func() {
-		visited := e.work.Visited - before.Visited
-		e.work = before // which measures decisions, as does byPlugin
-		e.work.Detailed += visited
-		copy(e.byPlugin, e.scratch.byPlugin)
-	}()
+	defer e.aside()()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {
 		return detail, false
 	}
+	c.tie = tie
 	e.prepare(&c)
 	slots, err := e.filter(&c)
 	if err != nil {
@@ -47,6 +51,81 @@ func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Det
 	}
 	detail.Removed = e.removed(&c)
 	return detail, true
+}
+
+// askedAgain returns the profile of a pod that plugins can be asked about again, nil if they cannot.
+func (e *Engine) askedAgain(v state.View, pod *model.Pod) *profile {
+	p := e.profiles[pod.SchedulerName]
+	if p == nil || p.Outside != nil || len(p.Extenders) > 0 || pod.Malformed != "" || pod.Terminating || v.Nodes() == 0 {
+		return nil
+	}
+	return p
+}
+
+// aside begins to count work apart from that of decisions, until the function that it returns is called.
+func (e *Engine) aside() (end func()) {
+	before := e.work
+	e.scratch.byPlugin = append(e.scratch.byPlugin[:0], e.byPlugin...)
+	return func() {
+		visited, asked := e.work.Visited-before.Visited, e.work.Asked-before.Asked
+		e.work = before // which measures decisions, as does byPlugin
+		e.work.Detailed += visited
+		e.work.AskedAside += asked
+		copy(e.byPlugin, e.scratch.byPlugin)
+	}
+}
+
+// FitsOn returns a node that would do for a pod, without anybody being evicted: a preferred one if it would do, else that in the lowest slot. Like Detail it reads the same columns as Decide, learns
+// nothing and decides nothing, and it does not score. ok is false if no node would do, or plugins cannot be asked, see Detail. It may be called between two decisions.
+func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node string, ok bool) {
+	p := e.askedAgain(v, pod)
+	if p == nil {
+		return "", false
+	}
+	defer e.aside()()
+	v.State().BeginTurn()
+	c, rejection, err := e.preFilter(v, p, pod)
+	if err != nil || rejection != nil {
+		return "", false
+	}
+	e.prepare(&c)
+	slots, err := e.filter(&c)
+	if err != nil || len(slots) == 0 {
+		return "", false
+	}
+	slot := slots[0]
+	if at, exists := v.Slot(preferred); exists {
+		if _, would := slices.BinarySearch(slots, at); would {
+			slot = at
+		}
+	}
+	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: v.Node(slot).Name()}
+	if p.reserve(v, &placement, slot) != nil { // as Decide would be refused there
+		return "", false
+	}
+	return placement.NodeName, true
+}
+
+// Shape stands for everything of a pod that a rejection of it depends on: pods of one shape and one state have the same verdicts.
+type Shape struct{ of shape }
+
+// ShapeOf returns the shape of a pod; ok is false if pods with equal needs may have different verdicts: those for which plugins name nodes or from outside have a say, and pods that are nominated.
+func (e *Engine) ShapeOf(v state.View, pod *model.Pod) (s Shape, ok bool) {
+	p := e.askedAgain(v, pod)
+	if p == nil {
+		return s, false
+	}
+	defer e.aside()()
+	v.State().BeginTurn()
+	c, rejection, err := e.preFilter(v, p, pod)
+	if err != nil || rejection != nil {
+		return s, false
+	}
+	if s.of, ok = shapeOf(&c); !ok {
+		return Shape{}, false
+	}
+	s.of.priority, s.of.nominated, s.of.group = pod.Priority, false, model.GroupKey{} // also if other pods are nominated just now
+	return s, true
 }
 
 // bestInDetail returns the best of the feasible nodes, with each plugin's score of each.

@@ -108,8 +108,8 @@ type Counters struct {
 	Ranked, Grouped int64
 	// Rated is how many nodes PostFilter plugins rated by numbers, Tried on how many they tried which pods to evict.
 	Rated, Tried int64
-	// Detailed is how many slots were visited for Detail, which no other counter has.
-	Detailed int64
+	// Detailed is how many slots were visited for Detail, FitsOn and ShapeOf, AskedAside for how many nodes these called plugins; no other counter has either.
+	Detailed, AskedAside int64
 }
 
 // nodeReader is a filter that says what its verdict on a node depends on.

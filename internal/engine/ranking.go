@@ -21,11 +21,16 @@ type ranking struct {
 	used    uint64 // the engine's clock when it was last used
 	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save; 0 stands for leastPrice.
 	scans, served, price int
+	// credit is how many scans the table has saved that catching up has not cost yet, of mostPrice at most.
+	credit int
 }
 
 const (
 	// leastPrice is what making a table costs, in scans. A table that saved fewer has the price doubled, up to mostPrice.
 	leastPrice, mostPrice = 8, 64
+	// mostPaid is how many tables that have paid count. Each halves the scans that must be made for a new key before it has a table: where pods come app by app, the next app is
+	// as large as the last ones.
+	mostPaid = 3
 	// foreseen is how much less a scan counts that is only expected, as pods that follow may come to nothing.
 	foreseen = 2
 	// insteadOfTable is how many changes cost as much as another table: one in so many slots.
@@ -82,6 +87,8 @@ type rankings struct {
 	// tables is how many have a table.
 	tables   int
 	maxBytes int
+	// paid is how many new tables in a row have saved leastPrice scans, of mostPaid at most.
+	paid int
 }
 
 const (
@@ -140,6 +147,10 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 		return best, false
 	}
 	r.served++
+	r.credit = min(r.credit+1, mostPrice)
+	if !passing && r.served == leastPrice {
+		e.rankings.paid = min(e.rankings.paid+1, mostPaid)
+	}
 	e.work.Ranked++
 	if e.audits {
 		e.doubtRank(c, best)
@@ -319,15 +330,16 @@ func (a *axis) coordinate(of *plugin.Axis, slot int32) int32 {
 
 // start makes a table for the cycle's pod, if that is worth it.
 func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following int) bool {
-	price := max(r.price, leastPrice)
-	if r.scans < price && following < foreseen*price {
+	price := max(r.price, leastPrice>>e.rankings.paid)
+	if r.scans < price && following < foreseen*max(price, leastPrice) {
 		r.scans++
 		return false
 	}
-	r.scans, r.served = 0, 0
+	r.scans, r.served, r.credit = 0, 0, 0
 	table, ok := e.newTable(c, s)
 	if !ok {
-		r.price = min(2*price, mostPrice)
+		r.price = min(2*max(price, leastPrice), mostPrice)
+		e.rankings.paid = 0
 		return false
 	}
 	if !passing {
@@ -342,9 +354,9 @@ func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following i
 func (r *ranking) drop() {
 	price := max(r.price, leastPrice)
 	if r.price = min(2*price, mostPrice); r.served >= price {
-		r.price = leastPrice
+		r.price = 0
 	}
-	r.table, r.scans, r.served = nil, 0, 0
+	r.table, r.scans, r.served, r.credit = nil, 0, 0, 0
 }
 
 // newTable ranks the nodes for the cycle's pod. It returns false if the scan fails, or there are too many groups.
@@ -380,18 +392,19 @@ func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	return t, true
 }
 
-// followTable finds the places again of the nodes that have changed since. It returns false if these are so many that a scan costs less, or, where many equal pods follow, another table; or
-// if the table would not hold.
+// followTable finds the places again of the nodes that have changed since. It returns false if these are so many that it costs more than a scan and what the table has saved so far, or, where
+// many equal pods follow, than another table; or if the table would not hold.
 func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool {
 	st := c.view.State()
 	entries, ok := st.Since(r.version)
-	most := fewNodes + st.Slots()/followed
-	if following >= foreseen*leastPrice {
-		most = fewNodes + st.Slots()/insteadOfTable
+	scan, most := fewNodes+st.Slots()/followed, fewNodes+st.Slots()/insteadOfTable
+	if following < foreseen*leastPrice {
+		most = max(min(scan*(1+r.credit), most), scan)
 	}
 	if !ok || len(entries) > most {
 		return false
 	}
+	r.credit = max(r.credit-len(entries)/scan, 0)
 	r.table.Resize(st.Slots())
 	hashes, alive := st.NameHashes(), st.Alive()
 	for i, entry := range entries {
@@ -602,8 +615,16 @@ func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 func (r *rankings) drop(x *ranking, run *Run) {
 	if run == nil || x != &run.passing {
 		r.tables--
+		r.settle(x)
 	}
 	x.drop()
+}
+
+// settle takes in that a table is dropped.
+func (r *rankings) settle(x *ranking) {
+	if x.served < leastPrice {
+		r.paid = 0
+	}
 }
 
 // makeRoom drops tables, the least recently used, until there is room for one more.
@@ -643,6 +664,7 @@ func (r *rankings) remove(some func(*ranking) bool) {
 		gone := some(x)
 		if gone && x.table != nil {
 			r.tables--
+			r.settle(x)
 		}
 		return gone
 	})

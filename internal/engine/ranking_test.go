@@ -572,3 +572,64 @@ func TestEqualPods(t *testing.T) {
 		}
 	}
 }
+
+// TestTablesOfAppsInTurn places pods of two requests by turns, app by app, so that while one has its turn more nodes change for the other than a scan would visit for. A table that has
+// saved many scans is brought up to date, and not made again.
+func TestTablesOfAppsInTurn(t *testing.T) {
+	const nodes, apps, pods = 1000, 20, 120
+	b := newBench(t, nodes)
+	for app := range apps {
+		for i := range pods {
+			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(app*pods+i, func(p *v1.Pod) {
+				p.Labels = map[string]string{"app": fmt.Sprint("app-", app)}
+				p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(int64(10+app%2), resource.DecimalSI)}
+			})))
+			if d.Outcome != plan.Placed {
+				t.Fatalf("app %d, pod %d: %+v", app, i, d)
+			}
+			b.state.Assume(d.Placements...)
+		}
+	}
+	// For each request eight scans and a table, for the second one fewer scans; then each pod is looked at for each of the two tables.
+	work := b.engine.Counters()
+	if most := int64(2*9*nodes + 2*apps*pods); work.Visited > most || work.Ranked < apps*pods-16 {
+		t.Errorf("%d nodes were visited, want at most %d; %d of %d decisions by tables", work.Visited, most, work.Ranked, apps*pods)
+	}
+}
+
+// TestLaterAppsAreRankedSooner places app after app, each of which has a table of its own: where tables have paid, the next app has its own sooner; and where they have not, it has not.
+func TestLaterAppsAreRankedSooner(t *testing.T) {
+	b := newBench(t, 200)
+	next := 0
+	scans := func(app string, pods int) int64 {
+		before := b.engine.Counters()
+		for range pods {
+			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(next, func(p *v1.Pod) {
+				relations["anti-affinity on hosts"](p)
+				p.Labels = map[string]string{"app": app}
+				p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector = &metav1.LabelSelector{MatchLabels: p.Labels}
+			})))
+			if d.Outcome != plan.Placed {
+				t.Fatalf("pod %d: %+v", next, d)
+			}
+			b.state.Assume(d.Placements...)
+			next++
+		}
+		after := b.engine.Counters()
+		return after.Decisions - before.Decisions - (after.Ranked - before.Ranked)
+	}
+	var each []int64
+	for app := range 6 {
+		each = append(each, scans(fmt.Sprint("app-", app), 40))
+	}
+	// The first pod of each has no others to be kept away from, so that it shares a key with the first pods of all, for which there is a table in the end.
+	if want := []int64{9, 5, 2, 1, 1, 1}; !slices.Equal(each, want) {
+		t.Errorf("scans for each app: %d, want %d", each, want)
+	}
+	for app := range 80 { // tables that serve but one pod, and are dropped when there are too many
+		scans(fmt.Sprint("small-", app), 4)
+	}
+	if n := scans("last", 40); n < 6 {
+		t.Errorf("%d scans for an app after many small ones, want at least 6", n)
+	}
+}

@@ -296,7 +296,6 @@ const unordered = "a plugin from outside orders the queue, and is not asked for 
 
 // Why the details of a decision are not there.
 const (
-	notGrouped   = "the pod was decided about together with its group"
 	notOutside   = "plugins from outside or extenders have a say in this profile, and they are not asked a second time"
 	notForgotten = "they were not recorded, as recording takes at most 2 % of the time that decisions take, or are forgotten"
 )
@@ -311,9 +310,6 @@ func (h *History) decision(x *placement, outside func(profile string) bool) *Dec
 	detail := h.details.of(x.detail)
 	switch {
 	case detail != nil:
-	case x.grouped:
-		d.NotRecorded = notGrouped
-		return d
 	case outside(x.profile):
 		d.NotRecorded = notOutside
 		return d

@@ -90,7 +90,7 @@ func BenchmarkOf(b *testing.B) {
 			h := newHistory(b, mib<<20)
 			for i := range h.placed.most {
 				d := decision(fmt.Sprintf("pod-%07d", i), 1, true)
-				h.placed.add(&d, 0, false)
+				h.placed.add(&d, 0)
 			}
 			none := model.PodKey{Namespace: "default", Name: "none"}
 			b.ResetTimer()

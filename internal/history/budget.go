@@ -53,9 +53,9 @@ func (b *budget) earn(at time.Time, took time.Duration) {
 // most is what is saved for details at most: enough for two recordings.
 func (b *budget) most() time.Duration { return max(savedMax, 2*b.cost) }
 
-// affords reports whether the details of a decision may be recorded.
-func (b *budget) affords(q *plan.QueuedPod) bool {
-	if b.details < b.cost || b.details <= 0 {
+// affords reports whether details may be recorded so many times, first those of a decision about the given pod.
+func (b *budget) affords(q *plan.QueuedPod, times int) bool {
+	if b.details < time.Duration(times)*b.cost || b.details <= 0 {
 		return false
 	}
 	return b.details >= b.most()/2+b.cost || b.isFirst(q)

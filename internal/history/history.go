@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -40,7 +41,9 @@ type History struct {
 	waiting records
 	// detail is the number of the details of the decision at hand, 0 if there are none.
 	detail uint64
-	counts Counts
+	// grouped is how long recording details of members of the group at hand has taken.
+	grouped time.Duration
+	counts  Counts
 }
 
 // Counts are how often something happened so far, and what is kept now.
@@ -74,19 +77,36 @@ const bestKept = 3
 func (h *History) Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration) {
 	h.detail = 0
 	h.budget.earn(d.Pods[0].Popped, took)
-	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.Pods[0]) {
-		return
+	h.detail, _ = h.record(e, v, d, 1)
+}
+
+// DecidedMember records the details of a decision about a member of a pod group, if they may cost something: as often as there are domain placements in which it is decided about, of which one is taken.
+func (h *History) DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64 {
+	number, cost := h.record(run, v, d, among)
+	h.grouped += cost
+	return number
+}
+
+// detailer is an engine, or a run of it.
+type detailer interface {
+	Detail(v state.View, pod *model.Pod, best int) (plan.Detail, bool)
+}
+
+// record records the details of a decision, if so many such recordings may be made. It returns their number, 0 if there are none.
+func (h *History) record(e detailer, v state.View, d *plan.Decision, times int) (number uint64, cost time.Duration) {
+	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.Pods[0], times) {
+		return 0, 0
 	}
 	began := h.now()
 	detail, ok := e.Detail(v, d.Pods[0].Pod, bestKept)
-	cost := h.now().Sub(began)
+	cost = h.now().Sub(began)
 	h.budget.spend(&d.Pods[0], cost)
 	h.counts.Recording += cost
 	if !ok {
-		return
+		return 0, cost
 	}
 	h.counts.Details++
-	h.detail = h.details.add(&detail)
+	return h.details.add(&detail), cost
 }
 
 // Round notes the decisions of a round.
@@ -94,24 +114,28 @@ func (h *History) Round(r *loop.Round) {
 	for i := range r.Delta.Failed {
 		h.waiting.bindingFailed(h.now(), &r.Delta.Failed[i])
 	}
-	if r.Group != nil && len(r.Decisions) > 0 { // no witness was called
-		h.budget.earn(r.Decisions[0].Pods[0].Popped, r.Deciding)
+	if r.Group != nil && len(r.Decisions) > 0 { // Decided was not called
+		h.budget.earn(r.Decisions[0].Pods[0].Popped, max(0, r.Deciding-h.grouped))
 	}
 	for i := range r.Decisions {
-		h.note(&r.Decisions[i], r.Group != nil)
+		detail := h.detail
+		if r.Group != nil {
+			detail = r.Decisions[i].Details
+		}
+		h.note(&r.Decisions[i], detail, r.Group != nil)
 	}
-	h.detail = 0
+	h.detail, h.grouped = 0, 0
 }
 
 // Standing does nothing.
 func (h *History) Standing(*loop.Standing) {}
 
-func (h *History) note(d *plan.Decision, grouped bool) {
+func (h *History) note(d *plan.Decision, detail uint64, grouped bool) {
 	h.counts.Decisions++
 	q := &d.Pods[0]
 	placed := d.Outcome == plan.Placed
 	if placed {
-		h.placed.add(d, h.detail, grouped)
+		h.placed.add(d, detail)
 	}
 	if d.Outcome == plan.Terminating {
 		return
@@ -120,7 +144,7 @@ func (h *History) note(d *plan.Decision, grouped bool) {
 		return
 	}
 	if h.budget.takeNote(q.Attempt == 1) {
-		h.waiting.note(d, h.detail, grouped)
+		h.waiting.note(d, detail, grouped)
 	} else {
 		h.counts.Left++
 	}

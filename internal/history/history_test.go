@@ -9,11 +9,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -55,6 +58,11 @@ func newScheduler(t testing.TB, kept *History) *scheduler {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newSchedulerOf(t, kept, c)
+}
+
+func newSchedulerOf(t testing.TB, kept *History, c *config.Config) *scheduler {
+	t.Helper()
 	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +136,60 @@ func TestWhyHere(t *testing.T) {
 	}
 	if p := a.History; p.Place != placeOnNode || p.Attempts != 1 || len(p.Kept) != 1 || p.Kept[0].Node != "n2" || p.Forgotten || a.UID != "p" || a.Profile != v1.DefaultSchedulerName {
 		t.Errorf("%+v, %+v", a, p)
+	}
+}
+
+// TestWhyMembersAreHere places a gang: of each member there are the best nodes as they were with those before it on theirs, and what tipped the balance. The members of a gang for which there is no room have what
+// plugins removed, as far as they were rejected themselves.
+func TestWhyMembersAreHere(t *testing.T) {
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.ParseWith("config", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), config.Request{Gates: gates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := newHistory(t, 0)
+	kept.now = func() time.Time { return time.Time{} } // recording takes no time
+	s := newSchedulerOf(t, kept, c)
+	for i := range 3 {
+		s.changes.Set(build.Node(fmt.Sprintf("n%d", i), build.Allocatable("cpu=4 memory=16Gi pods=100")))
+	}
+	gang := func(name string, cpu ...int) {
+		group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: name, UID: types.UID(name)}}
+		group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(len(cpu))}
+		s.changes.Set(group)
+		for i, amount := range cpu {
+			p := build.Pod(build.Named(fmt.Sprintf("%s-%d", name, i)), build.Container(fmt.Sprintf("cpu=%d memory=1Gi", amount)))
+			p.UID, p.Spec.SchedulingGroup = types.UID(p.Name), &v1.PodSchedulingGroup{PodGroupName: &group.Name}
+			s.changes.Set(p)
+		}
+		s.rest()
+	}
+	gang("fits", 2, 2, 2)
+	for i, removed := range []int{0, 0, 0} {
+		a := s.of(fmt.Sprintf("fits-%d", i))
+		if a == nil || a.Decision == nil || a.Decision.NotRecorded != "" {
+			t.Fatalf("member %d: %+v", i, a)
+		}
+		d := a.Decision
+		if len(d.Best) != bestKept || d.Best[0].Name != d.Node || d.Total == nil || d.Best[0].Total != *d.Total || len(d.Removed) != removed {
+			t.Errorf("member %d: %+v", i, d)
+		}
+		if tipped := len(d.Tipped) > 0; tipped != (d.Best[0].Total > d.Best[1].Total) {
+			t.Errorf("member %d: tipped by %+v", i, d)
+		}
+	}
+	if a, last := s.of("fits-0").Decision, s.of("fits-2").Decision; a.Best[0].Total <= last.Best[2].Total {
+		t.Errorf("the last member was decided about with the others on their nodes: %+v, the first %+v", last, a)
+	}
+	gang("large", 1, 3)
+	if a := s.of("large-1"); a.Decision != nil || len(a.History.Kept) != 1 || len(a.History.Kept[0].Removed) != 1 || a.History.Kept[0].Removed[0].Nodes != 3 {
+		t.Errorf("%+v", a.History)
+	}
+	if a := s.of("large-0"); a.Decision != nil || len(a.History.Kept) != 1 || len(a.History.Kept[0].Removed) != 0 {
+		t.Errorf("%+v", a.History)
 	}
 }
 

@@ -138,7 +138,7 @@ func TestBudget(t *testing.T) {
 		if i%50 == 0 {
 			firsts++
 		}
-		if b.affords(q) {
+		if b.affords(q, 1) {
 			b.spend(q, cost)
 			spent += cost
 			if i%50 == 0 {
@@ -151,6 +151,53 @@ func TestBudget(t *testing.T) {
 	}
 	if recorded < firsts/4 {
 		t.Errorf("%d of %d first pods of an owner were recorded", recorded, firsts)
+	}
+}
+
+// TestBudgetAmongDomains has a group of five members that is decided about in four domains of equal worth, each decision in 20 µs, with details that take 50, over and over: what is recorded is bounded as always, and
+// no domain takes all of it.
+func TestBudgetAmongDomains(t *testing.T) {
+	b := newBudget()
+	now := time.Unix(1_000_000, 0)
+	const groups, domains, members, took, cost = 2000, 4, 5, 20 * time.Microsecond, 50 * time.Microsecond
+	var spent time.Duration
+	var byDomain [domains]int
+	for i := range groups {
+		pod := model.NewPod(build.Pod(build.Named(fmt.Sprintf("group-%06d", i))))
+		for domain := range domains {
+			for range members {
+				now = now.Add(took)
+				q := &plan.QueuedPod{Pod: pod, Popped: now}
+				if b.affords(q, domains-domain) {
+					b.spend(q, cost)
+					spent += cost
+					byDomain[domain]++
+				}
+			}
+		}
+		b.earn(now, domains*members*took)
+	}
+	if most := groups*domains*members*took*detailsPercent/100 + savedMax + cost; spent > most || spent < most/4 {
+		t.Errorf("%v were spent on details, want at most %v, and a fourth of that at least", spent, most)
+	}
+	for domain, n := range byDomain {
+		if n < byDomain[0]/8 || n == 0 {
+			t.Errorf("domain %d: %d details, the domains %v", domain, n, byDomain)
+		}
+	}
+}
+
+// TestRecordingEarnsNothing: the time in which details of members of a group were recorded is part of the decision about it, and no time of which more may be recorded.
+func TestRecordingEarnsNothing(t *testing.T) {
+	for _, recording := range []time.Duration{0, time.Second} {
+		h := newHistory(t, 0)
+		h.budget.details, h.budget.last, h.grouped = 0, time.Unix(1_000_000, 0), recording
+		d := decision("p", 1, true)
+		d.Pods[0].Popped = h.budget.last
+		h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}, Group: &plan.GroupDecision{}, Deciding: time.Second})
+		if earned := h.budget.details > 0; earned != (recording == 0) || h.grouped != 0 {
+			t.Errorf("recording took %v of a second: %v may be spent", recording, h.budget.details)
+		}
 	}
 }
 

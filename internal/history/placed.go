@@ -19,7 +19,6 @@ type placement struct {
 	detail          uint64
 	attempt         int32
 	nodes, feasible int32
-	grouped         bool
 }
 
 // placementBytes is about what a placement takes with its texts.
@@ -42,7 +41,7 @@ func (p *placements) size() int { return min(p.noted, p.most) }
 func (p *placements) bytes() int { return p.size() * placementBytes }
 
 // add notes a decision that placed a pod.
-func (p *placements) add(d *plan.Decision, detail uint64, grouped bool) {
+func (p *placements) add(d *plan.Decision, detail uint64) {
 	at := p.noted % p.most
 	p.noted++
 	if at/chunk == len(p.chunks) {
@@ -53,7 +52,7 @@ func (p *placements) add(d *plan.Decision, detail uint64, grouped bool) {
 	to.namespace, to.name, to.uid, to.profile = q.Pod.Namespace, q.Pod.Name, q.Pod.UID, q.Pod.SchedulerName
 	to.node, to.woken, to.at = q.NodeName, q.Woken, q.Popped.UnixNano()
 	to.total, to.detail, to.attempt = q.Total, detail, int32(q.Attempt)
-	to.nodes, to.feasible, to.grouped = int32(d.Nodes), int32(d.Feasible), grouped
+	to.nodes, to.feasible = int32(d.Nodes), int32(d.Feasible)
 }
 
 // of returns the last placement of a pod, nil if none is kept. It looks at all that are kept, which takes 0.2 ms with DefaultBytes, and with MaxBytes about 5 ms (BenchmarkOf).

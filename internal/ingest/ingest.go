@@ -23,6 +23,8 @@ type Compile func(pod *model.Pod)
 type Ingest struct {
 	compile map[string]Compile // by scheduler name
 	ready   chan struct{}
+	// pending and placed are the pods that were last compiled, as pods often come replica after replica.
+	pending, placed atomic.Pointer[model.Pod]
 
 	mu      sync.Mutex
 	changes []model.Change
@@ -91,12 +93,29 @@ func (in *Ingest) Set(object kinds.Object) {
 	}
 	compile, own := in.compile[pod.Spec.SchedulerName]
 	if pod.Spec.NodeName != "" || own {
-		in.add(row.Ref(pod), compiled(row, pod, compile))
+		in.add(row.Ref(pod), in.compiled(row, pod, compile))
 	}
 }
 
-// compiled returns the change for a version of a pod, with the needs of a pending pod. If compiling panics, the change has the pod marked as
-// malformed, with the reason.
+// compiled returns the change for a version of a pod, with the needs of a pending pod.
+func (in *Ingest) compiled(row *kinds.Row, object *v1.Pod, compile Compile) model.Change {
+	last := &in.pending
+	if object.Spec.NodeName != "" {
+		last = &in.placed
+	}
+	if of := last.Load(); of != nil && !kinds.Finished(object) {
+		if replica, ok := of.Replica(object); ok {
+			return model.Change{Kind: model.PodSet, Pod: replica}
+		}
+	}
+	change := compiled(row, object, compile)
+	if change.Kind == model.PodSet {
+		last.Store(change.Pod)
+	}
+	return change
+}
+
+// compiled compiles a version of a pod. If that panics, the change has the pod marked as malformed, with the reason.
 func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Change) {
 	defer func() {
 		if problem := recover(); problem != nil {

@@ -242,6 +242,42 @@ func TestOnlyPendingPodsAreCompiled(t *testing.T) {
 	}
 }
 
+// TestReplicasAreCompiledOnce: of pods that share their spec in memory one is compiled, as long as they come one after another, and all have what it has; so with pods on nodes.
+func TestReplicasAreCompiledOnce(t *testing.T) {
+	compiled := 0
+	in := ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) {
+		compiled++
+		pod.Needs = []model.Need{model.NeedOf(pod.Labels["app"])}
+	}})
+	labels := map[string]map[string]string{"web": {"app": "web"}, "db": {"app": "db"}}
+	spec := v1.PodSpec{SchedulerName: own, Containers: []v1.Container{{Name: "c"}}}
+	create := func(app string, n int, node string) {
+		in.Set(pod(fmt.Sprint(app, n), n, func(p *v1.Pod) { p.Labels, p.Spec, p.Spec.NodeName = labels[app], spec, node }))
+	}
+	for n := range 10 {
+		create("web", n, "")
+		create("web", 100+n, "n")
+	}
+	create("db", 1, "")
+	create("web", 10, "")
+	if compiled != 3 {
+		t.Errorf("%d pods were compiled, want 3", compiled)
+	}
+	for _, c := range in.Drain() {
+		object := c.Pod.Object
+		if c.Pod.Name != object.Name || c.Pod.UID != object.UID || c.Pod.NodeName != object.Spec.NodeName {
+			t.Errorf("pod %s became %+v", object.Name, c.Pod)
+		}
+		if object.Spec.NodeName != "" && len(c.Pod.Needs) > 0 || object.Spec.NodeName == "" && c.Pod.Needs[0] != model.NeedOf(object.Labels["app"]) {
+			t.Errorf("pod %s has the needs %v", object.Name, c.Pod.Needs)
+		}
+	}
+	finished := pod("web0", 20, phase(v1.PodSucceeded), func(p *v1.Pod) { p.Labels, p.Spec = labels["web"], spec })
+	if in.Set(finished); words(in.Drain()) != "pod gone web0" {
+		t.Error("a replica that has finished is not gone")
+	}
+}
+
 // TestPanicMakesAMalformedPod compiles a pod with a plugin that panics: the pod must still reach the loop, with the reason why it cannot be
 // placed.
 func TestPanicMakesAMalformedPod(t *testing.T) {

@@ -51,6 +51,7 @@ type Loop struct {
 	kept   keeping
 	// searches are those for pods to evict for groups.
 	searches group.Searches
+	adviser  Adviser // nil if events are not to say what would help
 	report   reporting
 	asks     chan func()   // functions for Do
 	asking   chan struct{} // has room while nobody waits in Ask
@@ -65,6 +66,7 @@ func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Commit
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
 func (l *Loop) Once(now time.Time) bool {
+	l.search(now)
 	changes := l.source.Drain()
 	l.report.begin()
 	l.state.SetNow(now)
@@ -90,6 +92,7 @@ func (l *Loop) Once(now time.Time) bool {
 	decision := l.engine.Decide(l.state.View(), work)
 	l.report.decided(decision)
 	l.report.witnessed(l, &decision)
+	l.advise(now, &decision)
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
 	l.takeAsked(now, decision.Nominations) // by plugins in this turn, whose pod does not skip its backoff for that
@@ -125,7 +128,12 @@ func (l *Loop) Unfinished() bool { return l.queue.Unfinished() }
 func (l *Loop) Next() (at time.Time, ok bool) {
 	at, ok = l.queue.Next()
 	if end, keeps := l.kept.next(); keeps && (!ok || end.Before(at)) {
-		return end, true
+		at, ok = end, true
+	}
+	if l.adviser != nil {
+		if on, searches := l.adviser.Next(); searches && (!ok || on.Before(at)) {
+			return on, true
+		}
 	}
 	return at, ok
 }

@@ -25,6 +25,9 @@ type Witness interface {
 	Observer
 	// Decided is called after each decision about a single pod, which took so long.
 	Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration)
+	// DecidedMember is called after each decision about a member of a pod group, before the next member is decided about; see group.Witness. It returns what becomes the Details of the decision. What
+	// it takes is part of Round.Deciding.
+	DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 
 // Round is what one round did. Durations are in real time, also where the loop runs in virtual time.
@@ -40,7 +43,7 @@ type Round struct {
 	// Group is the decision about the group, nil for a pod without one.
 	Group *plan.GroupDecision
 	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
-	// decision in the queue and give it to commit. Witnessing is how long witnesses looked at the decision.
+	// decision in the queue and give it to commit. Witnessing is how long witnesses looked at the decision, and advice was looked for after it.
 	Popping, Deciding, Witnessing, Settling time.Duration
 	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
 	Generated int
@@ -164,6 +167,14 @@ type evaluating struct {
 	began time.Time // when the present one was begun
 }
 
+// Decided calls the witnesses after a decision about a member. One of them at most keeps something.
+func (e *evaluating) Decided(run *engine.Run, v state.View, d *plan.Decision, among int) (details uint64) {
+	for _, w := range e.witnesses {
+		details = max(details, w.DecidedMember(run, v, d, among))
+	}
+	return details
+}
+
 // Generated notes how many there are.
 func (e *evaluating) Generated(placements int) {
 	e.round.Generated += placements
@@ -195,6 +206,13 @@ func (r *reporting) witnessed(l *Loop, d *plan.Decision) {
 		w.Decided(l.engine, l.state.View(), d, r.round.Deciding)
 	}
 	r.round.Witnessing = r.took()
+}
+
+// advised notes how long the adviser took after a decision.
+func (r *reporting) advised() {
+	if len(r.observers) > 0 {
+		r.round.Witnessing += r.took()
+	}
 }
 
 func (r *reporting) decidedGroup(d *plan.GroupDecision) {

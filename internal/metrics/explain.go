@@ -5,14 +5,34 @@ import (
 	"time"
 )
 
-// Explain measures questions about pods, and what is kept to answer them. Answered is safe for concurrent use; Keeps is for the loop's goroutine alone.
+// Explain measures questions about pods, and what is kept to answer them. Answered is safe for concurrent use; Keeps and Hinted are for the loop's goroutine alone.
 type Explain struct {
 	families *families
 	recorded total
+	// hints are those seen so far by result, hintsTook is what they took.
+	hints     [len(hintResults)]int64
+	hintsTook time.Duration
 }
 
 func newExplain(f *families) *Explain {
 	return &Explain{families: f, recorded: total{counter: f.counters["berth_history_recorded_decisions_total"]}}
+}
+
+// hintResults are the values of the label result of berth_event_hints_total.
+var hintResults = [...]string{"given", "nothing", "unknown"}
+
+// Hinted observes how many rejections so far have got a hint in their event, of how many it is known that nothing simple helps, and of how many it was not known; and how long looking for hints took.
+func (x *Explain) Hinted(given, nothing, unknown int64, took time.Duration) {
+	for i, now := range [...]int64{given, nothing, unknown} {
+		if now > x.hints[i] {
+			x.families.counterVecs["berth_event_hints_total"].WithLabelValues(hintResults[i]).Add(float64(now - x.hints[i]))
+		}
+		x.hints[i] = now
+	}
+	if took > x.hintsTook {
+		x.families.counters["berth_event_hint_seconds_total"].Add((took - x.hintsTook).Seconds())
+	}
+	x.hintsTook = took
 }
 
 // Answered observes a question.

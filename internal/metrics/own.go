@@ -70,6 +70,8 @@ func explainSeries() []series {
 	return []series{
 		{name: "explain_requests_total", kind: counter, labels: by("code"), help: "Questions about pods by the code of the response."},
 		{name: "explain_request_duration_seconds", kind: histogram, buckets: exponential(0.001, 2, 15), help: "Duration of a question about a pod in seconds."},
+		{name: "event_hints_total", kind: counter, labels: by("result"), help: "Rejections of pods by what their events say would help: given, nothing or unknown; without --berth-event-hints there are none."},
+		{name: "event_hint_seconds_total", kind: counter, help: "Time spent on looking for what events say would help, in seconds."},
 		{name: "history_bytes", kind: gauge, help: "Memory that the last decisions take, in bytes."},
 		{name: "history_recorded_decisions_total", kind: counter, help: "Decisions whose details were recorded."},
 	}

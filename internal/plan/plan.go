@@ -85,6 +85,8 @@ type Decision struct {
 	Evictions []Eviction
 	// Writes are what PostFilter plugins have written so that the pods find room, besides evictions. Nothing waits for them.
 	Writes []Write
+	// Advice is a sentence about what would give the pod a node, for its event alone; empty if none is known, or none is asked for.
+	Advice string
 	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
 	PostFilter string
 	// PostFilterErr is set if a PostFilter plugin failed; PostFilter has its text. The outcome is that of the filters all the same.
@@ -95,6 +97,8 @@ type Decision struct {
 	Rejection *Rejection
 	// Err is set if the outcome is Failed.
 	Err error
+	// Details is the number under which a witness of the loop keeps what the decision about a member of a group came from; 0 if none does.
+	Details uint64
 	// Nodes is how many nodes there are, Feasible how many of them would do for the last pod that was looked at.
 	Nodes, Feasible int
 }

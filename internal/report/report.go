@@ -21,6 +21,8 @@ type Event struct {
 	Reason string
 	Action string
 	Note   string
+	// Advised says that the note ends with a sentence about what would help, which is Berth's own.
+	Advised bool
 }
 
 // Report is what the owner of one pod reads about a decision.
@@ -111,7 +113,17 @@ func Of(d *plan.Decision, pod *model.Pod) Report {
 	case plan.Failed:
 		why = v1.PodReasonSchedulerError
 	}
-	return pending(pod, why, Message(d), d.NominationOf(pod))
+	report := pending(pod, why, Message(d), d.NominationOf(pod))
+	report.Event.advise(d.Advice)
+	return report
+}
+
+// advise adds a sentence to the note, if there is one and it has room behind kube-scheduler's text.
+func (e *Event) advise(advice string) {
+	if advice == "" || len(e.Note)+1+len(advice) > noteBytes {
+		return
+	}
+	e.Note, e.Advised = e.Note+" "+advice, true
 }
 
 func failed(note string) Event {

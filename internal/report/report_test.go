@@ -71,6 +71,29 @@ func TestNoteIsCut(t *testing.T) {
 	}
 }
 
+// TestAdvice adds advice to the note of an event, if there is room behind kube-scheduler's text, and to nothing else.
+func TestAdvice(t *testing.T) {
+	pod := shows("")
+	const advice = "Would fit."
+	for _, bytes := range []int{10, 1024 - len(advice) - 1, 1024 - len(advice), 1024, 2000} {
+		message := strings.Repeat("m", bytes)
+		plain := report.Of(failing(pod, message), pod)
+		d := failing(pod, message)
+		d.Advice = advice
+		r := report.Of(d, pod)
+		want, fits := plain.Event.Note, bytes+1+len(advice) <= 1024
+		if fits {
+			want = message + " " + advice
+		}
+		if r.Event.Note != want || r.Event.Advised != fits || len(r.Event.Note) > 1024 {
+			t.Errorf("%d bytes: %d bytes, advised %t, end with %q", bytes, len(r.Event.Note), r.Event.Advised, r.Event.Note[max(0, len(r.Event.Note)-15):])
+		}
+		if *r.Condition != *plain.Condition {
+			t.Errorf("%d bytes: the condition is %v", bytes, r.Condition)
+		}
+	}
+}
+
 // TestReports states what is reported of each way a decision or a binding ends.
 func TestReports(t *testing.T) {
 	pod := shows("")

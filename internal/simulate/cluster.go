@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/adviser"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -68,8 +69,11 @@ type Config struct {
 	Trim bool
 	// Mirror, unless it is nil, has the API objects too, and may change them.
 	Mirror Mirror
-	// Release means that Run takes the pods out of the files that it is given: what has become of a pod takes the place of what it was in memory, too.
-	Release bool
+	// Pods, unless it is nil, has Run make the pods of a cluster of that size, besides those of the files, while the scheduler works, and keep no more of what was decided about those that got a
+	// node than a Placement says: so a million of them need not wait in memory at once. Rounds do not say then what was shown and stored.
+	Pods *Size
+	// EventHints means that events about pods without a node say what would help; see package adviser.
+	EventHints bool
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
 	Audit bool
 }
@@ -103,12 +107,15 @@ type Cluster struct {
 	changes int64
 
 	ingest *ingest.Ingest
+	source *staged // of the loop
 	loop   *loop.Loop
-	commit *committer
-	live   atomic.Pointer[process]    // what plugins use of the process
-	life   int                        // of the scheduler process
-	dead   bool                       // no process runs
-	stuck  map[model.PodKey]types.UID // pods that are being deleted and stay
+	// adviser is nil without EventHints.
+	adviser *adviser.Adviser
+	commit  *committer
+	live    atomic.Pointer[process]    // what plugins use of the process
+	life    int                        // of the scheduler process
+	dead    bool                       // no process runs
+	stuck   map[model.PodKey]types.UID // pods that are being deleted and stay
 	// skew is how far the wall clock is from virtual time, startSkew how far it was when the process started.
 	skew, startSkew time.Duration
 
@@ -117,7 +124,11 @@ type Cluster struct {
 	away    bool                  // the scheduler does not reach the API server
 	warmAt  time.Time             // until then the API server forbids everything
 
+	// Invariant: a pod is in one of verdicts and placed at most.
 	verdicts map[model.PodKey]Verdict
+	placed   map[model.PodKey]placedVerdict // with Config.Pods
+	// more creates another pod of Config.Pods, and reports whether there was one; nil when there are no more.
+	more     func() bool
 	round    Round
 	happened map[string]int
 }
@@ -161,6 +172,22 @@ type Verdict struct {
 	message  string // of the report's event, uncut
 }
 
+// placedVerdict is what is kept of the verdict about a pod that got a node.
+type placedVerdict struct {
+	uid             types.UID
+	total           int64
+	nodes, feasible int
+	attempts        int
+	changes         int64
+}
+
+func (p *placedVerdict) verdict() Verdict {
+	return Verdict{
+		UID: string(p.uid), Decision: plan.Decision{Outcome: plan.Placed, Nodes: p.nodes, Feasible: p.feasible},
+		Placement: plan.Placement{Total: p.total, Nodes: p.nodes, Feasible: p.feasible}, Attempts: p.attempts, changes: p.changes,
+	}
+}
+
 // New builds an empty cluster with a scheduler that has just started.
 func New(config Config) (*Cluster, error) {
 	if config.Scheduler == nil {
@@ -173,7 +200,7 @@ func New(config Config) (*Cluster, error) {
 	c := &Cluster{
 		config: config, profiles: map[string]*plugin.Profile{}, trim: kinds.Trim(), now: epoch,
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
-		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{}, stuck: map[model.PodKey]types.UID{},
+		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, placed: map[model.PodKey]placedVerdict{}, happened: map[string]int{}, stuck: map[model.PodKey]types.UID{},
 	}
 	c.volume, c.claim, c.budget = newVolumeController(c, config.Volumes), newClaimController(c, config.Devices, config.Scheduler.GroupClaims), newBudgetController(c)
 	for _, p := range config.Scheduler.Profiles {
@@ -212,7 +239,12 @@ func (c *Cluster) start() error {
 	c.ingest = ingest.New(c.config.Scheduler.Compile())
 	c.commit.plugins.ingest = c.ingest
 	c.live.Store(c.commit.plugins)
-	c.loop = loop.New(c.ingest, waiting, judge, c.commit, c.config.Observers...)
+	c.source = &staged{Ingest: c.ingest}
+	c.loop = loop.New(c.source, waiting, judge, c.commit, c.config.Observers...)
+	if c.config.EventHints {
+		c.adviser = adviser.New(adviser.Config{Compile: c.config.Scheduler.Compile()})
+		c.loop.Advise(c.adviser)
+	}
 	return nil
 }
 
@@ -242,6 +274,14 @@ func (c *Cluster) Now() time.Time { return c.now }
 
 // Loop gives access to the scheduler's state, queue and engine, between rounds.
 func (c *Cluster) Loop() *loop.Loop { return c.loop }
+
+// Hints is how often events got hints since the process started; nothing without EventHints.
+func (c *Cluster) Hints() adviser.Counts {
+	if c.adviser == nil {
+		return adviser.Counts{}
+	}
+	return c.adviser.Counts()
+}
 
 // Audit checks the invariants of everything that the scheduler holds, between rounds. It returns every violation in one error, nil if there is
 // none.
@@ -297,9 +337,15 @@ func (c *Cluster) Pod(key model.PodKey) *v1.Pod { return c.store.pods[key] }
 
 // Verdict returns what was last decided about a pod that is there; ok is false if nothing was.
 func (c *Cluster) Verdict(key model.PodKey) (verdict Verdict, ok bool) {
-	verdict, ok = c.verdicts[key]
+	verdict = c.verdictOf(key)
 	pod := c.store.pods[key]
-	return verdict, ok && pod != nil && string(pod.UID) == verdict.UID
+	return verdict, verdict.Attempts > 0 && pod != nil && string(pod.UID) == verdict.UID
+}
+
+// forget forgets what was decided about a pod.
+func (c *Cluster) forget(key model.PodKey) {
+	delete(c.verdicts, key)
+	delete(c.placed, key)
 }
 
 // Gated returns why the pod is not tried, "" if no PreEnqueue plugin holds it.
@@ -375,7 +421,7 @@ func (c *Cluster) DeletePod(key model.PodKey) bool {
 	}
 	c.changes++
 	delete(c.store.pods, key)
-	delete(c.verdicts, key)
+	c.forget(key)
 	c.showGone(last)
 	return true
 }
@@ -459,7 +505,9 @@ func (c *Cluster) DelayProvision(claim model.ClaimKey, delay time.Duration) {
 func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }
 
 func (c *Cluster) deliver(what Shown) {
-	c.round.Shown = append(c.round.Shown, what)
+	if c.config.Pods == nil {
+		c.round.Shown = append(c.round.Shown, what)
+	}
 	switch {
 	case what.Object != nil:
 		c.ingest.Set(what.Object)

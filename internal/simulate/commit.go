@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -26,7 +27,9 @@ type committer struct {
 	room     chan struct{}                // closed
 	busy     [commit.DefaultInFlight]bool // by worker
 	inFlight int
-	wakes    time.Time                          // when the next pump is planned; in the past if none is
+	wakes    time.Time // when the next pump is planned; in the past if none is
+	ahead    bool      // the loop runs ahead: decided is what it has decided in its present batch
+	decided  []plan.Decision
 	stopping bool                               // the process ends when nothing is to be written any more
 	calls    map[uint64]*running                // by the order of their binding
 	contexts map[uint64]context.CancelCauseFunc // of the calls of bindings that are run, the same
@@ -52,16 +55,25 @@ func (m *committer) Room() <-chan struct{} { return m.room }
 
 // Start takes a decision in. Requests go out after the round.
 func (m *committer) Start(d plan.Decision) {
+	if m.ahead {
+		m.decided = append(m.decided, d)
+		return
+	}
 	m.c.round.Decided, m.c.round.Decisions = true, append(m.c.round.Decisions, d)
+	m.start(&d)
+}
+
+// start gives a decision to the outbox.
+func (m *committer) start(d *plan.Decision) {
 	for i := range d.Pods {
-		m.c.record(&d, i)
+		m.c.record(d, i)
 	}
 	if m.c.config.Outside != nil {
 		for i := range d.Placements {
 			m.c.config.Outside(&d.Placements[i])
 		}
 	}
-	m.use(func(o *commit.Outbox) { o.Start(m.c.now, &d) })
+	m.use(func(o *commit.Outbox) { o.Start(m.c.now, d) })
 	m.answerLater()
 }
 
@@ -250,28 +262,48 @@ func (m *committer) settle(settled *commit.Settled) {
 func (c *Cluster) record(d *plan.Decision, at int) {
 	pod := d.Pods[at].Pod
 	key := pod.Key()
-	verdict := Verdict{UID: string(pod.UID), Decision: *d, changes: c.changes, Attempts: 1}
-	if before := c.verdicts[key]; before.UID == verdict.UID {
-		verdict.Attempts += before.Attempts
+	attempts := 1
+	if before := c.verdictOf(key); before.UID == string(pod.UID) {
+		attempts += before.Attempts
 	}
+	if c.config.Pods != nil && d.Outcome == plan.Placed {
+		delete(c.verdicts, key)
+		p := &d.Placements[at]
+		c.placed[key] = placedVerdict{uid: pod.UID, total: p.Total, nodes: p.Nodes, feasible: d.Feasible, attempts: attempts, changes: c.changes}
+		return
+	}
+	verdict := Verdict{UID: string(pod.UID), Decision: *d, changes: c.changes, Attempts: attempts}
 	if d.Outcome == plan.Placed {
 		verdict.Placement = d.Placements[at]
 		verdict.Report = report.OfBinding(&verdict.Placement)
 	} else {
 		verdict.Report, verdict.message = report.Of(d, pod), report.Message(d)
 	}
+	delete(c.placed, key)
 	c.verdicts[key] = verdict
+}
+
+// verdictOf returns what was last decided about a pod of that name, the zero value if nothing was.
+func (c *Cluster) verdictOf(key model.PodKey) Verdict {
+	if verdict, ok := c.verdicts[key]; ok {
+		return verdict
+	}
+	if placed, ok := c.placed[key]; ok {
+		return placed.verdict()
+	}
+	return Verdict{}
 }
 
 func (c *Cluster) recordFailure(s *commit.Settled) {
 	key := s.Placement.Pod.Key()
-	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Placement.Pod.UID) {
+	if verdict := c.verdictOf(key); verdict.UID == string(s.Placement.Pod.UID) {
 		verdict.Report, verdict.message = report.OfFailedBinding(&s.Placement, s.Err, s.Rejected), s.Err.Error()
 		verdict.Decision.Outcome, verdict.Decision.Err, verdict.Placement = plan.Failed, s.Err, plan.Placement{}
 		if len(s.Rejectors) > 0 {
 			verdict.Decision.Outcome, verdict.Decision.Err = plan.Unschedulable, nil
 			verdict.Decision.Rejection = &plan.Rejection{Plugins: s.Rejectors}
 		}
+		delete(c.placed, key)
 		c.verdicts[key] = verdict
 	}
 }
@@ -290,7 +322,9 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 			return commit.Response{Err: err}
 		}
 		c.changes++
-		c.round.Stored = append(c.round.Stored, bound)
+		if c.config.Pods == nil {
+			c.round.Stored = append(c.round.Stored, bound)
+		}
 		c.show(bound)
 	case commit.WriteStep, commit.UndoStep:
 		c.volume.interfere(request.Write)

@@ -99,7 +99,7 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 		return nil, err
 	}
 	// Pods that no event wakes are not tried again by themselves: what the plugin fails to register for shows.
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], ParkedMax: 24 * time.Hour})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], ParkedMax: 24 * time.Hour, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (c *Cluster) Terminate(key model.PodKey) bool {
 	going := *pod
 	going.DeletionTimestamp, going.DeletionGracePeriodSeconds = &metav1.Time{Time: at}, &grace
 	c.changes++
-	c.show(c.store.setPod(&going))
+	c.show(c.store.adoptPod(&going))
 	if c.chaos.plan(key).stays || c.chaos.chance(c.chaos.StuckPercent) {
 		c.happened["kubelet: a pod stays"]++
 		c.stuck[key] = pod.UID

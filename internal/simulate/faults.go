@@ -220,6 +220,14 @@ func (c *Cluster) faultOf(request commit.Request) Fault {
 	return c.chaos.fault(request)
 }
 
+// done is how requests are counted that were carried out.
+var done = func() (texts [commit.Read + 1]string) {
+	for kind := range texts {
+		texts[kind] = fmt.Sprintf("%s: done", commit.RequestKind(kind))
+	}
+	return texts
+}()
+
 // count keeps count of what went wrong.
 func (c *Cluster) count(request commit.Request, fault Fault, err error) {
 	switch {
@@ -228,7 +236,7 @@ func (c *Cluster) count(request commit.Request, fault Fault, err error) {
 	case err != nil:
 		c.happened[fmt.Sprintf("%s: %s, in earnest", request.Kind, apierrors.ReasonForError(err))]++
 	default:
-		c.happened[fmt.Sprintf("%s: done", request.Kind)]++
+		c.happened[done[request.Kind]]++
 	}
 }
 

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -51,39 +52,50 @@ func SizeOf(of map[string]int) (Size, error) {
 
 // Generate makes the cluster: nodes of 16 to 64 CPUs, and applications of eight sizes, of which one in ten is spread over the zones, one prefers that, one has its pods on different
 // nodes, and one is kept in one zone, where its first pod is. Pods of an application share what they have in common in memory. The same size makes the same cluster.
-func (s Size) Generate(progress func(made, all int)) *manifest.Cluster {
-	c := &manifest.Cluster{Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}}}
-	all := s.Nodes + s.Pods + s.Running
-	made := func() {
-		if n := len(c.Nodes) + len(c.Pods); progress != nil && n%1000 == 0 {
-			progress(n, all)
-		}
-	}
-	for i := range s.Nodes {
-		c.Nodes = append(c.Nodes, s.node(i))
-		made()
-	}
-	for _, part := range []struct {
-		name string
-		pods int
-	}{{"running", s.Running}, {"app", s.Pods}} {
-		for i := range s.Apps {
-			app := newGeneratedApp(fmt.Sprintf("%s-%05d", part.name, i), i)
-			for n := i * part.pods / s.Apps; n < (i+1)*part.pods/s.Apps; n++ {
-				pod := app.pod(n)
-				if part.name == "running" {
-					pod.Spec.NodeName, pod.Status.Phase = c.Nodes[n%s.Nodes].Name, v1.PodRunning
-				}
-				c.Pods = append(c.Pods, pod)
-				made()
-			}
-		}
+func (s Size) Generate() *manifest.Cluster {
+	c := s.WithoutPods()
+	for pod := range s.pods() {
+		c.Pods = append(c.Pods, pod)
 	}
 	return c
 }
 
+// WithoutPods makes the cluster as it is before there are pods. Run makes these if Config.Pods has the size.
+func (s Size) WithoutPods() *manifest.Cluster {
+	c := &manifest.Cluster{Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}}}
+	for i := range s.Nodes {
+		c.Nodes = append(c.Nodes, s.node(i))
+	}
+	return c
+}
+
+// pods makes one pod after the other, those that are running first.
+func (s Size) pods() iter.Seq[*v1.Pod] {
+	return func(yield func(*v1.Pod) bool) {
+		for _, part := range []struct {
+			name string
+			pods int
+		}{{"running", s.Running}, {"app", s.Pods}} {
+			for i := range s.Apps {
+				app := newGeneratedApp(fmt.Sprintf("%s-%05d", part.name, i), i)
+				for n := i * part.pods / s.Apps; n < (i+1)*part.pods/s.Apps; n++ {
+					pod := app.pod(n)
+					if part.name == "running" {
+						pod.Spec.NodeName, pod.Status.Phase = nodeName(n%s.Nodes), v1.PodRunning
+					}
+					if !yield(pod) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%06d", i) }
+
 func (s Size) node(i int) *v1.Node {
-	name, size := fmt.Sprintf("node-%06d", i), int64(16)<<(i%3)
+	name, size := nodeName(i), int64(16)<<(i%3)
 	room := v1.ResourceList{
 		v1.ResourceCPU: *resource.NewQuantity(size, resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(size*4<<30, resource.BinarySI),
 		v1.ResourcePods: *resource.NewQuantity(110, resource.DecimalSI),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -47,10 +48,9 @@ func TestSizeOf(t *testing.T) {
 // TestGenerate makes a cluster twice, and schedules it: all pods have nodes, as their demands say, and nothing is read twice.
 func TestGenerate(t *testing.T) {
 	size := simulate.Size{Nodes: 60, Zones: 3, Pods: 1000, Running: 300, Apps: 20}
-	var progress []int
-	cluster := size.Generate(func(made, all int) { progress = append(progress, made, all) })
-	if len(cluster.Nodes) != 60 || len(cluster.Pods) != 1300 || fmt.Sprint(progress) != "[1000 1360]" {
-		t.Fatalf("%d nodes, %d pods, progress %v", len(cluster.Nodes), len(cluster.Pods), progress)
+	cluster := size.Generate()
+	if len(cluster.Nodes) != 60 || len(cluster.Pods) != 1300 {
+		t.Fatalf("%d nodes, %d pods", len(cluster.Nodes), len(cluster.Pods))
 	}
 	names, running, demands := map[string]bool{}, 0, map[string]int{}
 	for _, pod := range cluster.Pods {
@@ -70,7 +70,7 @@ func TestGenerate(t *testing.T) {
 	if len(names) != 1300 || running != 300 || fmt.Sprint(demands) != "map[DoNotSchedule:130 ScheduleAnyway:130 affinity:130 anti-affinity:130]" {
 		t.Errorf("%d names, %d running, %v", len(names), running, demands)
 	}
-	if again := size.Generate(nil); again.Pods[700].Name != cluster.Pods[700].Name || again.Nodes[7].Name != cluster.Nodes[7].Name {
+	if again := size.Generate(); again.Pods[700].Name != cluster.Pods[700].Name || again.Nodes[7].Name != cluster.Nodes[7].Name {
 		t.Error("the same size makes another cluster")
 	}
 	result, err := simulate.Run(simulate.Config{Scheduler: scheduler(t)}, cluster, nil)
@@ -112,13 +112,33 @@ func BenchmarkGenerated(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			cluster := size.Generate(nil)
 			b.ResetTimer()
-			result, err := simulate.Run(simulate.Config{Scheduler: scheduler(b)}, cluster, nil)
+			result, err := simulate.Run(simulate.Config{Scheduler: scheduler(b), Pods: &size}, size.WithoutPods(), nil)
 			if err != nil || result.Summary.Placed != pods {
 				b.Fatalf("%+v, %v", result, err)
 			}
 		}
 		b.ReportMetric(float64(b.N*pods)/b.Elapsed().Seconds(), "pods/s")
 	})
+}
+
+// BenchmarkReplicas compiles pods of applications of a hundred, which share their specs in memory, and the same pods when each has a spec of its own.
+func BenchmarkReplicas(b *testing.B) {
+	for _, shared := range []bool{true, false} {
+		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {
+			pods := simulate.Size{Nodes: 1, Zones: 1, Pods: 4000, Apps: 40}.Generate().Pods
+			if !shared {
+				for i := range pods {
+					pods[i] = pods[i].DeepCopy()
+				}
+			}
+			in := ingest.New(scheduler(b).Compile())
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if in.Set(pods[i%len(pods)]); i%len(pods) == len(pods)-1 {
+					in.Drain()
+				}
+			}
+		})
+	}
 }

@@ -46,14 +46,15 @@ func (i *informer) known(object kinds.Object) kinds.Object {
 
 // set takes in that an object was added or changed.
 func (i *informer) set(object kinds.Object) {
-	before, after := i.known(object), i.decode(object)
+	before := i.known(object)
+	after := i.decode(object, before)
 	must(i.store.Update(after))
 	i.pass(before, after, false)
 }
 
 // remove takes in that an object was deleted.
 func (i *informer) remove(object kinds.Object) {
-	last := i.decode(object)
+	last := i.decode(object, i.known(object))
 	must(i.store.Delete(last))
 	i.handler.OnDelete(last)
 }
@@ -62,7 +63,7 @@ func (i *informer) remove(object kinds.Object) {
 func (i *informer) replace(list []kinds.Object, initial bool) {
 	before, listed, decoded := map[string]any{}, map[string]bool{}, make([]any, len(list))
 	for at, object := range list {
-		decoded[at] = i.decode(object)
+		decoded[at] = i.decode(object, i.known(object))
 		listed[i.key(object)] = true
 	}
 	for _, object := range i.store.List() {
@@ -107,10 +108,10 @@ func (i *informer) missed(key string, last kinds.Object) cache.DeletedFinalState
 }
 
 // decode returns the object that is kept of one that the API server sends: a copy, so that a version that is sent again is another object in memory, as
-// in a process of its own; trimmed, where the configuration says so; and then transformed as for informers.
-func (i *informer) decode(object kinds.Object) kinds.Object {
+// in a process of its own; trimmed, where the configuration says so; and then transformed as for informers. known is the version that the informer has, nil if there is none.
+func (i *informer) decode(object, known kinds.Object) kinds.Object {
 	decoded := object
-	switch known := i.known(object); {
+	switch {
 	case i.c.config.Trim:
 		trimmed, err := i.c.trim(object.DeepCopyObject())
 		must(err)
@@ -119,6 +120,9 @@ func (i *informer) decode(object kinds.Object) kinds.Object {
 		again := reflect.New(reflect.TypeOf(object).Elem())
 		again.Elem().Set(reflect.ValueOf(object).Elem())
 		decoded = again.Interface().(kinds.Object)
+	}
+	if known == nil {
+		return decoded // nothing is held that could take its place
 	}
 	held, err := kube.Held(i.row, i.store, decoded)
 	must(err)
@@ -142,7 +146,7 @@ func (s sink) Set(object kinds.Object) { s.c.deliver(Shown{Object: object}) }
 func (s sink) Remove(ref model.Ref) {
 	// Until now the scheduler may have decided about a pod that was gone.
 	if key := (model.PodKey{Namespace: ref.Namespace, Name: ref.Name}); ref.Kind == model.PodKind && s.c.store.pods[key] == nil {
-		delete(s.c.verdicts, key)
+		s.c.forget(key)
 	}
 	s.c.deliver(Shown{Gone: ref})
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ type Result struct {
 
 // Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
 // was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is nil,
-// after every decision.
+// after every decision, or every few with Config.Pods.
 //
 // Claims for devices are made from templates, and drivers prepare devices. Patience and retries of pod groups are the scheduler's defaults, whatever the configuration says.
 func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
@@ -80,26 +81,46 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	}
 	pending, placed := divide(files.Pods)
 	before := tallied(files.Nodes, placed)
-	asked := make([]pendingPod, len(pending)) // not the pods: what takes their place is kept elsewhere
-	for i, pod := range pending {
-		asked[i].pod = keyOf(pod)
-		asked[i].group, _ = groupKeyOf(pod)
+	asked := make([]pendingPod, 0, len(pending)) // not the pods: what takes their place is kept elsewhere
+	ask := func(pod *v1.Pod) {
+		group, _ := groupKeyOf(pod)
+		asked = append(asked, pendingPod{keyOf(pod), group})
 	}
-	if config.Release {
-		files.Pods = nil
+	for _, pod := range placed {
+		c.SetPod(pod)
 	}
-	for _, pods := range [][]*v1.Pod{placed, pending} {
-		for i, pod := range pods {
-			c.SetPod(pod)
-			pods[i] = nil
+	for _, pod := range pending {
+		ask(pod)
+		c.SetPod(pod)
+	}
+	all := len(pending)
+	if config.Pods != nil {
+		all += config.Pods.Pods
+		asked = slices.Grow(asked, config.Pods.Pods)
+		next, stop := iter.Pull(config.Pods.pods())
+		defer stop()
+		c.more = func() bool {
+			pod, ok := next()
+			switch {
+			case !ok:
+				c.more = nil
+				return false
+			case pod.Spec.NodeName == "":
+				ask(pod)
+			default:
+				addTo(before, pod)
+			}
+			c.changes++
+			c.show(c.store.adoptPod(pod))
+			return true
 		}
 	}
 	decided, victims := 0, victims{}
 	each := func(r Round) error {
 		victims.take(&r)
 		if r.Decided && progress != nil {
-			decided++
-			progress(min(decided, len(asked)), len(asked))
+			decided += len(r.Decisions)
+			progress(min(decided, all), all)
 		}
 		return nil
 	}

@@ -80,6 +80,11 @@ const restless = 1000
 
 // Settle runs rounds until there is nothing to do at the present time. It calls each, unless it is nil, after every round.
 func (c *Cluster) Settle(each func(Round) error) error {
+	if c.runsAhead() {
+		return c.settleAhead(each)
+	}
+	for c.more != nil && c.more() {
+	}
 	limit := restless * (1 + len(c.store.pods) + len(c.store.nodes))
 	for rounds := 0; ; rounds++ {
 		if rounds > limit {

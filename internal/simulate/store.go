@@ -68,14 +68,19 @@ func (s *store) setNode(node *v1.Node) *v1.Node {
 
 func (s *store) setPod(pod *v1.Pod) *v1.Pod {
 	stored := *pod
+	return s.adoptPod(&stored)
+}
+
+// adoptPod stores a pod that nobody else has, without a copy.
+func (s *store) adoptPod(pod *v1.Pod) *v1.Pod {
 	key := keyOf(pod)
 	var before types.UID
 	if have := s.pods[key]; have != nil {
 		before = have.UID
 	}
-	s.stamp(&stored, before)
-	s.pods[key] = &stored
-	return &stored
+	s.stamp(pod, before)
+	s.pods[key] = pod
+	return pod
 }
 
 // setOther stores an object that is neither a node nor a pod.
@@ -151,7 +156,7 @@ func (s *store) bind(key model.PodKey, uid types.UID, nodeName string) (*v1.Pod,
 	bound.Spec.NodeName = nodeName
 	bound.Status.NominatedNodeName = ""
 	bound.Status.Conditions = withCondition(pod.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
-	return s.setPod(&bound), nil
+	return s.adoptPod(&bound), nil
 }
 
 // setCondition writes a PodScheduled condition and a nomination. A pod that has gone, or was replaced, is left alone.
@@ -168,16 +173,18 @@ func (s *store) setCondition(key model.PodKey, uid types.UID, condition v1.PodCo
 	case plan.Clear:
 		patched.Status.NominatedNodeName = ""
 	}
-	return s.setPod(&patched), true
+	return s.adoptPod(&patched), true
 }
 
 // withCondition returns a copy of the list with the condition in the place of the one of its type.
 func withCondition(conditions []v1.PodCondition, condition v1.PodCondition) []v1.PodCondition {
-	with := slices.Clone(conditions)
-	at := slices.IndexFunc(with, func(c v1.PodCondition) bool { return c.Type == condition.Type })
+	at := slices.IndexFunc(conditions, func(c v1.PodCondition) bool { return c.Type == condition.Type })
 	if at < 0 {
+		with := make([]v1.PodCondition, len(conditions), len(conditions)+1)
+		copy(with, conditions)
 		return append(with, condition)
 	}
+	with := slices.Clone(conditions)
 	with[at] = condition
 	return with
 }

@@ -86,12 +86,17 @@ func tallied(nodes []*v1.Node, pods []*v1.Pod) map[string]amounts {
 		sums[node.Name] = amounts{}
 	}
 	for _, pod := range pods {
-		if sum := sums[pod.Spec.NodeName]; sum != nil && !kinds.Finished(pod) {
-			occupied := model.Occupied(pod)
-			sum.add(&occupied, 1)
-		}
+		addTo(sums, pod)
 	}
 	return sums
+}
+
+// addTo adds what a pod occupies to the sum of its node.
+func addTo(sums map[string]amounts, pod *v1.Pod) {
+	if sum := sums[pod.Spec.NodeName]; sum != nil && !kinds.Finished(pod) {
+		occupied := model.Occupied(pod)
+		sum.add(&occupied, 1)
+	}
 }
 
 // tallied takes the sums from what the scheduler keeps account of.

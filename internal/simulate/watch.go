@@ -174,7 +174,9 @@ func (c *Cluster) plan(s sighting) {
 	if last, ok := w.shownAt[s.of]; ok && last.After(at) {
 		at = last
 	}
-	w.shownAt[s.of] = at
+	if at.After(c.now) { // otherwise it is shown before whatever is planned later
+		w.shownAt[s.of] = at
+	}
 	times := 1
 	if c.chaos.chance(c.chaos.DuplicatePercent) {
 		times = 2

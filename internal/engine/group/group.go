@@ -39,6 +39,9 @@ type attempt struct {
 	// assumed means that those who found one are assumed there.
 	assumed  bool
 	observer Observer
+	// witness, unless it is nil, looks at decisions about members; among is how many domain placements are compared yet, the present one included.
+	witness  Witness
+	among    int
 	searches *Searches // nil where there is no limit
 	// mostKept is how many decisions about members are kept while domain placements are compared.
 	mostKept int
@@ -62,7 +65,8 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
 	d = plan.GroupDecision{Group: work.Group, Tree: work.Tree, Members: membersOf(work)}
-	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: work.Tree}
+	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: work.Tree, among: 1}
+	a.witness, _ = observer.(Witness)
 	for i := range d.Members {
 		d.Members[i].Nodes = s.Nodes()
 		a.tried = append(a.tried, i)
@@ -195,7 +199,11 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 		if a.shows != nil {
 			a.shows(a.state.View().Restricted(nodes), m.Pods[0].Pod)
 		}
-		*m = run.Decide(a.state.View().Restricted(nodes), m.Work, following[n])
+		view := a.state.View().Restricted(nodes)
+		*m = run.Decide(view, m.Work, following[n])
+		if a.witness != nil {
+			m.Details = a.witness.Decided(run, view, m, a.among)
+		}
 		a.remaining--
 		switch m.Outcome {
 		case plan.Placed:
@@ -275,7 +283,7 @@ func (a *attempt) reject(text string, found room) {
 		pod := m.Pods[0].Pod
 		switch m.Outcome {
 		case plan.Placed:
-			m.Outcome, m.Placements, m.Rejection = plan.Unschedulable, nil, fitting
+			m.Outcome, m.Placements, m.Rejection, m.Details = plan.Unschedulable, nil, fitting, 0
 			if found.waits {
 				break
 			}
@@ -303,7 +311,7 @@ func (a *attempt) fail(err error) {
 			continue
 		}
 		pod := m.Pods[0].Pod
-		m.Outcome, m.Err, m.Placements, m.Rejection, m.Nominations = plan.Failed, err, nil, nil, nil
+		m.Outcome, m.Err, m.Placements, m.Rejection, m.Nominations, m.Details = plan.Failed, err, nil, nil, nil, 0
 		if pod.NominatedNode != "" {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -17,6 +18,14 @@ type Observer interface {
 	Generated(placements int)
 	// Evaluated is called when one has been tried, and whether it has room.
 	Evaluated(feasible bool)
+}
+
+// Witness is an Observer that also looks at decisions about members before anything comes of them: engine and state are as they were when a decision was made. It must not change them.
+type Witness interface {
+	Observer
+	// Decided is called after each decision about a member that may stand, in the view in which it was made: not in searches for pods to evict. With it so many domain placements are compared, in each of which the member
+	// is decided about, or fewer. What it returns becomes Decision.Details, and is forgotten with the decision.
+	Decided(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 
 // unschedulable is the text of a group that no domain placement has room for, without numbers.
@@ -55,6 +64,7 @@ func (a *attempt) try() (short string, err error) {
 	var feasible []found
 	left := a.mostKept
 	for i := range placements {
+		a.among = len(placements) - i
 		short, err := a.tryOn(placements[i].Nodes)
 		if err != nil {
 			return "", err
@@ -142,6 +152,7 @@ func (a *attempt) takeBest(feasible []found) (short string, err error) {
 	}
 	best := &feasible[at]
 	if best.members == nil {
+		a.among = 1
 		return a.tryOn(best.Nodes)
 	}
 	copy(a.Members, best.members)

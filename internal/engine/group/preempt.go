@@ -160,9 +160,10 @@ func (a *attempt) isOngoing(v state.View) bool {
 	return false
 }
 
-// again returns the same attempt, with nothing decided yet.
+// again returns the same attempt, with nothing decided yet and no witness.
 func (a *attempt) again() attempt {
 	b := *a
+	b.witness, b.among = nil, 1 // what is tried seldom stands
 	b.GroupDecision = &plan.GroupDecision{Group: a.Group, Members: make([]plan.Decision, len(a.Members))}
 	for i := range a.Members {
 		b.Members[i] = plan.Decision{Work: a.Members[i].Work, Nodes: a.Members[i].Nodes}

@@ -46,7 +46,7 @@ func (a *attempt) retry() bool {
 		return false
 	}
 	b := a.again()
-	b.observer = nil
+	b.observer, b.witness = nil, a.witness
 	for n := range mostRetries {
 		if a.engine.Counters().Decisions-before.Decisions+int64(len(a.tried)) > left {
 			break
