@@ -592,3 +592,16 @@ func TestTreePreempts(t *testing.T) {
 		t.Errorf("evicted %q, nominated to %q; the tree: %s", evicted, nominated, d.Message)
 	}
 }
+
+// TestTreePreemptsInVain has a tree whose members are too large for the node without its pod of lower priority, too: what is found about evictions is in the words of the tree.
+func TestTreePreemptsInVain(t *testing.T) {
+	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 1, 1), leafOf("b", "", 1, 1)}}}
+	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=500m memory=64Gi pods=9")))
+	f.pods = append(f.pods, build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=500m"), priority(-1)))
+	p := profileWith(t, 1, 1)
+	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	short := noneOf(1, "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining")
+	if want := short + ", " + preemptionPrefix + short; d.Message != want {
+		t.Errorf("%s, want %s", d.Message, want)
+	}
+}
