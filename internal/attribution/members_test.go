@@ -240,3 +240,25 @@ func TestMembersInPlaceOfOthers(t *testing.T) {
 		t.Error("no error about a group without members")
 	}
 }
+
+// TestLargeGang has a gang of 500 members that fill a node, to which many pods have come since: each turn of it takes 500 decisions, so the search ends after 20,000 of them.
+func TestLargeGang(t *testing.T) {
+	node := build.Node("n", build.Allocatable("cpu=500m memory=8Gi pods=2000"))
+	var members, others []*v1.Pod
+	for i := range 500 {
+		members = append(members, member(fmt.Sprintf("m%03d", i), "cpu=1m"))
+	}
+	for i := range 100 {
+		others = append(others, build.Pod(build.Named(fmt.Sprintf("o%03d", i)), build.NodeName("n"), build.Container("cpu=1m")))
+	}
+	of := func(pods []*v1.Pod) explain.Objects {
+		return explain.Objects{Nodes: []*v1.Node{node}, Pods: pods, Others: []runtime.Object{podGroup(500)}}
+	}
+	r, err := explain.SinceForGroup(withGroups(t), of(members), of(slices.Concat(members, others)), gang, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Then.Verdict != attribution.Placed || r.Then.Fit != 500 || r.Now.Verdict != attribution.Pending || !r.CutShort || len(r.Causes) != 0 || r.Decisions > 41 {
+		t.Errorf("%s, %s, cut short: %t, %d causes, %d turns", r.Then.Verdict, r.Now.Verdict, r.CutShort, len(r.Causes), r.Decisions)
+	}
+}
