@@ -110,7 +110,7 @@ random-tests: ## the random tests of state, engine and simulation with 300 seeds
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
-PACKAGES ?= $(addprefix ./internal/,state queue engine engine/group engine/preempt engine/rank commit kube ingest loop report manifest devices allocator advice attribution) ./app ./internal/plugins/...
+PACKAGES ?= $(addprefix ./internal/,state queue engine engine/group engine/preempt engine/rank commit kube ingest loop report manifest devices allocator advice) ./app ./internal/plugins/...
 SAMPLE ?= 0
 SEED ?= 1
 
