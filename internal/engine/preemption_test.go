@@ -43,7 +43,7 @@ func TestPreemptionOnDraftsAgreesWithOracle(t *testing.T) {
 func TestRememberedPreemptionAgreesWithOracle(t *testing.T) {
 	var recalled, preempted atomic.Int64
 	t.Cleanup(func() {
-		if *seed == 0 && *seeds >= 30 && (recalled.Load() < 100 || preempted.Load() < 100) {
+		if *seed == 0 && *seeds >= 20 && (recalled.Load() < 100 || preempted.Load() < 100) {
 			t.Errorf("%d rejections were remembered, %d pods found room by preemption: too few to prove anything", recalled.Load(), preempted.Load())
 		}
 	})
@@ -99,7 +99,7 @@ func anotherPreemptor(r *rand.Rand, like *v1.Pod, c oracle.Cluster, number int) 
 func TestPreemptionIsCarriedOut(t *testing.T) {
 	var evicted, waited atomic.Int64
 	t.Cleanup(func() {
-		if *seed == 0 && *seeds >= 30 && (evicted.Load() < 50 || waited.Load() < 5) {
+		if *seed == 0 && *seeds >= 20 && (evicted.Load() < 50 || waited.Load() < 5) {
 			t.Errorf("%d pods were evicted, %d waited for that: too few to prove anything", evicted.Load(), waited.Load())
 		}
 	})

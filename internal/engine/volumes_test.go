@@ -84,7 +84,7 @@ func (p *volumePair) apply(m random.Mutation) {
 // forgotten, and what they have written is seen later or never.
 func TestEngineAgreesWithOracleOnVolumes(t *testing.T) {
 	var seen sightings
-	if *seed == 0 && *seeds >= 30 {
+	if *seed == 0 && *seeds >= 20 {
 		t.Cleanup(func() { seen.check(t) })
 	}
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
