@@ -104,7 +104,7 @@ SEEDS ?= 1..500
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
 	$(GO) test ./internal/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
 
-random-tests: ## the random tests of state, engine and simulation with 300 seeds each
+random-tests: ## the tests of state, engine and simulation, those with random clusters with 300 seeds each
 	$(GO) test ./internal/state ./internal/engine ./internal/simulate -count=1 -timeout 4h -seeds 300
 
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help

@@ -8,6 +8,7 @@ package adviser
 import (
 	"container/list"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,8 +32,8 @@ const (
 	// kindsMax is of how many kinds of pods advice is kept; that which is not asked for any more goes after unusedMax.
 	kindsMax  = 1024
 	unusedMax = 30 * time.Minute
-	// recentMax is for how many rejections it is remembered of which kind the pods are.
-	recentMax = 256
+	// recentMax is for how many rejections it is remembered of which kind the pods are, or that this is not known yet.
+	recentMax = 4 * kindsMax
 	// Advice is given as it is for freshFor after it was tried, then tried again. If there is no time for that it is given until staleMax. Another search begins after searchEvery, as there may be a lesser change by then.
 	freshFor    = 10 * time.Second
 	staleMax    = time.Minute
@@ -57,13 +58,19 @@ type Adviser struct {
 
 // kind is equal for pods that have the same verdicts, and demand the same in the same way.
 type kind struct {
-	shape  engine.Shape
-	uid    string // of a pod that is a kind by itself
+	shape engine.Shape
+	// uid is that of a pod that is a kind by itself, needs are what it asks for, which may change.
+	uid    string
+	needs  engine.Kind
 	spells spelling
 }
 
-// spelling tells pods apart that demand labels of their nodes in different ways, since advice says which to change.
-type spelling struct{ selectors, terms int }
+// spelling tells pods apart that demand the same in different ways, since advice says what to change.
+type spelling struct {
+	selectors, terms, containers int
+	overheadCPU, overheadMemory  int64 // in thousandths of a cpu, in bytes
+	hostNetwork                  bool
+}
 
 type recently struct {
 	rejection *plan.Rejection
@@ -182,7 +189,7 @@ func (a *Adviser) entryOf(now time.Time, d *plan.Decision) *entry {
 
 func (a *Adviser) remember(at recently, x *entry) {
 	if _, known := a.recent[at]; !known && len(a.recent) == recentMax {
-		clear(a.recent)
+		maps.DeleteFunc(a.recent, func(_ recently, x *entry) bool { return x != nil })
 	}
 	a.recent[at] = x
 }
@@ -203,11 +210,11 @@ func (a *Adviser) find(now time.Time, e *engine.Engine, s *state.State, pod *mod
 	of := kind{spells: spells}
 	var alike bool
 	a.spend(e, func() { of.shape, alike = e.ShapeOf(s.View(), pod) })
-	if !alike {
+	if own := pod.Devices != nil || pod.Volumes != nil && len(pod.Volumes.Claims) > 0; own || !alike { // what is true of a claim of its own is true of no other pod
 		if profile := e.Profile(pod.SchedulerName); profile == nil || profile.Outside != nil || len(profile.Extenders) > 0 {
 			return nil // nobody can be asked
 		}
-		of.uid = string(pod.UID)
+		of.shape, of.uid, of.needs = engine.Shape{}, string(pod.UID), engine.KindOf(pod)
 	}
 	if x := a.kinds[of]; x != nil {
 		return x
@@ -237,7 +244,9 @@ func (a *Adviser) makeRoom(now time.Time) bool {
 }
 
 func spellingOf(pod *model.Pod) (s spelling) {
-	s.selectors = len(pod.Object.Spec.NodeSelector)
+	spec := &pod.Object.Spec
+	s.selectors, s.containers, s.hostNetwork = len(spec.NodeSelector), len(spec.Containers)+len(spec.InitContainers)<<16, spec.HostNetwork
+	s.overheadCPU, s.overheadMemory = spec.Overhead.Cpu().MilliValue(), spec.Overhead.Memory().Value()
 	if affinity := pod.Object.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
 		if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 			s.terms = len(required.NodeSelectorTerms)
@@ -299,7 +308,7 @@ func (a *Adviser) isBusy() bool { return len(a.waiting)+len(a.unsorted) > 0 }
 // run searches as long as there is time.
 func (a *Adviser) run(now time.Time, e *engine.Engine, s *state.State) {
 	for a.isBusy() && a.budget.affords() {
-		if a.counts.Steps++; len(a.unsorted) > 0 {
+		if a.counts.Steps++; len(a.unsorted) > 0 && (len(a.waiting) == 0 || a.counts.Steps%2 == 0) { // by turns, so that searches go on while ever new kinds come
 			a.sort(now, e, s)
 		} else {
 			a.step(now, e, s)

@@ -103,7 +103,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// TestNoHint has pods for which there is none: that no change of the pod helps, that is in a group's, another's or a plugin's hands, or whose victims make room.
+// TestNoHint has pods for which there is none: no change of the pod helps, or its victims make room.
 func TestNoHint(t *testing.T) {
 	high := func(p *v1.Pod) { p.Spec.Priority = new(int32(100)) }
 	for _, row := range []struct {
@@ -182,6 +182,45 @@ func TestReplicasShareASearch(t *testing.T) {
 	advance(t, c, time.Minute)
 	if after := c.Hints(); after.Searches != 1 || after.Kinds != 1 || after.Given <= counts.Given || !strings.Contains(note(t, c, "web-more"), "0/101 nodes") || !strings.Contains(note(t, c, "web-more"), "Would fit") {
 		t.Errorf("%+v, before %+v: %s", after, counts, note(t, c, "web-more"))
+	}
+}
+
+// TestKindsByThemselves has pods that share no hint although they are rejected alike: one whose demand changes, and one that says in another way what it demands.
+func TestKindsByThemselves(t *testing.T) {
+	c := newCluster(t, true, 3)
+	pinned := func(requests string) *v1.Pod {
+		p := pod("pinned", requests)
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
+			{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n00001"}}}}}}}}
+		return p
+	}
+	for _, cpus := range []string{"8", "6"} {
+		c.SetPod(pinned("cpu=" + cpus))
+		advance(t, c, 6*time.Minute)
+		if got := note(t, c, "pinned"); !strings.Contains(got, "node n00001 with this change: lower the cpu request from "+cpus+" to 4.") {
+			t.Errorf("with %s cpu the note is %q", cpus, got)
+		}
+	}
+
+	listens := func(name string, change func(*v1.PodSpec)) *v1.Pod {
+		p := pod(name, "cpu=1")
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 8080, HostPort: 8080, Protocol: v1.ProtocolTCP}}
+		change(&p.Spec)
+		return p
+	}
+	for i := range 3 {
+		c.SetPod(listens(fmt.Sprint("there-", i), func(s *v1.PodSpec) { s.NodeName = fmt.Sprintf("n%05d", i) }))
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*v1.PodSpec)
+		helps  bool
+	}{{"mapped", func(*v1.PodSpec) {}, true}, {"host-network", func(s *v1.PodSpec) { s.HostNetwork = true }, false}} {
+		c.SetPod(listens(row.name, row.change))
+		advance(t, c, 6*time.Minute)
+		if got := note(t, c, row.name); strings.Contains(got, "drop the host port") != row.helps {
+			t.Errorf("%s: the note is %q", row.name, got)
+		}
 	}
 }
 

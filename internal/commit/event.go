@@ -118,9 +118,12 @@ func (e *event) say(what *report.Event) {
 }
 
 // saysMore reports whether an event is not to be counted in the series that it repeats, because of the advice that its note ends with: the API server does not allow the note of a series to be changed. That
-// is so once for a series without advice; other advice takes its place when the series is written anyway, so that pods whose advice changes often cost no more writes.
+// is so once for a series without advice; other advice, or none, takes its place when the series is written anyway, so that pods whose advice changes often cost no more writes.
 func saysMore(now time.Time, series *event, what *report.Event) bool {
-	return what.Advised && what.Note != series.Note && (!series.Advised || now.Sub(series.First) >= seriesRefresh)
+	if what.Note == series.Note || !what.Advised && !series.Advised {
+		return false
+	}
+	return !series.Advised || now.Sub(series.First) >= seriesRefresh
 }
 
 // repeat counts a repetition. One that is to be written is said by the write that waits; else most repetitions need none.

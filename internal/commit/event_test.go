@@ -163,6 +163,7 @@ func TestAdviceInSeries(t *testing.T) {
 		{"not known any more", "a record1a - repeat2a - a"},
 		{"other advice is not said at once", "a record1a b repeat2a b a b"},
 		{"other advice is said after half an hour", "a record1a b repeat2a 5m b 5m b 5m b 5m b 5m b 5m b record1b repeat7a b repeat2b"},
+		{"that there is none is said after half an hour", "a record1a - repeat2a 5m - 5m - 5m - 5m - 5m - 5m - record1- repeat7a - repeat2-"},
 		{"what waits is changed", "- a record2a a"},
 		{"what waits and has advice is not", "a b record2a b"},
 		{"what may be stored is not changed", "- record1-:lost a 1s record1- record1a"},

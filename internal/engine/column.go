@@ -280,6 +280,10 @@ type columns struct {
 	maxBytes int
 	clock    uint64
 	built    uint64 // how many columns of scores were built
+	// decisions is how many have begun, sweeps what the clock was at the last sweeps. aside means that there is no decision, only a question about a pod: it moves the clock, and ages nothing.
+	decisions uint64
+	sweeps    [idleAfter / sweptEach]uint64
+	aside     bool
 }
 
 func newColumns(maxBytes int) columns {
@@ -295,13 +299,20 @@ const (
 	sweptEach = 512
 )
 
-// tick begins a decision. It returns since when what is not idle has been used, if there was a sweep.
+// tick begins a decision, or a question. It returns since when what is not idle has been used, if there was a sweep.
 func (c *columns) tick() (horizon uint64, swept bool) {
 	c.clock++
-	if c.clock%sweptEach != 0 || c.clock < idleAfter {
+	if c.aside {
 		return 0, false
 	}
-	horizon = c.clock - idleAfter
+	if c.decisions++; c.decisions%sweptEach != 0 {
+		return 0, false
+	}
+	last := &c.sweeps[c.decisions/sweptEach%uint64(len(c.sweeps))]
+	horizon, *last = *last, c.clock
+	if c.decisions < idleAfter {
+		return 0, false
+	}
 	c.filters.dropIf(func(column *filterColumn) bool { return column.used < horizon })
 	c.scores.dropIf(func(column *scoreColumn) bool { return column.used < horizon })
 	return horizon, true

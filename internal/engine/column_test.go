@@ -191,6 +191,13 @@ func TestIdleColumnsGo(t *testing.T) {
 	if c.tick(); c.filters.all[key(0)] != nil || c.scores.all[key(0)] != nil || c.filters.all[key(1)] == nil || c.scores.all[key(1)] == nil {
 		t.Errorf("at %d the columns since 0 are not gone, or those since %d are", c.clock, sweptEach)
 	}
+	c.aside = true
+	for range 2 * sweptEach {
+		if c.tick(); len(c.filters.all) != 1 {
+			t.Fatal("questions have aged a column")
+		}
+	}
+	c.aside = false
 	for range sweptEach {
 		c.tick()
 	}

@@ -12,7 +12,7 @@ import (
 
 // Detail returns what a decision about a pod came from: the best nodes, as many as are asked for, and how many nodes each filter removed. It must be asked in the view in which the
 // pod was decided about alone, before anything else happens: then the first of the best nodes is the one that was taken, with the total that the decision has. It reads the same
-// columns as Decide, and costs as much as one or two scans; it learns nothing, and decides nothing.
+// columns as Decide, which may evict others, and costs as much as one or two scans; it decides nothing.
 //
 // ok is false where the plugins cannot be asked again: in profiles with plugins from outside or extenders, for pods that no filter was asked about, and after an error.
 func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
@@ -66,7 +66,9 @@ func (e *Engine) askedAgain(v state.View, pod *model.Pod) *profile {
 func (e *Engine) aside() (end func()) {
 	before := e.work
 	e.scratch.byPlugin = append(e.scratch.byPlugin[:0], e.byPlugin...)
+	e.columns.aside = true
 	return func() {
+		e.columns.aside = false
 		visited, asked := e.work.Visited-before.Visited, e.work.Asked-before.Asked
 		e.work = before // which measures decisions, as does byPlugin
 		e.work.Detailed += visited
@@ -75,8 +77,8 @@ func (e *Engine) aside() (end func()) {
 	}
 }
 
-// FitsOn returns a node that would do for a pod, without anybody being evicted: a preferred one if it would do, else that in the lowest slot. Like Detail it reads the same columns as Decide, learns
-// nothing and decides nothing, and it does not score. ok is false if no node would do, or plugins cannot be asked, see Detail. It may be called between two decisions.
+// FitsOn returns a node that would do for a pod, without anybody being evicted: a preferred one if it would do, else that in the lowest slot. Like Detail it reads the same columns as Decide and decides
+// nothing, and it does not score. ok is false if no node would do, or plugins cannot be asked, see Detail. It may be called between two decisions.
 func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node string, ok bool) {
 	p := e.askedAgain(v, pod)
 	if p == nil {

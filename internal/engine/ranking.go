@@ -19,7 +19,8 @@ type ranking struct {
 	version uint64
 	reads   model.Aspect
 	used    uint64 // the engine's clock when it was last used
-	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save; 0 stands for leastPrice.
+	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save; 0 stands for leastPrice,
+	// or less where tables have paid.
 	scans, served, price int
 	// credit is how many scans the table has saved that catching up has not cost yet, of mostPrice at most.
 	credit int

@@ -238,7 +238,7 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 	}
 	r, out := random.New(n), newOutside(n)
 	scheduler.Profiles[0].Permit = append(scheduler.Profiles[0].Permit, out)
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], Outside: out.steps, Trim: n%2 == 0, EventHints: n%3 == 0})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], Outside: out.steps, Trim: n%2 == 0, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err
 	}
