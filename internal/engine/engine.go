@@ -112,6 +112,12 @@ type Counters struct {
 	Detailed, AskedAside int64
 }
 
+// filterAt is a filter of a kind, and its position in the profile.
+type filterAt[T plugin.Filter] struct {
+	at     int
+	filter T
+}
+
 // nodeReader is a filter that says what its verdict on a node depends on.
 type nodeReader interface{ FilterReads() model.Aspect }
 
@@ -126,10 +132,9 @@ type profile struct {
 	filters int32
 	// readers are the filters that say what they read of a node, and have columns; nil where another one is.
 	readers []nodeReader
-	// stateful are the positions of StateFilters, in the order in which their needs are worked out.
-	stateful []int
-	// varying are the positions of VaryingFilters.
-	varying []int
+	// stateful are the StateFilters, in the order in which their needs are worked out.
+	stateful []filterAt[plugin.StateFilter]
+	varying  []filterAt[plugin.VaryingFilter]
 	// counts are the filters that are CountFilters, nil where another one is. counting are their positions.
 	counts   []plugin.CountFilter
 	counting []int

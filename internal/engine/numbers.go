@@ -36,15 +36,15 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 		if own.turn = append(own.turn, turn); ok {
 			own.turnFilters = append(own.turnFilters, i)
 		}
-		if _, ok := f.(plugin.StateFilter); ok {
-			own.stateful = append(own.stateful, i)
+		if stateful, ok := f.(plugin.StateFilter); ok {
+			own.stateful = append(own.stateful, filterAt[plugin.StateFilter]{i, stateful})
 		}
-		if _, ok := f.(plugin.VaryingFilter); ok {
-			own.varying = append(own.varying, i)
+		if varying, ok := f.(plugin.VaryingFilter); ok {
+			own.varying = append(own.varying, filterAt[plugin.VaryingFilter]{i, varying})
 		}
 	}
-	slices.SortStableFunc(own.stateful, func(a, b int) int {
-		return cmp.Compare(p.PreFilterAt(p.Filters[a].Name()), p.PreFilterAt(p.Filters[b].Name()))
+	slices.SortStableFunc(own.stateful, func(a, b filterAt[plugin.StateFilter]) int {
+		return cmp.Compare(p.PreFilterAt(a.filter.Name()), p.PreFilterAt(b.filter.Name()))
 	})
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {

@@ -109,17 +109,16 @@ func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	c.own = slices.Grow(e.scratch.own[:0], len(c.needs))[:len(c.needs)]
 	clear(c.own)
 	e.scratch.needs, e.scratch.own = c.needs, c.own
-	for _, i := range c.profile.stateful {
-		f := c.profile.Filters[i].(plugin.StateFilter)
-		need, text, err := f.FilterNeedIn(c.view, c.pod)
-		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
-			return rejection, err
+	for _, f := range c.profile.stateful {
+		need, text, err := f.filter.FilterNeedIn(c.view, c.pod)
+		if text != "" || err != nil {
+			return preFilterResult(f.filter, text, err)
 		}
-		c.own[i], c.needs[i] = need, plugin.NeedOf(need)
+		c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
 	}
-	for _, i := range c.profile.varying {
-		if need, varies := c.profile.Filters[i].(plugin.VaryingFilter).VaryingFilterNeed(c.view, c.pod); varies {
-			c.own[i], c.needs[i] = need, plugin.NeedOf(need)
+	for _, f := range c.profile.varying {
+		if need, varies := f.filter.VaryingFilterNeed(c.view, c.pod); varies {
+			c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
 		}
 	}
 	return nil, nil
