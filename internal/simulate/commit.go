@@ -89,8 +89,11 @@ func (m *committer) Reject(pod types.UID, plugin string, reason error) {
 	m.answerLater()
 }
 
-// Cancel fails a binding that has not been sent. It reports whether it could.
+// Cancel fails a binding that has not been sent. It reports whether it could: never while the loop runs ahead, where the API server refuses what is in vain.
 func (m *committer) Cancel(pod types.UID, reason error) (canceled bool) {
+	if m.ahead { // this is the loop's goroutine, and the outbox is the other one's
+		return false
+	}
 	m.use(func(o *commit.Outbox) { canceled = o.Cancel(m.c.now, pod, reason) })
 	m.answerLater()
 	return canceled

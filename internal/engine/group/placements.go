@@ -23,8 +23,8 @@ type Observer interface {
 // Witness is an Observer that also looks at decisions about members before anything comes of them: engine and state are as they were when a decision was made. It must not change them.
 type Witness interface {
 	Observer
-	// Decided is called after each decision about a member that may stand, in the view in which it was made: not in searches for pods to evict. With it so many domain placements are compared, in each of which the member
-	// is decided about, or fewer. What it returns becomes Decision.Details, and is forgotten with the decision.
+	// Decided is called after each decision about a member that may stand, in the view in which it was made: not in searches for pods to evict. among is how many domain placements of the member's own group are compared, this one included: in each of
+	// them the member is decided about, or in fewer. In a tree, domain placements of groups above may be compared besides. What it returns becomes Decision.Details, and is forgotten with the decision.
 	Decided(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 
