@@ -51,10 +51,9 @@ type mistake struct {
 	// before makes room, if it is set; made are the objects with which the mistake is made; pod is the one that waits then.
 	before    func()
 	made, pod string
-	// says is what its explanation suggests; fix are the commands that do that, or done does it where commands would be long.
+	// says is what its explanation suggests; fix are the commands that do that.
 	says string
 	fix  []string
-	done func()
 	// fixed is what is told of it besides the commands.
 	fixed string
 }
@@ -291,16 +290,11 @@ func TestTwelveMistakes(t *testing.T) {
 		if x.fixed != "" {
 			fmt.Fprintf(&m.transcript, "%s\n\n", x.fixed)
 		}
-		if x.fix != nil {
-			m.transcript.WriteString("```\n")
-			for _, line := range x.fix {
-				fmt.Fprintf(&m.transcript, "$ %s\n%s", line, m.run(line))
-			}
-			m.transcript.WriteString("```\n\n")
+		m.transcript.WriteString("```\n")
+		for _, line := range x.fix {
+			fmt.Fprintf(&m.transcript, "$ %s\n%s", line, m.run(line))
 		}
-		if x.done != nil {
-			x.done()
-		}
+		m.transcript.WriteString("```\n\n")
 		m.awaitBound(x.pod)
 	}
 	m.compare()
@@ -375,11 +369,9 @@ func (m *mistakes) all() []mistake {
 	scan := func(i int) string {
 		return podOf(fmt.Sprint("scan-", i), "1", fmt.Sprintf("resourceClaims: [{name: scanner, resourceClaimName: scan-%d}]", i))
 	}
-	podGroup := func(minCount int) string { // and its pods
-		return repeated(30, func(i int) string {
-			return gpuPod(fmt.Sprintf("train-%02d", i), "4", "schedulingGroup: {podGroupName: train}")
-		}) + fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {schedulingPolicy: {gang: {minCount: %d}}}}\n---\n", minCount)
-	}
+	gang := repeated(30, func(i int) string {
+		return gpuPod(fmt.Sprintf("train-%02d", i), "4", "schedulingGroup: {podGroupName: train}")
+	}) + "{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train, labels: {gang: train}}, spec: {schedulingPolicy: {gang: {minCount: 30}}}}\n---\n"
 	return []mistake{
 		{title: "A label that no node has", made: typo("lage"), pod: "typo", says: "change the node selector berth.dev/pool=lage to berth.dev/pool=large",
 			fix: again("typo", "s/lage/large/")},
@@ -415,17 +407,8 @@ func (m *mistakes) all() []mistake {
  spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}}
 END`}},
 		{title: "A gang that is too large", before: func() { m.deletePods(gpuNodes, "service-%02d"); m.delete("urgent") },
-			made: podGroup(30),
-			pod:  "train-00", says: "minCount 25",
-			done: func() {
-				m.must(m.client.SchedulingV1beta1().PodGroups("default").Delete(m.ctx, "train", metav1.DeleteOptions{}))
-				m.must(rig.DeletePodsWith(m.ctx, m.client, "default", "gang=train")) // it goes when its pods are gone
-				m.await("the group is gone", func() bool {
-					_, err := m.client.SchedulingV1beta1().PodGroups("default").Get(m.ctx, "train", metav1.GetOptions{})
-					return apierrors.IsNotFound(err)
-				})
-				m.create(podGroup(25))
-			}, fixed: "The PodGroup and its pods were created again with `minCount: 25`."},
+			made: gang, pod: "train-00", says: "minCount 25", fixed: "The PodGroup goes when its pods are gone, so both are created again.",
+			fix: []string{"kubectl get podgroups,pods -l gang=train -o yaml | sed 's/minCount: 30/minCount: 25/' | kubectl replace --force -f - | grep podgroup"}},
 	}
 }
 

@@ -145,8 +145,14 @@ func (w *storage) localVolumes(class string, n int) {
 	w.Helper()
 	w.class(class, "kubernetes.io/no-provisioner", storagev1.VolumeBindingWaitForFirstConsumer)
 	var hosts []string
-	on := w.podsByNode()
+	on, largest := w.podsByNode(), int64(0)
+	for _, node := range w.nodes {
+		largest = max(largest, node.Status.Allocatable.Cpu().MilliValue())
+	}
 	for name, node := range w.nodes {
+		if node.Status.Allocatable.Cpu().MilliValue() == largest {
+			continue // other pods go to the largest nodes first, until they have no room for one more
+		}
 		if room := node.Status.Allocatable.Pods().Value() - on[name]; len(node.Spec.Taints) == 0 && room > 10 {
 			hosts = append(hosts, name)
 		}
