@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
 	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/server"
 )
@@ -115,4 +116,5 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	})
 	create("changed", amount)
 	w.await("a pod that requests no more than that has a node", func() bool { return w.nodeOf("changed") != "" })
+	w.must(rig.DeletePods(w.ctx, w.client, w.namespace)) // it takes a whole node, on which other tests put pods of theirs
 }
