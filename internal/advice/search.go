@@ -41,9 +41,6 @@ type Around struct {
 
 // NewSearch begins a search for a pod, which a plugin has not held back at PreEnqueue.
 func NewSearch(c Around, pod *v1.Pod, fits Fits) *Search {
-	other := *pod // the pod may be nominated to a node, or be there, by the time another of its kind is told what was found
-	other.UID += "-changed"
-	pod = &other
 	t := newTrial(Cluster{State: c.State, Nodes: c.Nodes, In: c.In}, Question{Pod: pod, OfPod: true})
 	s := &Search{trial: t, fits: fits, groups: map[string]bool{}}
 	s.makers = []func() []knob{t.selectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
@@ -74,7 +76,16 @@ type spelling struct {
 
 type recently struct {
 	rejection *plan.Rejection
+	own       string // the UID of a pod with claims of its own, as equal rejections do not make these equal
 	spells    spelling
+}
+
+// ownUID returns the UID of a pod with claims, of which nothing is true of another pod that is rejected alike; empty for all others.
+func ownUID(pod *model.Pod) string {
+	if pod.Devices != nil || pod.Volumes != nil && len(pod.Volumes.Claims) > 0 {
+		return string(pod.UID)
+	}
+	return ""
 }
 
 type unsorted struct {
@@ -172,7 +183,7 @@ func advisable(d *plan.Decision) bool {
 // entryOf returns what is known of the pod's kind, nil if it is not known which that is, or there is no room for it. Then that is found out when there is time.
 func (a *Adviser) entryOf(now time.Time, d *plan.Decision) *entry {
 	pod := d.Pods[0].Pod
-	at := recently{d.Rejection, spellingOf(pod)}
+	at := recently{d.Rejection, ownUID(pod), spellingOf(pod)}
 	x, known := a.recent[at]
 	switch {
 	case x != nil && !x.gone:
@@ -210,7 +221,7 @@ func (a *Adviser) find(now time.Time, e *engine.Engine, s *state.State, pod *mod
 	of := kind{spells: spells}
 	var alike bool
 	a.spend(e, func() { of.shape, alike = e.ShapeOf(s.View(), pod) })
-	if own := pod.Devices != nil || pod.Volumes != nil && len(pod.Volumes.Claims) > 0; own || !alike { // what is true of a claim of its own is true of no other pod
+	if !alike || ownUID(pod) != "" {
 		if profile := e.Profile(pod.SchedulerName); profile == nil || profile.Outside != nil || len(profile.Extenders) > 0 {
 			return nil // nobody can be asked
 		}
@@ -322,7 +333,7 @@ func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
 	if x.search == nil {
 		a.spend(e, func() {
 			if a.sample.walk(now, s) {
-				x.search = advice.NewSearch(advice.Around{State: s, Nodes: a.sample.nodes, In: a.in}, x.pod.Object, func(pod *model.Pod) (string, bool) { return e.FitsOn(s.View(), pod, "") })
+				x.search = advice.NewSearch(advice.Around{State: s, Nodes: a.sample.nodes, In: a.in}, x.asked(), func(pod *model.Pod) (string, bool) { return e.FitsOn(s.View(), pod, "") })
 			}
 		})
 		return
@@ -347,6 +358,17 @@ func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
 		x.text, x.with, x.node, x.tried = found.Changes[0].Brief(), with, found.Node, x.trying
 	}
 	x.search = nil
+}
+
+// asked returns the pod for which is searched. If it stands for others it has a UID that no pod has: by the time that one of them is told what was found, the pod itself may be nominated to the node, and
+// a pod's own nomination takes no room from it.
+func (x *entry) asked() *v1.Pod {
+	if x.kind.uid != "" {
+		return x.pod.Object
+	}
+	pod := *x.pod.Object
+	pod.UID += "-and-others"
+	return &pod
 }
 
 // spend does something and takes its cost from the budget.

@@ -224,6 +224,50 @@ func TestKindsByThemselves(t *testing.T) {
 	}
 }
 
+// TestPodsWithClaimsShareNoHint has two pods of a StatefulSet rejected alike: what is true of the claim of one is not true of the other's.
+func TestPodsWithClaimsShareNoHint(t *testing.T) {
+	c := newCluster(t, true, 3)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.SetObject(build.StorageClass("late", "provisioner=disks.example.com")))
+	for i := range 2 {
+		claim := build.PersistentVolumeClaim(fmt.Sprint("data-", i), "class=late storage=1Gi")
+		claim.Namespace = "shop"
+		must(c.SetObject(claim))
+		c.SetPod(pod(fmt.Sprint("db-", i), "cpu=8", build.Controller("apps/v1", "StatefulSet", "db"), build.Claims(claim.Name)))
+		advance(t, c, time.Minute)
+		if got := note(t, c, fmt.Sprint("db-", i)); !strings.Contains(got, "Would fit") {
+			t.Errorf("the note is %q", got)
+		}
+	}
+	if counts := c.Hints(); counts.Kinds != 2 || counts.Searches != 2 {
+		t.Errorf("%+v: want two kinds", counts)
+	}
+}
+
+// TestHintLeavesRoomForNominated has the pod for which was searched nominated to the node that the hint names: another of its kind finds no room there.
+func TestHintLeavesRoomForNominated(t *testing.T) {
+	c := newCluster(t, true, 1)
+	first := pod("first", "cpu=8")
+	c.SetPod(first.DeepCopy())
+	advance(t, c, time.Second)
+	if got := note(t, c, "first"); !strings.Contains(got, "Would fit on node n00000") {
+		t.Fatalf("the note is %q", got)
+	}
+	first.Status.NominatedNodeName = "n00000"
+	c.SetPod(first)
+	advance(t, c, 20*time.Second)
+	c.SetPod(pod("second", "cpu=8"))
+	advance(t, c, time.Minute)
+	if got := note(t, c, "second"); strings.Contains(got, "Would fit") {
+		t.Errorf("the room is promised to another pod, and the note is %q", got)
+	}
+}
+
 // TestManyKinds has more kinds of pods than are kept: what is kept is bounded, searches take a hundredth of the time as their work is counted, and each search that has begun ends.
 func TestManyKinds(t *testing.T) {
 	kinds := 3000

@@ -65,27 +65,16 @@ func isNew(seen map[uint64]bool, hash uint64, most int) bool {
 func labelsOf(node *v1.Node) (sum uint64) {
 	for key, value := range node.Labels {
 		if value != node.Name && key != v1.LabelHostname {
-			sum += hash(hash(offset, key), value)
+			sum += state.HashName(key + "=" + value)
 		}
 	}
 	return sum
 }
 
 func taintsOf(node *v1.Node) uint64 {
-	h := uint64(offset)
+	text := ""
 	for i := range node.Spec.Taints {
-		taint := &node.Spec.Taints[i]
-		h = hash(hash(hash(h, taint.Key), taint.Value), string(taint.Effect))
+		text += node.Spec.Taints[i].ToString() + ","
 	}
-	return h
-}
-
-// FNV-1a, which gives the same in each process.
-const offset, prime = 14695981039346656037, 1099511628211
-
-func hash(h uint64, text string) uint64 {
-	for i := range len(text) {
-		h = (h ^ uint64(text[i])) * prime
-	}
-	return (h ^ 0xff) * prime // texts end
+	return state.HashName(text)
 }
