@@ -44,7 +44,6 @@ var (
 // TestSeries plays what happens to the pod p, and expects these writes and no others. A word is an event ("7" of version 7 of the pod), time that
 // passes ("5m"), or a request with its count, and how it ends ("record1", "repeat2:404").
 func TestSeries(t *testing.T) {
-	ends := map[string]error{"": nil, "404": errNoEvent, "409": errThere, "500": errInternal, "403": errNo, "gone": errTerminating, "lost": errBroken}
 	for _, test := range []struct{ name, play string }{
 		{"the second is written, later ones are not", "7 record1 7 repeat2 7 7 7"},
 		{"repeated while it waits", "7 7 7 record3 7"},
@@ -66,28 +65,44 @@ func TestSeries(t *testing.T) {
 		{"ended while it waits for the next try", "7 record1:500 8 record1 10ms record1 8 repeat2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := newBench(t, 10)
-			for _, word := range strings.Fields(test.play) {
-				if wait, err := time.ParseDuration(word); err == nil {
-					b.nothing()
-					b.now = b.now.Add(wait)
-					continue
-				}
-				what, end, _ := strings.Cut(word, ":")
-				if strings.Trim(what, "0123456789") == "" {
+			play(t, test.play, func(b *bench, word string) bool {
+				starts := strings.Trim(word, "0123456789") == ""
+				if starts {
 					b.start(terminating(inVersion(word)))
-				} else if request, ok := b.Next(b.now, false); !ok || fmt.Sprintf("%s%d", request.Kind, request.Series.Count) != what {
-					t.Fatalf("the request is %s%d (%t), want %s", request.Kind, request.Series.Count, ok, what)
-				} else {
-					b.Done(b.now, request, commit.Response{Err: ends[end]})
 				}
-				if err := b.Audit(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			b.nothing()
+				return starts
+			}, func(r commit.Request) string { return fmt.Sprintf("%s%d", r.Kind, r.Series.Count) })
 		})
 	}
+}
+
+// play plays words one after the other: a duration that passes without a request; what starts, if start knows the word; or the next request as it is told, which is answered with what stands behind a colon, or without an error.
+func play(t *testing.T, words string, start func(*bench, string) bool, tell func(commit.Request) string) {
+	t.Helper()
+	ends := map[string]error{"": nil, "404": errNoEvent, "409": errThere, "500": errInternal, "403": errNo, "gone": errTerminating, "lost": errBroken}
+	b := newBench(t, 10)
+	for _, word := range strings.Fields(words) {
+		if wait, err := time.ParseDuration(word); err == nil {
+			b.nothing()
+			b.now = b.now.Add(wait)
+			continue
+		}
+		if !start(b, word) {
+			what, end, _ := strings.Cut(word, ":")
+			request, ok := b.Next(b.now, false)
+			if !ok {
+				t.Fatalf("there is no request, want %s", what)
+			}
+			if got := tell(request); got != what {
+				t.Fatalf("the request is %s %q, want %s", got, request.Series.Note, what)
+			}
+			b.Done(b.now, request, commit.Response{Err: ends[end]})
+		}
+		if err := b.Audit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.nothing()
 }
 
 // TestEventNamesDiffer has two events happen to a pod in the same instant: they are two objects.
@@ -169,26 +184,15 @@ func TestAdviceInSeries(t *testing.T) {
 		{"what may be stored is not changed", "- record1-:lost a 1s record1- record1a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := newBench(t, 10)
-			for _, word := range strings.Fields(test.play) {
-				if wait, err := time.ParseDuration(word); err == nil {
-					b.nothing()
-					b.now = b.now.Add(wait)
-					continue
+			play(t, test.play, func(b *bench, word string) bool {
+				starts := len(word) == 1
+				if starts {
+					b.start(advised(strings.Trim(word, "-")))
 				}
-				what, end, _ := strings.Cut(word, ":")
-				if len(what) == 1 {
-					b.start(advised(strings.Trim(what, "-")))
-				} else if request, ok := b.Next(b.now, false); !ok || fmt.Sprintf("%s%d%s", request.Kind, request.Series.Count, adviceOf(request.Series.Note)) != what {
-					t.Fatalf("the request is %s%d %q (%t), want %s", request.Kind, request.Series.Count, request.Series.Note, ok, what)
-				} else {
-					b.Done(b.now, request, commit.Response{Err: map[string]error{"lost": errBroken}[end]})
-				}
-				if err := b.Audit(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			b.nothing()
+				return starts
+			}, func(r commit.Request) string {
+				return fmt.Sprintf("%s%d%s", r.Kind, r.Series.Count, adviceOf(r.Series.Note))
+			})
 		})
 	}
 }
