@@ -238,7 +238,7 @@ func TestCycleOfPostFilters(t *testing.T) {
 		if first, again := c.Tie(full), c.Tie(full); first == c.Tie(out) || first != again {
 			t.Error("ties do not tell nodes apart")
 		}
-		c.Worked(3, 4)
+		c.Worked(5, 3, 4)
 		return plugin.PostFilterResult{}, nil
 	}}}
 	x.p.PreFilterOrder = []string{"N"}

@@ -106,8 +106,8 @@ type Counters struct {
 	Visited int64
 	// Ranked is how many decisions were made by a ranking, without a scan; Grouped how many groups these looked at.
 	Ranked, Grouped int64
-	// Rated is how many nodes PostFilter plugins rated by numbers, Tried on how many they tried which pods to evict.
-	Rated, Tried int64
+	// Looked is how many nodes PostFilter plugins looked at to know which to try, Rated how many they rated by numbers, Tried on how many they tried which pods to evict.
+	Looked, Rated, Tried int64
 	// Detailed is how many slots were visited for Detail, FitsOn and ShapeOf, AskedAside for how many nodes these called plugins; no other counter has either.
 	Detailed, AskedAside int64
 }

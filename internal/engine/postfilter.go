@@ -202,10 +202,23 @@ func (p *postFilterCycle) Alike() (plugin.Alike, bool) {
 
 // Tie returns the number that decides between equally good nodes.
 func (p *postFilterCycle) Tie(slot int32) uint64 {
+	return rank.Tie(p.Salt(), rank.Mix(p.cycle.view.State().NameHashes()[slot]))
+}
+
+// Salt returns what the order of equally good nodes depends on, besides their names.
+func (p *postFilterCycle) Salt() uint64 {
 	if p.salt == 0 {
 		p.salt = p.engine.salt(p.cycle.pod)
 	}
-	return rank.Mix(p.salt ^ p.cycle.view.State().NameHashes()[slot])
+	return p.salt
+}
+
+// Remembered identifies the remembered rejection.
+func (p *postFilterCycle) Remembered() (rejection uint64, reads model.Aspect) {
+	if p.counts == nil || p.counts.bySlot == nil || p.counts.decided == 0 {
+		return 0, 0
+	}
+	return p.counts.decided, p.cycle.reads()
 }
 
 // Potential returns the nodes whose rejection can be resolved by evicting pods.
@@ -265,6 +278,9 @@ func (p *postFilterCycle) Resolvable(slot int32) bool {
 	}
 	if p.counts == nil || !c.narrowed.has(slot) {
 		return false
+	}
+	if by := p.counts.bySlot; by != nil {
+		return by[slot] > 0 && !p.counts.list[by[slot]-1].code.IsUnresolvable()
 	}
 	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
 		if o, err := p.engine.besideNominated(c, slot, before); err == nil && o.code != reason.None {
@@ -386,8 +402,9 @@ func (p *postFilterCycle) Kept(name string, build func() any) any {
 	return kept
 }
 
-// Worked counts nodes that a plugin has rated by numbers, and those on which it has tried which pods to evict.
-func (p *postFilterCycle) Worked(rated, tried int) {
+// Worked counts nodes that a plugin has looked at, has rated by numbers, and those on which it has tried which pods to evict.
+func (p *postFilterCycle) Worked(looked, rated, tried int) {
+	p.engine.work.Looked += int64(looked)
 	p.engine.work.Rated += int64(rated)
 	p.engine.work.Tried += int64(tried)
 }

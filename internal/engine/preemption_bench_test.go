@@ -140,7 +140,7 @@ func budgetChange(i int, allowed int32) model.Change {
 // for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all; in "ports", each node has the port that the pod asks
 // for taken, and nothing else is in the way.
 func BenchmarkPreemption(b *testing.B) {
-	for _, size := range []struct{ nodes, each int }{{build.Sized(5000), 4}, {build.Sized(5000), 30}, {build.Sized(20000), 4}} {
+	for _, size := range []struct{ nodes, each int }{{build.Sized(5000), 4}, {build.Sized(5000), 30}, {build.Sized(50000), 4}} {
 		b.Run(fmt.Sprintf("nodes=%d,each=%d", size.nodes, size.each), func(b *testing.B) { benchmarkPreemption(b, size.nodes, size.each) })
 	}
 }

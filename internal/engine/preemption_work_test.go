@@ -89,3 +89,44 @@ func TestPreemptionInVain(t *testing.T) {
 		t.Errorf("where pods of lower priority are not enough: %d nodes rated, %d tried", rated, tried)
 	}
 }
+
+// TestPreemptionLooksAtWhatChanged: however many nodes there are, a search looks at those that have changed and those that it tries, whether or not it finds victims, and whatever filters
+// read of pods.
+func TestPreemptionLooksAtWhatChanged(t *testing.T) {
+	const pods = 50
+	for _, row := range []struct {
+		what  string
+		found bool
+		full  func(nodes int) *full
+		pod   func(f *full, i int) *model.Pod
+		next  func(f *full, i int)
+	}{
+		{"one victim", true, func(nodes int) *full { return newFull(t, nodes, 4, 1) }, func(f *full, i int) *model.Pod { return f.preemptor(i, 8000) }, func(f *full, i int) { f.restart(i, 1) }},
+		{"ports", true, func(nodes int) *full { return newPorts(t, nodes) }, func(f *full, i int) *model.Pod { return f.shaped(i, 10, withHostPort) }, func(f *full, i int) { f.ported(i) }},
+		{"none enough", false, func(nodes int) *full {
+			f := newFull(t, nodes, 4, 100)
+			for i := range nodes {
+				p := benchPreemptor(benchNode(i).Name, 0, 0)
+				p.Spec.NodeName = benchNode(i).Name
+				f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+			}
+			return f
+		}, func(f *full, i int) *model.Pod { return f.preemptor(i, 8000) }, func(f *full, i int) { f.restart(i, 100) }},
+	} {
+		for _, nodes := range []int{200, 2000} {
+			f := row.full(nodes)
+			for i := range 3 { // the rejection is remembered, then the order is made
+				row.next(f, i)
+				f.preempt(t, row.pod(f, i), row.found)
+			}
+			before := f.engine.Counters()
+			for i := range pods {
+				row.next(f, 10+i)
+				f.preempt(t, row.pod(f, 10+i), row.found)
+			}
+			if looked := f.engine.Counters().Looked - before.Looked; looked > 8*pods {
+				t.Errorf("%s: %d searches among %d nodes, each after a change of one: %d looks at nodes", row.what, pods, nodes, looked)
+			}
+		}
+	}
+}

@@ -25,6 +25,9 @@ func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 	e.countObjections(c, &counts)
 	rejection := c.rejectionFor(c.here.verdicts, &counts)
 	if known != nil {
+		if keep {
+			counts.decided = e.rejections.next()
+		}
 		kept := counts
 		if !keep {
 			kept.bySlot = nil
@@ -85,6 +88,8 @@ type objectionCounts struct {
 	at   map[objection]int
 	// bySlot, unless it is nil, is filled in with each node's objection: its position in list plus one, 0 for slots without a node.
 	bySlot []uint8
+	// decided identifies the decision, of all that are remembered with a column; 0 for others. Since then the column has followed the journal.
+	decided uint64
 }
 
 type objectionCount struct {

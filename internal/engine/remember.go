@@ -60,6 +60,13 @@ type rejections struct {
 	byShape map[shape]*rejected
 	// Invariant: bytes is the sum over byShape.
 	bytes, maxBytes int
+	decided         uint64 // how many decisions have had a column
+}
+
+// next identifies one more decision with a column.
+func (x *rejections) next() uint64 {
+	x.decided++
+	return x.decided
 }
 
 // rejectedBytes is about what a remembered rejection takes besides its column, objectionBytes about what each different objection takes.

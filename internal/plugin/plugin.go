@@ -245,14 +245,18 @@ type Cycle interface {
 	Potential() []int32
 	// PotentialNodes returns how many these are, without a look at each.
 	PotentialNodes() int
+	// Remembered identifies the rejection of this turn, if it is remembered for pods like this one: while it is the same, a node is one of the potential nodes as before, unless the journal
+	// names its slot with one of the aspects that are read. It is 0 if that is not known. Resolvable is then known without asking filters.
+	Remembered() (rejection uint64, reads model.Aspect)
 	// Resolvable reports whether a node is one of these.
 	Resolvable(slot int32) bool
 	// PreFiltered reports whether kube-scheduler's plugin of that name has run at PreFilter in this turn: these run in order, until one rejects the pod.
 	PreFiltered(plugin string) bool
 	// Alike returns what the filters' objections in dry runs depend on, besides the pod's priority; ok is false if that is not known.
 	Alike() (alike Alike, ok bool)
-	// Tie returns a number for each node; of equally good ones, that with the highest is taken.
+	// Tie returns a number for each node; of equally good ones, that with the highest is taken. It is rank.Tie of the turn's Salt and of the mixed hash of the node's name.
 	Tie(slot int32) uint64
+	Salt() uint64
 	// Objection returns the first objection to a node in a dry run of View.
 	Objection(dryRun *state.Draft, slot int32) Objection
 	// Reasons returns an objection in kube-scheduler's words, or the error that it stands for.
@@ -283,8 +287,8 @@ type Cycle interface {
 	// Kept returns what the plugin of this name keeps from one turn to the next, which is built at first. It belongs to the engine, whose goroutine
 	// alone uses it. What is found with it must not depend on it.
 	Kept(plugin string, build func() any) any
-	// Worked adds to the engine's counters: how many nodes were rated by numbers, and on how many it was tried which pods to evict.
-	Worked(rated, tried int)
+	// Worked adds to the engine's counters: how many nodes were looked at, how many rated by numbers, and on how many it was tried which pods to evict.
+	Worked(looked, rated, tried int)
 }
 
 // Alike is what the objections to nodes in dry runs of a turn depend on: while Key and Versions are equal, the objection to a node changes only when

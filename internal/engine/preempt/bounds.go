@@ -35,6 +35,8 @@ type bounds struct {
 	// budgets is the version of the budgets for which ranks hold. learned means that some are not from sums.
 	budgets uint64
 	learned bool
+	// noted are the slots where bounds or ranks are not as before, though the journal names no aspect that they depend on.
+	noted noted
 }
 
 // boundReads are the aspects of a node that bounds and candidates depend on. The labels are those that budgets select by.
@@ -56,6 +58,7 @@ const (
 func (b *bounds) learn(slot int32, r rank) {
 	r.tie = 0
 	b.ranks[slot], b.learned = r, true
+	b.noted.note(slot)
 }
 
 // sync rates the nodes that have changed.
@@ -66,6 +69,7 @@ func (b *bounds) sync(v state.View, use *state.Use) {
 	if slots := s.Slots(); !ok || len(b.states) == 0 || len(entries) > slots {
 		b.resize(0)
 		b.resize(slots)
+		b.noted.noteAll()
 		for slot, alive := range s.Alive() {
 			if alive {
 				b.rate(v, int32(slot), use)
@@ -77,6 +81,7 @@ func (b *bounds) sync(v state.View, use *state.Use) {
 		if b.stale >= 0 && int(b.stale) < slots && s.Alive()[b.stale] {
 			b.forget(b.stale)
 			b.rate(v, b.stale, use)
+			b.noted.note(b.stale)
 		}
 	}
 	b.version, b.stale = s.Version(), -1
@@ -89,9 +94,13 @@ func (b *bounds) followBudgets(v state.View) {
 	if b.budgets = v.BudgetsVersion(); !b.learned || since == b.budgets {
 		return
 	}
-	if !v.BudgetedSince(since, func(slot int32) { b.ranks[slot] = b.sums[slot] }) {
+	if !v.BudgetedSince(since, func(slot int32) {
+		b.ranks[slot] = b.sums[slot]
+		b.noted.note(slot)
+	}) {
 		copy(b.ranks, b.sums)
 		b.learned = false
+		b.noted.noteAll()
 	}
 }
 

@@ -23,6 +23,8 @@ type findings struct {
 	positions map[string]uint8
 	// ranks are those of the candidates, without ties; nil as long as none was found.
 	ranks []rank
+	// noted are the slots of which something was found or forgotten, other than for what the journal names.
+	noted noted
 }
 
 type findingsKey struct {
@@ -72,6 +74,7 @@ func (f *findings) sync(v state.View, alike plugin.Alike) {
 	entries, ok := s.Since(f.version)
 	if !ok || len(f.bySlot) == 0 || len(entries) > s.Slots() || !slices.Equal(f.alike.Versions, alike.Versions) {
 		f.bySlot, f.texts, f.positions, f.ranks = make([]uint8, s.Slots()), nil, map[string]uint8{}, nil
+		f.noted.noteAll()
 	} else {
 		f.bySlot = resized(f.bySlot, s.Slots())
 		if f.ranks != nil {
@@ -102,6 +105,7 @@ func (f *findings) followBudgets(v state.View) {
 func (f *findings) forgetCandidate(slot int32) {
 	if f.bySlot[slot] == hasCandidate {
 		f.bySlot[slot] = notTried
+		f.noted.note(slot)
 	}
 }
 
@@ -126,19 +130,22 @@ func (f *findings) learn(slot int32, r rank) {
 	}
 	r.tie = 0
 	f.bySlot[slot], f.ranks[slot] = hasCandidate, r
+	f.noted.note(slot)
 }
 
-// learnReasons notes why a slot has no candidate.
-func (f *findings) learnReasons(slot int32, texts []string) {
+// learnReasons notes why a slot has no candidate. It returns false if there are too many different reasons.
+func (f *findings) learnReasons(slot int32, texts []string) bool {
 	text := strings.Join(texts, "\n")
 	at, known := f.positions[text]
 	if !known {
 		if len(f.texts) >= int(mostTexts) {
-			return
+			return false
 		}
 		at = uint8(len(f.texts))
 		f.texts = append(f.texts, texts)
 		f.positions[text] = at
 	}
 	f.bySlot[slot] = firstReason + at
+	f.noted.note(slot)
+	return true
 }

@@ -22,6 +22,9 @@ type memory struct {
 	budgets budgetsOf
 	// findings by the kind of pods.
 	findings map[findingsKey]*findings
+	// orders are the potential nodes in order, by remembered rejection. seen are rejections for which there has been a search, and which have no order.
+	orders map[orderKey]*order
+	seen   map[orderKey]bool
 
 	// The rest means nothing to the next search.
 	draft           state.Draft
@@ -54,6 +57,7 @@ func memoryOf(c plugin.Cycle) *memory {
 		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
 		m.findings = map[findingsKey]*findings{}
+		m.orders, m.seen = map[orderKey]*order{}, map[orderKey]bool{}
 	}
 	m.clock++
 	return m

@@ -6,8 +6,8 @@
 // The rules are those of kube-scheduler's DefaultPreemption, except that all nodes are candidates, and that equals are decided by Cycle.Tie.
 //
 // Most nodes are never tried. For each node a bound is known, than which its candidate cannot be better; nodes are tried in the order of their bounds
-// until no bound is better than the best candidate. Bounds follow from sums, and are kept from one turn to the next. Where an extender has a say about
-// victims all nodes are tried, and it is asked about all candidates.
+// until no bound is better than the best candidate. Bounds follow from sums, and are kept from one turn to the next, as is that order. Where an extender
+// has a say about victims all nodes are tried, and it is asked about all candidates.
 package preempt
 
 import (
@@ -63,34 +63,38 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 // Search returns the best candidate. If there is none, the rejection says why not, node by node; it is nil if extenders left none. An error means that no
 // candidate was found, and that for some nodes it could not be found out, or that an extender could not be asked.
 func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
-	var potential []int32
 	nodes := c.PotentialNodes()
-	below := c.View().PodsBelow(pod.Priority)
-	if below && nodes > 0 {
-		potential = c.Potential()
-	}
 	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
 	by := advisers(c, pod)
 	switch v := c.View(); {
 	case nodes == 0:
-	case !below:
+	case !v.PodsBelow(pod.Priority):
 		s.withoutVictims = nodes
 	case len(by) > 0:
 		s.onlyUsage = s.onlyUsage && len(v.Touched()) == 0
-		s.tryAll(potential)
+		s.tryAll(s.potential())
 	case len(v.Touched()) > 0: // bounds are about the pods of the state
 		s.onlyUsage = false
-		for _, slot := range potential {
+		for _, slot := range s.potential() {
 			s.try(slot)
 		}
 	default:
-		s.bounds = s.memory.boundsFor(c, pod.Priority)
+		s.basis = basis{bounds: s.memory.boundsFor(c, pod.Priority), exact: c.OnlyRequest()}
 		if !s.onlyUsage {
 			s.known = s.memory.findingsFor(c, pod.Priority)
 		}
-		s.tryByBounds(potential)
+		o := s.memory.orderFor(c, s.basis, pod.Priority)
+		if o != nil && o.open != nil {
+			s.tryInOrder(o)
+		} else {
+			s.tryByBounds(s.potential())
+		}
+		if o != nil {
+			o.followed(v.State()) // what this search has learned, too
+		}
+		s.rated = s.bounds.rated
 	}
-	c.Worked(s.rated(), s.tried)
+	c.Worked(s.looked, s.rated, s.tried)
 	switch {
 	case s.best != nil && len(by) > 0:
 		found, err := s.advised(by)
@@ -114,25 +118,31 @@ type search struct {
 	cycle     plugin.Cycle
 	pod       *model.Pod
 	memory    *memory
-	bounds    *bounds
 	onlyUsage bool
-	// exact means that candidates depend on nothing but the node, and what bounds depend on. own is the slot of the node that the pod is nominated to.
-	exact bool
-	own   int32
+	basis
+	own int32 // the slot of the node that the pod is nominated to
 
-	best  *Candidate
-	rank  rank // of best
-	tried int
+	best *Candidate
+	rank rank // of best
+	// looked counts the nodes that were looked at to know which to try, rated those that were rated by numbers, tried those that were tried.
+	looked, rated, tried int
 	// withoutVictims counts the nodes without a pod of lower priority, objections the others for which evicting all of these was not enough.
 	withoutVictims int
 	objections     map[plugin.Objection]int
 	errs           []failure
 	// candidates are all that were found, by node, where extenders have a say about them; nil otherwise.
 	candidates map[string]*Candidate
-	// known are what was found on nodes for pods like this one, nil if that is not kept; recalled counts the nodes that need not be tried again because
-	// there is no candidate, by the position of their reasons.
-	known    *findings
+	// recalled counts the nodes that need not be tried again because there is no candidate, by the position of their reasons.
 	recalled [mostTexts]int
+}
+
+// basis is what the bounds of nodes follow from.
+type basis struct {
+	bounds *bounds
+	// known is what was found on nodes for pods like this one, nil if that is not kept.
+	known *findings
+	// exact means that candidates depend on nothing but the node, and what bounds depend on.
+	exact bool
 }
 
 // failure is why it could not be found out what evictions help on a node.
@@ -143,11 +153,65 @@ type failure struct {
 
 func (s *search) fail(slot int32, err error) { s.errs = append(s.errs, failure{err, slot}) }
 
-func (s *search) rated() int {
-	if s.bounds == nil {
-		return 0
+// potential returns the potential nodes, to look at each.
+func (s *search) potential() []int32 {
+	slots := s.cycle.Potential()
+	s.looked += len(slots)
+	return slots
+}
+
+// tryInOrder tries the nodes whose bounds are better than the best candidate so far, the best bound first, as tryByBounds does.
+func (s *search) tryInOrder(o *order) {
+	s.own = -1 // rejections of nominated pods are not remembered
+	for _, g := range o.groups {
+		switch g.state {
+		case noLower:
+			s.withoutVictims += len(g.slots)
+		case noCandidate:
+			s.recalled[g.what] += len(g.slots)
+		}
 	}
-	return s.bounds.rated
+	salt := s.cycle.Salt()
+	aside := s.memory.short[:0] // tried, without a lesson that holds
+	for {
+		slot := o.open.Best(salt)
+		if slot < 0 {
+			break
+		}
+		bound := *s.boundOf(slot)
+		if bound.tie = s.cycle.Tie(slot); s.best != nil && !bound.isBetter(&s.rank) {
+			break
+		}
+		if s.try(slot) {
+			o.look(s.cycle, slot)
+			continue
+		}
+		o.open.Remove(slot)
+		aside = append(aside, slot)
+	}
+	if s.best == nil {
+		s.explainGroups(o)
+	}
+	for _, slot := range aside {
+		o.look(s.cycle, slot)
+	}
+	s.looked += o.looked
+	s.memory.short = aside[:0]
+}
+
+// explainGroups is explainShort, of the nodes that an order has in groups.
+func (s *search) explainGroups(o *order) {
+	for _, g := range o.short() {
+		if s.cycle.OnlyRequest() && g.what&manyKinds == 0 {
+			s.objections[s.objectionWithout(g.slots[0])] += len(g.slots)
+			continue
+		}
+		for _, slot := range slices.Clone(g.slots) {
+			if s.try(slot) {
+				o.look(s.cycle, slot)
+			}
+		}
+	}
 }
 
 // tryByBounds tries the nodes whose bounds are better than the best candidate so far, the best bound first.
@@ -157,11 +221,12 @@ func (s *search) tryByBounds(potential []int32) {
 	if !nominated {
 		own = -1
 	}
-	s.own, s.exact = own, s.cycle.OnlyRequest()
+	s.own = own
 	open, short := s.memory.open[:0], s.memory.short[:0]
 	bounds := s.bounds
 	if own >= 0 {
 		bounds.states[own], bounds.ranks[own], bounds.sums[own], bounds.stale = rated, ideal, ideal, own
+		bounds.noted.note(own)
 	}
 	first := int32(-1)
 	potential = s.withoutKnown(potential)
@@ -222,16 +287,16 @@ func (s *search) withoutKnown(slots []int32) []int32 {
 
 // boundOf returns how good the candidate of a slot can be at best. What was learned of pods for which nothing but the request counts does not bound the
 // candidates of others: since victims are not the fewest possible, one filter more can mean fewer.
-func (s *search) boundOf(slot int32) *rank {
-	if s.exact {
-		return &s.bounds.ranks[slot]
+func (b *basis) boundOf(slot int32) *rank {
+	if b.exact {
+		return &b.bounds.ranks[slot]
 	}
-	if s.known != nil {
-		if r := s.known.rankOf(slot); r != nil {
+	if b.known != nil {
+		if r := b.known.rankOf(slot); r != nil {
 			return r
 		}
 	}
-	return &s.bounds.sums[slot]
+	return &b.bounds.sums[slot]
 }
 
 // isBetter reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
@@ -296,8 +361,8 @@ func (s *search) explainShort(slots []int32) {
 	}
 }
 
-// try looks for victims on a node.
-func (s *search) try(slot int32) {
+// try looks for victims on a node. It returns whether what it found is kept, so that the node is not to be tried again in vain.
+func (s *search) try(slot int32) (kept bool) {
 	s.tried++
 	found, objection, any := s.victims(slot)
 	switch {
@@ -309,9 +374,8 @@ func (s *search) try(slot int32) {
 	case !objection.IsNone():
 		s.objections[objection]++
 		if s.known != nil {
-			if texts, err := s.cycle.Reasons(objection); err == nil {
-				s.known.learnReasons(slot, texts)
-			}
+			texts, err := s.cycle.Reasons(objection)
+			kept = err == nil && s.known.learnReasons(slot, texts)
 		}
 	case len(found.Victims) == 0:
 		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
@@ -320,8 +384,10 @@ func (s *search) try(slot int32) {
 		switch {
 		case s.exact && slot != s.own:
 			s.bounds.learn(slot, r)
+			kept = true
 		case s.known != nil:
 			s.known.learn(slot, r)
+			kept = true
 		}
 		if s.candidates != nil {
 			s.candidates[s.cycle.View().Node(slot).Name()] = &found
@@ -330,6 +396,7 @@ func (s *search) try(slot int32) {
 			s.best, s.rank = &found, r
 		}
 	}
+	return kept
 }
 
 // rejection says why there is no candidate among so many potential nodes.

@@ -53,6 +53,9 @@ func TestTable(t *testing.T) {
 			if r.IntN(600) == 0 {
 				slots = 1 + r.IntN(600)
 				table.Resize(slots)
+				if len(table.level) != slots || len(table.at) != slots || len(table.place) != slots {
+					t.Fatalf("seed %d: %d, %d and %d slots, want %d", seed, len(table.level), len(table.at), len(table.place), slots)
+				}
 				for slot := range nodes {
 					if int(slot) >= slots {
 						delete(nodes, slot)
@@ -97,6 +100,11 @@ func compare(t *testing.T, r *rand.Rand, table *Table, nodes map[int32]place) {
 	}
 	if len(want) > 0 {
 		t.Fatalf("groups are missing: %+v", want)
+	}
+	for i := range table.levels {
+		if l := &table.levels[i]; l.nodes > crowded<<l.depth || l.depth > 0 && l.nodes < sparse<<l.depth {
+			t.Fatalf("a level has %d nodes in %d buckets", l.nodes, len(l.buckets))
+		}
 	}
 	levels := 0
 	for i := range table.Groups() {
