@@ -82,7 +82,7 @@ endif
 # as long, sees what these use of the other packages, too. What a plugin shares between engines is seen by the tests of the engine; the plugin's own tests have one goroutine, unless they start more.
 # So have the oracle's, whose helper runs the seeds of other packages' tests side by side.
 # Nor is it run over the programs that drive end-to-end tests, whose tests do little without a cluster.
-DRIVERS = ':!internal/e2e'
+DRIVERS = ':(exclude,glob)internal/e2e/*.go' ':!internal/e2e/shadowdemo'
 STARTS = ^[[:space:]]*go [a-z]|sync[.]WaitGroup|[.]Go\(|"testing/synctest"|[.](Run)?Parallel\(
 CONCURRENT = $(shell (git grep -lE '$(STARTS)' -- app cmd examples/trial framework internal ':!internal/oracle' $(DRIVERS); git grep -l '"sync"' -- app cmd examples/trial framework internal ':!internal/plugins' $(DRIVERS)) | \
 	grep '[.]go$$' | xargs -n 1 dirname | sort -u | sed 's|^|./|')

@@ -150,11 +150,12 @@ var house = map[string]map[string]string{
 	},
 	"internal/engine/rank": {},
 	"internal/engine/preempt": {
-		"internal/model":  "victims are pods",
-		"internal/plan":   "where nothing helps it says why, as a rejection",
-		"internal/plugin": "it searches in a plugin's cycle",
-		"internal/reason": "a rejection counts reasons",
-		"internal/state":  "it tries evictions on drafts",
+		"internal/engine/rank": "a tournament has the node that is to be tried next",
+		"internal/model":       "victims are pods",
+		"internal/plan":        "where nothing helps it says why, as a rejection",
+		"internal/plugin":      "it searches in a plugin's cycle",
+		"internal/reason":      "a rejection counts reasons",
+		"internal/state":       "it tries evictions on drafts",
 	},
 	"internal/engine/group": {
 		"internal/engine": "it asks about one member after another",

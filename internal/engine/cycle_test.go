@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -235,8 +236,8 @@ func TestCycleOfPostFilters(t *testing.T) {
 		if _, ok := c.Alike(); ok {
 			t.Error("pods are alike beyond nodes that PreFilter names")
 		}
-		if first, again := c.Tie(full), c.Tie(full); first == c.Tie(out) || first != again {
-			t.Error("ties do not tell nodes apart")
+		if first, again := c.Tie(full), c.Tie(full); first == c.Tie(out) || first != again || first != rank.Tie(c.Salt(), c.Place(full)) {
+			t.Error("ties do not tell nodes apart, or do not follow from salt and place")
 		}
 		c.Worked(5, 3, 4)
 		return plugin.PostFilterResult{}, nil
@@ -245,7 +246,7 @@ func TestCycleOfPostFilters(t *testing.T) {
 	if d := x.decide(x.pod(build.Named("pod"), priority(1))); !ran || decided(d) != "no: 1 H2, 1 node(s) didn't satisfy plugin(s) [N], 2 Fit1 by [Fit H N]" {
 		t.Errorf("%t, %s", ran, decided(d))
 	}
-	if c := x.Counters(); c.Rated != 3 || c.Tried != 4 {
+	if c := x.Counters(); c.Looked != 5 || c.Rated != 3 || c.Tried != 4 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -202,7 +202,12 @@ func (p *postFilterCycle) Alike() (plugin.Alike, bool) {
 
 // Tie returns the number that decides between equally good nodes.
 func (p *postFilterCycle) Tie(slot int32) uint64 {
-	return rank.Tie(p.Salt(), rank.Mix(p.cycle.view.State().NameHashes()[slot]))
+	return rank.Tie(p.Salt(), p.Place(slot))
+}
+
+// Place returns the place of a node among equally good ones.
+func (p *postFilterCycle) Place(slot int32) uint64 {
+	return rank.Mix(p.cycle.view.State().NameHashes()[slot])
 }
 
 // Salt returns what the order of equally good nodes depends on, besides their names.

@@ -115,14 +115,14 @@ func TestPreemptionLooksAtWhatChanged(t *testing.T) {
 	} {
 		for _, nodes := range []int{200, 2000} {
 			f := row.full(nodes)
-			for i := range 3 { // the rejection is remembered, then the order is made
+			for i := range 10 { // until the nodes are in order
 				row.next(f, i)
 				f.preempt(t, row.pod(f, i), row.found)
 			}
 			before := f.engine.Counters()
 			for i := range pods {
-				row.next(f, 10+i)
-				f.preempt(t, row.pod(f, 10+i), row.found)
+				row.next(f, 20+i)
+				f.preempt(t, row.pod(f, 20+i), row.found)
 			}
 			if looked := f.engine.Counters().Looked - before.Looked; looked > 8*pods {
 				t.Errorf("%s: %d searches among %d nodes, each after a change of one: %d looks at nodes", row.what, pods, nodes, looked)

@@ -245,8 +245,8 @@ type Cycle interface {
 	Potential() []int32
 	// PotentialNodes returns how many these are, without a look at each.
 	PotentialNodes() int
-	// Remembered identifies the rejection of this turn, if it is remembered for pods like this one: while it is the same, a node is one of the potential nodes as before, unless the journal
-	// names its slot with one of the aspects that are read. It is 0 if that is not known. Resolvable is then known without asking filters.
+	// Remembered identifies the rejection of this turn, if it is remembered for pods like this one; 0 otherwise. While it is the same, a node is one of the potential nodes as before, unless the
+	// journal names its slot with one of the aspects that are read.
 	Remembered() (rejection uint64, reads model.Aspect)
 	// Resolvable reports whether a node is one of these.
 	Resolvable(slot int32) bool
@@ -254,9 +254,10 @@ type Cycle interface {
 	PreFiltered(plugin string) bool
 	// Alike returns what the filters' objections in dry runs depend on, besides the pod's priority; ok is false if that is not known.
 	Alike() (alike Alike, ok bool)
-	// Tie returns a number for each node; of equally good ones, that with the highest is taken. It is rank.Tie of the turn's Salt and of the mixed hash of the node's name.
+	// Tie returns a number for each node; of equally good ones, that with the highest is taken. It is rank.Tie of the turn's Salt and the node's Place, which is the same in all turns.
 	Tie(slot int32) uint64
 	Salt() uint64
+	Place(slot int32) uint64
 	// Objection returns the first objection to a node in a dry run of View.
 	Objection(dryRun *state.Draft, slot int32) Objection
 	// Reasons returns an objection in kube-scheduler's words, or the error that it stands for.

@@ -95,8 +95,10 @@ func (b *bounds) followBudgets(v state.View) {
 		return
 	}
 	if !v.BudgetedSince(since, func(slot int32) {
-		b.ranks[slot] = b.sums[slot]
-		b.noted.note(slot)
+		if b.ranks[slot] != b.sums[slot] {
+			b.ranks[slot] = b.sums[slot]
+			b.noted.note(slot)
+		}
 	}) {
 		copy(b.ranks, b.sums)
 		b.learned = false

@@ -57,7 +57,8 @@ func (m *memory) findingsFor(c plugin.Cycle, priority int32) *findings {
 	f := m.findings[key]
 	if f == nil {
 		for len(m.findings) >= max(fewFindings, findingBytes/(findingBytesPerSlot*max(1, c.View().State().Slots()))) {
-			forgetOldest(m.findings, func(f *findings) uint64 { return f.used })
+			forgotten := forgetOldest(m.findings, func(f *findings) uint64 { return f.used })
+			m.forgetOrders(func(on basis) bool { return on.known == forgotten })
 		}
 		f = &findings{}
 		m.findings[key] = f

@@ -24,6 +24,7 @@ type remembering struct {
 }
 
 func (c *remembering) Remembered() (uint64, model.Aspect) { return c.rejection, model.Taints }
+func (c *remembering) Place(slot int32) uint64            { return ranked.Mix(c.state.NameHashes()[slot]) }
 func (c *remembering) Resolvable(slot int32) bool         { return c.potential[slot] }
 func (c *remembering) Potential() []int32                 { return slices.Sorted(maps.Keys(c.potential)) }
 
@@ -98,7 +99,9 @@ func TestOrderFollows(t *testing.T) {
 		for _, exact := range []bool{true, false} {
 			r := rand.New(rand.NewPCG(seed, 1))
 			c := newRemembering(60)
-			c.search(exact)
+			for range dear {
+				c.search(exact)
+			}
 			followed := 0
 			for step := range 200 {
 				slot := r.Int32N(int32(c.state.Slots()))
@@ -148,12 +151,10 @@ func TestOrderFollows(t *testing.T) {
 					continue
 				}
 				followed++
-				hashes := c.state.NameHashes()
-				place := func(slot int32) uint64 { return ranked.Mix(hashes[slot]) }
 				fresh := &order{}
 				fresh.fill(c, o.basis)
-				groups, open := o.contents(t, seed, place)
-				wantGroups, wantOpen := fresh.contents(t, seed, place)
+				groups, open := o.contents(t, seed, c.Place)
+				wantGroups, wantOpen := fresh.contents(t, seed, c.Place)
 				if !maps.EqualFunc(groups, wantGroups, slices.Equal) || !slices.Equal(open, wantOpen) {
 					t.Fatalf("seed %d, step %d:\ngot  %v, %v\nwant %v, %v", seed, step, groups, open, wantGroups, wantOpen)
 				}
@@ -165,7 +166,74 @@ func TestOrderFollows(t *testing.T) {
 	}
 }
 
-// TestOrdersAreMadeWhereTheyPay: one from the second search on; where too much has changed none, until so little has changed as often as an order costs looks at all nodes.
+// TestOrderAfterSlotsAreCutOff: where most nodes end, others move to the slots of these; the nodes are put in order again once little changes.
+func TestOrderAfterSlotsAreCutOff(t *testing.T) {
+	const nodes = 3000
+	c := newRemembering(nodes)
+	search := func() *order {
+		clear(c.potential)
+		for slot, alive := range c.state.Alive() {
+			if alive {
+				c.potential[int32(slot)] = true
+			}
+		}
+		return c.search(true)
+	}
+	for range dear + 1 {
+		search()
+	}
+	slots := c.state.Slots()
+	for i := range nodes - 100 {
+		c.state.Apply([]model.Change{{Kind: model.NodeGone, Name: fmt.Sprint("n", i)}})
+		if i%20 == 0 {
+			search()
+		}
+	}
+	if c.state.Slots() == slots {
+		t.Fatal("no slot was cut off")
+	}
+	var o *order
+	for range dear + 1 {
+		o = search()
+	}
+	if o == nil || o.open == nil || len(o.group) != c.state.Slots() {
+		t.Fatalf("the nodes are not in order again: %+v", o)
+	}
+	fresh := &order{}
+	fresh.fill(c, o.basis)
+	groups, open := o.contents(t, 1, c.Place)
+	wantGroups, wantOpen := fresh.contents(t, 1, c.Place)
+	if !maps.EqualFunc(groups, wantGroups, slices.Equal) || !slices.Equal(open, wantOpen) {
+		t.Errorf("got %d groups and %d nodes in order, want %d and %d", len(groups), len(open), len(wantGroups), len(wantOpen))
+	}
+}
+
+// TestFewOrdersInSmallClusters: there is a limit where nodes are few, too; and an order does not outlive the bounds that it is on.
+func TestFewOrdersInSmallClusters(t *testing.T) {
+	c := newRemembering(3)
+	for rejection := range uint64(2 * mostOrders) {
+		c.rejection = 1 + rejection
+		for range dear + 1 {
+			c.search(true)
+		}
+	}
+	m := memoryOf(c)
+	if len(m.orders) != mostOrders {
+		t.Errorf("nodes are in order for %d rejections, want %d", len(m.orders), mostOrders)
+	}
+	oldest := m.orders[orderKey{1 + mostOrders, 10}]
+	for key := range m.orders {
+		if key.rejection <= mostOrders {
+			t.Errorf("the order for rejection %d is not forgotten", key.rejection)
+		}
+	}
+	m.forgetOrders(func(on basis) bool { return on.bounds == oldest.bounds })
+	if len(m.orders) != 0 {
+		t.Errorf("%d orders are left on bounds that are forgotten", len(m.orders))
+	}
+}
+
+// TestOrdersAreMadeWhereTheyPay: one when there have been as many searches as it costs looks at all nodes; where too much has changed none, until so little has changed as often as an order costs looks at all nodes.
 func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 	const nodes = 400
 	const most = fewChanges + nodes/changesPerSlot
@@ -184,9 +252,11 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 			t.Errorf("%s: in order %t, want %t", what, got, want)
 		}
 	}
-	check("at first", false)
+	for range dear {
+		check("at first", false)
+	}
 	if o := c.search(true); o == nil || o.open == nil || o.looked != nodes || len(memoryOf(c).seen) != 0 {
-		t.Errorf("the second time: %+v", o)
+		t.Errorf("after so many: %+v", o)
 	}
 	change(most)
 	check("as many changes as are followed", true)
@@ -228,12 +298,14 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 
 // TestOrdersAreBounded: of few rejections in a cluster of very many nodes, those that were last used; and so are rejections that were seen once.
 func TestOrdersAreBounded(t *testing.T) {
-	const nodes = 60_000
+	const nodes = 30_000
 	const most = orderBytes / (orderBytesPerSlot * nodes)
 	c := newRemembering(nodes)
 	of := func(rejection uint64) *order {
 		c.rejection = rejection
-		c.search(true)
+		for range dear {
+			c.search(true)
+		}
 		return c.search(true)
 	}
 	first := of(1)

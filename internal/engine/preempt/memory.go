@@ -22,9 +22,9 @@ type memory struct {
 	budgets budgetsOf
 	// findings by the kind of pods.
 	findings map[findingsKey]*findings
-	// orders are the potential nodes in order, by remembered rejection. seen are rejections for which there has been a search, and which have no order.
+	// orders are the potential nodes in order, by remembered rejection. seen counts the searches for those that have none.
 	orders map[orderKey]*order
-	seen   map[orderKey]bool
+	seen   map[orderKey]int
 
 	// The rest means nothing to the next search.
 	draft           state.Draft
@@ -57,7 +57,7 @@ func memoryOf(c plugin.Cycle) *memory {
 		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
 		m.findings = map[findingsKey]*findings{}
-		m.orders, m.seen = map[orderKey]*order{}, map[orderKey]bool{}
+		m.orders, m.seen = map[orderKey]*order{}, map[orderKey]int{}
 	}
 	m.clock++
 	return m
@@ -79,7 +79,8 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	b := m.bounds[key]
 	if b == nil {
 		for len(m.bounds) >= max(fewBounds, boundBytes/(bytesPerSlot*max(1, c.View().State().Slots()))) {
-			forgetOldest(m.bounds, func(b *bounds) uint64 { return b.used })
+			forgotten := forgetOldest(m.bounds, func(b *bounds) uint64 { return b.used })
+			m.forgetOrders(func(on basis) bool { return on.bounds == forgotten })
 		}
 		b = &bounds{priority: priority}
 		if request != nil {
@@ -94,16 +95,17 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	return b
 }
 
-// forgetOldest deletes what was used before all others. No two are used by the same search.
-func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) {
+// forgetOldest deletes what was used before all others, and returns it. No two are used by the same search.
+func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) (forgotten V) {
 	var oldest K
 	first := uint64(math.MaxUint64)
 	for key, value := range kept {
 		if at := used(value); at < first {
-			oldest, first = key, at
+			oldest, first, forgotten = key, at, value
 		}
 	}
 	delete(kept, oldest)
+	return forgotten
 }
 
 // lowerPods returns the pods of lower priority on a node by importance. The slice must not be changed.

@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"maps"
+
 	ranked "github.com/berth-scheduler/berth/internal/engine/rank" // rank is what a candidate has here
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -18,8 +20,8 @@ type order struct {
 	// What has been followed: the journal, and what was noted of bounds and findings besides.
 	version           uint64
 	boundsAt, foundAt uint64
-	// steady is how many searches in a row there must be before which little changes until the nodes are put in order again.
-	steady int
+	// wait is for how many more searches, before each of which little changes, the nodes are not put in order again.
+	wait int
 	// looked counts the nodes that were looked at in this search.
 	looked int
 
@@ -51,18 +53,20 @@ type orderKey struct {
 }
 
 const (
-	// fewOrders is for how many rejections nodes are kept in order at least, orderBytes about how much memory all of them may take, where each takes
-	// orderBytesPerSlot.
+	// fewOrders is for how many rejections nodes are kept in order at least, mostOrders at most, and orderBytes about how much memory all of them may
+	// take, where each takes orderBytesPerSlot.
 	fewOrders         = 4
+	mostOrders        = 32
 	orderBytes        = 32 << 20
 	orderBytesPerSlot = 56
-	// mostSeen is how many rejections are remembered for which there has been a search.
+	// mostSeen is of how many rejections searches are counted.
 	mostSeen = 256
-	// dear is how many looks at each node cost about as much as to put them in order.
+	// dear is how many looks at each node cost about as much as to put them in order. So many there are before, so that an order costs at most as much
+	// again as it would have cost to do without.
 	dear = 8
 )
 
-// orderFor returns the order of the potential nodes for pods like the cycle's, up to date. It is nil if it is not known what changes them, or there was no such search before; and its nodes
+// orderFor returns the order of the potential nodes for pods like the cycle's, up to date. It is nil if it is not known what changes them, or there were few such searches before; and its nodes
 // are not in order where a look at each costs less than to put them in order.
 func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	rejection, reads := c.Remembered()
@@ -72,15 +76,16 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	key := orderKey{rejection, priority}
 	o := m.orders[key]
 	if o == nil {
-		if !m.seen[key] { // most rejections are searched for once
-			if len(m.seen) >= mostSeen {
+		if n := m.seen[key]; n < dear {
+			if n == 0 && len(m.seen) >= mostSeen {
 				clear(m.seen)
 			}
-			m.seen[key] = true
+			m.seen[key]++
 			return nil
 		}
 		delete(m.seen, key)
-		for len(m.orders) >= max(fewOrders, orderBytes/(orderBytesPerSlot*max(1, c.View().State().Slots()))) {
+		most := orderBytes / (orderBytesPerSlot * max(1, c.View().State().Slots()))
+		for len(m.orders) >= min(max(fewOrders, most), mostOrders) {
 			forgetOldest(m.orders, func(o *order) uint64 { return o.used })
 		}
 		o = &order{}
@@ -90,11 +95,11 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	entries, noted, few := o.changes(c.View().State(), b)
 	switch {
 	case !few && o.open != nil:
-		o.open, o.steady = nil, dear
-	case !few && o.steady > 0:
-		o.steady = dear
-	case o.steady > 1:
-		o.steady--
+		*o = order{reads: o.reads, used: o.used, wait: dear}
+	case !few && o.wait > 0:
+		o.wait = dear
+	case o.wait > 1:
+		o.wait--
 	case o.open == nil:
 		o.fill(c, b)
 	default:
@@ -102,6 +107,11 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	}
 	o.basis = b
 	return o
+}
+
+// forgetOrders deletes the orders on a basis that is no longer kept.
+func (m *memory) forgetOrders(on func(basis) bool) {
+	maps.DeleteFunc(m.orders, func(_ orderKey, o *order) bool { return on(o.basis) })
 }
 
 // changes returns what has changed since the last search: what the journal names, and slots that were noted. few is false if these may be any, or too many to follow.
@@ -163,8 +173,7 @@ func (o *order) fill(c plugin.Cycle, b basis) {
 		o.join(slot, key)
 	}
 	o.looked += len(potential)
-	hashes := s.NameHashes()
-	o.open = ranked.NewTournament(s.Slots(), open, func(slot int32) uint64 { return ranked.Mix(hashes[slot]) }, o.compare)
+	o.open = ranked.NewTournament(s.Slots(), open, c.Place, o.compare)
 }
 
 func (o *order) grow(slots int) {
@@ -190,7 +199,7 @@ func (o *order) look(c plugin.Cycle, slot int32) {
 		o.join(slot, key)
 	}
 	if key.state == rated {
-		o.open.Put(slot, ranked.Mix(c.View().State().NameHashes()[slot]))
+		o.open.Put(slot, c.Place(slot))
 	} else {
 		o.open.Remove(slot)
 	}

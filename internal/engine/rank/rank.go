@@ -10,6 +10,8 @@
 //
 // A node that changes moves to another level or group; that costs the logarithm of how many nodes there are. Which of several equally good nodes is taken is decided by [Table.Pick], and,
 // without a table, in the same way by [Pick].
+//
+// Where the order is not that of a number, and nothing is alike of nodes, as of those on which evicting pods may help, a [Tournament] has the best.
 package rank
 
 import "slices"

@@ -30,8 +30,8 @@ type Tournament struct {
 // full is how many nodes a bucket has on average when there are to be four times as many buckets. There are a quarter as many when these would be half full.
 const full = 2
 
-// NewTournament returns a tournament with the nodes in some of so many slots, each at its place. compare is called with slots of nodes that are in, and before a node becomes better or worse
-// for it, as with all others, only until it is put in again.
+// NewTournament returns a tournament with the nodes in some of so many slots, each at its place. compare is called with slots of nodes that are in. Any number of nodes may become better or worse
+// at once; each of them must be put in again, or removed, before the best is asked for.
 func NewTournament(slots int, nodes []int32, place func(slot int32) uint64, compare func(a, b int32) int) *Tournament {
 	t := &Tournament{compare: compare, nodes: len(nodes)}
 	t.Grow(slots)

@@ -3,7 +3,9 @@ package rank
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -97,6 +99,18 @@ func TestTournament(t *testing.T) {
 				c.grades = c.grades[:slots]
 				o.Grow(slots)
 				o.Grow(1)
+			}
+			if r.IntN(20) == 0 && len(c.places) > 0 { // many at once
+				changed := slices.Sorted(maps.Keys(c.places))
+				r.Shuffle(len(changed), func(i, j int) { changed[i], changed[j] = changed[j], changed[i] })
+				changed = changed[:1+r.IntN(len(changed))]
+				for _, slot := range changed {
+					c.grades[slot] = r.IntN(grades)
+				}
+				for _, slot := range changed {
+					o.Put(slot, c.places[slot])
+				}
+				check()
 			}
 			if r.IntN(10) == 0 {
 				check()

@@ -50,7 +50,8 @@ func (c *cycle) OnlyRequest() bool                                { return false
 func (c *cycle) Request() *model.Resources                        { return nil }
 func (c *cycle) Extenders() []plugin.Extender                     { return c.extenders }
 func (c *cycle) Tie(slot int32) uint64                            { return uint64(slot) }
-func (c *cycle) Worked(int, int)                                  {}
+func (c *cycle) Worked(int, int, int)                             {}
+func (c *cycle) Remembered() (uint64, model.Aspect)               { return 0, 0 }
 func (c *cycle) ObjectionWith(int32, *state.Use) plugin.Objection { return c.objection }
 func (c *cycle) FitsWith(int32, *state.Use) bool                  { return false }
 func (c *cycle) Reasons(plugin.Objection) (texts []string, err error) {
