@@ -99,7 +99,7 @@ func TestOrderFollows(t *testing.T) {
 		for _, exact := range []bool{true, false} {
 			r := rand.New(rand.NewPCG(seed, 1))
 			c := newRemembering(60)
-			for range dear {
+			for range looksPerOrder {
 				c.search(exact)
 			}
 			followed := 0
@@ -179,7 +179,7 @@ func TestOrderAfterSlotsAreCutOff(t *testing.T) {
 		}
 		return c.search(true)
 	}
-	for range dear + 1 {
+	for range looksPerOrder + 1 {
 		search()
 	}
 	slots := c.state.Slots()
@@ -193,7 +193,7 @@ func TestOrderAfterSlotsAreCutOff(t *testing.T) {
 		t.Fatal("no slot was cut off")
 	}
 	var o *order
-	for range dear + 1 {
+	for range looksPerOrder + 1 {
 		o = search()
 	}
 	if o == nil || o.open == nil || len(o.group) != c.state.Slots() {
@@ -213,7 +213,7 @@ func TestFewOrdersInSmallClusters(t *testing.T) {
 	c := newRemembering(3)
 	for rejection := range uint64(2 * mostOrders) {
 		c.rejection = 1 + rejection
-		for range dear + 1 {
+		for range looksPerOrder + 1 {
 			c.search(true)
 		}
 	}
@@ -252,7 +252,7 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 			t.Errorf("%s: in order %t, want %t", what, got, want)
 		}
 	}
-	for range dear {
+	for range looksPerOrder {
 		check("at first", false)
 	}
 	if o := c.search(true); o == nil || o.open == nil || o.looked != nodes || len(memoryOf(c).seen) != 0 {
@@ -269,13 +269,13 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 	}
 	change(most + 1)
 	check("one change more", false)
-	for range dear - 1 {
+	for range looksPerOrder - 1 {
 		change(most)
 		check("few changes again", false)
 	}
 	change(most + 1)
 	check("and many", false)
-	for range dear - 1 {
+	for range looksPerOrder - 1 {
 		check("no changes", false)
 	}
 	check("no changes, for so long", true)
@@ -284,7 +284,7 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 		b.noted.note(1)
 	}
 	check("as many lessons", false)
-	for range dear - 1 {
+	for range looksPerOrder - 1 {
 		check("no lessons", false)
 	}
 	check("no lessons, for so long", true)
@@ -303,7 +303,7 @@ func TestOrdersAreBounded(t *testing.T) {
 	c := newRemembering(nodes)
 	of := func(rejection uint64) *order {
 		c.rejection = rejection
-		for range dear {
+		for range looksPerOrder {
 			c.search(true)
 		}
 		return c.search(true)

@@ -61,9 +61,9 @@ const (
 	orderBytesPerSlot = 56
 	// mostSeen is of how many rejections searches are counted.
 	mostSeen = 256
-	// dear is how many looks at each node cost about as much as to put them in order. So many there are before, so that an order costs at most as much
-	// again as it would have cost to do without.
-	dear = 8
+	// looksPerOrder is how many looks at each node cost about as much as to put them in order. So many there are before, so that orders cost at most as
+	// much again as it costs to do without.
+	looksPerOrder = 8
 )
 
 // orderFor returns the order of the potential nodes for pods like the cycle's, up to date. It is nil if it is not known what changes them, or there were few such searches before; and its nodes
@@ -76,7 +76,7 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	key := orderKey{rejection, priority}
 	o := m.orders[key]
 	if o == nil {
-		if n := m.seen[key]; n < dear {
+		if n := m.seen[key]; n < looksPerOrder {
 			if n == 0 && len(m.seen) >= mostSeen {
 				clear(m.seen)
 			}
@@ -95,9 +95,9 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	entries, noted, few := o.changes(c.View().State(), b)
 	switch {
 	case !few && o.open != nil:
-		*o = order{reads: o.reads, used: o.used, wait: dear}
+		*o = order{reads: o.reads, used: o.used, wait: looksPerOrder}
 	case !few && o.wait > 0:
-		o.wait = dear
+		o.wait = looksPerOrder
 	case o.wait > 1:
 		o.wait--
 	case o.open == nil:
