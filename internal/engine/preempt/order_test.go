@@ -11,7 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugins/defaultpreemption"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
@@ -24,11 +23,7 @@ func TestOrderAgreesWithThePlainSearch(t *testing.T) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			c := newCluster(t, seed)
-			for i, p := range c.config.Profiles[0].PostFilters {
-				if p, ok := p.(*defaultpreemption.Plugin); ok {
-					c.config.Profiles[0].PostFilters[i] = &compared{p, t, found}
-				}
-			}
+			c.compareSearches(t, found)
 			w := &world{r: r, c: c}
 			for range 20 {
 				w.addNode()
@@ -69,13 +64,7 @@ func TestOrderAgreesWithThePlainSearch(t *testing.T) {
 				}
 				if d.Outcome == plan.Unschedulable && r.IntN(6) == 0 {
 					plugintest.Set(c.state, pod)
-					c.state.Nominate(d.Nominations...)
-					c.state.Evict(d.Evictions...)
-					for _, e := range d.Evictions {
-						if r.IntN(2) == 0 {
-							c.state.Apply([]model.Change{{Kind: model.PodGone, Key: e.Pod.Key()}})
-						}
-					}
+					w.carryOut(d)
 				}
 				if err := errors.Join(c.engine.Audit(), c.state.Audit()); err != nil {
 					t.Fatal(err)

@@ -168,6 +168,15 @@ func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilter
 	return x.Plugin.PostFilter(c, pod)
 }
 
+// compareSearches has each search of the plugin compared with the plain one. found counts those that found victims, and those that did not.
+func (c *cluster) compareSearches(t *testing.T, found map[bool]int) {
+	for i, p := range c.config.Profiles[0].PostFilters {
+		if p, ok := p.(*defaultpreemption.Plugin); ok {
+			c.config.Profiles[0].PostFilters[i] = &compared{p, t, found}
+		}
+	}
+}
+
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // TestAgreesWithThePlainSearch compares searches in clusters that change: pods come, go, start and are nominated, victims are evicted, budgets change.
@@ -177,11 +186,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			c := newCluster(t, seed)
-			for i, p := range c.config.Profiles[0].PostFilters {
-				if p, ok := p.(*defaultpreemption.Plugin); ok {
-					c.config.Profiles[0].PostFilters[i] = &compared{p, t, found}
-				}
-			}
+			c.compareSearches(t, found)
 			w := &world{r: r, c: c}
 			for range 3 + r.IntN(6) {
 				w.addNode()
@@ -197,13 +202,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 				switch {
 				case d.Outcome == plan.Placed:
 				case d.Outcome == plan.Unschedulable && r.IntN(2) == 0:
-					c.state.Nominate(d.Nominations...)
-					c.state.Evict(d.Evictions...)
-					for _, e := range d.Evictions {
-						if r.IntN(2) == 0 {
-							c.state.Apply([]model.Change{{Kind: model.PodGone, Key: e.Pod.Key()}})
-						}
-					}
+					w.carryOut(d)
 				}
 				if err := errors.Join(c.engine.Audit(), c.state.Audit()); err != nil {
 					t.Fatal(err)
@@ -221,6 +220,17 @@ type world struct {
 	c     *cluster
 	nodes int
 	pods  []*v1.Pod
+}
+
+// carryOut notes what was decided, and has some of the victims go at once.
+func (w *world) carryOut(d plan.Decision) {
+	w.c.state.Nominate(d.Nominations...)
+	w.c.state.Evict(d.Evictions...)
+	for _, e := range d.Evictions {
+		if w.r.IntN(2) == 0 {
+			w.c.state.Apply([]model.Change{{Kind: model.PodGone, Key: e.Pod.Key()}})
+		}
+	}
 }
 
 func (w *world) set(o runtime.Object) { plugintest.Set(w.c.state, o) }
