@@ -149,8 +149,8 @@ fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuz
 			-test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/berth/$$package" </dev/null); \
 	done
 
-nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of parity, 30 million inputs for each fuzz target, the soak, all mutants, all linters; all of it runs, whatever fails
-	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' random-tests "parity PARITY_FLAGS='-seeds 1..100'" 'fuzz FUZZTIME=30000000x' soak mutate; do \
+nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of parity, 30 million inputs for each fuzz target, the soak, all mutants, all linters, benchmarks as long as they take; all of it runs, whatever fails
+	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' random-tests "parity PARITY_FLAGS='-seeds 1..100'" 'fuzz FUZZTIME=30000000x' soak mutate bench; do \
 		echo "make $$target"; eval "$(MAKE) --no-print-directory $$target" || failed="$$failed, $$target"; \
 	done; if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 

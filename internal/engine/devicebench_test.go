@@ -82,6 +82,11 @@ func (b *deviceBench) requesting(i int, devices int64) *model.Pod {
 	})
 }
 
+// bound ends the binding of a pod: until then what it was given stays with it, even if it is gone.
+func (b *deviceBench) bound(pod *model.Pod) {
+	b.state.Apply([]model.Change{{Kind: model.BindDone, Bind: &model.BindingResult{Pod: pod}}})
+}
+
 // gone takes away a pod and its claims.
 func (b *deviceBench) gone(pod *model.Pod) {
 	changes := []model.Change{{Kind: model.PodGone, Key: pod.Key()}}
@@ -299,6 +304,7 @@ func decideBatches(b *testing.B, c *deviceBench) {
 		if i%batch == 0 {
 			b.StopTimer()
 			for _, pod := range pods { // so that devices do not run out
+				c.bound(pod)
 				c.gone(pod)
 			}
 			pods = pods[:0]
