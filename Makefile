@@ -11,8 +11,9 @@ K8S := k8s.io/component-base/version
 VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).gitMinor=37
 # Everything is compiled in one of two ways, so that builds, tests, go vet and the linter share Go's build cache: without cgo, or with the race detector, which needs a C compiler.
 # With -trimpath a clone in another folder shares it too, and the results of tests whose code is the same.
-# What go test would vet is vetted by `make lint`, once. Test binaries are linked without DWARF, which takes a third of the time that linking takes.
-OWN_FLAGS := -trimpath -vet=off -ldflags=-w
+# What go test would vet is vetted by `make lint`, once. Nothing is compiled or linked with DWARF, which takes a tenth of the time that compiling takes and a third of that for linking: what is
+# published has none anyway.
+OWN_FLAGS := -trimpath -vet=off -ldflags=-w -gcflags=all=-dwarf=false
 export GOFLAGS := $(filter-out $(OWN_FLAGS),$(shell $(GO) env GOFLAGS)) $(OWN_FLAGS)
 export CGO_ENABLED := 0
 RACE := CGO_ENABLED=1 $(GO) test -race
@@ -137,7 +138,7 @@ FUZZTIME ?= 200000x
 
 # What go test -fuzz does, but that only Berth's own packages count which of their lines are reached: with the libraries', too, all of them are compiled once more, a hundredth of the inputs
 # is tried in the same time, and the search follows what is new to a library instead of what is new to Berth.
-FUZZED = -gcflags='github.com/berth-scheduler/berth/...=-d=libfuzzer'
+FUZZED = -gcflags=all=-dwarf=false -gcflags='github.com/berth-scheduler/berth/...=-dwarf=false -d=libfuzzer'
 
 fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=200000x
 	@git grep -q '^func Fuzz' -- '*_test.go' || { echo 'there is no fuzz target' >&2; exit 1; }
@@ -171,9 +172,9 @@ lint: lint-product lint-kubernetes ## gofmt and golangci-lint (.golangci.yml), w
 # staticcheck computes what it knows of a function for all that a module imports, which takes minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
 
-# $(1) are modules, $(2) is a command to run before, $(3) are flags.
+# $(1) are modules, $(2) is a command to run before, $(3) are flags. The linter collects garbage more seldom than by default, which saves a seventh of its time.
 LINT = set -e; for module in $(1); do echo "lint $$module"; \
-	(cd $$module && $(2) && $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners $(3) ./...); done
+	(cd $$module && $(2) && GOGC=400 $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners $(3) ./...); done
 
 lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi

@@ -2,10 +2,10 @@ package build
 
 import "testing"
 
-// Sized is the size of a benchmark, or a tenth of it with -short, where benchmarks only have to run.
+// Sized is the size of a benchmark, or a fiftieth of it with -short, where benchmarks only have to run.
 func Sized(n int) int {
 	if testing.Short() {
-		return n / 10
+		return n / 50
 	}
 	return n
 }

@@ -148,8 +148,17 @@ func (s *street) fill() {
 	s.advance(2 * time.Second)
 }
 
+// skipLongStreet skips a test under the race detector, under which it takes long.
+func skipLongStreet(t *testing.T) {
+	t.Helper()
+	if build.Raced {
+		t.Skip("TestGangIsNotOvertakenForEver runs the same code: see make unit")
+	}
+}
+
 // TestTreeIsNotOvertakenForEver is the next test for a tree of two gangs of 32, both of which must start.
 func TestTreeIsNotOvertakenForEver(t *testing.T) {
+	skipLongStreet(t)
 	t.Parallel()
 	const patience = queue.DefaultGroupPatience
 	s := newStreetWith(t, 1, patience, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true})
@@ -273,6 +282,7 @@ func TestRoomIsKeptForAWhile(t *testing.T) {
 
 // TestGangsThatNeedEachOthersRoom has two gangs and two streams in one cluster: each gang needs most of it. Both start, one after the other.
 func TestGangsThatNeedEachOthersRoom(t *testing.T) {
+	skipLongStreet(t)
 	s := newStreet(t, 3, 30*time.Second)
 	for i := range 4 {
 		s.node(fmt.Sprint("n", i), "8", "main")

@@ -39,9 +39,10 @@ func parsePlatforms(names []string) ([]platform, error) {
 	return platforms, nil
 }
 
-// build builds the binary for a platform. What the environment could change of it is fixed. Go reads the version from git: a build without one fails.
+// build builds the binary for a platform. What the environment could change of it is fixed. Go reads the version from git: a build without one fails. It is compiled without DWARF, as in the
+// Makefile, with which it shares what is compiled.
 func (s *source) build(ctx context.Context, p platform, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags="+s.ldflags, "-o", binary, "./cmd/berth")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-gcflags=all=-dwarf=false", "-ldflags="+s.ldflags, "-o", binary, "./cmd/berth")
 	cmd.Dir = s.folder
 	cmd.Env = append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off", "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

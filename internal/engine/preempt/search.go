@@ -202,7 +202,7 @@ func (s *search) tryInOrder(o *order) {
 // explainGroups is explainShort, of the nodes that an order has in groups.
 func (s *search) explainGroups(o *order) {
 	for _, g := range o.short() {
-		if s.cycle.OnlyRequest() && g.what&manyKinds == 0 {
+		if s.objectAlike(g.what) {
 			s.objections[s.objectionWithout(g.slots[0])] += len(g.slots)
 			continue
 		}
@@ -326,15 +326,11 @@ func (h *byBound) Pop() any {
 	return last
 }
 
-// explainShort finds the objections to the nodes that lack something even without all pods of lower priority. Where nodes that lack the same have the
-// same objection, one of them is asked.
+// objectAlike reports whether all nodes that lack the same have the same objection, so that one of them is asked for all.
+func (s *search) objectAlike(lacks uint32) bool { return s.cycle.OnlyRequest() && lacks&manyKinds == 0 }
+
+// explainShort finds the objections to the nodes that lack something even without all pods of lower priority.
 func (s *search) explainShort(slots []int32) {
-	if !s.cycle.OnlyRequest() {
-		for _, slot := range slots {
-			s.try(slot)
-		}
-		return
-	}
 	type like struct {
 		lacks uint32
 		slot  int32
@@ -344,7 +340,7 @@ func (s *search) explainShort(slots []int32) {
 	at := 0
 	for _, slot := range slots {
 		lacks := s.bounds.lacks[slot]
-		if lacks&manyKinds != 0 {
+		if !s.objectAlike(lacks) {
 			s.try(slot)
 			continue
 		}

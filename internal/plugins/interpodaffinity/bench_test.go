@@ -96,7 +96,7 @@ var shapes = []struct {
 	},
 	{
 		"required anti-affinity host, 100 hosts",
-		func(b *bench) { b.runOn(min(100, b.nodes), 1, func(int) part { return repelsItself }) }, repelsItself,
+		func(b *bench) { b.runOn(min(100, b.nodes/2), 1, func(int) part { return repelsItself }) }, repelsItself,
 	},
 	{"preferred affinity zone", func(*bench) {}, both(wearing("app=new"), likes(10, term(zone, "app=app-1")))},
 	{"preferred affinity host", func(*bench) {}, both(wearing("app=new"), likes(10, term(host, "app=app-1")))},
