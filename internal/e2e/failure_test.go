@@ -123,7 +123,7 @@ func (w *world) allWell(log *logged, killed time.Time) {
 // TestAPIServerDiesUnderLoad kills the API server twice while pods are being bound. It comes back on the same address each time; requests
 // in flight have been stored or not.
 func TestAPIServerDiesUnderLoad(t *testing.T) {
-	const pods = 3_000
+	const pods = 2_000
 	w := newWorld(t, "api-server-dies")
 	w.smallPods(pods)
 	log := &logged{}
