@@ -48,7 +48,9 @@ func newGrouping(t *testing.T, profiles string) *grouping {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	rules := c.Queue(queue.DefaultParkedMax)
+	rules.GroupPatience = queue.DefaultGroupPatience
+	waiting, err := queue.New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}

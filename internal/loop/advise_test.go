@@ -1,0 +1,87 @@
+package loop_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// advising is an adviser that notes what it is called for.
+type advising struct {
+	calls []string
+	next  time.Time // when it can go on, unless it is zero
+}
+
+func (a *advising) Rejected(_ time.Time, _ *engine.Engine, s *state.State, d *plan.Decision) string {
+	a.calls = append(a.calls, fmt.Sprintf("%s is rejected, %d pods are on nodes", d.Pods[0].Pod.Name, s.Pods()))
+	return "ask for less, " + d.Pods[0].Pod.Name
+}
+
+func (a *advising) Search(_ time.Time, _ *engine.Engine, s *state.State) {
+	a.calls = append(a.calls, fmt.Sprintf("search, %d pods are on nodes", s.Pods()))
+}
+
+func (a *advising) Next() (at time.Time, ok bool) { return a.next, !a.next.IsZero() }
+
+// TestAdviser calls an adviser before each round, and after the decision that no node will do for a single pod, whose event then says what it returns.
+func TestAdviser(t *testing.T) {
+	g := newGrouping(t, "")
+	by := &advising{}
+	g.loop.Advise(by)
+	g.nodes(1)
+	g.changes.Set(build.Pod(build.Named("first"), build.Container("cpu=1")))
+	g.round()
+	g.now = g.now.Add(time.Second)
+	g.changes.Set(build.Pod(build.Named("second"), build.Container("cpu=1")))
+	g.round()
+	g.changes.Set(gang(1))
+	g.changes.Set(member("a"))
+	g.round()
+	want := []string{
+		"search, 0 pods are on nodes", "search, 1 pods are on nodes", "second is rejected, 1 pods are on nodes", "search, 1 pods are on nodes",
+	}
+	if !slices.Equal(by.calls, want) {
+		t.Errorf("the calls are\n%s\nwant\n%s", strings.Join(by.calls, "\n"), strings.Join(want, "\n"))
+	}
+	for _, d := range g.commit.made {
+		want := ""
+		if name := d.Pods[0].Pod.Name; name == "second" {
+			want = "ask for less, second"
+		}
+		if d.Advice != want {
+			t.Errorf("the advice about %s is %q, want %q", d.Pods[0].Pod.Name, d.Advice, want)
+		}
+	}
+}
+
+// TestAdviserGoesOn has a round when the adviser can go on, unless there is one before.
+func TestAdviserGoesOn(t *testing.T) {
+	g := newGrouping(t, "")
+	by := &advising{}
+	g.loop.Advise(by)
+	if at, ok := g.loop.Next(); ok {
+		t.Fatalf("the next round is at %s", at)
+	}
+	by.next = g.now.Add(time.Hour)
+	if at, ok := g.loop.Next(); !ok || !at.Equal(by.next) {
+		t.Errorf("the next round is at %s (%t), want %s", at, ok, by.next)
+	}
+	g.nodes(0)
+	g.changes.Set(build.Pod(build.Named("first"), build.Container("cpu=1")))
+	g.round()
+	at, ok := g.loop.Next() // that of the queue
+	if !ok || !at.Before(by.next) {
+		t.Fatalf("the next round is at %s (%t), not before %s", at, ok, by.next)
+	}
+	by.next = at.Add(-time.Second)
+	if got, _ := g.loop.Next(); !got.Equal(by.next) {
+		t.Errorf("the next round is at %s, want %s", got, by.next)
+	}
+}
