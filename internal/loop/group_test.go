@@ -35,7 +35,7 @@ type grouping struct {
 }
 
 // newGrouping has the profiles of a configuration; with none the default one.
-func newGrouping(t *testing.T, profiles string) *grouping {
+func newGrouping(t *testing.T, profiles string, observers ...loop.Observer) *grouping {
 	t.Helper()
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
 	if err != nil {
@@ -59,7 +59,7 @@ func newGrouping(t *testing.T, profiles string) *grouping {
 		t.Fatal(err)
 	}
 	g := &grouping{T: t, changes: ingest.New(c.Compile()), commit: &held{}, now: time.Unix(1_000_000, 0)}
-	g.loop = loop.New(g.changes, waiting, decider, g.commit)
+	g.loop = loop.New(g.changes, waiting, decider, g.commit, observers...)
 	return g
 }
 
@@ -119,6 +119,9 @@ func (g *grouping) round() string {
 			line += ": " + report.Message(&d)
 		}
 		if len(d.Nominations) > 0 {
+			if n := d.Nominations[0]; (n.Mode == plan.Set) != g.loop.State().View().IsNominated(n.Pod.Key()) {
+				g.Errorf("%s: the state has not taken in %+v", line, n)
+			}
 			line += fmt.Sprint(" (nomination ", map[plan.NominationMode]string{plan.Keep: "kept", plan.Set: "set", plan.Clear: "cleared"}[d.Nominations[0].Mode], ")")
 		}
 		lines = append(lines, line)

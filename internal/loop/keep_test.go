@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// overtaking is a scheduler in which a gang of two waits for a node with room for two, on which two pods are that came later. There is another such pod on a node with room for no more.
+// overtaking is a scheduler in which a gang of two waits for a node with room for two, on which two pods are that came later. There are two more such pods on another node.
 type overtaking struct {
 	*grouping
 	small int // how many small pods there were
@@ -21,16 +21,16 @@ type overtaking struct {
 
 func newOvertaking(t *testing.T) *overtaking {
 	o := &overtaking{grouping: newGrouping(t, "")}
-	o.nodes(2, 1)
+	o.nodes(2, 2)
 	o.changes.Set(gang(2))
 	for _, name := range []string{"a", "b"} {
 		p := member(name)
 		p.CreationTimestamp = metav1.NewTime(o.now)
 		o.changes.Set(p)
 	}
-	o.later("n1")
-	o.later("n0")
-	o.later("n0")
+	for _, node := range []string{"n1", "n1", "n0", "n0"} {
+		o.later(node)
+	}
 	if got := o.round(); !strings.Contains(got, "a unschedulable") || o.loop.State().Keeps() != 0 {
 		t.Fatalf("%q; room is kept for %d groups", got, o.loop.State().Keeps())
 	}
@@ -97,6 +97,9 @@ func TestRoomIsKeptForTheOvertaken(t *testing.T) {
 		t.Error(got)
 	}
 	expect(0, o.loop.State().Keeps())
+	if at, ok := o.loop.Next(); ok {
+		t.Errorf("the next round is at %s, and nobody waits", at)
+	}
 }
 
 // TestOvertakenStarts has the gang find room in the first attempt after its patience: no room is looked for any more.
@@ -126,4 +129,49 @@ func TestRoomIsOfOnePodGroup(t *testing.T) {
 	if n := o.loop.State().Keeps(); n != 0 {
 		t.Errorf("room is kept for %d groups", n)
 	}
+}
+
+// TestNoRoomEvenWithoutLater has a gang wait for room that pods have which came before it: none is kept.
+func TestNoRoomEvenWithoutLater(t *testing.T) {
+	o := newOvertaking(t)
+	o.now = o.now.Add(-time.Hour) // when the pods were created that are there from now on
+	for range 2 {
+		o.overtake(0)
+	}
+	o.now = o.now.Add(time.Hour)
+	for i := range 2 {
+		o.changes.Remove(keyOf(fmt.Sprint("small-", i)).Ref())
+	}
+	o.changes.Remove(model.Ref{Kind: model.NodeKind, Name: "n1"})
+	if n := o.overtake(2 * queue.DefaultGroupPatience); n != 0 {
+		t.Errorf("room is kept for %d groups", n)
+	}
+}
+
+// TestNextEndOfRoom has a round when the room of a group is to be given up, whether or not there is another reason for one, and whichever of two groups comes first.
+func TestNextEndOfRoom(t *testing.T) {
+	g := newGrouping(t, "")
+	other := gang(1)
+	other.Name, other.UID = "h", "uid-h"
+	g.changes.Set(gang(1))
+	g.changes.Set(other)
+	g.round()
+	if at, ok := g.loop.Next(); ok {
+		t.Fatalf("the next round is at %s", at)
+	}
+	group := func(name string) *model.PodGroup {
+		return g.loop.State().View().Group(model.GroupKey{Namespace: "default", Name: name})
+	}
+	expect := func(want time.Time) {
+		t.Helper()
+		if at, ok := g.loop.Next(); !ok || !at.Equal(want) {
+			t.Errorf("the next round is at %s (%t), want %s", at, ok, want)
+		}
+	}
+	g.loop.KeepFor(group("g"), nil, g.now.Add(2*time.Hour))
+	expect(g.now.Add(2 * time.Hour))
+	g.loop.KeepFor(group("h"), nil, g.now.Add(3*time.Hour))
+	expect(g.now.Add(2 * time.Hour))
+	g.loop.KeepFor(group("h"), nil, g.now.Add(time.Hour))
+	expect(g.now.Add(time.Hour))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,11 +14,13 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // notes are what an observer was told.
@@ -155,4 +158,60 @@ func TestObserverOfPlacements(t *testing.T) {
 	if told["g"] != "2 generated, feasible: false, feasible: true" || told["h"] != "1 generated, feasible: true" {
 		t.Errorf("told of %v", told)
 	}
+}
+
+// slowWitness is an observer that takes two seconds to look at a decision, and keeps what it is told.
+type slowWitness struct {
+	stopwatch
+	saw []string
+}
+
+func (w *slowWitness) Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration) {
+	time.Sleep(2 * time.Second)
+	w.saw = append(w.saw, fmt.Sprintf("%s %s after %s, %d pods are on nodes", d.Pods[0].Pod.Name, d.Outcome, took, v.State().Pods()))
+}
+
+func (w *slowWitness) DecidedMember(*engine.Run, state.View, *plan.Decision, int) uint64 { return 0 }
+
+// slowAdviser takes three seconds to know nothing.
+type slowAdviser struct{ advising }
+
+func (slowAdviser) Rejected(time.Time, *engine.Engine, *state.State, *plan.Decision) string {
+	time.Sleep(3 * time.Second)
+	return ""
+}
+
+// TestWitness shows a witness each decision about a single pod before anything comes of it; how long it looks, and advice is looked for, is told apart from how long deciding takes.
+func TestWitness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &slowWitness{}
+		g := newGrouping(t, "", w)
+		g.loop.Advise(&slowAdviser{})
+		g.nodes(1)
+		for _, name := range []string{"first", "second"} {
+			g.changes.Set(build.Pod(build.Named(name), build.Container("cpu=1")))
+			g.round()
+			g.now = g.now.Add(time.Second)
+		}
+		g.changes.Set(gang(1))
+		g.changes.Set(member("a"))
+		g.round()
+		want := []string{"first placed after 0s, 0 pods are on nodes", "second unschedulable after 0s, 1 pods are on nodes"}
+		if !slices.Equal(w.saw, want) {
+			t.Errorf("the witness saw %q, want %q", w.saw, want)
+		}
+		var took []time.Duration
+		for i, r := range w.rounds {
+			took = append(took, r.Witnessing)
+			if r.Deciding != 0 || r.Settling != 0 {
+				t.Errorf("round %d: deciding took %s and settling %s", i, r.Deciding, r.Settling)
+			}
+			if group := r.Group != nil; group != (i == 2) {
+				t.Errorf("round %d: about a group: %t", i, group)
+			}
+		}
+		if want := []time.Duration{2 * time.Second, 5 * time.Second, 0}; !slices.Equal(took, want) {
+			t.Errorf("witnesses and advice took %v, want %v", took, want)
+		}
+	})
 }
