@@ -37,7 +37,12 @@ type grouping struct {
 // newGrouping has the profiles of a configuration; with none the default one.
 func newGrouping(t *testing.T, profiles string, observers ...loop.Observer) *grouping {
 	t.Helper()
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	return newGroupingWith(t, map[string]bool{"GenericWorkload": true}, profiles, observers...)
+}
+
+func newGroupingWith(t *testing.T, on map[string]bool, profiles string, observers ...loop.Observer) *grouping {
+	t.Helper()
+	gates, err := feature.With(on)
 	if err != nil {
 		t.Fatal(err)
 	}
