@@ -123,6 +123,11 @@ func (g *grouping) round() string {
 		case d.Outcome != plan.Terminating:
 			line += ": " + report.Message(&d)
 		}
+		for _, e := range d.Evictions {
+			if !g.loop.State().View().IsLeaving(e.Pod) {
+				g.Errorf("%s: the state has not taken in that %s is evicted", line, e.Pod.Name)
+			}
+		}
 		if len(d.Nominations) > 0 {
 			if n := d.Nominations[0]; (n.Mode == plan.Set) != g.loop.State().View().IsNominated(n.Pod.Key()) {
 				g.Errorf("%s: the state has not taken in %+v", line, n)
