@@ -131,7 +131,7 @@ func TestRoomIsOfOnePodGroup(t *testing.T) {
 	}
 }
 
-// TestNoRoomEvenWithoutLater has a gang wait for room that pods have which came before it: none is kept.
+// TestNoRoomEvenWithoutLater has a gang wait for room that pods have which came before it: none is kept, and none is looked for until it has had patience once more.
 func TestNoRoomEvenWithoutLater(t *testing.T) {
 	o := newOvertaking(t)
 	o.now = o.now.Add(-time.Hour) // when the pods were created that are there from now on
@@ -145,6 +145,14 @@ func TestNoRoomEvenWithoutLater(t *testing.T) {
 	o.changes.Remove(model.Ref{Kind: model.NodeKind, Name: "n1"})
 	if n := o.overtake(2 * queue.DefaultGroupPatience); n != 0 {
 		t.Errorf("room is kept for %d groups", n)
+	}
+	for range 2 { // pods that came later take the place of these: the gang is looked for room again after its patience
+		if n := o.overtake(15 * time.Second); n != 0 {
+			t.Errorf("room is kept for %d groups, and the gang rests", n)
+		}
+	}
+	if n := o.overtake(queue.DefaultGroupPatience); n != 1 {
+		t.Errorf("room is kept for %d groups after the rest", n)
 	}
 }
 
