@@ -125,7 +125,7 @@ func TestRoomIsOfOnePodGroup(t *testing.T) {
 	o.changes.Remove(model.GroupKey{Namespace: "default", Name: "g"}.Ref())
 	o.changes.Set(another)
 	o.now = o.now.Add(time.Second)
-	o.loop.Once(o.now)
+	o.once()
 	if n := o.loop.State().Keeps(); n != 0 {
 		t.Errorf("room is kept for %d groups", n)
 	}

@@ -152,7 +152,7 @@ func (s *street) fill() {
 func skipLongStreet(t *testing.T) {
 	t.Helper()
 	if build.Raced {
-		t.Skip("TestGangIsNotOvertakenForEver runs the same code: see make unit")
+		t.Skip("TestGangIsNotOvertakenForEver and TestFaultsOfTrees run the same code: see make unit")
 	}
 }
 
