@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
 
 // explained runs berth explain on the cluster and returns what it writes.
@@ -176,6 +178,7 @@ func checkScreen(t *testing.T, name, out string) {
 
 // TestExplainScreens compares what is printed about pods. The short form has ten lines at most.
 func TestExplainScreens(t *testing.T) {
+	build.OneGoroutine(t)
 	example, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)

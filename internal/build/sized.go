@@ -17,3 +17,11 @@ func UnlessRaced(times, withDetector int) int {
 	}
 	return times
 }
+
+// OneGoroutine skips, under the race detector, a test that takes long there and has no second goroutine, so that the detector sees nothing that it does not see in other tests.
+func OneGoroutine(t testing.TB) {
+	t.Helper()
+	if Raced {
+		t.Skip("it has one goroutine, and is run without the race detector: see make unit")
+	}
+}

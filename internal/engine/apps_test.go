@@ -118,6 +118,7 @@ func BenchmarkAfterRollouts(b *testing.B) {
 
 // TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies and images are of one revision each.
 func TestRolloutsLeaveNothingBehind(t *testing.T) {
+	build.OneGoroutine(t)
 	const apps = 20
 	revisions := build.UnlessRaced(600, 300)
 	c := newBench(t, 50)

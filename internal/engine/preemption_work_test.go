@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -93,6 +94,7 @@ func TestPreemptionInVain(t *testing.T) {
 // TestPreemptionLooksAtWhatChanged: however many nodes there are, a search looks at those that have changed and those that it tries, whether or not it finds victims, and whatever filters
 // read of pods.
 func TestPreemptionLooksAtWhatChanged(t *testing.T) {
+	build.OneGoroutine(t)
 	const pods = 50
 	for _, row := range []struct {
 		what  string

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -14,6 +15,7 @@ import (
 // TestColumnsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and
 // cuts slots off; decisions from the columns that were filled before must be those of an engine that has just started.
 func TestColumnsFollowNodesThatMove(t *testing.T) {
+	build.OneGoroutine(t)
 	const nodes, left = 4000, 60
 	b := newBench(t, nodes)
 	r := rand.New(rand.NewPCG(3, 4))

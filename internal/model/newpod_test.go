@@ -14,7 +14,7 @@ import (
 // TestNewPodTakesNoWrongShortCut compares compiled pods with the definition of each amount.
 func TestNewPodTakesNoWrongShortCut(t *testing.T) {
 	r := random.New(1)
-	for i := range 5000 {
+	for i := range 1500 {
 		for _, object := range []*v1.Pod{random.Pod(r, i), random.PlacedPod(r, i, "node")} {
 			pod := model.NewPod(object)
 			want := *pod

@@ -141,7 +141,7 @@ func (p *source) compile(ctx context.Context, folder string, replace map[string]
 	}
 	binary = filepath.Join(folder, "tests")
 	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-trimpath", "-gcflags=all=-dwarf=false", "-gcflags="+p.ImportPath+"=-dwarf=false -e",
-		"-ldflags=-w", "-overlay", list, "-o", binary, p.ImportPath) // without DWARF, as everything is compiled by the Makefile, so that the packages that it imports are compiled already
+		"-ldflags=-s", "-overlay", list, "-o", binary, p.ImportPath) // without DWARF and symbols, as everything is built by the Makefile, so that the packages that it imports are compiled already
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	text, err := command.CombinedOutput()
 	if ctx.Err() != nil {

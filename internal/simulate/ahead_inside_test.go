@@ -4,11 +4,13 @@ import (
 	"iter"
 	"testing"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
 // TestAheadKeepsLittle schedules a cluster that is made: few pods wait at a time, and of those that have nodes no verdicts are kept. The invariants hold between batches.
 func TestAheadKeepsLittle(t *testing.T) {
+	build.OneGoroutine(t)
 	scheduler, err := config.Default()
 	if err != nil {
 		t.Fatal(err)

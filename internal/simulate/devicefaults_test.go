@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -27,6 +28,7 @@ import (
 // device is allocated twice, no pod is bound whose claims are not allocated where it is and reserved for it, and in the end nobody waits who could run, nothing is
 // promised, and nothing is remembered.
 func TestFaultsOfDevices(t *testing.T) {
+	build.OneGoroutine(t)
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runDeviceFaults(n)
 		return trial.counts(), err

@@ -23,6 +23,7 @@ type version struct {
 // TestSeriesCountEveryRejection has pods rejected at random times, while requests that write events fail in every way that passes: in the end the
 // events of each version of a pod count every rejection of it, once, and there are far fewer writes than rejections.
 func TestSeriesCountEveryRejection(t *testing.T) {
+	build.OneGoroutine(t)
 	const huge, small = 4, 150
 	seeds := uint64(5)
 	if build.Raced {

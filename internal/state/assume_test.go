@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -51,6 +52,7 @@ func (s *State) everything() string {
 // TestUnassume assumes random pods with everything that Assume changes, and undoes it: the state equals the one before, there is no event, and
 // the journal names the nodes.
 func TestUnassume(t *testing.T) {
+	build.OneGoroutine(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	s := New()
 	zones := map[string]string{"a": "x", "b": "x", "c": "y"}

@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // TestPreemptionSurvivesRandomHistory changes priorities, start times and amounts of pods, budgets, nominations and evictions at random, and recounts.
 func TestPreemptionSurvivesRandomHistory(t *testing.T) {
+	build.OneGoroutine(t)
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := New()

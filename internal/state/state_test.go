@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -125,6 +126,7 @@ func audited(t *testing.T, s *State) {
 
 // TestSumsSurviveRandomHistory applies random changes and recounts.
 func TestSumsSurviveRandomHistory(t *testing.T) {
+	build.OneGoroutine(t)
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		s := New()

@@ -107,6 +107,7 @@ func termsOf(s *state.State, pod *model.Pod) []string {
 
 // TestCountsFollowRandomHistories compares counts that were updated with every change with counts of a new state.
 func TestCountsFollowRandomHistories(t *testing.T) {
+	build.OneGoroutine(t)
 	asked := questions(t)
 	for seed := uint64(1); seed <= *seeds; seed++ {
 		r := random.New(seed)
