@@ -21,6 +21,7 @@ func TestConditions(t *testing.T) {
 	object := podNamed("p").Object.DeepCopy()
 	first := rejected(podNamed("p"), 1)
 	object.Status.Conditions = []v1.PodCondition{*report.Of(&first, podNamed("p")).Condition}
+	object.Generation = 5 // its spec has changed since
 	pod := model.NewPod(object)
 	for _, test := range []struct{ name, play string }{
 		{"it shows the condition", "1"},
@@ -61,6 +62,9 @@ func TestConditions(t *testing.T) {
 					}
 					if got := request.Nomination.Mode == plan.Set && request.Nomination.NodeName == "a"; got != nominates {
 						t.Fatalf("%s: the nomination is %+v", word, request.Nomination)
+					}
+					if request.Condition != nil && request.Condition.ObservedGeneration != object.Generation {
+						t.Fatalf("%s: the condition is of generation %d, want %d", word, request.Condition.ObservedGeneration, object.Generation)
 					}
 				default:
 					nodes := 0
