@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", build.UnlessRaced(20, 1), "how many random clusters to compare with the oracle")
+	seeds = flag.Int("seeds", build.UnlessRaced(20, 3), "how many random clusters to compare with the oracle")
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
