@@ -91,7 +91,7 @@ STARTS = ^[[:space:]]*go [a-z]|sync[.]WaitGroup|[.]Go\(|"testing/synctest"|[.](R
 CONCURRENT = $(shell (git grep -lE '$(STARTS)' -- app cmd examples/trial framework internal ':!internal/oracle' $(DRIVERS); git grep -l '"sync"' -- app cmd examples/trial framework internal ':!internal/plugins' $(DRIVERS)) | \
 	grep '[.]go$$' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # Of these, the packages whose tests do less under the race detector, and all of it without. They take longest, so they go first: else one runs alone at the end.
-TWICE = $(filter $(CONCURRENT),$(shell git grep -lE 'build[.](Raced|UnlessRaced|OneGoroutine)' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'))
+TWICE = $(filter $(CONCURRENT),$(shell git grep -lE 'build[.](Raced|UnlessRaced|NotRaced)' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'))
 
 unit: ## tests that need no API server, with the race detector where goroutines meet; where that leaves something out, also without it
 	$(NICE) env $(RACE) -timeout 30m $(TWICE) $(filter-out $(TWICE),$(CONCURRENT))

@@ -178,7 +178,7 @@ func checkScreen(t *testing.T, name, out string) {
 
 // TestExplainScreens compares what is printed about pods. The short form has ten lines at most.
 func TestExplainScreens(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	example, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func TestExplainSinceAsData(t *testing.T) {
 
 // TestExplainSinceWithoutCause has so many pods, each of which matters, that the search is cut short: it is said that no cause was found, and not one that is all differences.
 func TestExplainSinceWithoutCause(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const room = "---\n{apiVersion: v1, kind: Node, metadata: {name: big}, status: {allocatable: {cpu: '9', memory: 900Gi, pods: '900'}}}\n"
 	then := pending("name: web", "", "9") + room
 	now := then

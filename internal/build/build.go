@@ -1,6 +1,6 @@
 // Package build makes API objects for the tables of tests, short enough for a row to fit on a line.
 //
-// It takes short texts and options in Kubernetes' words; it gives pods, nodes, storage and what belongs to them, their protobuf, and the sizes of benchmarks. It owns
+// It takes short texts and options in Kubernetes' words; it gives pods, nodes, storage and what belongs to them, their protobuf, the sizes of benchmarks, and what is done under the race detector. It owns
 // nothing. It never says what a scheduler should make of an object, and is imported by tests only.
 //
 // Texts are lists separated by spaces: labels and selectors "app=x tier=y", resources "cpu=500m memory=1Gi", taints "a=b:NoSchedule".

@@ -18,10 +18,10 @@ func UnlessRaced(times, withDetector int) int {
 	return times
 }
 
-// OneGoroutine skips, under the race detector, a test that takes long there and has no second goroutine, so that the detector sees nothing that it does not see in other tests.
-func OneGoroutine(t testing.TB) {
+// NotRaced skips, under the race detector, a test that takes long there and in which no goroutines meet, or only those that meet in other tests of its package, too.
+func NotRaced(t testing.TB) {
 	t.Helper()
 	if Raced {
-		t.Skip("it has one goroutine, and is run without the race detector: see make unit")
+		t.Skip("no goroutines meet in it that do not meet elsewhere: make unit runs it without the race detector")
 	}
 }

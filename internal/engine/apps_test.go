@@ -118,9 +118,9 @@ func BenchmarkAfterRollouts(b *testing.B) {
 
 // TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies and images are of one revision each.
 func TestRolloutsLeaveNothingBehind(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const apps = 20
-	revisions := build.UnlessRaced(600, 300)
+	const revisions = 600
 	c := newBench(t, 50)
 	rollOut := func(i int) {
 		app, revision := i%apps, i/apps

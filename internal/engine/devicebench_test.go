@@ -163,7 +163,7 @@ func BenchmarkWideDevices(b *testing.B) {
 // TestWideDevicesCostWhatChanges places pods that take devices of pools which nodes share: a pod costs the nodes that changed, and one of each list of alike nodes
 // that can use the pool, in a cluster of any size.
 func TestWideDevicesCostWhatChanges(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const byDefault, byDevices = 9, 9 + 2*(16+1) // a placement changes both scores of all nodes that share a pool
 	for _, size := range []struct {
 		nodes, share int
@@ -213,7 +213,7 @@ func TestWideDevicesCostWhatChanges(t *testing.T) {
 // TestWideDevicesAreFollowed changes devices that nodes share, at random, and decides about pods: as an engine does that has decided about none before, on the same node,
 // and with the same rejection where no node will do. Half of the profiles rate nodes by devices.
 func TestWideDevicesAreFollowed(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	placed, rejected := 0, 0
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -324,7 +324,7 @@ func decideBatches(b *testing.B, c *deviceBench) {
 // TestClaimsForDevicesShareColumns places pods that each have a claim of their own: a pod costs the nodes that changed, and fills no column, in a cluster of any
 // size.
 func TestClaimsForDevicesShareColumns(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for _, nodes := range []int{100, 2000} {
 		b := newDeviceBench(t, nodes)
 		const first, pods = 10, 50

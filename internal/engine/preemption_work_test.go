@@ -94,7 +94,7 @@ func TestPreemptionInVain(t *testing.T) {
 // TestPreemptionLooksAtWhatChanged: however many nodes there are, a search looks at those that have changed and those that it tries, whether or not it finds victims, and whatever filters
 // read of pods.
 func TestPreemptionLooksAtWhatChanged(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const pods = 50
 	for _, row := range []struct {
 		what  string

@@ -208,7 +208,7 @@ func likeOthers(r *rand.Rand, pods []*v1.Pod) []*v1.Pod {
 // TestRankingCostsWhatChanged places equal pods, with and without a run, in clusters of two sizes: nodes are visited a few times at first, and then one for each pod that is placed. How many
 // groups are looked at does not depend on the number of nodes.
 func TestRankingCostsWhatChanged(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const pods = 200
 	for name, relate := range relations {
 		var grouped [2]int64
@@ -282,7 +282,7 @@ func TestRunStaysInItsRestriction(t *testing.T) {
 
 // TestTablesMustPay decides about pods of which few are equal: a table is made when scans have cost as much as it does, or enough pods follow, and ever later where it was of little use.
 func TestTablesMustPay(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes = 100
 	b := newBench(t, nodes)
 	run := b.engine.NewRun()
@@ -517,7 +517,7 @@ func TestRankingsFollowSharedDevices(t *testing.T) {
 
 // TestRankingsAreBounded decides about pods of very many kinds, several times each.
 func TestRankingsAreBounded(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	b := newBench(t, 50)
 	kind := func(i int) func(*v1.Pod) {
 		return func(p *v1.Pod) {
@@ -579,7 +579,7 @@ func TestEqualPods(t *testing.T) {
 // TestTablesOfAppsInTurn places pods of two requests by turns, app by app, so that while one has its turn more nodes change for the other than a scan would visit for. A table that has
 // saved many scans is brought up to date, and not made again.
 func TestTablesOfAppsInTurn(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes, apps, pods = 1000, 20, 120
 	b := newBench(t, nodes)
 	for app := range apps {

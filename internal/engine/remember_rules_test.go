@@ -94,7 +94,7 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 // TestRejectionsWithRulesAreThoseDecidedAgain changes a small cluster step by step, in what rules about counts depend on, and decides each time about
 // pods that mostly fit nowhere because of such rules, with an engine that decides again whatever it remembered.
 func TestRejectionsWithRulesAreThoseDecidedAgain(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes, steps = 6, 150
 	zone := v1.LabelTopologyZone
 	var recalled, decided int64

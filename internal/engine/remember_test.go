@@ -152,7 +152,7 @@ func (numbered) Filter(node state.Node) reason.Code {
 // TestManyDifferentObjections rejects a pod on nodes that all object for different reasons, more than a remembered rejection can keep by slot, and
 // just as many as it can.
 func TestManyDifferentObjections(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for _, nodes := range []int{20, 250, 255, 256, 600} {
 		b := withPlugins(t, nodes, func(p *plugin.Profile) { p.Filters = []plugin.Filter{numbered{}} })
 		usage := b.pod(0, shapes["plain"])
@@ -338,7 +338,7 @@ func TestFollowingStopsHalfway(t *testing.T) {
 // TestRejectionsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and
 // cuts slots off; what is remembered follows, and must be what would be decided.
 func TestRejectionsFollowNodesThatMove(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes, left = 3000, 40
 	b := newBench(t, nodes)
 	var err error

@@ -21,7 +21,7 @@ import (
 // domains, volumes and priorities of its own. Caches never have more than they may; no map and no list that can be reached from the engine has more elements
 // than in the first rounds; and when no round has come for long, the columns are those of the only pod that still does.
 func TestRoundsOfFreshNamesAreForgotten(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const rounds, first, rejectionBytes, compiledMost = 90, 45, 20_000, 4096
 	b := newBench(t, 3)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, RejectionBytes: rejectionBytes})

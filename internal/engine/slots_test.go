@@ -15,7 +15,7 @@ import (
 // TestColumnsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and
 // cuts slots off; decisions from the columns that were filled before must be those of an engine that has just started.
 func TestColumnsFollowNodesThatMove(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes, left = 4000, 60
 	b := newBench(t, nodes)
 	r := rand.New(rand.NewPCG(3, 4))

@@ -171,7 +171,7 @@ func BenchmarkVolumes(b *testing.B) {
 
 // TestClaimsOfTheirOwnShareColumns places pods that each have a claim of their own: a pod costs the nodes that changed, as one without claims does.
 func TestClaimsOfTheirOwnShareColumns(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for _, row := range []struct {
 		shape  string
 		asked  int64 // how often plugins may be called for a pod, in a cluster of any size
@@ -204,7 +204,7 @@ func TestClaimsOfTheirOwnShareColumns(t *testing.T) {
 
 // TestVolumeDecisionAllocatesNothingPerNode compares what a decision allocates in a small and in a large cluster.
 func TestVolumeDecisionAllocatesNothingPerNode(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for name, shape := range volumeShapes {
 		allocations := func(nodes int) float64 {
 			b := newVolumeBench(t, shape, nodes, 0)

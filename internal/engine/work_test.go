@@ -45,7 +45,7 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 
 // TestDecisionAllocatesNothingPerNode compares what a decision allocates in a small and in a large cluster.
 func TestDecisionAllocatesNothingPerNode(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for shape, apply := range shapes {
 		allocations := func(nodes int) float64 {
 			b := newBench(t, nodes)
@@ -86,7 +86,7 @@ func pinnedTo(names ...string) func(*v1.Pod) {
 // TestTiesAreBrokenEvenlyAndRepeatably places pods on equal nodes: the same seed chooses the same nodes, another seed others, and no node is
 // chosen much more often than the rest.
 func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes, pods = 10, 2000
 	choices := func(seed uint64) (chosen []string) {
 		p := enginetest.Profile(t, oracle.NodeLocalProfile())

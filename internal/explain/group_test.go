@@ -67,7 +67,7 @@ func textOf(t *testing.T, g *explain.Group) string {
 // TestHelpIsTrue explains gangs in random clusters. Whatever is said to let one start does so in a snapshot in which it is done, and a node less would not do.
 // What is explained leaves nothing behind, and what is said of a group does not depend on what was explained before.
 func TestHelpIsTrue(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	seen := map[string]int{}
 	for seed := range uint64(200) {
 		r := random.New(seed)

@@ -71,7 +71,7 @@ func whole(t testing.TB, s *explain.Snapshot, pending int) *explain.Explanation 
 // TestWorkOfAdvice expects the number of decisions for one answer to depend on the logarithm of the number of nodes alone once there are more nodes of a sort than are tried, and on the number of suggestions
 // where pods of the same owner wait, however many; and to be bounded.
 func TestWorkOfAdvice(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const (
 		perDoubling = 2  // requests are bisected, for cpu and for memory
 		counted     = 21 // pods of the owner, the one that is asked about included
@@ -158,7 +158,7 @@ func since(t testing.TB, nodes int) *attribution.Result {
 
 // TestWorkOfSince expects the number of decisions to be the same however many differences have nothing to do with the nodes that would do.
 func TestWorkOfSince(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	few, many := since(t, 200), since(t, 800)
 	for _, r := range []*attribution.Result{few, many} {
 		if len(r.Causes) != 1 || r.Causes[0].Node != "n00007" || !r.Causes[0].Exact || r.CutShort {

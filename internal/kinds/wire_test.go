@@ -130,7 +130,7 @@ func TestPoolsForget(t *testing.T) {
 
 // TestAnyPodIsDecoded fills pods at random, so that every field of every message occurs.
 func TestAnyPodIsDecoded(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	shared := new(sharing)
 	for i := range 300 {
@@ -202,7 +202,7 @@ func TestListIsTrimmed(t *testing.T) {
 
 // TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it.
 func TestBrokenPodIsTheLibrarys(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	whole := build.Protobuf(t, fullPod(1))
 	check := likeTheLibrary(t)
 	for n := range whole {

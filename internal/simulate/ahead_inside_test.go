@@ -10,7 +10,7 @@ import (
 
 // TestAheadKeepsLittle schedules a cluster that is made: few pods wait at a time, and of those that have nodes no verdicts are kept. The invariants hold between batches.
 func TestAheadKeepsLittle(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	scheduler, err := config.Default()
 	if err != nil {
 		t.Fatal(err)

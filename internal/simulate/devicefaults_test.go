@@ -28,7 +28,7 @@ import (
 // device is allocated twice, no pod is bound whose claims are not allocated where it is and reserved for it, and in the end nobody waits who could run, nothing is
 // promised, and nothing is remembered.
 func TestFaultsOfDevices(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runDeviceFaults(n)
 		return trial.counts(), err

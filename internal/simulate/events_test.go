@@ -23,13 +23,9 @@ type version struct {
 // TestSeriesCountEveryRejection has pods rejected at random times, while requests that write events fail in every way that passes: in the end the
 // events of each version of a pod count every rejection of it, once, and there are far fewer writes than rejections.
 func TestSeriesCountEveryRejection(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const huge, small = 4, 150
-	seeds := uint64(5)
-	if build.Raced {
-		seeds = 1
-	}
-	for seed := range seeds {
+	for seed := range uint64(5) {
 		r := random.New(seed)
 		config := defaults(t)
 		config.EventTTL = 100 * 24 * time.Hour // all are there in the end

@@ -376,7 +376,7 @@ func TestStepFaults(t *testing.T) {
 
 // TestUnrelatedChangesAskNobody lets 20,000 pods wait for different objects: a change asks about those alone that wait for what has changed.
 func TestUnrelatedChangesAskNobody(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const pods = 20_000
 	s := newStepping(t, simulate.Faults{}, 1)
 	n := node("a", "100000")

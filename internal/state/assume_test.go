@@ -52,7 +52,7 @@ func (s *State) everything() string {
 // TestUnassume assumes random pods with everything that Assume changes, and undoes it: the state equals the one before, there is no event, and
 // the journal names the nodes.
 func TestUnassume(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	s := New()
 	zones := map[string]string{"a": "x", "b": "x", "c": "y"}

@@ -18,7 +18,7 @@ import (
 
 // TestPreemptionSurvivesRandomHistory changes priorities, start times and amounts of pods, budgets, nominations and evictions at random, and recounts.
 func TestPreemptionSurvivesRandomHistory(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := New()

@@ -24,7 +24,7 @@ import (
 // labels and their keys, taints, images, resources, ports, priorities, volumes, services and budgets. What is kept for a while after a round is bounded:
 // no map and no list that can be reached from the state has more elements than in the first rounds, and most of them have none.
 func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const rounds, first = 200, 100
 	s := New()
 	var large, most map[string]int

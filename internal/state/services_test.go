@@ -97,7 +97,7 @@ func (w *selectorWorld) selector(pod *model.Pod) string {
 // TestDefaultSelectors changes services and controllers at random. Each pod's selector must be the one that follows from all of them, and a version
 // that is said to be the same must have the same selector.
 func TestDefaultSelectors(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	type known struct {
 		version  SelectorVersion
 		selector string

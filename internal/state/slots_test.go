@@ -39,7 +39,7 @@ func webOn(i int, nodeName string) *model.Pod {
 // TestSlotsAreGivenBack removes most nodes of a large cluster, in random order, and creates some again. Nodes, ghosts, pods (an assumed one, too),
 // tallies and terms must survive, and the slots and all that is by slot must become few, in steps that are small.
 func TestSlotsAreGivenBack(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes, left = 6000, 40
 	s := New()
 	var changes []model.Change
@@ -264,7 +264,7 @@ func TestResourcesThatComeAndGo(t *testing.T) {
 
 // TestMapsGiveMemoryBack fills a state and empties it again. Each map that grows with the cluster is made small again.
 func TestMapsGiveMemoryBack(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const many = 5000
 	s := New()
 	ref := func(kind model.Kind, i int) model.Ref {

@@ -126,7 +126,7 @@ func audited(t *testing.T, s *State) {
 
 // TestSumsSurviveRandomHistory applies random changes and recounts.
 func TestSumsSurviveRandomHistory(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		s := New()

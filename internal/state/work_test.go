@@ -14,7 +14,7 @@ import (
 
 // TestCountedPodsAreFoundByTheirLabels counts what is looked at to build a tally beside many pods, and to follow a pod beside many tallies.
 func TestCountedPodsAreFoundByTheirLabels(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	s := manyTallies(t, 100, 1000)
 	for i := range 10_000 {
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: appPod(fmt.Sprint("pod-", i), fmt.Sprintf("old-%d", i/10), fmt.Sprintf("node-%d", i%100))}})
@@ -61,7 +61,7 @@ func TestNodeChangesTouchOnlyWhatMoves(t *testing.T) {
 
 // TestTalliesOfManyAppsAreSmall counts the bytes of the tallies of apps that run on few of many nodes each.
 func TestTalliesOfManyAppsAreSmall(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const apps, replicas = 200, 30
 	s := manyTallies(t, 15_000, 0)
 	for i := range apps * replicas {

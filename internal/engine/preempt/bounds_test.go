@@ -107,7 +107,7 @@ func TestWhatIsNotAskedForNeedsNobody(t *testing.T) {
 
 // TestBoundsFollowTheCluster changes a cluster in every way, until most of it has gone: bounds that follow the journal are those worked out from nothing.
 func TestBoundsFollowTheCluster(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	request := asks("cpu=7m memory=3")
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 2))

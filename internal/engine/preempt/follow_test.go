@@ -95,7 +95,7 @@ func (o *order) contents(t *testing.T, salt uint64, place func(slot int32) uint6
 
 // TestOrderFollows: whatever has happened since, the nodes are in the order, and in the groups, in which they would be if all were looked at.
 func TestOrderFollows(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	for seed := range uint64(20) {
 		for _, exact := range []bool{true, false} {
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -299,7 +299,7 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 
 // TestOrdersAreBounded: of few rejections in a cluster of very many nodes, those that were last used; and so are rejections that were seen once.
 func TestOrdersAreBounded(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes = 30_000
 	const most = orderBytes / (orderBytesPerSlot * nodes)
 	c := newRemembering(nodes)

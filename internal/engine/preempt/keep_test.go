@@ -165,7 +165,7 @@ func TestBoundsAreKeptByRequest(t *testing.T) {
 
 // TestOldestBoundsAreForgotten: few are kept in a cluster of very many nodes, and those are the last used.
 func TestOldestBoundsAreForgotten(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	const nodes = 10_000
 	const most = boundBytes / (bytesPerSlot * nodes)
 	list := make([]*v1.Node, nodes)

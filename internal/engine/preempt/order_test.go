@@ -17,7 +17,7 @@ import (
 // TestOrderAgreesWithThePlainSearch has preemptors of few kinds come again and again, so that the nodes are tried in an order that is kept, while all changes that there are happen in between.
 // Most nodes are alike, so that ties decide.
 func TestOrderAgreesWithThePlainSearch(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	found := map[bool]int{}
 	var looked, nodes int64
 	for seed := range uint64(30) {

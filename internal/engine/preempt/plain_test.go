@@ -181,7 +181,7 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // TestAgreesWithThePlainSearch compares searches in clusters that change: pods come, go, start and are nominated, victims are evicted, budgets change.
 func TestAgreesWithThePlainSearch(t *testing.T) {
-	build.OneGoroutine(t)
+	build.NotRaced(t)
 	found := map[bool]int{}
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
