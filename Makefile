@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
+.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint lint-product lint-large clean \
 	examples examples-demo plugged image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
@@ -20,9 +20,10 @@ RACE := CGO_ENABLED=1 $(GO) test -race
 LDFLAGS := -s -w $(VERSION)
 # Go reads Berth's version and commit from git where there is one.
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
-# The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, and linted with an overlay, see below.
-MODULES            := . tools/release deploy/monitoring deploy/helm/test examples/sample-plugin examples/gang-plugin
-KUBERNETES_MODULES := devcluster devcluster/provisioner devcluster/driver parity
+# The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
+# an overlay, see below.
+MODULES       := . tools/release examples/sample-plugin examples/gang-plugin
+LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,7 +80,7 @@ $(BIN)/devcluster: | $(BIN)/berth
 $(BIN)/provisioner $(BIN)/driver $(BIN)/kubectl $(BIN)/kube-scheduler: | $(BIN)/devcluster
 $(BIN)/moved-kube-scheduler: | $(BIN)/kube-scheduler
 examples: | beside
-lint-kubernetes: | bench-once $(BIN)/moved-berth
+lint-large: | bench-once $(BIN)/moved-berth
 endif
 
 # The packages in which goroutines meet: their code or their tests start some, or share something between some. The race detector, under which tests take many times
@@ -170,22 +171,20 @@ shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-sched
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)
 
-lint: lint-product lint-kubernetes ## gofmt and golangci-lint (.golangci.yml), which vets, in each module; where Kubernetes is imported, go vet and a part of its linters, or all with LINTERS=
+lint: lint-product lint-large ## gofmt and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
 
-# staticcheck computes what it knows of a function for all that a module imports, which takes minutes for Kubernetes; these linters look at the module alone.
+# staticcheck computes what it knows of a function for all that a module imports, which takes a minute for Helm and minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
+LINT    := $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners
 
-# $(1) are modules, $(2) is a command to run before, $(3) are flags.
-LINT = set -e; for module in $(1); do echo "lint $$module"; \
-	(cd $$module && $(2) && $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners $(3) ./...); done
-
+# In one Go workspace, because golangci-lint keeps what it knows of a library for one go.mod, and would compute it again in each module. Their libraries have the same versions without it.
 lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
-	@$(call LINT,$(MODULES),:,)
+	@rm -f $(BIN)/lint.work $(BIN)/lint.work.sum; export GOWORK=$(abspath $(BIN)/lint.work); $(GO) work init $(MODULES) && echo 'lint $(MODULES)' && $(LINT) $(MODULES:%=./%/...)
 
-lint-kubernetes: $(BIN)/golangci-lint
-	@$(call LINT,$(KUBERNETES_MODULES),$(NICE) $(GO) vet ./...,$(LINTERS))
-	@$(call LINT,parity/moved,$(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -overlay=$(abspath $(BIN))/moved/overlay.json" && $(NICE) $(GO) vet ./...,$(LINTERS))
+lint-large: $(BIN)/golangci-lint
+	@set -e; for module in $(LARGE_MODULES); do echo "lint $$module"; (cd $$module && $(NICE) $(GO) vet ./... && $(LINT) $(LINTERS) ./...); done
+	@echo 'lint parity/moved'; cd parity/moved && $(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -overlay=$(abspath $(BIN))/moved/overlay.json" && $(NICE) $(GO) vet ./... && $(LINT) $(LINTERS) ./...
 
 beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 30m ./...
