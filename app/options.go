@@ -45,6 +45,8 @@ type options struct {
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
+	// drain is how long a replica that is stopped waits for what it has begun to write.
+	drain time.Duration
 	// eventHints has events say what would help.
 	eventHints bool
 	// audit has invariants checked after every round.
@@ -93,6 +95,7 @@ func newOptions() (*options, error) {
 		gates:   gates,
 		metrics: metrics.NewOptions(),
 		logging: logs.NewOptions(),
+		drain:   commit.DefaultDrain,
 	}
 	o.election.LeaderElect = true
 	o.election.LeaseDuration.Duration = leaseDuration

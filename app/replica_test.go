@@ -45,6 +45,9 @@ func (s *script) prepare(name string, args ...string) *replica {
 		s.t.Fatal(err)
 	}
 	o.added = s.options
+	if s.drain > 0 {
+		o.drain = s.drain
+	}
 	if err := o.addOutside(); err != nil {
 		s.t.Fatal(err)
 	}

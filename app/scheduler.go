@@ -145,7 +145,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		SeriesMax:        commit.DefaultSeriesMax,
 		Timeout:          commit.DefaultTimeout,
 		EventPause:       commit.DefaultEventPause,
-		Drain:            commit.DefaultDrain,
+		Drain:            o.drain,
 		Announce:         c.Announce,
 		Observers:        seen.ofWrites(),
 	})

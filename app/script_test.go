@@ -46,7 +46,8 @@ type script struct {
 	// edit changes the configuration of replicas in this process, and options are those of their command.
 	edit    func(*config.Config)
 	options []Option
-	log     klog.Logger // of replicas in a bubble; what klog has if it is not set
+	drain   time.Duration // how long replicas in this process wait for what they have begun to write; as long as the command does if it is not set
+	log     klog.Logger   // of replicas in a bubble; what klog has if it is not set
 
 	mu      sync.Mutex
 	news    *sync.Cond // on mu: something was noted, added or let go
@@ -171,6 +172,12 @@ func count(notes []string, begin string) (n int) {
 // await waits until the text is the beginning of n notes, or of events.
 func (s *script) await(begin string, n int) {
 	s.t.Helper()
+	s.awaitUntil(fmt.Sprintf("%q %d times", begin, n), func() bool { return count(s.notes, begin)+count(s.events, begin) >= n })
+}
+
+// awaitUntil waits until what is noted is enough, which is called with the lock held.
+func (s *script) awaitUntil(what string, enough func() bool) {
+	s.t.Helper()
 	late := false
 	alarm := time.AfterFunc(deadline, func() {
 		s.mu.Lock()
@@ -181,9 +188,9 @@ func (s *script) await(begin string, n int) {
 	defer alarm.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for count(s.notes, begin)+count(s.events, begin) < n {
+	for !enough() {
 		if late {
-			s.t.Fatalf("%q did not happen %d times; there was\n%s\n%s", begin, n, strings.Join(s.notes, "\n"), strings.Join(s.events, "\n"))
+			s.t.Fatalf("there was not %s; there was\n%s\n%s", what, strings.Join(s.notes, "\n"), strings.Join(s.events, "\n"))
 		}
 		s.news.Wait()
 	}

@@ -118,12 +118,28 @@ func schedule(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { writes.Run(ctx) })
-	running.Go(func() { loop.New(changes, waiting, decider, writes, clock, m.Loop).Run(ctx) })
+	parked := waits{parked: make(chan struct{})}
+	running.Go(func() { loop.New(changes, waiting, decider, writes, clock, m.Loop, &parked).Run(ctx) })
 	<-written.bound
 	<-written.bound
 	<-written.statuses
+	<-parked.parked // which is told after the decision, and not to a loop that was stopped before
 	stop()
 	running.Wait() // everything is observed
+}
+
+// waits is told after the metrics that a rejected pod waits.
+type waits struct {
+	loop.Clock
+	parked chan struct{}
+	told   sync.Once
+}
+
+// Standing closes parked when a rejected pod waits.
+func (w *waits) Standing(s *loop.Standing) {
+	if s.Queue.Parked > 0 {
+		w.told.Do(func() { close(w.parked) })
+	}
 }
 
 // writer is an API server that accepts every write.
