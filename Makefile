@@ -177,7 +177,7 @@ lint: lint-product lint-large ## gofmt and golangci-lint (.golangci.yml), which 
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
 LINT    := $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners
 
-# In one Go workspace, because golangci-lint keeps what it knows of a library for one go.mod, and would compute it again in each module. Their libraries have the same versions without it.
+# In one Go workspace, because golangci-lint keeps what it knows of a library for one go.mod, and would compute it again in each module. Their libraries have the same versions without it, but for two of the release's.
 lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
 	@rm -f $(BIN)/lint.work $(BIN)/lint.work.sum; export GOWORK=$(abspath $(BIN)/lint.work); $(GO) work init $(MODULES) && echo 'lint $(MODULES)' && $(LINT) $(MODULES:%=./%/...)

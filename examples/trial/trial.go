@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -265,7 +264,7 @@ func (d *Deployed) Run(binary string) (*Replica, error) {
 			return nil, fmt.Errorf("mount %s: %w", mount.MountPath, err)
 		}
 	}
-	port, err := freePort()
+	port, err := rig.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -321,16 +320,6 @@ func (d *Deployed) withKubeconfig(content string) ([]byte, error) {
 		return nil, err
 	}
 	return yaml.Marshal(config)
-}
-
-func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return port, err
 }
 
 // AwaitReady waits until the container's probes succeed.

@@ -52,12 +52,9 @@ func TestImageIsKubeSchedulerInAStaticPod(t *testing.T) {
 	w.must(clientcmd.WriteToFile(*config, filepath.Join(root, kubeconfig)))
 	w.must(os.Chmod(filepath.Join(root, kubeconfig), 0o600))
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.FreePort()
 	w.must(err)
-	address := listener.Addr().String()
-	_, port, err := net.SplitHostPort(address)
-	w.must(err)
-	w.must(listener.Close())
+	address := net.JoinHostPort("127.0.0.1", port)
 	p, err := rig.Start(nil, "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "chroot", root, "kube-scheduler",
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--kubeconfig="+kubeconfig, "--leader-elect=true", "--secure-port="+port)
 	w.must(err)

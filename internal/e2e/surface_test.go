@@ -92,12 +92,9 @@ func (w *world) staticPod() (args []string, probes []string) {
 // securePort returns the flag with which the scheduler of the test serves on a free port.
 func (w *world) securePort() string {
 	w.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.FreePort()
 	w.must(err)
-	w.must(listener.Close())
-	w.servesAt = listener.Addr().String()
-	_, port, err := net.SplitHostPort(w.servesAt)
-	w.must(err)
+	w.servesAt = net.JoinHostPort("127.0.0.1", port)
 	return "--secure-port=" + port
 }
 

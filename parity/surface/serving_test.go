@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -167,12 +166,12 @@ func start(ctx context.Context, t *testing.T, cluster *rig.Cluster, clients map[
 	for try := 1; ; try++ {
 		port := freePort(t)
 		process, err := rig.Start(io.Discard, program, "--kubeconfig="+cluster.SchedulerKubeconfig, "--authentication-kubeconfig="+cluster.SchedulerKubeconfig,
-			"--authorization-kubeconfig="+cluster.SchedulerKubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
+			"--authorization-kubeconfig="+cluster.SchedulerKubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(process.Kill)
-		base := fmt.Sprintf("https://127.0.0.1:%d", port)
+		base := "https://127.0.0.1:" + port
 		err = await(ctx, process, func() bool {
 			return send(ctx, clients, base, request{method: http.MethodGet, path: "/readyz", user: anonymous}).Status == http.StatusOK
 		})
@@ -182,7 +181,7 @@ func start(ctx context.Context, t *testing.T, cluster *rig.Cluster, clients map[
 		if try == starts || !strings.Contains(process.Log(), "address already in use") {
 			t.Fatalf("wait until %s is ready: %v\n%s", program, err, process.Log())
 		}
-		t.Logf("port %d was taken meanwhile", port)
+		t.Logf("port %s was taken meanwhile", port)
 	}
 }
 
@@ -249,14 +248,13 @@ func await(ctx context.Context, process *rig.Process, done func() bool) error {
 	})
 }
 
-func freePort(t *testing.T) int {
+func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 // clientsOf returns an HTTP client for each user.

@@ -3,7 +3,6 @@ package surface
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +119,7 @@ func TestDefaultConfiguration(t *testing.T) {
  podMaxBackoffSeconds: 20, parallelism: 3, leaderElection: {leaderElect: false}, extenders: [{urlPrefix: "http://127.0.0.1:1/x", filterVerb: filter, ignorable: true}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"--master=http://127.0.0.1:1", fmt.Sprintf("--secure-port=%d", freePort(t))}
+			args := []string{"--master=http://127.0.0.1:1", "--secure-port=" + freePort(t)}
 			if name != "defaults" {
 				file := filepath.Join(t.TempDir(), "config.yaml")
 				text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + fields(text)
@@ -202,7 +201,7 @@ func TestBadInput(t *testing.T) {
 		{"bad logging", "", []string{"--logging-format=xml"}, "xml"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			args := append(slices.Clone(row.flags), fmt.Sprintf("--secure-port=%d", freePort(t)))
+			args := append(slices.Clone(row.flags), "--secure-port="+freePort(t))
 			if row.config != "" {
 				file := filepath.Join(t.TempDir(), "config.yaml")
 				if err := os.WriteFile(file, []byte(row.config), 0o600); err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -202,12 +201,9 @@ func (k *kubelet) start(ctx context.Context, pod *v1.Pod) error {
 			return fmt.Errorf("mount %s: %w", mount.MountPath, err)
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	if r.port, err = rig.FreePort(); err != nil {
 		return err
 	}
-	_, r.port, _ = net.SplitHostPort(listener.Addr().String())
-	listener.Close()
 	args := slices.Clone(c.Args)
 	for i := range args {
 		for _, mount := range mounts {

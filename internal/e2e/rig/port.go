@@ -1,0 +1,28 @@
+package rig
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Ports are chosen below the range from which Linux takes the local ports of connections and of servers that ask for any port, so that none of these takes one before the program for which it
+// was chosen does; and above those of the development cluster.
+const (
+	firstPort = 30000
+	lastPort  = 32767
+)
+
+// FreePort returns a TCP port of the loopback interface at which nothing listens, for a program that does not say which port it has taken. It is free, not reserved.
+func FreePort() (string, error) {
+	var err error
+	for range 100 {
+		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort+1))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			return port, listener.Close()
+		}
+	}
+	return "", fmt.Errorf("find a free port: %w", err)
+}
