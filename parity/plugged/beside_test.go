@@ -181,7 +181,7 @@ func (f *floor) play(ctx context.Context, t *testing.T, program, side string) ma
 	t.Helper()
 	stages := map[string]*stage{}
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
-		s := &stage{clients: f.clients, dynamic: f.dynamic, scheduler: name, namespace: name + "-" + side, nodes: f.nodes[name]}
+		s := &stage{clients: f.clients, dynamic: f.dynamic, scheduler: name, namespace: name + "-" + side, nodes: f.nodes[name], seen: map[string]*v1.Pod{}}
 		stages[name] = s
 		_, err := f.clients.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
 		if err == nil && scripts[name].objects != nil {

@@ -3,17 +3,23 @@ package plugged
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // stage is where a script acts: a namespace, and nodes that no other script's pods go to. It notes what comes of the script, in the order in which the script
@@ -25,6 +31,7 @@ type stage struct {
 	namespace string
 	nodes     []string
 	notes     []string
+	seen      map[string]*v1.Pod // by name, the version that until has returned last, at first the one that was created
 }
 
 // poolLabel names the script whose pods go to a node.
@@ -67,9 +74,11 @@ func at(node string) func(*v1.Pod) {
 
 func (s *stage) create(ctx context.Context, pods ...*v1.Pod) error {
 	for _, pod := range pods {
-		if _, err := s.clients.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		created, err := s.clients.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil {
 			return err
 		}
+		s.seen[created.Name] = created
 	}
 	return nil
 }
@@ -92,23 +101,45 @@ func (s *stage) labelNode(ctx context.Context, node, label, value string) error 
 // patience is how long a script waits for anything.
 const patience = 2 * time.Minute
 
-// until waits until a pod is as wanted.
+// until returns the first version of a pod that is as wanted, from the version on that it has returned last: on a busy machine a script may ask when the pod has already been tried again.
 func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Pod) bool) (*v1.Pod, error) {
-	var last *v1.Pod
-	err := poll(ctx, func() (bool, error) {
-		pod, err := s.clients.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
+	last := s.seen[name]
+	if wanted(last) {
+		return last, nil
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
+	defer cancel()
+	versions, err := watchtools.NewRetryWatcherWithContext(waiting, last.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		return s.clients.CoreV1().Pods(s.namespace).Watch(ctx, options)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	_, err = watchtools.UntilWithoutRetry(waiting, versions, func(event watch.Event) (bool, error) {
+		switch event.Type {
+		case watch.Error:
+			return false, apierrors.FromObject(event.Object)
+		case watch.Deleted:
+			return false, errors.New("it is gone")
+		case watch.Bookmark:
+			return false, nil
 		}
-		last = pod
-		return wanted(pod), nil
+		last = event.Object.(*v1.Pod)
+		return wanted(last), nil
 	})
-	if err != nil && last != nil {
-		err = fmt.Errorf("%w: node %q, nominated to %q, phase %s, %s", err, last.Spec.NodeName, last.Status.NominatedNodeName, last.Status.Phase, scheduled(last))
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // it was asked so late that the versions in between are forgotten
+		if s.seen[name], err = s.clients.CoreV1().Pods(s.namespace).Get(waiting, name, metav1.GetOptions{}); err == nil {
+			return s.until(ctx, name, what, wanted)
+		}
+	}
+	if waiting.Err() != nil {
+		err = context.Cause(waiting)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("wait until pod %s is %s: %w", name, what, err)
+		return nil, fmt.Errorf("wait until pod %s is %s: %w: node %q, nominated to %q, phase %s, %s", name, what, err, last.Spec.NodeName, last.Status.NominatedNodeName, last.Status.Phase, scheduled(last))
 	}
+	s.seen[name] = last
 	return last, nil
 }
 
@@ -216,16 +247,20 @@ func (s *stage) rejections(ctx context.Context, name, text string) ([]string, er
 // parked waits until a pod has been rejected and could be tried at once if an event asked for it: its backoff, of a second, is over for certain.
 func (s *stage) parked(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		_, err := s.until(ctx, name, "rejected for some seconds", func(p *v1.Pod) bool {
-			for _, c := range p.Status.Conditions {
+		err := poll(ctx, func() (bool, error) {
+			pod, err := s.clients.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			for _, c := range pod.Status.Conditions {
 				if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-					return time.Since(c.LastTransitionTime.Time) > 5*time.Second
+					return time.Since(c.LastTransitionTime.Time) > 5*time.Second, nil
 				}
 			}
-			return false
+			return false, nil
 		})
 		if err != nil {
-			return err
+			return fmt.Errorf("wait until pod %s has been rejected for some seconds: %w", name, err)
 		}
 	}
 	return nil
