@@ -193,7 +193,12 @@ func (c *cloud) ask(flags ...string) asked {
 	if err != nil {
 		c.Fatal(err)
 	}
-	return r.ask(context.Background(), "shop", "web-0", defaults.Source)
+	for tries := 1; ; tries++ { // on a machine that is busy enough the time is over before the scheduler is reached
+		got := r.ask(context.Background(), "shop", "web-0", defaults.Source)
+		if tries == 10 || got.why == nil || !strings.Contains(got.why.Error(), context.DeadlineExceeded.Error()) {
+			return got
+		}
+	}
 }
 
 // TestAskTheLeader finds the replica that leads, forwards a port to it and asks it with the user's token; or says why that is not possible.
@@ -261,7 +266,7 @@ func TestTheCertificateIsChecked(t *testing.T) {
 			}
 		}
 		if got := c.ask("--scheduler=" + c.behind.URL); got.why == nil || !strings.Contains(got.why.Error(), "certificate") || c.authorizations != nil {
-			t.Errorf("insecure %t: %+v, with %q", insecure, got, c.authorizations)
+			t.Errorf("insecure %t: %v, with %q", insecure, got.why, c.authorizations)
 		}
 	}
 }
