@@ -101,10 +101,15 @@ func (s *stage) labelNode(ctx context.Context, node, label, value string) error 
 // patience is how long a script waits for anything.
 const patience = 2 * time.Minute
 
-// until returns the first version of a pod that is as wanted, from the version on that it has returned last: on a busy machine a script may ask when the pod has already been tried again.
+// until returns the first version of a pod that is as wanted, of those after the version that it has returned last; that version itself only while there is no newer one. So a script on a busy
+// machine does not miss how a pod was before it was tried again, and does not take for the present what has changed since.
 func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Pod) bool) (*v1.Pod, error) {
 	last := s.seen[name]
-	if wanted(last) {
+	now, err := s.clients.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if now.ResourceVersion == last.ResourceVersion && wanted(last) {
 		return last, nil
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
@@ -128,10 +133,9 @@ func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Po
 		last = event.Object.(*v1.Pod)
 		return wanted(last), nil
 	})
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // it was asked so late that the versions in between are forgotten
-		if s.seen[name], err = s.clients.CoreV1().Pods(s.namespace).Get(waiting, name, metav1.GetOptions{}); err == nil {
-			return s.until(ctx, name, what, wanted)
-		}
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // it was asked so late that the API server has forgotten the versions in between
+		s.seen[name] = now
+		return s.until(ctx, name, what, wanted)
 	}
 	if waiting.Err() != nil {
 		err = context.Cause(waiting)
