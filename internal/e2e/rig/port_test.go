@@ -6,24 +6,25 @@ import (
 	"testing"
 )
 
-// TestFreePort chooses ports, one of which is taken, and listens at them.
+// TestFreePort chooses a port, which is not chosen again while a server listens at it.
 func TestFreePort(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(firstPort))
-	if err == nil { // otherwise another process has it
-		defer func() { _ = taken.Close() }()
+	port, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range 100 {
-		port, err := FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := strconv.Atoi(port); err != nil || n <= firstPort || n > lastPort {
-			t.Fatalf("port %q is not from %d to %d: %v", port, firstPort+1, lastPort, err)
-		}
-		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = listener.Close()
+	n, err := strconv.Atoi(port)
+	if err != nil || n < firstPort || n > lastPort {
+		t.Fatalf("port %q is not from %d to %d: %v", port, firstPort, lastPort, err)
+	}
+	if again, err := freePort(n, n); err != nil || again != port {
+		t.Errorf("port %q, want %q: %v", again, port, err)
+	}
+	server, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	if taken, err := freePort(n, n); err == nil {
+		t.Errorf("port %q is chosen, at which a server listens", taken)
 	}
 }

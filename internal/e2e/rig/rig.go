@@ -1,7 +1,7 @@
 // Package rig starts what the demo, the comparison and the integration tests run against.
 //
 // It takes the folder of built binaries; it gives a running development cluster and schedulers as child processes, with their CPU time and
-// memory. It owns the processes it started and stops them. It never schedules anything itself, and the product never imports it.
+// memory, and free ports for them. It owns the processes it started and stops them. It never schedules anything itself, and the product never imports it.
 package rig
 
 import (
