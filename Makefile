@@ -173,7 +173,7 @@ parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-sche
 
 lint: lint-product lint-large ## gofmt and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
 
-# staticcheck computes what it knows of a function for all that a module imports, which takes a minute for Helm and minutes for Kubernetes; these linters look at the module alone.
+# staticcheck computes what it knows of a function for all that a module imports, which takes half a minute for Helm or Prometheus and minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
 LINT    := $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners
 

@@ -107,7 +107,7 @@ func TestStandbyDelaysItsCache(t *testing.T) {
 // A replica that is stopped says first that it is not ready, and gives the lease back last: when what it had begun to write is written.
 func TestStopsInOrder(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
-	s.drain = deadline // a busy machine takes longer than the command does for what is looked at while the binding is in flight
+	s.drain = deadline // on a busy machine the checks before letGo may take longer than the command waits
 	s.hold("one: bind")
 	r := s.prepare("one", leading...)
 	s.await("one: bind web-0 to a", 1)

@@ -45,8 +45,6 @@ type options struct {
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
-	// drain is how long a replica that is stopped waits for what it has begun to write.
-	drain time.Duration
 	// eventHints has events say what would help.
 	eventHints bool
 	// audit has invariants checked after every round.
@@ -54,6 +52,8 @@ type options struct {
 	// added are the options of the command, and outside is what they add once they are checked.
 	added   []Option
 	outside *config.Outside
+	// drain is how long a scheduler that is stopped waits for what it has begun to write. No flag sets it; tests do.
+	drain time.Duration
 	// standalone is true for the scheduler as a program of its own, false for a command of a program.
 	standalone bool
 }

@@ -46,7 +46,7 @@ type script struct {
 	// edit changes the configuration of replicas in this process, and options are those of their command.
 	edit    func(*config.Config)
 	options []Option
-	drain   time.Duration // how long replicas in this process wait for what they have begun to write; as long as the command does if it is not set
+	drain   time.Duration // how long replicas of prepare wait for what they have begun to write; 0 for as long as the command
 	log     klog.Logger   // of replicas in a bubble; what klog has if it is not set
 
 	mu      sync.Mutex
@@ -175,7 +175,7 @@ func (s *script) await(begin string, n int) {
 	s.awaitUntil(fmt.Sprintf("%q %d times", begin, n), func() bool { return count(s.notes, begin)+count(s.events, begin) >= n })
 }
 
-// awaitUntil waits until what is noted is enough, which is called with the lock held.
+// awaitUntil waits until enough returns true. It calls enough with the lock held, again whenever something is noted.
 func (s *script) awaitUntil(what string, enough func() bool) {
 	s.t.Helper()
 	late := false
@@ -190,7 +190,7 @@ func (s *script) awaitUntil(what string, enough func() bool) {
 	defer s.mu.Unlock()
 	for !enough() {
 		if late {
-			s.t.Fatalf("there was not %s; there was\n%s\n%s", what, strings.Join(s.notes, "\n"), strings.Join(s.events, "\n"))
+			s.t.Fatalf("waited in vain for %s; there was\n%s\n%s", what, strings.Join(s.notes, "\n"), strings.Join(s.events, "\n"))
 		}
 		s.news.Wait()
 	}

@@ -118,27 +118,27 @@ func schedule(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { writes.Run(ctx) })
-	parked := waits{parked: make(chan struct{})}
-	running.Go(func() { loop.New(changes, waiting, decider, writes, clock, m.Loop, &parked).Run(ctx) })
+	parking := parking{happened: make(chan struct{})}
+	running.Go(func() { loop.New(changes, waiting, decider, writes, clock, m.Loop, &parking).Run(ctx) })
 	<-written.bound
 	<-written.bound
 	<-written.statuses
-	<-parked.parked // which is told after the decision, and not to a loop that was stopped before
+	<-parking.happened // the loop tells its metrics that a pod waits after it has handed on what is written about the pod
 	stop()
 	running.Wait() // everything is observed
 }
 
-// waits is told after the metrics that a rejected pod waits.
-type waits struct {
-	loop.Clock
-	parked chan struct{}
-	told   sync.Once
+// parking observes a loop after its metrics, and closes happened when a rejected pod waits.
+type parking struct {
+	happened chan struct{}
+	once     sync.Once
 }
 
-// Standing closes parked when a rejected pod waits.
-func (w *waits) Standing(s *loop.Standing) {
+func (p *parking) Round(*loop.Round) {}
+
+func (p *parking) Standing(s *loop.Standing) {
 	if s.Queue.Parked > 0 {
-		w.told.Do(func() { close(w.parked) })
+		p.once.Do(func() { close(p.happened) })
 	}
 }
 

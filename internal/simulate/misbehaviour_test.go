@@ -378,7 +378,7 @@ func TestMisbehaviour(t *testing.T) {
 	did, decided := map[string]int{}, map[string]int{}
 	for n := first; n <= last; n++ {
 		trial, m, err := newMischief(t, n)
-		for tries := 1; tries < 20 && err != nil && strings.Contains(err.Error(), "has not returned within"); tries++ { // while it is built the plugin behaves: this machine is too busy
+		for tries := 1; tries < 20 && err != nil && strings.Contains(err.Error(), "has not returned within"); tries++ { // the plugin behaves while it is built, so this machine is too busy
 			trial, m, err = newMischief(t, n)
 		}
 		if err != nil {

@@ -225,7 +225,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// refusing returns the URL of a port at which nothing listens and no other process can begin to, which it could at that of a closed server: the near end of a connection.
+// refusing returns the URL of a port that refuses connections until the test ends. The port is that of the near end of a connection, so no other process can listen at it, as it could at the port
+// of a closed server.
 func refusing(t *testing.T) string {
 	t.Helper()
 	far, err := net.Listen("tcp", "127.0.0.1:0")
@@ -417,7 +418,7 @@ func TestConnectionsAreReused(t *testing.T) {
 					asked(c, verb)
 				}
 			}
-			if len(s.paths) != 20 || len(s.connections) > 10 { // one, unless the machine is so busy that net/http gives up waiting until it can use a connection again
+			if len(s.paths) != 20 || len(s.connections) > 10 { // one; a few on a machine so busy that net/http gives up waiting for the end of a request
 				t.Errorf("%s, TLS %t: %d requests on %d connections", name, secure, len(s.paths), len(s.connections))
 			}
 		}
