@@ -13,7 +13,7 @@
 // the faults are tried. It exits with status 1 if the tests of a package
 // found less than 90 % of its faults, or so few of a sample that it is no accident.
 //
-//	go run ./internal/mutate [-sample N] [-seed S] [-changed REVISION] [-for DURATION] ./internal/report
+//	go run ./internal/mutate [-sample N] [-seed S] [-changed REVISION] [-for DURATION [-at-least N] [-slow DURATION]] ./internal/report
 package main
 
 import (
@@ -45,8 +45,11 @@ type Options struct {
 	Seed   uint64
 	// Changed, if it is not empty, leaves those packages whose code differs from this revision, see changed.
 	Changed string
-	// For, if it is not 0, is how long faults are tried: none is started after it.
-	For time.Duration
+	// For, if it is not 0, is how long faults are tried: none is started after it, unless fewer than AtLeast have been tried of all packages together.
+	For     time.Duration
+	AtLeast int
+	// Slow is how long a package's tests may take without a fault where For limits the time, else it is passed over: a fault that lives takes as long, and a sample of one or two says nothing.
+	Slow time.Duration
 	// Patience is how long tests may take with a fault, in addition to five times what they take without one. A fault that makes them take longer, or wait for ever, is found.
 	Patience time.Duration
 	// Least is the least percentage of a package's faults that its tests must find.
@@ -72,6 +75,8 @@ func main() {
 	flag.Uint64Var(&o.Seed, "seed", 1, "which faults are in the sample, and in which order they are tried when time is limited")
 	flag.StringVar(&o.Changed, "changed", "", "only packages whose code differs from this `revision`; from the last commits where nothing differs, or where there is no such revision")
 	flag.DurationVar(&o.For, "for", 0, "start no fault after this time; 0 for no limit")
+	flag.IntVar(&o.AtLeast, "at-least", enough, "with -for: try so many faults, of all packages together, however long it takes")
+	flag.DurationVar(&o.Slow, "slow", 15*time.Second, "with -for: pass over packages whose tests take longer without a fault")
 	flag.DurationVar(&o.Patience, "patience", 15*time.Second, "how long tests may take with a fault, in addition to five times what they take without one")
 	flag.IntVar(&o.Least, "least", 90, "fail if less than this percentage of a package's faults is found, or so little of a sample of ten or more that it is no accident")
 	flag.StringVar(&o.Equivalent, "equivalent", "internal/mutate/equivalent", "folder that lists, in PACKAGE.txt, faults which nobody could notice")
@@ -142,24 +147,27 @@ func run(ctx context.Context, o Options) ([]*source, error) {
 	if o.For > 0 {
 		r.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
 	}
-	left := 0
+	left, tried := 0, 0
 	for _, turn := range turns(packages, o.For > 0) {
-		if over(end) {
+		least := o.AtLeast - tried
+		if over(end) && least <= 0 {
 			left += len(turn.faults)
 			continue
 		}
-		n, err := turn.of.try(ctx, o, turn.faults, end)
+		before := turn.of.tried()
+		n, err := turn.of.try(ctx, o, turn.faults, end, least)
 		if err != nil {
 			return nil, fmt.Errorf("put faults into %s: %w", turn.of.ImportPath, err)
 		}
 		left += n
+		tried += turn.of.tried() - before
 	}
 	slices.SortFunc(packages, func(a, b *source) int { return strings.Compare(a.ImportPath, b.ImportPath) })
 	if err := table(o.Out, packages); err != nil {
 		return nil, err
 	}
 	if left > 0 {
-		fmt.Fprintf(o.Out, "%d faults were not tried: the time of %s was over, or too short for the package's tests\n", left, o.For)
+		fmt.Fprintf(o.Out, "%d faults were not tried: the time of %s was over, or the package's tests take too long\n", left, o.For)
 	}
 	return packages, nil
 }

@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(list, []byte("# none\n"+twin+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Packages: []string{"./testdata/small"}, Equivalent: filepath.Dir(list), Patience: time.Minute, Progress: io.Discard}
+	options := Options{Packages: []string{"./testdata/small"}, Equivalent: filepath.Dir(list), Slow: time.Minute, Patience: time.Minute, Progress: io.Discard}
 	for _, limit := range []time.Duration{time.Hour, time.Nanosecond} {
 		var out strings.Builder
 		options.Out, options.For = &out, limit
@@ -43,22 +43,22 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Where time is limited, a package whose tests alone take a quarter of it or longer is passed over once, and not failed.
+// Where time is limited, a package whose tests take too long is passed over once, and not failed.
 func TestSlowTests(t *testing.T) {
-	for limit, want := range map[time.Duration]string{
-		time.Hour:       "/slow 2 2 2 0 0 0 100.0 %",
-		2 * time.Second: "/slow 2 0 0 0 0 0 - 2 faults were not tried: the time of 2s was over, or too short for the package's tests",
+	for slow, want := range map[time.Duration]string{
+		time.Hour:              "/slow 2 2 2 0 0 0 100.0 %",
+		500 * time.Millisecond: "/slow 2 0 0 0 0 0 - 2 faults were not tried: the time of 1h0m0s was over, or the package's tests take too long",
 	} {
 		var out, progress strings.Builder
-		_, err := run(t.Context(), Options{Packages: []string{"./testdata/slow"}, For: limit, Patience: time.Minute, Least: 90, Out: &out, Progress: &progress})
+		_, err := run(t.Context(), Options{Packages: []string{"./testdata/slow"}, For: time.Hour, AtLeast: 2, Slow: slow, Patience: time.Minute, Least: 90, Out: &out, Progress: &progress})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasSuffix(got, want) {
-			t.Errorf("%s: %s, want %s", limit, got, want)
+			t.Errorf("%s: %s, want %s", slow, got, want)
 		}
-		if got := strings.Count(progress.String(), "is passed over"); (got == 1) != (limit != time.Hour) {
-			t.Errorf("%s: passed over %d times: %s", limit, got, progress.String())
+		if got := strings.Count(progress.String(), "is passed over"); (got == 1) != (slow != time.Hour) {
+			t.Errorf("%s: passed over %d times: %s", slow, got, progress.String())
 		}
 	}
 }
@@ -89,6 +89,23 @@ func TestForms(t *testing.T) {
 	}
 	if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasSuffix(got, "/forms 30 28 28 0 2 0 100.0 %") {
 		t.Errorf("%s", out.String())
+	}
+}
+
+// TestAtLeast has no time, and tries some faults all the same, of the second package those that the first one does not have.
+func TestAtLeast(t *testing.T) {
+	for least, want := range map[int]int{0: 0, 3: 3, 9: 9, 20: 20} {
+		packages, err := run(t.Context(), Options{Packages: []string{"./testdata/small", "./testdata/forms"}, For: time.Nanosecond, AtLeast: least, Slow: time.Minute, Patience: time.Second, Out: io.Discard, Progress: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, p := range packages {
+			got += p.tried() + p.count[broken]
+		}
+		if got < want || got > want+2 { // what does not compile does not count
+			t.Errorf("at least %d: %d were tried", least, got)
+		}
 	}
 }
 

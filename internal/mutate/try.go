@@ -20,14 +20,14 @@ const (
 	outcomes
 )
 
-// slowest is how long the tests of a package may take without a fault. Where time is limited it is a quarter of that: a fault that lives takes as long, and a sample of one or two says nothing.
+// slowest is how long the tests of a package may take without a fault, where the time is not limited.
 const slowest = 10 * time.Minute
 
 // over says whether the time is over; the zero time never is.
 func over(end time.Time) bool { return !end.IsZero() && time.Now().After(end) }
 
-// try runs the package's tests with each of some faults, until the time is over, and returns how many it has not tried.
-func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Time) (left int, err error) {
+// try runs the package's tests with each of some faults, until the time is over and at least so many have had their turn, and returns how many have not.
+func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Time, least int) (left int, err error) {
 	if p.isSlow {
 		return len(faults), nil
 	}
@@ -66,7 +66,7 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 		}
 		limit := slowest
 		if o.For > 0 {
-			limit = o.For / 4
+			limit = o.Slow
 		}
 		if p.steps, err = p.measure(ctx, binary, limit, o.For > 0, o.Patience); err != nil {
 			return 0, err
@@ -83,7 +83,7 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 	fmt.Fprintln(o.Progress)
 
 	var mutex sync.Mutex // guards p.count and what is written
-	return inParallel(ctx, end, len(common)+len(alone), func(ctx context.Context, i int) error {
+	return inParallel(ctx, end, least, len(common)+len(alone), func(ctx context.Context, i int) error {
 		var f fault
 		var result outcome
 		var err error
@@ -113,8 +113,8 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 // processes is how many processes run tests at the same time, if there are as many processors.
 const processes = 2
 
-// inParallel does n things, until the time is over or one fails, and returns how many it has not begun.
-func inParallel(ctx context.Context, end time.Time, n int, do func(context.Context, int) error) (left int, err error) {
+// inParallel does n things, the first ones even when the time is over, until it is or one fails, and returns how many it has not begun.
+func inParallel(ctx context.Context, end time.Time, first, n int, do func(context.Context, int) error) (left int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan int)
@@ -129,7 +129,7 @@ func inParallel(ctx context.Context, end time.Time, n int, do func(context.Conte
 		})
 	}
 	next := 0
-	for ; next < n && !over(end) && ctx.Err() == nil; next++ {
+	for ; next < n && (next < first || !over(end)) && ctx.Err() == nil; next++ {
 		work <- next
 	}
 	close(work)
