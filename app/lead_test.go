@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -14,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// slow binds until its context ends.
+// slow does each write until its context ends.
 type slow struct {
 	commit.Writer
 	began chan struct{}
@@ -46,25 +48,29 @@ func TestOnlyALeaderBinds(t *testing.T) {
 		},
 		"written": func(ctx context.Context, w commit.Writer) error { _, err := w.Write(ctx, &plan.Write{}); return err },
 	} {
-		lost, lose := context.WithCancelCause(t.Context())
-		var holds error
-		writer := slow{began: make(chan struct{}, 1)}
-		leader := leaderOnly{writer, func() error { return holds }, lost}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of what should have been broken off
+			defer cancel()
+			lost, lose := context.WithCancelCause(ctx)
+			var holds error
+			writer := slow{began: make(chan struct{}, 1)}
+			leader := leaderOnly{writer, func() error { return holds }, lost}
 
-		ended := make(chan error)
-		go func() { ended <- write(t.Context(), leader) }()
-		<-writer.began
-		lose(errGone)
-		if err := <-ended; !errors.Is(err, errGone) {
-			t.Errorf("%s: what was under way ended with %v", name, err)
-		}
-		holds = errGone
-		if err := write(t.Context(), leader); !errors.Is(err, errGone) || err.Error() != "not "+name+" by a replica that no longer leads: gone" {
-			t.Errorf("%s: error %v", name, err)
-		}
-		if len(writer.began) != 0 {
-			t.Errorf("%s: it was begun", name)
-		}
+			ended := make(chan error)
+			go func() { ended <- write(ctx, leader) }()
+			<-writer.began
+			lose(errGone)
+			if err := <-ended; !errors.Is(err, errGone) {
+				t.Errorf("%s: what was under way ended with %v", name, err)
+			}
+			holds = errGone
+			if err := write(ctx, leader); !errors.Is(err, errGone) || err.Error() != "not "+name+" by a replica that no longer leads: gone" {
+				t.Errorf("%s: error %v", name, err)
+			}
+			if len(writer.began) != 0 {
+				t.Errorf("%s: it was begun", name)
+			}
+		})
 	}
 }
 

@@ -191,7 +191,11 @@ func TestEndOfSeriesIsSpread(t *testing.T) {
 				o.Done(now, request, commit.Response{})
 				return request.Kind
 			}
-			now, _ = o.Due()
+			due, ok := o.Due()
+			if !ok {
+				t.Fatalf("nothing is due; %v were sent", sent)
+			}
+			now = due
 		}
 	}
 	for range 2 { // of three repetitions the first is written

@@ -89,15 +89,39 @@ type sent struct {
 
 // recorder notes the requests of a client and breaks those that it is to break.
 type recorder struct {
+	t  *testing.T
 	to http.RoundTripper
 	// breaks returns how the connection of a request breaks; empty if it does not.
 	breaks func(what, pod string) string
 
-	mu   sync.Mutex
-	sent []sent
+	mu     sync.Mutex
+	sent   []sent
+	latest time.Time // when the latest request was sent
+	atOnce int       // how many have been sent at that instant
+}
+
+// atOnceMax is how many requests may be sent at one instant. The clock of a bubble stands as long as one follows upon another, so that one that is repeated without a pause
+// would be repeated until go test's deadline.
+const atOnceMax = 1_000
+
+// pace fails the test, and lets time pass, if there are too many requests at one instant.
+func (r *recorder) pace() {
+	r.mu.Lock()
+	now := time.Now()
+	if !now.Equal(r.latest) {
+		r.latest, r.atOnce = now, 0
+	}
+	r.atOnce++
+	tooMany := r.atOnce > atOnceMax
+	r.mu.Unlock()
+	if tooMany {
+		r.t.Errorf("more than %d requests were sent at one instant", atOnceMax)
+		time.Sleep(time.Minute)
+	}
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.pace()
 	s := sent{begin: time.Now(), context: request.Context()}
 	s.what, s.pod = kindOf(request.Method, request.URL.Path)
 	if how := r.breaks(s.what, s.pod); how != "" {
@@ -141,7 +165,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	t.Helper()
-	f := &fixture{server: &server{bound: map[string]string{}}, recorder: &recorder{breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 1_000), log: &lines{}}
+	f := &fixture{server: &server{bound: map[string]string{}}, recorder: &recorder{t: t, breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 1_000), log: &lines{}}
 	f.server.changed = sync.NewCond(&f.server.mu)
 	listener := newPipes()
 	web := &http.Server{Handler: f.server}
