@@ -7,7 +7,7 @@
 // The faults of a package are compiled into one binary of its tests, where an environment variable switches them on one at a
 // time. Faults outside of functions, as in constants and tables, and those in main and init, cannot be: each has a binary of
 // its own, which takes seconds to compile instead of nothing. Each fault has a process of its own, with a limit of time and of
-// memory. Fast tests run first, see step.
+// memory; one that makes tests run until that time is found, and counted as late, because it takes long and the tests do not say what is wrong. Fast tests run first, see step.
 //
 // Faults that change nothing that anybody could observe are listed, with the reason, in equivalent/, a file for each package; and so are flags with which slow tests do less, where only some of
 // the faults are tried. It exits with status 1 if the tests of a package
@@ -121,7 +121,10 @@ type source struct {
 }
 
 // tried is how many faults were put in and compiled.
-func (p *source) tried() int { return p.count[found] + p.count[lived] }
+func (p *source) tried() int { return p.found() + p.count[lived] }
+
+// found is how many of them the tests found.
+func (p *source) found() int { return p.count[found] + p.count[late] }
 
 // run tries the faults of all packages, prints those that lived and a table, and returns the packages.
 func run(ctx context.Context, o Options) ([]*source, error) {

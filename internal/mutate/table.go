@@ -10,13 +10,13 @@ import (
 // table prints what became of the faults of each package.
 func table(w io.Writer, packages []*source) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprint(t, "PACKAGE\tFAULTS\tTRIED\tFOUND\tLIVED\tDO NOT COMPILE\tEQUIVALENT\tFOUND OF TRIED\n")
+	fmt.Fprint(t, "PACKAGE\tFAULTS\tTRIED\tFOUND\tTHEREOF LATE\tLIVED\tDO NOT COMPILE\tEQUIVALENT\tFOUND OF TRIED\n")
 	for _, p := range packages {
 		share := "-"
 		if p.tried() > 0 {
-			share = fmt.Sprintf("%.1f %%", 100*float64(p.count[found])/float64(p.tried()))
+			share = fmt.Sprintf("%.1f %%", 100*float64(p.found())/float64(p.tried()))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", p.ImportPath, p.all, p.tried(), p.count[found], p.count[lived], p.count[broken], p.count[equivalent], share)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", p.ImportPath, p.all, p.tried(), p.found(), p.count[late], p.count[lived], p.count[broken], p.count[equivalent], share)
 	}
 	return t.Flush()
 }
@@ -30,10 +30,10 @@ func verdicts(packages []*source, least int) (problems []string) {
 		}
 		tried := p.tried()
 		sample := tried+p.count[broken]+p.count[equivalent] < p.all
-		if tried < enough || 100*p.count[found] >= least*tried || sample && atMost(p.count[found], tried, float64(least)/100) >= 0.01 {
+		if tried < enough || 100*p.found() >= least*tried || sample && atMost(p.found(), tried, float64(least)/100) >= 0.01 {
 			continue
 		}
-		problems = append(problems, fmt.Sprintf("%s: its tests found %d of %d faults, which is less than %d %%", p.ImportPath, p.count[found], tried, least))
+		problems = append(problems, fmt.Sprintf("%s: its tests found %d of %d faults, which is less than %d %%", p.ImportPath, p.found(), tried, least))
 	}
 	return problems
 }

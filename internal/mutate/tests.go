@@ -98,16 +98,28 @@ func (p *source) measure(ctx context.Context, binary string, limit time.Duration
 // only is the flag that selects the tests of a step.
 func (s step) only() string { return "-test.run=^(" + strings.Join(s.names, "|") + ")$" }
 
-// finds says whether the tests of a binary fail with a fault.
-func (p *source) finds(ctx context.Context, binary string, number int) (bool, error) {
+// timedOut is what go test says of tests that have not ended in time.
+const timedOut = "panic: test timed out after "
+
+// finds says whether the tests of a binary fail with a fault, or do not end in time.
+func (p *source) finds(ctx context.Context, binary string, number int) (outcome, error) {
 	for _, s := range p.steps {
-		passed, _, err := p.run(ctx, binary, number, s.limit, s.only())
-		if err != nil || !passed {
-			return err == nil, err
+		began := time.Now()
+		passed, output, err := p.run(ctx, binary, number, s.limit, s.only())
+		switch {
+		case err != nil:
+			return 0, err
+		case !passed && (strings.Contains(output, timedOut) || time.Since(began) >= s.limit+grace):
+			return late, nil
+		case !passed:
+			return found, nil
 		}
 	}
-	return false, nil
+	return lived, nil
 }
+
+// grace is how long a process whose tests have not ended in time may take to say so, before it is killed.
+const grace = 10 * time.Second
 
 // run runs tests of a binary in a process of their own, in the package's folder, with a fault or, if its number is 0, without any, until one fails or the time is over.
 // It returns whether all have passed, and what they say.
@@ -117,7 +129,7 @@ func (p *source) run(ctx context.Context, binary string, number int, limit time.
 		return false, "", err
 	}
 	defer os.RemoveAll(temporary)
-	over, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	over, cancel := context.WithTimeout(ctx, limit+grace)
 	defer cancel()
 	command := exec.CommandContext(over, binary, slices.Concat([]string{"-test.failfast", "-test.timeout=" + limit.String()}, flags, p.flags)...)
 	command.Dir, command.WaitDelay = p.Dir, 10*time.Second

@@ -15,6 +15,7 @@ type outcome uint8
 const (
 	lived      outcome = iota // the tests pass
 	found                     // they fail
+	late                      // they do not end in time, which finds the fault, too, but says nothing about it
 	broken                    // it does not compile
 	equivalent                // it is listed, and was not tried
 	outcomes
@@ -100,8 +101,11 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 		mutex.Lock()
 		defer mutex.Unlock()
 		p.count[result]++
-		if result == lived {
+		switch result {
+		case lived:
 			fmt.Fprintf(o.Out, "LIVED %s:%d: %s\n", f.path, f.line, f.id)
+		case late:
+			fmt.Fprintf(o.Progress, "late %s:%d: %s\n", f.path, f.line, f.id)
 		}
 		if n := p.tried() + p.count[broken]; n%100 == 0 {
 			fmt.Fprintf(o.Progress, "%s: %d tried\n", p.ImportPath, n)
@@ -142,10 +146,7 @@ func (p *source) tryCommon(ctx context.Context, binary string, in bool, number i
 	if !in {
 		return broken, nil
 	}
-	if finds, err := p.finds(ctx, binary, number); err != nil || finds {
-		return found, err
-	}
-	return lived, nil
+	return p.finds(ctx, binary, number)
 }
 
 // tryAlone compiles the tests with one fault, and runs them.
