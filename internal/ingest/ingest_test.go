@@ -327,7 +327,8 @@ func TestReady(t *testing.T) {
 		"Remove another object": func(in *ingest.Ingest) {
 			in.Remove(model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "s"})
 		},
-		"Bound": func(in *ingest.Ingest) { in.Bound(model.BindingResult{Pod: model.NewPod(pod("p", 1))}) },
+		"Learned": func(in *ingest.Ingest) { in.Learned(claim("c", 1)) },
+		"Bound":   func(in *ingest.Ingest) { in.Bound(model.BindingResult{Pod: model.NewPod(pod("p", 1))}) },
 	} {
 		in := newIngest()
 		if ready(in) {
