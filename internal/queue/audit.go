@@ -44,7 +44,7 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 		if e.rejections > e.attempts || e.errors > e.attempts {
 			v.Add("pod %s had %d attempts, of which %d ended in a rejection and the last %d in an error", e.pod, e.attempts, e.rejections, e.errors)
 		}
-		if ready := !e.ready.IsZero(); !ready && (e.place == active || e.place == deciding || e.place == binding) {
+		if e.ready.IsZero() && e.place != gated && e.place != joined {
 			v.Add("pod %s is %s, and it is not known since when it could be tried", e.pod, e.place)
 		}
 	}
@@ -144,6 +144,9 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 			}
 			if held > 0 && (p == active || p == erring) {
 				v.Add("group %s is %s, and %d of its members are held", key, p, held)
+			}
+			if p == active && len(g.fresh) > 0 {
+				v.Add("group %s is %s, and it is not known of %d members since when", key, p, len(g.fresh))
 			}
 		default:
 			v.Add("group %s is %s", key, p)

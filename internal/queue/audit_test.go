@@ -105,6 +105,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"had 0 attempts, of which 1 ended in a rejection", func(q *Queue) { get(q, "active").rejections = 1 }},
 		{"the last 1 in an error", func(q *Queue) { get(q, "active").errors = 1 }},
 		{"since when it could be tried", func(q *Queue) { get(q, "binding").ready = time.Time{} }},
+		{"backing off after an error, and it is not known since when it could be tried", func(q *Queue) { get(q, "erring").ready = time.Time{} }},
 		{"5 pods are counted as active, recounted 4", func(q *Queue) { q.counts[active]++ }},
 		{"1 pods are counted as gone, recounted 0", func(q *Queue) { q.counts[gone]++ }},
 		{"want one", func(q *Queue) { get(q, "gated").plugins = nil }},

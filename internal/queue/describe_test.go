@@ -161,9 +161,10 @@ func TestDescribeGroup(t *testing.T) {
 		t.Errorf("%+v, %+v", d, d.Group)
 	}
 	g.apply(memberOf("g", "d", 0))
+	before, _ := g.Describe(g.now, key("a"))
 	work, text := g.pop()
-	if text == "" || work.Pods[0].Woken.Event == "" {
-		t.Fatalf("%q, woken by %+v", text, work.Pods[0].Woken)
+	if text == "" || before.WokenBy != work.Pods[0].Woken || work.Pods[0].Woken.Event == "" {
+		t.Fatalf("%q, woken by %+v, described as %+v", text, work.Pods[0].Woken, before.WokenBy)
 	}
 	g.settle(work, plan.Unschedulable)
 	d, _ := g.Describe(g.now, key("a"))

@@ -10,7 +10,6 @@ func (q *Queue) flush(now time.Time) {
 			if e.heads != nil {
 				q.moveHead(e.heads, active, backoffOver)
 			} else {
-				e.beReady(now)
 				q.move(e, active, backoffOver)
 			}
 			moved++

@@ -280,7 +280,6 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		g = q.trees[d.Group.Key]
 		g.quorum = quorum{}
 	}
-	among := false // whether a pod of this attempt goes on waiting
 	for i := range d.Members {
 		m := &d.Members[i]
 		e := q.entries[m.Pods[0].Pod.Key()]
@@ -303,7 +302,6 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 			e.errors++
 			e.plugins, e.pending = nil, nil
 		}
-		among = true
 		if d.Outcome != plan.Placed { // the others go on where they were
 			e.since = now
 		}
@@ -313,10 +311,7 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	switch d.Outcome {
 	case plan.Placed, plan.Terminating:
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
-		g.overtaken = overtaken{}
-		if !among {
-			q.stamp(h, now)
-		}
+		g.overtaken = overtaken{} // if none goes on waiting, the group is gone, and begins anew with the next member
 	case plan.Unschedulable:
 		if g.overtaken.since.IsZero() {
 			g.overtaken.since = now

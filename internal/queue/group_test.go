@@ -172,6 +172,41 @@ func (g *groupQueue) fails(work plan.Work, name string) {
 	}
 }
 
+// TestTurnAfterAPlacedGroup has a member come to a group that has had its turn. If all pods were placed, the group waits anew, behind what has come meanwhile. If some go on waiting,
+// the group keeps its place and these have waited all the time; after a rejection both wait anew.
+func TestTurnAfterAPlacedGroup(t *testing.T) {
+	for _, row := range []struct {
+		outcome plan.Outcome
+		placed  []string
+		next    string
+		since   float64 // when the pod b has begun to wait
+	}{
+		{plan.Placed, []string{"a", "b"}, "p1", 0},
+		{plan.Placed, []string{"a"}, "g: b2 c1", 0},
+		{plan.Unschedulable, nil, "p1", 1},
+	} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+		work, _ := g.pop()
+		g.now = at(0.5)
+		g.apply(model.Change{Kind: model.PodSet, Pod: pod("p", 0)})
+		g.now = at(1)
+		g.settle(work, row.outcome, row.placed...)
+		d, waits := g.Describe(g.now, model.PodKey{Namespace: "ns", Name: "b"})
+		if !d.Since.Equal(at(row.since)) {
+			t.Errorf("%s, %v placed: b waits since %v", row.outcome, row.placed, d.Since.Sub(start))
+		}
+		if waits && d.Group != nil && d.Group.Placed != len(row.placed) {
+			t.Errorf("%s, %v placed: described as %d", row.outcome, row.placed, d.Group.Placed)
+		}
+		g.now = at(10)
+		g.apply(memberOf("g", "c", 0))
+		if _, text := g.pop(); text != row.next {
+			t.Errorf("%s, %v placed: popped %q, want %q", row.outcome, row.placed, text, row.next)
+		}
+	}
+}
+
 // TestWhereAGroupWaits: what happens to a group's members and its PodGroup decides where all of them wait.
 func TestWhereAGroupWaits(t *testing.T) {
 	g := newGroupQueue(t)
@@ -646,6 +681,7 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 		{"1 joined, recounted 2", func(_ *Queue, g *group) { g.joined = 1 }},
 		{"group ns/g is active and not at position 9 of the heap for that", func(_ *Queue, g *group) { g.head.index = 9 }},
 		{"group ns/g is active, and 1 of its members are held", func(q *Queue, g *group) { entryOf(q, "a").place, g.held, g.joined = gated, 1, 1 }},
+		{"group ns/g is active, and it is not known of 1 members since when", func(q *Queue, g *group) { g.fresh[entryOf(q, "a")] = struct{}{} }},
 		{"group ns/g is parked", func(_ *Queue, g *group) { g.head.place = parked }},
 		{"-1 more members are waiting than groups list", func(_ *Queue, g *group) { g.members[model.PodKey{Name: "other"}] = &entry{} }},
 		{"members of groups by place are counted as", func(q *Queue, _ *group) { q.joined[active]++ }},

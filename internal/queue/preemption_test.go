@@ -279,6 +279,9 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		q.Wake(at(1), terminates("last"))
 		q.Wake(at(1), ended(p, false, nil))
 		q.Wake(at(60), victimLeft("theirs"))
+		if kept := q.waking.overdue; len(kept) != 1 || !kept[0].overdue {
+			t.Errorf("kept are %+v, want the event, for pods that await room only", kept)
+		}
 		pop(t, q, at(60), "other")
 		if due, ok := q.Next(); !ok || due.After(at(60).Add(roomAwaited)) {
 			t.Errorf("the queue has something to do at %v, %t", due, ok)

@@ -360,7 +360,6 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 		case e.place == parked || e.place == gated:
 			q.admit(now, e, active, forced)
 		case e.place == backingOff || e.place == erring: // they have passed the PreEnqueue plugins
-			e.beReady(now)
 			q.move(e, active, forced)
 		case e.place == joined && e.group.head.place == erring:
 			e.group.head.until = time.Time{}

@@ -182,6 +182,26 @@ func TestWorkOfATree(t *testing.T) {
 }
 
 // TestAuditFindsEachViolationOfTrees corrupts what the queue knows of a tree.
+// TestGroupJoinsAnActiveTree: members of a group that comes to belong to a tree which awaits its turn could be tried since then.
+func TestGroupJoinsAnActiveTree(t *testing.T) {
+	g := newTreeQueue(t)
+	g.apply(composite("root", 1, 0, ""), below("root", "g", 1), memberOf("g", "a", 0), memberOf("h", "b", 0))
+	if got := g.places("a", "b"); got != "active, incomplete" {
+		t.Fatalf("they are %s", got)
+	}
+	g.now = at(1)
+	g.apply(below("root", "h", 1))
+	g.now = at(2)
+	g.apply(model.Change{Kind: model.PodSet, Pod: onNode(memberOf("h", "r", 0).Pod)})
+	if d, _ := g.Describe(g.now, model.PodKey{Namespace: "ns", Name: "a"}); !d.Group.Tree || d.Group.Placed != 1 || d.Group.MinCount != 0 || d.Group.Waiting != 2 {
+		t.Errorf("described as %+v", d.Group)
+	}
+	work, text := g.pop()
+	if text != "root: a1 b1" || !work.Pods[1].Since.Equal(at(1)) {
+		t.Errorf("popped %q, the last of which could be tried since %v", text, work.Pods[1].Since)
+	}
+}
+
 func TestAuditFindsEachViolationOfTrees(t *testing.T) {
 	for _, row := range []struct {
 		want    string

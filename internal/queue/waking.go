@@ -86,7 +86,7 @@ func (q *Queue) hear(event model.Event, victim bool) {
 
 // hearLater keeps an event for pods that will still await room at a time.
 func (w *waking) hearLater(event pendingEvent, due time.Time) {
-	event.victim, event.overdue, event.except = false, true, nil
+	event.overdue, event.except = true, nil
 	if len(w.overdue) < overdueMax {
 		w.overdue = append(w.overdue, overdueEvent{event, due})
 		return
