@@ -146,7 +146,7 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 				v.Add("group %s is %s, and %d of its members are held", key, p, held)
 			}
 			if p == active && len(g.fresh) > 0 {
-				v.Add("group %s is %s, and it is not known of %d members since when", key, p, len(g.fresh))
+				v.Add("group %s is %s, and it is not known since when %d of its members could be tried", key, p, len(g.fresh))
 			}
 		default:
 			v.Add("group %s is %s", key, p)

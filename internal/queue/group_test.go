@@ -681,7 +681,7 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 		{"1 joined, recounted 2", func(_ *Queue, g *group) { g.joined = 1 }},
 		{"group ns/g is active and not at position 9 of the heap for that", func(_ *Queue, g *group) { g.head.index = 9 }},
 		{"group ns/g is active, and 1 of its members are held", func(q *Queue, g *group) { entryOf(q, "a").place, g.held, g.joined = gated, 1, 1 }},
-		{"group ns/g is active, and it is not known of 1 members since when", func(q *Queue, g *group) { g.fresh[entryOf(q, "a")] = struct{}{} }},
+		{"group ns/g is active, and it is not known since when 1 of its members could be tried", func(q *Queue, g *group) { g.fresh[entryOf(q, "a")] = struct{}{} }},
 		{"group ns/g is parked", func(_ *Queue, g *group) { g.head.place = parked }},
 		{"-1 more members are waiting than groups list", func(_ *Queue, g *group) { g.members[model.PodKey{Name: "other"}] = &entry{} }},
 		{"members of groups by place are counted as", func(q *Queue, _ *group) { q.joined[active]++ }},
