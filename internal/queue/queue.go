@@ -129,7 +129,7 @@ type entry struct {
 	order uint64 // of arrival; decides between pods of equal priority and time
 
 	since time.Time // of arrival, or of the last failed attempt
-	// Invariant: ready is known of a pod that is active, deciding or binding.
+	// Invariant: ready is known of every pod but those that are gated or joined, which may not have been ready yet; and of the members of an active group.
 	ready      time.Time     // when it first could be tried
 	until      time.Time     // end of the backoff
 	lasts      time.Duration // how long it lasts from its beginning, of a group
