@@ -127,7 +127,7 @@ mutate: ## put small faults into packages and list those that the packages' own 
 MUTATE_SINCE ?= origin/main
 MUTATE_FOR ?= 60s
 
-mutate-changed: ## the same for a sample in the packages that have changed, for a minute, but at least ten faults; MUTATE_SINCE=origin/main MUTATE_FOR=60s
+mutate-changed: ## the same for a sample in the packages that have changed, for a minute, or until ten faults are tried if that takes longer; packages with slow tests are passed over; MUTATE_SINCE=origin/main MUTATE_FOR=60s
 	@$(NICE) $(GO) run ./internal/mutate -changed '$(MUTATE_SINCE)' -for $(MUTATE_FOR) -seed $$((0x$$(git rev-parse --short=7 HEAD))) $(PACKAGES)
 
 bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins

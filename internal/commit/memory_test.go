@@ -104,7 +104,7 @@ type recorder struct {
 // would be repeated until go test's deadline.
 const atOnceMax = 1_000
 
-// pace fails the test, and lets time pass, if there are too many requests at one instant.
+// pace fails the test if there are too many requests at one instant, and then lets a minute of the bubble's clock pass, so that what is repeated can end.
 func (r *recorder) pace() {
 	r.mu.Lock()
 	now := time.Now()

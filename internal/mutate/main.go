@@ -75,7 +75,7 @@ func main() {
 	flag.Uint64Var(&o.Seed, "seed", 1, "which faults are in the sample, and in which order they are tried when time is limited")
 	flag.StringVar(&o.Changed, "changed", "", "only packages whose code differs from this `revision`; from the last commits where nothing differs, or where there is no such revision")
 	flag.DurationVar(&o.For, "for", 0, "start no fault after this time; 0 for no limit")
-	flag.IntVar(&o.AtLeast, "at-least", enough, "with -for: try so many faults, of all packages together, however long it takes")
+	flag.IntVar(&o.AtLeast, "at-least", enough, "with -for: try so many faults, of all packages together, however long it takes, unless their tests are too slow")
 	flag.DurationVar(&o.Slow, "slow", 15*time.Second, "with -for: pass over packages whose tests take longer without a fault")
 	flag.DurationVar(&o.Patience, "patience", 15*time.Second, "how long tests may take with a fault, in addition to five times what they take without one")
 	flag.IntVar(&o.Least, "least", 90, "fail if less than this percentage of a package's faults is found, or so little of a sample of ten or more that it is no accident")

@@ -309,9 +309,9 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	}
 	h := &g.head
 	switch d.Outcome {
-	case plan.Placed, plan.Terminating:
+	case plan.Placed, plan.Terminating: // members that go on waiting keep the group's place; without any the group is forgotten below
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
-		g.overtaken = overtaken{} // if none goes on waiting, the group is gone, and begins anew with the next member
+		g.overtaken = overtaken{}
 	case plan.Unschedulable:
 		if g.overtaken.since.IsZero() {
 			g.overtaken.since = now
