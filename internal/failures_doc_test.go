@@ -36,15 +36,19 @@ func failureRows(page string) (rows []failureRow) {
 	return rows
 }
 
-// TestFailureTableNamesTests checks that each row of docs/failures.md names tests, or scenarios, and that all of them exist.
-func TestFailureTableNamesTests(t *testing.T) {
-	page, err := os.ReadFile("../docs/failures.md")
-	if err != nil {
-		t.Fatal(err)
+// TestTablesNameTests checks that each row of docs/failures.md and docs/limits.md names tests or
+// scenarios, and that all of them exist.
+func TestTablesNameTests(t *testing.T) {
+	var rows []failureRow
+	for _, name := range []string{"failures", "limits"} {
+		page, err := os.ReadFile("../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, failureRows(string(page))...)
 	}
-	rows := failureRows(string(page))
 	if len(rows) < 100 {
-		t.Errorf("the tables have %d rows; the page is not read as it is written", len(rows))
+		t.Errorf("the tables have %d rows; the pages are not read as they are written", len(rows))
 	}
 	tests := declaredTests(t)
 	for _, row := range rows {
