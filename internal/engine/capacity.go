@@ -20,7 +20,7 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 		return most, false
 	}
 	slots := e.slotsToCheck(c)
-	e.work.Visited += int64(len(slots))
+	e.visited(len(slots))
 	var byUse []int
 	for i := range c.needs {
 		f := c.profile.readers[i]

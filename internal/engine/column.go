@@ -401,12 +401,12 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 		if _, ok := column.entries(s); !ok {
 			if of, slots, ok := column.variant.Variant(s); ok {
 				like := e.filterColumnOf(c, i, plugin.NeedOf(of), reads, of.Compile)
-				e.asked(c.profile.first+int32(i), column.copyBut(s, slots, &like.column))
+				e.askedFor(need, c.profile.first+int32(i), column.copyBut(s, slots, &like.column))
 				return column
 			}
 		}
 	}
-	e.asked(c.profile.first+int32(i), column.sync(s))
+	e.askedFor(need, c.profile.first+int32(i), column.sync(s))
 	return column
 }
 
@@ -490,7 +490,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		e.work.Found++
 	}
 	column.used = e.columns.clock
-	e.asked(c.profile.first+int32(at), column.sync(c.view.State()))
+	e.askedFor(need, c.profile.first+int32(at), column.sync(c.view.State()))
 	return column, nil
 }
 

@@ -30,7 +30,7 @@ func (e *Engine) detail(v state.View, pod *model.Pod, best int, tie uint64) (det
 	if p == nil {
 		return detail, false
 	}
-	defer e.aside()()
+	defer e.aside(v)()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {
 		return detail, false
@@ -63,8 +63,8 @@ func (e *Engine) askedAgain(v state.View, pod *model.Pod) *profile {
 }
 
 // aside begins to count work apart from that of decisions, until the function that it returns is called.
-func (e *Engine) aside() (end func()) {
-	before := e.work
+func (e *Engine) aside(v state.View) (end func()) {
+	before, resume := e.work, v.Meter().Aside()
 	e.scratch.byPlugin = append(e.scratch.byPlugin[:0], e.byPlugin...)
 	e.columns.aside = true
 	return func() {
@@ -74,6 +74,7 @@ func (e *Engine) aside() (end func()) {
 		e.work.Detailed += visited
 		e.work.AskedAside += asked
 		copy(e.byPlugin, e.scratch.byPlugin)
+		resume()
 	}
 }
 
@@ -84,7 +85,7 @@ func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node st
 	if p == nil {
 		return "", false
 	}
-	defer e.aside()()
+	defer e.aside(v)()
 	v.State().BeginTurn()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {
@@ -117,7 +118,7 @@ func (e *Engine) ShapeOf(v state.View, pod *model.Pod) (s Shape, ok bool) {
 	if p == nil {
 		return s, false
 	}
-	defer e.aside()()
+	defer e.aside(v)()
 	v.State().BeginTurn()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {

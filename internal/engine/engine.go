@@ -2,11 +2,13 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -55,6 +57,7 @@ type Engine struct {
 	retries int
 	scratch scratch
 	work    Counters
+	meter   *price.Meter // of the state that was read last
 	onPhase func(Phase)
 	// kept is what PostFilter plugins keep from one turn to the next, by plugin.
 	kept map[string]any
@@ -187,6 +190,7 @@ func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int) plan.Decision {
 	e.work.Decisions++
 	v.State().BeginTurn()
+	v.Meter().Spend(price.Nodes, decisionUnits)
 	d := plan.Decision{Work: work, Nodes: v.ToChooseAmong()}
 	pod := work.Pods[0].Pod
 	p, ok := e.profiles[pod.SchedulerName]
@@ -288,8 +292,12 @@ func (e *Engine) conclude(c *cycle, d *plan.Decision, slot int32, total int64) {
 	d.Outcome, d.Placements = plan.Placed, placements
 }
 
-// fail ends a decision with an error.
+// fail ends a decision with an error, or leaves it unfinished.
 func fail(d *plan.Decision, err error) {
+	if errors.Is(err, plugin.ErrUnfinished) {
+		*d = plan.Decision{Work: d.Work, Outcome: plan.Unfinished, Nodes: d.Nodes}
+		return
+	}
 	d.Outcome, d.Err = plan.Failed, err
 	d.Nominations = clearNomination(d.Pods[0].Pod)
 }

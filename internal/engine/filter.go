@@ -99,7 +99,7 @@ func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 
 // filterOneByOne appends those of the given nodes that no filter rejects.
 func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
-	e.work.Visited += int64(len(slots))
+	e.visited(len(slots))
 	for _, slot := range slots {
 		o := e.first(c, &c.here, slot)
 		if err := e.failureOn(c, slot, o); err != nil {
@@ -116,7 +116,7 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 // filterByColumns keeps those of the given nodes that no filter rejects, in place: it reads the columns, and then the rules about counts. Columns
 // hold values for the state's pods, so nodes on which the view has other pods are checked one by one.
 func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
-	e.work.Visited += int64(len(slots))
+	e.visited(len(slots))
 	slots, touched := apart(slots, c.view.Touched())
 	for i := range c.needs {
 		column := e.filterColumn(c, i)

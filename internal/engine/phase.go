@@ -16,12 +16,6 @@ const (
 	Phases
 )
 
-// asked adds to a plugin's counter that it was called for so many nodes.
-func (e *Engine) asked(plugin int32, nodes int) {
-	e.work.Asked += int64(nodes)
-	e.byPlugin[plugin] += int64(nodes)
-}
-
 // EachAsked calls yield with the number of nodes for which each plugin of each profile was called, as a filter or as a scorer, in no particular
 // order of profiles.
 func (e *Engine) EachAsked(yield func(profile, plugin string, phase Phase, asked int64)) {

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -412,6 +413,7 @@ func (p *postFilterCycle) Worked(looked, rated, tried int) {
 	p.engine.work.Looked += int64(looked)
 	p.engine.work.Rated += int64(rated)
 	p.engine.work.Tried += int64(tried)
+	p.engine.meter.Spend(price.Victims, lookedUnits*int64(looked)+ratedUnits*int64(rated)+triedUnits*int64(tried))
 }
 
 // Reasons returns an objection in kube-scheduler's words, or the error that it stands for.

@@ -37,6 +37,7 @@ type cycle struct {
 // preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
 // rejection rejects every node. Before nodes are looked at, call prepare.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
+	e.meter = v.Meter()
 	if horizon, swept := e.columns.tick(); swept {
 		e.rankings.sweep(horizon)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -363,7 +364,7 @@ func (r *ranking) drop() {
 // newTable ranks the nodes for the cycle's pod. It returns false if the scan fails, or there are too many groups.
 func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	slots := e.slotsToCheck(c)
-	e.work.Visited += int64(len(slots))
+	e.visited(len(slots))
 	for _, column := range s.filters {
 		if column == nil || column.nonZero == 0 {
 			continue
@@ -412,7 +413,7 @@ func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool
 		if entry.Aspects&r.reads == 0 || i > 0 && entries[i-1] == entry || !c.view.Restriction().Has(entry.Slot) {
 			continue
 		}
-		e.work.Visited++
+		e.visited(1)
 		r.table.Remove(entry.Slot)
 		if !alive[entry.Slot] {
 			continue
@@ -458,6 +459,7 @@ func (e *Engine) passesColumns(c *cycle, s *sight, slot int32) (passes, ok bool)
 func (e *Engine) chooseFrom(t *rank.Table, c *cycle, s *sight) (best choice, ok bool) {
 	best.feasible = s.findFeasible(t, c)
 	e.work.Grouped += int64(len(t.Groups()))
+	e.meter.Spend(price.Nodes, groupedUnits*int64(len(t.Groups())))
 	switch {
 	case best.feasible == 0:
 		return best, true

@@ -182,7 +182,7 @@ func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.Cou
 func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 	nominated := e.objectionsBesideNominated(c)
 	slots := e.slotsToCheck(c)
-	e.work.Visited += int64(len(slots))
+	e.visited(len(slots))
 	single := slices.Clone(c.view.Touched())
 	for slot := range nominated {
 		single = append(single, slot)

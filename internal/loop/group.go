@@ -9,7 +9,13 @@ import (
 
 // onceForGroup is the rest of a round in which the members of a pod group are decided about.
 func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
+	l.state.Meter().Begin(l.budget)
 	d := l.searches.Decide(l.state, l.engine, work, l.report.placements())
+	l.charge(work, l.state.Meter().End())
+	if d.Outcome == plan.Unfinished {
+		l.goOnLater(now, func() { l.queue.SettleGroup(now, &d) })
+		return
+	}
 	if d.Tree == nil {
 		l.noteGroup(now, &d, &d.Members[0])
 	}
@@ -31,6 +37,7 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 		l.commit.Start(d.Members[i])
 		l.wait(&d.Members[i])
 	}
+	l.report.ended(l)
 }
 
 // noteGroup has the condition of a PodGroup written with the decision about a member.

@@ -53,19 +53,24 @@ type Loop struct {
 	searches group.Searches
 	adviser  Adviser // nil if events are not to say what would help
 	report   reporting
-	asks     chan func()   // functions for Do
-	asking   chan struct{} // has room while nobody waits in Ask
-	free     time.Time     // when the next function of Ask may be called; whoever has asking owns it
-	now      func() time.Time
+	// budget is how many units of work a turn may cost in one round, where it can go on in another; 0 means any number.
+	budget int64
+	// unfinished says that the turn of the last round is to go on.
+	unfinished bool
+	asks       chan func()   // functions for Do
+	asking     chan struct{} // has room while nobody waits in Ask
+	free       time.Time     // when the next function of Ask may be called; whoever has asking owns it
+	now        func() time.Time
 }
 
 // New builds a loop. It owns its arguments, and the state of the queue.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now)}
+	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget, report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now)}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
 func (l *Loop) Once(now time.Time) bool {
+	l.unfinished = false
 	l.search(now)
 	changes := l.source.Drain()
 	l.report.begin()
@@ -83,13 +88,18 @@ func (l *Loop) Once(now time.Time) bool {
 		l.report.ended(l)
 		return false
 	}
-	l.report.popped()
+	l.report.popped(&work)
 	if work.Group != nil {
 		l.onceForGroup(now, work)
-		l.report.ended(l)
 		return true
 	}
+	l.state.Meter().Begin(l.budget)
 	decision := l.engine.Decide(l.state.View(), work)
+	l.charge(work, l.state.Meter().End())
+	if decision.Outcome == plan.Unfinished {
+		l.goOnLater(now, func() { l.queue.Settle(now, decision) })
+		return true
+	}
 	l.report.decided(decision)
 	l.report.witnessed(l, &decision)
 	l.advise(now, &decision)
@@ -121,8 +131,8 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 	l.queue.Activate(now, activated)
 }
 
-// Unfinished reports whether the last round left work, such as pods to wake, that the next one continues at any time.
-func (l *Loop) Unfinished() bool { return l.queue.Unfinished() }
+// Unfinished reports whether the last round left work, such as pods to wake or a turn that goes on, that the next one continues at any time.
+func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished }
 
 // Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
 func (l *Loop) Next() (at time.Time, ok bool) {

@@ -5,7 +5,9 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/group"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -48,6 +50,11 @@ type Round struct {
 	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
 	Generated int
 	Evaluated []Evaluation
+	// Turn is the first of the pods whose turn it was, nil if there was none.
+	Turn *model.Pod
+	// Cost is what the turn of this round cost. Unfinished says that it goes on in a later round; then nothing was decided.
+	Cost       price.Bill
+	Unfinished bool
 	// Moves are the moves of waiting pods from place to place.
 	Moves []queue.Move
 }
@@ -146,11 +153,19 @@ func (r *reporting) applied(changes int, delta state.Delta) {
 	r.evaluated = r.evaluated[:0]
 }
 
-func (r *reporting) popped() {
+func (r *reporting) popped(work *plan.Work) {
 	if len(r.observers) == 0 {
 		return
 	}
+	r.round.Turn = work.Pods[0].Pod
 	r.round.Popping = r.took()
+}
+
+// cost notes what the turn cost.
+func (r *reporting) cost(bill price.Bill) {
+	if len(r.observers) > 0 {
+		r.round.Cost = bill
+	}
 }
 
 // placements returns what learns of domain placements, nil without observers.
@@ -228,10 +243,11 @@ func (r *reporting) ended(l *Loop) {
 		return
 	}
 	r.round.Moves = moves
+	r.round.Unfinished = l.unfinished
 	if r.round.Decided {
 		r.round.Settling = r.took()
 	}
-	if r.round.Decided || r.round.Changes > 0 || len(moves) > 0 {
+	if r.round.Decided || l.unfinished || r.round.Changes > 0 || len(moves) > 0 {
 		for _, o := range r.observers {
 			o.Round(&r.round)
 		}

@@ -202,7 +202,7 @@ func (l *Loop) Round(r *loop.Round) {
 		l.move(move)
 	}
 	if r.Generated > 0 {
-		l.placements(r, r.Decisions[0].Pods[0].Pod.SchedulerName)
+		l.placements(r, r.Turn.SchedulerName)
 	}
 	if r.Decided && r.Decisions[0].Outcome != plan.Terminating {
 		l.decision(r)

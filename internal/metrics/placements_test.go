@@ -21,9 +21,10 @@ func TestPlacements(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		member := model.NewPod(pod("p", "1"))
 		round := &loop.Round{
-			Decided:   true,
-			Decisions: []plan.Decision{{Work: plan.WorkFor(model.NewPod(pod("p", "1"))), Outcome: plan.Terminating}},
+			Turn: member, Decided: true,
+			Decisions: []plan.Decision{{Work: plan.WorkFor(member), Outcome: plan.Terminating}},
 			Generated: 4, Evaluated: []loop.Evaluation{{Feasible: false, Took: 2 * time.Second}, {Feasible: true, Took: time.Second}, {Feasible: false, Took: time.Second}},
 		}
 		m.Loop.Round(round)

@@ -67,9 +67,12 @@ const (
 	Terminating
 	// NoNodes means that the cluster is empty. As in kube-scheduler, the pods are tried again after a backoff.
 	NoNodes
+	// Unfinished means that the turn has used up its budget of work for one round. Nothing was decided: the pods are ready at once, and
+	// their next turn goes on where this one stopped.
+	Unfinished
 )
 
-var outcomeNames = [...]string{"undecided", "placed", "unschedulable", "failed", "terminating", "no nodes"}
+var outcomeNames = [...]string{"undecided", "placed", "unschedulable", "failed", "terminating", "no nodes", "unfinished"}
 
 // String returns the outcome in words.
 func (o Outcome) String() string { return outcomeNames[o] }

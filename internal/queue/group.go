@@ -196,7 +196,10 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 		q.heapOf(h.place).remove(h)
 	}
 	q.joined[h.place] -= g.joined
-	h.noteWoken(to, why)
+	goesOn := h.place == deciding && why == toGoOn
+	if !goesOn {
+		h.noteWoken(to, why)
+	}
 	h.place = to
 	q.joined[to] += g.joined
 	if to == active || to == erring {
@@ -208,7 +211,9 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 		}
 		clear(g.fresh)
 	}
-	q.movedWith(g, g.joined, why)
+	if !goesOn {
+		q.movedWith(g, g.joined, why)
+	}
 }
 
 // movedWith notes that so many members wait where their group does.
@@ -280,6 +285,10 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		g = q.trees[d.Group.Key]
 		g.quorum = quorum{}
 	}
+	if d.Outcome == plan.Unfinished {
+		q.goOnWith(g)
+		return
+	}
 	for i := range d.Members {
 		m := &d.Members[i]
 		e := q.entries[m.Pods[0].Pod.Key()]
@@ -326,6 +335,16 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		h.backOff(q.backoffEnd(h))
 	}
 	q.moveToWhereItBelongs(now, g, attemptFailed)
+}
+
+// goOnWith puts back a group whose turn is to go on, where it was before it was popped.
+func (q *Queue) goOnWith(g *group) {
+	g.head.attempts--
+	for _, e := range g.members {
+		e.attempts--
+		q.move(e, joined, "")
+	}
+	q.moveHead(g, active, toGoOn)
 }
 
 // backOff has a group back off from its last attempt to the end of its backoff.

@@ -37,7 +37,7 @@ var next = [places][]place{
 	parked:     {active, backingOff, erring, gated, gone},
 	gated:      {active, backingOff, erring, gated, joined, gone},
 	joined:     {gated, deciding, gone},
-	deciding:   {parked, erring, gated, joined, binding, gone},
+	deciding:   {active, parked, erring, gated, joined, binding, gone}, // active if its turn is unfinished
 	binding:    {parked, erring, gated, joined, gone},
 }
 
@@ -47,7 +47,10 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if !slices.Contains(next[e.place], to) {
 		panic(fmt.Sprintf("queue: pod %s cannot go from %s to %s", e.pod, e.place, to))
 	}
-	e.noteWoken(to, why)
+	goesOn := e.place == deciding && to == active
+	if !goesOn {
+		e.noteWoken(to, why)
+	}
 	if h := q.heapOf(e.place); h != nil {
 		h.remove(e)
 	}
@@ -67,7 +70,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if to == gone {
 		q.counts[gone] = 0
 	}
-	if line := to.line(); line != "" {
+	if line := to.line(); line != "" && !goesOn {
 		q.moves = append(q.moves, Move{line, why, 1})
 	}
 	if h := q.heapOf(to); h != nil {

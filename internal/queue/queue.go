@@ -115,6 +115,8 @@ const (
 	idleTooLong   = "UnschedulableTimeout"
 	forced        = "ForceActivate"
 	groupChanged  = "PodGroupUpdate"
+	// toGoOn is no move of kube-scheduler's: an unfinished turn is the same attempt.
+	toGoOn = ""
 )
 
 // entry is one waiting pod.
@@ -135,6 +137,7 @@ type entry struct {
 	lasts      time.Duration // how long it lasts from its beginning, of a group
 	flushed    time.Time     // when it was last looked at only because it was idle for long
 	afterFlush bool          // the next attempt was caused by that
+	unfinished bool          // its last turn is to go on
 	woken      plan.Woken    // what made the pod, or the group, ready
 	early      bool          // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
@@ -275,7 +278,8 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	if e.heads != nil {
 		return q.popGroup(now, e.heads), true
 	}
-	e.early = early
+	e.early = early || e.early && e.unfinished
+	e.unfinished = false
 	q.move(e, deciding, "")
 	e.attempts++
 	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now, Woken: e.woken}
@@ -306,6 +310,10 @@ func (q *Queue) Waiting(key model.PodKey, uid types.UID) *model.Pod {
 func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	for i := range d.Pods {
 		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
+			if d.Outcome == plan.Unfinished {
+				q.goOn(e, &d)
+				continue
+			}
 			e.permits = i < len(d.Placements) && slices.ContainsFunc(d.Placements[i].Steps, atPermit)
 			if i == 0 {
 				q.preempts(e, &d) // before it is parked: what it hears of depends on that
@@ -332,6 +340,13 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	default:
 		panic(fmt.Sprintf("queue: the decision about pod %s is %s", e.pod, d.Outcome))
 	}
+}
+
+// goOn puts back a pod whose turn is to go on, where it was before it was popped. No attempt is counted.
+func (q *Queue) goOn(e *entry, d *plan.Decision) {
+	e.attempts--
+	e.afterFlush, e.unfinished = d.Pods[0].AfterFlush, true
+	q.move(e, active, toGoOn)
 }
 
 // park sets a pod aside until an event can change the mind of the plugins that rejected it. A pod that was activated meanwhile is tried again after its

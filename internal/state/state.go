@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
@@ -25,6 +26,8 @@ import (
 //
 // What must hold between two calls of its methods stands next to the fields, as invariants. Audit checks them.
 type State struct {
+	// meter counts what decisions cost.
+	meter price.Meter
 	// Invariant: slotOf names exactly the slots that are not free, each by its name.
 	slotOf map[string]int32 // by node name, ghosts included
 	// Invariant: a slot is free, once, if and only if it has neither a node nor pods.

@@ -169,10 +169,17 @@ func (a *attempt) place() {
 		a.takeBack()
 		a.fail(err)
 	case short != "":
-		if a.takeBack(); a.retry() {
+		a.takeBack()
+		placed, err := a.retry()
+		switch {
+		case err != nil:
+			a.fail(err)
+			return
+		case placed:
 			a.Outcome = plan.Placed
 			return
 		}
+		defer a.state.Meter().Lift()() // what follows cannot stop
 		found, err := a.makeRoom(short)
 		if err != nil {
 			a.fail(err)
@@ -211,6 +218,8 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 			a.scheduled++
 			a.placed++
 		case plan.Unschedulable:
+		case plan.Unfinished:
+			return "", plugin.ErrUnfinished
 		default:
 			return "", fmt.Errorf("failed to schedule other pod from a pod group: %s", report.Message(m))
 		}
@@ -302,8 +311,16 @@ func (a *attempt) reject(text string, found room) {
 	}
 }
 
-// fail ends an attempt with an error. A member that failed itself keeps its own.
+// fail ends an attempt with an error, or leaves it unfinished. A member that failed itself keeps its own.
 func (a *attempt) fail(err error) {
+	if errors.Is(err, plugin.ErrUnfinished) {
+		a.Outcome = plan.Unfinished
+		for i := range a.Members {
+			m := &a.Members[i]
+			*m = plan.Decision{Work: m.Work, Outcome: plan.Unfinished, Nodes: m.Nodes}
+		}
+		return
+	}
 	a.Outcome, a.Message = plan.Failed, err.Error()
 	for _, i := range a.tried {
 		m := &a.Members[i]

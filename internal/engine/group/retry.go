@@ -2,11 +2,13 @@ package group
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // One pass over the members in the order in which they came, each to its best node, may miss a placement that there is: small members take the room that a large one
@@ -30,20 +32,23 @@ type kind struct {
 	size     float64
 }
 
-// retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then.
-func (a *attempt) retry() bool {
+// retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then. The only error
+// is that the turn goes on in a later round.
+func (a *attempt) retry() (placed bool, err error) {
 	left := int64(a.engine.GroupRetries())
 	if left <= 0 || a.hopeless || a.profile == nil || a.searches.passesRest(a) {
-		return false
+		return false, nil
 	}
 	left = max(left, int64(retriesEach*len(a.tried)))
 	before := a.engine.Counters()
+	resume := a.state.Meter().Lift()
 	kinds, ok := a.kinds()
+	resume()
 	if !ok {
 		if a.engine.Counters().Decisions > before.Decisions {
 			a.searches.passedInVain(a, before)
 		}
-		return false
+		return false, nil
 	}
 	b := a.again()
 	b.observer, b.witness = nil, a.witness
@@ -55,15 +60,18 @@ func (a *attempt) retry() bool {
 		short, err := b.try()
 		if err == nil && short == "" {
 			a.take(&b)
-			return true
+			return true, nil
 		}
 		b.takeBack()
+		if errors.Is(err, plugin.ErrUnfinished) {
+			return false, err
+		}
 		if err != nil {
 			break
 		}
 	}
 	a.searches.passedInVain(a, before)
-	return false
+	return false, nil
 }
 
 // take makes what another attempt of the group has placed that of this one.

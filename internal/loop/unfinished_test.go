@@ -1,0 +1,144 @@
+package loop_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/price"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// costly is a filter that passes every node. A pod with the annotation "milliseconds" costs so many of them in units, in as many
+// rounds as that takes; with "whole" besides, all in one.
+type costly struct {
+	left map[string]int64 // by pod, what is left of its price
+	kind price.Kind
+}
+
+func (*costly) Name() string              { return "Costly" }
+func (*costly) FilterReads() model.Aspect { return 0 }
+
+func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+	milliseconds, err := strconv.ParseInt(pod.Object.Annotations["milliseconds"], 10, 64)
+	if err != nil {
+		return nil, "", nil
+	}
+	left, begun := c.left[pod.Name]
+	if !begun {
+		left = milliseconds * price.Millisecond
+	}
+	spent := left
+	if pod.Object.Annotations["whole"] == "" {
+		spent = min(left, v.Meter().Left())
+	}
+	v.Meter().Spend(c.kind, spent)
+	if c.left[pod.Name] = left - spent; left > spent {
+		return nil, "", plugin.ErrUnfinished
+	}
+	delete(c.left, pod.Name)
+	return nil, "", nil
+}
+
+// charging is a loop with the filter costly, on a few nodes.
+type charging struct {
+	*loop.Loop
+	t       testing.TB
+	changes *ingest.Ingest
+	made    *held
+	watch   *stopwatch
+	config  *config.Config
+	costly  *costly
+	now     time.Time
+}
+
+// newCharging has nodes with room for many pods. change, unless nil, changes the configuration before anything is built from it.
+func newCharging(t testing.TB, change func(*config.Config)) *charging {
+	c, _, _ := defaultParts(t, true)
+	own := &costly{left: map[string]int64{}}
+	c.Profiles[0].Filters = append(c.Profiles[0].Filters, own)
+	if change != nil {
+		change(c)
+	}
+	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &charging{t: t, changes: ingest.New(c.Compile()), made: &held{}, watch: &stopwatch{}, config: c, costly: own, now: time.Unix(1_000_000, 0)}
+	l.Loop = loop.New(l.changes, waiting, decider, l.made, l.watch)
+	for _, name := range []string{"a", "b", "c"} {
+		l.changes.Set(build.Node(name, build.Allocatable("cpu=1000 memory=800Gi pods=1000")))
+	}
+	return l
+}
+
+// costs gives a pod a price.
+func costs(milliseconds int) build.PodOption {
+	return func(p *v1.Pod) {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations["milliseconds"] = strconv.Itoa(milliseconds)
+	}
+}
+
+// round runs a round and returns the name of the pod that was decided about; "…" and its name if the turn goes on, empty if there was no turn.
+func (c *charging) round() string {
+	c.t.Helper()
+	before := len(c.made.made)
+	decided := c.Once(c.now)
+	if err := c.Audit(); err != nil {
+		c.t.Fatal(err)
+	}
+	switch {
+	case !decided:
+		return ""
+	case len(c.made.made) == before:
+		return "…" + c.watch.rounds[len(c.watch.rounds)-1].Turn.Name
+	}
+	return c.made.made[before].Pods[0].Pod.Name
+}
+
+// TestUnfinishedTurnGoesOn has a turn cost more than a round may: it goes on in the next, and counts as one attempt.
+func TestUnfinishedTurnGoesOn(t *testing.T) {
+	c := newCharging(t, nil)
+	c.changes.Set(build.Pod(build.Named("large"), costs(50)))
+	var units int64
+	for i, want := range []string{"…large", "…large", "large", ""} {
+		if got := c.round(); got != want {
+			t.Fatalf("round %d: %q had its turn, want %q", i, got, want)
+		}
+		if unfinished := c.Unfinished(); unfinished != (i < 2) {
+			t.Errorf("round %d: unfinished is %t", i, unfinished)
+		}
+		if i < 3 {
+			r := c.watch.rounds[len(c.watch.rounds)-1]
+			if cost := r.Cost.Total(); r.Unfinished != (i < 2) || r.Decided != (i == 2) || cost > 21*price.Millisecond {
+				t.Errorf("round %d: unfinished %t, decided %t, cost %d", i, r.Unfinished, r.Decided, cost)
+			}
+			units += r.Cost[c.costly.kind]
+			if i > 0 && len(r.Moves) > 0 {
+				t.Errorf("round %d: %v", i, r.Moves)
+			}
+		}
+	}
+	d := c.made.made[0]
+	if p := d.Placements[0]; d.Outcome != plan.Placed || p.Attempt != 1 || p.Woken.Event != "UnscheduledPodAdd" || units < 50*price.Millisecond {
+		t.Errorf("%s at attempt %d, woken by %q, for %d units", d.Outcome, p.Attempt, p.Woken.Event, units)
+	}
+}
