@@ -42,12 +42,13 @@ type Writer interface {
 	Repeat(ctx context.Context, event *report.Series) error
 }
 
-// Results takes in how bindings and preemptions ended, and what the API server has answered meanwhile.
+// Results takes in how bindings, preemptions and writes of decisions ended, and what the API server has answered meanwhile.
 type Results interface {
 	// Learned takes in an object as the API server has it, or had it when it answered: the watch may have shown a newer version.
 	Learned(object kinds.Object)
 	Bound(result model.BindingResult)
 	Preempted(result model.PreemptionResult)
+	Written(result model.WriteResult)
 }
 
 // Config is what a Commit needs to be built.

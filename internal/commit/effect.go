@@ -11,14 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// effect is a write of a decision. Nothing waits for its end: what it changes comes back through the watch, or is learned. A decision that makes the same write
-// while it has not ended adds nothing.
+// effect is a write of a decision. What it changes comes back through the watch, or is learned; the end
+// of one that gives something back is a result for the loop. A decision that makes the same write while
+// it has not ended adds nothing.
 type effect struct {
-	pod      *model.Pod // that was decided about
-	write    *plan.Write
-	order    uint64 // of the decision
-	place    place  // ready, sending or pausing
-	position int    // in the backlog while place is ready
+	decisions int        // that made the write
+	pod       *model.Pod // that was decided about
+	write     *plan.Write
+	order     uint64 // of the decision
+	place     place  // ready, sending or pausing
+	position  int    // in the backlog while place is ready
 	attempt
 	seen *observation
 	// after is the latest write to the same object that waits for the end of this one; nil if there is none. Only a Latest write has one.
@@ -41,14 +43,16 @@ func keyOfWrite(w *plan.Write) effectKey {
 
 // startEffects takes in the writes of a decision. None is sent after the stop: the next process decides anew.
 func (o *Outbox) startEffects(decision *plan.Decision) {
-	if o.stopped != nil {
-		return
-	}
 	for i := range decision.Writes {
 		write := &decision.Writes[i]
+		if o.stopped != nil {
+			o.answerWrite(write, 1, false)
+			continue
+		}
 		same, before := o.effects[keyOfWrite(write)], o.latest[objectOf(write)]
 		switch {
 		case !write.Latest && same != nil:
+			same.decisions++
 		case write.Latest && before != nil && before == same:
 			before.after = nil // what is being written is the latest again
 		case write.Latest && before != nil:
@@ -61,7 +65,7 @@ func (o *Outbox) startEffects(decision *plan.Decision) {
 
 func (o *Outbox) newEffect(decision *plan.Decision, write *plan.Write) *effect {
 	o.decided++
-	return &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided}
+	return &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided, decisions: 1}
 }
 
 // objectKey names an object, or a subresource of it.
@@ -102,13 +106,13 @@ func (o *Outbox) takeEffect(e *effect) Request {
 func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 	at, known, err := o.outcome(now, &e.attempt, e.write, response)
 	if o.stopped != nil {
-		o.endEffect(e, nil)
+		o.endEffect(e, nil, known && err == nil)
 		return
 	}
 	if known {
 		wait, again := o.again(err, &e.tries, &e.throttled)
 		if !again {
-			o.endEffect(e, err)
+			o.endEffect(e, err, err == nil)
 			return
 		}
 		at = now.Add(wait)
@@ -118,8 +122,9 @@ func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 }
 
 // endEffect forgets an effect. One that is not carried out is no reason to try the pod again: it would make the same write.
-func (o *Outbox) endEffect(e *effect, err error) {
+func (o *Outbox) endEffect(e *effect, err error, stored bool) {
 	e.place = nowhere
+	o.answerWrite(e.write, e.decisions, stored)
 	delete(o.effects, keyOfWrite(e.write))
 	if e.write.Latest {
 		delete(o.latest, objectOf(e.write))
@@ -129,5 +134,14 @@ func (o *Outbox) endEffect(e *effect, err error) {
 	}
 	if err != nil {
 		o.giveUp(e.pod.Key(), fmt.Errorf("write %s %s for %s: %w", e.write.Resource.GroupResource(), e.write.Name, e.pod, err))
+	}
+}
+
+// answerWrite answers the loop about a write that gives something back.
+func (o *Outbox) answerWrite(write *plan.Write, decisions int, stored bool) {
+	if write.GivesBack != nil {
+		o.ended.Written = append(o.ended.Written, model.WriteResult{
+			Object: write.GivesBack, Deleted: stored && write.Delete, Decisions: decisions,
+		})
 	}
 }

@@ -339,6 +339,8 @@ func (w *writing) Bound(result model.BindingResult) {
 }
 func (w *writing) Preempted(model.PreemptionResult) {}
 
+func (w *writing) Written(model.WriteResult) {}
+
 // TestLearnedBeforeTheResult has the loop hear of what a step has written before it hears of the binding, also if that was read because the write was refused, and if the
 // binding fails.
 func TestLearnedBeforeTheResult(t *testing.T) {

@@ -168,6 +168,8 @@ type Ended struct {
 	// Evicted are victims that are on their way out, Preempted the preemptions whose evictions have ended.
 	Evicted   []Evicted
 	Preempted []Preempted
+	// Written are writes of decisions that gave something back and have ended.
+	Written []model.WriteResult
 	// Stages are extension points that were passed or failed at, of placements with steps.
 	Stages []StageEnd
 	// GivenUp says what will not be tried again, apart from bindings.
@@ -187,7 +189,7 @@ type Canceled struct {
 }
 
 func (e *Ended) nothing() bool {
-	return len(e.Settled) == 0 && len(e.Evicted) == 0 && len(e.Preempted) == 0 && len(e.Stages) == 0 && len(e.GivenUp) == 0 && len(e.Calls) == 0 && len(e.Canceled) == 0 &&
+	return len(e.Settled) == 0 && len(e.Evicted) == 0 && len(e.Preempted) == 0 && len(e.Written) == 0 && len(e.Stages) == 0 && len(e.GivenUp) == 0 && len(e.Calls) == 0 && len(e.Canceled) == 0 &&
 		e.Dropped == [WriteKinds]int{}
 }
 
@@ -407,7 +409,7 @@ func (o *Outbox) Empty() bool {
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
 	return len(o.calls) + o.permits.Len() + o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
-		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.effects) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) +
+		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.effects) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) + len(o.ended.Written) +
 		len(o.ended.Stages) + len(o.ended.GivenUp) + len(o.ended.Calls) + len(o.ended.Canceled)
 }
 
@@ -428,7 +430,7 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 		case j.eviction != nil:
 			o.endEviction(now, j.eviction, reason)
 		case j.effect != nil:
-			o.endEffect(j.effect, nil)
+			o.endEffect(j.effect, nil, false)
 		default:
 			o.settleStopped(now, j.binding)
 		}
@@ -441,7 +443,7 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 		case e.eviction != nil:
 			o.endEviction(now, e.eviction, reason)
 		case e.effect != nil:
-			o.endEffect(e.effect, nil)
+			o.endEffect(e.effect, nil, false)
 		default:
 			kept.plan(e)
 		}

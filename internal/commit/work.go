@@ -139,6 +139,9 @@ func (c *Commit) answer(ended Ended) {
 	for i := range ended.Preempted {
 		c.endPreemption(&ended.Preempted[i])
 	}
+	for i := range ended.Written {
+		c.config.Results.Written(ended.Written[i])
+	}
 	for kind, writes := range ended.Dropped {
 		if writes > 0 {
 			c.dropped(WriteKind(kind), writes)

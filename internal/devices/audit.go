@@ -27,7 +27,14 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model
 			v.Add("%s is not kept, recounted %s", thing, text)
 		}
 	}
+	givenBack := 0
 	for key, c := range s.claims {
+		if c.givingBack > 0 {
+			givenBack++
+		}
+		if c.givingBack < 0 || c.givingBack > 0 && c.ResourceClaim == nil {
+			v.Add("claim %s exists: %t, and is being given back by %d decisions", key, c.ResourceClaim != nil, c.givingBack)
+		}
 		if c.promise != nil && len(c.holders) == 0 {
 			v.Add("claim %s is promised devices by no pod", key)
 		}
@@ -36,6 +43,9 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model
 				v.Add("claim %s is promised devices by pod %s, which does not hold them", key, pod)
 			}
 		}
+	}
+	if givenBack != s.givenBack {
+		v.Add("%d claims are being given back, recounted %d", s.givenBack, givenBack)
 	}
 }
 

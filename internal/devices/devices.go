@@ -65,6 +65,8 @@ type Store struct {
 	// Invariant: sharers is how many shares are allocated of each device, without zeros. A share need not consume any capacity.
 	sharers map[structured.DeviceID]int
 
+	// Invariant: givenBack is the number of claims that are being given back.
+	givenBack int
 	// turn is that of the group that is decided about, 0 if none is; turns how many there were.
 	turn, turns uint64
 
@@ -89,6 +91,9 @@ type claim struct {
 	turn uint64
 	// shown means that a version of the claim has been stored since the promise was made, or before.
 	shown bool
+	// givingBack is the number of decisions whose writes are taking something from the claim.
+	// Invariant: it is 0 unless the claim exists.
+	givingBack int
 }
 
 // Promise is the value of a hold on a claim: what the claim is to be given. It counts until a version of the claim shows an allocation.
@@ -311,6 +316,9 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	}
 	c := s.claimOf(key)
 	before = c.ResourceClaim
+	if now == nil || before != nil && before.Object.UID != now.Object.UID {
+		s.keepClaim(c)
+	}
 	s.listMade(before, now)
 	c.shown = c.shown || now != nil
 	s.recount(c, func() {

@@ -175,6 +175,14 @@ func (in *Ingest) Preempted(result model.PreemptionResult) {
 	in.signal()
 }
 
+// Written adds the end of a write that gave something back. Results are never replaced.
+func (in *Ingest) Written(result model.WriteResult) {
+	in.mu.Lock()
+	in.changes = append(in.changes, model.Change{Kind: model.WriteDone, Write: &result})
+	in.mu.Unlock()
+	in.signal()
+}
+
 func (in *Ingest) add(ref model.Ref, change model.Change) {
 	in.mu.Lock()
 	if at, ok := in.at[ref]; ok {

@@ -29,6 +29,7 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	l.report.decidedGroup(&d)
 	for i := range d.Members {
 		l.state.Evict(d.Members[i].Evictions...)
+		l.state.GiveBack(d.Members[i].Writes...)
 		l.takeAsked(now, d.Members[i].Nominations)
 	}
 	l.keepRoom(now, &d)

@@ -105,6 +105,7 @@ func (l *Loop) Once(now time.Time) bool {
 	l.advise(now, &decision)
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
+	l.state.GiveBack(decision.Writes...)
 	l.takeAsked(now, decision.Nominations) // by plugins in this turn, whose pod does not skip its backoff for that
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source

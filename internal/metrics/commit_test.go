@@ -56,6 +56,8 @@ func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
 
 func (o outcomes) Learned(kinds.Object) {}
 
+func (o outcomes) Written(model.WriteResult) {}
+
 func (o outcomes) Preempted(result model.PreemptionResult) {
 	o <- model.BindingResult{Pod: result.Preemptor, Err: result.Err}
 }

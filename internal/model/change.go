@@ -26,6 +26,8 @@ const (
 	BindDone
 	// PreemptionDone: the result of a preemption that the scheduler started.
 	PreemptionDone
+	// WriteDone: a write that gave something back has ended.
+	WriteDone
 	// EventRaised: something has happened that only matters to waiting pods.
 	EventRaised
 )
@@ -42,7 +44,8 @@ type Change struct {
 	Bind         *BindingResult // BindDone
 	// PreemptionDone
 	Preemption *PreemptionResult
-	Event      *Event // EventRaised
+	Write      *WriteResult // WriteDone
+	Event      *Event       // EventRaised
 
 	Object   runtime.Object // ObjectSet
 	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not
@@ -75,6 +78,17 @@ type PreemptionResult struct {
 	InMemory bool
 	// Err is why the preemption failed, nil if it did not.
 	Err error
+}
+
+// WriteResult is the end of a write of a decision that gave something back: it is stored, refused or
+// given up, and cannot be stored any more.
+type WriteResult struct {
+	// Object is the version from which something was given back.
+	Object Compiled
+	// Deleted means that the object was deleted. It may be shown for a while.
+	Deleted bool
+	// Decisions is the number of decisions that made the write.
+	Decisions int
 }
 
 // NominationRequest is what a plugin from outside asks to be noted of a pod: that it is nominated to a node, or to none if the name is empty.

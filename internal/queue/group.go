@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -251,15 +252,18 @@ func (q *Queue) admitMember(now time.Time, e *entry, plugin, why string) {
 	q.review(now, g, why)
 }
 
-// popGroup returns the work of deciding about all members of a group, in kube-scheduler's order.
-func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
-	members := make([]*entry, 0, len(g.members))
-	for _, e := range g.members {
-		members = append(members, e)
-	}
+// inTurn returns the members in kube-scheduler's order.
+func (g *group) inTurn() []*entry {
+	members := slices.Collect(maps.Values(g.members))
 	slices.SortFunc(members, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), cmp.Compare(a.order, b.order))
 	})
+	return members
+}
+
+// popGroup returns the work of deciding about all members of a group, in kube-scheduler's order.
+func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
+	members := g.inTurn()
 	g.head.attempts++
 	work := plan.Work{Pods: make([]plan.QueuedPod, len(members))}
 	if v := q.config.State.View(); g.of == nil {

@@ -31,7 +31,7 @@ func (p place) String() string { return placeNames[p] }
 // next lists the places that a pod may go to from where it is. Any other move is a bug.
 var next = [places][]place{
 	arriving:   {active, gated, joined},
-	active:     {deciding, gone},
+	active:     {deciding, gated, gone},
 	backingOff: {active, gone},
 	erring:     {active, gone},
 	parked:     {active, backingOff, erring, gated, gone},

@@ -96,6 +96,7 @@ type Queue struct {
 	early    earlyTries
 	checked  time.Time // when pods that are idle for too long were last looked for
 	flushing bool      // not all of them have been moved yet
+	holding  bool      // pods that await a write stand before the next one that does not
 }
 
 // Move is pods that came to wait somewhere, in kube-scheduler's words: one, or members of a group that moved together.
@@ -117,6 +118,7 @@ const (
 	groupChanged  = "PodGroupUpdate"
 	// toGoOn is no move of kube-scheduler's: an unfinished turn is the same attempt.
 	toGoOn = ""
+	givenBack     = "ResourceClaimGivenBack"
 )
 
 // entry is one waiting pod.
@@ -265,15 +267,16 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 // Pop returns the work whose turn it is, if any is ready: a pod, or all waiting members of a group.
 func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
-	e, early := q.active.first(), false
-	if e == nil {
-		// While pods are being woken it is not known yet that no pod is ready.
-		if e = q.backoff.first(); e == nil || q.Unfinished() || !q.early.allowed(now) {
+	e, early, ok := q.first(now)
+	for held := 0; ok && q.holdBack(now, e); held++ {
+		if q.holding = held == q.config.Slice; q.holding {
 			return plan.Work{}, false
 		}
-		q.move(e, active, poppedEarly)
-		e.beReady(now)
-		early = true
+		e, early, ok = q.first(now)
+	}
+	q.holding = false
+	if !ok {
+		return plan.Work{}, false
 	}
 	if e.heads != nil {
 		return q.popGroup(now, e.heads), true
@@ -285,6 +288,20 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now, Woken: e.woken}
 	e.afterFlush = false
 	return plan.Work{Pods: q.works.One(pod)}, true
+}
+
+// first returns the pod, or the head of the group, whose turn it is.
+func (q *Queue) first(now time.Time) (e *entry, early, ok bool) {
+	if e = q.active.first(); e != nil {
+		return e, false, true
+	}
+	// While pods are being woken it is not known yet that no pod is ready.
+	if e = q.backoff.first(); e == nil || q.Waking() || q.flushing || !q.early.allowed(now) {
+		return nil, false, false
+	}
+	q.move(e, active, poppedEarly)
+	e.beReady(now)
+	return e, true, true
 }
 
 // Renominate replaces pods by versions that differ in the nominated node alone: what was decided, and the API does not show yet. That wakes none of

@@ -63,7 +63,7 @@ type pendingEvent struct {
 }
 
 // Unfinished reports whether the last calls of Wake and Pop left work that the next ones continue, without a change and at any time.
-func (q *Queue) Unfinished() bool { return q.Waking() || q.flushing }
+func (q *Queue) Unfinished() bool { return q.Waking() || q.flushing || q.holding }
 
 // Waking reports whether the last call of Wake left pods to be woken by the next.
 func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.size() > 0 }
@@ -187,6 +187,9 @@ func (q *Queue) ask(limit int) (work int) {
 // findAll appends the buckets that the event may help. It returns how many indexes it looked at.
 func (p *parkedIndex) findAll(e *pendingEvent, to []*bucket) (found []*bucket, looked int) {
 	for _, in := range p.inOrder {
+		if e.event.OnlyHeld && in.key.by != byGate {
+			continue
+		}
 		for _, x := range in.indexes {
 			switch {
 			case e.all:

@@ -140,7 +140,7 @@ func (a *auditor) show(s simulate.Shown) {
 			a.hear(s.Bound)
 			return
 		}
-		if s.Preempted != nil || s.Learned != nil { // the watch shows what was learned, too
+		if s.Preempted != nil || s.Written != nil || s.Learned != nil { // the watch shows what was learned, too
 			return
 		}
 		a.remove(s.Gone)

@@ -148,13 +148,15 @@ type Round struct {
 }
 
 // Shown is one thing that the scheduler was shown: an object in a new version, by a watch or as the answer to a write, the reference of an object that is gone, or
-// the outcome of a binding or a preemption. Object, Learned, Bound and Preempted are nil unless it is that.
+// the outcome of a binding, a preemption or a write that gives something back. Object, Learned, Bound,
+// Preempted and Written are nil unless it is that.
 type Shown struct {
 	Object    kinds.Object
 	Learned   kinds.Object
 	Gone      model.Ref
 	Bound     *model.BindingResult
 	Preempted *model.PreemptionResult
+	Written   *model.WriteResult
 }
 
 // Verdict is the last that was decided about a pod.
@@ -517,6 +519,8 @@ func (c *Cluster) deliver(what Shown) {
 		c.ingest.Bound(*what.Bound)
 	case what.Preempted != nil:
 		c.ingest.Preempted(*what.Preempted)
+	case what.Written != nil:
+		c.ingest.Written(*what.Written)
 	default:
 		c.ingest.Remove(what.Gone)
 	}

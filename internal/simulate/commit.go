@@ -172,7 +172,7 @@ func (m *committer) stop(reason error) {
 
 // answerLater gives what has ended to the loop before its next round: nothing happens during a round.
 func (m *committer) answerLater() {
-	if ended := m.take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Stages)+len(ended.Calls)+len(ended.Canceled) > 0 {
+	if ended := m.take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Written)+len(ended.Stages)+len(ended.Calls)+len(ended.Canceled) > 0 {
 		m.c.agenda.plan(m.c.now, m.life, func() { m.hand(ended) })
 	}
 }
@@ -206,6 +206,10 @@ func (m *committer) hand(ended commit.Ended) {
 	}
 	for i := range ended.Preempted {
 		m.preempted(&ended.Preempted[i])
+	}
+	for i := range ended.Written {
+		m.c.deliver(Shown{Written: &ended.Written[i]})
+		m.c.happened["given back: ended"]++
 	}
 	for i := range ended.Stages {
 		m.c.happened[fmt.Sprintf("%s: %s", ended.Stages[i].Stage, endOf(&ended.Stages[i]))]++

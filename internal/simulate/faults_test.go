@@ -533,6 +533,8 @@ func roundInWords(r *simulate.Round) string {
 			fmt.Fprint(&words, " bound ", s.Bound.Pod.Key(), " ", s.Bound.NodeName, " ", s.Bound.Err)
 		case s.Preempted != nil:
 			fmt.Fprint(&words, " preempted ", len(s.Preempted.Kept))
+		case s.Written != nil:
+			fmt.Fprint(&words, " written ", s.Written.Object.Ref())
 		default:
 			fmt.Fprint(&words, " gone ", s.Gone)
 		}

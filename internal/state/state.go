@@ -342,6 +342,8 @@ func (s *State) Apply(changes []model.Change) Delta {
 			s.settleBinding(c.Bind, &delta)
 		case model.PreemptionDone:
 			s.settlePreemption(c.Preemption, &delta)
+		case model.WriteDone:
+			s.endGiveBack(c.Write, &delta)
 		case model.EventRaised:
 			delta.Events = append(delta.Events, *c.Event)
 		default:

@@ -51,6 +51,7 @@ func (*evictor) Record(context.Context, *report.Series) error             { retu
 func (*evictor) Repeat(context.Context, *report.Series) error             { return nil }
 func (*evictor) Bound(model.BindingResult)                                {}
 func (e *evictor) Preempted(result model.PreemptionResult)                { e.ended <- result }
+func (*evictor) Written(model.WriteResult)                                {}
 
 // PatchStatus refuses the condition of a pod once because of a conflict.
 func (e *evictor) PatchStatus(_ context.Context, pod *model.Pod, _ *v1.PodCondition, _ plan.Nomination) error {

@@ -238,8 +238,9 @@ type object struct {
 }
 
 type objectMeta struct {
-	UID        types.UID `json:"uid,omitempty"`
-	Finalizers []string  `json:"finalizers,omitempty"`
+	UID             types.UID `json:"uid,omitempty"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	Finalizers      []string  `json:"finalizers,omitempty"`
 }
 
 // addFinalizer keeps a claim from being deleted while devices are allocated to it.
@@ -327,10 +328,13 @@ func sameDevices(a, b *resourcev1.AllocationResult) bool {
 
 // takeBack writes that a claim is no longer reserved for a pod, or for a PodGroup.
 func takeBack(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
+	return claimWrite(claim, "status", types.StrategicMergePatchType, withoutReservation(consumer, objectMeta{UID: claim.Object.UID}))
+}
+
+// withoutReservation is the patch that removes a reservation.
+func withoutReservation(consumer resourcev1.ResourceClaimConsumerReference, of objectMeta) object {
 	entry := map[string]any{"$patch": "delete", "uid": consumer.UID}
-	return claimWrite(claim, "status", types.StrategicMergePatchType, object{
-		Metadata: objectMeta{UID: claim.Object.UID}, Status: map[string]any{"reservedFor": []any{entry}},
-	})
+	return object{Metadata: of, Status: map[string]any{"reservedFor": []any{entry}}}
 }
 
 // Done reports whether the devices of a placement are ready. An error, in kube-scheduler's words, means that they will not be.

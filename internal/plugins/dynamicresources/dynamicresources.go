@@ -61,14 +61,21 @@ func (p *Plugin) Reads() []model.Kind {
 	return kinds
 }
 
-// PreEnqueueIn holds a pod until its claims are there.
+// PreEnqueueIn holds a pod until its claims are there, and while one is being given back.
 func (p *Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
+	if v.AwaitsWrite(pod) {
+		return givenBack
+	}
 	if pod.Devices == nil {
 		return ""
 	}
 	_, reason = p.claimsOf(v.Devices(), pod)
 	return reason
 }
+
+// givenBack is the reason of a pod to wait that uses a claim of which an allocation or a reservation is
+// being given back.
+const givenBack = "a resource claim is in the process of being given back"
 
 // claimsOf returns the claims that the pod uses, in the order of its spec; the reason says why one cannot be used.
 func (p *Plugin) claimsOf(store *devices.Store, pod *model.Pod) (claims []*model.ResourceClaim, reason string) {
@@ -152,6 +159,9 @@ func requestsOf(claim *resourcev1.ResourceClaim, yield func(name, class string, 
 
 // PreFilter rejects a pod whose claims cannot be used anywhere for now.
 func (p *Plugin) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
+	if v.AwaitsWrite(pod) { // a profile without the plugin at PreEnqueue does not hold the pod
+		return plugin.PreFilterResult{Rejection: givenBack}
+	}
 	if pod.Devices == nil {
 		return plugin.PreFilterResult{}
 	}

@@ -6,9 +6,11 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -41,7 +43,7 @@ func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) any {
 	}
 	note := &memberNote{}
 	d, err := p.demandsOf(c.View(), member)
-	if d == nil || err != nil {
+	if d == nil || err != nil || c.View().AwaitsWrite(member) {
 		return note
 	}
 	rejections := unavailableNodes{cycle: c}
@@ -102,7 +104,7 @@ func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.
 	}
 	reserved, err := p.reservedFor(v, group, first)
 	if reserved != nil && err == nil {
-		freed.Writes = append(freed.Writes, *takeBack(reservationOf(group.Object), reserved))
+		freed.Writes = append(freed.Writes, *endReservation(reservationOf(group.Object), reserved))
 		freed.Done, freed.Message = true, groupUnreserved
 	}
 	return freed, err
@@ -124,11 +126,26 @@ func (p *Plugin) reservedFor(v state.View, group *model.PodGroup, member *model.
 		case claim == nil:
 			return nil, fmt.Errorf("could not find ResourceClaim %q", key)
 		case made && resourceclaim.IsForPodGroup(group.Object, claim.Object) != nil:
+		case v.Devices().IsGivenBack(key):
 		case claim.Allocation() != nil && p.isReservedFor(member, claim.Object):
 			return claim, nil
 		}
 	}
 	return nil, nil
+}
+
+// endReservation writes that a claim is no longer reserved for a PodGroup. It is refused if the claim has
+// changed meanwhile: a request that arrives late must not end a reservation that a later turn relies on.
+func endReservation(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
+	write := takeBack(consumer, claim)
+	write.Data = encode(withoutReservation(consumer, objectMeta{UID: claim.Object.UID, ResourceVersion: claim.Version()}))
+	write.GivesBack = claim
+	write.Stored = func(stored metav1.Object) bool {
+		now, ok := stored.(*resourcev1.ResourceClaim)
+		return ok && now.UID == claim.Object.UID &&
+			!slices.ContainsFunc(now.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == consumer.UID })
+	}
+	return write
 }
 
 // reservationOf says that a claim is reserved for a PodGroup.

@@ -3,6 +3,8 @@ package dynamicresources
 import (
 	"errors"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -22,7 +24,7 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 		return plugin.PostFilterResult{}, errNotFound
 	}
 	d, err := p.demandsOf(c.View(), pod)
-	if d == nil || err != nil {
+	if d == nil || err != nil || c.View().AwaitsWrite(pod) {
 		return plugin.PostFilterResult{}, nil
 	}
 	rejections := unavailableNodes{cycle: c}
@@ -53,7 +55,11 @@ func (p *Plugin) leftFor(v state.View, pod *model.Pod, d *demands) *model.Resour
 
 // deletion deletes a claim that was made for a pod.
 func deletion(claim *model.ResourceClaim) []plan.Write {
-	return []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)}
+	writes := []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)}
+	for i := range writes {
+		writes[i].GivesBack = claim
+	}
+	return writes
 }
 
 // LooksAtOwn reports whether a claim of the pod has an allocation, or one was made for it in an earlier turn.
@@ -113,5 +119,11 @@ func deallocate(claim *model.ResourceClaim) *plan.Write {
 		{"test", "/metadata/resourceVersion", claim.Object.ResourceVersion},
 		{"add", "/status", map[string]any{}},
 	}
-	return claimWrite(claim, "status", types.JSONPatchType, patch)
+	write := claimWrite(claim, "status", types.JSONPatchType, patch)
+	write.GivesBack = claim
+	write.Stored = func(stored metav1.Object) bool {
+		now, ok := stored.(*resourcev1.ResourceClaim)
+		return ok && now.UID == claim.Object.UID && now.Status.Allocation == nil
+	}
+	return write
 }

@@ -136,7 +136,7 @@ func (c *groupCheck) show(what *simulate.Shown) error {
 			c.differ(pod.String(), "binding", "none", "ended")
 		}
 		return err
-	case what.Learned != nil || what.Preempted != nil:
+	case what.Learned != nil || what.Preempted != nil || what.Written != nil:
 		return nil
 	}
 	gone := c.objects[what.Gone]

@@ -122,6 +122,8 @@ func (c *check) show(what *simulate.Shown) error {
 			return nil
 		case what.Learned != nil:
 			return c.learn(what.Learned)
+		case what.Written != nil:
+			return nil
 		case what.Bound == nil:
 			return c.remove(what.Gone)
 		}
