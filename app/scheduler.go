@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -271,6 +272,7 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	if stopElection == nil {
 		stopElection = func() {}
 	}
+	s.loop.State().TakeOver(string(uuid.NewUUID()), time.Now())
 	s.loop.Run(ctx)
 	return stopElection
 }

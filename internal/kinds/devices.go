@@ -26,7 +26,7 @@ func (s *sharing) trimResourceClaim(c *resourcev1.ResourceClaim) {
 	s.trimMeta(&c.ObjectMeta)
 	c.Finalizers, c.Labels = finalizers, nil
 	c.OwnerReferences = controllerOf(c.OwnerReferences)
-	keepAnnotations(&c.ObjectMeta, resourcev1.ExtendedResourceClaimAnnotation)
+	keepAnnotations(&c.ObjectMeta, resourcev1.ExtendedResourceClaimAnnotation, model.LeaderAnnotation)
 	for i := range c.Status.Devices {
 		of := &c.Status.Devices[i]
 		c.Status.Devices[i] = resourcev1.AllocatedDeviceStatus{

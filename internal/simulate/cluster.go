@@ -267,6 +267,7 @@ func (c *Cluster) Restart() error {
 	if err := c.start(); err != nil {
 		return err
 	}
+	c.loop.State().TakeOver(fmt.Sprint("process-", c.life), c.processTime(c.now))
 	c.watchAnew()
 	return nil
 }

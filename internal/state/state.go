@@ -115,6 +115,7 @@ type State struct {
 	shownLast model.Compiled
 	peaks     peaks
 	now       time.Time // of the turn
+	takeover  takeover
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }

@@ -150,6 +150,9 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 			wait.For = append(wait.For, claim.Ref())
 		}
 		wait.Devices = appendDevices(wait.Devices, allocation)
+		if leader := v.Fence(claim); leader != "" && claim.Allocation() != nil {
+			steps = append(steps, plan.Step{Write: p.fence(pod, claim, leader)})
+		}
 		if p.isReservedFor(pod, claim.Object) {
 			continue
 		}
@@ -241,11 +244,29 @@ type objectMeta struct {
 	UID             types.UID `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	Finalizers      []string  `json:"finalizers,omitempty"`
+
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // addFinalizer keeps a claim from being deleted while devices are allocated to it.
 func addFinalizer(claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID, Finalizers: []string{resourcev1.Finalizer}}})
+}
+
+// fence changes a claim as it was decided about: what another process may yet write to that version is
+// refused from then on. Should such a write have been stored before, the fence is refused.
+func (p *Plugin) fence(pod *model.Pod, claim *model.ResourceClaim, leader string) *plan.Write {
+	write := claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{
+		UID: claim.Object.UID, ResourceVersion: claim.Version(), Annotations: map[string]string{model.LeaderAnnotation: leader},
+	}})
+	reserved := p.isReservedFor(pod, claim.Object)
+	write.Stored = func(stored metav1.Object) bool { // perhaps by another pod that shares the claim
+		now, ok := stored.(*resourcev1.ResourceClaim)
+		return ok && now.UID == claim.Object.UID && now.Annotations[model.LeaderAnnotation] == leader &&
+			now.Status.Allocation != nil && sameDevices(now.Status.Allocation, claim.Allocation()) &&
+			(!reserved || p.isReservedFor(pod, now))
+	}
+	return write
 }
 
 // testFinalizer tests that a claim has the finalizer behind those that it had before a step added it. A request that reaches the API server late, when the claim was given back and has
