@@ -30,6 +30,9 @@ const (
 	WriteDone
 	// EventRaised: something has happened that only matters to waiting pods.
 	EventRaised
+	// PodUndecided: an earlier process stopped while it decided about the pod. Once, the pod has
+	// its turn after the other pods that are ready, and after those of earlier such changes.
+	PodUndecided
 )
 
 // Change is one new fact about the cluster. Exactly the fields that its kind names are set.
@@ -46,6 +49,7 @@ type Change struct {
 	Preemption *PreemptionResult
 	Write      *WriteResult // WriteDone
 	Event      *Event       // EventRaised
+	UID        types.UID    // PodUndecided
 
 	Object   runtime.Object // ObjectSet
 	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not

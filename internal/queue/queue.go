@@ -94,6 +94,7 @@ type Queue struct {
 	batches  uint64    // of changes that Wake has taken in
 	arrivals uint64
 	early    earlyTries
+	last     lastTurns
 	checked  time.Time // when pods that are idle for too long were last looked for
 	flushing bool      // not all of them have been moved yet
 	holding  bool      // pods that await a write stand before the next one that does not
@@ -117,8 +118,8 @@ const (
 	forced        = "ForceActivate"
 	groupChanged  = "PodGroupUpdate"
 	// toGoOn is no move of kube-scheduler's: an unfinished turn is the same attempt.
-	toGoOn = ""
-	givenBack     = "ResourceClaimGivenBack"
+	toGoOn    = ""
+	givenBack = "ResourceClaimGivenBack"
 )
 
 // entry is one waiting pod.
@@ -222,6 +223,7 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	q.batches++
 	q.missed.looked = 0
 	q.left(delta.Evicted)
+	q.last.add(delta.Undecided)
 	for _, f := range delta.Failed {
 		if len(f.Rejectors) > 0 {
 			q.rejectedAtPermit(now, f.Pod, f.Rejectors)
@@ -292,7 +294,7 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 
 // first returns the pod, or the head of the group, whose turn it is.
 func (q *Queue) first(now time.Time) (e *entry, early, ok bool) {
-	if e = q.active.first(); e != nil {
+	if e = q.firstReady(); e != nil {
 		return e, false, true
 	}
 	// While pods are being woken it is not known yet that no pod is ready.

@@ -305,6 +305,8 @@ type Delta struct {
 	Composites []model.GroupKey
 	// Events may help pods that were rejected.
 	Events []model.Event
+	// Undecided are pods that an earlier process stopped at while it decided about them.
+	Undecided []types.UID
 }
 
 // Failure is a binding that failed.
@@ -347,6 +349,8 @@ func (s *State) Apply(changes []model.Change) Delta {
 			s.endGiveBack(c.Write, &delta)
 		case model.EventRaised:
 			delta.Events = append(delta.Events, *c.Event)
+		case model.PodUndecided:
+			delta.Undecided = append(delta.Undecided, c.UID)
 		default:
 			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
 		}
