@@ -8,7 +8,7 @@ import (
 )
 
 // GoBy makes the loop go by another system's clock.
-func (l *Loop) GoBy(system func() time.Time) { l.now = steady(system) }
+func (l *Loop) GoBy(system func() time.Time) { l.now, l.wall = steady(system), system }
 
 // KeepFor keeps room for a group until a time, as if it had been found.
 func (l *Loop) KeepFor(group *model.PodGroup, room []plan.Nomination, until time.Time) {

@@ -17,14 +17,14 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 		return
 	}
 	if d.Tree == nil {
-		l.noteGroup(now, &d, &d.Members[0])
+		l.noteGroup(&d, &d.Members[0])
 	}
 	for i := range d.Below {
 		below, with := &d.Below[i], &d.Members[0] // one that runs already has no member in the decision
 		if len(below.Members) > 0 {
 			with = &below.Members[0]
 		}
-		l.noteGroup(now, below, with)
+		l.noteGroup(below, with)
 	}
 	l.report.decidedGroup(&d)
 	for i := range d.Members {
@@ -42,14 +42,14 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 }
 
 // noteGroup has the condition of a PodGroup written with the decision about a member.
-func (l *Loop) noteGroup(now time.Time, d *plan.GroupDecision, with *plan.Decision) {
+func (l *Loop) noteGroup(d *plan.GroupDecision, with *plan.Decision) {
 	if d.Outcome == plan.Placed {
 		l.state.NoteGroupScheduled(d.Group)
 	}
 	if d.Outcome == plan.Terminating || d.Outcome != plan.Placed && l.state.View().GroupScheduled(d.Group) {
 		return
 	}
-	if write := report.OfGroup(d, now); write != nil {
+	if write := report.OfGroup(d, l.state.View().Wall()); write != nil {
 		with.Writes = append(with.Writes, *write)
 	}
 }

@@ -53,6 +53,7 @@ type Loop struct {
 	searches group.Searches
 	adviser  Adviser // nil if events are not to say what would help
 	report   reporting
+	pulse    Pulse
 	// budget is how many units of work a turn may cost in one round, where it can go on in another; 0 means any number.
 	budget int64
 	// unfinished says that the turn of the last round is to go on.
@@ -60,21 +61,29 @@ type Loop struct {
 	asks       chan func()   // functions for Do
 	asking     chan struct{} // has room while nobody waits in Ask
 	free       time.Time     // when the next function of Ask may be called; whoever has asking owns it
-	now        func() time.Time
+	// now is steady: nobody sets it. wall is the system's clock, whose corrections must be followed
+	// by what is compared with the API: other processes have written by it.
+	now, wall func() time.Time
 }
 
 // New builds a loop. It owns its arguments, and the state of the queue.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget, report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now)}
+	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget, report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now}
 }
 
-// Once runs one round of the scheduler. It reports whether there was a pod to decide about.
-func (l *Loop) Once(now time.Time) bool {
+// Once runs one round of the scheduler, where both clocks show the same. It reports whether there
+// was a pod to decide about.
+func (l *Loop) Once(now time.Time) bool { return l.OnceAt(now, now) }
+
+// OnceAt runs one round of the scheduler: now is the time by a steady clock, wall the time that
+// API objects are written and compared with. Both are inputs of the round.
+func (l *Loop) OnceAt(now, wall time.Time) bool {
+	l.pulse.begin(Updating)
 	l.unfinished = false
 	l.search(now)
 	changes := l.source.Drain()
 	l.report.begin()
-	l.state.SetNow(now)
+	l.state.SetTimes(now, wall)
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
@@ -88,6 +97,7 @@ func (l *Loop) Once(now time.Time) bool {
 		l.report.ended(l)
 		return false
 	}
+	l.pulse.decide(work.Pods[0].Pod)
 	l.report.popped(&work)
 	if work.Group != nil {
 		l.onceForGroup(now, work)
@@ -155,24 +165,26 @@ func (l *Loop) Run(ctx context.Context) {
 	defer timer.Stop()
 	now := l.now
 	for {
+		l.pulse.begin(Waiting)
 		select {
 		case <-l.commit.Room():
 		case ask := <-l.asks:
-			ask()
+			l.answer(ask)
 			continue
 		case <-ctx.Done():
 			return
 		}
-		if l.Once(now()) {
+		if l.OnceAt(now(), l.wall()) {
 			continue
 		}
 		if at, ok := l.Next(); ok {
 			timer.Reset(at.Sub(now()))
 		}
+		l.pulse.begin(Waiting)
 		select {
 		case <-l.source.Ready():
 		case ask := <-l.asks:
-			ask()
+			l.answer(ask)
 		case <-timer.C:
 		case <-ctx.Done():
 			return

@@ -11,9 +11,10 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	always := make(chan struct{})
 	close(always)
 	for {
+		l.pulse.begin(Updating)
 		changes, now := l.source.Drain(), l.now()
 		l.report.begin()
-		l.state.SetNow(now)
+		l.state.SetTimes(now, l.wall())
 		delta := l.state.Apply(changes)
 		l.queue.Wake(now, delta)
 		l.takeAsked(now, nil)
@@ -23,17 +24,24 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		if l.queue.Waking() {
 			left = always
 		}
+		l.pulse.begin(Waiting)
 		select {
 		case <-l.source.Ready():
 		case <-left:
 		case ask := <-l.asks:
-			ask()
+			l.answer(ask)
 		case <-leading:
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// answer calls a function of Do.
+func (l *Loop) answer(ask func()) {
+	l.pulse.begin(Answering)
+	ask()
 }
 
 // Do calls the function on the goroutine of Run or Stand, between two rounds; the function may read everything that the loop owns. Do returns

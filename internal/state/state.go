@@ -114,7 +114,7 @@ type State struct {
 	// shownLast is the newest version that the watch has shown of any claim.
 	shownLast model.Compiled
 	peaks     peaks
-	now       time.Time // of the turn
+	now, wall time.Time // of the turn
 	takeover  takeover
 }
 
@@ -196,7 +196,11 @@ func New() *State {
 
 // SetNow sets the time of the turn, which the owner of the state reads from its clock. It changes nothing else: what depends on time is not remembered,
 // and no event tells that time has passed.
-func (s *State) SetNow(now time.Time) { s.now = now }
+func (s *State) SetNow(now time.Time) { s.SetTimes(now, now) }
+
+// SetTimes sets the time of the turn by two clocks: now by one that nobody sets, for pauses and
+// budgets, and wall by the system's, for times that API objects have or are given.
+func (s *State) SetTimes(now, wall time.Time) { s.now, s.wall = now, wall }
 
 // Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
 // most nodes; then nodes have moved to other slots.

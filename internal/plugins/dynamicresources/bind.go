@@ -72,7 +72,7 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	}
 	if p.config.Features.DeviceBindingAndStatus {
 		for i := range results {
-			results[i].AllocationTimestamp = &metav1.Time{Time: v.Now()}
+			results[i].AllocationTimestamp = &metav1.Time{Time: v.Wall()}
 		}
 	}
 	for i, claim := range find {

@@ -244,7 +244,7 @@ func nameOfMade(v state.View, pod *model.Pod) string {
 	prefix := pod.Name + "-extended-resources-"
 	prefix = prefix[:min(len(prefix), longest-suffix)]
 	for n := 0; ; n++ {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", pod.UID, v.Now().UnixNano(), n))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", pod.UID, v.Wall().UnixNano(), n))
 		name := prefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:suffix]
 		if key := (model.ClaimKey{Namespace: pod.Namespace, Name: name}); v.Devices().Claim(key) == nil && !v.Devices().IsPromised(key) {
 			return name

@@ -96,7 +96,7 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 	}
 	for _, claim := range claims {
 		if claim.Allocation() != nil {
-			d.given, d.broken = append(d.given, claim), append(d.broken, p.isBroken(claim, v.Now()))
+			d.given, d.broken = append(d.given, claim), append(d.broken, p.isBroken(claim, v.Wall()))
 			continue
 		}
 		d.find = append(d.find, claim)
