@@ -104,7 +104,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := logsapi.ValidateAndApply(o.logging, o.gates.Gate()); err != nil {
 		return usage(fmt.Errorf("logging flags: %w", err))
 	}
-	cliflag.PrintFlags(cmd.Flags())
+	printFlags(cmd.Flags())
 	ctx, stop := untilSignal(cmd.Context(), os.Exit)
 	defer stop()
 	if err := o.check(); err != nil {

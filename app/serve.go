@@ -29,14 +29,14 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		Serving:             serving,
 		Authenticator:       authenticator,
 		Authorizer:          authorizer,
-		Configuration:       c.Source,
+		Configuration:       c.Shown(),
 		Profiling:           *c.Source.EnableProfiling,
 		ContentionProfiling: *c.Source.EnableContentionProfiling,
 		Resources:           server.WhileLeading(leads.leading, resources(watch)),
 	}
 	s.Healthz, s.Readyz = checks(ctx, leads, synced)
 	if c.Flagz {
-		s.Flags = flagz.NamedFlagSetsReader{FlagSets: o.sets}
+		s.Flags = shownFlags{flagz.NamedFlagSetsReader{FlagSets: o.sets}}
 	}
 	if c.Statusz {
 		s.Versions = o.gates.Versions()

@@ -218,6 +218,7 @@ func checkExtenders(extenders []configv1.Extender, path *field.Path) []error {
 		if extender.PrioritizeVerb != "" && extender.Weight <= 0 {
 			errs = append(errs, field.Invalid(path.Child("weight"), extender.Weight, "must have a positive weight applied to it"))
 		}
+		errs = append(errs, checkRedacted(extender, path)...)
 		if extender.BindVerb != "" {
 			binders++
 		}

@@ -50,15 +50,15 @@ func errOther(data []byte) error {
 		kind, is.APIVersion, is.Kind, configv1.SchemeGroupVersion, kind)
 }
 
-// Write writes the configuration as YAML, as kube-scheduler's --write-config-to does.
+// Write writes the configuration as YAML, as kube-scheduler's --write-config-to does, but without
+// secrets: see Shown.
 func (c *Config) Write(w io.Writer) error {
 	known := serializer.NewCodecFactory(c.known.scheme, serializer.EnableStrict)
 	info, ok := runtime.SerializerInfoForMediaType(known.SupportedMediaTypes(), runtime.ContentTypeYAML)
 	if !ok {
 		return fmt.Errorf("write the scheduler configuration: no encoder for %s", runtime.ContentTypeYAML)
 	}
-	// Encoding stores the encoded arguments in the object, so it gets a copy.
-	source := c.Source.DeepCopy()
+	source := c.Shown() // a copy, as encoding stores the encoded arguments in the object
 	if err := known.EncoderForVersion(info.Serializer, configv1.SchemeGroupVersion).Encode(source, w); err != nil {
 		return fmt.Errorf("write the scheduler configuration: %w", err)
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime"
 
 	apiappsv1 "k8s.io/api/apps/v1"
@@ -42,6 +43,7 @@ func Access(config ClientConfig) (*rest.Config, error) {
 		return nil, err
 	}
 	access.DisableCompression = true
+	moveCredentials(access)
 	access.ContentType, access.AcceptContentTypes = config.ContentType, config.AcceptContentTypes
 	if access.ContentType == "" {
 		access.ContentType = apiruntime.ContentTypeProtobuf
@@ -145,6 +147,21 @@ func as(access *rest.Config, what string) *rest.Config {
 	named := rest.CopyConfig(access)
 	named.UserAgent += "/" + what
 	return named
+}
+
+// moveCredentials takes a user and a password out of the server's URL, which logs and errors show.
+// They are sent all the same, unless there are other credentials.
+func moveCredentials(access *rest.Config) {
+	server, err := url.Parse(access.Host)
+	if err != nil || server.User == nil {
+		return
+	}
+	if access.Username == "" && access.Password == "" && access.BearerToken == "" && access.BearerTokenFile == "" {
+		access.Username = server.User.Username()
+		access.Password, _ = server.User.Password()
+	}
+	server.User = nil
+	access.Host = server.String()
 }
 
 func access(config ClientConfig) (*rest.Config, error) {

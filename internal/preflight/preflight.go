@@ -132,7 +132,7 @@ func configuration(r *Request) []Row {
 		rows = append(rows, Row{check, Warn, "accepted, but " + note, "nothing, or leave it out"})
 	}
 	for i := range r.Scheduler.Source.Extenders {
-		rows = append(rows, Row{"extender", Pass, r.Scheduler.Source.Extenders[i].URLPrefix + " is called, about all nodes and candidates", ""})
+		rows = append(rows, Row{"extender", Pass, r.Scheduler.Shown().Extenders[i].URLPrefix + " is called, about all nodes and candidates", ""})
 	}
 	if !slices.ContainsFunc(rows, func(row Row) bool { return row.Status != Pass }) {
 		rows = append(rows, Row{check, Pass, "everything in " + nameOf(r.File) + " has its counterpart", ""})

@@ -1,0 +1,46 @@
+package config
+
+import (
+	"bytes"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/outside/extender"
+)
+
+// redacted stands for the key of an extender where a configuration is shown. For a password in
+// a URL it is redactedPassword, as in package net/url.
+const redacted, redactedPassword = "REDACTED", "xxxxx"
+
+// Shown returns a copy of the configuration without secrets, for logs, pages and files: the keys
+// of extenders and the passwords in their URLs. Certificates are no secrets. What is secret in the
+// arguments of plugins from outside is not known; they refer to Secrets or files.
+func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
+	shown := c.Source.DeepCopy()
+	for i := range shown.Extenders {
+		e := &shown.Extenders[i]
+		e.URLPrefix = extender.Redacted(e.URLPrefix)
+		if e.TLSConfig != nil && len(e.TLSConfig.KeyData) > 0 {
+			e.TLSConfig.KeyData = []byte(redacted)
+		}
+	}
+	return shown
+}
+
+// checkRedacted refuses a configuration that was shown: with it an extender would refuse every
+// request, and an extender that may be ignored would be passed over.
+func checkRedacted(e *configv1.Extender, path *field.Path) []error {
+	var errs []error
+	const put = "is redacted, as in a configuration that was written by --write-config-to; put in the "
+	if e.TLSConfig != nil && bytes.Equal(e.TLSConfig.KeyData, []byte(redacted)) {
+		errs = append(errs, field.Forbidden(path.Child("tlsConfig", "keyData"), put+"key, or name its file as keyFile"))
+	}
+	if u, err := url.Parse(e.URLPrefix); err == nil && u.User != nil {
+		if password, _ := u.User.Password(); password == redactedPassword {
+			errs = append(errs, field.Forbidden(path.Child("urlPrefix"), put+"password"))
+		}
+	}
+	return errs
+}
