@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -21,8 +22,9 @@ type Compile func(pod *model.Pod)
 
 // Ingest collects changes. It is safe for concurrent use.
 type Ingest struct {
-	compile map[string]Compile // by scheduler name
-	ready   chan struct{}
+	compile   map[string]Compile // by scheduler name
+	malformed func(ref model.Ref, problem any)
+	ready     chan struct{}
 	// pending and placed are the pods that were last compiled, as pods often come replica after replica.
 	pending, placed atomic.Pointer[model.Pod]
 
@@ -41,8 +43,21 @@ type Ingest struct {
 }
 
 // New returns an ingest for the pods of the given scheduler names. It ignores pending pods with other names.
-func New(compile map[string]Compile) *Ingest {
-	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}, asked: map[model.PodKey]struct{}{}, nominated: map[model.PodKey]model.NominationRequest{}}
+func New(compile map[string]Compile, options ...Option) *Ingest {
+	in := &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}, asked: map[model.PodKey]struct{}{}, nominated: map[model.PodKey]model.NominationRequest{}}
+	for _, option := range options {
+		option(in)
+	}
+	return in
+}
+
+// Option is something that not every ingest has.
+type Option func(*Ingest)
+
+// OnMalformed calls a function for each object that is set aside because it cannot be compiled,
+// on the goroutine that shows the object.
+func OnMalformed(f func(ref model.Ref, problem any)) Option {
+	return func(in *Ingest) { in.malformed = f }
 }
 
 // Ready returns a channel that receives a value after a change was added.
@@ -88,13 +103,33 @@ func (in *Ingest) Set(object kinds.Object) {
 	}
 	pod, ok := object.(*v1.Pod)
 	if !ok {
-		in.add(row.Ref(object), row.Change(object))
+		in.add(row.Ref(object), in.guarded(row, object, func() model.Change { return row.Change(object) }))
 		return
 	}
 	compile, own := in.compile[pod.Spec.SchedulerName]
 	if pod.Spec.NodeName != "" || own {
-		in.add(row.Ref(pod), in.compiled(row, pod, compile))
+		in.add(row.Ref(pod), in.guarded(row, pod, func() model.Change { return in.compiled(row, pod, compile) }))
 	}
+}
+
+// guarded returns the change for a version of an object. If compiling it panics, the object is
+// set aside: one malformed object must not end the process, whoever wrote it.
+func (in *Ingest) guarded(row *kinds.Row, object kinds.Object, compile func() model.Change) (change model.Change) {
+	defer func() {
+		problem := recover()
+		if problem == nil {
+			return
+		}
+		if pod, ok := object.(*v1.Pod); ok {
+			change = malformed(pod, problem)
+		} else {
+			change = row.SetAside(object)
+		}
+		if in.malformed != nil {
+			in.malformed(row.Ref(object), problem)
+		}
+	}()
+	return compile()
 }
 
 // compiled returns the change for a version of a pod, with the needs of a pending pod.
@@ -108,33 +143,29 @@ func (in *Ingest) compiled(row *kinds.Row, object *v1.Pod, compile Compile) mode
 			return model.Change{Kind: model.PodSet, Pod: replica}
 		}
 	}
-	change := compiled(row, object, compile)
-	if change.Kind == model.PodSet {
-		last.Store(change.Pod)
+	change := row.Change(object)
+	if change.Kind != model.PodSet {
+		return change
 	}
+	if change.Pod.NodeName == "" {
+		compile(change.Pod)
+	}
+	last.Store(change.Pod)
 	return change
 }
 
-// compiled compiles a version of a pod. If that panics, the change has the pod marked as malformed, with the reason.
-func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Change) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			change = model.Change{Kind: model.PodSet, Pod: &model.Pod{
-				Object: object, UID: object.UID, Namespace: object.Namespace, Name: object.Name, Labels: object.Labels,
-				SchedulerName: object.Spec.SchedulerName, NodeName: object.Spec.NodeName,
-				Terminating: object.DeletionTimestamp != nil,
-				Malformed:   fmt.Sprintf("the pod cannot be read: %v", problem),
-			}}
-			if priority := object.Spec.Priority; priority != nil { // on a node, it is a victim of those alone that outrank it
-				change.Pod.Priority = *priority
-			}
-		}
-	}()
-	change = row.Change(object)
-	if change.Kind == model.PodSet && change.Pod.NodeName == "" {
-		compile(change.Pod)
+// malformed returns the change for a pod that cannot be compiled, with the reason.
+func malformed(object *v1.Pod, problem any) model.Change {
+	pod := &model.Pod{
+		Object: object, UID: object.UID, Namespace: object.Namespace, Name: object.Name, Labels: object.Labels,
+		SchedulerName: object.Spec.SchedulerName, NodeName: object.Spec.NodeName,
+		Terminating: object.DeletionTimestamp != nil,
+		Malformed:   fmt.Sprintf("the pod cannot be read: %v", problem),
 	}
-	return change
+	if priority := object.Spec.Priority; priority != nil { // on a node, it is a victim of those alone that outrank it
+		pod.Priority = *priority
+	}
+	return model.Change{Kind: model.PodSet, Pod: pod}
 }
 
 // Remove adds the removal of an object.
@@ -148,8 +179,13 @@ func (in *Ingest) Learned(object kinds.Object) {
 	if row == nil {
 		return
 	}
-	change := row.Change(object)
-	if change.Compiled == nil {
+	learns := true
+	change := in.guarded(row, object, func() model.Change {
+		change := row.Change(object)
+		learns = change.Compiled != nil
+		return change
+	})
+	if !learns || change.Compiled == nil {
 		return
 	}
 	change.Learned = true
@@ -179,6 +215,14 @@ func (in *Ingest) Preempted(result model.PreemptionResult) {
 func (in *Ingest) Written(result model.WriteResult) {
 	in.mu.Lock()
 	in.changes = append(in.changes, model.Change{Kind: model.WriteDone, Write: &result})
+	in.mu.Unlock()
+	in.signal()
+}
+
+// Undecided adds that an earlier process stopped while it decided about a pod.
+func (in *Ingest) Undecided(uid types.UID) {
+	in.mu.Lock()
+	in.changes = append(in.changes, model.Change{Kind: model.PodUndecided, UID: uid})
 	in.mu.Unlock()
 	in.signal()
 }

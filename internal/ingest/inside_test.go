@@ -5,8 +5,11 @@ import (
 	"reflect"
 	"testing"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -67,6 +70,79 @@ func TestEveryProducerSignals(t *testing.T) {
 		add(in)
 		if len(in.Ready()) != 1 {
 			t.Errorf("%s is not signalled", name)
+		}
+	}
+}
+
+// TestMalformedIsSetAside has an object of each kind panic while it is compiled. What becomes of
+// it fails closed: see the table in docs/failures.md.
+func TestMalformedIsSetAside(t *testing.T) {
+	absent := map[model.Kind]bool{}
+	for kind := range model.KindCount {
+		row := kinds.Get(kind)
+		object := row.New()
+		object.SetName("x")
+		object.SetNamespace("ns")
+		object.SetUID("u")
+		object.SetLabels(map[string]string{"a": "b"})
+		var reported []string
+		in := New(nil, OnMalformed(func(ref model.Ref, problem any) { reported = append(reported, fmt.Sprint(ref.Name, problem)) }))
+		if claim, ok := object.(*resourcev1.ResourceClaim); ok {
+			claim.Status.Allocation = &resourcev1.AllocationResult{}
+		}
+		if node, ok := object.(*storagev1.CSINode); ok {
+			node.Spec.Drivers = []storagev1.CSINodeDriver{{Name: "d"}}
+		}
+		change := in.guarded(row, object, func() model.Change { panic("!") })
+		if len(reported) != 1 || reported[0] != "x!" {
+			t.Errorf("%s: reported %q", row.Resource.Resource, reported)
+		}
+		switch c := change.Compiled.(type) {
+		case nil:
+			switch {
+			case kind == model.PodKind:
+				if change.Pod.Malformed == "" || change.Pod.UID != "u" {
+					t.Errorf("pod %+v", change.Pod)
+				}
+			case kind == model.NodeKind:
+				if n := change.Node; n.AllowedPods != 0 || !n.Unschedulable() || len(n.Object.Spec.Taints) != 1 || n.Object.Labels["a"] != "b" {
+					t.Errorf("node %+v", n)
+				}
+			default:
+				absent[kind] = true
+				if change.Kind != model.ObjectGone || change.Ref != row.Ref(object) {
+					t.Errorf("%s: change %+v", row.Resource.Resource, change)
+				}
+			}
+			continue
+		case *model.DisruptionBudget:
+			if c.Allowed != 0 || !c.Covers(&model.Pod{Namespace: "ns", Name: "p", Labels: map[string]string{"any": ""}}) {
+				t.Errorf("budget %+v", c)
+			}
+		case *model.ResourceClaim:
+			if c.Allocation() == nil || c.Object.DeletionTimestamp == nil {
+				t.Errorf("claim %+v", c.Object)
+			}
+		case *model.CSINode:
+			if limit, ok := c.Drivers["d"]; !ok || limit != 0 || !c.Limited {
+				t.Errorf("CSINode %+v", c)
+			}
+		case *model.CSIDriver:
+			if !c.TracksCapacity || !c.MustBeInstalled {
+				t.Errorf("CSIDriver %+v", c)
+			}
+		case *model.DeviceTaintRule:
+			if c.Object.Spec.Taint.Effect != resourcev1.DeviceTaintEffectNoSchedule {
+				t.Errorf("rule %+v", c.Object)
+			}
+		}
+		if change.Compiled.Ref() != row.Ref(object) || change.Ref != row.Ref(object) || change.Compiled.UID() != "u" {
+			t.Errorf("%s: change %+v", row.Resource.Resource, change)
+		}
+	}
+	for _, kind := range []model.Kind{model.NodeKind, model.PodDisruptionBudgetKind, model.ResourceClaimKind, model.CSINodeKind, model.CSIDriverKind, model.DeviceTaintRuleKind} {
+		if absent[kind] {
+			t.Errorf("%s: as an absent one it fails open", kinds.Get(kind).Resource.Resource)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func Kept(whole bool) func(object Object) {
 				keepWhole(object)
 				return
 			}
-			row.trim(shared, object)
+			row.trimOrKeep(shared, object)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (s *trimmingSerializer) trim(object runtime.Object) error {
 	case s.shared == nil:
 		keepWhole(object.(Object))
 	default:
-		row.trim(s.shared, object.(Object))
+		row.trimOrKeep(s.shared, object.(Object))
 	}
 	return nil
 }

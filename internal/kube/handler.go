@@ -48,9 +48,15 @@ func (h *Handler) OnUpdate(old, newer any) {
 	if h.row.Replaces(before, after) {
 		h.sink.Remove(h.row.Ref(before))
 		h.sink.Set(after)
-	} else if !h.row.Same(before, after) {
+	} else if !h.same(before, after) {
 		h.sink.Set(after)
 	}
+}
+
+// same compares two versions. Malformed ones that cannot be compared differ.
+func (h *Handler) same(before, after kinds.Object) (same bool) {
+	defer func() { _ = recover() }()
+	return h.row.Same(before, after)
 }
 
 // OnDelete takes in the last version of an object that is gone. If the watch missed the deletion, and only a new list shows that the object is gone, then
@@ -79,10 +85,12 @@ func keyed(key string) any {
 // Held is the transform of an informer: in the place of an object that was decoded again it puts the one that is held already. After a
 // restart of the API server everything is listed again; without this the informer would hold the new copies and the state, which is not told of
 // versions that it knows, the old ones. An informer may transform an object twice; nothing is written, so that does no harm.
-func Held(row *kinds.Row, store cache.Store, decoded kinds.Object) (any, error) {
+func Held(row *kinds.Row, store cache.Store, decoded kinds.Object) (held any, err error) {
 	before, exists, err := store.Get(decoded)
 	if err != nil || !exists {
 		return decoded, err
 	}
+	held = decoded // also if the two cannot be compared because one is malformed
+	defer func() { _ = recover() }()
 	return row.Held(before.(kinds.Object), decoded), nil
 }
