@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -78,6 +79,14 @@ func (l leadership) take(ctx context.Context, log klog.Logger) (stop func()) {
 		give()
 		<-ended
 	}
+}
+
+// note returns the function that notes undecided pods for the next leader; nil without election.
+func (l leadership) note() func(context.Context, []types.UID) error {
+	if l.election == nil {
+		return nil
+	}
+	return l.election.NoteUndecided
 }
 
 // guarded returns a writer that binds and evicts only while this replica is certain to lead.

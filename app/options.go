@@ -42,6 +42,7 @@ type options struct {
 	reportsPerSecond int
 	tracing          string
 	pluginDeadline   time.Duration
+	loopDeadline     time.Duration
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
@@ -80,6 +81,7 @@ const (
 	deprecatedSet       = "deprecated"
 	leaderElectionSet   = "leader election"
 	auditFlag           = "berth-audit"
+	defaultLoopDeadline = time.Minute
 	historyMiBMax       = history.MaxBytes >> 20
 )
 
@@ -127,6 +129,8 @@ func (o *options) addFlags() {
 		"written per second at most. Bindings are not counted, and go before them.")
 	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "How long a call of a plugin that is compiled in may take, or its calls "+
 		"about all nodes together, before the pod's turn fails. PreBind, Bind and PostBind have as long as they take.")
+	fs.DurationVar(&o.loopDeadline, "berth-loop-deadline", defaultLoopDeadline, "How long one round of the scheduling loop may take, a call of a plugin or an extender included, "+
+		"before /healthz and /livez fail and the replica stops leading. With 0 it never does.")
 	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group, or a tree of them, for which there is no room lets other pods overtake it. Then, "+
 		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
@@ -174,6 +178,9 @@ func (o *options) check() error {
 	}
 	if o.pluginDeadline <= 0 {
 		errs = append(errs, fmt.Errorf("--berth-plugin-deadline %v: must be greater than 0, such as 10s", o.pluginDeadline))
+	}
+	if o.loopDeadline < 0 || o.loopDeadline > 0 && o.loopDeadline < noteAfter {
+		errs = append(errs, fmt.Errorf("--berth-loop-deadline %v: must be 1s or more, or 0 for none", o.loopDeadline))
 	}
 	if o.groupRetries < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; with 0 there is one pass", o.groupRetries))

@@ -53,6 +53,7 @@ func testOptions() []Option {
 		return testFilter{}, nil
 	}
 	all := map[string]Option{
+		"hangs":    WithPlugin("Hangs", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return hangs{}, nil }),
 		"mine":     WithPlugin("Mine", mine),
 		"built-in": WithPlugin("NodeName", mine),
 		"fails": WithPlugin("Fails", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {

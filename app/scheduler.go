@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -18,10 +19,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/terse"
 )
 
 // errFinished is what kube-scheduler returns when it is stopped without leader election.
@@ -38,6 +42,8 @@ type scheduler struct {
 	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been taken in
+	// stopElection gives the lease back; nil before this replica takes part in the election.
+	stopElection atomic.Pointer[func()]
 	// standalone makes a stop without leader election an error, as in kube-scheduler.
 	standalone bool
 }
@@ -90,7 +96,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 		return nil, err
 	}
 	synced := make(chan struct{})
-	serve, err := newServer(ctx, o, c, leads, parts.watch, synced)
+	serve, err := newServer(ctx, o, c, leads, parts, synced)
 	if err != nil {
 		return nil, err
 	}
@@ -106,23 +112,33 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 
 // pipeline is the parts that a pod passes through.
 type pipeline struct {
-	watch  *kube.Watch
-	loop   *loop.Loop
-	commit *commit.Commit
+	watch    *kube.Watch
+	changes  *ingest.Ingest
+	loop     *loop.Loop
+	commit   *commit.Commit
+	watchdog *watchdog
+	flush    func() // logs how many malformed objects were held back
 	// history is what was decided lately; nil if nothing is kept.
 	history *history.History
 }
 
 // newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
 func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, name *cache.InformerName, log klog.Logger) (pipeline, error) {
-	changes := ingest.New(c.Compile())
+	quiet, flush := terse.Logger(log)
+	changes := ingest.New(c.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
+		quiet.Error(fmt.Errorf("%v", problem), "Malformed object is set aside", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
+	}))
 	rules := c.Queue(o.deprecated.parkedMax)
 	rules.GroupPatience = o.groupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the queue: %w", err)
 	}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter, Audit: o.audit, GroupRetries: o.groupRetries})
+	parts := pipeline{changes: changes, flush: flush, watchdog: &watchdog{log: log, looks: int(o.loopDeadline / watchEvery), note: leads.note()}}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: func(phase engine.Phase) {
+		seen.metrics.Loop.Enter(phase)
+		parts.loop.Pulse().Enter(phase)
+	}, Audit: o.audit, GroupRetries: o.groupRetries})
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the engine: %w", err)
 	}
@@ -154,8 +170,8 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		return pipeline{}, err
 	}
 	added.join(changes, committer)
-	parts := pipeline{watch: watch, commit: committer}
-	rounds := []loop.Observer{seen.clock, seen.metrics.Loop}
+	parts.watch, parts.commit = watch, committer
+	rounds := []loop.Observer{seen.clock, seen.metrics.Loop, parts.watchdog}
 	if o.audit {
 		rounds = append(rounds, auditor{func() error { return parts.audit() }, log, leads.exit})
 	}
@@ -171,6 +187,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		rounds = append(rounds, hinted{hints, seen.metrics.Explain})
 	}
 	parts.loop = loop.New(changes, waiting, decider, seen.before(logged{committer, log}), rounds...)
+	parts.watchdog.beat = parts.loop.Pulse().Beat
 	if hints != nil {
 		parts.loop.Advise(hints)
 	}
@@ -217,6 +234,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	writing, stopWriting := context.WithCancelCause(context.Background())
 	var writers sync.WaitGroup
 	writers.Go(func() { s.commit.Run(writing) })
+	s.watchdog.giveUp = func() { s.giveUp(stopWriting, &writers) }
 	stopElection := s.schedule(ctx, began)
 
 	s.log.Info("Stopping Berth scheduler", "reason", context.Cause(ctx))
@@ -225,6 +243,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	stopElection() // after everything that was decided as the leader is written
 	s.observers.close(s.log)
 	s.watch.Stop()
+	s.flush()
 	s.outside.stop(s.log)
 	s.summarise(began)
 	if s.leadership.election == nil && s.standalone {
@@ -239,7 +258,7 @@ func (s *scheduler) run(ctx context.Context) error {
 // it leads, it follows the cluster's changes. With delayCacheUntilActive it lists the cluster only when it leads.
 func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection func()) {
 	if s.config.Source.DelayCacheUntilActive {
-		stopElection = s.leadership.take(ctx, s.log)
+		stopElection = s.takePart(ctx)
 		select {
 		case <-s.leadership.leading:
 		case <-ctx.Done():
@@ -250,7 +269,8 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	s.outside.start()
 	// The loop takes in what is listed while other lists are still coming.
 	known := make(chan struct{})
-	var joining sync.WaitGroup
+	var joining, watching sync.WaitGroup
+	watched, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	joining.Go(func() {
 		if s.watch.Sync(ctx) != nil || s.outside.sync() != nil { // the context has ended
 			return
@@ -259,10 +279,12 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 		counts := s.watch.Counts()
 		s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "others", counts.Others, "took", time.Since(began).Round(time.Millisecond))
 		if stopElection == nil {
-			stopElection = s.leadership.take(ctx, s.log)
+			stopElection = s.takePart(ctx)
 		}
 		select {
 		case <-s.leadership.leading:
+			s.inherit()
+			watching.Go(func() { s.watchdog.run(watched) })
 			close(known)
 		case <-ctx.Done():
 		}
@@ -273,8 +295,51 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 		stopElection = func() {}
 	}
 	s.loop.State().TakeOver(string(uuid.NewUUID()), time.Now())
-	s.loop.Run(ctx)
+	s.watchdog.around(func() { s.loop.Run(ctx) })
+	stopWatching()
+	watching.Wait()
 	return stopElection
+}
+
+// takePart takes part in the election. The returned function gives the lease back.
+func (s *scheduler) takePart(ctx context.Context) (stop func()) {
+	stop = s.leadership.take(ctx, s.log)
+	s.stopElection.Store(&stop)
+	return stop
+}
+
+// inherit takes over the pods that earlier leaders stopped at.
+func (s *scheduler) inherit() {
+	if s.leadership.election == nil {
+		return
+	}
+	uids := s.leadership.election.Undecided()
+	if len(uids) > 0 {
+		s.log.Info("An earlier leader stopped while it decided about these pods; they have their turn after all others", "podUIDs", uids)
+	}
+	for _, uid := range uids {
+		s.changes.Undecided(uid)
+	}
+	s.watchdog.inherit(uids)
+}
+
+// giveUp ends the process of a loop that does not turn. The lease is given back only if all
+// writes have been answered; otherwise it expires, as after a crash.
+func (s *scheduler) giveUp(stopWriting context.CancelCauseFunc, writers *sync.WaitGroup) {
+	stopWriting(errStuck)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		writers.Wait()
+		if stop := s.stopElection.Load(); stop != nil {
+			(*stop)()
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(giveUpAfter):
+	}
+	s.leadership.exit()
 }
 
 // summarise logs how many decisions and writes there were, and the CPU and memory that they took.

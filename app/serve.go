@@ -16,7 +16,7 @@ import (
 
 // newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when
 // the scheduler is to stop, and synced is closed when the first lists of the watch have been taken in.
-func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, watch *kube.Watch, synced <-chan struct{}) (*server.Config, error) {
+func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, synced <-chan struct{}) (*server.Config, error) {
 	serving, err := o.access.Listen()
 	if serving == nil || err != nil {
 		return nil, err
@@ -32,9 +32,11 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		Configuration:       c.Shown(),
 		Profiling:           *c.Source.EnableProfiling,
 		ContentionProfiling: *c.Source.EnableContentionProfiling,
-		Resources:           server.WhileLeading(leads.leading, resources(watch)),
+		Resources:           server.WhileLeading(leads.leading, resources(parts.watch)),
 	}
 	s.Healthz, s.Readyz = checks(ctx, leads, synced)
+	s.Livez = []healthz.HealthChecker{parts.watchdog}
+	s.Healthz = append(s.Healthz, parts.watchdog)
 	if c.Flagz {
 		s.Flags = shownFlags{flagz.NamedFlagSetsReader{FlagSets: o.sets}}
 	}

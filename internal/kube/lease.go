@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -45,6 +46,8 @@ type Election struct {
 	events    record.EventBroadcaster
 	sink      record.EventSink
 	rules     componentbase.LeaderElectionConfiguration
+	leases    coordination.LeaseInterface
+	noted     *lastNote
 	leading   chan struct{}
 	ended     chan struct{}
 }
@@ -69,6 +72,7 @@ func NewElection(config ElectionConfig) (*Election, error) {
 		events:  record.NewBroadcaster(),
 		sink:    &typedcorev1.EventSinkImpl{Interface: config.Client.CoreV1().Events(metav1.NamespaceAll)},
 		rules:   config.Rules,
+		noted:   &lastNote{},
 		leading: make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
@@ -77,8 +81,9 @@ func NewElection(config ElectionConfig) (*Election, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build a client for the lease: %w", err)
 	}
+	e.leases = client.CoordinationV1().Leases(config.Rules.ResourceNamespace)
 	lease, err := resourcelock.New(config.Rules.ResourceLock, config.Rules.ResourceNamespace, config.Rules.ResourceName,
-		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{
+		client.CoreV1(), noted{client.CoordinationV1(), e.noted}, resourcelock.ResourceLockConfig{
 			Identity:      identity,
 			EventRecorder: e.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.Scheduler}),
 		})

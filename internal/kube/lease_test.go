@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -367,4 +369,67 @@ func candidateSaysItsVersions(t *testing.T) {
 	if candidate.Spec != want {
 		t.Errorf("the candidate is %+v, want %+v", candidate.Spec, want)
 	}
+}
+
+// TestNoteUndecided notes pods in the lease while it is renewed: the elector keeps the annotation,
+// each write is made, and the next leader finds the pods without a request of its own.
+func TestNoteUndecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLeaseServer(t)
+		e := s.election(t, longDeadline)
+		stop, ran := s.lead(t, e)
+		for _, uids := range [][]types.UID{{"a"}, {"b", "a"}, {"c"}} {
+			if err := e.NoteUndecided(t.Context(), uids); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // several renewals
+			if err := e.Holds(); err != nil {
+				t.Error(err)
+			}
+		}
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		reads, _, _ := s.state()
+		next := s.election(t, longDeadline)
+		s.lead(t, next)
+		if got := next.Undecided(); !slices.Equal(got, []types.UID{"c"}) {
+			t.Errorf("the next leader finds %v", got)
+		}
+		if after, _, _ := s.state(); after > reads+2 {
+			t.Errorf("the next leader reads the lease %d times", after-reads)
+		}
+		if err := e.NoteUndecided(t.Context(), []types.UID{"x"}); !errors.Is(err, ErrLost) {
+			t.Errorf("a former leader notes, error %v", err)
+		}
+		if err := next.NoteUndecided(t.Context(), nil); err != nil || len(next.Undecided()) > 0 && s.annotation() != "" {
+			t.Errorf("the note is %q, error %v", s.annotation(), err)
+		}
+	})
+}
+
+// TestUndecidedIsBounded drops the oldest of too many pods.
+func TestUndecidedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLeaseServer(t)
+		e := s.election(t, longDeadline)
+		s.lead(t, e)
+		var uids []types.UID
+		for i := range undecidedMax + 3 {
+			uids = append(uids, types.UID(strconv.Itoa(i)))
+		}
+		if err := e.NoteUndecided(t.Context(), uids); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Split(s.annotation(), ","); len(got) != undecidedMax || got[0] != "3" {
+			t.Errorf("noted %v", got)
+		}
+	})
+}
+
+func (s *leaseServer) annotation() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease.Annotations[UndecidedAnnotation]
 }

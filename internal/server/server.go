@@ -36,8 +36,8 @@ type Config struct {
 	// Authenticator finds the user of a request, Authorizer decides whether the user may send it.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.UnconditionalAuthorizer
-	// Healthz and Readyz are the checks of these two; /livez has none but the library's own.
-	Healthz, Readyz []healthz.HealthChecker
+	// Healthz, Livez and Readyz are the checks of these three, besides the library's own.
+	Healthz, Livez, Readyz []healthz.HealthChecker
 	// Configuration is the content of /configz.
 	Configuration apiruntime.Object
 	// Profiling enables /debug; ContentionProfiling also measures where goroutines block.
@@ -103,7 +103,7 @@ func Endpoints(config Config) (http.Handler, error) {
 	}
 	paths := mux.NewPathRecorderMux(Name)
 	healthz.InstallHandler(paths, config.Healthz...)
-	healthz.InstallLivezHandler(paths)
+	healthz.InstallLivezHandler(paths, config.Livez...)
 	healthz.InstallReadyzHandler(paths, config.Readyz...)
 	configz.InstallHandler(paths)
 	paths.Handle("/metrics", legacyregistry.HandlerWithReset())

@@ -1,0 +1,245 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/loop"
+)
+
+const (
+	// watchEvery is how often the watchdog looks at the loop.
+	watchEvery = 250 * time.Millisecond
+	// noteAfter is how long a decision takes until its pod is noted in the lease. Ordinary
+	// decisions take microseconds. A decision that uses up the memory in less is not noted.
+	noteAfter = time.Second
+	// noteTimeout bounds the requests of one note; crashTimeout those of the last one.
+	noteTimeout, crashTimeout = 5 * time.Second, 3 * time.Second
+	// giveUpAfter is how long the orderly end of a loop that does not turn may take.
+	giveUpAfter = commit.DefaultDrain + 10*time.Second
+)
+
+// errStuck is why a replica whose loop does not turn stops.
+var errStuck = errors.New("the scheduling loop does not turn")
+
+// watchdog notices a loop that does not turn, and notes the pods that decisions do not end for.
+//
+// It counts its own looks and reads no clock: a process that was suspended, or got no CPU, did
+// not look meanwhile, so it raises no false alarm afterwards. A loop that waits is never stuck.
+type watchdog struct {
+	log klog.Logger
+	// beat returns the loop's present work.
+	beat func() loop.Beat
+	// looks is how many looks in a row see the same work of a stuck loop; 0 means that no loop
+	// counts as stuck.
+	looks int
+	// note stores undecided pods where the next leader reads them; nil without an election.
+	note func(context.Context, []types.UID) error
+	// giveUp ends the process in order; it is called once.
+	giveUp func()
+
+	stuck atomic.Pointer[error]
+	// inherited are the undecided pods of earlier leaders. The loop's goroutine removes those
+	// that it has decided about.
+	inherited atomic.Pointer[[]types.UID]
+	noting    atomic.Bool
+	// stored is the last stored note, with noting owned.
+	stored []types.UID
+	// running is whether the loop decides. The loop's goroutine owns it.
+	running bool
+
+	// seen is the beat of the last look, and same how many looks in a row have seen it. The
+	// goroutine of run owns them.
+	seen loop.Beat
+	same int
+}
+
+// Name is the name of the health check.
+func (*watchdog) Name() string { return "scheduling-loop" }
+
+// Check fails when the loop of a leader does not turn.
+func (w *watchdog) Check(*http.Request) error {
+	if err := w.stuck.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// inherit takes the pods that earlier leaders stopped at. It is called before run.
+func (w *watchdog) inherit(uids []types.UID) {
+	w.inherited.Store(&uids)
+	w.stored = uids
+}
+
+// Round removes inherited pods that were decided about.
+func (w *watchdog) Round(r *loop.Round) {
+	left := w.left()
+	if len(left) == 0 || !r.Decided {
+		return
+	}
+	left = slices.DeleteFunc(slices.Clone(left), func(uid types.UID) bool {
+		for i := range r.Decisions {
+			for j := range r.Decisions[i].Pods {
+				if r.Decisions[i].Pods[j].Pod.UID == uid {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	w.inherited.Store(&left)
+}
+
+// Standing drops inherited pods that do not wait: no pod is left to decide about.
+func (w *watchdog) Standing(s *loop.Standing) {
+	if len(w.left()) > 0 && s.Queue.Active == 0 && w.running {
+		w.inherited.Store(&[]types.UID{})
+	}
+}
+
+func (w *watchdog) left() []types.UID {
+	if left := w.inherited.Load(); left != nil {
+		return *left
+	}
+	return nil
+}
+
+// run looks at the loop until the context ends.
+func (w *watchdog) run(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.look(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look compares the loop's present work with that of the last look.
+func (w *watchdog) look(ctx context.Context) {
+	beat := w.beat()
+	if beat.Turn != w.seen.Turn || beat.Step == loop.Waiting {
+		w.seen, w.same = beat, 0
+	} else {
+		w.same++
+	}
+	w.noteUndecided(ctx, w.undecided(beat))
+	if w.looks > 0 && w.same == w.looks {
+		w.bark(beat)
+	}
+}
+
+// undecided returns the pods to note: the inherited ones, and last the pod that is being decided
+// about if that takes long, so that each new leader tries another one first.
+func (w *watchdog) undecided(beat loop.Beat) []types.UID {
+	uids := w.left()
+	if beat.Pod == nil || time.Duration(w.same)*watchEvery < noteAfter {
+		return uids
+	}
+	return withLast(uids, beat.Pod.UID)
+}
+
+func withLast(uids []types.UID, last types.UID) []types.UID {
+	uids = slices.DeleteFunc(slices.Clone(uids), func(uid types.UID) bool { return uid == last })
+	return append(uids, last)
+}
+
+// noteUndecided stores the pods in the background if they have changed: a slow API server must
+// not keep the watchdog from looking. What fails is tried again at the next look.
+func (w *watchdog) noteUndecided(ctx context.Context, uids []types.UID) {
+	if w.note == nil || !w.noting.CompareAndSwap(false, true) {
+		return
+	}
+	if slices.Equal(uids, w.stored) {
+		w.noting.Store(false)
+		return
+	}
+	go func() {
+		defer w.noting.Store(false)
+		ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+		defer cancel()
+		if err := w.note(ctx, uids); err != nil {
+			w.log.V(2).Info("Could not note undecided pods", "err", err)
+			return
+		}
+		w.stored = slices.Clone(uids)
+	}()
+}
+
+// bark logs what the loop does, fails the health check, and has this replica stop leading.
+func (w *watchdog) bark(beat loop.Beat) {
+	took := time.Duration(w.same) * watchEvery
+	err := fmt.Errorf("%w: %s for %v", errStuck, beat.Step, took)
+	w.stuck.Store(&err)
+	w.log.Error(errStuck, "Scheduling loop does not turn; this replica stops leading", w.describe(beat, "took", took)...)
+	w.log.Info("Stack of the scheduling loop", "stack", loopStack())
+	go w.giveUp()
+}
+
+// describe names the pod that is being decided about.
+func (w *watchdog) describe(beat loop.Beat, values ...any) []any {
+	values = append(values, "step", beat.Step.String())
+	if beat.Pod != nil {
+		values = append(values, "pod", beat.Pod, "podUID", beat.Pod.UID, "phase", phaseNames[beat.Phase])
+	}
+	return values
+}
+
+var phaseNames = [engine.Phases]string{
+	engine.PreFilter: "PreFilter", engine.Filter: "Filter", engine.Score: "Score", engine.PostFilter: "PostFilter",
+}
+
+// around calls a function on the loop's goroutine, in which the loop decides.
+func (w *watchdog) around(decide func()) {
+	w.running = true
+	ended := false
+	defer func() {
+		if !ended {
+			w.crashed()
+		}
+	}()
+	decide()
+	ended = true
+}
+
+// crashed is called on the loop's goroutine when it panics. It names the pod in the log, and
+// notes it for the next leader, before the process ends.
+func (w *watchdog) crashed() {
+	beat := w.beat()
+	w.log.Error(nil, "Scheduling loop panics", w.describe(beat)...)
+	if beat.Pod == nil || w.note == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), crashTimeout)
+	defer cancel()
+	if err := w.note(ctx, withLast(w.left(), beat.Pod.UID)); err != nil {
+		w.log.Error(err, "Could not note the pod for the next leader")
+	}
+}
+
+// loopStack returns the stack of the goroutine that runs the loop.
+func loopStack() string {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	for stack := range bytes.SplitSeq(all, []byte("\n\n")) {
+		if bytes.Contains(stack, []byte("loop.(*Loop).Run(")) || bytes.Contains(stack, []byte("loop.(*Loop).Stand(")) {
+			return string(stack)
+		}
+	}
+	return "not found"
+}

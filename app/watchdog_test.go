@@ -1,0 +1,296 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// hangs is a plugin from outside that does not return for pods named web-hangs.
+type hangs struct{}
+
+func (hangs) Name() string { return "Hangs" }
+func (hangs) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
+	if strings.HasPrefix(pod.Name, "web-hangs") {
+		select {}
+	}
+	return nil
+}
+
+// important is a pod with a priority.
+func important(name string, priority int32) *v1.Pod {
+	pod, never := web(name), v1.PreemptNever
+	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &priority, &never
+	return pod
+}
+
+// noted returns the pods that are noted in the lease.
+func (s *script) undecided() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lease == nil {
+		return ""
+	}
+	return s.lease.Annotations[kube.UndecidedAnnotation]
+}
+
+func (s *script) awaitUndecided(want string) {
+	s.t.Helper()
+	s.awaitUntil("the note "+want, func() bool { return s.lease != nil && s.lease.Annotations[kube.UndecidedAnnotation] == want })
+}
+
+// hanging are the flags of a replica whose plugin hangs, with a lease that others take over soon.
+func (s *script) hanging(more ...string) []string {
+	config := file(s.t, "scheduler.yaml", header+"clientConnection: {contentType: application/json, kubeconfig: "+s.kubeconfig("one")+"}\n"+
+		"profiles: [{plugins: {multiPoint: {enabled: [{name: Hangs}]}}}]\n")
+	return append([]string{
+		"--config", config, "--berth-plugin-deadline=1h", "--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s",
+		"--leader-elect-retry-period=50ms",
+	}, more...)
+}
+
+// TestStuckLoopEndsTheLeader has a plugin hang: the process names the pod, notes it in the lease,
+// gives the lease back and ends. The next leader decides about that pod after all others.
+func TestStuckLoopEndsTheLeader(t *testing.T) {
+	t.Setenv(plugged, "hangs")
+	s := newScript(t, forTwo(), important("web-hangs", 1000), important("web-0", 10), web("web-1"))
+	one := s.start("one", "kube-scheduler", s.hanging("--berth-loop-deadline=2s")...)
+	code, _, log := one.wait()
+	if code != exitFailure {
+		t.Errorf("it exits with %d", code)
+	}
+	for _, want := range []string{
+		"Scheduling loop does not turn", `"podUID":"uid-web-hangs"`, `"step":"deciding"`, `"phase":"`, `"pod":"default/web-hangs"`, "loop.(*Loop).Run(",
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %s:\n%s", want, log)
+		}
+	}
+	if s.holder() != "" || s.undecided() != "uid-web-hangs" {
+		t.Errorf("the lease is held by %q and notes %q", s.holder(), s.undecided())
+	}
+	s.expectLast("web-hangs")
+}
+
+// forTwo is a node with room for two of three pods: those that are decided about first.
+func forTwo() *v1.Node { return build.Node("a", build.Allocatable("cpu=1000 memory=100Gi pods=2")) }
+
+// expectLast starts a new leader without the plugin, and expects the pod to find no room.
+func (s *script) expectLast(pod string) {
+	s.t.Helper()
+	s.t.Setenv(plugged, "")
+	two := s.start("two", "kube-scheduler", "--leader-elect-retry-period=50ms", "--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s")
+	s.await("two: bind", 2)
+	s.await("FailedScheduling "+pod, 1)
+	two.awaitLog("An earlier leader stopped while it decided about these pods")
+	s.awaitUndecided("") // once decided about, it is an ordinary pod again
+}
+
+// TestKilledInADecision has a process die in a decision, as one does that runs out of memory: the
+// pod was noted before, and the next leader decides about it last.
+func TestKilledInADecision(t *testing.T) {
+	t.Setenv(plugged, "hangs")
+	s := newScript(t, forTwo(), important("web-hangs", 1000), important("web-0", 10), web("web-1"))
+	one := s.start("one", "kube-scheduler", s.hanging()...)
+	s.awaitUndecided("uid-web-hangs")
+	if err := one.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	one.wait()
+	s.mu.Lock()
+	*s.lease.Spec.HolderIdentity = "" // instead of a wait for its end
+	s.lease.ResourceVersion = "0"
+	s.mu.Unlock()
+	s.expectLast("web-hangs")
+}
+
+// TestStuckLoopFailsHealth checks the endpoints of a leader whose plugin hangs, and of one that
+// waits for events, or stands by.
+func TestStuckLoopFailsHealth(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	open := make(chan struct{})
+	s.options = []Option{WithPlugin("Hangs", newHanging(open))}
+	s.handOver("another")
+	r := s.prepare("one", s.hanging("--berth-loop-deadline=1s")...)
+	s.await("one: read lease", 50) // more than the deadline
+	r.expect("/livez", 200, "ok")
+	r.expect("/healthz", 200, "ok")
+	s.handOver("")
+	s.await("one: bind web-0", 1)
+	s.await("one: renew lease", 30+count(s.noted(), "one: renew lease"))
+	r.expect("/livez?verbose", 200, "[+]scheduling-loop ok")
+	s.add(web("web-hangs"))
+	s.await("one: exit", 1)
+	r.expect("/livez", 500, "[-]scheduling-loop failed")
+	r.expect("/healthz", 500, "[-]scheduling-loop failed")
+	if count(s.noted(), "one: give lease") == 0 || s.holder() != "" {
+		t.Errorf("the lease is %q's", s.holder())
+	}
+	close(open)
+	r.stop()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// looking runs a watchdog with a minute in a bubble, and returns after how long it barks, 0 if
+// it does not within an hour.
+func looking(t *testing.T, beat func(at time.Duration) loop.Beat) (barked time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		w := &watchdog{log: klog.Background(), looks: int(defaultLoopDeadline / watchEvery)}
+		w.beat = func() loop.Beat { return beat(time.Since(began)) }
+		w.giveUp = func() {
+			barked = time.Since(began)
+			cancel()
+		}
+		w.run(ctx)
+		if failed := w.Check(nil) != nil; failed != (barked > 0) {
+			t.Errorf("barked after %v, and the check fails: %t", barked, failed)
+		}
+	})
+	return barked
+}
+
+// TestWatchdog barks after a minute of the same work, and never at a loop that turns or waits, nor
+// after the process was suspended.
+func TestWatchdog(t *testing.T) {
+	pod := &model.Pod{UID: "u"}
+	deciding := func(turn uint64) loop.Beat { return loop.Beat{Turn: turn, Step: loop.Deciding, Pod: pod} }
+	suspended := false
+	for name, test := range map[string]struct {
+		beat func(at time.Duration) loop.Beat
+		want time.Duration
+	}{
+		"hangs":       {func(time.Duration) loop.Beat { return deciding(7) }, time.Minute + watchEvery},
+		"hangs later": {func(at time.Duration) loop.Beat { return deciding(uint64(min(at, 10*time.Minute) / time.Second)) }, 11 * time.Minute},
+		"waits":       {func(time.Duration) loop.Beat { return loop.Beat{Turn: 7} }, 0},
+		"long rounds": {func(at time.Duration) loop.Beat { return deciding(uint64(at / (59 * time.Second))) }, 0},
+		"suspended": {func(at time.Duration) loop.Beat {
+			if at > 10*time.Second && !suspended {
+				suspended = true
+				time.Sleep(10 * time.Minute)
+			}
+			return deciding(uint64(at / (50 * time.Second)))
+		}, 0},
+		"hangs in hints": {func(time.Duration) loop.Beat { return loop.Beat{Turn: 7, Step: loop.Updating} }, time.Minute + watchEvery},
+	} {
+		if got := looking(t, test.beat); got != test.want {
+			t.Errorf("%s: barks after %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// notes keeps what is noted.
+type notes struct {
+	mu   sync.Mutex
+	made []string
+}
+
+func (n *notes) note(_ context.Context, uids []types.UID) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	texts := make([]string, len(uids))
+	for i, uid := range uids {
+		texts[i] = string(uid)
+	}
+	n.made = append(n.made, strings.Join(texts, ","))
+	return nil
+}
+
+// TestNotesUndecided notes pods whose decisions take a second, behind those that were inherited,
+// and removes each when it is decided about. Quick decisions are not noted.
+func TestNotesUndecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var n notes
+		var mu sync.Mutex
+		beat := loop.Beat{}
+		set := func(turn uint64, uid types.UID) {
+			mu.Lock()
+			defer mu.Unlock()
+			beat = loop.Beat{Turn: turn, Step: loop.Deciding, Pod: &model.Pod{UID: uid}}
+		}
+		w := &watchdog{log: klog.Background(), note: n.note, beat: func() loop.Beat {
+			mu.Lock()
+			defer mu.Unlock()
+			return beat
+		}}
+		w.inherit([]types.UID{"x", "y"})
+		go w.run(ctx)
+		set(1, "quick")
+		time.Sleep(900 * time.Millisecond)
+		set(2, "slow")
+		time.Sleep(2 * time.Second)
+		set(3, "x")
+		time.Sleep(2 * time.Second)
+		w.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: &model.Pod{UID: "x"}}}}}}})
+		set(4, "quick")
+		time.Sleep(900 * time.Millisecond)
+		set(5, "quick")
+		w.Standing(&loop.Standing{}) // does not lead yet
+		w.around(func() { w.Standing(&loop.Standing{}) })
+		time.Sleep(time.Second / 2)
+		cancel()
+		synctest.Wait()
+		want := []string{"x,y,slow", "x,y", "y,x", "y", ""}
+		if !slices.Equal(n.made, want) {
+			t.Errorf("noted %q, want %q", n.made, want)
+		}
+	})
+}
+
+// TestPanicNotesThePod has the loop panic in a decision: the pod is noted, and the panic goes on.
+func TestPanicNotesThePod(t *testing.T) {
+	var n notes
+	w := &watchdog{log: klog.Background(), note: n.note, beat: func() loop.Beat {
+		return loop.Beat{Turn: 1, Step: loop.Deciding, Pod: &model.Pod{UID: "bad"}}
+	}}
+	w.inherit([]types.UID{"old"})
+	func() {
+		defer func() {
+			if recover() != "broken" {
+				t.Error("the panic does not go on")
+			}
+		}()
+		w.around(func() { panic("broken") })
+	}()
+	if !slices.Equal(n.made, []string{"old,bad"}) {
+		t.Errorf("noted %q", n.made)
+	}
+}
+
+// opening hangs until it is opened.
+type opening struct {
+	hangs
+	open chan struct{}
+}
+
+func (o opening) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
+	if pod.Name == "web-hangs" {
+		<-o.open
+	}
+	return nil
+}
+
+func newHanging(open chan struct{}) PluginFactory {
+	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return opening{open: open}, nil }
+}
