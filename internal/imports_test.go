@@ -26,6 +26,7 @@ var house = map[string]map[string]string{
 	"internal/price":  {},
 	"internal/plan": {
 		"internal/model":  "a decision is about a pod",
+		"internal/price":  "a pod may be told what its turn cost",
 		"internal/reason": "a rejection counts reasons",
 	},
 	"internal/kinds": {"internal/model": "it says what change a version of an object makes"},
@@ -65,6 +66,7 @@ var house = map[string]map[string]string{
 		"internal/audit":  "it checks its invariants",
 		"internal/model":  "pods wait in it",
 		"internal/plan":   "it gives work and settles decisions",
+		"internal/price":  "namespaces are charged what their turns cost",
 		"internal/slab":   "works of one pod are allocated many at a time",
 		"internal/state":  "a delta wakes pods; plugins read it at PreEnqueue",
 		"internal/plugin": "it asks plugins at PreEnqueue, QueueSort and EnqueueExtensions",
@@ -179,6 +181,7 @@ var house = map[string]map[string]string{
 	"internal/report": {
 		"internal/model":  "a report is about a pod",
 		"internal/plan":   "it words decisions",
+		"internal/price":  "an event tells what a turn cost",
 		"internal/reason": "a rejection in Permit counts one reason",
 	},
 	"internal/commit": {
@@ -460,7 +463,7 @@ var house = map[string]map[string]string{
 var (
 	core = []string{
 		"internal/model", "internal/reason", "internal/plan", "internal/state", "internal/queue", "internal/engine",
-		"internal/plugin", "internal/plugins", "internal/report", "internal/audit",
+		"internal/plugin", "internal/plugins", "internal/report", "internal/audit", "internal/price",
 	}
 	neverImported = map[string]string{
 		"context":                           "nothing in the core waits",

@@ -307,6 +307,10 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	}
 	o.startPreemption(now, decision)
 	o.startEffects(decision)
+	if decision.Deferral != nil {
+		pod := decision.Pods[0].Pod
+		o.queueReport(now, pod, report.Deferred(pod, decision.Deferral))
+	}
 	if decision.Outcome != plan.Placed {
 		for i := range decision.Pods {
 			pod := decision.Pods[i].Pod

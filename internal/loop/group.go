@@ -11,7 +11,7 @@ import (
 func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	l.state.Meter().Begin(l.budget)
 	d := l.searches.Decide(l.state, l.engine, work, l.report.placements())
-	l.charge(work, l.state.Meter().End())
+	d.Members[0].Deferral = l.charge(work, d.Outcome == plan.Unfinished)
 	if d.Outcome == plan.Unfinished {
 		l.goOnLater(now, func() { l.queue.SettleGroup(now, &d) })
 		return

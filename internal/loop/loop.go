@@ -105,7 +105,7 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	}
 	l.state.Meter().Begin(l.budget)
 	decision := l.engine.Decide(l.state.View(), work)
-	l.charge(work, l.state.Meter().End())
+	decision.Deferral = l.charge(work, decision.Outcome == plan.Unfinished)
 	if decision.Outcome == plan.Unfinished {
 		l.goOnLater(now, func() { l.queue.Settle(now, decision) })
 		return true

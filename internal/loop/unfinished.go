@@ -11,8 +11,8 @@ import (
 // thousandth of it.
 const turnBudget = 20 * price.Millisecond
 
-// goOnLater ends a round whose turn used up its budget. settle puts the pods back into the queue: nothing was decided about them,
-// and no observer hears of a decision.
+// goOnLater ends a round whose turn used up its budget. settle puts the pods back into the queue. Nothing was decided about them, so
+// neither commit nor an observer gets a decision.
 func (l *Loop) goOnLater(now time.Time, settle func()) {
 	l.takeAsked(now, nil)
 	settle()
@@ -20,7 +20,9 @@ func (l *Loop) goOnLater(now time.Time, settle func()) {
 	l.report.ended(l)
 }
 
-// charge takes in what a turn cost.
-func (l *Loop) charge(_ plan.Work, bill price.Bill) {
+// charge takes in what a turn cost. It returns what the event of its first pod is to say of that, nil if nothing.
+func (l *Loop) charge(work plan.Work, unfinished bool) *plan.Deferral {
+	bill := l.state.Meter().End()
 	l.report.cost(bill)
+	return l.queue.Charge(work, &bill, unfinished)
 }

@@ -91,6 +91,8 @@ type Decision struct {
 	Writes []Write
 	// Advice is a sentence about what would give the pod a node, for its event alone; empty if none is known, or none is asked for.
 	Advice string
+	// Deferral is what the first pod's event says of the price of its turns; nil if nothing.
+	Deferral *Deferral
 	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
 	PostFilter string
 	// PostFilterErr is set if a PostFilter plugin failed; PostFilter has its text. The outcome is that of the filters all the same.

@@ -20,6 +20,7 @@ func (q *Queue) Audit() error {
 	q.auditPermit(v)
 	q.auditPreempting(v)
 	q.auditGroups(v)
+	q.auditAccounts(v)
 	return v.Err()
 }
 
@@ -38,7 +39,7 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 			v.Add("pod %s is number %d of %d arrivals; another has that number: %t", e.pod, e.order, q.arrivals, other != nil)
 		}
 		orders[e.order] = e
-		if h := q.heapOf(e.place); h != nil && h.at(e.index) != e {
+		if h := q.heapOf(e, e.place); h != nil && h.at(e.index) != e {
 			v.Add("pod %s is %s and not at position %d of the heap for that", e.pod, e.place, e.index)
 		}
 		if e.rejections > e.attempts || e.errors > e.attempts {
@@ -57,13 +58,17 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 
 func (q *Queue) auditHeaps(v *audit.Violations) {
 	steady := q.config.Profiles[0].Outside == nil // the order of a plugin from outside may change while pods wait
-	for name, h := range map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle} {
+	heaps := map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle}
+	for _, of := range q.accounts.open {
+		heaps["of account "+of.namespace] = &of.active
+	}
+	for name, h := range heaps {
 		for i, e := range h.all() {
 			known := q.entries[e.pod.Key()] == e
 			if e.heads != nil {
 				known = q.groups[e.heads.key] == e.heads && e.heads.of == nil || e.heads.of != nil && q.trees[e.heads.key] == e.heads
 			}
-			if !known || q.heapOf(e.place) != h || e.index != i {
+			if !known || q.heapOf(e, e.place) != h || e.index != i {
 				v.Add("pod %s is at position %d of the heap %s; it says position %d and that it is %s; it waits: %t",
 					e.pod, i, name, e.index, e.place, known)
 			}
@@ -72,6 +77,33 @@ func (q *Queue) auditHeaps(v *audit.Violations) {
 			}
 		}
 		h.run.audit(v, "heap "+name)
+	}
+}
+
+func (q *Queue) auditAccounts(v *audit.Violations) {
+	x := &q.accounts
+	for _, a := range x.open {
+		if x.byNamespace[a.namespace] != a {
+			v.Add("the account of namespace %s is not listed there", a.namespace)
+		}
+		for _, e := range a.active.all() {
+			if e.account != a || e.pod.Namespace != a.namespace {
+				v.Add("pod %s is in the heap of the account of namespace %s, and has it: %t", e.pod, a.namespace, e.account == a)
+			}
+		}
+	}
+	if n := len(x.open); n != len(x.byNamespace) || n > accountsMax || n == 0 && (len(x.owed) > 0 || x.sorting) || n > 0 && x.none {
+		v.Add("%d accounts are open, %d are listed, and something is owed at %d priorities", n, len(x.byNamespace), len(x.owed))
+	}
+	for i, d := range x.owed {
+		if d.units <= 0 || d.units > owedMax || x.debtAt(d.priority) != &x.owed[i] {
+			v.Add("%d units are owed at priority %d", d.units, d.priority)
+		}
+	}
+	for _, e := range q.entries {
+		if e.account != nil && (e.place != active || x.byNamespace[e.pod.Namespace] != e.account) {
+			v.Add("pod %s is %s, and has the account of namespace %s", e.pod, e.place, e.account.namespace)
+		}
 	}
 }
 
@@ -139,7 +171,7 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 		joinedIn[g.head.place] += waiting
 		switch p := g.head.place; p {
 		case active, erring, gated, incomplete, deciding:
-			if h := q.heapOf(p); p != gated && h != nil && h.at(g.head.index) != &g.head {
+			if h := q.heapOf(&g.head, p); p != gated && h != nil && h.at(g.head.index) != &g.head {
 				v.Add("group %s is %s and not at position %d of the heap for that", key, p, g.head.index)
 			}
 			if held > 0 && (p == active || p == erring) {

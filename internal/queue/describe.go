@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -33,6 +34,10 @@ type Description struct {
 	// Ahead says which pods have their turn before it; nil unless it is active, or if Unordered says that this is not worked out, because a plugin from outside orders the queue.
 	Ahead     *Ahead
 	Unordered bool
+	// Cost is what its last turn, or its group's, cost in units of about a nanosecond; 0 if none was expensive. Yields says that it waits
+	// for others of its priority to have had as much work as the expensive turns of its namespace.
+	Cost   int64
+	Yields bool
 	// Group is its group; nil for a pod that waits alone.
 	Group *GroupDescription
 }
@@ -101,6 +106,7 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 		line = &g.head
 		d.WokenBy = g.head.woken
 	}
+	d.Cost, d.Yields = line.cost, q.yields(line)
 	if line.place != active && line.place != deciding && q.isBackingOff(line, now) {
 		d.BackoffEnd = line.until
 	}
@@ -125,8 +131,8 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 func (q *Queue) ahead(e *entry) *Ahead {
 	a, looked := &Ahead{}, 0
 	var next []*entry
-	less := q.active.less
-	for _, other := range q.active.all() {
+	less := q.inLine
+	for other := range q.allActive() {
 		if looked++; looked > describedMax {
 			a.AtLeast = true
 			break
@@ -156,6 +162,34 @@ func (q *Queue) ahead(e *entry) *Ahead {
 		a.Next = append(a.Next, other.pod.Key())
 	}
 	return a
+}
+
+// inLine reports whether an active entry has its turn before another, as far as that is known: what the next turns cost is not.
+func (q *Queue) inLine(a, b *entry) bool {
+	if a.pod.Priority == b.pod.Priority && q.accounts.debtAt(a.pod.Priority) != nil {
+		if yields := q.accountFor(a) != nil; yields != (q.accountFor(b) != nil) {
+			return !yields
+		}
+	}
+	return q.active.less(a, b)
+}
+
+// allActive returns the entries that are active, those with accounts last.
+func (q *Queue) allActive() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, e := range q.active.all() {
+			if !yield(e) {
+				return
+			}
+		}
+		for _, a := range q.accounts.open {
+			for _, e := range a.active.all() {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (q *Queue) describeGroup(g *group) *GroupDescription {

@@ -146,7 +146,7 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
 		q.moveHead(g, to, why)
 	case h.place == active || h.place == erring:
-		q.heapOf(h.place).fix(h)
+		q.heapOf(h, h.place).fix(h)
 	}
 }
 
@@ -194,7 +194,7 @@ func (q *Queue) gateOf(g *group) string {
 func (q *Queue) moveHead(g *group, to place, why string) {
 	h := &g.head
 	if h.place == active || h.place == erring {
-		q.heapOf(h.place).remove(h)
+		q.leaveHeap(h)
 	}
 	q.joined[h.place] -= g.joined
 	goesOn := h.place == deciding && why == toGoOn
@@ -204,7 +204,7 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 	h.place = to
 	q.joined[to] += g.joined
 	if to == active || to == erring {
-		q.heapOf(to).add(h)
+		q.enterHeap(h)
 	}
 	if to == active {
 		for e := range g.fresh {

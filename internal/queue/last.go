@@ -31,22 +31,25 @@ func (l *lastTurns) add(uids []types.UID) {
 
 // firstReady returns the active entry whose turn it is, nil if there is none.
 func (q *Queue) firstReady() *entry {
-	e := q.active.first()
+	e := q.firstActive()
 	if len(q.last.uids) == 0 || e == nil || q.rankLast(e) < 0 {
 		return e
 	}
 	if !q.last.counted {
-		q.last.others, q.last.counted = q.active.size(), true
+		q.last.others, q.last.counted = q.ready(), true
 	}
 	// Take the undecided entries out until another one comes, and put them back.
 	var out []*entry
 	for e != nil && q.rankLast(e) >= 0 {
-		q.active.remove(e)
+		q.heapOf(e, active).remove(e)
 		out = append(out, e)
-		e = q.active.first()
+		e = q.firstActive()
 	}
 	for _, undecided := range out {
-		q.active.add(undecided)
+		q.heapOf(undecided, active).add(undecided)
+	}
+	if q.accounts.sorting {
+		return nil
 	}
 	if e != nil && q.last.others > 0 {
 		q.last.others--

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// turns pops what is ready, and returns the first pod of each turn.
-func turns(t *testing.T, q *Queue) (names []string) {
+// order pops what is ready, and returns the first pod of each turn.
+func order(t *testing.T, q *Queue) (names []string) {
 	t.Helper()
 	for {
 		work, ok := q.Pop(at(1))
@@ -48,7 +48,7 @@ func TestUndecidedComesLast(t *testing.T) {
 				q.Wake(start, state.Delta{Arrived: arrived})
 				q.Wake(start, state.Delta{Undecided: test.undecided})
 			}
-			if got := turns(t, q); !slices.Equal(got, test.want) {
+			if got := order(t, q); !slices.Equal(got, test.want) {
 				t.Errorf("undecided %v: the order is %v, want %v", test.undecided, got, test.want)
 			}
 		}
@@ -59,12 +59,12 @@ func TestUndecidedComesLast(t *testing.T) {
 func TestUndecidedOnlyOnce(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(start, state.Delta{Undecided: []types.UID{"urgent"}, Arrived: []*model.Pod{pod("urgent", 1000)}})
-	if got := turns(t, q); !slices.Equal(got, []string{"urgent"}) { // it is the only one
+	if got := order(t, q); !slices.Equal(got, []string{"urgent"}) { // it is the only one
 		t.Fatal(got)
 	}
 	q.Wake(start, state.Delta{Left: []model.PodKey{{Namespace: "ns", Name: "urgent"}}})
 	q.Wake(start, state.Delta{Arrived: []*model.Pod{pod("low", 1), pod("urgent", 1000)}})
-	if got := turns(t, q); !slices.Equal(got, []string{"urgent", "low"}) {
+	if got := order(t, q); !slices.Equal(got, []string{"urgent", "low"}) {
 		t.Error(got)
 	}
 }

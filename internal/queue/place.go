@@ -51,9 +51,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if !goesOn {
 		e.noteWoken(to, why)
 	}
-	if h := q.heapOf(e.place); h != nil {
-		h.remove(e)
-	}
+	q.leaveHeap(e)
 	if e.place == parked {
 		q.parked.remove(e)
 	}
@@ -73,9 +71,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if line := to.line(); line != "" && !goesOn {
 		q.moves = append(q.moves, Move{line, why, 1})
 	}
-	if h := q.heapOf(to); h != nil {
-		h.add(e)
-	}
+	q.enterHeap(e)
 	if to == joined {
 		e.group.joined++
 		q.joined[e.group.head.place]++
@@ -88,9 +84,34 @@ func (q *Queue) move(e *entry, to place, why string) {
 	}
 }
 
-func (q *Queue) heapOf(p place) *heap[*entry] {
+// leaveHeap takes an entry out of the heap of its place, if that has one.
+func (q *Queue) leaveHeap(e *entry) {
+	if h := q.heapOf(e, e.place); h != nil {
+		h.remove(e)
+	}
+	e.account = nil
+}
+
+// enterHeap puts an entry into the heap of its place, if that has one.
+func (q *Queue) enterHeap(e *entry) {
+	if e.place == active {
+		if a := q.accountFor(e); a != nil {
+			a.join(e, q.accounts.served)
+			return
+		}
+	}
+	if h := q.heapOf(e, e.place); h != nil {
+		h.add(e)
+	}
+}
+
+// heapOf returns the heap of a place for an entry, nil if the place has none.
+func (q *Queue) heapOf(e *entry, p place) *heap[*entry] {
 	switch p {
 	case active:
+		if e.account != nil {
+			return &e.account.active
+		}
 		return &q.active
 	case backingOff:
 		return &q.backoff

@@ -65,13 +65,15 @@ type Queue struct {
 	profiles map[string]profile
 	// Invariant: each entry is listed under its pod's key. None is arriving or gone.
 	entries map[model.PodKey]*entry
-	// Invariant: the heaps hold the entries whose place says so, each once and at its index, and no other. A parent never comes after its child.
-	active  heap[*entry]
-	backoff heap[*entry] // rejected pods that back off; taken early when no pod is active, as far as early allows
-	errored heap[*entry] // pods whose attempt ended in an error; they always wait
-	idle    heap[*entry] // parked and gated pods, the longest idle first
-	parked  parkedIndex
-	waking  waking
+	// Invariant: the heaps hold the entries whose place says so, each once and at its index, and no other; those with an account are
+	// active in its heap. A parent never comes after its child.
+	active   heap[*entry]
+	backoff  heap[*entry] // rejected pods that back off; taken early when no pod is active, as far as early allows
+	errored  heap[*entry] // pods whose attempt ended in an error; they always wait
+	idle     heap[*entry] // parked and gated pods, the longest idle first
+	accounts accounts
+	parked   parkedIndex
+	waking   waking
 
 	// Invariant: counts is how many entries are in each place.
 	counts [places]int
@@ -141,8 +143,12 @@ type entry struct {
 	flushed    time.Time     // when it was last looked at only because it was idle for long
 	afterFlush bool          // the next attempt was caused by that
 	unfinished bool          // its last turn is to go on
-	woken      plan.Woken    // what made the pod, or the group, ready
-	early      bool          // the last attempt was made before the backoff ended
+	// Invariant: only an active entry has an account, that of its namespace.
+	account *account
+	cost    int64      // units of its last turn, if one was expensive
+	costs   bool       // that turn is to go on
+	woken   plan.Woken // what made the pod, or the group, ready
+	early   bool       // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
 	attempts   int
 	rejections int      // attempts that ended in a rejection
@@ -198,7 +204,8 @@ func New(config Config) (*Queue, error) {
 	}
 	byTurn := inTurn(config.Profiles[0].QueueSort)
 	return &Queue{
-		config: config, profiles: profiles,
+		accounts: accounts{none: config.Profiles[0].QueueSort.Name() != ownSort, byNamespace: map[string]*account{}},
+		config:   config, profiles: profiles,
 		entries: map[model.PodKey]*entry{},
 		groups:  map[model.GroupKey]*group{},
 		trees:   map[model.GroupKey]*group{},
@@ -298,7 +305,7 @@ func (q *Queue) first(now time.Time) (e *entry, early, ok bool) {
 		return e, false, true
 	}
 	// While pods are being woken it is not known yet that no pod is ready.
-	if e = q.backoff.first(); e == nil || q.Waking() || q.flushing || !q.early.allowed(now) {
+	if e = q.backoff.first(); e == nil || q.Waking() || q.flushing || q.accounts.sorting || !q.early.allowed(now) {
 		return nil, false, false
 	}
 	q.move(e, active, poppedEarly)
@@ -453,7 +460,7 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	switch e.place {
 	case active, backingOff, erring:
 		e.pod = pod
-		q.heapOf(e.place).fix(e)
+		q.heapOf(e, e.place).fix(e)
 	case gated:
 		e.pod = pod
 		q.admit(now, e, active, podUpdate)

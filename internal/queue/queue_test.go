@@ -290,7 +290,7 @@ func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
 			q := newQueue(t)
 			e := &entry{pod: pod("p", 0), place: from, group: &group{head: entry{place: gated}}}
 			q.counts[from]++
-			if h := q.heapOf(from); h != nil {
+			if h := q.heapOf(e, from); h != nil {
 				h.add(e)
 			}
 			if from == parked {

@@ -63,7 +63,9 @@ type pendingEvent struct {
 }
 
 // Unfinished reports whether the last calls of Wake and Pop left work that the next ones continue, without a change and at any time.
-func (q *Queue) Unfinished() bool { return q.Waking() || q.flushing || q.holding }
+func (q *Queue) Unfinished() bool {
+	return q.Waking() || q.flushing || q.holding || q.accounts.sorting
+}
 
 // Waking reports whether the last call of Wake left pods to be woken by the next.
 func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.size() > 0 }

@@ -1,0 +1,289 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/price"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// podIn is a pod of a namespace.
+func podIn(namespace, name string, priority int32) *model.Pod {
+	return model.NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)},
+		Spec:       v1.PodSpec{Priority: &priority},
+	})
+}
+
+// podsIn are pods of a namespace, numbered from 0 on.
+func podsIn(namespace string, n int, priority int32) (pods []*model.Pod) {
+	for i := range n {
+		pods = append(pods, podIn(namespace, fmt.Sprint(namespace, i), priority))
+	}
+	return pods
+}
+
+// turn pops a pod, which is placed after a turn of so many milliseconds of work; those of a namespace in prices cost what stands there. It
+// returns the pod's name, and its event.
+func turn(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (string, *plan.Deferral) {
+	t.Helper()
+	w, ok := q.Pop(now)
+	if !ok {
+		return "", nil
+	}
+	pod := w.Pods[0].Pod
+	said := q.Charge(w, &price.Bill{price.Nodes: int64(prices[pod.Namespace] * price.Millisecond)}, false)
+	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Placed})
+	if err := q.Audit(); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Name, said
+}
+
+// turns returns the pods whose turns come, until none is ready.
+func turns(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (names []string) {
+	t.Helper()
+	for {
+		name, _ := turn(t, q, now, prices)
+		if name == "" && !q.Unfinished() {
+			return names
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+}
+
+// TestExpensivePodsYield has pods of one namespace come first, whose turns are expensive: after each of them the others have as much work.
+func TestExpensivePodsYield(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(podsIn("heavy", 4, 0)...))
+	q.Wake(at(1), arrived(podsIn("light", 12, 0)...))
+	got := turns(t, q, at(2), map[string]float64{"heavy": 10, "light": 2.5 - 1}) // 7 of the light ones have had more than 10
+	want := []string{"heavy0", "light0", "light1", "light2", "light3", "light4", "light5", "light6", "heavy1", "light7", "light8", "light9", "light10", "light11", "heavy2", "heavy3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("turns in the order\n%q, want\n%q", got, want)
+	}
+}
+
+// TestHigherPriorityGoesFirst has an expensive pod outrank the others, and be outranked.
+func TestHigherPriorityGoesFirst(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(append(append(podsIn("heavy", 2, 10), podsIn("light", 2, 0)...), podIn("heavy", "low", -5))...))
+	q.Wake(at(1), arrived(podIn("other", "top", 20)))
+	prices := map[string]float64{"heavy": 500, "light": 1}
+	if got, want := turns(t, q, at(2), prices), []string{"top", "heavy0", "heavy1", "light0", "light1", "low"}; !slices.Equal(got, want) {
+		t.Errorf("turns in the order %q, want %q", got, want)
+	}
+}
+
+// TestDebtIsOfOnePriority has an expensive turn at one priority: at another nobody yields for it.
+func TestDebtIsOfOnePriority(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(podIn("heavy", "high", 10), podIn("heavy", "low0", 0), podIn("heavy", "low1", 0)))
+	q.Wake(at(1), arrived(podIn("light", "light0", 0), podIn("light", "light1", 0)))
+	prices := map[string]float64{"heavy": 500, "light": 1}
+	if got, want := turns(t, q, at(2), prices), []string{"high", "low0", "light0", "light1", "low1"}; !slices.Equal(got, want) {
+		t.Errorf("turns in the order %q, want %q", got, want)
+	}
+}
+
+// TestExpensivePodsShare has three namespaces with expensive turns: they have their turns one after another, and the others in between.
+func TestExpensivePodsShare(t *testing.T) {
+	q := newQueue(t)
+	prices := map[string]float64{"light": 1}
+	for i, name := range []string{"a", "b", "c"} {
+		q.Wake(at(float64(i)), arrived(podsIn(name, 3, 0)...))
+		prices[name] = 5
+	}
+	q.Wake(at(5), arrived(podsIn("light", 40, 0)...))
+	got, lights := turns(t, q, at(6), prices), 0
+	var heavy []string
+	for _, name := range got {
+		if name[0] == 'l' {
+			lights++
+			continue
+		}
+		if heavy = append(heavy, name); len(heavy) > 3 && lights < 5 {
+			t.Errorf("%s came after %d pods of other namespaces: %q", name, lights, got)
+		}
+		lights = 0
+	}
+	// Only the first turn of each tells that it is expensive.
+	if want := []string{"a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"}; !slices.Equal(heavy, want) {
+		t.Errorf("expensive turns in the order %q, want %q", heavy, want)
+	}
+}
+
+// TestOrdinaryPodsKeepTheirOrder compares the order of cheap pods beside expensive ones with the order that they have alone; and, where a
+// namespace once had an expensive turn and its pods are cheap, with the order of all.
+func TestOrdinaryPodsKeepTheirOrder(t *testing.T) {
+	cheap := func(q *Queue) {
+		for i := range 30 {
+			q.Wake(at(float64(i)), arrived(podIn([]string{"a", "b", "c"}[i%3], fmt.Sprint("p", i), int32(i/10%2))))
+		}
+	}
+	alone, beside, paid := newQueue(t), newQueue(t), newQueue(t)
+	cheap(alone)
+	want := turns(t, alone, at(50), nil)
+	beside.Wake(at(0), arrived(podsIn("heavy", 5, 0)...))
+	cheap(beside)
+	got := slices.DeleteFunc(turns(t, beside, at(50), map[string]float64{"heavy": 100, "a": 0.02, "b": 0.02}), func(name string) bool { return name[0] == 'h' })
+	if !slices.Equal(got, want) {
+		t.Errorf("beside expensive pods in the order %q, alone %q", got, want)
+	}
+	paid.Wake(at(0), arrived(podIn("b", "first", 5)))
+	turn(t, paid, at(0), map[string]float64{"b": 3})
+	cheap(paid)
+	if n, _ := paid.Accounts(); n != 1 {
+		t.Fatalf("%d accounts after an expensive turn", n)
+	}
+	if got := turns(t, paid, at(50), nil); !slices.Equal(got, want) {
+		t.Errorf("after one expensive turn at another priority in the order %q, without %q", got, want)
+	}
+}
+
+// TestAccountFades has an account end after much work, none of which was expensive work of its namespace.
+func TestAccountFades(t *testing.T) {
+	q := newQueue(t)
+	prices := map[string]float64{"heavy": 30, "light": 100}
+	q.Wake(at(0), arrived(podIn("heavy", "h", 0)))
+	if _, said := turn(t, q, at(0), prices); said == nil || said.Units != 30*price.Millisecond || said.Kind != price.Nodes {
+		t.Errorf("the event tells %v", said)
+	}
+	q.Wake(at(1), arrived(podIn("heavy", "h", 0)))
+	if _, said := turn(t, q, at(1), prices); said != nil {
+		t.Error("a second event tells the same")
+	}
+	prices["light"] = 1
+	q.Wake(at(2), arrived(podsIn("light", 1100, 0)...))
+	for i := range 1100 {
+		before, _ := q.Accounts()
+		if turn(t, q, at(3), prices); i < 900 && before != 1 {
+			t.Fatalf("the account is gone after %d ms of work", i)
+		}
+	}
+	if n, _ := q.Accounts(); n != 0 || len(q.accounts.owed) != 0 {
+		t.Errorf("%d accounts are left, and %v is owed", n, q.accounts.owed)
+	}
+}
+
+// TestAccountsAreBounded has more namespaces with expensive turns than there may be accounts.
+func TestAccountsAreBounded(t *testing.T) {
+	q := newQueue(t)
+	for i := range 5000 {
+		q.Wake(at(0), arrived(podIn(fmt.Sprint("tenant-", i), "p", int32(i%100))))
+		w, _ := q.Pop(at(0))
+		q.Charge(w, &price.Bill{price.Nodes: expensiveFrom}, false)
+		q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Terminating})
+	}
+	if err := q.Audit(); err != nil {
+		t.Error(err)
+	}
+	if n, _ := q.Accounts(); n != accountsMax || len(q.accounts.owed) > debtsMax {
+		t.Errorf("%d accounts, and something is owed at %d priorities", n, len(q.accounts.owed))
+	}
+}
+
+// TestManyPodsOfOneNamespace has a namespace with very many pods that are ready get an account: they are taken apart from the others in
+// slices, each once, and the next turn is that of another pod.
+func TestManyPodsOfOneNamespace(t *testing.T) {
+	const many = 20_000
+	q := newQueue(t)
+	q.Wake(at(0), arrived(podsIn("heavy", many, 0)...))
+	q.Wake(at(1), arrived(podIn("light", "light", 0)))
+	compared := 0
+	less := q.active.less
+	q.active.less = func(a, b *entry) bool { compared++; return less(a, b) }
+	w, _ := q.Pop(at(2))
+	q.Charge(w, &price.Bill{price.Nodes: 20 * price.Millisecond}, false)
+	q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Placed})
+	calls := 0
+	for {
+		before := compared
+		w, ok := q.Pop(at(2))
+		if calls++; compared-before > 20*DefaultSlice {
+			t.Fatalf("one call compared %d times", compared-before)
+		}
+		if ok {
+			if w.Pods[0].Pod.Name != "light" {
+				t.Errorf("%s has its turn", w.Pods[0].Pod)
+			}
+			q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Placed})
+			break
+		}
+		if !q.Unfinished() {
+			t.Fatal("no pod has its turn")
+		}
+	}
+	if calls != many/DefaultSlice {
+		t.Errorf("taken apart in %d calls, want %d", calls, many/DefaultSlice)
+	}
+	compared = 0
+	for range 100 {
+		w, _ := q.Pop(at(3))
+		q.Charge(w, &price.Bill{price.Nodes: 20 * price.Millisecond}, false)
+		q.Settle(at(3), plan.Decision{Work: w, Outcome: plan.Placed})
+	}
+	if compared > 100*30 {
+		t.Errorf("100 turns compared %d times", compared)
+	}
+}
+
+// TestUnfinishedTurnIsCharged has a turn go on: the others go in between, and it is the same attempt.
+func TestUnfinishedTurnIsCharged(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(podIn("heavy", "heavy", 0)))
+	q.Wake(at(1), arrived(podsIn("light", 2, 0)...))
+	w := pop(t, q, at(2), "heavy")
+	q.Charge(w, &price.Bill{price.Devices: 20 * price.Millisecond}, true)
+	q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Unfinished})
+	if d, _ := q.Describe(at(2), w.Pods[0].Pod.Key()); !d.Yields || d.Cost != 20*price.Millisecond || d.Attempts != 0 || d.Ahead.Pods != 2 || d.Place != "active" {
+		t.Errorf("it is described as %+v, with %+v ahead", d, d.Ahead)
+	}
+	if got := turns(t, q, at(2), map[string]float64{"heavy": 5, "light": 1}); !slices.Equal(got, []string{"light0", "light1", "heavy"}) {
+		t.Errorf("turns in the order %q", got)
+	}
+	if cost := q.entries[w.Pods[0].Pod.Key()].cost; cost != 25*price.Millisecond {
+		t.Errorf("both rounds cost %d units", cost)
+	}
+}
+
+// outsideSort orders pods by name, as a plugin from outside may.
+type outsideSort struct{}
+
+func (outsideSort) Name() string                 { return "ByName" }
+func (outsideSort) Less(a, b plugin.Queued) bool { return a.Pod.Name < b.Pod.Name }
+
+// TestOutsideOrderIsKept has a QueueSort plugin from outside: nobody yields, whatever turns cost.
+func TestOutsideOrderIsKept(t *testing.T) {
+	for _, sort := range []plugin.QueueSort{outsideSort{}, prioritysort.New()} {
+		q, err := New(Config{
+			Profiles:       []*plugin.Profile{{QueueSort: sort}},
+			BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Wake(at(0), state.Delta{Arrived: podsIn("heavy", 3, 0)})
+		q.Wake(at(1), state.Delta{Arrived: podsIn("light", 2, 0)})
+		want := []string{"heavy0", "heavy1", "heavy2", "light0", "light1"}
+		if sort.Name() == ownSort {
+			want = []string{"heavy0", "light0", "light1", "heavy1", "heavy2"}
+		}
+		if got := turns(t, q, at(2), map[string]float64{"heavy": 50}); !slices.Equal(got, want) {
+			t.Errorf("%s: turns in the order %q, want %q", sort.Name(), got, want)
+		}
+	}
+}
