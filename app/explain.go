@@ -46,11 +46,11 @@ func (h hinted) Standing(*loop.Standing) {
 }
 
 // newHistory makes the memory of decisions; nil if there is to be none.
-func newHistory(mib int) (*history.History, error) {
+func newHistory(mib int, steady func() time.Time) (*history.History, error) {
 	if mib == 0 {
 		return nil, nil
 	}
-	kept, err := history.New(history.Config{Bytes: mib << 20})
+	kept, err := history.New(history.Config{Bytes: mib << 20, Now: steady, Wall: time.Now})
 	if err != nil {
 		return nil, fmt.Errorf("build the history: %w", err)
 	}

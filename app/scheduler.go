@@ -175,7 +175,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if o.audit {
 		rounds = append(rounds, auditor{func() error { return parts.audit() }, log, leads.exit})
 	}
-	if parts.history, err = newHistory(o.historyMiB); err != nil {
+	if parts.history, err = newHistory(o.historyMiB, seen.clock.Now); err != nil {
 		return pipeline{}, err
 	}
 	if parts.history != nil {

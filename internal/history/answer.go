@@ -221,7 +221,32 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 		a.Decision = nil
 	}
 	p.Forgotten = p.Numbered() < p.Attempts
+	a.shift(h.ahead())
 	return a
+}
+
+// ahead returns how far the system's clock is ahead of the steady one, which it is not once
+// somebody has set it. What the reads of the two clocks take is left out.
+func (h *History) ahead() time.Duration {
+	if h.wall == nil {
+		return 0
+	}
+	return h.wall().Round(0).Sub(h.now().Round(0)).Round(time.Millisecond)
+}
+
+// shift moves all times of an answer, so that they fit the system's clock.
+func (a *Answer) shift(by time.Duration) {
+	if a.Decision != nil {
+		a.Decision.At = a.Decision.At.Add(by)
+	}
+	for i := range a.History.Kept {
+		a.History.Kept[i].At = a.History.Kept[i].At.Add(by)
+	}
+	for _, t := range []*time.Time{a.History.Since, a.History.BackoffEnd} {
+		if t != nil {
+			*t = t.Add(by)
+		}
+	}
 }
 
 // Numbered returns of how many attempts the turn is kept.

@@ -21,6 +21,8 @@ type Config struct {
 	Bytes int
 	// Now is a steady clock; nil means time.Now.
 	Now func() time.Time
+	// Wall is the system's clock, which people read the times of answers by; nil means Now.
+	Wall func() time.Time
 }
 
 // DefaultBytes suffices for the last 43,000 placements, the attempts of 20,000 pods that wait, and the details of some thousand decisions.
@@ -35,6 +37,7 @@ const quarter = 4
 // History is the memory. It is a loop.Witness; the goroutine of the loop is its only user, of Of too.
 type History struct {
 	now     func() time.Time
+	wall    func() time.Time // nil: answers have the times of now
 	budget  budget
 	placed  placements
 	details details
@@ -67,7 +70,7 @@ func New(config Config) (*History, error) {
 		config.Now = time.Now
 	}
 	share := config.Bytes / quarter
-	return &History{now: config.Now, budget: newBudget(), placed: newPlacements(share), details: details{bytesMax: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
+	return &History{now: config.Now, wall: config.Wall, budget: newBudget(), placed: newPlacements(share), details: details{bytesMax: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
 }
 
 // bestKept is how many of the best nodes are kept of a decision, the one that was taken included.
