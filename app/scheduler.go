@@ -134,7 +134,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the queue: %w", err)
 	}
-	parts := pipeline{changes: changes, flush: flush, watchdog: &watchdog{log: log, looks: int(o.loopDeadline / watchEvery), note: leads.note()}}
+	parts := pipeline{changes: changes, flush: flush, watchdog: &watchdog{log: log, limit: o.loopDeadline, note: leads.note()}}
 	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: func(phase engine.Phase) {
 		seen.metrics.Loop.Enter(phase)
 		parts.loop.Pulse().Enter(phase)
@@ -314,6 +314,9 @@ func (s *scheduler) inherit() {
 		return
 	}
 	uids := s.leadership.election.Undecided()
+	if s.leadership.election.TookOver() {
+		s.watchdog.careful = carefulFor
+	}
 	if len(uids) > 0 {
 		s.log.Info("An earlier leader stopped while it decided about these pods; they have their turn after all others", "podUIDs", uids)
 	}

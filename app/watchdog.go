@@ -20,11 +20,12 @@ import (
 )
 
 const (
-	// watchEvery is how often the watchdog looks at the loop.
-	watchEvery = 250 * time.Millisecond
-	// noteAfter is how long a decision takes until its pod is noted in the lease. Ordinary
-	// decisions take microseconds. A decision that uses up the memory in less is not noted.
-	noteAfter = time.Second
+	// watchEvery is how often the watchdog looks at the loop, and noteAfter how long a decision
+	// takes until its pod is noted in the lease. Ordinary decisions take microseconds.
+	watchEvery, noteAfter = 250 * time.Millisecond, time.Second
+	// carefulEvery, carefulAfter and carefulFor are the same, and for how long, for a leader whose
+	// predecessor did not give the lease back: a decision may have used up the memory in less.
+	carefulEvery, carefulAfter, carefulFor = 20 * time.Millisecond, 40 * time.Millisecond, 5 * time.Minute
 	// noteTimeout bounds the requests of one note; crashTimeout those of the last one.
 	noteTimeout, crashTimeout = 5 * time.Second, 3 * time.Second
 	// giveUpAfter is how long the orderly end of a loop that does not turn may take.
@@ -42,9 +43,11 @@ type watchdog struct {
 	log klog.Logger
 	// beat returns the loop's present work.
 	beat func() loop.Beat
-	// looks is how many looks in a row see the same work of a stuck loop; 0 means that no loop
-	// counts as stuck.
-	looks int
+	// limit is for how long looks see the same work of a stuck loop; 0 means that no loop counts
+	// as stuck.
+	limit time.Duration
+	// careful is for how long this leader goes on looking more often, and notes earlier.
+	careful time.Duration
 	// note stores undecided pods where the next leader reads them; nil without an election.
 	note func(context.Context, []types.UID) error
 	// giveUp ends the process in order; it is called once.
@@ -60,10 +63,10 @@ type watchdog struct {
 	// running is whether the loop decides. The loop's goroutine owns it.
 	running bool
 
-	// seen is the beat of the last look, and same how many looks in a row have seen it. The
-	// goroutine of run owns them.
+	// seen is the beat of the last look, and same for how long looks have seen it: as many times
+	// the pause between them. The goroutine of run owns them.
 	seen loop.Beat
-	same int
+	same time.Duration
 }
 
 // Name is the name of the health check.
@@ -118,28 +121,36 @@ func (w *watchdog) left() []types.UID {
 
 // run looks at the loop until the context ends.
 func (w *watchdog) run(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
+	pause := watchEvery
+	if w.careful > 0 {
+		pause = carefulEvery
+	}
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			w.look(ctx)
+			w.look(ctx, pause)
 		case <-ctx.Done():
 			return
+		}
+		if w.careful -= pause; w.careful <= 0 && pause < watchEvery {
+			pause = watchEvery
+			ticker.Reset(pause)
 		}
 	}
 }
 
-// look compares the loop's present work with that of the last look.
-func (w *watchdog) look(ctx context.Context) {
+// look compares the loop's present work with that of the last look, which is so long ago.
+func (w *watchdog) look(ctx context.Context, pause time.Duration) {
 	beat := w.beat()
 	if beat.Turn != w.seen.Turn || beat.Step == loop.Waiting {
 		w.seen, w.same = beat, 0
 	} else {
-		w.same++
+		w.same += pause
 	}
 	w.noteUndecided(ctx, w.undecided(beat))
-	if w.looks > 0 && w.same == w.looks {
+	if w.limit > 0 && w.same >= w.limit && w.stuck.Load() == nil {
 		w.bark(beat)
 	}
 }
@@ -148,7 +159,11 @@ func (w *watchdog) look(ctx context.Context) {
 // about if that takes long, so that each new leader tries another one first.
 func (w *watchdog) undecided(beat loop.Beat) []types.UID {
 	uids := w.left()
-	if beat.Pod == nil || time.Duration(w.same)*watchEvery < noteAfter {
+	after := noteAfter
+	if w.careful > 0 {
+		after = carefulAfter
+	}
+	if beat.Pod == nil || w.same < after {
 		return uids
 	}
 	return withLast(uids, beat.Pod.UID)
@@ -183,10 +198,9 @@ func (w *watchdog) noteUndecided(ctx context.Context, uids []types.UID) {
 
 // bark logs what the loop does, fails the health check, and has this replica stop leading.
 func (w *watchdog) bark(beat loop.Beat) {
-	took := time.Duration(w.same) * watchEvery
-	err := fmt.Errorf("%w: %s for %v", errStuck, beat.Step, took)
+	err := fmt.Errorf("%w: %s for %v", errStuck, beat.Step, w.same)
 	w.stuck.Store(&err)
-	w.log.Error(errStuck, "Scheduling loop does not turn; this replica stops leading", w.describe(beat, "took", took)...)
+	w.log.Error(errStuck, "Scheduling loop does not turn; this replica stops leading", w.describe(beat, "took", w.same)...)
 	w.log.Info("Stack of the scheduling loop", "stack", loopStack())
 	go w.giveUp()
 }

@@ -156,7 +156,7 @@ func looking(t *testing.T, beat func(at time.Duration) loop.Beat) (barked time.D
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
-		w := &watchdog{log: klog.Background(), looks: int(defaultLoopDeadline / watchEvery)}
+		w := &watchdog{log: klog.Background(), limit: defaultLoopDeadline}
 		w.beat = func() loop.Beat { return beat(time.Since(began)) }
 		w.giveUp = func() {
 			barked = time.Since(began)
@@ -293,4 +293,38 @@ func (o opening) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ fwk.
 
 func newHanging(open chan struct{}) PluginFactory {
 	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return opening{open: open}, nil }
+}
+
+// TestCarefulAfterATakeover has a leader take over from one that did not give the lease back: for
+// five minutes it notes a pod at once, because the process may die before a second has passed.
+func TestCarefulAfterATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var n notes
+		began := time.Now()
+		w := &watchdog{log: klog.Background(), note: n.note, careful: carefulFor, limit: defaultLoopDeadline}
+		w.giveUp = func() { t.Errorf("it barks after %v", time.Since(began)) }
+		w.beat = func() loop.Beat { // a decision of 200 ms each second
+			at := time.Since(began)
+			if at%time.Second < 200*time.Millisecond {
+				return loop.Beat{Turn: uint64(at/time.Second)*2 + 1, Step: loop.Deciding, Pod: &model.Pod{UID: "u"}}
+			}
+			return loop.Beat{Turn: uint64(at/time.Second)*2 + 2}
+		}
+		go w.run(ctx)
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		if want := []string{"u", "", "u"}; !slices.Equal(n.made, want) {
+			t.Errorf("noted %q, want %q", n.made, want)
+		}
+		time.Sleep(carefulFor)
+		synctest.Wait()
+		made := len(n.made)
+		time.Sleep(time.Hour)
+		if len(n.made) != made {
+			t.Errorf("it goes on: %q", n.made[made:])
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

@@ -83,7 +83,7 @@ func NewElection(config ElectionConfig) (*Election, error) {
 	}
 	e.leases = client.CoordinationV1().Leases(config.Rules.ResourceNamespace)
 	lease, err := resourcelock.New(config.Rules.ResourceLock, config.Rules.ResourceNamespace, config.Rules.ResourceName,
-		client.CoreV1(), noted{client.CoordinationV1(), e.noted}, resourcelock.ResourceLockConfig{
+		client.CoreV1(), noted{client.CoordinationV1(), e.noted, identity}, resourcelock.ResourceLockConfig{
 			Identity:      identity,
 			EventRecorder: e.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.Scheduler}),
 		})

@@ -394,6 +394,9 @@ func TestNoteUndecided(t *testing.T) {
 		reads, _, _ := s.state()
 		next := s.election(t, longDeadline)
 		s.lead(t, next)
+		if next.TookOver() {
+			t.Error("the lease was given back")
+		}
 		if got := next.Undecided(); !slices.Equal(got, []types.UID{"c"}) {
 			t.Errorf("the next leader finds %v", got)
 		}
@@ -432,4 +435,20 @@ func (s *leaseServer) annotation() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease.Annotations[UndecidedAnnotation]
+}
+
+// TestTookOver takes the lease from a holder that does not renew it.
+func TestTookOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLeaseServer(t)
+		dead, seconds, now := "dead", int32(1), metav1.NowMicro()
+		s.lease = &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &dead, LeaseDurationSeconds: &seconds, RenewTime: &now, AcquireTime: &now},
+		}
+		e := s.election(t, longDeadline)
+		if s.lead(t, e); !e.TookOver() {
+			t.Error("it does not know that it took the lease over")
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
 )
 
 // UndecidedAnnotation of the lease names the pods whose decision did not end: those that a
@@ -26,20 +27,23 @@ const undecidedMax = 32
 type noted struct {
 	coordination.CoordinationV1Interface
 	last *lastNote
+	self string // this replica, as a holder
 }
 
 type lastNote struct {
-	mu   sync.Mutex
-	text string
+	mu     sync.Mutex
+	text   string
+	holder string // of the lease, then
 }
 
 func (n noted) Leases(namespace string) coordination.LeaseInterface {
-	return notedLeases{n.CoordinationV1Interface.Leases(namespace), n.last}
+	return notedLeases{n.CoordinationV1Interface.Leases(namespace), n.last, n.self}
 }
 
 type notedLeases struct {
 	coordination.LeaseInterface
 	last *lastNote
+	self string
 }
 
 // Get reads the lease.
@@ -49,6 +53,9 @@ func (l notedLeases) Get(ctx context.Context, name string, o metav1.GetOptions) 
 		l.last.mu.Lock()
 		defer l.last.mu.Unlock()
 		l.last.text = lease.Annotations[UndecidedAnnotation]
+		if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != l.self {
+			l.last.holder = holder
+		}
 	}
 	return lease, err
 }
@@ -65,6 +72,14 @@ func (e *Election) Undecided() []types.UID {
 		}
 	}
 	return uids
+}
+
+// TookOver reports whether this replica has taken the lease from one that did not give it back:
+// that has died, perhaps, or could not reach the API server.
+func (e *Election) TookOver() bool {
+	e.noted.mu.Lock()
+	defer e.noted.mu.Unlock()
+	return e.noted.holder != ""
 }
 
 // NoteUndecided stores the undecided pods in the lease, while this replica holds it. It may
