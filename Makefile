@@ -107,8 +107,11 @@ e2e: $(BIN)/berth $(BIN)/kubectl $(BIN)/devcluster $(BIN)/provisioner $(BIN)/dri
 
 SEEDS ?= 1..500
 
+# A seed takes 10 to 20 s of a core, and every one of them counts on a slow machine.
+FAULTS_TIMEOUT = $(shell echo '$(SEEDS)' | awk -F '[.][.]' '{ print 10 + $$NF - $$1 + 1 "m" }')
+
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
-	$(GO) test ./internal/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
+	$(GO) test ./internal/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout $(FAULTS_TIMEOUT) -v -fault-seeds $(SEEDS)
 
 random-tests: ## the tests of state, engine and simulation, those with random clusters with 300 seeds each
 	$(GO) test ./internal/state ./internal/engine ./internal/simulate -count=1 -timeout 4h -seeds 300

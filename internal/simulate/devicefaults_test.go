@@ -36,13 +36,16 @@ func TestFaultsOfDevices(t *testing.T) {
 		"claim: made from a template", "claim: deallocated", "claim: deleted", "write: lost", "write: dropped", "write: Invalid, in earnest", "read: done", "response: learned",
 		"PreBind: passed", "PreBind: failed", "undo: done", "pod deleted while binding", "pod deleted", "pod finished", "claim deleted", "claim deleted while binding",
 		"claim allocated by another scheduler", "node gone while binding", "killed while binding", "slice gone", "slice changed", "devices tainted", "device prepared",
-		"device broken", "shared device allocated twice", "claim given back", "claim made",
+		"device broken", "shared device allocated twice", "claim given back", "claim made", "slow API server", "taken over at once",
 	})
 }
 
 // deviceTrial is one simulation of pods with devices.
 type deviceTrial struct {
-	r        *rand.Rand
+	r *rand.Rand
+	// slow, unless it is nil, has the API server take up to 10 s now and then, and other processes take
+	// over at once where they may. It draws by itself, so that it changes nothing for other seeds.
+	slow     *rand.Rand
 	c        *simulate.Cluster
 	a        *auditor
 	happened map[string]int
@@ -64,6 +67,14 @@ func (t *deviceTrial) counts() []map[string]int {
 		return nil
 	}
 	return []map[string]int{t.happened, t.c.Happened()}
+}
+
+// TestDeallocationInFlight is seed 136 of TestFaultsOfDevices: the node of an allocation that is being given
+// back gets room before the write has ended, and a pod was bound without its devices.
+func TestDeallocationInFlight(t *testing.T) {
+	if _, err := runDeviceFaults(136); err != nil {
+		t.Error(err)
+	}
 }
 
 func runDeviceFaults(n uint64) (*deviceTrial, error) {
@@ -106,6 +117,9 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 		return nil, err
 	}
 	t := &deviceTrial{r: random.New(n), c: c, a: newAuditor(c, oracle.DefaultProfile()), happened: map[string]int{}}
+	if n%2 == 1 {
+		t.slow = random.New(1_000_000 + n)
+	}
 	t.a.judged = 1 << 30 // the oracle knows nothing of devices
 	for i := range 5 {
 		name := fmt.Sprint("n", i)
@@ -205,6 +219,10 @@ func (t *deviceTrial) faults() simulate.Faults {
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
 		f.Requests[fault] = t.r.IntN(5)
+	}
+	if t.slow != nil && t.slow.IntN(2) == 0 {
+		t.happened["slow API server"]++
+		f.BindDelayMax = time.Duration(t.slow.Int64N(int64(10 * time.Second)))
 	}
 	return f
 }
@@ -495,8 +513,15 @@ func (t *deviceTrial) restart() error {
 		t.happened["killed while binding"]++
 	}
 	pause := 6 * time.Second
+	if t.slow != nil {
+		pause = leaseEnds
+	}
 	if t.r.IntN(3) > 0 {
 		t.c.Kill()
+		if t.slow != nil && !slices.ContainsFunc(t.c.Pods(), t.isBinding) {
+			t.happened["taken over at once"]++
+			pause = 0
+		}
 	} else {
 		t.c.Stop()
 		pause += commit.DefaultDrain

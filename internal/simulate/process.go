@@ -75,6 +75,9 @@ func (c *Cluster) Nominate(request model.NominationRequest) bool {
 	return p.ingest.Nominate(request)
 }
 
+// InFlight returns the number of requests that the API server has not answered, or that ended with their process.
+func (c *Cluster) InFlight() int { return c.commit.inFlight }
+
 // audit checks the outbox.
 func (m *committer) audit() (err error) {
 	m.use(func(o *commit.Outbox) { err = o.Audit() })
