@@ -6,7 +6,11 @@ import (
 	"testing"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -175,4 +179,64 @@ func TestStopAmidLatestWrites(t *testing.T) {
 	if b.Remembered() != 0 || !b.Empty() {
 		t.Errorf("%d things are remembered", b.Remembered())
 	}
+}
+
+// TestGivingBackIsAnswered ends writes that give something back in every way: each is answered once, with the number of decisions that made it.
+func TestGivingBackIsAnswered(t *testing.T) {
+	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
+	decision := func(deletes bool) plan.Decision {
+		d := writes(1, "a")
+		d.Outcome, d.Writes[0].GivesBack, d.Writes[0].Delete = plan.Placed, object, deletes
+		return d
+	}
+	for _, row := range []struct {
+		name    string
+		deletes bool
+		end     func(b *bench)
+		want    model.WriteResult
+	}{
+		{"stored", false, func(b *bench) { b.done(b.takeWrite(commit.WriteStep, "a"), nil) }, model.WriteResult{Object: object, Decisions: 1}},
+		{"deleted", true, func(b *bench) { b.done(b.takeWrite(commit.WriteStep, "a"), nil) }, model.WriteResult{Object: object, Decisions: 1, Deleted: true}},
+		{"refused", false, func(b *bench) { b.done(b.takeWrite(commit.WriteStep, "a"), errNo) }, model.WriteResult{Object: object, Decisions: 1}},
+		{"not deleted", true, func(b *bench) { b.done(b.takeWrite(commit.WriteStep, "a"), errNo) }, model.WriteResult{Object: object, Decisions: 1}},
+		{"made twice", false, func(b *bench) {
+			b.start(decision(false))
+			b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+		}, model.WriteResult{Object: object, Decisions: 2}},
+		{"stopped before it is sent", false, func(b *bench) { b.Stop(b.now, errors.New("the end")) }, model.WriteResult{Object: object, Decisions: 1}},
+		{"stopped while it is sent", true, func(b *bench) {
+			request := b.takeWrite(commit.WriteStep, "a")
+			b.Stop(b.now, errors.New("the end"))
+			b.done(request, errBroken)
+		}, model.WriteResult{Object: object, Decisions: 1}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			b.start(decision(row.deletes))
+			if ended := b.Take(); len(ended.Written) > 0 {
+				t.Fatalf("answered before it has ended: %+v", ended.Written)
+			}
+			row.end(b)
+			if got := b.Take().Written; len(got) != 1 || got[0] != row.want {
+				t.Errorf("answered: %+v, want %+v", got, row.want)
+			}
+			b.nothing()
+		})
+	}
+	t.Run("after the stop", func(t *testing.T) {
+		b := newBench(t, 10)
+		b.Stop(b.now, errors.New("the end"))
+		b.start(decision(false))
+		if got := b.Take().Written; len(got) != 1 {
+			t.Errorf("answered: %+v", got)
+		}
+	})
+	t.Run("while it is unknown whether it is stored", func(t *testing.T) {
+		b := newBench(t, 10)
+		b.start(decision(false))
+		b.done(b.takeWrite(commit.WriteStep, "a"), errBroken)
+		if got := b.Take().Written; len(got) != 0 {
+			t.Errorf("answered: %+v", got)
+		}
+	})
 }

@@ -1,0 +1,140 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/gangscheduling"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// awaits is a PreEnqueue plugin that holds pods while a write gives back what they use.
+type awaits struct{}
+
+func (awaits) Name() string { return "Awaits" }
+
+func (awaits) PreEnqueueIn(v state.View, pod *model.Pod) string {
+	if v.AwaitsWrite(pod) {
+		return "a write is in flight"
+	}
+	return ""
+}
+
+func (awaits) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete}}
+}
+
+func newAwaitingQueue(t *testing.T, slice int) *groupQueue {
+	t.Helper()
+	q, err := New(Config{
+		Profiles: []*plugin.Profile{{
+			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, gangscheduling.New(), awaits{}},
+			EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, awaits{}},
+		}},
+		Groups: true, Slice: slice, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &groupQueue{T: t, Queue: q, now: start}
+	g.apply(model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node("a", build.Allocatable("pods=99")))})
+	return g
+}
+
+func claimSet(name string) (*model.ResourceClaim, model.Change) {
+	claim := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})
+	return claim, model.Change{Kind: model.ObjectSet, Compiled: claim}
+}
+
+// using makes a pod use a claim.
+func using(change model.Change, claim string) model.Change {
+	object := change.Pod.Object.DeepCopy()
+	object.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: &claim}}
+	change.Pod = model.NewPod(object)
+	return change
+}
+
+func podSet(name string) model.Change { return model.Change{Kind: model.PodSet, Pod: pod(name, 0)} }
+
+// TestReadyPodsAwaitAWrite gives back what pods use that are ready, backing off and parked: none of the
+// first two is tried before the write has ended, and the last one is not woken by that.
+func TestReadyPodsAwaitAWrite(t *testing.T) {
+	g := newAwaitingQueue(t, 0)
+	claim, set := claimSet("c")
+	g.apply(set, using(podSet("parked"), "c"))
+	work, _ := g.pop()
+	g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
+	g.apply(using(podSet("fails"), "c"))
+	work, _ = g.pop()
+	g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Failed, Err: errors.New("no")})
+	g.apply(using(podSet("ready"), "c"), podSet("free"))
+
+	g.State().GiveBack(plan.Write{GivesBack: claim})
+	if _, got := g.pop(); got != "free1" {
+		t.Errorf("popped %q, want the pod that uses nothing of it", got)
+	}
+	g.now = g.now.Add(20 * time.Second) // the backoff has ended
+	if _, got := g.pop(); got != "" {
+		t.Errorf("popped %q while the write is in flight", got)
+	}
+	if got := g.places("ready", "fails", "parked"); got != "gated, gated, parked" {
+		t.Errorf("meanwhile: %s", got)
+	}
+	g.apply(model.Change{Kind: model.WriteDone, Write: &model.WriteResult{Object: claim, Decisions: 1}})
+	if got := g.places("ready", "fails", "parked"); got != "active, active, parked" {
+		t.Errorf("in the end: %s", got)
+	}
+	for _, want := range []string{"fails2", "ready1"} {
+		if _, got := g.pop(); got != want {
+			t.Errorf("popped %q, want %q", got, want)
+		}
+	}
+}
+
+// TestReadyGroupsAwaitAWrite gives back what one member of a group uses that is ready: the group is not tried before the write has ended.
+func TestReadyGroupsAwaitAWrite(t *testing.T) {
+	g := newAwaitingQueue(t, 0)
+	claim, set := claimSet("c")
+	g.apply(set, podGroup("g", 2, 0), memberOf("g", "one", 0), using(memberOf("g", "two", 0), "c"))
+	g.State().GiveBack(plan.Write{GivesBack: claim})
+	if _, got := g.pop(); got != "" {
+		t.Errorf("popped %q while the write is in flight", got)
+	}
+	g.apply(model.Change{Kind: model.WriteDone, Write: &model.WriteResult{Object: claim, Decisions: 1}})
+	if _, got := g.pop(); got != "g: one1 two1" {
+		t.Errorf("popped %q in the end", got)
+	}
+}
+
+// TestAwaitingPodsInSlices has more pods await a write than a round moves: the next rounds go on, and the pod behind them has its turn.
+func TestAwaitingPodsInSlices(t *testing.T) {
+	g := newAwaitingQueue(t, 3)
+	claim, set := claimSet("c")
+	g.apply(set)
+	for i := range 10 {
+		g.apply(using(podSet(fmt.Sprint("pod-", i)), "c"))
+	}
+	g.apply(podSet("last"))
+	g.State().GiveBack(plan.Write{GivesBack: claim})
+	var popped []string
+	for len(popped) == 0 || popped[len(popped)-1] == "" && g.Unfinished() {
+		_, got := g.pop()
+		popped = append(popped, got)
+	}
+	if got := strings.Join(popped, ","); got != ",,last1" {
+		t.Errorf("popped %q, want two rounds that move pods, and then the last", got)
+	}
+}
