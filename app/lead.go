@@ -58,11 +58,11 @@ func newLeadership(o *options, c *config.Config, access *rest.Config, client kub
 	return l, nil
 }
 
-// take takes part in the election until the returned function is called, which gives the lease back. If the lease is lost before, the process
-// ends at once.
-func (l leadership) take(ctx context.Context, log klog.Logger) (stop func()) {
+// take takes part in the election until the returned function is called, which gives the lease back, or
+// leaves it to expire. If the lease is lost before, the process ends at once.
+func (l leadership) take(ctx context.Context, log klog.Logger) (stop func(keep bool)) {
 	if l.election == nil {
-		return func() {}
+		return func(bool) {}
 	}
 	// The election outlives the context: the lease is kept until every decision is written.
 	taking, give := context.WithCancel(context.WithoutCancel(ctx))
@@ -75,7 +75,11 @@ func (l leadership) take(ctx context.Context, log klog.Logger) (stop func()) {
 			l.exit()
 		}
 	}()
-	return func() {
+	return func(keep bool) {
+		if keep {
+			log.Info("Leaving the lease to expire, a write has no answer yet")
+			l.election.Keep()
+		}
 		give()
 		<-ended
 	}

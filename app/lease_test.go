@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/internal/kube"
 )
@@ -139,6 +140,23 @@ func TestStopsInOrder(t *testing.T) {
 	}
 	if status, body := r.get("/healthz", "operator"); status != 0 {
 		t.Errorf("it still serves: %d %s", status, body)
+	}
+}
+
+// A replica that is stopped while a write has no answer leaves the lease to expire: the next leader must not decide before the write can no longer be stored.
+func TestLeaseIsKeptUntilWritesAreAnswered(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	s.drain = 200 * time.Millisecond
+	s.hold("one: bind")
+	r := s.prepare("one", leading...)
+	s.await("one: bind web-0 to a", 1)
+	r.stop()
+	if err := r.wait(); err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	s.letGo("one: bind")
+	if notes := s.noted(); count(notes, "one: give lease") != 0 || s.holder() == "" {
+		t.Errorf("the lease is %q's:\n%s", s.holder(), strings.Join(notes, "\n"))
 	}
 }
 

@@ -112,7 +112,9 @@ func TestDrainHasAnEnd(t *testing.T) {
 					}
 					synctest.Wait() // for the script to see what was broken off
 					notes := s.noted()
-					if broken, given := index(notes, held+" broken off"), index(notes, "one: give lease"); broken < 0 || elects != (given >= 0) {
+					// After a binding without an answer the lease expires by itself.
+					gives := elects && !strings.Contains(held, "bind")
+					if broken, given := index(notes, held+" broken off"), index(notes, "one: give lease"); broken < 0 || gives != (given >= 0) {
 						t.Errorf("its end is wrong:\n%s", strings.Join(notes, "\n"))
 					}
 				})

@@ -42,8 +42,9 @@ type scheduler struct {
 	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been taken in
-	// stopElection gives the lease back; nil before this replica takes part in the election.
-	stopElection atomic.Pointer[func()]
+	// stopElection gives the lease back; nil before this replica takes part in the
+	// election.
+	stopElection atomic.Pointer[func(keep bool)]
 	// standalone makes a stop without leader election an error, as in kube-scheduler.
 	standalone bool
 }
@@ -240,7 +241,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.log.Info("Stopping Berth scheduler", "reason", context.Cause(ctx))
 	stopWriting(context.Cause(ctx))
 	writers.Wait()
-	stopElection() // after everything that was decided as the leader is written
+	stopElection(s.commit.Unknown()) // after everything that was decided as the leader is written
 	s.observers.close(s.log)
 	s.watch.Stop()
 	s.flush()
@@ -256,7 +257,7 @@ func (s *scheduler) run(ctx context.Context) error {
 // schedule lists the cluster, waits until this replica leads, and decides about pods until the context ends. The returned function ends the
 // election. A replica takes part in the election only after it has listed the cluster, because one that cannot list it must not lead; until
 // it leads, it follows the cluster's changes. With delayCacheUntilActive it lists the cluster only when it leads.
-func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection func()) {
+func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection func(keep bool)) {
 	if s.config.Source.DelayCacheUntilActive {
 		stopElection = s.takePart(ctx)
 		select {
@@ -292,7 +293,7 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	s.loop.Stand(ctx, known)
 	joining.Wait()
 	if stopElection == nil {
-		stopElection = func() {}
+		stopElection = func(bool) {}
 	}
 	s.loop.State().TakeOver(string(uuid.NewUUID()), time.Now())
 	s.watchdog.around(func() { s.loop.Run(ctx) })
@@ -301,8 +302,9 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	return stopElection
 }
 
-// takePart takes part in the election. The returned function gives the lease back.
-func (s *scheduler) takePart(ctx context.Context) (stop func()) {
+// takePart takes part in the election. The returned function gives the lease back, or
+// leaves it to expire.
+func (s *scheduler) takePart(ctx context.Context) (stop func(keep bool)) {
 	stop = s.leadership.take(ctx, s.log)
 	s.stopElection.Store(&stop)
 	return stop
@@ -335,7 +337,7 @@ func (s *scheduler) giveUp(stopWriting context.CancelCauseFunc, writers *sync.Wa
 		defer close(ended)
 		writers.Wait()
 		if stop := s.stopElection.Load(); stop != nil {
-			(*stop)()
+			(*stop)(s.commit.Unknown())
 		}
 	}()
 	select {

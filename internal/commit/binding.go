@@ -310,6 +310,9 @@ func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 	if b.sent {
 		o.opened--
 	}
+	if o.stopped != nil && (b.open && now.Before(b.late) || b.steps != nil && now.Before(b.steps.late)) {
+		o.unknown = true
+	}
 	settled := Settled{Placement: b.placement, Err: f.err, Rejected: f.rejected, seen: b.seen}
 	if f.rejector != "" {
 		settled.Rejectors = []string{f.rejector}

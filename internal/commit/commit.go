@@ -291,6 +291,14 @@ func (c *Commit) Run(ctx context.Context) {
 	c.flush()
 }
 
+// Unknown reports, when Run has returned, whether a write that it sent may still be stored: another
+// process that decides at once would not know of it.
+func (c *Commit) Unknown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outbox.Unknown()
+}
+
 // stop takes in no more bindings and answers those that wait.
 func (c *Commit) stop(reason error) {
 	c.mu.Lock()

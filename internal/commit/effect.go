@@ -124,6 +124,7 @@ func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 // endEffect forgets an effect. One that is not carried out is no reason to try the pod again: it would make the same write.
 func (o *Outbox) endEffect(e *effect, err error, stored bool) {
 	e.place = nowhere
+	o.unknown = o.unknown || o.stopped != nil && e.open && !e.late.IsZero()
 	o.answerWrite(e.write, e.decisions, stored)
 	delete(o.effects, keyOfWrite(e.write))
 	if e.write.Latest {

@@ -43,6 +43,7 @@ type Outbox struct {
 	permits   list.List             // those that are at Permit, or on their way there, as *AtPermit, by order
 	delayed   int                   // statuses and events on the timeline
 	stopped   error                 // why no binding is started any more
+	unknown   bool                  // a write has ended with the process that may still be stored
 	ended     Ended
 	stats     Stats
 }
@@ -462,8 +463,13 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopCalls()
 }
 
+// Unknown reports whether a write that had no answer when the process stopped may still be stored, apart
+// from statuses and events.
+func (o *Outbox) Unknown() bool { return o.unknown }
+
 // abandon drops the statuses and events that wait, and ends the bindings whose call has not returned; nothing will be written any more.
 func (o *Outbox) abandon(now time.Time) {
+	o.unknown = o.unknown || len(o.calls) > 0
 	o.abandonCalls(now)
 	o.stats.StatusesDropped += int64(o.reports.statuses.len())
 	o.stats.EventsDropped += int64(o.reports.normal.len() + o.reports.warnings.len() + o.reports.repeats.len())

@@ -216,6 +216,7 @@ func (o *Outbox) preemptedEvent(now time.Time, e *eviction, inMemory bool) {
 func (o *Outbox) endEviction(now time.Time, e *eviction, err error) {
 	e.move(evicted)
 	e.place = nowhere
+	o.unknown = o.unknown || o.stopped != nil && e.open && err != nil
 	delete(o.evictions, e.victim.UID)
 	if err != nil {
 		o.stats.EvictionsFailed++

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,11 @@ type lock struct {
 	resourcelock.Interface
 	duration, renewDeadline time.Duration
 	held                    atomic.Pointer[time.Time] // nil while the lease is not held
+	kept                    atomic.Bool               // the lease is not given back
 }
+
+// errKept is why the lease is not given back.
+var errKept = errors.New("the lease is left to expire")
 
 // Create writes a lease where there is none.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
@@ -34,6 +39,9 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
 		l.held.Store(nil) // before it is sent: another replica may lead before the answer comes
+		if l.kept.Load() {
+			return errKept
+		}
 		return send(ctx, record)
 	}
 	// The elector sends a record a second time if the first had no answer. Other replicas, which may have seen the first, would not see that
