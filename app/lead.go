@@ -85,7 +85,8 @@ func (l leadership) take(ctx context.Context, log klog.Logger) (stop func(keep b
 	}
 }
 
-// note returns the function that notes undecided pods for the next leader; nil without election.
+// note returns the function that notes undecided pods for the next leader; nil without
+// election.
 func (l leadership) note() func(context.Context, []types.UID) error {
 	if l.election == nil {
 		return nil

@@ -328,8 +328,8 @@ func (s *scheduler) inherit() {
 	s.watchdog.inherit(uids)
 }
 
-// giveUp ends the process of a loop that does not turn. The lease is given back only if all
-// writes have been answered; otherwise it expires, as after a crash.
+// giveUp ends the process of a loop that does not turn. The lease is given back only if
+// all writes have been answered; otherwise it expires, as after a crash.
 func (s *scheduler) giveUp(stopWriting context.CancelCauseFunc, writers *sync.WaitGroup) {
 	stopWriting(errStuck)
 	ended := make(chan struct{})

@@ -22,8 +22,9 @@ func (s *script) secretive() (path string, secrets []string) {
 	return path, []string{canary, key, strings.Split(string(certificate().key), "\n")[1]}
 }
 
-// TestSecretsAreNotLogged runs a scheduler at the highest level of logging, with an extender that
-// cannot be reached, and a password in the server's URL: no line has a secret, nor has an event.
+// TestSecretsAreNotLogged runs a scheduler at the highest level of logging, with an
+// extender that cannot be reached, and a password in the server's URL: no line has a
+// secret, nor has an event.
 func TestSecretsAreNotLogged(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	config, secrets := s.secretive()
@@ -51,7 +52,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotServed asks all pages that show a configuration.
+// TestSecretsAreNotServed reads all pages that show a configuration.
 func TestSecretsAreNotServed(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	config, secrets := s.secretive()
@@ -71,8 +72,8 @@ func TestSecretsAreNotServed(t *testing.T) {
 	}
 }
 
-// TestWrittenConfigurationHasNoSecrets writes a configuration, which is refused with the fields
-// that are missing, and accepted when they are there again.
+// TestWrittenConfigurationHasNoSecrets writes a configuration, which is refused with the
+// fields that are missing, and accepted when they are there again.
 func TestWrittenConfigurationHasNoSecrets(t *testing.T) {
 	s := newScript(t)
 	from, secrets := s.secretive()

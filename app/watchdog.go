@@ -20,14 +20,19 @@ import (
 )
 
 const (
-	// watchEvery is how often the watchdog looks at the loop, and noteAfter how long a decision
-	// takes until its pod is noted in the lease. Ordinary decisions take microseconds.
+	// watchEvery is how often the watchdog looks at the loop, and noteAfter how long a
+	// decision takes until its pod is noted in the lease. Ordinary decisions take
+	// microseconds.
 	watchEvery, noteAfter = 250 * time.Millisecond, time.Second
-	// carefulEvery, carefulAfter and carefulFor are the same, and for how long, for a leader whose
-	// predecessor did not give the lease back: a decision may have used up the memory in less.
+	// carefulEvery, carefulAfter and carefulFor are the same, and for how long, for a
+	// leader whose predecessor did not give the lease back: a decision may have used up
+	// the memory in less.
 	carefulEvery, carefulAfter, carefulFor = 20 * time.Millisecond, 40 * time.Millisecond, 5 * time.Minute
-	// noteTimeout bounds the requests of one note; crashTimeout those of the last one.
+	// noteTimeout bounds the requests for a note, crashTimeout the requests after a
+	// panic.
 	noteTimeout, crashTimeout = 5 * time.Second, 3 * time.Second
+	// notePause is the pause after a note: renewals of the lease must not meet one each time.
+	notePause = 200 * time.Millisecond
 	// giveUpAfter is how long the orderly end of a loop that does not turn may take.
 	giveUpAfter = commit.DefaultDrain + 10*time.Second
 )
@@ -35,27 +40,29 @@ const (
 // errStuck is why a replica whose loop does not turn stops.
 var errStuck = errors.New("the scheduling loop does not turn")
 
-// watchdog notices a loop that does not turn, and notes the pods that decisions do not end for.
+// watchdog detects a loop that does not turn, and notes pods whose decisions do not end.
 //
-// It counts its own looks and reads no clock: a process that was suspended, or got no CPU, did
-// not look meanwhile, so it raises no false alarm afterwards. A loop that waits is never stuck.
+// It counts its own looks and reads no clock: a process that was suspended, or got no
+// CPU, did not look meanwhile, so it raises no false alarm afterwards. A loop that waits
+// is never stuck.
 type watchdog struct {
 	log klog.Logger
 	// beat returns the loop's present work.
 	beat func() loop.Beat
-	// limit is for how long looks see the same work of a stuck loop; 0 means that no loop counts
-	// as stuck.
+	// limit is for how long looks see the same work of a stuck loop; 0 means that no loop
+	// counts as stuck.
 	limit time.Duration
 	// careful is for how long this leader goes on looking more often, and notes earlier.
 	careful time.Duration
-	// note stores undecided pods where the next leader reads them; nil without an election.
+	// note stores undecided pods where the next leader reads them; nil without an
+	// election.
 	note func(context.Context, []types.UID) error
 	// giveUp ends the process in order; it is called once.
 	giveUp func()
 
 	stuck atomic.Pointer[error]
-	// inherited are the undecided pods of earlier leaders. The loop's goroutine removes those
-	// that it has decided about.
+	// inherited are the undecided pods of earlier leaders. The loop's goroutine removes
+	// those that it has decided about.
 	inherited atomic.Pointer[[]types.UID]
 	noting    atomic.Bool
 	// stored is the last stored note, with noting owned.
@@ -63,8 +70,8 @@ type watchdog struct {
 	// running is whether the loop decides. The loop's goroutine owns it.
 	running bool
 
-	// seen is the beat of the last look, and same for how long looks have seen it: as many times
-	// the pause between them. The goroutine of run owns them.
+	// seen is the beat of the last look, and same for how long looks have seen it: as
+	// many times the pause between them. The goroutine of run owns them.
 	seen loop.Beat
 	same time.Duration
 }
@@ -141,7 +148,8 @@ func (w *watchdog) run(ctx context.Context) {
 	}
 }
 
-// look compares the loop's present work with that of the last look, which is so long ago.
+// look compares the loop's present work with the work that the last look saw, a pause
+// ago.
 func (w *watchdog) look(ctx context.Context, pause time.Duration) {
 	beat := w.beat()
 	if beat.Turn != w.seen.Turn || beat.Step == loop.Waiting {
@@ -155,8 +163,8 @@ func (w *watchdog) look(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// undecided returns the pods to note: the inherited ones, and last the pod that is being decided
-// about if that takes long, so that each new leader tries another one first.
+// undecided returns the pods to note: the inherited ones, and last the pod that is being
+// decided about if that takes long, so that each new leader tries another one first.
 func (w *watchdog) undecided(beat loop.Beat) []types.UID {
 	uids := w.left()
 	after := noteAfter
@@ -174,8 +182,8 @@ func withLast(uids []types.UID, last types.UID) []types.UID {
 	return append(uids, last)
 }
 
-// noteUndecided stores the pods in the background if they have changed: a slow API server must
-// not keep the watchdog from looking. What fails is tried again at the next look.
+// noteUndecided stores the pods in the background if they have changed: a slow API server
+// must not keep the watchdog from looking. What fails is tried again at the next look.
 func (w *watchdog) noteUndecided(ctx context.Context, uids []types.UID) {
 	if w.note == nil || !w.noting.CompareAndSwap(false, true) {
 		return
@@ -186,17 +194,27 @@ func (w *watchdog) noteUndecided(ctx context.Context, uids []types.UID) {
 	}
 	go func() {
 		defer w.noting.Store(false)
-		ctx, cancel := context.WithTimeout(ctx, noteTimeout)
-		defer cancel()
-		if err := w.note(ctx, uids); err != nil {
-			w.log.V(2).Info("Could not note undecided pods", "err", err)
-			return
+		w.store(ctx, uids)
+		select {
+		case <-time.After(notePause):
+		case <-ctx.Done():
 		}
-		w.stored = slices.Clone(uids)
 	}()
 }
 
-// bark logs what the loop does, fails the health check, and has this replica stop leading.
+// store stores a note. The caller owns noting.
+func (w *watchdog) store(ctx context.Context, uids []types.UID) {
+	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+	defer cancel()
+	if err := w.note(ctx, uids); err != nil {
+		w.log.V(2).Info("Could not note undecided pods", "err", err)
+		return
+	}
+	w.stored = slices.Clone(uids)
+}
+
+// bark logs what the loop does, fails the health check, and has this replica stop
+// leading.
 func (w *watchdog) bark(beat loop.Beat) {
 	err := fmt.Errorf("%w: %s for %v", errStuck, beat.Step, w.same)
 	w.stuck.Store(&err)
@@ -231,8 +249,8 @@ func (w *watchdog) around(decide func()) {
 	ended = true
 }
 
-// crashed is called on the loop's goroutine when it panics. It names the pod in the log, and
-// notes it for the next leader, before the process ends.
+// crashed is called on the loop's goroutine when it panics. It names the pod in the log,
+// and notes it for the next leader, before the process ends.
 func (w *watchdog) crashed() {
 	beat := w.beat()
 	w.log.Error(nil, "Scheduling loop panics", w.describe(beat)...)

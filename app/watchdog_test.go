@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +56,8 @@ func (s *script) awaitUndecided(want string) {
 	s.awaitUntil("the note "+want, func() bool { return s.lease != nil && s.lease.Annotations[kube.UndecidedAnnotation] == want })
 }
 
-// hanging are the flags of a replica whose plugin hangs, with a lease that others take over soon.
+// hanging are the flags of a replica whose plugin hangs, with a lease that others take
+// over soon.
 func (s *script) hanging(more ...string) []string {
 	config := file(s.t, "scheduler.yaml", header+"clientConnection: {contentType: application/json, kubeconfig: "+s.kubeconfig("one")+"}\n"+
 		"profiles: [{plugins: {multiPoint: {enabled: [{name: Hangs}]}}}]\n")
@@ -65,8 +67,9 @@ func (s *script) hanging(more ...string) []string {
 	}, more...)
 }
 
-// TestStuckLoopEndsTheLeader has a plugin hang: the process names the pod, notes it in the lease,
-// gives the lease back and ends. The next leader decides about that pod after all others.
+// TestStuckLoopEndsTheLeader has a plugin hang: the process names the pod, notes it in
+// the lease, gives the lease back and ends. The next leader decides about that pod after
+// all others.
 func TestStuckLoopEndsTheLeader(t *testing.T) {
 	t.Setenv(plugged, "hangs")
 	s := newScript(t, forTwo(), important("web-hangs", 1000), important("web-0", 10), web("web-1"))
@@ -102,8 +105,8 @@ func (s *script) expectLast(pod string) {
 	s.awaitUndecided("") // once decided about, it is an ordinary pod again
 }
 
-// TestKilledInADecision has a process die in a decision, as one does that runs out of memory: the
-// pod was noted before, and the next leader decides about it last.
+// TestKilledInADecision has a process die in a decision, as one does that runs out of
+// memory: the pod was noted before, and the next leader decides about it last.
 func TestKilledInADecision(t *testing.T) {
 	t.Setenv(plugged, "hangs")
 	s := newScript(t, forTwo(), important("web-hangs", 1000), important("web-0", 10), web("web-1"))
@@ -120,8 +123,8 @@ func TestKilledInADecision(t *testing.T) {
 	s.expectLast("web-hangs")
 }
 
-// TestStuckLoopFailsHealth checks the endpoints of a leader whose plugin hangs, and of one that
-// waits for events, or stands by.
+// TestStuckLoopFailsHealth checks the endpoints of a standby, of a leader that waits for
+// events, and of a leader whose plugin hangs.
 func TestStuckLoopFailsHealth(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	open := make(chan struct{})
@@ -149,8 +152,8 @@ func TestStuckLoopFailsHealth(t *testing.T) {
 	}
 }
 
-// looking runs a watchdog with a minute in a bubble, and returns after how long it barks, 0 if
-// it does not within an hour.
+// looking runs a watchdog with a minute in a bubble, and returns after how long it barks,
+// 0 if it does not within an hour.
 func looking(t *testing.T, beat func(at time.Duration) loop.Beat) (barked time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -170,8 +173,8 @@ func looking(t *testing.T, beat func(at time.Duration) loop.Beat) (barked time.D
 	return barked
 }
 
-// TestWatchdog barks after a minute of the same work, and never at a loop that turns or waits, nor
-// after the process was suspended.
+// TestWatchdog barks after a minute of the same work, and never at a loop that turns or
+// waits, nor after the process was suspended.
 func TestWatchdog(t *testing.T) {
 	pod := &model.Pod{UID: "u"}
 	deciding := func(turn uint64) loop.Beat { return loop.Beat{Turn: turn, Step: loop.Deciding, Pod: pod} }
@@ -216,8 +219,8 @@ func (n *notes) note(_ context.Context, uids []types.UID) error {
 	return nil
 }
 
-// TestNotesUndecided notes pods whose decisions take a second, behind those that were inherited,
-// and removes each when it is decided about. Quick decisions are not noted.
+// TestNotesUndecided notes pods whose decisions take a second, behind those that were
+// inherited, and removes each when it is decided about. Quick decisions are not noted.
 func TestNotesUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -258,7 +261,8 @@ func TestNotesUndecided(t *testing.T) {
 	})
 }
 
-// TestPanicNotesThePod has the loop panic in a decision: the pod is noted, and the panic goes on.
+// TestPanicNotesThePod has the loop panic in a decision: the pod is noted, and the panic
+// goes on.
 func TestPanicNotesThePod(t *testing.T) {
 	var n notes
 	w := &watchdog{log: klog.Background(), note: n.note, beat: func() loop.Beat {
@@ -295,8 +299,9 @@ func newHanging(open chan struct{}) PluginFactory {
 	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return opening{open: open}, nil }
 }
 
-// TestCarefulAfterATakeover has a leader take over from one that did not give the lease back: for
-// five minutes it notes a pod at once, because the process may die before a second has passed.
+// TestCarefulAfterATakeover has a leader take over whose predecessor did not give the
+// lease back: for five minutes it notes a pod at once, because the process may die before
+// a second has passed.
 func TestCarefulAfterATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -326,5 +331,27 @@ func TestCarefulAfterATakeover(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// TestNotesAreFew has each of many decisions take long enough to be noted: notes stay few, so
+// that renewals of the lease do not meet one each time.
+func TestNotesAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var n notes
+		began := time.Now()
+		w := &watchdog{log: klog.Background(), note: n.note, careful: carefulFor}
+		w.beat = func() loop.Beat {
+			turn := uint64(time.Since(began) / (60 * time.Millisecond))
+			return loop.Beat{Turn: turn, Step: loop.Deciding, Pod: &model.Pod{UID: types.UID(fmt.Sprint(turn))}}
+		}
+		go w.run(ctx)
+		time.Sleep(10 * time.Second)
+		cancel()
+		synctest.Wait()
+		if len(n.made) < 10 || len(n.made) > 50 {
+			t.Errorf("%d notes in 10 s", len(n.made))
+		}
 	})
 }

@@ -431,7 +431,7 @@ var house = map[string]map[string]string{
 		"internal/trace":   "it puts the scheduler together",
 
 		"internal/feature": "it puts the scheduler together",
-		"internal/terse":   "what is said of malformed objects is kept short",
+		"internal/terse":   "malformed objects must not fill the log",
 		"internal/server":  "it puts the scheduler together",
 		"internal/model":   "a leader binds pods",
 		"internal/report":  "it logs reports",

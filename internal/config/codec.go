@@ -50,8 +50,8 @@ func errOther(data []byte) error {
 		kind, is.APIVersion, is.Kind, configv1.SchemeGroupVersion, kind)
 }
 
-// Write writes the configuration as YAML, as kube-scheduler's --write-config-to does, but without
-// secrets: see Shown.
+// Write writes the configuration as YAML, as kube-scheduler's --write-config-to does, but
+// without secrets: see Shown.
 func (c *Config) Write(w io.Writer) error {
 	known := serializer.NewCodecFactory(c.known.scheme, serializer.EnableStrict)
 	info, ok := runtime.SerializerInfoForMediaType(known.SupportedMediaTypes(), runtime.ContentTypeYAML)

@@ -10,13 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/outside/extender"
 )
 
-// redacted stands for the key of an extender where a configuration is shown. For a password in
-// a URL it is redactedPassword, as in package net/url.
+// redacted stands for the key of an extender where a configuration is shown. For a
+// password in a URL it is redactedPassword, as in package net/url.
 const redacted, redactedPassword = "REDACTED", "xxxxx"
 
-// Shown returns a copy of the configuration without secrets, for logs, pages and files: the keys
-// of extenders and the passwords in their URLs. Certificates are no secrets. What is secret in the
-// arguments of plugins from outside is not known; they refer to Secrets or files.
+// Shown returns a copy of the configuration without secrets, for logs, pages and files:
+// the keys of extenders and the passwords in their URLs. Certificates are no secrets. The
+// arguments of plugins from outside stay as they are: such plugins refer to Secrets or
+// files.
 func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
 	shown := c.Source.DeepCopy()
 	for i := range shown.Extenders {
@@ -29,8 +30,8 @@ func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
 	return shown
 }
 
-// checkRedacted refuses a configuration that was shown: with it an extender would refuse every
-// request, and an extender that may be ignored would be passed over.
+// checkRedacted refuses a configuration that was shown: with it an extender would refuse
+// every request, and an extender that may be ignored would be passed over.
 func checkRedacted(e *configv1.Extender, path *field.Path) []error {
 	var errs []error
 	const put = "is redacted, as in a configuration that was written by --write-config-to; put in the "

@@ -225,8 +225,8 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 	return a
 }
 
-// ahead returns how far the system's clock is ahead of the steady one, which it is not once
-// somebody has set it. What the reads of the two clocks take is left out.
+// ahead returns how far the system's clock is ahead of the steady one, which it is not
+// once somebody has set it. Rounding drops the time between the two reads.
 func (h *History) ahead() time.Duration {
 	if h.wall == nil {
 		return 0

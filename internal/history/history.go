@@ -21,7 +21,8 @@ type Config struct {
 	Bytes int
 	// Now is a steady clock; nil means time.Now.
 	Now func() time.Time
-	// Wall is the system's clock, which people read the times of answers by; nil means Now.
+	// Wall is the system's clock, which people read the times of answers by; nil means
+	// Now.
 	Wall func() time.Time
 }
 

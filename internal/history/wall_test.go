@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestTimesFitTheSystemsClock sets the system's clock forwards and back after decisions: answers
-// have the times that the clock would have shown.
+// TestTimesFitTheSystemsClock sets the system's clock forwards and back after decisions:
+// answers have the times that the clock would have shown.
 func TestTimesFitTheSystemsClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 0} {
 		var s *scheduler

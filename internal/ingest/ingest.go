@@ -54,8 +54,8 @@ func New(compile map[string]Compile, options ...Option) *Ingest {
 // Option is something that not every ingest has.
 type Option func(*Ingest)
 
-// OnMalformed calls a function for each object that is set aside because it cannot be compiled,
-// on the goroutine that shows the object.
+// OnMalformed calls a function for each object that is set aside because it cannot be
+// compiled, on the goroutine that shows the object.
 func OnMalformed(f func(ref model.Ref, problem any)) Option {
 	return func(in *Ingest) { in.malformed = f }
 }
@@ -112,8 +112,8 @@ func (in *Ingest) Set(object kinds.Object) {
 	}
 }
 
-// guarded returns the change for a version of an object. If compiling it panics, the object is
-// set aside: one malformed object must not end the process, whoever wrote it.
+// guarded returns the change for a version of an object. If compiling it panics, the
+// object is set aside: one malformed object must not end the process.
 func (in *Ingest) guarded(row *kinds.Row, object kinds.Object, compile func() model.Change) (change model.Change) {
 	defer func() {
 		problem := recover()

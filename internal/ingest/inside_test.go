@@ -74,8 +74,8 @@ func TestEveryProducerSignals(t *testing.T) {
 	}
 }
 
-// TestMalformedIsSetAside has an object of each kind panic while it is compiled. What becomes of
-// it fails closed: see the table in docs/failures.md.
+// TestMalformedIsSetAside has an object of each kind panic while it is compiled. What
+// becomes of it fails closed: see the table in docs/failures.md.
 func TestMalformedIsSetAside(t *testing.T) {
 	absent := map[model.Kind]bool{}
 	for kind := range model.KindCount {

@@ -15,9 +15,10 @@ import (
 // DeviceTaintRule.
 const MalformedTaint = "scheduler.berth.dev/malformed"
 
-// SetAside returns the change for an object of the kind that cannot be compiled. It fails closed:
-// no pod is placed that the object, if it could be read, might keep from being placed. A kind
-// whose absence keeps its pods pending counts as absent; the others have a stand-in.
+// SetAside returns the change for an object of the kind that cannot be compiled. It fails
+// closed: no pod is placed that the object, if it could be read, might keep from being
+// placed. A kind whose absence keeps its pods pending counts as absent; the others have a
+// stand-in.
 func (r *Row) SetAside(object Object) model.Change {
 	change := r.gone(r.Ref(object))
 	switch o := object.(type) {
@@ -57,8 +58,8 @@ func identity(object metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// nodeWithoutRoom is a node that no pod can go to. It keeps its labels: the pods that run there
-// go on counting in their topologies.
+// nodeWithoutRoom is a node that no pod can go to. It keeps its labels: the pods that run
+// there go on counting in their topologies.
 func nodeWithoutRoom(of *v1.Node) *v1.Node {
 	node := &v1.Node{ObjectMeta: identity(of)}
 	node.Labels = of.Labels
@@ -75,8 +76,8 @@ func withoutVolumes(of *storagev1.CSINode) *model.CSINode {
 	return node
 }
 
-// heldClaim keeps the allocation, whose devices are in use, and is being deleted: no further pod
-// may use it. As an absent claim it would set its devices free.
+// heldClaim keeps the allocation, whose devices are in use, and is being deleted: no
+// further pod may use it. As an absent claim it would set its devices free.
 func heldClaim(of *resourcev1.ResourceClaim) *model.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: identity(of)}
 	claim.OwnerReferences, claim.DeletionTimestamp = of.OwnerReferences, &claim.CreationTimestamp
@@ -85,8 +86,9 @@ func heldClaim(of *resourcev1.ResourceClaim) *model.ResourceClaim {
 	return model.NewResourceClaim(claim)
 }
 
-// trimOrKeep trims an object. One that cannot be trimmed is passed on as it is, since an error
-// would have the whole list read again, for ever: ingest sets it aside if it cannot be compiled.
+// trimOrKeep trims an object. One that cannot be trimmed is passed on as it is, since an
+// error would have the whole list read again, for ever: ingest sets it aside if it cannot
+// be compiled.
 func (r *Row) trimOrKeep(s *sharing, object Object) {
 	defer func() { _ = recover() }()
 	r.trim(s, object)

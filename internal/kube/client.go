@@ -149,8 +149,8 @@ func as(access *rest.Config, what string) *rest.Config {
 	return named
 }
 
-// moveCredentials takes a user and a password out of the server's URL, which logs and errors show.
-// They are sent all the same, unless there are other credentials.
+// moveCredentials takes a user and a password out of the server's URL, which logs and
+// errors show. They are still sent, unless the access has other credentials.
 func moveCredentials(access *rest.Config) {
 	server, err := url.Parse(access.Host)
 	if err != nil || server.User == nil {

@@ -371,8 +371,9 @@ func candidateSaysItsVersions(t *testing.T) {
 	}
 }
 
-// TestNoteUndecided notes pods in the lease while it is renewed: the elector keeps the annotation,
-// each write is made, and the next leader finds the pods without a request of its own.
+// TestNoteUndecided notes pods in the lease while it is renewed: the elector keeps the
+// annotation, each write is made, and the next leader finds the pods without a request of
+// its own.
 func TestNoteUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer(t)
@@ -448,7 +449,7 @@ func TestTookOver(t *testing.T) {
 		}
 		e := s.election(t, longDeadline)
 		if s.lead(t, e); !e.TookOver() {
-			t.Error("it does not know that it took the lease over")
+			t.Error("TookOver is false")
 		}
 	})
 }

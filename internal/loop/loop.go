@@ -61,8 +61,9 @@ type Loop struct {
 	asks       chan func()   // functions for Do
 	asking     chan struct{} // has room while nobody waits in Ask
 	free       time.Time     // when the next function of Ask may be called; whoever has asking owns it
-	// now is steady: nobody sets it. wall is the system's clock, whose corrections must be followed
-	// by what is compared with the API: other processes have written by it.
+	// now is steady: setting the system's clock does not change it. wall is the system's
+	// clock: times in API objects follow its corrections, as other processes write them
+	// by it.
 	now, wall func() time.Time
 }
 
@@ -71,12 +72,12 @@ func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Commit
 	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget, report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now}
 }
 
-// Once runs one round of the scheduler, where both clocks show the same. It reports whether there
-// was a pod to decide about.
+// Once runs one round of the scheduler, where both clocks show the same. It reports
+// whether there was a pod to decide about.
 func (l *Loop) Once(now time.Time) bool { return l.OnceAt(now, now) }
 
-// OnceAt runs one round of the scheduler: now is the time by a steady clock, wall the time that
-// API objects are written and compared with. Both are inputs of the round.
+// OnceAt runs one round of the scheduler: now is the time by a steady clock, wall the
+// time that API objects are written and compared with. Both are inputs of the round.
 func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.pulse.begin(Updating)
 	l.unfinished = false

@@ -16,14 +16,19 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// words are names that random objects share, so that they refer to each other; and absurd ones.
+// words are names that random objects share, so that they refer to each other; and absurd
+// ones.
 var words = []string{"", "a", "b", "c", "default", "kubernetes.io/hostname", "x/y/z", "-", "\x00", "9223372036854775808", "device.driver == ", "size(device)",
 	"In", "NotIn", "Exists", "Gt", "Lt", "NoSchedule", "NoExecute", "ScheduleAnyway", "DoNotSchedule", "Equal", "All", "ExactCount"}
 
@@ -49,7 +54,7 @@ func filler(seed int64) *randfill.Filler {
 	)
 }
 
-// anyObject is a random object of a kind, under one of a few names.
+// anyObject is a random object of a kind, with a name out of three.
 func anyObject(row *kinds.Row, fill *randfill.Filler, r *rand.Rand) kinds.Object {
 	object := row.New()
 	fill.Fill(object)
@@ -72,11 +77,34 @@ func anyObject(row *kinds.Row, fill *randfill.Filler, r *rand.Rand) kinds.Object
 	return object
 }
 
-// TestAnyObjects shows a loop with all kinds objects that hold anything their types can: it goes on
-// deciding, and in the end places an ordinary pod.
+// gatedParts are the parts of a loop with feature gates.
+func gatedParts(t *testing.T, on map[string]bool) (*config.Config, *queue.Queue, *engine.Engine) {
+	t.Helper()
+	gates, err := feature.With(on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Read(config.Request{Gates: gates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, waiting, decider
+}
+
+// TestAnyObjects shows a loop with all kinds objects that hold anything their types can:
+// it goes on deciding, with and without all feature gates, and in the end places an
+// ordinary pod.
 func TestAnyObjects(t *testing.T) {
-	for seed := range int64(10) {
-		c, waiting, decider := defaultParts(t, false)
+	for seed := range int64(6) {
+		c, waiting, decider := gatedParts(t, map[string]bool{"AllAlpha": seed%2 == 1, "AllBeta": seed%2 == 1})
 		changes := ingest.New(c.Compile())
 		r := rand.New(rand.NewPCG(uint64(seed), 2))
 		fill, shaped := filler(seed), kinds.Kept(false)
@@ -84,7 +112,7 @@ func TestAnyObjects(t *testing.T) {
 		commit := &atOnce{changes: changes, made: map[plan.Outcome]int{}}
 		l := loop.New(changes, waiting, decider, commit)
 		var pods []string
-		for range 60 {
+		for range 25 {
 			for range 10 {
 				object := anyObject(kinds.Get(model.Kind(r.IntN(int(model.KindCount)))), fill, r)
 				shaped(object)

@@ -209,7 +209,8 @@ func (r *running) wantTimes(began, loopBegan time.Time, want ...int64) {
 	}
 }
 
-// readsClocks checks how far the system's clock of the last round was ahead of the steady one.
+// readsClocks checks how far the system's clock of the last round was ahead of the steady
+// one.
 func (r *running) readsClocks(by time.Duration) {
 	r.Helper()
 	if err := r.loop.Do(r.ctx, func() {
@@ -222,7 +223,7 @@ func (r *running) readsClocks(by time.Duration) {
 }
 
 // TestRunWhileTheClockIsSet sets the system's clock forwards and back while a pod backs off: it is tried at the same times as if nobody had.
-// What is compared with times in API objects follows the system's clock.
+// View.Wall follows the system's clock.
 func TestRunWhileTheClockIsSet(t *testing.T) {
 	base := time.Now() // with a monotonic part, which times in a bubble have not
 	base = base.Add(-time.Duration(base.Nanosecond()))

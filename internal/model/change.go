@@ -30,8 +30,9 @@ const (
 	WriteDone
 	// EventRaised: something has happened that only matters to waiting pods.
 	EventRaised
-	// PodUndecided: an earlier process stopped while it decided about the pod. Once, the pod has
-	// its turn after the other pods that are ready, and after those of earlier such changes.
+	// PodUndecided: an earlier process stopped while it decided about the pod. Once, the
+	// pod has its turn after the other pods that are ready, and after pods of earlier
+	// such changes.
 	PodUndecided
 )
 

@@ -26,8 +26,8 @@ func order(t *testing.T, q *Queue) (names []string) {
 	}
 }
 
-// TestUndecidedComesLast has pods of an earlier process wait for the others, once, whatever their
-// priority, and among themselves in the order in which they are named.
+// TestUndecidedComesLast has pods of an earlier process wait for the others, once,
+// whatever their priority, and among themselves in the order in which they are named.
 func TestUndecidedComesLast(t *testing.T) {
 	for _, test := range []struct {
 		undecided []types.UID
@@ -55,7 +55,8 @@ func TestUndecidedComesLast(t *testing.T) {
 	}
 }
 
-// TestUndecidedOnlyOnce has a pod wait once: when it comes again, it has its ordinary turn.
+// TestUndecidedOnlyOnce has a pod wait once: when it comes again, it has its ordinary
+// turn.
 func TestUndecidedOnlyOnce(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(start, state.Delta{Undecided: []types.UID{"urgent"}, Arrived: []*model.Pod{pod("urgent", 1000)}})
@@ -69,8 +70,8 @@ func TestUndecidedOnlyOnce(t *testing.T) {
 	}
 }
 
-// TestUndecidedIsNotStarved has others arrive for ever: the pod waits for as many turns as others
-// were ready when it was first passed over.
+// TestUndecidedIsNotStarved has others arrive for ever: the pod waits for as many turns
+// as others were ready when it was first passed over.
 func TestUndecidedIsNotStarved(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(start, state.Delta{Undecided: []types.UID{"urgent"}, Arrived: []*model.Pod{pod("urgent", 1000), pod("a", 1), pod("b", 1)}})

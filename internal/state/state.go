@@ -198,7 +198,7 @@ func New() *State {
 // and no event tells that time has passed.
 func (s *State) SetNow(now time.Time) { s.SetTimes(now, now) }
 
-// SetTimes sets the time of the turn by two clocks: now by one that nobody sets, for pauses and
+// SetTimes sets the time of the turn by two clocks: now by a steady one, for pauses and
 // budgets, and wall by the system's, for times that API objects have or are given.
 func (s *State) SetTimes(now, wall time.Time) { s.now, s.wall = now, wall }
 

@@ -33,11 +33,12 @@ type Difference struct{ Domain, Pods int32 }
 // State returns the underlying state.
 func (v View) State() *State { return v.s }
 
-// Now returns the time of the turn by a clock that nobody sets. It measures pauses.
+// Now returns the time of the turn by a steady clock, for pauses and budgets.
 func (v View) Now() time.Time { return v.s.now }
 
-// Wall returns the time of the turn by the system's clock, which may have been set. Plugins
-// compare the times in API objects with it, and write it there; they read no clock.
+// Wall returns the time of the turn by the system's clock, which may have been set.
+// Plugins compare the times in API objects with it, and write it there; they read no
+// clock.
 func (v View) Wall() time.Time { return v.s.wall }
 
 // Node returns the view of a slot whose node exists.
