@@ -453,3 +453,22 @@ func TestTookOver(t *testing.T) {
 		}
 	})
 }
+
+// TestNoteMeetsARenewal has the API server refuse a note because the lease was written meanwhile:
+// it is sent again.
+func TestNoteMeetsARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLeaseServer(t)
+		e := s.election(t, longDeadline)
+		s.lead(t, e)
+		refused := false
+		s.set(func(s *leaseServer, w http.ResponseWriter) {
+			refused = true
+			s.set(nil)
+			w.WriteHeader(http.StatusConflict)
+		})
+		if err := e.NoteUndecided(t.Context(), []types.UID{"u"}); err != nil || !refused || s.annotation() != "u" {
+			t.Errorf("refused: %t, error %v, noted %q", refused, err, s.annotation())
+		}
+	})
+}
