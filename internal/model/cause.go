@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -62,6 +63,7 @@ func Never() []Way { return []Way{{{}}} }
 
 // AppendLabelKeys appends the keys of an object's labels: each with its value, and as present.
 func AppendLabelKeys(to []Key, kind string, set map[string]string) []Key {
+	to = slices.Grow(to, 2*len(set))
 	for name, value := range set {
 		to = append(to, Key{Kind: kind, Name: name, Value: value}, Key{Kind: kind, Name: name, Present: true})
 	}
@@ -71,7 +73,7 @@ func AppendLabelKeys(to []Key, kind string, set map[string]string) []Key {
 // AppendPodKeys appends the keys of a pod, as PodWay asks for them: its namespace, and of each of its labels the value, in its namespace and in
 // any, and the presence.
 func AppendPodKeys(to []Key, kind string, pod *Pod) []Key {
-	to = append(to, Key{Kind: kind, Namespace: pod.Namespace})
+	to = append(slices.Grow(to, 1+3*len(pod.Labels)), Key{Kind: kind, Namespace: pod.Namespace})
 	for name, value := range pod.Labels {
 		to = append(to,
 			Key{Kind: kind, Namespace: pod.Namespace, Name: name, Value: value},

@@ -49,13 +49,3 @@ func (r *Resources) AreDevices(classes ClassResolver) bool {
 	}
 	return false
 }
-
-// IsListed reports whether the scalar resource is listed, with whatever amount.
-func (r *Resources) IsListed(name ResourceName) bool {
-	for i := range r.Scalars {
-		if r.Scalars[i].Name == name {
-			return true
-		}
-	}
-	return false
-}

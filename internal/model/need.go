@@ -11,6 +11,40 @@ type Need struct{ handle unique.Handle[string] }
 // NeedOf interns the canonical text of a need. Its format is private to the plugin; it must not be empty.
 func NeedOf(canonical string) Need { return Need{unique.Make(canonical)} }
 
+// Text has a canonical text, by which needs are compared.
+type Text interface {
+	// AppendText appends the canonical text.
+	AppendText(text []byte) []byte
+}
+
+// PreparedNeed is a need of a pod that was compiled, as far as possible, with the pod.
+type PreparedNeed struct {
+	// At is the position of the need in the pod's Needs.
+	At   int
+	Need Text
+}
+
+// Prepared returns the pod's prepared need of a type, with its position; ok is false if there is
+// none.
+func Prepared[T Text](pod *Pod) (need T, at int, ok bool) {
+	for i := range pod.Prepared {
+		if need, ok := pod.Prepared[i].Need.(T); ok {
+			return need, pod.Prepared[i].At, true
+		}
+	}
+	return need, 0, false
+}
+
+// PreparedAt returns the prepared need at a position of the pod's Needs, nil if there is none.
+func (p *Pod) PreparedAt(at int) Text {
+	for i := range p.Prepared {
+		if p.Prepared[i].At == at {
+			return p.Prepared[i].Need
+		}
+	}
+	return nil
+}
+
 // IsZero reports whether the plugin does not apply to the pod.
 func (n Need) IsZero() bool { return n == Need{} }
 

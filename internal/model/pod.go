@@ -1,6 +1,9 @@
 package model
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"unique"
 
 	v1 "k8s.io/api/core/v1"
@@ -66,6 +69,8 @@ type Pod struct {
 	// Needs holds each plugin's need of a pending pod, by the plugin's position in the pod's profile. They are computed when the pod is
 	// compiled, off the decision path; pods on nodes have none.
 	Needs []Need
+	// Prepared are the needs with long texts, of pods that are made to be expensive.
+	Prepared []PreparedNeed
 	// SkipsPreFilter has a bit for each of the first 64 PreFilter plugins of the pod's profile, the lowest for the first: it is set if the plugin
 	// restricts nothing for the pod, whatever the cluster is like. It is computed with Needs.
 	SkipsPreFilter uint64
@@ -147,11 +152,11 @@ func (a HostPort) Conflicts(b HostPort) bool {
 // HostPortsOf returns the distinct host ports of containers and restartable init containers. Ordinary init containers have finished before the
 // pod's containers need their ports, and are left out.
 func HostPortsOf(pod *v1.Pod) []HostPort {
-	var ports []HostPort
+	var ports distinctPorts
 	add := func(c *v1.Container) {
 		for i := range c.Ports {
 			if p := &c.Ports[i]; p.HostPort > 0 {
-				ports = appendPort(ports, p)
+				ports.add(p)
 			}
 		}
 	}
@@ -163,10 +168,19 @@ func HostPortsOf(pod *v1.Pod) []HostPort {
 	for i := range pod.Spec.Containers {
 		add(&pod.Spec.Containers[i])
 	}
-	return ports
+	return ports.list
 }
 
-func appendPort(ports []HostPort, p *v1.ContainerPort) []HostPort {
+// fewPorts is up to how many ports are compared one by one.
+const fewPorts = 16
+
+// distinctPorts lists ports, each once, in the order in which they were added.
+type distinctPorts struct {
+	list []HostPort
+	seen map[HostPort]struct{} // nil while they are few
+}
+
+func (d *distinctPorts) add(p *v1.ContainerPort) {
 	port := HostPort{Port: p.HostPort, Protocol: p.Protocol, IP: p.HostIP}
 	if port.Protocol == "" {
 		port.Protocol = v1.ProtocolTCP
@@ -174,12 +188,59 @@ func appendPort(ports []HostPort, p *v1.ContainerPort) []HostPort {
 	if port.IP == "" {
 		port.IP = AnyIP
 	}
-	for _, have := range ports {
-		if have == port {
-			return ports
+	if !d.has(port) {
+		d.list = append(d.list, port)
+		if d.seen != nil {
+			d.seen[port] = struct{}{}
 		}
 	}
-	return append(ports, port)
+}
+
+func (d *distinctPorts) has(port HostPort) bool {
+	if len(d.list) < fewPorts {
+		return slices.Contains(d.list, port)
+	}
+	if d.seen == nil {
+		d.seen = make(map[HostPort]struct{}, 2*fewPorts)
+		for _, have := range d.list {
+			d.seen[have] = struct{}{}
+		}
+	}
+	_, ok := d.seen[port]
+	return ok
+}
+
+// Compare orders ports by number, protocol and address.
+func (a HostPort) Compare(b HostPort) int {
+	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)), strings.Compare(a.IP, b.IP))
+}
+
+// PortConflicts reports whether a port conflicts with one of a list that is in the order of
+// Compare. It takes two searches, however long the list is.
+func PortConflicts(sorted []HostPort, port HostPort) bool {
+	if port.IP == AnyIP { // conflicts with every address
+		i, found := slices.BinarySearchFunc(sorted, HostPort{port.Port, port.Protocol, ""}, HostPort.Compare)
+		return found || i < len(sorted) && sorted[i].Port == port.Port && sorted[i].Protocol == port.Protocol
+	}
+	if _, found := slices.BinarySearchFunc(sorted, port, HostPort.Compare); found {
+		return true
+	}
+	_, found := slices.BinarySearchFunc(sorted, HostPort{port.Port, port.Protocol, AnyIP}, HostPort.Compare)
+	return found
+}
+
+// AnyPortConflicts reports whether two lists in the order of Compare have ports that conflict. It
+// looks each port of the shorter list up in the longer one.
+func AnyPortConflicts(a, b []HostPort) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	for i := range a {
+		if PortConflicts(b, a[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Interned makes equal strings share memory; used for texts that are repeated in many pods.

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -30,6 +31,17 @@ func (v *PodVolumes) Names(key ClaimKey, ephemeral bool) bool {
 	return v != nil && slices.ContainsFunc(v.Claims, func(c PodClaim) bool { return c.Key == key && (ephemeral || !c.Ephemeral) })
 }
 
+// NamedSet returns the claims that the pod uses and that are not made for it.
+func (v *PodVolumes) NamedSet() map[ClaimKey]bool {
+	named := make(map[ClaimKey]bool, len(v.Claims))
+	for i := range v.Claims {
+		if !v.Claims[i].Ephemeral {
+			named[v.Claims[i].Key] = true
+		}
+	}
+	return named
+}
+
 // DiskKind is the type of an inline disk.
 type DiskKind uint8
 
@@ -50,6 +62,83 @@ type Disk struct {
 	Pool     string
 	Monitors []string
 	ReadOnly bool
+}
+
+// Identity is a text that two disks share exactly if they are equal.
+func (d *Disk) Identity() string {
+	text := append(make([]byte, 0, 64), byte(d.Kind))
+	text = strconv.AppendBool(text, d.ReadOnly)
+	text = AppendQuote(text, d.Name)
+	text = AppendQuote(text, d.Pool)
+	for _, monitor := range d.Monitors {
+		text = AppendQuote(text, monitor)
+	}
+	return string(text)
+}
+
+// Disks are the disks of a pod, to be compared with many others.
+type Disks struct {
+	list []Disk
+	// byPart, unless the disks are few, has the disks by what two of them must share to conflict.
+	byPart map[diskPart]access
+}
+
+// diskPart is a disk or, of an RBD, the disk as one of its monitors has it.
+type diskPart struct {
+	kind                DiskKind
+	name, pool, monitor string
+}
+
+// access is how the disks of one part are used: at least one by someone who writes, or none.
+type access struct{ writes bool }
+
+// fewDisks is up to how many disks are compared one by one.
+const fewDisks = 4
+
+// NewDisks prepares disks for comparisons. The list must not be changed afterwards.
+func NewDisks(list []Disk) Disks {
+	d := Disks{list: list}
+	if len(list) <= fewDisks && !slices.ContainsFunc(list, func(d Disk) bool { return len(d.Monitors) > fewDisks }) {
+		return d
+	}
+	d.byPart = map[diskPart]access{}
+	for i := range list {
+		list[i].eachPart(func(part diskPart) bool {
+			d.byPart[part] = access{writes: d.byPart[part].writes || !list[i].ReadOnly}
+			return true
+		})
+	}
+	return d
+}
+
+// Len returns how many disks there are.
+func (d Disks) Len() int { return len(d.list) }
+
+// Conflict reports whether pods on one node cannot use one of the disks and another disk.
+func (d Disks) Conflict(o *Disk) bool {
+	if d.byPart == nil {
+		return slices.ContainsFunc(d.list, func(own Disk) bool { return own.Conflicts(o) })
+	}
+	conflicts := false
+	o.eachPart(func(part diskPart) bool {
+		own, shared := d.byPart[part]
+		conflicts = shared && (own.writes || !o.ReadOnly || o.Kind == AWSDisk)
+		return !conflicts
+	})
+	return conflicts
+}
+
+func (d *Disk) eachPart(yield func(diskPart) bool) {
+	part := diskPart{kind: d.Kind, name: d.Name, pool: d.Pool}
+	if d.Kind != RBDDisk {
+		yield(part)
+		return
+	}
+	for _, part.monitor = range d.Monitors {
+		if !yield(part) {
+			return
+		}
+	}
 }
 
 // Conflicts reports whether pods on one node cannot use both.
@@ -76,10 +165,24 @@ type InlineVolume struct {
 	After int
 }
 
+// manyVolumes is from how many volumes on room is made for all of them at once.
+const manyVolumes = 64
+
+// orNil returns a list, or nil if it is empty.
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Clip(list)
+}
+
 // volumesOf returns the volumes of a pod that scheduling looks at, nil if there are none.
 func volumesOf(pod *v1.Pod) *PodVolumes {
 	var volumes PodVolumes
 	namespace := ""
+	if len(pod.Spec.Volumes) > manyVolumes {
+		volumes.Claims, volumes.Disks = make([]PodClaim, 0, len(pod.Spec.Volumes)), make([]Disk, 0, len(pod.Spec.Volumes))
+	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		switch {
@@ -109,9 +212,10 @@ func volumesOf(pod *v1.Pod) *PodVolumes {
 			volumes.Inline = append(volumes.Inline, inline)
 		}
 	}
-	if volumes.Claims == nil && volumes.Disks == nil && volumes.Inline == nil {
+	if len(volumes.Claims)+len(volumes.Disks)+len(volumes.Inline) == 0 {
 		return nil
 	}
+	volumes.Claims, volumes.Disks = orNil(volumes.Claims), orNil(volumes.Disks)
 	return &volumes
 }
 

@@ -19,20 +19,20 @@ func Occupied(pod *v1.Pod) Resources {
 }
 
 func occupiedList(pod *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(pod, statusAware())
+	return podRequests(pod, statusAware())
 }
 
 // Asked returns what a pending pod requests of a node: from its spec, with pod-level requests and overhead.
 func Asked(pod *v1.Pod) Resources { return ResourcesOf(askedList(pod)) }
 
 func askedList(pod *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	return podRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
 // Scored returns the request by which NodeResourcesFit scores a pending pod: container requests with defaults, and overhead. Pod-level requests
 // are ignored, as in kube-scheduler.
 func Scored(pod *v1.Pod) Resources {
-	return ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+	return ResourcesOf(podRequests(pod, resourcehelper.PodResourcesOptions{
 		SkipPodLevelResources:       true,
 		NonMissingContainerRequests: containerDefaults(true, true),
 	}))
@@ -45,7 +45,7 @@ func NonZero(pod *v1.Pod) (cpuMilli, memoryBytes int64) {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
 		opts.NonMissingContainerRequests = containerDefaults(true, true)
 	} else {
-		have := resourcehelper.PodRequests(pod, opts)
+		have := podRequests(pod, opts)
 		_, cpu := have[v1.ResourceCPU]
 		_, memory := have[v1.ResourceMemory]
 		if cpu && memory {
@@ -53,7 +53,7 @@ func NonZero(pod *v1.Pod) (cpuMilli, memoryBytes int64) {
 		}
 		opts.NonMissingContainerRequests = containerDefaults(!cpu, !memory)
 	}
-	return cpuAndMemory(resourcehelper.PodRequests(pod, opts))
+	return cpuAndMemory(podRequests(pod, opts))
 }
 
 func statusAware() resourcehelper.PodResourcesOptions {

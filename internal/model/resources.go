@@ -29,14 +29,45 @@ type Resources struct {
 	Scalars        []Scalar
 }
 
+// fewScalars is up to how many scalars are compared one by one. Only pods that are made to be
+// expensive have more; their lists are searched by name.
+const fewScalars = 16
+
 // Scalar returns the amount of the named scalar resource, 0 when it is not listed.
 func (r *Resources) Scalar(name ResourceName) int64 {
-	for i := range r.Scalars {
-		if r.Scalars[i].Name == name {
-			return r.Scalars[i].Value
-		}
+	if i, listed := r.indexOf(name); listed {
+		return r.Scalars[i].Value
 	}
 	return 0
+}
+
+// IsListed reports whether the scalar resource is listed, with whatever amount.
+func (r *Resources) IsListed(name ResourceName) bool {
+	_, listed := r.indexOf(name)
+	return listed
+}
+
+// indexOf returns the position of a scalar, if it is listed.
+func (r *Resources) indexOf(name ResourceName) (i int, listed bool) {
+	if len(r.Scalars) > fewScalars {
+		return r.search(name)
+	}
+	for i := range r.Scalars {
+		if r.Scalars[i].Name == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// search returns the position of a scalar, or the position where it would have to be inserted.
+func (r *Resources) search(name ResourceName) (at int, listed bool) {
+	return slices.BinarySearchFunc(r.Scalars, name, func(s Scalar, name ResourceName) int {
+		if s.Name == name {
+			return 0
+		}
+		return strings.Compare(s.Name.Value(), name.Value())
+	})
 }
 
 // ResourceKey finds a resource's amount in a vector without comparing names where that can be avoided.
@@ -108,8 +139,50 @@ func (r *Resources) Add(o *Resources, sign int64) {
 	r.CPUMilli += sign * o.CPUMilli
 	r.MemoryBytes += sign * o.MemoryBytes
 	r.EphemeralBytes += sign * o.EphemeralBytes
+	if len(o.Scalars) > fewScalars {
+		r.addScalars(o.Scalars, sign)
+		return
+	}
 	for _, s := range o.Scalars {
 		r.addScalar(s.Name, sign*s.Value)
+	}
+}
+
+// addScalars adds a long sorted list, in one pass over both lists.
+func (r *Resources) addScalars(o []Scalar, sign int64) {
+	missing, i := 0, 0
+	for _, s := range o {
+		for i < len(r.Scalars) && r.Scalars[i].Name != s.Name && r.Scalars[i].Name.Value() < s.Name.Value() {
+			i++
+		}
+		if i < len(r.Scalars) && r.Scalars[i].Name == s.Name {
+			r.Scalars[i].Value += sign * s.Value
+		} else {
+			missing++
+		}
+	}
+	if missing > 0 {
+		r.insertScalars(o, sign, missing)
+	}
+}
+
+// insertScalars inserts those of a sorted list that r does not list. It merges from the end, so
+// that each element moves once.
+func (r *Resources) insertScalars(o []Scalar, sign int64, missing int) {
+	i := len(r.Scalars) - 1
+	r.Scalars = append(r.Scalars, make([]Scalar, missing)...)
+	for j, to := len(o)-1, len(r.Scalars)-1; j >= 0; to-- {
+		switch {
+		case i < 0 || r.Scalars[i].Name != o[j].Name && r.Scalars[i].Name.Value() < o[j].Name.Value():
+			r.Scalars[to] = Scalar{o[j].Name, sign * o[j].Value}
+			j--
+		case r.Scalars[i].Name == o[j].Name:
+			r.Scalars[to] = r.Scalars[i]
+			i, j = i-1, j-1
+		default:
+			r.Scalars[to] = r.Scalars[i]
+			i--
+		}
 	}
 }
 
@@ -119,6 +192,14 @@ func (r *Resources) DropZeros() {
 }
 
 func (r *Resources) addScalar(name ResourceName, value int64) {
+	if len(r.Scalars) > fewScalars {
+		if at, listed := r.search(name); listed {
+			r.Scalars[at].Value += value
+		} else {
+			r.Scalars = slices.Insert(r.Scalars, at, Scalar{Name: name, Value: value})
+		}
+		return
+	}
 	at := len(r.Scalars)
 	for i := range r.Scalars {
 		switch have := r.Scalars[i].Name; {
@@ -138,6 +219,9 @@ func (r *Resources) addScalar(name ResourceName, value int64) {
 // (see IsScalarName) are dropped, and so is "pods", which only a node has.
 func ResourcesOf(list v1.ResourceList) Resources {
 	var r Resources
+	if len(list) > fewScalars {
+		r.Scalars = make([]Scalar, 0, len(list))
+	}
 	for name, q := range list {
 		switch name {
 		case v1.ResourceCPU:
@@ -149,9 +233,14 @@ func ResourcesOf(list v1.ResourceList) Resources {
 		case v1.ResourcePods:
 		default:
 			if IsScalarName(name) {
-				r.addScalar(unique.Make(string(name)), q.Value())
+				r.Scalars = append(r.Scalars, Scalar{unique.Make(string(name)), q.Value()})
 			}
 		}
+	}
+	if len(r.Scalars) == 0 {
+		r.Scalars = nil
+	} else if len(r.Scalars) > 1 {
+		slices.SortFunc(r.Scalars, func(a, b Scalar) int { return strings.Compare(a.Name.Value(), b.Name.Value()) })
 	}
 	return r
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"slices"
-	"strconv"
 	"unique"
 
 	v1 "k8s.io/api/core/v1"
@@ -109,9 +108,9 @@ func termsOf(pod *v1.Pod) []TermRef {
 }
 
 func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
-	b = strconv.AppendQuote(b, source.TopologyKey)
+	b = AppendQuote(b, source.TopologyKey)
 	for _, name := range termNamespaces(owner, source) {
-		b = strconv.AppendQuote(append(b, ' '), name)
+		b = AppendQuote(append(b, ' '), name)
 	}
 	b = AppendSelector(append(b, '/'), source.NamespaceSelector)
 	return AppendSelector(append(b, '/'), source.LabelSelector)
@@ -148,9 +147,9 @@ func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte 
 	}
 	parts := make([]string, 0, len(s.MatchLabels)+len(s.MatchExpressions)+len(besides))
 	part := func(key string, operator metav1.LabelSelectorOperator, values ...string) {
-		text := append(strconv.AppendQuote(make([]byte, 0, 64), key), operator...)
+		text := append(AppendQuote(make([]byte, 0, 64), key), operator...)
 		for _, value := range values {
-			text = strconv.AppendQuote(text, value)
+			text = AppendQuote(text, value)
 		}
 		parts = append(parts, string(text))
 	}
@@ -162,7 +161,7 @@ func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte 
 	}
 	for i := range s.MatchExpressions {
 		r := &s.MatchExpressions[i]
-		part(r.Key, r.Operator, slices.Compact(slices.Sorted(slices.Values(r.Values)))...)
+		part(r.Key, r.Operator, slices.Compact(SortedCopy(r.Values))...)
 	}
 	slices.Sort(parts)
 	for _, text := range slices.Compact(parts) {
@@ -176,20 +175,20 @@ type LabelSet struct{ text unique.Handle[string] }
 
 func labelSetOf(namespace string, labels map[string]string) LabelSet {
 	var memory [256]byte
-	return LabelSet{unique.Make(string(AppendLabels(strconv.AppendQuote(memory[:0], namespace), labels)))}
+	return LabelSet{unique.Make(string(AppendLabels(AppendQuote(memory[:0], namespace), labels)))}
 }
 
 // AppendLabels appends labels in canonical form.
 func AppendLabels(b []byte, set map[string]string) []byte {
 	var few [16]string
-	keys := few[:0]
+	keys := slices.Grow(few[:0], len(set))
 	for key := range set {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		b = strconv.AppendQuote(append(b, ','), key)
-		b = strconv.AppendQuote(append(b, '='), set[key])
+		b = AppendQuote(append(b, ','), key)
+		b = AppendQuote(append(b, '='), set[key])
 	}
 	return b
 }

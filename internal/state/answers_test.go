@@ -222,15 +222,15 @@ func TestPortsAreCounted(t *testing.T) {
 	dns := model.HostPort{Port: 53, Protocol: v1.ProtocolUDP, IP: "10.0.0.1"}
 	for _, step := range []struct {
 		port model.HostPort
-		n    int
+		n    int32
 		want string
 	}{{http, 1, "true false"}, {dns, 1, "true true"}, {http, 1, "true true"}, {http, -1, "true true"}, {http, -1, "false true"}, {dns, -1, "false false"}} {
-		ports.add(step.port, step.n)
-		if got := fmt.Sprint(ports.conflicts(http), ports.conflicts(dns)); got != step.want {
+		ports.add([]model.HostPort{step.port}, step.n)
+		if got := fmt.Sprint(model.PortConflicts(ports.ports, http), model.PortConflicts(ports.ports, dns)); got != step.want {
 			t.Errorf("%+v %+d: in use %s, want %s", step.port, step.n, got, step.want)
 		}
 	}
-	if len(ports) > 0 {
+	if len(ports.ports)+len(ports.pods) > 0 {
 		t.Errorf("ports of no pod are listed: %v", ports)
 	}
 }

@@ -160,7 +160,7 @@ func (s *State) auditUsage(v *audit.Violations) {
 	for slot, on := range s.pods {
 		var used model.Resources
 		var nonZero cpuMemory
-		ports := map[model.HostPort]int{}
+		ports := map[model.HostPort]int32{}
 		for _, p := range on {
 			used.Add(&p.pod.Occupies, +1)
 			nonZero.cpuMilli += p.pod.NonZeroCPUMilli
@@ -180,11 +180,11 @@ func (s *State) auditUsage(v *audit.Violations) {
 		if s.nonZero[slot] != nonZero {
 			v.Add("nonZero of slot %d (%s) is %+v, recounted %+v", slot, s.name[slot], s.nonZero[slot], nonZero)
 		}
-		for _, c := range s.ports[slot] {
-			if ports[c.port] != c.pods || c.pods <= 0 {
-				v.Add("port %v of slot %d (%s) counts %d pods, recounted %d", c.port, slot, s.name[slot], c.pods, ports[c.port])
+		for i, port := range s.ports[slot].ports {
+			if pods := s.ports[slot].pods[i]; ports[port] != pods || pods <= 0 {
+				v.Add("port %v of slot %d (%s) counts %d pods, recounted %d", port, slot, s.name[slot], pods, ports[port])
 			}
-			delete(ports, c.port)
+			delete(ports, port)
 		}
 		for port, pods := range ports {
 			v.Add("port %v of slot %d (%s) is not counted, or counted twice: %d pods hold it", port, slot, s.name[slot], pods)

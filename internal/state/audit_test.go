@@ -183,9 +183,11 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{`budget x of namespace "ns" is behind x`, func(s *State, _ *Tally) { s.budgets.byNamespace["ns"][1] = s.budgets.byNamespace["ns"][0] }},
 		{`budget x of namespace "ns" is behind y`, func(s *State, _ *Tally) { slices.Reverse(s.budgets.byNamespace["ns"]) }},
 		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
-		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},
-		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = nil }},
-		{"of slot 0 (a) counts 0 pods, recounted 0", func(s *State, _ *Tally) { s.ports[a] = append(s.ports[a], portCount{}) }},
+		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a].pods[0]++ }},
+		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = portCounts{} }},
+		{"of slot 0 (a) counts 0 pods, recounted 0", func(s *State, _ *Tally) {
+			s.ports[a].ports, s.ports[a].pods = append(s.ports[a].ports, model.HostPort{}), append(s.ports[a].pods, 0)
+		}},
 		{"image img is on 4 nodes, recounted 3", func(s *State, _ *Tally) { s.images["img"].nodes++ }},
 		{"image img is on 0 nodes, recounted 3", func(s *State, _ *Tally) { clear(s.images) }},
 		{"image gone is on 0 nodes", func(s *State, _ *Tally) { s.images["gone"] = &image{} }},

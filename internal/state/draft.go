@@ -115,7 +115,7 @@ func (d *Draft) reset(v View) {
 
 func (n *draftNode) clone() draftNode {
 	c := *n
-	c.used.Scalars, c.ports, c.changed = slices.Clone(n.used.Scalars), slices.Clone(n.ports), slices.Clone(n.changed)
+	c.used.Scalars, c.ports, c.changed = slices.Clone(n.used.Scalars), n.ports.clone(), slices.Clone(n.changed)
 	c.volumes = n.volumes.Clone()
 	return c
 }
@@ -236,9 +236,7 @@ func (d *Draft) change(c draftChange) {
 	node.nonZero.cpuMilli += int64(n) * pod.NonZeroCPUMilli
 	node.nonZero.memoryBytes += int64(n) * pod.NonZeroMemoryBytes
 	node.pods += int(n)
-	for _, port := range pod.Ports {
-		node.ports.add(port, int(n))
-	}
+	node.ports.add(pod.Ports, n)
 	node.changed = append(node.changed, changedPod{pod, n})
 	node.volumes.Change(d.s.storage, pod, int(n))
 	for i := range pod.Terms {

@@ -76,7 +76,7 @@ func TestDraft(t *testing.T) {
 		if first := tally.Domains()[slot]; int64(expanded[first]) != tally.TotalWith(differences) {
 			t.Errorf("the zone of the node counts %d pods of %d", expanded[first], tally.TotalWith(differences))
 		}
-		return fmt.Sprint(n.Used().CPUMilli, n.PodCount(), n.PortInUse(draftPod("asks").Ports[0]), tally.TotalWith(differences),
+		return fmt.Sprint(n.Used().CPUMilli, n.PodCount(), n.PortInUse(draftPod("asks").Ports[:1]), tally.TotalWith(differences),
 			tally.Least(differences), carriers, len(v.Holders(volume)))
 	}
 	if got := look(d.View()); got != "200 2 true 2 0 1 1" {

@@ -263,10 +263,10 @@ func TestChangesOfADraft(t *testing.T) {
 	}
 	cpu, memory := v.Node(a).NonZeroUsed()
 	before, _ := s.View().Node(a).NonZeroUsed()
-	if cpu != 1000 || memory == 0 || before != 2000 || v.Node(a).Used().CPUMilli != 1000 || v.Node(a).PodCount() != 1 || !v.Node(a).PortInUse(model.HostPort{Port: 80, Protocol: v1.ProtocolTCP, IP: model.AnyIP}) {
+	if cpu != 1000 || memory == 0 || before != 2000 || v.Node(a).Used().CPUMilli != 1000 || v.Node(a).PodCount() != 1 || !v.Node(a).PortInUse([]model.HostPort{{Port: 80, Protocol: v1.ProtocolTCP, IP: model.AnyIP}}) {
 		t.Errorf("cpu %d, memory %d, before %d", cpu, memory, before)
 	}
-	if v.Node(b).PortInUse(model.HostPort{Port: 80, Protocol: v1.ProtocolTCP, IP: model.AnyIP}) || v.Node(b).PodCount() != 0 {
+	if v.Node(b).PortInUse([]model.HostPort{{Port: 80, Protocol: v1.ProtocolTCP, IP: model.AnyIP}}) || v.Node(b).PodCount() != 0 {
 		t.Error("the other node is in use")
 	}
 }

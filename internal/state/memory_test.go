@@ -95,8 +95,8 @@ func TestFreeSlotsKeepNoMemory(t *testing.T) {
 		s.Apply([]model.Change{podGone(fmt.Sprint("p", i))})
 	}
 	s.Apply([]model.Change{nodeGone("a")})
-	if !s.isFree(0) || cap(s.pods[0])+cap(s.ports[0])+cap(s.bands[0])+cap(s.used[0].Scalars) != 0 {
-		t.Errorf("slot 0 is free: %t, with room for %d pods, %d ports, %d bands and %d resources", s.isFree(0), cap(s.pods[0]), cap(s.ports[0]), cap(s.bands[0]), cap(s.used[0].Scalars))
+	if !s.isFree(0) || cap(s.pods[0])+cap(s.ports[0].ports)+cap(s.bands[0])+cap(s.used[0].Scalars) != 0 {
+		t.Errorf("slot 0 is free: %t, with room for %d pods, %d ports, %d bands and %d resources", s.isFree(0), cap(s.pods[0]), cap(s.ports[0].ports), cap(s.bands[0]), cap(s.used[0].Scalars))
 	}
 	audited(t, s)
 }

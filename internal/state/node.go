@@ -60,12 +60,13 @@ func (n Node) PodCount() int {
 	return len(n.s.pods[n.slot])
 }
 
-// PortInUse reports whether a pod on the node uses a port that conflicts with the wanted one.
-func (n Node) PortInUse(wanted model.HostPort) bool {
+// PortInUse reports whether pods on the node use a port that conflicts with one of the wanted
+// ports, which are in the order of HostPort.Compare.
+func (n Node) PortInUse(wanted []model.HostPort) bool {
 	if n.d != nil {
-		return n.d.ports.conflicts(wanted)
+		return model.AnyPortConflicts(n.d.ports.ports, wanted)
 	}
-	return n.s.ports[n.slot].conflicts(wanted)
+	return model.AnyPortConflicts(n.s.ports[n.slot].ports, wanted)
 }
 
 // Volumes returns the volumes in use on the node.
@@ -95,35 +96,66 @@ func (n Node) Storage() *storage.Store { return n.s.storage }
 // Devices returns what is known of devices, for what of it the node can use: see Devices in package model for when that changes.
 func (n Node) Devices() *devices.Store { return n.s.devices }
 
-// portCounts counts the pods of a node that use each port. A node has few, so a list is faster than a map.
+// portCounts counts the pods of a node that use each port, in two lists: ports, in the order of
+// HostPort.Compare, and by port how many pods use it. A node has few.
 //
 // kube-scheduler keeps a set instead, which loses a port as soon as one of two pods with it leaves. The counts equal what a freshly started
 // kube-scheduler sees, so results depend on the cluster and not on its history.
-type portCounts []portCount
-
-type portCount struct {
-	port model.HostPort
-	pods int
+type portCounts struct {
+	ports []model.HostPort
+	pods  []int32
 }
 
-func (p portCounts) conflicts(wanted model.HostPort) bool {
-	for i := range p {
-		if p[i].port.Conflicts(wanted) {
-			return true
-		}
-	}
-	return false
+func (p *portCounts) clone() portCounts {
+	return portCounts{slices.Clone(p.ports), slices.Clone(p.pods)}
 }
 
-// add adds one pod (+1) or removes one (-1).
-func (p *portCounts) add(port model.HostPort, sign int) {
-	for i := range *p {
-		if (*p)[i].port == port {
-			if (*p)[i].pods += sign; (*p)[i].pods == 0 {
-				*p = slices.Delete(*p, i, i+1)
-			}
-			return
+// fewPorts is up to how many ports of a pod are inserted one by one. The lists of a pod with more
+// are merged, so that it costs the ports of the node once and not once for each of its own.
+const fewPorts = 16
+
+// add adds a pod with these ports (+1) or removes it (-1).
+func (p *portCounts) add(ports []model.HostPort, sign int32) {
+	if len(ports) > fewPorts {
+		sorted := slices.Clone(ports)
+		slices.SortFunc(sorted, model.HostPort.Compare)
+		p.merge(sorted, sign)
+		return
+	}
+	for _, port := range ports {
+		switch at, found := slices.BinarySearchFunc(p.ports, port, model.HostPort.Compare); {
+		case !found:
+			p.ports, p.pods = slices.Insert(p.ports, at, port), slices.Insert(p.pods, at, sign)
+		case p.pods[at]+sign == 0:
+			p.ports, p.pods = slices.Delete(p.ports, at, at+1), slices.Delete(p.pods, at, at+1)
+		default:
+			p.pods[at] += sign
 		}
 	}
-	*p = append(*p, portCount{port, sign})
+}
+
+// merge adds a sorted list.
+func (p *portCounts) merge(ports []model.HostPort, sign int32) {
+	all := portCounts{make([]model.HostPort, 0, len(p.ports)+len(ports)), make([]int32, 0, len(p.ports)+len(ports))}
+	put := func(port model.HostPort, pods int32) {
+		if pods != 0 {
+			all.ports, all.pods = append(all.ports, port), append(all.pods, pods)
+		}
+	}
+	i := 0
+	for _, port := range ports {
+		for ; i < len(p.ports) && p.ports[i].Compare(port) < 0; i++ {
+			put(p.ports[i], p.pods[i])
+		}
+		if i < len(p.ports) && p.ports[i] == port {
+			put(port, p.pods[i]+sign)
+			i++
+		} else {
+			put(port, sign)
+		}
+	}
+	for ; i < len(p.ports); i++ {
+		put(p.ports[i], p.pods[i])
+	}
+	*p = all
 }

@@ -88,7 +88,7 @@ func (s *State) newSlot(name string) int32 {
 		s.used = append(s.used, model.Resources{})
 		s.nonZero = append(s.nonZero, cpuMemory{})
 		s.pods = append(s.pods, nil)
-		s.ports = append(s.ports, nil)
+		s.ports = append(s.ports, portCounts{})
 		s.bands, s.banded = append(s.bands, nil), append(s.banded, 0)
 		s.growCounts()
 		if int(slot) < s.cutFrom {
@@ -134,7 +134,7 @@ func (s *State) releaseIfEmpty(slot int32) {
 	delete(s.slotOf, s.name[slot])
 	s.storage.Unseat(slot)
 	s.devices.Unseat(slot)
-	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
+	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, portCounts{}, nil
 	s.bands[slot] = nil
 	s.free.put(slot)
 }

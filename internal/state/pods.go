@@ -206,9 +206,7 @@ func (s *State) account(slot int32, pod *model.Pod, sign int64) {
 	}
 	s.nonZero[slot].cpuMilli += sign * pod.NonZeroCPUMilli
 	s.nonZero[slot].memoryBytes += sign * pod.NonZeroMemoryBytes
-	for _, port := range pod.Ports {
-		s.ports[slot].add(port, int(sign))
-	}
+	s.ports[slot].add(pod.Ports, int32(sign))
 }
 
 func usageAspects(pod *model.Pod) model.Aspect {

@@ -220,7 +220,7 @@ func TestDraftsAnswerAsTheStateWould(t *testing.T) {
 				}
 				text += fmt.Sprint(n.Name(), used, gpu, cpu, memory, n.PodCount())
 				for port := range int32(4) {
-					text += fmt.Sprint(" ", n.PortInUse(model.HostPort{Port: port, Protocol: v1.ProtocolTCP, IP: model.AnyIP}))
+					text += fmt.Sprint(" ", n.PortInUse([]model.HostPort{{Port: port, Protocol: v1.ProtocolTCP, IP: model.AnyIP}}))
 				}
 				var names []string
 				for p := range v.PodsOn(slot) {

@@ -189,9 +189,9 @@ func (n *Node) describe() string {
 	}
 	return fmt.Sprintf("%s, uses %d, refs %v, volumes %v, migrated %v, disks %s, ephemeral %s, untranslated %s, reaches %s}",
 		text, len(n.uses), n.refs, n.volumes, n.migrated,
-		sorted(n.disks, func(d diskCount) string { return fmt.Sprint(d) }),
+		sorted(slices.Collect(maps.Values(n.disks)), func(d diskCount) string { return fmt.Sprint(d) }),
 		sorted(n.ephemeral, func(e ephemeral) string { return fmt.Sprint(e) }),
-		sorted(n.untranslated, func(u untranslated) string { return fmt.Sprint(u) }),
+		sorted(n.untranslated, func(u untranslated) string { return fmt.Sprint(u.pod, u.uid, u.err) }),
 		sorted(reaches, func(r *reach) string { return r.text.String() }))
 }
 

@@ -20,8 +20,8 @@ type inUse struct {
 	volumes map[string]int
 	// Invariant: migrated counts the references of pods to in-tree volumes. They are in refs only while the node has a CSINode.
 	migrated map[handle]int
-	// Invariant: disks are the inline disks of pods, each once, with how many volumes are of it.
-	disks []diskCount
+	// Invariant: disks are the inline disks of pods by identity, with how many volumes are of each.
+	disks map[string]diskCount
 	// Invariant: ephemeral are the uses by pods of claims that are made for a pod.
 	ephemeral []ephemeral
 	// Invariant: untranslated are the inline volumes of pods that cannot be translated.
@@ -106,13 +106,10 @@ func (u Usage) Count(driver string) int { return u.in().volumes[driver] }
 func (u Usage) Uses(driver, name string) bool { return u.in().refs[handle{driver, name}].pods > 0 }
 
 // DiskConflicts reports whether a pod on the node uses a disk that conflicts with one of these.
-func (u Usage) DiskConflicts(disks []model.Disk) bool {
-	in := u.in()
-	for i := range in.disks {
-		for j := range disks {
-			if in.disks[i].disk.Conflicts(&disks[j]) {
-				return true
-			}
+func (u Usage) DiskConflicts(disks model.Disks) bool {
+	for _, used := range u.in().disks {
+		if disks.Conflict(&used.disk) {
+			return true
 		}
 	}
 	return false
@@ -165,12 +162,13 @@ func NotOwner(claim model.ClaimKey, pod model.PodKey) error {
 func (in *inUse) clone() *inUse {
 	c := *in
 	c.refs, c.volumes, c.migrated = maps.Clone(in.refs), maps.Clone(in.volumes), maps.Clone(in.migrated)
-	c.disks, c.ephemeral, c.untranslated = slices.Clone(in.disks), slices.Clone(in.ephemeral), slices.Clone(in.untranslated)
+	c.disks, c.ephemeral, c.untranslated = maps.Clone(in.disks), slices.Clone(in.ephemeral), slices.Clone(in.untranslated)
 	return &c
 }
 
 // count counts the volumes of a pod.
 func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
+	leaving := map[ephemeral]int{} // stays on the stack while it is empty
 	for _, use := range pod.Volumes.Claims {
 		c := s.claims[use.Key]
 		if c != nil {
@@ -181,10 +179,11 @@ func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
 			if sign > 0 {
 				in.ephemeral = append(in.ephemeral, e)
 			} else {
-				in.ephemeral = without(in.ephemeral, e)
+				leaving[e]++
 			}
 		}
 	}
+	in.leave(leaving)
 	for _, inline := range pod.Volumes.Inline {
 		if inline.Err != nil {
 			in.countUntranslated(untranslated{pod.Key(), pod.UID, inline.Err}, sign)
@@ -194,6 +193,20 @@ func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
 	}
 	for i := range pod.Volumes.Disks {
 		in.countDisk(&pod.Volumes.Disks[i], sign)
+	}
+}
+
+// leave removes the uses of a pod that leaves, each as often as it is listed, in one pass.
+func (in *inUse) leave(uses map[ephemeral]int) {
+	if len(uses) == 0 {
+		return
+	}
+	in.ephemeral = slices.DeleteFunc(in.ephemeral, func(e ephemeral) bool {
+		uses[e]--
+		return uses[e] >= 0
+	})
+	if len(in.ephemeral) == 0 {
+		in.ephemeral = nil
 	}
 }
 
@@ -219,16 +232,15 @@ func (in *inUse) checkOwners(c *claim) (changed bool) {
 }
 
 func (in *inUse) countDisk(disk *model.Disk, sign int) {
-	i := slices.IndexFunc(in.disks, func(d diskCount) bool {
-		return d.disk.Kind == disk.Kind && d.disk.Name == disk.Name && d.disk.Pool == disk.Pool && d.disk.ReadOnly == disk.ReadOnly &&
-			slices.Equal(d.disk.Monitors, disk.Monitors)
-	})
-	if i < 0 {
-		in.disks = append(in.disks, diskCount{*disk, sign})
-		return
+	if in.disks == nil {
+		in.disks = map[string]diskCount{}
 	}
-	if in.disks[i].times += sign; in.disks[i].times == 0 {
-		in.disks = slices.Delete(in.disks, i, i+1)
+	id := disk.Identity()
+	times := in.disks[id].times + sign
+	if times != 0 {
+		in.disks[id] = diskCount{*disk, times}
+	} else if delete(in.disks, id); len(in.disks) == 0 {
+		in.disks = nil // a map keeps its memory
 	}
 }
 

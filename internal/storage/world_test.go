@@ -373,8 +373,8 @@ func (w *world) said(u Usage) string {
 		if strings.HasPrefix(id, "iqn") {
 			kind = model.ISCSIDisk
 		}
-		readOnly := u.DiskConflicts([]model.Disk{{Kind: kind, Name: id, ReadOnly: true}})
-		switch written := u.DiskConflicts([]model.Disk{{Kind: kind, Name: id}}); {
+		readOnly := u.DiskConflicts(model.NewDisks([]model.Disk{{Kind: kind, Name: id, ReadOnly: true}}))
+		switch written := u.DiskConflicts(model.NewDisks([]model.Disk{{Kind: kind, Name: id}})); {
 		case kind == model.AWSDisk && written:
 			disks = append(disks, id)
 		case kind == model.ISCSIDisk && readOnly: // some user writes; whether others read does not show

@@ -71,7 +71,7 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 		key.asks, key.cpuMilli, key.memoryBytes, key.ephemeralBytes = true, request.CPUMilli, request.MemoryBytes, request.EphemeralBytes
 		m.text = m.text[:0]
 		for _, scalar := range request.Scalars {
-			m.text = strconv.AppendQuote(m.text, scalar.Name.Value())
+			m.text = model.AppendQuote(m.text, scalar.Name.Value())
 			m.text = strconv.AppendInt(m.text, scalar.Value, 10)
 		}
 		key.scalars = string(m.text)

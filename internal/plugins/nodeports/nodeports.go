@@ -5,10 +5,8 @@
 package nodeports
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -44,9 +42,7 @@ func sorted(ports []model.HostPort) []model.HostPort {
 		return ports
 	}
 	ports = slices.Clone(ports)
-	slices.SortFunc(ports, func(a, b model.HostPort) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)), strings.Compare(a.IP, b.IP))
-	})
+	slices.SortFunc(ports, model.HostPort.Compare)
 	return ports
 }
 
@@ -59,19 +55,20 @@ type wanted struct{ ports []model.HostPort }
 func (w *wanted) AppendText(text []byte) []byte {
 	for _, port := range w.ports {
 		text = strconv.AppendInt(text, int64(port.Port), 10)
-		text = strconv.AppendQuote(text, string(port.Protocol))
-		text = strconv.AppendQuote(text, port.IP)
+		text = model.AppendQuote(text, string(port.Protocol))
+		text = model.AppendQuote(text, port.IP)
 	}
 	return text
 }
 
+// Prepare has nothing to do: the ports are sorted.
+func (*wanted) Prepare() {}
+
 func (w *wanted) Compile() plugin.Verdicts { return w }
 
 func (w *wanted) Filter(node state.Node) reason.Code {
-	for i := range w.ports {
-		if node.PortInUse(w.ports[i]) {
-			return taken
-		}
+	if node.PortInUse(w.ports) {
+		return taken
 	}
 	return reason.None
 }
@@ -85,15 +82,23 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
 			Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort,
-			Alike: func(pod *model.Pod) model.Need { return plugin.NeedOf(p.FilterNeed(pod)) }, Cause: cause, Touches: touches,
+			Alike: p.alike, Cause: cause, Touches: touches,
 		},
 		{Resource: model.NodeEvent, Actions: model.Add},
 	}
 }
 
+// alike is the pod's need.
+func (p *Plugin) alike(pod *model.Pod) model.Need {
+	if _, at, ok := model.Prepared[*wanted](pod); ok {
+		return pod.Needs[at]
+	}
+	return plugin.NeedOf(p.FilterNeed(pod))
+}
+
 // cause returns that a deleted pod must have used one of the wanted ports, on whatever address.
 func cause(pod *model.Pod) model.Cause {
-	wanted := model.Clause{}
+	wanted := make(model.Clause, 0, len(pod.Ports))
 	for _, port := range pod.Ports {
 		wanted = append(wanted, portKey(port))
 	}
@@ -105,6 +110,7 @@ func portKey(port model.HostPort) model.Key {
 }
 
 func touches(e model.Event, to *model.Touch) {
+	to.Has = slices.Grow(to.Has, len(e.OldPod.Ports))
 	for _, freed := range e.OldPod.Ports {
 		to.Has = append(to.Has, portKey(freed))
 	}
@@ -116,12 +122,5 @@ func freesPort(waiting *model.Pod, e model.Event) bool {
 	if gone.NodeName == "" && gone.NominatedNode == "" {
 		return false
 	}
-	for _, freed := range gone.Ports {
-		for _, port := range waiting.Ports {
-			if freed.Conflicts(port) {
-				return true
-			}
-		}
-	}
-	return false
+	return model.AnyPortConflicts(sorted(gone.Ports), sorted(waiting.Ports))
 }

@@ -51,7 +51,8 @@ type attachable struct {
 
 func needOf(v state.View, pod *model.Pod) *need {
 	n := &need{store: v.Storage()}
-	volumes, all := pod.Volumes, []attachable(nil)
+	volumes := pod.Volumes
+	all := make([]attachable, 0, len(volumes.Claims)+len(volumes.Inline))
 	stopped := false // everywhere
 	inline := volumes.Inline
 	for i := 0; i <= len(volumes.Claims) && !stopped; i++ {
@@ -142,11 +143,11 @@ func (n *need) AppendText(text []byte) []byte {
 		s := &n.stops[i]
 		text = strconv.AppendUint(text, uint64(s.code), 10)
 		text = strconv.AppendBool(text, s.onlyMigrated)
-		text = strconv.AppendQuote(text, s.text)
+		text = model.AppendQuote(text, s.text)
 	}
 	for i := range n.drivers {
 		d := &n.drivers[i]
-		text = strconv.AppendQuote(text, d.name)
+		text = model.AppendQuote(text, d.name)
 		text = strconv.AppendInt(text, int64(d.unused), 10)
 		if d.mustBeInstalled {
 			text = append(text, '!')
@@ -155,7 +156,7 @@ func (n *need) AppendText(text []byte) []byte {
 			text = append(text, '*')
 		}
 		for _, volume := range d.used {
-			text = strconv.AppendQuote(text, volume)
+			text = model.AppendQuote(text, volume)
 		}
 	}
 	return text

@@ -2,7 +2,6 @@ package volumerestrictions
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -27,19 +26,19 @@ func frees(waiting *model.Pod, e model.Event) bool {
 	if gone.Namespace != waiting.Namespace || gone.Volumes == nil || waiting.Volumes == nil {
 		return false
 	}
-	for i := range waiting.Volumes.Disks {
-		if slices.ContainsFunc(gone.Volumes.Disks, func(d model.Disk) bool { return waiting.Volumes.Disks[i].Conflicts(&d) }) {
-			return true
-		}
+	disks := model.NewDisks(waiting.Volumes.Disks)
+	if slices.ContainsFunc(gone.Volumes.Disks, func(d model.Disk) bool { return disks.Conflict(&d) }) {
+		return true
 	}
-	return slices.ContainsFunc(waiting.Volumes.Claims, func(c model.PodClaim) bool { return !c.Ephemeral && gone.Volumes.Names(c.Key, false) })
+	named := gone.Volumes.NamedSet()
+	return slices.ContainsFunc(waiting.Volumes.Claims, func(c model.PodClaim) bool { return !c.Ephemeral && named[c.Key] })
 }
 
 // wanted is what of a pod frees depends on.
 type wanted struct{ pod *model.Pod }
 
 func (w wanted) AppendText(text []byte) []byte {
-	text = strconv.AppendQuote(text, w.pod.Namespace)
+	text = model.AppendQuote(text, w.pod.Namespace)
 	if w.pod.Volumes == nil {
 		return text
 	}
@@ -62,7 +61,7 @@ func appendKeys(to []model.Key, pod *model.Pod) []model.Key {
 	if pod.Volumes == nil {
 		return to
 	}
-	to = model.ClaimKeys(to, pod.Volumes.Named())
+	to = slices.Grow(model.ClaimKeys(to, pod.Volumes.Named()), len(pod.Volumes.Disks))
 	for i := range pod.Volumes.Disks {
 		d := &pod.Volumes.Disks[i]
 		to = append(to, model.Key{Kind: diskKeys[d.Kind], Namespace: pod.Namespace, Name: d.Name})

@@ -47,6 +47,7 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 		return nil, "", nil
 	}
 	r := restrictions{disks: pod.Volumes.Disks}
+	listed := map[string]bool{}
 	for _, use := range pod.Volumes.Claims {
 		if use.Ephemeral {
 			continue
@@ -55,9 +56,10 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 		if claim == nil {
 			return nil, fmt.Sprintf("persistentvolumeclaim %q not found", use.Key.Name), nil
 		}
-		if !claim.Exclusive || slices.Contains(r.claims, use.Key.Name) {
+		if !claim.Exclusive || listed[use.Key.Name] {
 			continue
 		}
+		listed[use.Key.Name] = true
 		r.claims = append(r.claims, use.Key.Name)
 		if users(v, use.Key) > 0 {
 			r.conflicts++
@@ -89,6 +91,8 @@ func users(v state.View, key model.ClaimKey) int {
 // restrictions is the need for disks and claims that nobody else uses.
 type restrictions struct {
 	disks []model.Disk
+	// compared are the same, compiled.
+	compared model.Disks
 	// claims are the names of the claims that only one pod may use, sorted; conflicts is how many of them are in use.
 	claims    []string
 	conflicts int
@@ -122,7 +126,7 @@ func (r *restrictions) changes(node state.Node) (sum int) {
 			continue
 		}
 		for i := range pod.Volumes.Claims {
-			if c := &pod.Volumes.Claims[i]; !c.Ephemeral && slices.Contains(r.claims, c.Key.Name) {
+			if c := &pod.Volumes.Claims[i]; !c.Ephemeral && r.lists(c.Key.Name) {
 				sum += int(n)
 			}
 		}
@@ -130,10 +134,15 @@ func (r *restrictions) changes(node state.Node) (sum int) {
 	return sum
 }
 
+func (r *restrictions) lists(claim string) bool {
+	_, listed := slices.BinarySearch(r.claims, claim)
+	return listed
+}
+
 func (r *restrictions) AppendText(text []byte) []byte {
 	text = strconv.AppendInt(text, int64(r.conflicts), 10)
 	for _, name := range r.claims {
-		text = strconv.AppendQuote(text, name)
+		text = model.AppendQuote(text, name)
 	}
 	for _, b := range r.besides {
 		text = append(text, '@')
@@ -161,19 +170,22 @@ func appendDisk(text []byte, d *model.Disk) []byte {
 	text = append(text, '#')
 	text = strconv.AppendUint(text, uint64(d.Kind), 10)
 	text = strconv.AppendBool(text, d.ReadOnly)
-	text = strconv.AppendQuote(text, d.Name)
-	text = strconv.AppendQuote(text, d.Pool)
-	for _, monitor := range slices.Sorted(slices.Values(d.Monitors)) {
-		text = strconv.AppendQuote(text, monitor)
+	text = model.AppendQuote(text, d.Name)
+	text = model.AppendQuote(text, d.Pool)
+	for _, monitor := range model.SortedCopy(d.Monitors) {
+		text = model.AppendQuote(text, monitor)
 	}
 	return text
 }
 
-func (r *restrictions) Compile() plugin.Verdicts { return r }
+func (r *restrictions) Compile() plugin.Verdicts {
+	r.compared = model.NewDisks(r.disks)
+	return r
+}
 
 // Filter looks for the disks first. The number of conflicts may be below 0 after the changes of a dry run.
 func (r *restrictions) Filter(node state.Node) reason.Code {
-	if len(r.disks) > 0 && node.Volumes().DiskConflicts(r.disks) {
+	if len(r.disks) > 0 && node.Volumes().DiskConflicts(r.compared) {
 		return diskInUse
 	}
 	conflicts := r.conflicts + r.changes(node)
