@@ -420,7 +420,7 @@ func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 		return column.verdicts
 	}
 	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok && (len(c.own) == 0 || c.own[i] == nil) {
-		return f.FilterNeed(c.pod).Compile()
+		return c.profile.Profile.FilterNeed(i, f, c.pod).Compile()
 	}
 	return c.own[i].Compile()
 }
@@ -472,7 +472,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 	column := e.columns.scores.of(id, need)
 	if column == nil || column.isWorn(c.view) {
 		if own == nil {
-			own = p.(plugin.NodeScore).ScoreNeed(c.pod)
+			own = c.profile.Profile.ScoreNeed(i, p.(plugin.NodeScore), c.pod)
 		}
 		scores, err := own.Compile()
 		if err != nil {

@@ -6,10 +6,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Text has a canonical text, by which needs are compared.
-type Text interface {
-	// AppendText appends the canonical text, which is never empty. Needs with equal texts must get equal verdicts and scores.
-	AppendText(text []byte) []byte
+// Text has a canonical text, by which needs are compared. AppendText appends it; it is never empty. Needs with equal texts must get equal verdicts and scores.
+type Text = model.Text
+
+// Preparing is implemented by needs with much to compile. Prepare does the part of it that nothing
+// but the need is necessary for. It is called for needs with long texts, before the pod reaches the
+// loop; the need is kept with the pod then, and compiled later by the loop. What Prepare computes
+// is only read afterwards, as several engines may compile the same need.
+type Preparing interface {
+	Text
+	Prepare()
 }
 
 // FilterNeed is the part of a pod that a NodeFilter or a StateFilter judges.

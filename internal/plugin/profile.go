@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"crypto/sha256"
 	"slices"
 	"sync"
 	"time"
@@ -123,13 +124,42 @@ func preEnqueue(p PreEnqueue, v state.View, pod *model.Pod) (reason string) {
 // is called before the pod reaches the loop, on the goroutine that compiles pods.
 func (p *Profile) Compile(pod *model.Pod) {
 	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
+	pod.Prepared = nil
+	set := func(at int, text Text) {
+		need, long := needOf(text)
+		if needs[at] = need; !long {
+			return
+		}
+		if preparing, ok := text.(Preparing); ok {
+			preparing.Prepare()
+			pod.Prepared = append(pod.Prepared, model.PreparedNeed{At: at, Need: text})
+		}
+	}
 	for i, f := range p.Filters {
-		needs[i] = NeedOf(filterText(f, pod))
+		set(i, filterText(f, pod))
 	}
 	for i, s := range p.Scores {
-		needs[len(p.Filters)+i] = NeedOf(scoreText(s.Score, pod))
+		set(len(p.Filters)+i, scoreText(s.Score, pod))
 	}
 	pod.Needs, pod.SkipsPreFilter = needs, p.skipped(pod)
+}
+
+// FilterNeed returns the need of a pod for the filter at a position of the profile, prepared if it
+// is long.
+func (p *Profile) FilterNeed(at int, f NodeFilter, pod *model.Pod) FilterNeed {
+	if prepared, ok := pod.PreparedAt(at).(FilterNeed); ok {
+		return prepared
+	}
+	return f.FilterNeed(pod)
+}
+
+// ScoreNeed returns the need of a pod for the Score plugin at a position of the profile, prepared
+// if it is long.
+func (p *Profile) ScoreNeed(at int, s NodeScore, pod *model.Pod) ScoreNeed {
+	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(ScoreNeed); ok {
+		return prepared
+	}
+	return s.ScoreNeed(pod)
 }
 
 // skipped returns the PreFilter plugins that restrict nothing for the pod, as bits.
@@ -145,16 +175,33 @@ func (p *Profile) skipped(pod *model.Pod) (bits uint64) {
 // texts is memory for the texts of needs, until they are interned: pods are compiled on several goroutines.
 var texts = sync.Pool{New: func() any { return new([]byte) }}
 
+// longText is from how many bytes on a need is known by the hash of its text. A pod may have a text
+// of a megabyte, which would be kept as long as anything that was computed for the need.
+const longText = 4 << 10
+
+// longPrefix begins the text that stands for a long one. No plugin's own text begins so.
+const longPrefix = "\x00sha256:"
+
 // NeedOf interns a need; one that is nil is zero.
 func NeedOf(need Text) model.Need {
+	interned, _ := needOf(need)
+	return interned
+}
+
+// needOf is NeedOf; long is whether the text is.
+func needOf(need Text) (interned model.Need, long bool) {
 	if need == nil {
-		return model.Need{}
+		return model.Need{}, false
 	}
 	text := texts.Get().(*[]byte)
 	*text = need.AppendText((*text)[:0])
-	interned := model.NeedOf(string(*text))
+	if len(*text) >= longText {
+		sum := sha256.Sum256(*text)
+		return model.NeedOf(longPrefix + string(sum[:])), true // the pool keeps no memory for long texts
+	}
+	interned = model.NeedOf(string(*text))
 	texts.Put(text)
-	return interned
+	return interned, false
 }
 
 func filterText(f Filter, pod *model.Pod) Text {

@@ -5,8 +5,8 @@
 package imagelocality
 
 import (
+	"encoding/binary"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -54,14 +54,17 @@ type mentioned []string
 
 func (names mentioned) AppendText(text []byte) []byte {
 	for _, name := range names {
-		text = strconv.AppendQuote(text, name)
+		text = model.AppendQuote(text, name)
 	}
 	return text
 }
 
+// Prepare has nothing to do: the names are sorted.
+func (mentioned) Prepare() {}
+
 // Compile counts the images. It never fails.
 func (names mentioned) Compile() (plugin.NodeScores, error) {
-	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names)), classes: map[string]int32{}, sets: []string{""}}
+	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names)), classes: map[string]int32{}, sets: [][]int32{nil}}
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {
 			s.images[len(s.images)-1].mentions++
@@ -69,9 +72,19 @@ func (names mentioned) Compile() (plugin.NodeScores, error) {
 			s.images = append(s.images, image{name: name, mentions: 1})
 		}
 	}
-	s.set, s.worth = make([]byte, (len(s.images)+7)/8), make([]int64, len(s.images))
+	if len(s.images) > fewImages {
+		s.at = make(map[string]int32, len(s.images))
+		for i := range s.images {
+			s.at[s.images[i].name] = int32(i)
+		}
+	}
+	s.worth = make([]int64, len(s.images))
 	return s, nil
 }
+
+// fewImages is up to how many images are looked up on each node. Of more, each node looks up its
+// own: a kubelet reports 50 at most.
+const fewImages = 32
 
 // Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
@@ -84,12 +97,14 @@ type image struct {
 
 // scorer is a compiled need. A node's class is the set of the pod's images that it has.
 type scorer struct {
-	images    []image // sorted by name
+	images    []image          // sorted by name
+	at        map[string]int32 // by name the position in images; nil if they are few
 	mostBytes int64
 
-	classes map[string]int32 // by set, as a bitmap of images; the empty set is class 0
-	sets    []string         // by class
-	set     []byte           // working memory
+	classes map[string]int32 // by set, as a text of positions; the empty set is class 0
+	sets    [][]int32        // by class the positions of the images, ascending
+	set     []int32          // working memory
+	text    []byte           // working memory
 
 	scores  []int32 // by class
 	worth   []int64 // by image: what it adds to the sum of a node that has it
@@ -102,24 +117,40 @@ func (s *scorer) Score(node state.Node) int32 {
 	if len(present) == 0 {
 		return 0
 	}
-	clear(s.set)
-	some := false
-	for i := range s.images {
-		if _, ok := present[s.images[i].name]; ok {
-			s.set[i/8] |= 1 << (i % 8)
-			some = true
-		}
-	}
-	if !some {
+	s.set = s.appendPresent(s.set[:0], present)
+	if len(s.set) == 0 {
 		return 0
 	}
-	class, known := s.classes[string(s.set)]
+	s.text = s.text[:0]
+	for _, at := range s.set {
+		s.text = binary.AppendUvarint(s.text, uint64(at))
+	}
+	class, known := s.classes[string(s.text)]
 	if !known {
 		class = int32(len(s.sets))
-		s.sets = append(s.sets, string(s.set))
-		s.classes[s.sets[class]] = class
+		s.sets = append(s.sets, slices.Clone(s.set))
+		s.classes[string(s.text)] = class
 	}
 	return class
+}
+
+// appendPresent appends the positions of the images that are present, ascending.
+func (s *scorer) appendPresent(to []int32, present map[string]int64) []int32 {
+	if s.at == nil || len(s.images) <= len(present) {
+		for i := range s.images {
+			if _, ok := present[s.images[i].name]; ok {
+				to = append(to, int32(i))
+			}
+		}
+		return to
+	}
+	for name := range present {
+		if at, ok := s.at[name]; ok {
+			to = append(to, at)
+		}
+	}
+	slices.Sort(to)
+	return to
 }
 
 // Classes returns the scores of nodes by the images that they have. A score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi,
@@ -139,12 +170,10 @@ func (s *scorer) Classes(v state.View) []int32 {
 	return s.scores
 }
 
-func (s *scorer) score(set string) int32 {
+func (s *scorer) score(set []int32) int32 {
 	var sum int64
-	for i := range len(set) * 8 {
-		if set[i/8]&(1<<(i%8)) != 0 {
-			sum += s.worth[i]
-		}
+	for _, at := range set {
+		sum += s.worth[at]
 	}
 	if sum <= leastBytes {
 		return 0

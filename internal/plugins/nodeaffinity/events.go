@@ -1,6 +1,9 @@
 package nodeaffinity
 
 import (
+	"errors"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -12,8 +15,16 @@ import (
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{
 		Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch,
-		Alike: func(pod *model.Pod) model.Need { return plugin.NeedOf(p.FilterNeed(pod)) }, Cause: cause, Touches: touches,
+		Alike: p.alike, Cause: cause, Touches: touches,
 	}}
+}
+
+// alike is the pod's need.
+func (p *Plugin) alike(pod *model.Pod) model.Need {
+	if _, at, ok := model.Prepared[*requirements](pod); ok {
+		return pod.Needs[at]
+	}
+	return plugin.NeedOf(p.FilterNeed(pod))
 }
 
 // Kinds of keys.
@@ -31,7 +42,10 @@ func cause(pod *model.Pod) model.Cause {
 	if terms == nil {
 		return model.Cause{Wants: []model.Way{selected}, Keys: changesOf(selector, nil)}
 	}
-	if _, err := affinity.NewNodeSelector(terms); err != nil {
+	if size := len(selector) * len(terms.NodeSelectorTerms); size > keysMax || sizeOfTerms(terms) > keysMax {
+		return model.Cause{Wants: []model.Way{selected}, Keys: labelsNamed(selector, terms)}
+	}
+	if slices.ContainsFunc(terms.NodeSelectorTerms, func(t v1.NodeSelectorTerm) bool { return !isEmpty(&t) && !parses(&t) }) {
 		return model.Cause{Wants: []model.Way{selected}} // if the selector matches, its hint is always positive
 	}
 	wants := model.Never()
@@ -43,9 +57,43 @@ func cause(pod *model.Pod) model.Cause {
 	return model.Cause{Wants: wants, Keys: changesOf(selector, terms)}
 }
 
+// keysMax bounds the keys of a cause. The ways of longer terms would cost more than hints do that
+// find nothing; only the labels are keys then.
+const keysMax = 256
+
+// sizeOfTerms returns how many requirements and values terms have.
+func sizeOfTerms(terms *v1.NodeSelector) (size int) {
+	for i := range terms.NodeSelectorTerms {
+		t := &terms.NodeSelectorTerms[i]
+		size += len(t.MatchExpressions) + len(t.MatchFields)
+		for j := range t.MatchExpressions {
+			size += len(t.MatchExpressions[j].Values)
+		}
+	}
+	return size
+}
+
+// labelsNamed returns a key for each label that the selector and the terms name, whatever its value.
+func labelsNamed(selector map[string]string, terms *v1.NodeSelector) []model.Key {
+	names := map[string]bool{}
+	for name := range selector {
+		names[name] = true
+	}
+	for i := range terms.NodeSelectorTerms {
+		for j := range terms.NodeSelectorTerms[i].MatchExpressions {
+			names[terms.NodeSelectorTerms[i].MatchExpressions[j].Key] = true
+		}
+	}
+	keys := append(make([]model.Key, 0, 1+len(names)), model.Key{Kind: noKey})
+	for name := range names {
+		keys = append(keys, model.Key{Kind: labelKey, Name: name, Present: true})
+	}
+	return keys
+}
+
 // wayOfSelector returns a clause for each label. Labels that tell few nodes apart are last, so that the others are looked up.
 func wayOfSelector(selector map[string]string) model.Way {
-	var way, common model.Way
+	way, common := make(model.Way, 0, len(selector)), model.Way(nil)
 	for _, l := range labelsOf(selector) {
 		clause := model.Clause{{Kind: labelKey, Name: l.key, Value: l.value}}
 		if l.key == v1.LabelOSStable || l.key == v1.LabelArchStable {
@@ -76,7 +124,7 @@ func wayOf(t *v1.NodeSelectorTerm) model.Way {
 
 // changesOf returns the keys of the labels that the selector and the terms name.
 func changesOf(selector map[string]string, terms *v1.NodeSelector) []model.Key {
-	keys := []model.Key{{Kind: noKey}}
+	keys := append(make([]model.Key, 0, 1+len(selector)), model.Key{Kind: noKey})
 	for name, value := range selector {
 		keys = append(keys, model.Key{Kind: labelKey, Name: name, Value: value})
 	}
@@ -127,14 +175,41 @@ func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
 	if p.addedRequired != nil && !p.addedRequired.matches(e.Node.Object) {
 		return false
 	}
-	wanted := affinity.GetRequiredNodeAffinity(waiting.Object)
-	matches, err := wanted.Match(e.Node.Object)
+	var match func(*v1.Node) (bool, error)
+	if prepared, _, ok := model.Prepared[*requirements](waiting); ok {
+		match = prepared.matcher()
+	} else {
+		match = affinity.GetRequiredNodeAffinity(waiting.Object).Match
+	}
+	matches, err := match(e.Node.Object)
 	if err != nil {
 		return true
 	}
 	if !matches || e.OldNode == nil {
 		return matches
 	}
-	matched, _ := wanted.Match(e.OldNode.Object)
+	matched, _ := match(e.OldNode.Object)
 	return !matched
+}
+
+var errTerm = errors.New("a term cannot be parsed")
+
+// matcher returns the library's Match: it fails if no term matches, and one cannot be parsed.
+func (r *requirements) matcher() func(*v1.Node) (bool, error) {
+	labels := labelsOf(r.labels)
+	if r.compiled == nil {
+		return func(node *v1.Node) (bool, error) { return haveAll(node.Labels, labels), nil }
+	}
+	terms := r.compiled.matching()
+	return func(node *v1.Node) (bool, error) {
+		switch {
+		case !haveAll(node.Labels, labels):
+			return false, nil
+		case terms.matches(node):
+			return true, nil
+		case r.compiled.unreadable:
+			return false, errTerm
+		}
+		return false, nil
+	}
 }

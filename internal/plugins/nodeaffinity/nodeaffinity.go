@@ -7,6 +7,7 @@ package nodeaffinity
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -31,7 +32,7 @@ const (
 // Plugin judges nodes by their labels and names.
 type Plugin struct {
 	// What the configuration adds to every pod. addedRequired is nil if nothing is added; a selector without terms matches no node.
-	addedRequired  *selector
+	addedRequired  *matching
 	addedPreferred []weightedTerm
 }
 
@@ -49,7 +50,7 @@ func New(args *configv1.NodeAffinityArgs) (*Plugin, error) {
 	}
 	if required := added.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		s := selectorOf(required)
-		p.addedRequired = &s
+		p.addedRequired = s.matching()
 	}
 	return p, nil
 }
@@ -92,11 +93,11 @@ func preferred(pod *v1.Pod) []v1.PreferredSchedulingTerm {
 
 // FilterNeed is the pod's node selector and required terms; it is nil if the pod has neither and nothing is added.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
-	need := requirements{p.addedRequired, pod.Object.Spec.NodeSelector, required(pod.Object)}
+	need := requirements{added: p.addedRequired, labels: pod.Object.Spec.NodeSelector, terms: required(pod.Object)}
 	if len(need.labels) == 0 && need.terms == nil && need.added == nil {
 		return nil
 	}
-	return need
+	return &need
 }
 
 // FilterReads returns the labels. A node's name, the only field in terms, never changes.
@@ -104,26 +105,35 @@ func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
 // requirements are what a pod requires of a node.
 type requirements struct {
-	added  *selector // the same for all pods, so it is no part of the text
+	added  *matching // the same for all pods, so it is no part of the text
 	labels map[string]string
 	terms  *v1.NodeSelector // may be nil
+	// compiled are terms, once Prepare has been called.
+	compiled *selector
 }
 
-func (r requirements) AppendText(text []byte) []byte { return appendFilter(text, r.labels, r.terms) }
-
-func (r requirements) Compile() plugin.Verdicts {
-	f := &filter{added: r.added, labels: labelsOf(r.labels)}
-	if r.terms != nil {
+// Prepare compiles the terms.
+func (r *requirements) Prepare() {
+	if r.terms != nil && r.compiled == nil {
 		s := selectorOf(r.terms)
-		f.terms = &s
+		r.compiled = &s
+	}
+}
+
+func (r *requirements) AppendText(text []byte) []byte { return appendFilter(text, r.labels, r.terms) }
+
+func (r *requirements) Compile() plugin.Verdicts {
+	f := &filter{added: r.added, labels: labelsOf(r.labels)}
+	if r.Prepare(); r.compiled != nil {
+		f.terms = r.compiled.matching()
 	}
 	return f
 }
 
 type filter struct {
-	added  *selector // nil when nothing is added
+	added  *matching // nil when nothing is added
 	labels []label
-	terms  *selector // nil when the pod requires none
+	terms  *matching // nil when the pod requires none
 }
 
 func (f *filter) Filter(node state.Node) reason.Code {
@@ -147,12 +157,12 @@ func (*filter) Reasons(code reason.Code) []string {
 // ScoreNeed is the pod's preferred terms; it is nil if there are none and none are added. With terms that add nothing, such as those of weight
 // 0, the plugin scores every node 0 instead of skipping, as in kube-scheduler.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
-	need := preferences{added: p.addedPreferred, terms: preferred(pod.Object)}
+	need := &preferences{added: p.addedPreferred, terms: preferred(pod.Object)}
 	if len(need.terms) == 0 && len(need.added) == 0 {
 		return nil
 	}
 	if len(need.terms) > 0 {
-		_, need.err = affinity.NewPreferredSchedulingTerms(need.terms)
+		need.err = preferredErr(need.terms)
 	}
 	return need
 }
@@ -162,10 +172,12 @@ type preferences struct {
 	added []weightedTerm // the same for all pods, so they are no part of the text
 	terms []v1.PreferredSchedulingTerm
 	err   error // why the terms cannot be parsed
+	// compiled, once Prepare has been called, has the added terms and the pod's.
+	compiled *rated
 }
 
 // AppendText appends the terms. Needs with terms that cannot be parsed are equal exactly if they fail with the same error.
-func (p preferences) AppendText(text []byte) []byte {
+func (p *preferences) AppendText(text []byte) []byte {
 	if p.err != nil {
 		return fmt.Appendf(text, "error %v", p.err)
 	}
@@ -173,15 +185,46 @@ func (p preferences) AppendText(text []byte) []byte {
 }
 
 // Compile prepares the added and the pod's preferred terms. It fails if one of the pod's cannot be parsed.
-func (p preferences) Compile() (plugin.NodeScores, error) {
+func (p *preferences) Compile() (plugin.NodeScores, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	s := &scorer{}
-	s.terms = append(s.terms, p.added...)
-	s.terms = append(s.terms, weightedTermsOf(p.terms)...)
-	return s, nil
+	p.Prepare()
+	if p.compiled.many != nil {
+		return &manyScorer{matcherOf(p.compiled.many)}, nil
+	}
+	return &scorer{p.compiled.terms}, nil
 }
+
+// Prepare compiles the terms.
+func (p *preferences) Prepare() {
+	if p.err == nil && p.compiled == nil {
+		p.compiled = ratedOf(append(slices.Clone(p.added), weightedTermsOf(p.terms)...))
+	}
+}
+
+// rated are weighted terms, compiled.
+type rated struct {
+	terms []weightedTerm
+	many  *index // instead of terms, if they are many
+}
+
+func ratedOf(weighted []weightedTerm) *rated {
+	terms, weights := make([]term, len(weighted)), make([]int32, len(weighted))
+	for i := range weighted {
+		terms[i], weights[i] = weighted[i].term, weighted[i].weight
+	}
+	if sizeOf(terms) < indexFrom {
+		return &rated{terms: weighted}
+	}
+	return &rated{many: indexOf(terms, weights)}
+}
+
+// manyScorer is a scorer with many terms.
+type manyScorer struct{ terms *matcher }
+
+// Score is the sum of the weights of the terms that the node meets.
+func (s *manyScorer) Score(node state.Node) int32 { return s.terms.weight(node.Object()) }
 
 // ScoreReads returns the labels.
 func (*Plugin) ScoreReads() model.Aspect { return model.Labels }

@@ -19,7 +19,7 @@ func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	if terms == nil || len(terms.NodeSelectorTerms) == 0 {
 		return plugin.PreFilterResult{}
 	}
-	var names []string
+	names := make([]string, 0, len(terms.NodeSelectorTerms))
 	for i := range terms.NodeSelectorTerms {
 		allowed, named := namesOf(&terms.NodeSelectorTerms[i])
 		if !named {
@@ -50,7 +50,11 @@ func namesOf(term *v1.NodeSelectorTerm) (names []string, named bool) {
 		case !named:
 			names, named = slices.Clone(r.Values), true
 		default:
-			names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(r.Values, name) })
+			values := model.SortedCopy(r.Values)
+			names = slices.DeleteFunc(names, func(name string) bool {
+				_, listed := slices.BinarySearch(values, name)
+				return !listed
+			})
 		}
 	}
 	return names, named

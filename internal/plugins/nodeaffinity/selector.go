@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // The library k8s.io/component-helpers decides which terms can be parsed. Its matching allocates for every node; the following code gives the
@@ -36,32 +37,55 @@ func haveAll(have map[string]string, wanted []label) bool {
 	return true
 }
 
-// selector matches if one of its terms does; without terms it never matches.
-type selector []term
+// selector matches if one of its terms does; without terms it never matches. It is immutable.
+type selector struct {
+	terms []term
+	many  *index // instead of terms, if they are many
+	// unreadable means that a term cannot be parsed.
+	unreadable bool
+}
 
 // selectorOf omits terms that are empty or cannot be parsed: they match nothing.
-func selectorOf(s *v1.NodeSelector) selector {
-	var compiled selector
-	for i := range s.NodeSelectorTerms {
-		if t := &s.NodeSelectorTerms[i]; !isEmpty(t) && parses(t) {
-			compiled = append(compiled, termOf(t))
+func selectorOf(from *v1.NodeSelector) (s selector) {
+	for i := range from.NodeSelectorTerms {
+		switch t := &from.NodeSelectorTerms[i]; {
+		case isEmpty(t):
+		case parses(t):
+			s.terms = append(s.terms, termOf(t))
+		default:
+			s.unreadable = true
 		}
 	}
-	return compiled
+	if sizeOf(s.terms) >= indexFrom {
+		s.terms, s.many = nil, indexOf(s.terms, nil)
+	}
+	return s
 }
 
 func isEmpty(t *v1.NodeSelectorTerm) bool {
 	return len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0
 }
 
-func parses(t *v1.NodeSelectorTerm) bool {
-	_, err := affinity.NewNodeSelector(&v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{*t}})
-	return err == nil
+// matching looks nodes up in a selector.
+type matching struct {
+	terms []term
+	many  *matcher
 }
 
-func (s selector) matches(node *v1.Node) bool {
-	for i := range s {
-		if s[i].matches(node) {
+func (s *selector) matching() *matching {
+	m := &matching{terms: s.terms}
+	if s.many != nil {
+		m.many = matcherOf(s.many)
+	}
+	return m
+}
+
+func (m *matching) matches(node *v1.Node) bool {
+	if m.many != nil {
+		return m.many.matches(node)
+	}
+	for i := range m.terms {
+		if m.terms[i].matches(node) {
 			return true
 		}
 	}
@@ -146,7 +170,7 @@ func labelRequirementOf(r *v1.NodeSelectorRequirement) labelRequirement {
 	compiled := labelRequirement{key: r.Key, operator: r.Operator}
 	switch r.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
-		compiled.values = slices.Sorted(slices.Values(r.Values))
+		compiled.values = model.SortedCopy(r.Values)
 	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
 		compiled.bound, _ = integer(r.Values[0])
 	}

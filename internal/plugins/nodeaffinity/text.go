@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // The canonical texts quote every name and sort everything whose order does not matter: selector entries, terms, the requirements of a term, the
@@ -16,9 +18,9 @@ func appendFilter(text []byte, selector map[string]string, terms *v1.NodeSelecto
 	text = append(text, "filter"...)
 	for _, l := range labelsOf(selector) {
 		text = append(text, ' ')
-		text = strconv.AppendQuote(text, l.key)
+		text = model.AppendQuote(text, l.key)
 		text = append(text, '=')
-		text = strconv.AppendQuote(text, l.value)
+		text = model.AppendQuote(text, l.value)
 	}
 	if terms == nil {
 		return text
@@ -57,14 +59,14 @@ func termText(t *v1.NodeSelectorTerm) string {
 func requirementText(of string, r *v1.NodeSelectorRequirement) string {
 	text := make([]byte, 0, 64)
 	text = append(text, of...)
-	text = strconv.AppendQuote(text, r.Key)
-	text = strconv.AppendQuote(text, string(r.Operator))
+	text = model.AppendQuote(text, r.Key)
+	text = model.AppendQuote(text, string(r.Operator))
 	values := r.Values
 	if len(values) > 1 {
-		values = slices.Sorted(slices.Values(values))
+		values = model.SortedCopy(values)
 	}
 	for _, value := range values {
-		text = strconv.AppendQuote(text, value)
+		text = model.AppendQuote(text, value)
 	}
 	return string(text)
 }

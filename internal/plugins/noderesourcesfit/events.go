@@ -41,7 +41,7 @@ func namesAsked(pod *model.Pod) model.Need {
 
 // causeOfClasses returns that the class must stand for a resource that the pod requests.
 func causeOfClasses(pod *model.Pod) model.Cause {
-	named := model.Clause{}
+	named := make(model.Clause, 0, len(pod.Asks.Scalars))
 	for _, s := range pod.Asks.Scalars {
 		if model.CanBeDevices(s.Name) {
 			named = append(named, resourceKey(s.Name.Value()))
@@ -108,8 +108,9 @@ var devicesKey = resourceKey("")
 // causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one; or that devices
 // may stand for it.
 func causeOfNodes(pod *model.Pod) model.Cause {
-	var cause model.Cause
-	var way model.Way
+	most := len(pod.Asks.Scalars) + fixedBits
+	cause := model.Cause{Keys: make([]model.Key, 0, 2*most)}
+	way := make(model.Way, 0, most)
 	eachAsked(&pod.Asks, func(name string, _ int64) {
 		clause := model.Clause{resourceKey(name)}
 		if model.CanBeDevices(model.ResourceNameOf(name)) {
@@ -148,7 +149,7 @@ func touchesGrown(e model.Event, to *model.Touch) {
 
 // causeOfShrinking returns that the other pod must have shrunk in a resource that the waiting pod would occupy.
 func causeOfShrinking(pod *model.Pod) model.Cause {
-	occupied := model.Clause{}
+	occupied := make(model.Clause, 0, len(pod.Occupies.Scalars)+fixedBits)
 	eachAsked(&pod.Occupies, func(name string, _ int64) { occupied = append(occupied, resourceKey(name)) })
 	return model.Cause{Wants: []model.Way{{occupied}}}
 }
@@ -176,13 +177,8 @@ func eachAsked(r *model.Resources, yield func(name string, amount int64)) {
 	}
 }
 
-func amountOf(r *model.Resources, name string) (amount int64) {
-	eachAsked(r, func(one string, has int64) {
-		if one == name {
-			amount = has
-		}
-	})
-	return amount
+func amountOf(r *model.Resources, name string) int64 {
+	return max(model.KeyOf(v1.ResourceName(name)).In(r), 0)
 }
 
 func podWasPlaced(_ *model.Pod, event model.Event) bool {

@@ -3,7 +3,6 @@ package noderesourcesfit
 import (
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -69,7 +68,7 @@ func (a *asks) AppendText(text []byte) []byte {
 	text = strconv.AppendInt(append(text, ' '), a.MemoryBytes, 10)
 	text = strconv.AppendInt(append(text, ' '), a.EphemeralBytes, 10)
 	a.eachScalar(func(s model.Scalar) {
-		text = strconv.AppendQuote(append(text, ' '), s.Name.Value())
+		text = model.AppendQuote(append(text, ' '), s.Name.Value())
 		text = strconv.AppendInt(text, s.Value, 10)
 	})
 	return text
@@ -200,66 +199,4 @@ func (f *filter) text(bit int) string {
 		return fixedTexts[bit]
 	}
 	return "Insufficient " + f.scalars[bit-fixedBits].name.Value()
-}
-
-// wideFilter is a need with more scalars than a verdict has bits. It numbers the distinct sets of shortages as they occur, so it allocates where
-// a filter does not. Only a test is known to request 27 kinds of device.
-type wideFilter struct {
-	filter
-
-	mu    sync.Mutex
-	codes map[string]reason.Code // by set, as a bitmap of failed checks
-	sets  []string               // by code, less one
-}
-
-func widened(f filter) *wideFilter {
-	for i := range f.scalars {
-		f.scalars[i].bit = firstScalar // the set identifies the scalar
-	}
-	return &wideFilter{filter: f, codes: map[string]reason.Code{}}
-}
-
-// Filter checks everything, as filter does.
-func (f *wideFilter) Filter(node state.Node) reason.Code {
-	size, used := node.Model(), node.Used()
-	code := f.fixed(size, used, node.PodCount())
-	set := make([]byte, (fixedBits+len(f.scalars)+7)/8)
-	set[0] = byte(code) & (1<<fixedBits - 1)
-	for i := range f.scalars {
-		if short := f.scalars[i].shortage(size, used); short != reason.None {
-			code |= short
-			set[(fixedBits+i)/8] |= 1 << ((fixedBits + i) % 8)
-		}
-	}
-	if code == reason.None {
-		return reason.None
-	}
-	return f.number(string(set)) | code&reason.Unresolvable
-}
-
-// number returns the number of a set, the same each time.
-func (f *wideFilter) number(set string) reason.Code {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	code, ok := f.codes[set]
-	if !ok {
-		f.sets = append(f.sets, set)
-		code = reason.Code(len(f.sets))
-		f.codes[set] = code
-	}
-	return code
-}
-
-// Reasons lists the shortages in the order of filter's.
-func (f *wideFilter) Reasons(code reason.Code) []string {
-	f.mu.Lock()
-	set := f.sets[code&^reason.Unresolvable-1]
-	f.mu.Unlock()
-	var texts []string
-	for bit := range fixedBits + len(f.scalars) {
-		if set[bit/8]&(1<<(bit%8)) != 0 {
-			texts = append(texts, f.text(bit))
-		}
-	}
-	return texts
 }

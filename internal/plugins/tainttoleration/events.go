@@ -14,7 +14,7 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
 			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeTaint, Hint: p.becomesTolerated,
-			Alike: func(pod *model.Pod) model.Need { return plugin.NeedOf(p.FilterNeed(pod)) }, Cause: p.cause, Touches: touches,
+			Alike: p.alike, Cause: p.cause, Touches: touches,
 		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodToleration},
 	}
@@ -28,7 +28,7 @@ const (
 
 // cause returns the taints that the pod's tolerations may tolerate.
 func (p *Plugin) cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Keys: []model.Key{{Kind: noKey}}}
+	cause := model.Cause{Keys: append(make([]model.Key, 0, 1+len(pod.Object.Spec.Tolerations)), model.Key{Kind: noKey})}
 	for _, t := range tolerationsOf(pod.Object.Spec.Tolerations, forbids, p.operators) {
 		key := model.Key{Kind: toleratedKey, Name: t.key}
 		switch {
@@ -68,8 +68,19 @@ func someWent(before, now []v1.Taint) bool {
 	})
 }
 
+// alike is the pod's need.
+func (p *Plugin) alike(pod *model.Pod) model.Need {
+	if _, at, ok := model.Prepared[*filter](pod); ok {
+		return pod.Needs[at]
+	}
+	return plugin.NeedOf(p.FilterNeed(pod))
+}
+
 func (p *Plugin) becomesTolerated(waiting *model.Pod, e model.Event) bool {
-	tolerated := tolerationsOf(waiting.Object.Spec.Tolerations, forbids, p.operators)
+	tolerated, _, ok := model.Prepared[*filter](waiting)
+	if !ok {
+		tolerated = &filter{tolerated: tolerationsOf(waiting.Object.Spec.Tolerations, forbids, p.operators)}
+	}
 	return tolerated.allow(e.Node.Object.Spec.Taints) &&
 		(e.OldNode == nil || !tolerated.allow(e.OldNode.Object.Spec.Taints))
 }

@@ -38,7 +38,7 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	case tolerated.everything():
 		return nil
 	}
-	return &filter{tolerated}
+	return &filter{tolerated: tolerated}
 }
 
 // intolerant is the FilterNeed of pods without tolerations.
@@ -48,15 +48,40 @@ var intolerant = &filter{}
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // filter holds the tolerations of taints that forbid.
-type filter struct{ tolerated tolerations }
+type filter struct {
+	tolerated tolerations
+	many      *index // of tolerated, once Prepare has been called, if they are many
+}
 
 func (f *filter) AppendText(text []byte) []byte {
 	return f.tolerated.appendText(append(text, "filter"...))
 }
-func (f *filter) Compile() plugin.Verdicts { return f }
+
+// Prepare indexes the tolerations.
+func (f *filter) Prepare() {
+	if f.many == nil && len(f.tolerated) >= indexFrom {
+		f.many = f.tolerated.index()
+	}
+}
+
+// Compile prepares the tolerations for many nodes.
+func (f *filter) Compile() plugin.Verdicts {
+	f.Prepare()
+	return f
+}
+
+// allow reports whether every taint that forbids is tolerated.
+func (f *filter) allow(taints []v1.Taint) bool {
+	for i := range taints {
+		if t := &taints[i]; forbids(t.Effect) && !tolerate(f.tolerated, f.many, t) {
+			return false
+		}
+	}
+	return true
+}
 
 func (f *filter) Filter(node state.Node) reason.Code {
-	if f.tolerated.allow(node.Object().Spec.Taints) {
+	if f.allow(node.Object().Spec.Taints) {
 		return reason.None
 	}
 	return untolerated
@@ -68,7 +93,7 @@ func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had unto
 // taint.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	if tolerated := tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators); len(tolerated) > 0 {
-		return &scorer{tolerated}
+		return &scorer{tolerated: tolerated}
 	}
 	return toleratesNothing
 }
@@ -83,21 +108,42 @@ func (*Plugin) ScoreReads() model.Aspect { return model.Taints }
 func (*Plugin) Normalization() model.Normalization { return model.LargestReversed }
 
 // scorer holds the tolerations of taints that advise.
-type scorer struct{ tolerated tolerations }
+type scorer struct {
+	tolerated tolerations
+	many      *index // of tolerated, once Prepare has been called, if they are many
+}
 
 func (s *scorer) AppendText(text []byte) []byte {
 	return s.tolerated.appendText(append(text, "score"...))
 }
 
+// Prepare indexes the tolerations.
+func (s *scorer) Prepare() {
+	if s.many == nil && len(s.tolerated) >= indexFrom {
+		s.many = s.tolerated.index()
+	}
+}
+
 // Compile never fails.
-func (s *scorer) Compile() (plugin.NodeScores, error) { return s, nil }
+func (s *scorer) Compile() (plugin.NodeScores, error) {
+	s.Prepare()
+	return s, nil
+}
+
+// tolerate reports whether tolerations, indexed if they are many, tolerate a taint.
+func tolerate(few tolerations, many *index, taint *v1.Taint) bool {
+	if many != nil {
+		return many.tolerate(taint)
+	}
+	return few.tolerate(taint)
+}
 
 // Score counts the PreferNoSchedule taints that the pod does not tolerate.
 func (s *scorer) Score(node state.Node) int32 {
 	taints := node.Object().Spec.Taints
 	var count int32
 	for i := range taints {
-		if advises(taints[i].Effect) && !s.tolerated.tolerate(&taints[i]) {
+		if advises(taints[i].Effect) && !tolerate(s.tolerated, s.many, &taints[i]) {
 			count++
 		}
 	}

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // Operators is the set of operators that tolerations may use.
@@ -84,9 +85,9 @@ func (ts tolerations) appendText(text []byte) []byte {
 	for i := range ts {
 		t := &ts[i]
 		text = append(text, ' ')
-		text = strconv.AppendQuote(text, t.key)
+		text = model.AppendQuote(text, t.key)
 		text = append(text, t.operator...)
-		text = strconv.AppendQuote(text, t.value)
+		text = model.AppendQuote(text, t.value)
 		text = append(text, t.effect...)
 	}
 	return text
@@ -100,16 +101,6 @@ func (ts tolerations) everything() bool {
 		}
 	}
 	return false
-}
-
-// allow reports whether every taint that forbids is tolerated.
-func (ts tolerations) allow(taints []v1.Taint) bool {
-	for i := range taints {
-		if forbids(taints[i].Effect) && !ts.tolerate(&taints[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // tolerate reports whether some toleration tolerates the taint.

@@ -1,0 +1,102 @@
+package nodeaffinity
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// pick returns one of the values.
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// randomTerm has few keys and values, so that terms share them and repeat them.
+func randomTerm(r *rand.Rand, values int) v1.NodeSelectorTerm {
+	var t v1.NodeSelectorTerm
+	for range r.IntN(4) {
+		x := v1.NodeSelectorRequirement{Key: pick(r, "a", "b", "c", "d"), Operator: pick(r, v1.NodeSelectorOpIn, v1.NodeSelectorOpIn,
+			v1.NodeSelectorOpNotIn, v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist, v1.NodeSelectorOpGt, v1.NodeSelectorOpLt)}
+		switch x.Operator {
+		case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+			for range 1 + r.IntN(4) {
+				x.Values = append(x.Values, fmt.Sprint(r.IntN(values)))
+			}
+		case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+			x.Values = []string{fmt.Sprint(r.IntN(values))}
+		}
+		t.MatchExpressions = append(t.MatchExpressions, x)
+	}
+	if r.IntN(4) == 0 {
+		t.MatchFields = append(t.MatchFields, v1.NodeSelectorRequirement{Key: pick(r, nameField, nameField, nameField, "metadata.uid"),
+			Operator: pick(r, v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn), Values: []string{pick(r, "n0", "n1", "n2", "")}})
+	}
+	return t
+}
+
+func randomNode(r *rand.Rand, values int) *v1.Node {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", r.IntN(4)), Labels: map[string]string{}}}
+	for range r.IntN(6) {
+		n.Labels[pick(r, "a", "b", "c", "d", "e", "f")] = pick(r, fmt.Sprint(r.IntN(values)), "other", "")
+	}
+	return n
+}
+
+// TestIndexAgreesWithTheLibrary compares an index, of few terms and of so many that it has sets in
+// place of lists, with the library: which nodes match, and the sums of weights.
+func TestIndexAgreesWithTheLibrary(t *testing.T) {
+	matched, unmatched := 0, 0
+	for seed := range 400 {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		values := pick(r, 2, 5, 40)
+		source := &v1.NodeSelector{}
+		var weighted []v1.PreferredSchedulingTerm
+		for range pick(r, 1, 3, 20, 90, 700) {
+			term := randomTerm(r, values)
+			if isEmpty(&term) || r.IntN(3) == 0 && len(source.NodeSelectorTerms) > 3 {
+				term = randomTerm(r, 1000) // of values that few terms share
+			}
+			source.NodeSelectorTerms = append(source.NodeSelectorTerms, term)
+			weighted = append(weighted, v1.PreferredSchedulingTerm{Weight: pick[int32](r, 0, 1, 7, 100, -3), Preference: term})
+		}
+		if r.IntN(2) == 0 { // so that not every node meets one of the terms
+			source.NodeSelectorTerms = source.NodeSelectorTerms[:1]
+		}
+		library := affinity.NewLazyErrorNodeSelector(source)
+		scores, err := affinity.NewPreferredSchedulingTerms(weighted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var terms, rated []term
+		var weights []int32
+		for i := range source.NodeSelectorTerms {
+			if !isEmpty(&source.NodeSelectorTerms[i]) {
+				terms = append(terms, termOf(&source.NodeSelectorTerms[i]))
+			}
+		}
+		for _, w := range weightedTermsOf(weighted) {
+			rated, weights = append(rated, w.term), append(weights, w.weight)
+		}
+		m, s := matcherOf(indexOf(terms, nil)), matcherOf(indexOf(rated, weights))
+		for range 40 {
+			n := randomNode(r, values)
+			want, _ := library.Match(n)
+			if got := m.matches(n); got != want {
+				t.Fatalf("seed %d: node %s %v matches = %t, want %t", seed, n.Name, n.Labels, got, want)
+			}
+			if want {
+				matched++
+			} else {
+				unmatched++
+			}
+			if got, want := int64(s.weight(n)), scores.Score(n); got != want {
+				t.Fatalf("seed %d: node %s %v scores %d, want %d", seed, n.Name, n.Labels, got, want)
+			}
+		}
+	}
+	if matched < 1000 || unmatched < 1000 {
+		t.Errorf("%d nodes matched and %d did not: the test says little", matched, unmatched)
+	}
+}
