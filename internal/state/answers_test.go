@@ -327,7 +327,7 @@ func TestNodesThatGoAreInTheJournal(t *testing.T) {
 func TestFewTopologiesAreKept(t *testing.T) {
 	s := New()
 	for i := range 64 + 1 {
-		s.Domains(TopologyKey{Label: fmt.Sprint("key-", i)})
+		s.Domains(TopologyKey{Label: fmt.Sprint("key-", i), AbsentIsEmpty: true})
 		want := i + 1
 		if want > 64 {
 			want = 0

@@ -16,7 +16,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
-		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage, s.auditLearned, s.auditGroups, s.auditComposites, s.auditDisplaced, s.auditKept,
+		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditWeighed, s.auditStorage, s.auditLearned, s.auditGroups, s.auditComposites, s.auditDisplaced, s.auditKept,
 	} {
 		check(v)
 	}
@@ -44,6 +44,10 @@ func (s *State) auditLengths(v *audit.Violations) (ok bool) {
 	expect("banded", len(s.banded))
 	for key, t := range s.topologies {
 		expect("topology "+key.Label, len(t.of))
+	}
+	expect("the topology of absent keys", len(s.absent.of))
+	for _, c := range s.tallies.chosen {
+		expect("the set of nodes "+c.nodes.Text, len(c.has))
 	}
 	for key, m := range s.tallies.memberships {
 		expect("membership "+key.nodes+" "+key.topology.Label, len(m.in))

@@ -16,6 +16,23 @@ func (s *State) auditTopologies(v *audit.Violations) {
 			v.Add("the topology of %+v is listed as that of %+v", t.key, key)
 		}
 		s.auditTopology(v, t)
+		if t.key.isEverywhere() != slices.Contains(s.everywhere, t) {
+			v.Add("topology %+v is found by each node's change: %t", key, !t.key.isEverywhere())
+		}
+	}
+	for slot, domain := range s.absent.of {
+		if domain != noDomain {
+			v.Add("slot %d is in domain %d of the topology of absent keys", slot, domain)
+		}
+	}
+	labelled := map[string]int32{}
+	for slot := range s.alive {
+		for label := range s.labelsOf(int32(slot)) {
+			labelled[label]++
+		}
+	}
+	if !maps.Equal(labelled, s.labelled) {
+		v.Add("nodes by label key are %v, recounted %v", s.labelled, labelled)
 	}
 }
 
@@ -69,6 +86,7 @@ func (s *State) auditTopology(v *audit.Violations, t *topology) {
 
 func (s *State) auditTallies(v *audit.Violations) {
 	sets := map[*podCounts]string{}
+	used, bytes, idle := map[*membership]int{}, 0, 0
 	for text, c := range s.tallies.bySet {
 		if c.set.Text != text {
 			v.Add("the counts of the set %q are listed as those of %q", c.set.Text, text)
@@ -87,12 +105,12 @@ func (s *State) auditTallies(v *audit.Violations) {
 				v.Add("set %s is filed under %v, which its first term does not demand", text, c.filed.keys)
 			}
 		}
-		if _, listed := s.tallies.selectNamespaces[c]; listed != slices.ContainsFunc(c.set.Terms, selectsNamespaces) {
+		bytes += c.set.bytes()
+		if _, listed := s.tallies.selectNamespaces[c]; listed != c.set.selectsNamespaces() {
 			v.Add("set %s is among those that select namespaces by label: %t", text, listed)
 		}
 	}
 	s.tallies.index.index.audit(v, "set", sets)
-	used, bytes, idle := map[*membership]int{}, 0, 0
 	for key, t := range s.tallies.byKey {
 		if t.name() != key || t.dropped || t.used > s.tallies.clock {
 			v.Add("tally %+v is listed as %+v; dropped: %t; asked for at %d of %d", t.name(), key, t.dropped, t.used, s.tallies.clock)
@@ -111,6 +129,7 @@ func (s *State) auditTallies(v *audit.Violations) {
 		}
 		s.auditTally(v, t)
 	}
+	bytes += s.auditChosen(v)
 	for key, m := range s.tallies.memberships {
 		bytes += m.bytes()
 		if m.key() != key || m.tallies != used[m] || m.tallies == 0 || s.topologies[key.topology] != m.topology {
@@ -125,6 +144,28 @@ func (s *State) auditTallies(v *audit.Violations) {
 	if s.tallies.bytes != bytes {
 		v.Add("tallies and memberships use %d bytes, recounted %d", s.tallies.bytes, bytes)
 	}
+}
+
+// auditChosen checks the sets of nodes, and returns how many bytes they take.
+func (s *State) auditChosen(v *audit.Violations) (bytes int) {
+	used := map[*chosenNodes]int{}
+	for _, m := range s.tallies.memberships {
+		if m.chosen != nil {
+			used[m.chosen]++
+		}
+	}
+	for text, c := range s.tallies.chosen {
+		bytes += c.bytes()
+		if c.nodes.Text != text || c.memberships != used[c] || c.memberships == 0 {
+			v.Add("the set of nodes %q is listed as %q, or is used by %d memberships, recounted %d", c.nodes.Text, text, c.memberships, used[c])
+		}
+		for slot, has := range c.has {
+			if want := s.alive[slot] && c.nodes.Match(s.Node(int32(slot))); has != want {
+				v.Add("the set of nodes %q has slot %d: %t", text, slot, has)
+			}
+		}
+	}
+	return bytes
 }
 
 func selectsNamespaces(term *model.Term) bool {
@@ -292,13 +333,16 @@ func (s *State) auditTerms(v *audit.Violations) {
 			}
 		}
 	}
-	terms := map[*TermCounts]string{}
+	terms, absent := map[*TermCounts]string{}, map[string]int{}
 	for key, t := range s.terms.byKey {
 		terms[t] = key.text
-		if !filedBy(t.Term, t.filed.keys) {
+		if t.topology == s.absent {
+			absent[t.label]++
+			delete(terms, t)
+		} else if !filedBy(t.Term, t.filed.keys) {
 			v.Add("term %s is filed under %v, which it does not demand", key.text, t.filed.keys)
 		}
-		if t.key != key || t.Kind != key.kind || t.Weight != key.weight || s.topologies[TopologyKey{Label: t.Term.Key}] != t.topology {
+		if t.key != key || t.Kind != key.kind || t.Weight != key.weight || !s.isTopologyOf(t) {
 			v.Add("term %+v is listed as %+v, or uses a topology that is not followed", t.key, key)
 		}
 		if t.pods != carried[t] || t.pods == 0 {
@@ -307,10 +351,112 @@ func (s *State) auditTerms(v *audit.Violations) {
 		t.counts.audit(v, fmt.Sprintf("term %+v", key), byDomain[t])
 	}
 	s.terms.index.index.audit(v, "term", terms)
+	s.auditLists(v, absent)
+	if !maps.Equal(absent, s.terms.absent) {
+		v.Add("terms with a key that no node carries are %v, recounted %v", s.terms.absent, absent)
+	}
+}
+
+// isTopologyOf reports whether a term has the topology of its key.
+func (s *State) isTopologyOf(t *TermCounts) bool {
+	own := s.topologies[TopologyKey{Label: t.label}]
+	if t.topology == s.absent {
+		return s.labelled[t.label] == 0
+	}
+	return own == t.topology
+}
+
+// auditLists checks the lists of terms. It counts the keys without a topology of their own.
+func (s *State) auditLists(v *audit.Violations, absent map[string]int) {
+	carriers := map[*termList]int{}
+	byDomain := map[*TermCounts]map[int32]int32{}
+	for _, p := range s.placed {
+		if p.list == nil {
+			continue
+		}
+		carriers[p.list]++
+		for _, t := range p.list.keys {
+			if domain := t.topology.of[p.slot]; domain != noDomain {
+				if byDomain[t] == nil {
+					byDomain[t] = map[int32]int32{}
+				}
+				byDomain[t][domain]++
+			}
+		}
+	}
+	bytes, listed := 0, 0
+	for _, same := range s.terms.lists {
+		listed += len(same)
+	}
+	for at, l := range s.terms.all {
+		bytes += l.bytes()
+		if l.pods == 0 || l.pods != carriers[l] || int(l.at) != at || !slices.Contains(s.terms.lists[l.hash], l) {
+			v.Add("a list of %d terms is carried by %d pods, recounted %d, at position %d of %d", len(l.terms), l.pods, carriers[l], l.at, at)
+		}
+		for _, t := range l.keys {
+			if t.topology == s.absent {
+				absent[t.label]++
+			}
+			if !s.isTopologyOf(t) || t.pods != l.pods || (t.matcher != nil) != slices.Contains(l.prepared, t) || t.matcher == nil && t.topology != s.absent {
+				v.Add("key %q of a list has a topology that is not followed, or %d carriers instead of %d, or is not prepared", t.label, t.pods, l.pods)
+			}
+			t.counts.audit(v, fmt.Sprintf("key %q of a list", t.label), byDomain[t])
+		}
+	}
+	if bytes != s.terms.listBytes || listed != len(s.terms.all) {
+		v.Add("%d lists of terms use %d bytes, recounted %d in %d lists", len(s.terms.all), s.terms.listBytes, bytes, listed)
+	}
+}
+
+// auditWeighed recounts the sums of weighed terms.
+func (s *State) auditWeighed(v *audit.Violations) {
+	bytes := 0
+	for m, w := range s.weighed.byName {
+		bytes += w.bytes()
+		sums, total := map[int32]int64{}, int64(0)
+		for _, p := range s.placed {
+			effect, _ := m.effect(s.ownNamespace(p.pod.Namespace), p.pod.Labels)
+			if domain := w.topology.of[p.slot]; domain != noDomain {
+				sums[domain] += effect.Weights
+				total += int64(effect.Preferred)
+			}
+		}
+		for domain, sum := range w.sums {
+			if sum != sums[int32(domain)] {
+				v.Add("weighed terms sum up to %d in domain %d, recounted %d", sum, domain, sums[int32(domain)])
+			}
+			delete(sums, int32(domain))
+		}
+		for domain, sum := range sums {
+			if sum != 0 {
+				v.Add("weighed terms have no sum in domain %d, recounted %d", domain, sum)
+			}
+		}
+		listed := 0
+		for _, l := range s.population.sets {
+			for _, x := range l.weighed {
+				if x.Weighed == w {
+					listed++
+				}
+			}
+		}
+		if w.total != total || w.listed != listed || s.topologies[w.topology.key] != w.topology {
+			v.Add("weighed terms select %d pods of %d label sets, recounted %d of %d", w.total, w.listed, total, listed)
+		}
+	}
+	if bytes != s.weighed.bytes {
+		v.Add("weighed terms use %d bytes, recounted %d", s.weighed.bytes, bytes)
+	}
 }
 
 // auditCarried checks that a pod carries the counts of exactly those of its terms that can be parsed, in their order.
 func (s *State) auditCarried(v *audit.Violations, p *placed) {
+	if isLong(p.pod) != (p.list != nil) || p.list != nil && (len(p.terms) > 0 || !p.list.has(p.pod)) {
+		v.Add("pod %s has %d terms and carries a list of others, or none", p.pod, len(p.pod.Terms))
+	}
+	if p.list != nil {
+		return
+	}
 	at := 0
 	for i := range p.pod.Terms {
 		ref := &p.pod.Terms[i]

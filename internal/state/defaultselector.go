@@ -131,6 +131,10 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 		return
 	}
 	for counts := range s.tallies.selectNamespaces {
+		if counts.set.Matcher != nil {
+			s.dropSet(counts)
+			continue
+		}
 		for _, term := range counts.set.Terms {
 			if sel := term.NamespaceSelector; sel != nil && !sel.Empty() && (existed && sel.Matches(before)) != (exists && sel.Matches(set)) {
 				s.dropSet(counts)
@@ -138,6 +142,7 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 			}
 		}
 	}
+	s.dropByNamespaceLabels()
 	if exists {
 		s.namespaces[name] = set
 	} else {

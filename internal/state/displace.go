@@ -107,10 +107,20 @@ func (v View) UnitMembers(unit Unit) iter.Seq[*model.Pod] {
 	return v.GroupMembers(unit.Key)
 }
 
-// Repels reports whether a pod on a node carries a required anti-affinity term that selects another.
+// Repels reports whether a pod on a node carries a required anti-affinity term that selects another, with a topology key that a node has, or had.
 func (v View) Repels(on, other *model.Pod) bool {
 	p := v.s.placed[on.Key()]
-	return p != nil && slices.ContainsFunc(p.terms, func(t *TermCounts) bool {
+	if p == nil {
+		return false
+	}
+	if p.list != nil {
+		in := v.s.theirNamespace(other.Namespace)
+		return slices.ContainsFunc(p.list.prepared, func(t *TermCounts) bool {
+			effect, _ := t.matcher.effect(in, other.Labels)
+			return effect.Repelling > 0
+		})
+	}
+	return slices.ContainsFunc(p.terms, func(t *TermCounts) bool {
 		return t.Kind == model.RequiredAntiAffinity && t.Term.Matches(other, v.s.namespaces[other.Namespace])
 	})
 }

@@ -33,6 +33,9 @@ type Draft struct {
 	terms []draftTerm
 	// topologies are those of keys that the state has no topology for.
 	topologies map[TopologyKey]*topology
+	// lists are the draft's own, of pods with terms that no pod of the state has. They are kept for
+	// later uses of the draft, because nominated pods are added again for each pod that is tried.
+	lists []*termList
 }
 
 // draftChange is a pod that is added to a node (n = +1) or removed from it (n = -1).
@@ -85,10 +88,12 @@ func (v View) DryRun(d *Draft) *Draft {
 
 // reset reuses the draft's memory.
 func (d *Draft) reset(v View) {
-	if d.s != v.s || d.version != v.s.Version() {
+	if changed := d.s != v.s || d.version != v.s.Version(); changed {
 		d.topologies = nil
+		d.s, d.version = v.s, v.s.Version()
+		d.refresh()
 	}
-	d.s, d.version, d.dryRun = v.s, v.s.Version(), false
+	d.dryRun = false
 	d.uses++
 	if d.at == nil {
 		d.at, d.last = map[int32]int32{}, map[model.PodKey]int32{}
@@ -239,8 +244,69 @@ func (d *Draft) change(c draftChange) {
 	node.ports.add(pod.Ports, n)
 	node.changed = append(node.changed, changedPod{pod, n})
 	node.volumes.Change(d.s.storage, pod, int(n))
+	if isLong(pod) {
+		d.carryList(pod, slot, n)
+		return
+	}
 	for i := range pod.Terms {
 		d.carry(pod, &pod.Terms[i], slot, n)
+	}
+}
+
+// listsKept bounds the lists that a draft keeps for later uses.
+const listsKept = 32
+
+// carryList adds n carriers of a list of terms on a node.
+func (d *Draft) carryList(pod *model.Pod, slot, n int32) {
+	for _, t := range d.listOf(pod).prepared {
+		domain := t.topology.of[slot]
+		if domain == noDomain || d.dryRun && t.matcher.all.Repelling == 0 {
+			continue
+		}
+		i := slices.IndexFunc(d.terms, func(other draftTerm) bool { return other.TermCounts == t })
+		if i < 0 {
+			i = len(d.terms)
+			d.terms = append(d.terms, draftTerm{TermCounts: t})
+		}
+		d.terms[i].differences = addDifference(d.terms[i].differences, 0, domain, n)
+	}
+}
+
+// listOf returns the state's list of a pod's terms, or the draft's own.
+func (d *Draft) listOf(pod *model.Pod) *termList {
+	if p := d.s.placed[pod.Key()]; p != nil && p.list != nil && p.pod == pod {
+		return p.list
+	}
+	hash := hashOf(pod)
+	if l := d.s.terms.listOf(pod, hash); l != nil {
+		return l
+	}
+	for _, l := range d.lists {
+		if l.hash == hash && l.has(pod) {
+			return l
+		}
+	}
+	l := newTermList(pod, hash, func(label string) *topology { return d.topology(TopologyKey{Label: label}) })
+	for _, t := range l.keys {
+		if t.topology != d.s.absent {
+			l.prepare(t)
+		}
+	}
+	if len(d.lists) >= listsKept {
+		d.lists = nil
+	}
+	d.lists = append(d.lists, l)
+	return l
+}
+
+// refresh finds the topologies of the draft's own lists in another state.
+func (d *Draft) refresh() {
+	for _, l := range d.lists {
+		for _, t := range l.keys {
+			if t.topology = d.topology(TopologyKey{Label: t.label}); t.topology != d.s.absent && t.matcher == nil {
+				l.prepare(t)
+			}
+		}
 	}
 }
 
@@ -272,7 +338,7 @@ func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
 		return // only filters are asked in a dry run, and of the terms of others they read these alone
 	}
 	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
-	i := slices.IndexFunc(d.terms, func(t draftTerm) bool { return t.key == key })
+	i := slices.IndexFunc(d.terms, func(t draftTerm) bool { return t.list == nil && t.key == key })
 	if i < 0 {
 		counts := d.s.terms.byKey[key]
 		if counts == nil {
@@ -295,7 +361,7 @@ func (d *Draft) newTerm(pod *model.Pod, ref *model.TermRef, key termKey) *TermCo
 	if err != nil {
 		return nil
 	}
-	return &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, topology: d.topology(TopologyKey{Label: term.Key})}
+	return &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, label: term.Key, topology: d.topology(TopologyKey{Label: term.Key})}
 }
 
 // topology returns the state's topology of a key, or the draft's own.
@@ -305,6 +371,9 @@ func (d *Draft) topology(key TopologyKey) *topology {
 	}
 	if t := d.topologies[key]; t != nil {
 		return t
+	}
+	if !key.isEverywhere() && d.s.labelled[key.Label] == 0 {
+		return d.s.absent
 	}
 	own := maps.Clone(d.topologies) // other drafts may share it
 	if own == nil {

@@ -71,7 +71,7 @@ func TestDraft(t *testing.T) {
 		n := v.Node(slot)
 		differences := v.Differences(tally, nil)
 		carriers := 0
-		v.TermDifferences(draftPod("asks"), func(_ *state.TermCounts, differences []state.Difference) { carriers += len(differences) })
+		v.TermDifferences(draftPod("asks"), func(_ state.Matching, differences []state.Difference) { carriers += len(differences) })
 		expanded := v.ExpandedWith(tally, differences)
 		if first := tally.Domains()[slot]; int64(expanded[first]) != tally.TotalWith(differences) {
 			t.Errorf("the zone of the node counts %d pods of %d", expanded[first], tally.TotalWith(differences))
@@ -135,7 +135,7 @@ func TestDraftsAreReadTogether(t *testing.T) {
 			own.Add(draftPod(fmt.Sprint("own-", i)), slot)
 			for _, v := range []state.View{shared.View(), own.View(), shared.View().Draft().View()} {
 				differences := v.Differences(tally, nil)
-				v.TermDifferences(draftPod("asks"), func(t *state.TermCounts, _ []state.Difference) { _ = t.Domains() })
+				v.TermDifferences(draftPod("asks"), func(t state.Matching, _ []state.Difference) { _ = t.Domains() })
 				if n := v.Node(slot); n.PodCount() != 1 || tally.TotalWith(differences) != 2 || tally.Least(differences) != 1 {
 					t.Errorf("reader %d: %d pods on the node, differences %v", i, n.PodCount(), differences)
 				}

@@ -157,8 +157,8 @@ func TestDraftsBegunAnew(t *testing.T) {
 	}
 	domains := func(v View) string {
 		text := ""
-		v.TermDifferences(apart("asks"), func(t *TermCounts, differences []Difference) {
-			text += fmt.Sprintf("%t%v%t%d", t.Domains()[a] == t.Domains()[b], differences, t.InState(), len(v.TermDifference(t)))
+		v.TermDifferences(apart("asks"), func(t Matching, differences []Difference) {
+			text += fmt.Sprintf("%t%v%t%d", t.Domains()[a] == t.Domains()[b], differences, t.InState(), len(v.TermDifference(t.TermCounts)))
 		})
 		return text
 	}

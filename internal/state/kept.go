@@ -26,8 +26,12 @@ type Kept struct {
 // Kept returns how much the state keeps.
 func (s *State) Kept() Kept {
 	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
+	terms := len(s.terms.byKey)
+	for _, l := range s.terms.all {
+		terms += len(l.terms)
+	}
 	return Kept{
-		Terms: len(s.terms.byKey), Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
+		Terms: terms, Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
 		LabelSets: len(s.population.sets) - s.population.empty, Learned: len(s.learned), Storage: s.storage.Kept(),
 		Devices: s.devices.Kept(),
 	}
@@ -38,3 +42,6 @@ func (s *State) TermsAsked() int64 { return s.terms.asked }
 
 // TallyVisits returns how many label sets and pods were looked at to build tallies.
 func (s *State) TallyVisits() int64 { return s.tallies.visited }
+
+// NodesMatched returns how often a node was matched against a set of nodes that tallies count on.
+func (s *State) NodesMatched() int64 { return s.tallies.matched }

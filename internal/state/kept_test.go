@@ -17,7 +17,7 @@ import (
 // TestNothingIsKeptOfWhatIsGone fills a state with one of everything, and takes it all away again.
 func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	s := New()
-	withImage := build.Node("a", func(n *v1.Node) { n.Status.Images = []v1.ContainerImage{{Names: []string{"image:1"}}} })
+	withImage := build.Node("a", build.NodeLabels("zone=z"), func(n *v1.Node) { n.Status.Images = []v1.ContainerImage{{Names: []string{"image:1"}}} })
 	apart := build.Pod(build.NodeName("a"), build.RequiredAntiAffinity(build.Term("zone", "app=x")))
 	service := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "web"}
 	set := model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web-1"}

@@ -18,6 +18,8 @@ type labelSet struct {
 	// Invariant: sets are those of the tallies that select the namespace and the labels, each once.
 	sets  []*podCounts
 	filed filing[labelKey]
+	// Invariant: weighed are the sums of terms that select the namespace and the labels, each once.
+	weighed []weighedBy
 }
 
 func (l *labelSet) filing() *filing[labelKey] { return &l.filed }
@@ -77,6 +79,7 @@ func (s *State) newLabelSet(pod *model.Pod) *labelSet {
 			l.sets = append(l.sets, set)
 		}
 	})
+	s.weighNewSet(l)
 	return l
 }
 
@@ -93,8 +96,9 @@ func (s *State) delist(p *placed) {
 	}
 }
 
-// sweep removes the label sets without pods, once they are as many as the others.
-func (x *population) sweep() {
+// sweepPopulation removes the label sets without pods, once they are as many as the others.
+func (s *State) sweepPopulation() {
+	x := &s.population
 	if x.empty <= max(fewEmpty, len(x.sets)/2) {
 		return
 	}
@@ -104,6 +108,7 @@ func (x *population) sweep() {
 		}
 		delete(x.sets, of)
 		x.index.remove(l)
+		s.unlistSet(l)
 		if x.namespaces[l.namespace]--; x.namespaces[l.namespace] == 0 {
 			delete(x.namespaces, l.namespace)
 		}

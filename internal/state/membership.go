@@ -5,7 +5,9 @@ import "github.com/berth-scheduler/berth/internal/model"
 // membership is the nodes of a node set by the domains of a topology key: what all tallies over these nodes and domains share, so that a node's
 // change is matched once for them all.
 type membership struct {
-	nodes    NodeSet
+	nodes NodeSet
+	// chosen are the nodes of the set, which memberships of other keys share; nil for every node.
+	chosen   *chosenNodes
 	topology *topology
 	// Invariant: in is the domain of each node of the node set.
 	in []int32 // by slot: the domain in which the node's pods are counted, noDomain if they are not
@@ -31,7 +33,7 @@ func (s *State) membership(nodes NodeSet, key TopologyKey) *membership {
 	if m != nil {
 		return m
 	}
-	m = &membership{nodes: nodes, topology: s.topology(key), in: make([]int32, s.Slots())}
+	m = &membership{nodes: nodes, chosen: s.choose(nodes), topology: s.topology(key), in: make([]int32, s.Slots())}
 	for slot := range m.in {
 		m.in[slot] = noDomain
 		m.update(s, int32(slot))
@@ -46,13 +48,55 @@ func (s *State) forgetMembership(m *membership) {
 	if m.tallies--; m.tallies == 0 {
 		delete(s.tallies.memberships, m.key())
 		s.tallies.bytes -= m.bytes()
+		s.unchoose(m.chosen)
+	}
+}
+
+// chosenNodes are the nodes of a node set, by slot. A pod's constraints have one node set and many
+// topology keys, so each node is matched once for all of the keys.
+type chosenNodes struct {
+	nodes NodeSet
+	// Invariant: has is true for the slots of nodes of the set.
+	has []bool
+	// Invariant: memberships counts those that use it, at least one.
+	memberships int
+}
+
+func (c *chosenNodes) bytes() int { return membershipBytes + len(c.nodes.Text) + cap(c.has) }
+
+// choose returns the nodes of a set, nil for every node.
+func (s *State) choose(nodes NodeSet) *chosenNodes {
+	if nodes.Match == nil {
+		return nil
+	}
+	c := s.tallies.chosen[nodes.Text]
+	if c == nil {
+		c = &chosenNodes{nodes: nodes, has: make([]bool, s.Slots())}
+		for slot := range c.has {
+			c.has[slot] = s.alive[slot] && nodes.Match(s.Node(int32(slot)))
+		}
+		s.tallies.matched += int64(len(c.has))
+		s.tallies.chosen[nodes.Text] = c
+		s.tallies.bytes += c.bytes()
+	}
+	c.memberships++
+	return c
+}
+
+func (s *State) unchoose(c *chosenNodes) {
+	if c == nil {
+		return
+	}
+	if c.memberships--; c.memberships == 0 {
+		delete(s.tallies.chosen, c.nodes.Text)
+		s.tallies.bytes -= c.bytes()
 	}
 }
 
 // update finds the domain of a node again.
 func (m *membership) update(s *State, slot int32) (changed bool) {
 	from, to := m.in[slot], m.topology.of[slot]
-	if to != noDomain && m.nodes.Match != nil && !m.nodes.Match(s.Node(slot)) {
+	if to != noDomain && m.chosen != nil && !m.chosen.has[slot] {
 		to = noDomain
 	}
 	if from == to {
@@ -93,26 +137,60 @@ type move struct {
 }
 
 // rejoin calls change, which changes a node's labels, taints or presence, and moves the node's pods to other domains where that is necessary. It
-// costs a look at each topology and membership, and at the node's pods if any of these changed.
+// costs a look at the node's labels before and after, at each membership, and at the node's pods if any of these changed.
 func (s *State) rejoin(slot int32, change func()) {
+	before := s.labelsOf(slot)
 	change()
-	if !s.findDomains(slot) {
+	if !s.findDomains(slot, before) {
 		return
 	}
 	for _, p := range s.pods[slot] {
 		s.movePod(p)
 	}
+	s.moved = s.moved[:0]
 }
 
-// findDomains finds the domains of a node again. It does not change what is counted there.
-func (s *State) findDomains(slot int32) (changed bool) {
+// labelsOf returns the labels of the node in a slot, nil if it does not exist.
+func (s *State) labelsOf(slot int32) map[string]string {
+	if !s.alive[slot] {
+		return nil
+	}
+	return s.node[slot].Object.Labels
+}
+
+// findDomains finds the domains of a node again, which had other labels before. It does not change what is counted there.
+func (s *State) findDomains(slot int32, before map[string]string) (changed bool) {
 	s.moves++
 	s.turn.changes++
-	for _, t := range s.topologies {
-		if t.update(s, slot) {
-			t.changed, changed = s.stamp(), true
+	s.moved = s.moved[:0]
+	after := s.labelsOf(slot)
+	for label, value := range before {
+		if now, has := after[label]; !has || now != value {
+			s.relabel(slot, label)
+			if !has {
+				if s.labelled[label]--; s.labelled[label] == 0 {
+					delete(s.labelled, label)
+				}
+			}
 		}
 	}
+	for label := range after {
+		if _, had := before[label]; !had {
+			if s.labelled[label] == 0 {
+				s.appear(label)
+			}
+			s.labelled[label]++
+			s.relabel(slot, label)
+		}
+	}
+	for _, t := range s.everywhere {
+		s.refind(t, slot)
+	}
+	changed = len(s.moved) > 0
+	for _, c := range s.tallies.chosen {
+		c.has[slot] = s.alive[slot] && c.nodes.Match(s.Node(slot))
+	}
+	s.tallies.matched += int64(len(s.tallies.chosen))
 	for _, m := range s.tallies.memberships {
 		before := m.bytes()
 		if m.update(s, slot) {
@@ -123,12 +201,39 @@ func (s *State) findDomains(slot int32) (changed bool) {
 	return changed
 }
 
+// relabel finds the domain of a node again after a label has changed.
+func (s *State) relabel(slot int32, label string) {
+	if t := s.topologies[TopologyKey{Label: label}]; t != nil && label != "" {
+		s.refind(t, slot)
+	}
+}
+
+func (s *State) refind(t *topology, slot int32) {
+	s.refound++
+	if t.update(s, slot) {
+		t.changed = s.stamp()
+		s.moved = append(s.moved, t)
+	}
+}
+
 // movePod moves a pod to the domains that its node entered by the last move.
 func (s *State) movePod(p *placed) {
 	for _, t := range p.terms {
 		if m := t.topology.moved; m.number == s.moves {
-			t.counts.add(m.from, -1, len(t.topology.value))
-			t.counts.add(m.to, +1, len(t.topology.value)) // the topology has a newer version already
+			t.move(m)
+		}
+	}
+	if p.list != nil {
+		for _, key := range s.moved {
+			if t := p.list.byLabel[key.key.Label]; t != nil && t.topology == key {
+				t.move(key.moved)
+			}
+		}
+	}
+	for _, w := range p.like.weighed {
+		if m := w.topology.moved; m.number == s.moves {
+			s.weighIn(&w, m.from, -1)
+			s.weighIn(&w, m.to, +1)
 		}
 	}
 	for _, set := range p.like.sets {

@@ -105,8 +105,14 @@ func (s *State) newSlot(name string) int32 {
 
 // growCounts adds a new slot to everything that counts by slot.
 func (s *State) growCounts() {
+	s.absent.of = append(s.absent.of, noDomain)
 	for _, t := range s.topologies {
 		t.of = append(t.of, noDomain)
+	}
+	for _, c := range s.tallies.chosen {
+		s.tallies.bytes -= c.bytes()
+		c.has = append(c.has, false)
+		s.tallies.bytes += c.bytes()
 	}
 	for _, m := range s.tallies.memberships {
 		s.tallies.bytes -= m.bytes()
@@ -117,8 +123,14 @@ func (s *State) growCounts() {
 
 // cutCounts cuts off the slots from n on in everything that counts by slot. They hold nothing.
 func (s *State) cutCounts(n int) {
+	s.absent.of = cutTo(s.absent.of, n)
 	for _, t := range s.topologies {
 		t.of = cutTo(t.of, n)
+	}
+	for _, c := range s.tallies.chosen {
+		s.tallies.bytes -= c.bytes()
+		c.has = cutTo(c.has, n)
+		s.tallies.bytes += c.bytes()
 	}
 	for _, m := range s.tallies.memberships {
 		s.tallies.bytes -= m.bytes()

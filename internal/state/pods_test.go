@@ -124,7 +124,7 @@ func TestVersionOfATerm(t *testing.T) {
 		s.Apply([]model.Change{step.change})
 		text := ""
 		if matching := s.View().TermsMatching(asks); len(matching) == 1 {
-			term = matching[0]
+			term = matching[0].TermCounts
 			sums := s.Sums(TopologyKey{Label: "zone"})
 			term.AddTo(sums, 3)
 			for i, name := range []string{"a", "b"} {
@@ -166,7 +166,7 @@ func TestTermsThatCannotBeParsed(t *testing.T) {
 	d := s.View().Draft()
 	d.Add(carrier("q", ""), 0)
 	differences := 0
-	d.View().TermDifferences(carrier("asks", ""), func(term *TermCounts, some []Difference) {
+	d.View().TermDifferences(carrier("asks", ""), func(term Matching, some []Difference) {
 		if differences++; len(some) != 1 || some[0].Pods != 1 || term.TotalWith(some) != 2 {
 			t.Errorf("the draft has %v more carriers of a term", some)
 		}

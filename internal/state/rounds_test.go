@@ -92,7 +92,7 @@ func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
 // keptForAWhile are tallies that count nothing, label sets without pods, topologies of no tally or term, and reaches that nothing has, with what belongs to
 // them. Everything else is by slot, or empty when all is gone.
 var keptForAWhile = []string{
-	"model.NodeSelector.", "model.Term.", "model.Zone.", "state.PodSet.", "state.State.topologies", "state.domainCounts.", "state.filing[", "state.index[",
+	"model.NodeSelector.", "model.Term.", "model.Zone.", "state.PodSet.", "state.chosenNodes.", "state.domains.topologies", "state.domainCounts.", "state.filing[", "state.index[",
 	"state.labelSet.", "state.membership.", "state.minima.", "state.podCounts.", "state.population.", "state.tallies.", "state.topology.",
 	"storage.filedReaches.", "storage.reach.", "storage.reaches.",
 }

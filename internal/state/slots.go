@@ -39,7 +39,7 @@ func (s *State) compactSlots() {
 // peaks are the largest sizes of maps, by which they are made smaller.
 type peaks struct {
 	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
-	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                                                          int
+	absentKeys, termLists, labelled, tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                         int
 }
 
 // shrinkMaps gives back the memory of maps that were much larger once.
@@ -62,6 +62,9 @@ func (s *State) shrinkMaps() {
 	s.tallies.index.index.under = shrink.Map(s.tallies.index.index.under, &p.selections)
 	s.terms.byKey = shrink.Map(s.terms.byKey, &p.terms)
 	s.terms.index.index.under = shrink.Map(s.terms.index.index.under, &p.termSelections)
+	s.terms.absent = shrink.Map(s.terms.absent, &p.absentKeys)
+	s.terms.lists = shrink.Map(s.terms.lists, &p.termLists)
+	s.labelled = shrink.Map(s.labelled, &p.labelled)
 	s.population.sets = shrink.Map(s.population.sets, &p.labelSets)
 	s.population.index.under = shrink.Map(s.population.index.under, &p.labels)
 	s.population.namespaces = shrink.Map(s.population.namespaces, &p.populated)
@@ -93,10 +96,12 @@ func (s *State) moveSlot(from, to int32) {
 		p.slot = to
 	}
 	// The node enters its domains before it leaves them, so that they stay the same, and with them all counts.
+	labels := s.labelsOf(from)
 	s.alive[to], s.node[to] = s.alive[from], s.node[from]
-	s.findDomains(to)
+	s.findDomains(to, nil)
 	s.alive[from], s.node[from] = false, nil
-	s.findDomains(from)
+	s.findDomains(from, labels)
+	s.moved = s.moved[:0]
 	s.slotOf[s.name[to]] = to
 	s.storage.Move(from, to)
 	s.devices.Move(from, to)

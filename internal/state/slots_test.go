@@ -114,6 +114,10 @@ func TestSlotsAreGivenBack(t *testing.T) {
 // largestBySlot returns the most slots that anything by slot has memory for.
 func (s *State) largestBySlot() int {
 	largest := max(cap(s.alive), cap(s.node), cap(s.name), cap(s.nameHash), cap(s.used), cap(s.nonZero), cap(s.pods), cap(s.ports), cap(s.free))
+	largest = max(largest, cap(s.absent.of))
+	for _, c := range s.tallies.chosen {
+		largest = max(largest, cap(c.has))
+	}
 	for _, t := range s.topologies {
 		largest = max(largest, cap(t.of))
 	}
@@ -274,9 +278,14 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		name := fmt.Sprint(i)
 		n := node("node-" + name).Node.Object.DeepCopy()
 		n.Status.Images[0].Names[0] = name
+		n.Labels = map[string]string{"zone": "x", "label-" + name: "x"}
 		nominated := podOn("nominated-"+name, name, "", 1).Pod.Object
 		nominated.Status.NominatedNodeName = "node-" + name
 		victim := podOn("pod-"+name, name, "node-"+name, 1)
+		for term := range longFrom {
+			build.RequiredAntiAffinity(build.Term("absent-"+name, fmt.Sprint("app=", term)))(victim.Pod.Object)
+		}
+		victim.Pod = model.NewPod(victim.Pod.Object)
 		victim.Pod.Priority = int32(i)
 		budget := model.NewDisruptionBudget(budgetOf(name, "b", "app="+name, 0))
 		s.Apply([]model.Change{

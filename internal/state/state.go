@@ -93,12 +93,14 @@ type State struct {
 	// followed is set once somebody follows objects: it is not written before.
 	followed bool
 
-	stamps          uint64 // how many were given
-	topologies      map[TopologyKey]*topology
-	topologiesUsed  int    // how many were in use when they were last swept
-	moves           uint64 // counts the changes of nodes that may have moved pods to other domains
+	stamps uint64 // how many were given
+	domains
+	moves           uint64      // counts the changes of nodes that may have moved pods to other domains
+	moved           []*topology // those in which the last of these changed the node's domain
+	refound         int64       // counts how often a node's domain was found again
 	turn            turn
 	tallies         tallies
+	weighed         weighings
 	population      population
 	terms           termStore
 	namespaces      map[string]labels.Set
@@ -149,8 +151,10 @@ type placed struct {
 	// memberAt is the pod's position among the members of its group.
 	memberAt int32
 	// terms are the counts of the pod's terms.
-	// Invariant: terms are those of pod.Terms that can be parsed, in their order.
+	// Invariant: terms are those of pod.Terms that can be parsed, in their order, unless they are
+	// so many that they are counted as a list.
 	terms []*TermCounts
+	list  *termList
 	// besides is what Assume changed besides the use of the node; nil for most pods.
 	besides *besides
 }
@@ -176,19 +180,21 @@ func New() *State {
 
 		nominations: nominations{byPod: map[model.PodKey]*model.Pod{}, byNode: map[string][]*model.Pod{}},
 
-		topologies: map[TopologyKey]*topology{},
+		domains: domains{topologies: map[TopologyKey]*topology{}, labelled: map[string]int32{}},
 		tallies: tallies{
 			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, memberships: map[membershipKey]*membership{},
-			selectNamespaces: map[*podCounts]struct{}{}, maxBytes: defaultTallyBytes,
+			selectNamespaces: map[*podCounts]struct{}{}, chosen: map[string]*chosenNodes{}, maxBytes: defaultTallyBytes,
 		},
+		weighed:         weighings{byName: map[*Matcher]*Weighed{}, maxBytes: defaultWeighedBytes},
 		population:      population{sets: map[model.LabelSet]*labelSet{}, namespaces: map[string]int{}},
-		terms:           termStore{byKey: map[termKey]*TermCounts{}},
+		terms:           termStore{byKey: map[termKey]*TermCounts{}, lists: map[uint64][]*termList{}, absent: map[string]int{}},
 		namespaces:      map[string]labels.Set{},
 		byPriority:      map[int32]int{},
 		evicted:         map[types.UID]leaving{},
 		budgets:         budgets{byNamespace: map[string][]*Budget{}},
 		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
+	s.absent = emptyTopology(s, TopologyKey{})
 	touch := func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) }
 	s.storage, s.devices = storage.New(touch), devices.New(touch)
 	return s
@@ -326,7 +332,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 	delta := Delta{Events: append(s.takeAssumed(), s.renominated...)}
 	s.renominated = nil
 	s.releaseTallies()
-	s.population.sweep()
+	s.sweepPopulation()
 	s.sweepTallies()
 	s.sweepTopologies()
 	s.compactSlots()

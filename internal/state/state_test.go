@@ -211,7 +211,13 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 // TestUnusedTopologiesAreRemoved adds and removes pods with many topology keys.
 func TestUnusedTopologiesAreRemoved(t *testing.T) {
 	s := New()
-	s.Apply([]model.Change{node("n1")})
+	labels := map[string]string{}
+	for i := range 500 {
+		labels[fmt.Sprintf("example.com/key-%d", i)] = "x"
+	}
+	n := build.Node("n1")
+	n.Labels = labels
+	s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(n)}})
 	for i := range 500 {
 		pod := podOn("p", fmt.Sprint(i), "n1", 0)
 		pod.Pod.Object.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{

@@ -103,7 +103,14 @@ func TestLabelSetsWithoutPodsAreSwept(t *testing.T) {
 // were left before.
 func TestTopologiesAreSwept(t *testing.T) {
 	s := New()
-	s.Apply([]model.Change{node("a")})
+	n := build.Node("a")
+	n.Labels = map[string]string{}
+	for _, prefix := range []string{"first-", "65th-", "tally-", "term-", "more-", "last-"} {
+		for i := range 80 {
+			n.Labels[fmt.Sprint(prefix, i)] = "x"
+		}
+	}
+	s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(n)}})
 	ask := func(prefix string, n int) {
 		for i := range n {
 			s.Domains(TopologyKey{Label: fmt.Sprint(prefix, i)})

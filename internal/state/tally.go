@@ -19,7 +19,26 @@ type PodSet struct {
 	// Uncounted means that the set counts 0 by definition, as kube-scheduler defines it for a spread constraint that selects every pod. Only
 	// what a dry run adds or removes is counted.
 	Uncounted bool
+	// Matcher, unless it is nil, stands for all terms of the set. Terms then has one term, which
+	// selects every pod of the set. A pod must match all terms or, with Any, one of them.
+	Matcher *Matcher
+	Any     bool
 }
+
+// matches reports whether the terms of a matcher put pods with these labels in the set.
+func (s *PodSet) matches(in inNamespace, of labels.Set) bool {
+	effect, _ := s.Matcher.effect(in, of)
+	n := int(effect.Repelling + effect.Near + effect.Preferred)
+	return n > 0 && (s.Any || n == s.Matcher.size)
+}
+
+// selectsNamespaces reports whether the set depends on labels of namespaces.
+func (s *PodSet) selectsNamespaces() bool {
+	return slices.ContainsFunc(s.Terms, selectsNamespaces) || s.Matcher != nil && s.Matcher.byNamespaceLabels
+}
+
+// bytes returns what the set takes beyond tallyBytes.
+func (s *PodSet) bytes() int { return max(len(s.Text)-tallyBytes/4, 0) + s.Matcher.bytes() }
 
 // NodeSet is the nodes whose pods a tally counts.
 type NodeSet struct {
@@ -113,13 +132,15 @@ type tallies struct {
 	byKey       map[tallyKey]*Tally
 	bySet       map[string]*podCounts
 	memberships map[membershipKey]*membership
+	// Invariant: chosen has the nodes of each set that a membership uses, under the set's text.
+	chosen map[string]*chosenNodes
 	// dropped are the tallies that were dropped since the last batch of changes. A decision may still read them.
 	dropped []*Tally
 	// Invariant: index lists exactly the sets of bySet that are not Uncounted, each by its first term.
 	index selectionIndex[*podCounts]
 	// Invariant: selectNamespaces are the sets of bySet with a term that selects namespaces by label.
 	selectNamespaces map[*podCounts]struct{}
-	// Invariant: bytes is the sum of bytes over tallies and memberships.
+	// Invariant: bytes is the sum of bytes over tallies, sets of pods and of nodes, and memberships.
 	bytes, maxBytes int
 	clock           uint64
 	// Invariant: idle is how many tallies count no pod.
@@ -127,6 +148,8 @@ type tallies struct {
 	// updates counts how often a pod was added to or removed from a tally; visited how many label sets and pods were looked at to build tallies;
 	// asked how often a set was asked whether it selects a new label set; built how many tallies were built, found how often one existed already.
 	updates, visited, asked, built, found int64
+	// matched counts how often a node was matched against a set of nodes.
+	matched int64
 }
 
 // defaultTallyBytes holds the tallies of 50,000 apps of a few dozen pods each.
@@ -152,6 +175,9 @@ func (s *State) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	name := tallyKey{pods.Text, nodes.Text, key}
 	t := s.tallies.byKey[name]
 	if t == nil {
+		if domains := s.topology(key); domains == s.absent {
+			return domains.nothing(s)
+		}
 		s.evictTallies()
 		t = s.buildTally(pods, key, nodes)
 		s.tallies.byKey[name] = t
@@ -182,13 +208,12 @@ func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 func (s *State) newSet(set PodSet) *podCounts {
 	c := &podCounts{set: set}
 	s.tallies.bySet[set.Text] = c
+	s.tallies.bytes += set.bytes()
 	if set.Uncounted {
 		return c
 	}
-	for _, term := range set.Terms {
-		if term.NamespaceSelector != nil && !term.NamespaceSelector.Empty() {
-			s.tallies.selectNamespaces[c] = struct{}{}
-		}
+	if set.selectsNamespaces() {
+		s.tallies.selectNamespaces[c] = struct{}{}
 	}
 	s.tallies.index.add(set.Terms[0], c)
 	s.likely(set.Terms[0], func(l *labelSet) {
@@ -223,6 +248,9 @@ func (s *State) InSet(set PodSet, pod *model.Pod) bool {
 
 // selects reports whether a set's terms select pods with these labels in a namespace.
 func (s *State) selects(set PodSet, namespace string, of labels.Set) bool {
+	if set.Matcher != nil {
+		return set.matches(s.ownNamespace(namespace), of)
+	}
 	for _, term := range set.Terms {
 		if !term.Selector.Matches(of) || !s.inNamespaces(term, namespace) {
 			return false
@@ -255,6 +283,7 @@ func (s *State) tally(p *placed, sign int32) {
 			s.add(t, t.nodes.in[p.slot], sign)
 		}
 	}
+	s.weighPod(p, int64(sign))
 }
 
 // add adds pods to the count of a domain.
@@ -342,6 +371,7 @@ func (s *State) dropTally(t *Tally) {
 		return
 	}
 	delete(s.tallies.bySet, set.set.Text)
+	s.tallies.bytes -= set.set.bytes()
 	delete(s.tallies.selectNamespaces, set)
 	if set.set.Uncounted {
 		return

@@ -87,6 +87,9 @@ func byNode(s *state.State, tally *state.Tally) map[string]string {
 func termsOf(s *state.State, pod *model.Pod) []string {
 	var all []string
 	for _, g := range s.TermsMatching(pod) {
+		if !s.View().Carried(g.Key()) {
+			continue // these stay while a topology stays that was used before
+		}
 		carriers := map[int32]int32{}
 		g.Each(func(domain, pods int32) { carriers[domain] = pods })
 		around := map[string]int32{}

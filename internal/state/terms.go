@@ -5,22 +5,31 @@ import (
 )
 
 // TermCounts is an affinity term of pods on nodes, with the number of its carriers in each domain. Pods of one deployment have the same terms,
-// so there are far fewer terms than pods.
+// so there are far fewer terms than pods. For pods with many terms it is all terms of one topology key together: see termList.
 type TermCounts struct {
 	Kind   model.TermKind
 	Weight int32
-	Term   *model.Term
+	Term   *model.Term // nil for a key of a list
 
-	key termKey
+	key   termKey
+	label string // the topology key
 	// Invariant: pods is how many placed pods carry the term, at least one; counts has those by the domain of their slot.
 	pods     int
 	topology *topology
 	counts   domainCounts
 	filed    filing[labelKey]
 	changed  uint64 // the stamp of the last change of counts
+	// list is the list of which these are the terms of one key, of the positions in terms; matcher
+	// adds these up. There is none for a key that no node has carried.
+	list    *termList
+	terms   []int32
+	matcher *Matcher
 }
 
 func (t *TermCounts) filing() *filing[labelKey] { return &t.filed }
+
+// Key returns the topology key.
+func (t *TermCounts) Key() string { return t.label }
 
 // AddTo adds weight × the number of carriers to the sum of each domain.
 func (t *TermCounts) AddTo(sums []int64, weight int64) { t.counts.addTo(sums, weight) }
@@ -53,6 +62,18 @@ func (s *State) SumCarriers(terms []*TermCounts) []int32 {
 // Domains returns the domain of each slot under the term's topology key, -1 for none.
 func (t *TermCounts) Domains() []int32 { return t.topology.of }
 
+// move moves one carrier from a domain to another.
+func (t *TermCounts) move(m move) {
+	t.counts.add(m.from, -1, len(t.topology.value))
+	t.counts.add(m.to, +1, len(t.topology.value)) // the topology has a newer version already
+}
+
+// Matching is terms of pods on nodes that select a pod: one term, or those of one topology key of a list.
+type Matching struct {
+	*TermCounts
+	Effect
+}
+
 type termKey struct {
 	kind   model.TermKind
 	weight int32
@@ -61,9 +82,21 @@ type termKey struct {
 
 // termStore holds the terms of all pods on nodes.
 type termStore struct {
-	// Invariant: byKey has exactly the terms that placed pods carry, each under its own key; index lists the same ones.
+	// Invariant: byKey has exactly the terms that placed pods carry outside of lists, each under its own key; index lists those with a topology of
+	// their own.
 	byKey map[termKey]*TermCounts
 	index selectionIndex[*TermCounts]
+	// Invariant: all has exactly the lists that placed pods carry, and lists has the same by hash.
+	all   []*termList
+	lists map[uint64][]*termList
+	// Invariant: absent counts the terms of byKey and the keys of lists without a topology of their own.
+	absent map[string]int
+	// Invariant: listBytes is the sum of bytes over all lists.
+	listBytes int
+	// memos is at least the number of effects that lists remember, with the namespaces as of memosOf.
+	memos   int
+	memosOf uint64
+	effects []Effect // working memory
 	// version changes when a term is added or removed, or when the namespaces that a term selects may have changed.
 	version uint64
 	// namespaces changes when the namespaces that a term selects may have changed.
@@ -72,21 +105,38 @@ type termStore struct {
 	asked int64
 }
 
-// TermsMatching returns the terms that select the pod, in no particular order. Only terms that a pod carries exist.
-func (s *State) TermsMatching(pod *model.Pod) []*TermCounts {
-	var matching []*TermCounts
+// eachCounts calls yield with the counts of each term, and of each key of a list.
+func (x *termStore) eachCounts(yield func(*TermCounts)) {
+	for _, t := range x.byKey {
+		yield(t)
+	}
+	for _, l := range x.all {
+		for _, t := range l.keys {
+			yield(t)
+		}
+	}
+}
+
+// TermsMatching returns the terms that select the pod, in no particular order. Only terms that a pod carries exist, and those with a topology key
+// that no node carries are left out.
+func (s *State) TermsMatching(pod *model.Pod) []Matching {
+	var matching []Matching
 	namespace := s.namespaces[pod.Namespace]
 	s.terms.index.candidates(pod, func(t *TermCounts) {
 		s.terms.asked++
 		if t.Term.Matches(pod, namespace) {
-			matching = append(matching, t)
+			matching = append(matching, Matching{t, EffectOf(t.Kind, t.Weight)})
 		}
 	})
-	return matching
+	return s.listsMatching(pod, matching)
 }
 
 // carry adds a pod's terms to its node's domains.
 func (s *State) carry(p *placed) {
+	if isLong(p.pod) {
+		s.carryList(p)
+		return
+	}
 	for i := range p.pod.Terms {
 		t := s.termCounts(p.pod, &p.pod.Terms[i])
 		if t == nil {
@@ -105,10 +155,12 @@ func (s *State) uncarry(p *placed) {
 		if t.pods--; t.pods == 0 {
 			delete(s.terms.byKey, t.key)
 			s.terms.index.remove(t)
+			s.unlistAbsent(t)
 			s.terms.version++
 		}
 	}
 	p.terms = nil // a displaced pod carries them anew when it returns
+	s.uncarryList(p)
 }
 
 // addCarriers adds n carriers of a term on a node.
@@ -127,9 +179,60 @@ func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 	if err != nil {
 		return nil
 	}
-	t := &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, topology: s.topology(TopologyKey{Label: term.Key}), changed: s.stamp()}
+	t := &TermCounts{
+		Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, label: term.Key,
+		topology: s.topology(TopologyKey{Label: term.Key}), changed: s.stamp(),
+	}
 	s.terms.byKey[key] = t
-	s.terms.index.add(term, t)
+	if !s.listAbsent(t) {
+		s.terms.index.add(term, t)
+	}
 	s.terms.version++
 	return t
+}
+
+// listAbsent counts a term whose topology key no node carries; it reports whether it is one.
+func (s *State) listAbsent(t *TermCounts) bool {
+	if t.topology != s.absent {
+		return false
+	}
+	s.terms.absent[t.label]++
+	return true
+}
+
+func (s *State) unlistAbsent(t *TermCounts) {
+	if t.topology != s.absent {
+		return
+	}
+	if s.terms.absent[t.label]--; s.terms.absent[t.label] == 0 {
+		delete(s.terms.absent, t.label)
+	}
+}
+
+// appear gives the terms of a key a topology of their own, when the first node is about to carry
+// the key.
+func (s *State) appear(label string) {
+	if s.terms.absent[label] == 0 {
+		return
+	}
+	delete(s.terms.absent, label)
+	key := TopologyKey{Label: label}
+	t := s.topologies[key]
+	if t == nil {
+		t = s.addTopology(emptyTopology(s, key))
+	}
+	s.terms.eachCounts(func(c *TermCounts) {
+		if c.label != label || c.topology != s.absent {
+			return
+		}
+		c.topology, c.changed = t, s.stamp()
+		if c.list == nil {
+			s.terms.index.add(c.Term, c)
+			return
+		}
+		s.terms.listBytes -= c.list.bytes()
+		c.list.prepare(c)
+		s.terms.listBytes += c.list.bytes()
+	})
+	s.terms.version++
 }

@@ -1,6 +1,9 @@
 package state
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // TopologyKey is what defines the domains of nodes.
 type TopologyKey struct {
@@ -31,6 +34,26 @@ type topology struct {
 	moved      move
 	id         uint64 // the stamp of when it was built
 	changed    uint64 // the stamp of the last change of a node's domain, 0 if there was none
+	// none, once it was wanted, counts no pod in any domain.
+	none *Tally
+}
+
+// domains numbers the nodes' label values, one topology for each key that something reads.
+//
+// Pods choose the keys, and most keys of an author who means harm are on no node. All of these
+// share one topology, so a key that no node has takes no memory by slot.
+type domains struct {
+	// Invariant: topologies has each topology under its key. A key that no node carries has one
+	// only if a node carried it before.
+	topologies map[TopologyKey]*topology
+	// topologiesUsed is how many were in use when they were last swept.
+	topologiesUsed int
+	// Invariant: absent has no node in any domain. It stands for keys without a topology.
+	absent *topology
+	// Invariant: everywhere are the topologies in which a node without the label is in a domain.
+	everywhere []*topology
+	// Invariant: labelled counts the nodes that exist by the keys of their labels, without zeros.
+	labelled map[string]int32
 }
 
 const noDomain int32 = -1
@@ -48,10 +71,12 @@ func (s *State) sweepTopologies() {
 	for _, m := range s.tallies.memberships {
 		used[m.topology] = true
 	}
-	for _, g := range s.terms.byKey {
-		used[g.topology] = true
+	s.terms.eachCounts(func(t *TermCounts) { used[t.topology] = true })
+	for _, w := range s.weighed.byName {
+		used[w.topology] = true
 	}
 	maps.DeleteFunc(s.topologies, func(_ TopologyKey, t *topology) bool { return !used[t] })
+	s.everywhere = slices.DeleteFunc(s.everywhere, func(t *topology) bool { return !used[t] })
 	s.topologiesUsed = len(s.topologies)
 }
 
@@ -60,16 +85,54 @@ func (s *State) topology(key TopologyKey) *topology {
 	if t := s.topologies[key]; t != nil {
 		return t
 	}
-	t := newTopology(s, key)
-	s.topologies[key] = t
+	if !key.isEverywhere() && s.labelled[key.Label] == 0 {
+		return s.absent
+	}
+	return s.addTopology(newTopology(s, key))
+}
+
+func (s *State) addTopology(t *topology) *topology {
+	s.topologies[t.key] = t
+	if t.key.isEverywhere() {
+		s.everywhere = append(s.everywhere, t)
+	}
+	return t
+}
+
+// isEverywhere reports whether a node without the label is in a domain.
+func (k TopologyKey) isEverywhere() bool { return k.Label == "" || k.AbsentIsEmpty }
+
+// Carried reports whether a node has a label with this key.
+func (v View) Carried(label string) bool { return v.s.labelled[label] > 0 }
+
+// None returns a tally without pods over the domains of a key.
+func (v View) None(key TopologyKey) *Tally { return v.s.topology(key).nothing(v.s) }
+
+// nothing returns a tally without pods over the domains.
+func (t *topology) nothing(s *State) *Tally {
+	if t.none == nil {
+		t.none = &Tally{
+			pods: &podCounts{set: PodSet{Uncounted: true}}, id: s.stamp(),
+			nodes: &membership{nodes: NodeSet{Match: func(Node) bool { return false }}, topology: t},
+		}
+		t.none.changed = t.none.id
+	}
+	return t.none
+}
+
+// emptyTopology returns a topology in which no node is in a domain.
+func emptyTopology(s *State, key TopologyKey) *topology {
+	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, len(s.alive)), id: s.stamp()}
+	for slot := range t.of {
+		t.of[slot] = noDomain
+	}
 	return t
 }
 
 // newTopology computes the domain of each node under a key.
 func newTopology(s *State, key TopologyKey) *topology {
-	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, 0, len(s.alive)), id: s.stamp()}
+	t := emptyTopology(s, key)
 	for slot := range s.alive {
-		t.of = append(t.of, noDomain)
 		t.update(s, int32(slot))
 	}
 	return t

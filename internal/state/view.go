@@ -114,7 +114,7 @@ func (v View) KeepLeast(t *Tally) {
 
 // Differences appends the differences of a tally's counts in the view, for each domain that has one.
 func (v View) Differences(t *Tally, to []Difference) []Difference {
-	if v.d == nil {
+	if v.d == nil || t.nodes.in == nil { // or no node is in the set
 		return to
 	}
 	first := len(to)
@@ -168,14 +168,19 @@ func (v View) ExpandedWith(t *Tally, differences []Difference) []int32 {
 
 // TermDifferences calls yield with each term that selects the pod and whose counts differ in the view, and the differences by domain. This
 // includes terms that no pod of the state carries.
-func (v View) TermDifferences(pod *model.Pod, yield func(t *TermCounts, differences []Difference)) {
+func (v View) TermDifferences(pod *model.Pod, yield func(t Matching, differences []Difference)) {
 	if v.d == nil {
 		return
 	}
-	namespace := v.s.namespaces[pod.Namespace]
+	namespace := v.s.theirNamespace(pod.Namespace)
 	for i := range v.d.terms {
-		if t := &v.d.terms[i]; t.Term.Matches(pod, namespace) {
-			yield(t.TermCounts, t.differences)
+		t := &v.d.terms[i]
+		if t.list == nil {
+			if t.Term.Matches(pod, namespace.labels) {
+				yield(Matching{t.TermCounts, EffectOf(t.Kind, t.Weight)}, t.differences)
+			}
+		} else if effect, _ := t.matcher.effect(namespace, pod.Labels); effect != (Effect{}) {
+			yield(Matching{t.TermCounts, effect}, t.differences)
 		}
 	}
 }
@@ -206,7 +211,7 @@ func (v View) InSet(set PodSet, pod *model.Pod) bool { return v.s.InSet(set, pod
 func (v View) TermsVersion() uint64 { return v.s.terms.version }
 
 // TermsMatching returns the terms that pods of the state carry and that select the pod, as State.TermsMatching does.
-func (v View) TermsMatching(pod *model.Pod) []*TermCounts { return v.s.TermsMatching(pod) }
+func (v View) TermsMatching(pod *model.Pod) []Matching { return v.s.TermsMatching(pod) }
 
 // DefaultSelectorVersion returns the version of what the pod's default selector depends on, as State.DefaultSelectorVersion does.
 func (v View) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (now SelectorVersion, same bool) {

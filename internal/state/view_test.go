@@ -78,9 +78,9 @@ func TestWhichTermsADraftCounts(t *testing.T) {
 		build.Labels("app=web"), build.RequiredAffinity(term), build.RequiredAntiAffinity(term), build.PreferredAffinity(3, term), build.PreferredAntiAffinity(5, term),
 	))
 	kinds := func(v View) (all []string) {
-		v.TermDifferences(pod, func(term *TermCounts, differences []Difference) {
+		v.TermDifferences(pod, func(term Matching, differences []Difference) {
 			all = append(all, fmt.Sprintf("%d*%d%v", term.Kind, term.Weight, differences))
-			if other := v.TermDifference(term); !slices.Equal(other, differences) {
+			if other := v.TermDifference(term.TermCounts); !slices.Equal(other, differences) {
 				t.Errorf("the differences of a term are %v and %v", differences, other)
 			}
 		})
@@ -240,10 +240,10 @@ func TestDraftsAnswerAsTheStateWould(t *testing.T) {
 			}
 			total := int64(0)
 			for _, term := range v.TermsMatching(asks) {
-				total += term.TotalWith(v.TermDifference(term))
+				total += term.TotalWith(v.TermDifference(term.TermCounts))
 			}
 			if v.d != nil { // terms that no pod of the state carries
-				v.TermDifferences(asks, func(term *TermCounts, differences []Difference) {
+				v.TermDifferences(asks, func(term Matching, differences []Difference) {
 					if !term.InState() {
 						total += term.TotalWith(differences)
 					}

@@ -3,6 +3,9 @@ package interpodaffinity
 import (
 	"math"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -29,6 +32,7 @@ func (n *required) Compile() plugin.Counting {
 	}
 	r := &rules{pod: likeness(n.pod)}
 	var texts []string // of the affinity terms
+	keys := map[state.TopologyKey]bool{}
 	for ref := range n.terms {
 		selected, err := n.plugin.selectionOf(n.pod, ref)
 		if err != nil {
@@ -40,15 +44,58 @@ func (n *required) Compile() plugin.Counting {
 		}
 		r.wanted.Terms = append(r.wanted.Terms, selected.pods.Terms...)
 		texts = append(texts, selected.pods.Text)
-		if !slices.Contains(r.keys, selected.key) {
+		if !keys[selected.key] {
+			keys[selected.key] = true
 			r.keys = append(r.keys, selected.key)
 		}
 	}
 	slices.Sort(texts)
-	for _, text := range slices.Compact(texts) {
-		r.wanted.Text += text
+	r.wanted.Text = strings.Join(slices.Compact(texts), "")
+	if len(r.wanted.Terms) > few {
+		r.wanted.Matcher = state.NewMatcher()
+		for _, term := range r.wanted.Terms {
+			r.wanted.Matcher.Add(term, state.EffectOf(model.RequiredAffinity, 0))
+		}
+		r.wanted.Terms = r.wanted.Terms[:1:1]
+	}
+	if len(r.unwanted) > few {
+		r.unwanted = together(r.unwanted)
 	}
 	return r
+}
+
+// together puts the terms of each topology key together: a domain with a pod that one of them selects
+// is out of question, whichever selects it.
+func together(terms []selection) []selection {
+	byKey := map[state.TopologyKey][]selection{}
+	var keys []state.TopologyKey
+	for _, term := range terms {
+		if byKey[term.key] == nil {
+			keys = append(keys, term.key)
+		}
+		byKey[term.key] = append(byKey[term.key], term)
+	}
+	all := make([]selection, 0, len(keys))
+	for _, key := range keys {
+		all = append(all, selection{pods: anyOf(byKey[key]), key: key})
+	}
+	return all
+}
+
+// anyOf returns the pods that one of the terms selects.
+func anyOf(terms []selection) state.PodSet {
+	if len(terms) == 1 {
+		return terms[0].pods
+	}
+	texts := make([]string, 0, len(terms))
+	m := state.NewMatcher()
+	for i := range terms {
+		texts = append(texts, terms[i].pods.Text)
+		m.Add(terms[i].pods.Terms[0], state.EffectOf(model.RequiredAntiAffinity, 0))
+	}
+	slices.Sort(texts)
+	every := &model.Term{NamespaceSelector: labels.Everything(), Selector: labels.Everything()}
+	return state.PodSet{Text: "any of" + strings.Join(texts, ""), Terms: []*model.Term{every}, Matcher: m, Any: true}
 }
 
 // rules are a pod's required terms, and the anti-affinity terms of other pods that select it.
@@ -101,15 +148,21 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	}
 	r.catchUp(v)
 	f := found{r.wantedBy[:0], r.unwantedBy[:0], r.repelled[:0]}
-	for _, key := range r.keys {
-		f.wantedBy = append(f.wantedBy, count(v, v.Tally(r.wanted, key, state.NodeSet{})))
+	if absent := slices.IndexFunc(r.keys, func(key state.TopologyKey) bool { return !isCarried(v, key) }); absent >= 0 {
+		f.wantedBy = append(f.wantedBy, count(v, v.None(r.keys[absent]))) // which rejects every node
+	} else {
+		for _, key := range r.keys {
+			f.wantedBy = append(f.wantedBy, count(v, v.Tally(r.wanted, key, state.NodeSet{})))
+		}
 	}
 	for i := range r.unwanted {
-		f.unwantedBy = append(f.unwantedBy, count(v, r.unwanted[i].tally(v)))
+		if isCarried(v, r.unwanted[i].key) {
+			f.unwantedBy = append(f.unwantedBy, count(v, r.unwanted[i].tally(v)))
+		}
 	}
 	for _, terms := range r.repelling {
 		if slices.ContainsFunc(terms, carried) {
-			f.repelled = append(f.repelled, repelled{terms[0].Term.Key, terms[0].Domains(), v.State().SumCarriers(terms), terms[0].Layout()})
+			f.repelled = append(f.repelled, repelled{terms[0].Key(), terms[0].Domains(), v.State().SumCarriers(terms), terms[0].Layout()})
 		}
 	}
 	r.found = f
@@ -117,6 +170,11 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 }
 
 func carried(t *state.TermCounts) bool { return t.Total() > 0 }
+
+// isCarried reports whether a node carries a topology key.
+func isCarried(v state.View, key state.TopologyKey) bool {
+	return key.Label == "" || v.Carried(key.Label)
+}
 
 // repelledIn reports whether the anti-affinity of a pod in the view, on a node with the term's topology key, selects this pod.
 func (r *rules) repelledIn(v state.View) bool {
@@ -126,8 +184,8 @@ func (r *rules) repelledIn(v state.View) bool {
 		}
 	}
 	only := false
-	v.TermDifferences(&r.pod, func(t *state.TermCounts, differences []state.Difference) {
-		only = only || t.Kind == model.RequiredAntiAffinity && !t.InState() && t.TotalWith(differences) > 0
+	v.TermDifferences(&r.pod, func(t state.Matching, differences []state.Difference) {
+		only = only || t.Repelling > 0 && !t.InState() && t.TotalWith(differences) > 0
 	})
 	return only
 }
@@ -142,8 +200,8 @@ func (r *rules) catchUp(v state.View) {
 	r.first = len(r.keys) > 0 && v.InSet(r.wanted, &r.pod)
 	r.repelling = r.repelling[:0]
 	for _, t := range v.TermsMatching(&r.pod) {
-		if t.Kind == model.RequiredAntiAffinity {
-			r.repelling = byKey(r.repelling, t)
+		if t.Repelling > 0 {
+			r.repelling = byKey(r.repelling, t.TermCounts)
 		}
 	}
 }
@@ -151,7 +209,7 @@ func (r *rules) catchUp(v state.View) {
 // byKey adds a term to the terms of its key.
 func byKey(all [][]*state.TermCounts, t *state.TermCounts) [][]*state.TermCounts {
 	for i := range all {
-		if all[i][0].Term.Key == t.Term.Key {
+		if all[i][0].Key() == t.Key() {
 			all[i] = append(all[i], t)
 			return all
 		}
@@ -204,11 +262,11 @@ func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRul
 	for _, x := range r.repelled {
 		to = append(to, plugin.CountRule{Domains: x.domains, Counts: x.counts, Code: unwanted, Layout: x.layout, Counted: v.CountedCarriers()})
 	}
-	v.TermDifferences(&r.pod, func(t *state.TermCounts, differences []state.Difference) {
-		if t.Kind != model.RequiredAntiAffinity {
+	v.TermDifferences(&r.pod, func(t state.Matching, differences []state.Difference) {
+		if t.Repelling == 0 {
 			return
 		}
-		i := slices.IndexFunc(r.repelled, func(x repelled) bool { return x.key == t.Term.Key })
+		i := slices.IndexFunc(r.repelled, func(x repelled) bool { return x.key == t.Key() })
 		if i < 0 {
 			to = append(to, plugin.CountRule{Domains: t.Domains(), Differences: differences, Code: unwanted})
 			return

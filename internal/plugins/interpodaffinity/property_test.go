@@ -63,3 +63,60 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 		t.Errorf("only %d pods were rejected", rejected)
 	}
 }
+
+// TestManyTermsAgreeWithOracle is TestAgreesWithOracle for pods with so many terms that these are
+// counted together, pending ones and those on nodes.
+func TestManyTermsAgreeWithOracle(t *testing.T) {
+	random.EverySeed(t, "./internal/plugins/interpodaffinity", 2**seeds, *seed, func(t *testing.T, n uint64) {
+		r := random.New(n)
+		cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(14), Placed: r.IntN(40), Pending: 4})
+		for _, p := range cluster.Pods {
+			if r.IntN(3) > 0 {
+				manyTerms(r, p)
+			}
+		}
+		profile := random.TopologyProfile(r)
+		profile.Disabled["PodTopologySpread"] = true
+		pair := enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n})
+		pair.Agree(t, r, 40, func(step int, c oracle.Cluster) []*v1.Pod {
+			seen, own := enginetest.Pending(c), random.TopologyPod(r, 1000+step)
+			manyTerms(r, own)
+			return append(seen[:min(2, len(seen))], own, random.TopologyPod(r, 2000+step))
+		}, func(r *rand.Rand, c oracle.Cluster) random.Mutation {
+			m := random.TopologyChange(r, c)
+			if m.NewPod != nil && m.OldPod == nil && r.IntN(2) == 0 {
+				manyTerms(r, m.NewPod)
+			}
+			return m
+		})
+	})
+}
+
+// manyTerms gives a pod the terms of other pods, of which most are preferred ones: with many required
+// ones no node would do.
+func manyTerms(r *rand.Rand, p *v1.Pod) {
+	near, apart := &v1.PodAffinity{}, &v1.PodAntiAffinity{}
+	required := []int{0, 0, 1, 30}[r.IntN(4)]
+	for of := range 60 {
+		a := random.TopologyPod(r, of).Spec.Affinity
+		if a == nil {
+			continue
+		}
+		if x := a.PodAffinity; x != nil {
+			near.PreferredDuringSchedulingIgnoredDuringExecution = append(near.PreferredDuringSchedulingIgnoredDuringExecution, x.PreferredDuringSchedulingIgnoredDuringExecution...)
+			if of < required {
+				near.RequiredDuringSchedulingIgnoredDuringExecution = append(near.RequiredDuringSchedulingIgnoredDuringExecution, x.RequiredDuringSchedulingIgnoredDuringExecution...)
+			}
+		}
+		if x := a.PodAntiAffinity; x != nil {
+			apart.PreferredDuringSchedulingIgnoredDuringExecution = append(apart.PreferredDuringSchedulingIgnoredDuringExecution, x.PreferredDuringSchedulingIgnoredDuringExecution...)
+			if of < 2*required {
+				apart.RequiredDuringSchedulingIgnoredDuringExecution = append(apart.RequiredDuringSchedulingIgnoredDuringExecution, x.RequiredDuringSchedulingIgnoredDuringExecution...)
+			}
+		}
+	}
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &v1.Affinity{}
+	}
+	p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity = near, apart
+}

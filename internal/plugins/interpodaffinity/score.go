@@ -28,6 +28,9 @@ func (n *preferred) Compile() (plugin.SetScores, error) {
 		return nil, fmt.Errorf("failed to parse pod: %w", n.err)
 	}
 	c := &set{pod: likeness(n.pod), hardWeight: n.plugin.hardWeight}
+	if n.isLong() {
+		return c, n.addLong(c)
+	}
 	for ref := range n.terms {
 		selected, err := n.plugin.selectionOf(n.pod, ref)
 		if err != nil {
@@ -37,6 +40,25 @@ func (n *preferred) Compile() (plugin.SetScores, error) {
 		of.own = append(of.own, ownTerm{selected, weightOf(ref.Kind, ref.Weight)})
 	}
 	return c, nil
+}
+
+// addLong adds many terms, which are weighed together by topology key.
+func (n *preferred) addLong(c *set) error {
+	byKey := map[string]*state.Matcher{}
+	for ref := range n.terms {
+		term, err := n.plugin.terms.parse(n.pod.Namespace, ref)
+		if err != nil {
+			return err
+		}
+		m := byKey[term.Key]
+		if m == nil {
+			m = state.NewMatcher()
+			byKey[term.Key] = m
+			c.long = append(c.long, longTerms{state.TopologyKey{Label: term.Key}, m})
+		}
+		m.Add(term, state.EffectOf(ref.Kind, ref.Weight))
+	}
+	return nil
 }
 
 // weightOf returns what a preferred term adds for each pod that it selects.
@@ -52,7 +74,8 @@ type set struct {
 	pod        model.Pod // one that the same terms select
 	hardWeight int64
 	byKey      []relations
-	version    uint64 // of the state's terms plus one, for which theirs are valid
+	long       []longTerms // instead of own terms in byKey
+	version    uint64      // of the state's terms plus one, for which theirs are valid
 	shares     shares
 }
 
@@ -61,6 +84,12 @@ type relations struct {
 	key    state.TopologyKey
 	own    []ownTerm
 	theirs []theirTerm
+}
+
+// longTerms are many preferred terms of one topology key.
+type longTerms struct {
+	key     state.TopologyKey
+	matcher *state.Matcher
 }
 
 type ownTerm struct {
@@ -95,6 +124,9 @@ func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 			add(scores, slots, v.Domains(c.byKey[i].key), sums)
 		}
 	}
+	for i := range c.long {
+		related = c.long[i].add(v, slots, scores) || related
+	}
 	if c.addTermsOfView(v, slots, scores) {
 		related = true
 	}
@@ -104,12 +136,31 @@ func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	return related, nil
 }
 
+// add adds the weights of the terms to the scores. It returns false if they select no pod.
+func (l *longTerms) add(v state.View, slots []int32, scores []int64) bool {
+	w := v.Weigh(l.matcher, l.key.Label)
+	if w == nil {
+		return false
+	}
+	var sums []int64
+	if !v.AddWeighed(w, func() []int64 { sums = v.Sums(l.key); return sums }) {
+		return false
+	}
+	add(scores, slots, w.Domains(), sums)
+	return true
+}
+
 // Axes are one for each topology key of a term that relates the pod to others: nodes in one domain are alike. So few nodes are where each is a domain of its own.
 func (c *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	c.catchUp(v)
 	for i := range c.byKey {
 		if r := &c.byKey[i]; r.isRelated(v) {
 			to = append(to, plugin.Axis{Domains: v.Domains(r.key), ByDomain: true, Layout: v.Layout(r.key)})
+		}
+	}
+	for _, l := range c.long {
+		if w := v.Weigh(l.matcher, l.key.Label); w != nil && v.IsRelated(w) {
+			to = append(to, plugin.Axis{Domains: w.Domains(), ByDomain: true, Layout: w.Layout()})
 		}
 	}
 	return to, !c.addTermsOfView(v, nil, nil)
@@ -141,22 +192,16 @@ func (c *set) catchUp(v state.View) {
 		c.byKey[i].theirs = c.byKey[i].theirs[:0]
 	}
 	for _, t := range v.TermsMatching(&c.pod) {
-		if weight, counts := c.weightOfTheirs(t); counts {
-			of := c.under(state.TopologyKey{Label: t.Term.Key})
-			of.theirs = append(of.theirs, theirTerm{t, weight})
+		if weight, counts := c.weightOfTheirs(&t.Effect); counts {
+			of := c.under(state.TopologyKey{Label: t.Key()})
+			of.theirs = append(of.theirs, theirTerm{t.TermCounts, weight})
 		}
 	}
 }
 
-// weightOfTheirs returns what a term of a pod on a node adds to its domain; counts is false if terms of its kind add nothing.
-func (c *set) weightOfTheirs(t *state.TermCounts) (weight int64, counts bool) {
-	switch t.Kind {
-	case model.RequiredAffinity:
-		return c.hardWeight, c.hardWeight > 0
-	case model.RequiredAntiAffinity:
-		return 0, false
-	}
-	return weightOf(t.Kind, t.Weight), true
+// weightOfTheirs returns what terms of a pod on a node add to its domain; counts is false if terms of their kinds add nothing.
+func (c *set) weightOfTheirs(t *state.Effect) (weight int64, counts bool) {
+	return t.Weights + c.hardWeight*int64(t.Near), t.Preferred > 0 || t.Near > 0 && c.hardWeight > 0
 }
 
 // sums adds up weights by domain. It is nil if no pod of the view is related by a term that pods of the state carry, which differs from weights
@@ -193,8 +238,8 @@ func (r *relations) sums(v state.View) []int64 {
 
 // addTermsOfView adds the terms that pods of the view carry and no pod of the state. It reports whether there is any.
 func (c *set) addTermsOfView(v state.View, slots []int32, scores []int64) (some bool) {
-	v.TermDifferences(&c.pod, func(t *state.TermCounts, differences []state.Difference) {
-		weight, counts := c.weightOfTheirs(t)
+	v.TermDifferences(&c.pod, func(t state.Matching, differences []state.Difference) {
+		weight, counts := c.weightOfTheirs(&t.Effect)
 		if !counts || t.InState() || t.TotalWith(differences) <= 0 {
 			return
 		}

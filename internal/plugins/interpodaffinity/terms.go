@@ -110,6 +110,20 @@ func (n *need) terms(yield func(ref *model.TermRef) bool) {
 	}
 }
 
+// few is up to how many terms are counted one by one, as pods share single terms with others.
+const few = 16
+
+// isLong reports whether the need has more terms.
+func (n *need) isLong() bool {
+	count := 0
+	for range n.terms {
+		if count++; count > few {
+			return true
+		}
+	}
+	return false
+}
+
 // likeness returns a pod that others' terms select exactly if they select this one.
 func likeness(pod *model.Pod) model.Pod {
 	return model.Pod{Namespace: pod.Namespace, Labels: pod.Labels}

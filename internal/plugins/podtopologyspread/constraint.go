@@ -42,14 +42,21 @@ func (n *need) compile() (constraints, error) {
 	}
 	var keys []string
 	if n.keysRequired {
-		keys = keysOf(n.list)
+		if keys = keysOf(n.list); len(keys) == 1 {
+			keys = nil // a node without the key is in no domain
+		}
 	}
+	sets, known := n.nodeSets(keys), map[string]*selected{}
+	all.list = make([]constraint, 0, len(n.list))
 	for i := range n.list {
 		d := &n.list[i]
-		c := constraint{key: d.TopologyKey, maxSkew: d.MaxSkew, minDomains: minDomains(d.TopologySpreadConstraint), nodes: d.nodeSet(keys).nodeSet(d.nodes)}
+		c := constraint{key: d.TopologyKey, maxSkew: d.MaxSkew, minDomains: minDomains(d.TopologySpreadConstraint), nodes: sets[d.honors]}
 		if n.own {
-			text := model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...)
-			c.selected = selectPods(n.pod, d.selector, string(text))
+			text := string(model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...))
+			if c.selected = known[text]; c.selected == nil {
+				c.selected = selectPods(n.pod, d.selector, text)
+				known[text] = c.selected
+			}
 		} else {
 			c.selected = &all.defaults.selected
 		}
@@ -83,6 +90,15 @@ func (c *constraints) apply(v state.View) bool {
 	}
 	return c.defaults.refresh(v)
 }
+
+// anyAbsent reports whether no node carries the key of some constraint. Then no node counts for any
+// of them, where nodes must have all keys.
+func (c *constraints) anyAbsent(v state.View) bool {
+	return slices.ContainsFunc(c.list, func(c constraint) bool { return c.isAbsent(v) })
+}
+
+// isAbsent reports whether no node carries the constraint's key.
+func (c *constraint) isAbsent(v state.View) bool { return c.key != "" && !v.Carried(c.key) }
 
 // selected are the pods that a constraint counts.
 type selected struct {

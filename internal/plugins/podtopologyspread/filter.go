@@ -42,6 +42,10 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 		return false, "", nil
 	}
 	r.counts = r.counts[:0]
+	if r.anyAbsent(v) {
+		r.countNothing(v)
+		return true, "", nil
+	}
 	for i := range r.list {
 		c := &r.list[i]
 		t := v.Tally(c.selected.pods, state.TopologyKey{Label: c.key}, c.nodes)
@@ -51,7 +55,19 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	return true, "", nil
 }
 
-// Rules returns one rule for each hard constraint.
+// countNothing finds the counts if no node carries the key of some constraint: all are zero. The
+// first such constraint rejects every node, so those behind it do not matter.
+func (r *rules) countNothing(v state.View) {
+	for i := range r.list {
+		c := &r.list[i]
+		r.counts = append(r.counts, counted{v.None(state.TopologyKey{Label: c.key}), nil})
+		if c.isAbsent(v) {
+			return
+		}
+	}
+}
+
+// Rules returns one rule for each hard constraint that matters.
 func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	for i, t := range r.counts {
 		to = append(to, r.list[i].rule(t, v.Differences(t.Tally, nil)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // need is a pod's constraints of one action. The pod's own constraints hold their selectors, and the need depends on the pod's labels in no
@@ -22,15 +23,27 @@ type need struct {
 	// keysRequired means that nodes count only if they have the keys of all constraints.
 	keysRequired bool
 	list         []demand
-	err          error // why a selector cannot be parsed; then the list is not complete
+	// nodes has what policies of the constraints require. It is stored once, since constraints are
+	// many and a pod's affinity may be large.
+	nodes inclusion
+	err   error // why a selector cannot be parsed; then the list is not complete
 }
 
 // demand is one constraint as the pod's spec or the arguments state it.
 type demand struct {
 	*v1.TopologySpreadConstraint
 	selector labels.Selector // of one of the pod's own constraints
-	nodes    inclusion
+	honors   honors
 }
+
+// honors says which parts of an inclusion hold for a constraint.
+type honors uint8
+
+const (
+	honorsAffinity honors = 1 << iota
+	honorsTaints
+	variants // how many combinations there are
+)
 
 // hard and soft are the needs of CountNeed and SetNeed.
 type (
@@ -61,7 +74,7 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 		list: make([]demand, 0, len(specs)),
 	}
 	for i := range specs {
-		d := demand{TopologySpreadConstraint: &specs[i], nodes: p.inclusionOf(pod, &specs[i])}
+		d := demand{TopologySpreadConstraint: &specs[i], honors: honored(&specs[i])}
 		if own {
 			if d.selector, n.err = selectorOf(d.TopologySpreadConstraint, pod.Object.Labels); n.err != nil {
 				break
@@ -69,22 +82,26 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 		}
 		n.list = append(n.list, d)
 	}
+	p.include(n)
 	return n
 }
+
+// demandText is about how long the text of a constraint is.
+const demandText = 64
 
 // AppendText appends the canonical text. Constraints that cannot be parsed are the same need exactly when they fail with the same error.
 func (n *need) AppendText(text []byte) []byte {
 	if n.err != nil {
 		return fmt.Appendf(text, "error %v", n.err)
 	}
-	text = strconv.AppendQuote(text, n.pod.Namespace)
+	text = strconv.AppendQuote(slices.Grow(text, demandText*len(n.list)), n.pod.Namespace)
 	if !n.own {
 		text = appendDefaultSelector(text, n.pod.Object)
 	}
 	for i := range n.list {
 		text = n.appendDemand(text, &n.list[i])
 	}
-	return text
+	return n.nodes.appendText(text)
 }
 
 func (n *need) appendDemand(text []byte, d *demand) []byte {
@@ -99,7 +116,7 @@ func (n *need) appendDemand(text []byte, d *demand) []byte {
 		}
 		text = strconv.AppendInt(append(text, ' '), int64(minDomains(d.TopologySpreadConstraint)), 10)
 	}
-	return d.nodes.appendText(text)
+	return strconv.AppendUint(append(text, ' '), uint64(d.honors), 10)
 }
 
 // mayHaveDefaultSelector reports whether any service or controller could give the pod a default selector. A pod without labels matches only
@@ -163,17 +180,49 @@ func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
 // inclusion is what a constraint's policies require of a node for its pods to count; nil where they require nothing.
 type inclusion struct{ affinity, taints plugin.FilterNeed }
 
-// inclusionOf returns what the policies require. A soft constraint on host names ignores them: there each node counts its own pods.
-func (p *Plugin) inclusionOf(pod *model.Pod, c *v1.TopologySpreadConstraint) inclusion {
-	var in inclusion
+// honored returns what the policies of a constraint honor. A soft constraint on host names ignores them: there each node counts its own pods.
+func honored(c *v1.TopologySpreadConstraint) (h honors) {
 	if countsOwn(c) {
-		return in
+		return 0
 	}
 	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
-		in.affinity = p.affinity.FilterNeed(pod)
+		h |= honorsAffinity
 	}
 	if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor {
-		in.taints = p.taints.FilterNeed(pod)
+		h |= honorsTaints
+	}
+	return h
+}
+
+// include finds what the policies require, once for all constraints. A constraint does not honor a
+// part that requires nothing.
+func (p *Plugin) include(n *need) {
+	var some, found honors
+	for i := range n.list {
+		some |= n.list[i].honors
+	}
+	if some&honorsAffinity != 0 {
+		if n.nodes.affinity = p.affinity.FilterNeed(n.pod); n.nodes.affinity != nil {
+			found |= honorsAffinity
+		}
+	}
+	if some&honorsTaints != 0 {
+		if n.nodes.taints = p.taints.FilterNeed(n.pod); n.nodes.taints != nil {
+			found |= honorsTaints
+		}
+	}
+	for i := range n.list {
+		n.list[i].honors &= found
+	}
+}
+
+// only returns the parts that a constraint honors.
+func (in inclusion) only(h honors) inclusion {
+	if h&honorsAffinity == 0 {
+		in.affinity = nil
+	}
+	if h&honorsTaints == 0 {
+		in.taints = nil
 	}
 	return in
 }
@@ -193,14 +242,21 @@ func (in inclusion) appendText(text []byte) []byte {
 	return text
 }
 
-// nodeSet returns the nodes whose pods count for a constraint: of those that have the given keys. The constraint's own key need not be among
-// them: a node without it is in no domain.
-func (d *demand) nodeSet(keys []string) membership {
-	m := membership{keys: slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == d.TopologyKey })}
-	for _, need := range [...]plugin.FilterNeed{d.nodes.affinity, d.nodes.taints} {
-		if need != nil {
-			m.filters = append(m.filters, need.Compile())
+// nodeSets returns the nodes whose pods count, by the parts that a constraint honors: of those that have the given keys.
+func (n *need) nodeSets(keys []string) (sets [variants]state.NodeSet) {
+	var made [variants]bool
+	for i := range n.list {
+		h := n.list[i].honors
+		if made[h] {
+			continue
 		}
+		in, m := n.nodes.only(h), membership{keys: keys}
+		for _, need := range [...]plugin.FilterNeed{in.affinity, in.taints} {
+			if need != nil {
+				m.filters = append(m.filters, need.Compile())
+			}
+		}
+		sets[h], made[h] = m.nodeSet(in), true
 	}
-	return m
+	return sets
 }

@@ -33,7 +33,7 @@ type set struct {
 
 // Axes are one for each constraint: its score depends on the count in the node's domain, and on which domains there are, all of which have a node among the examples.
 func (x *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
-	if !x.apply(v) {
+	if !x.apply(v) || x.excludesAll(v) {
 		return to, true
 	}
 	for i := range x.list {
@@ -106,6 +106,10 @@ func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	if !x.apply(v) {
 		return false, nil
 	}
+	if x.excludesAll(v) {
+		clear(scores)
+		return true, nil
+	}
 	x.memory = takeMemory()
 	defer func() {
 		giveMemory(x.memory)
@@ -122,6 +126,9 @@ func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	}
 	return true, nil
 }
+
+// excludesAll reports whether every node lacks one of the keys that it must have.
+func (x *set) excludesAll(v state.View) bool { return x.keysRequired && x.anyAbsent(v) }
 
 // withAllKeys returns the slots of nodes that have all topology keys.
 func (x *set) withAllKeys(v state.View, slots []int32) []int32 {
