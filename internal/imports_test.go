@@ -167,6 +167,7 @@ var house = map[string]map[string]string{
 		"internal/model":  "members are pods",
 		"internal/plan":   "it turns work into the decision about a group",
 		"internal/plugin": "profiles say which plugins have a say about groups",
+		"internal/price":  "an attempt that costs too much for one round goes on in another",
 		"internal/report": "the error of a member is put into words",
 		"internal/state":  "it assumes members on their nodes",
 	},

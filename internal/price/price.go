@@ -61,6 +61,8 @@ type Meter struct {
 	bill Bill
 	// total is the sum of bill. Work that has reached limit is over budget.
 	total, limit int64
+	// budget is that of the turn.
+	budget int64
 	// began is what bill was when the turn began.
 	began Bill
 	// limited says that there is a budget.
@@ -76,7 +78,12 @@ func (m *Meter) Spend(kind Kind, units int64) {
 // Begin begins a turn with a budget of units for this round; 0 or less means none.
 func (m *Meter) Begin(budget int64) {
 	m.began, m.limited = m.bill, budget > 0
-	m.limit = m.total + budget
+	m.budget, m.limit = max(budget, 0), m.total+budget
+}
+
+// Double makes the budget of the turn twice as large, so many times.
+func (m *Meter) Double(times int) {
+	m.limit += m.budget * (1<<min(times, 20) - 1)
 }
 
 // End ends the turn, and its budget, and returns what it cost.

@@ -43,8 +43,15 @@ type attempt struct {
 	witness  Witness
 	among    int
 	searches *Searches // nil where there is no limit
+	progress *progress // nil if the attempt cannot go on in a later round
 	// mostKept is how many decisions about members are kept while domain placements are compared.
 	mostKept int
+	// left is how many more are, of an attempt that does not go on in a later round.
+	left int
+	// shortBefore says that the domain placement before the present one had no room; sameKind are the
+	// members by what decides about them, empty if they are of too many kinds.
+	shortBefore bool
+	sameKind    []sort
 	// shows, unless it is nil, is called before each member that is tried is decided about.
 	shows func(v state.View, member *model.Pod)
 	// within are the nodes to choose among, nil for all.
@@ -88,7 +95,12 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 		d.Outcome = plan.Terminating
 		return d
 	}
+	a.progress = searches.resume(&a)
+	if a.progress != nil {
+		s.Meter().Double(a.progress.stalls)
+	}
 	a.place()
+	searches.keep(&a)
 	return d
 }
 
@@ -212,6 +224,7 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 			m.Details = a.witness.Decided(run, view, m, a.among)
 		}
 		a.remaining--
+		a.spendOn()
 		switch m.Outcome {
 		case plan.Placed:
 			a.state.Assume(m.Placements...)

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -59,38 +58,30 @@ func (a *attempt) try() (short string, err error) {
 	case len(placements) == 0:
 		return "no feasible placements found", nil
 	}
-	var first []plan.Decision
-	var firstShort string
+	var first *trial
 	var feasible []found
-	left := a.mostKept
+	a.left, a.shortBefore, a.assumed = a.mostKept, false, false
 	for i := range placements {
 		a.among = len(placements) - i
-		short, err := a.tryOn(placements[i].Nodes)
-		if err != nil {
-			return "", err
-		}
-		if a.observer != nil {
-			a.observer.Evaluated(short == "")
-		}
+		t, err := a.trialOn(i, &placements[i], len(placements) == 1)
 		switch {
-		case short == "" && len(placements) == 1:
+		case err != nil:
+			return "", err
+		case t.short == "" && len(placements) == 1:
 			return "", nil
-		case short == "":
-			of := found{Proposal: plugin.Proposal{DomainPlacement: placements[i], Members: a.placedMembers()}}
-			if left -= len(a.Members); left >= 0 {
-				of.members = slices.Clone(a.Members)
-			}
-			feasible = append(feasible, of)
+		case t.short == "":
+			of := plugin.Proposal{DomainPlacement: placements[i], Members: a.podsAt(t.placed)}
+			feasible = append(feasible, found{Proposal: of, members: t.members})
 		case i == 0:
-			first, firstShort = slices.Clone(a.Members), short
+			first = t
 		}
-		a.takeBack()
+		a.shortBefore = t.short != ""
 	}
 	if len(feasible) > 0 {
 		return a.takeBest(feasible)
 	}
-	copy(a.Members, first)
-	return noneOf(len(placements), firstShort), nil
+	a.takeOver(first.members)
+	return noneOf(len(placements), first.short), nil
 }
 
 // noneOf says that none of so many domain placements has room, the first for the given reason.
@@ -118,7 +109,7 @@ func (a *attempt) generate(tree *model.GroupTree, within *state.Restriction) (pl
 			return nil, err
 		}
 	}
-	if a.observer != nil && len(placements) > 0 {
+	if a.observer != nil && len(placements) > 0 && (a.progress == nil || a.progress.known == 0) {
 		a.observer.Generated(len(placements))
 	}
 	return placements, nil
@@ -155,7 +146,7 @@ func (a *attempt) takeBest(feasible []found) (short string, err error) {
 		a.among = 1
 		return a.tryOn(best.Nodes)
 	}
-	copy(a.Members, best.members)
+	a.takeOver(best.members)
 	for _, i := range a.tried {
 		a.state.Assume(a.Members[i].Placements...)
 	}

@@ -164,6 +164,7 @@ func (a *attempt) isOngoing(v state.View) bool {
 func (a *attempt) again() attempt {
 	b := *a
 	b.witness, b.among = nil, 1 // what is tried seldom stands
+	b.progress = nil
 	b.GroupDecision = &plan.GroupDecision{Group: a.Group, Members: make([]plan.Decision, len(a.Members))}
 	for i := range a.Members {
 		b.Members[i] = plan.Decision{Work: a.Members[i].Work, Nodes: a.Members[i].Nodes}

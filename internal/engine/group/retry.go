@@ -51,9 +51,11 @@ func (a *attempt) retry() (placed bool, err error) {
 		return false, nil
 	}
 	b := a.again()
-	b.observer, b.witness = nil, a.witness
+	b.observer, b.witness, b.progress = nil, a.witness, a.progress
+	recalled := a.recalled()
 	for n := range mostRetries {
-		if a.engine.Counters().Decisions-before.Decisions+int64(len(a.tried)) > left {
+		made := a.engine.Counters().Decisions - before.Decisions + a.recalled() - recalled
+		if made+int64(len(a.tried)) > left {
 			break
 		}
 		b.tried, b.pass, b.tie = a.order(kinds, n), n+1, uint64(n)/orders
@@ -72,6 +74,14 @@ func (a *attempt) retry() (placed bool, err error) {
 	}
 	a.searches.passedInVain(a, before)
 	return false, nil
+}
+
+// recalled is how many decisions were made in earlier rounds, as far as this one has come.
+func (a *attempt) recalled() int64 {
+	if a.progress == nil {
+		return 0
+	}
+	return a.progress.recalled
 }
 
 // take makes what another attempt of the group has placed that of this one.
