@@ -250,6 +250,12 @@ func TestNotesUndecided(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		set(5, "quick")
 		w.Standing(&loop.Standing{}) // does not lead yet
+		time.Sleep(time.Second / 2)
+		if n.mu.Lock(); len(n.made) != 4 {
+			t.Errorf("before the loop decides it notes %q", n.made)
+		}
+		n.mu.Unlock()
+		set(6, "quick")
 		w.around(func() { w.Standing(&loop.Standing{}) })
 		time.Sleep(time.Second / 2)
 		cancel()
