@@ -58,8 +58,9 @@ func newLeadership(o *options, c *config.Config, access *rest.Config, client kub
 	return l, nil
 }
 
-// take takes part in the election until the returned function is called, which gives the lease back, or
-// leaves it to expire. If the lease is lost before, the process ends at once.
+// take takes part in the election until the returned function is called, which gives the
+// lease back, or leaves it to expire. If the lease is lost before, the process ends at
+// once.
 func (l leadership) take(ctx context.Context, log klog.Logger) (stop func(keep bool)) {
 	if l.election == nil {
 		return func(bool) {}

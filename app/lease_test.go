@@ -143,7 +143,8 @@ func TestStopsInOrder(t *testing.T) {
 	}
 }
 
-// A replica that is stopped while a write has no answer leaves the lease to expire: the next leader must not decide before the write can no longer be stored.
+// A replica that is stopped while a write has no answer leaves the lease to expire: the
+// next leader must not decide before the write can no longer be stored.
 func TestLeaseIsKeptUntilWritesAreAnswered(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	s.drain = 200 * time.Millisecond

@@ -42,7 +42,8 @@ type Writer interface {
 	Repeat(ctx context.Context, event *report.Series) error
 }
 
-// Results takes in how bindings, preemptions and writes of decisions ended, and what the API server has answered meanwhile.
+// Results receives the ends of bindings, preemptions and writes of decisions, and what
+// the API server has answered meanwhile.
 type Results interface {
 	// Learned takes in an object as the API server has it, or had it when it answered: the watch may have shown a newer version.
 	Learned(object kinds.Object)
@@ -291,8 +292,8 @@ func (c *Commit) Run(ctx context.Context) {
 	c.flush()
 }
 
-// Unknown reports, when Run has returned, whether a write that it sent may still be stored: another
-// process that decides at once would not know of it.
+// Unknown reports, when Run has returned, whether a write that it sent may still be
+// stored: another process that decides at once would miss it.
 func (c *Commit) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// effect is a write of a decision. What it changes comes back through the watch, or is learned; the end
-// of one that gives something back is a result for the loop. A decision that makes the same write while
-// it has not ended adds nothing.
+// effect is a write of a decision. Its changes come back through the watch, or are
+// learned; the end of a write that gives something back is a result for the loop. A
+// decision that makes the same write before its end adds nothing.
 type effect struct {
 	decisions int        // that made the write
 	pod       *model.Pod // that was decided about

@@ -181,7 +181,8 @@ func TestStopAmidLatestWrites(t *testing.T) {
 	}
 }
 
-// TestGivingBackIsAnswered ends writes that give something back in every way: each is answered once, with the number of decisions that made it.
+// TestGivingBackIsAnswered ends writes that give something back in every way: each is
+// answered once, with the number of decisions that made it.
 func TestGivingBackIsAnswered(t *testing.T) {
 	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 	decision := func(deletes bool) plan.Decision {

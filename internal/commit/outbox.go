@@ -463,8 +463,8 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopCalls()
 }
 
-// Unknown reports whether a write that had no answer when the process stopped may still be stored, apart
-// from statuses and events.
+// Unknown reports whether a write that had no answer when the process stopped may still
+// be stored, apart from statuses and events.
 func (o *Outbox) Unknown() bool { return o.unknown }
 
 // abandon drops the statuses and events that wait, and ends the bindings whose call has not returned; nothing will be written any more.

@@ -2,9 +2,9 @@ package devices
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// A claim from which a decision takes its allocation or a reservation, or which it deletes, is being given
-// back until that write has ended. Until then its devices stay in use, and the claim is no allocation and
-// no reservation to any decision.
+// A claim from which a decision takes its allocation or a reservation, or which it
+// deletes, is being given back until that write has ended. Until then its devices stay in
+// use, and the claim is no allocation and no reservation to any decision.
 
 // GiveBack notes that a write takes something from this version of a claim.
 func (s *Store) GiveBack(claim *model.ResourceClaim) {
@@ -18,8 +18,8 @@ func (s *Store) GiveBack(claim *model.ResourceClaim) {
 	c.givingBack++
 }
 
-// EndGiveBack notes that the write has ended for so many decisions. A claim that was deleted is given back
-// until it is gone. It reports whether nothing is taken from the claim any more.
+// EndGiveBack notes the end of a write. A deleted claim is being given back until it is
+// gone. It reports whether the last write to the claim has ended.
 func (s *Store) EndGiveBack(result *model.WriteResult) (over bool) {
 	of := result.Object.(*model.ResourceClaim)
 	c := s.claims[of.Key]
@@ -42,7 +42,8 @@ func (s *Store) IsGivenBack(key model.ClaimKey) bool {
 // GivenBack returns the number of claims from which something is being taken.
 func (s *Store) GivenBack() int { return s.givenBack }
 
-// keepClaim ends the giving back of a claim that is gone: another one of its name is not concerned.
+// keepClaim ends the giving back of a claim that is gone: a new claim of its name is not
+// affected.
 func (s *Store) keepClaim(c *claim) {
 	if c.givingBack > 0 {
 		c.givingBack = 0

@@ -150,8 +150,8 @@ func (e *Election) Holds() error {
 	return nil
 }
 
-// Keep leaves the lease to expire when the election ends, instead of giving it back: until then no other
-// replica leads, although this one no longer writes.
+// Keep leaves the lease to expire when the election ends, instead of giving it back:
+// until then no other replica leads, although this one no longer writes.
 func (e *Election) Keep() { e.lock.kept.Store(true) }
 
 // Run takes part in the election and, once elected, keeps the lease, until the context ends: then it gives the lease back and returns

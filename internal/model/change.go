@@ -85,8 +85,8 @@ type PreemptionResult struct {
 	Err error
 }
 
-// WriteResult is the end of a write of a decision that gave something back: it is stored, refused or
-// given up, and cannot be stored any more.
+// WriteResult is the end of a write of a decision that gave something back: it is stored,
+// refused or given up, and cannot be stored any more.
 type WriteResult struct {
 	// Object is the version from which something was given back.
 	Object Compiled

@@ -12,8 +12,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 )
 
-// LeaderAnnotation names the process that wrote it to a claim when it had taken over and was about to rely
-// on the claim's allocation.
+// LeaderAnnotation names the process that wrote it to a claim when it had taken over and
+// was about to rely on the claim's allocation.
 const LeaderAnnotation = "berth.dev/leader"
 
 // ResourceClaim is a compiled ResourceClaim.

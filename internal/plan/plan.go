@@ -86,8 +86,8 @@ type Decision struct {
 	// Evictions are the pods to remove so that the first of the pods, which is nominated, finds room; in the decision about one member of a group, so that its group
 	// does.
 	Evictions []Eviction
-	// Writes are what PostFilter plugins have written so that the pods find room, besides evictions. No
-	// binding waits for them; pods that use what they give back do.
+	// Writes are what PostFilter plugins have written so that the pods find room, besides
+	// evictions. No binding waits for them; pods whose claims they give back do.
 	Writes []Write
 	// Advice is a sentence about what would give the pod a node, for its event alone; empty if none is known, or none is asked for.
 	Advice string

@@ -59,9 +59,10 @@ type Write struct {
 	// Latest means that of several such writes to one object, made by decisions, the latest counts: it is sent when the one before has ended, and replaces one that
 	// waits for that.
 	Latest bool
-	// GivesBack is the version of the object from which a write of a decision takes an allocation or a
-	// reservation, or which it deletes; nil for other writes. From the decision until the write has ended
-	// no decision relies on the object. Such a write must be refused if the object has changed meanwhile.
+	// GivesBack is the version of the object from which a write of a decision takes an
+	// allocation or a reservation, or which it deletes; nil for other writes. From the
+	// decision until the write has ended no decision relies on the object. Such a write
+	// must be refused if the object has changed meanwhile.
 	GivesBack model.Compiled
 	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
 	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a

@@ -261,7 +261,8 @@ func (g *group) inTurn() []*entry {
 	return members
 }
 
-// popGroup returns the work of deciding about all members of a group, in kube-scheduler's order.
+// popGroup returns the work of deciding about all members of a group, in kube-scheduler's
+// order.
 func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 	members := g.inTurn()
 	g.head.attempts++

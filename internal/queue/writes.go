@@ -1,15 +1,14 @@
 package queue
 
-import (
-	"time"
-)
+import "time"
 
-// A decision may give back something that other waiting pods use, too. Until the write has ended these
-// pods are held by the plugin that knows of it, without an attempt. Pods that become ready meanwhile pass
-// PreEnqueue anyway; those that are ready already are looked at when their turn comes.
+// A decision may give back a claim that other waiting pods use, too. Until the write has
+// ended a PreEnqueue plugin holds these pods, without an attempt. Pods that become ready
+// meanwhile pass PreEnqueue anyway; pods that are ready already are checked when their
+// turn comes.
 
-// holdBack sets aside a pod whose turn it is, or the members of a group, that await a write in flight. It
-// reports whether it did.
+// holdBack sets aside a pod whose turn it is, or the members of a group, that await a
+// write in flight. It reports whether it did.
 func (q *Queue) holdBack(now time.Time, e *entry) bool {
 	if q.config.State.GivenBack() == 0 {
 		return false
@@ -31,7 +30,8 @@ func (q *Queue) holdBack(now time.Time, e *entry) bool {
 	return held
 }
 
-// holderOf returns the PreEnqueue plugin that holds a pod because of a write in flight, empty if none does.
+// holderOf returns the PreEnqueue plugin that holds a pod because of a write in flight,
+// empty if none does.
 func (q *Queue) holderOf(e *entry) (plugin string) {
 	v := q.config.State.View()
 	if v.AwaitsWrite(e.pod) {

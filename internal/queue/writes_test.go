@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// awaits is a PreEnqueue plugin that holds pods while a write gives back what they use.
+// awaits is a PreEnqueue plugin that holds pods while a write gives back their claims.
 type awaits struct{}
 
 func (awaits) Name() string { return "Awaits" }
@@ -69,8 +69,9 @@ func using(change model.Change, claim string) model.Change {
 
 func podSet(name string) model.Change { return model.Change{Kind: model.PodSet, Pod: pod(name, 0)} }
 
-// TestReadyPodsAwaitAWrite gives back what pods use that are ready, backing off and parked: none of the
-// first two is tried before the write has ended, and the last one is not woken by that.
+// TestReadyPodsAwaitAWrite gives back the claim of a ready pod, a pod that backs off and
+// a parked pod: the first two are not tried before the write has ended, and its end does
+// not wake the third.
 func TestReadyPodsAwaitAWrite(t *testing.T) {
 	g := newAwaitingQueue(t, 0)
 	claim, set := claimSet("c")
@@ -104,7 +105,8 @@ func TestReadyPodsAwaitAWrite(t *testing.T) {
 	}
 }
 
-// TestReadyGroupsAwaitAWrite gives back what one member of a group uses that is ready: the group is not tried before the write has ended.
+// TestReadyGroupsAwaitAWrite gives back the claim of one member of a ready group: the
+// group is not tried before the write has ended.
 func TestReadyGroupsAwaitAWrite(t *testing.T) {
 	g := newAwaitingQueue(t, 0)
 	claim, set := claimSet("c")
@@ -119,7 +121,8 @@ func TestReadyGroupsAwaitAWrite(t *testing.T) {
 	}
 }
 
-// TestAwaitingPodsInSlices has more pods await a write than a round moves: the next rounds go on, and the pod behind them has its turn.
+// TestAwaitingPodsInSlices has more pods await a write than a round moves: the next
+// rounds go on, and the pod behind them has its turn.
 func TestAwaitingPodsInSlices(t *testing.T) {
 	g := newAwaitingQueue(t, 3)
 	claim, set := claimSet("c")

@@ -148,8 +148,8 @@ type Round struct {
 }
 
 // Shown is one thing that the scheduler was shown: an object in a new version, by a watch or as the answer to a write, the reference of an object that is gone, or
-// the outcome of a binding, a preemption or a write that gives something back. Object, Learned, Bound,
-// Preempted and Written are nil unless it is that.
+// the outcome of a binding, a preemption or a write that gives something back. Object,
+// Learned, Bound, Preempted and Written are nil unless it is that.
 type Shown struct {
 	Object    kinds.Object
 	Learned   kinds.Object

@@ -43,8 +43,9 @@ func TestFaultsOfDevices(t *testing.T) {
 // deviceTrial is one simulation of pods with devices.
 type deviceTrial struct {
 	r *rand.Rand
-	// slow, unless it is nil, has the API server take up to 10 s now and then, and other processes take
-	// over at once where they may. It draws by itself, so that it changes nothing for other seeds.
+	// slow, unless it is nil, has the API server take up to 10 s now and then, and other
+	// processes take over at once where they may. It has random numbers of its own: other
+	// seeds stay as they are.
 	slow     *rand.Rand
 	c        *simulate.Cluster
 	a        *auditor
@@ -69,8 +70,9 @@ func (t *deviceTrial) counts() []map[string]int {
 	return []map[string]int{t.happened, t.c.Happened()}
 }
 
-// TestDeallocationInFlight is seed 136 of TestFaultsOfDevices: the node of an allocation that is being given
-// back gets room before the write has ended, and a pod was bound without its devices.
+// TestDeallocationInFlight is seed 136 of TestFaultsOfDevices: the node of an allocation
+// that is being given back gets room before the write has ended, and a pod was bound
+// without its devices.
 func TestDeallocationInFlight(t *testing.T) {
 	if _, err := runDeviceFaults(136); err != nil {
 		t.Error(err)

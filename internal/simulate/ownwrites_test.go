@@ -21,16 +21,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// The writes of this file give back what pods use, while the API server takes up to 10 s for each request.
-// The claim is allocated on node a, which is full; what gives it back is decided at once. Before that
-// write has ended node a gets room.
+// These tests give back the claims of pods, while the API server takes up to 10 s for
+// each request. The claim is allocated on node a, which is full, so the first decision
+// gives it back. Before that write has ended node a gets room.
 
 // givingBack is one such case.
 type givingBack struct {
 	name string
-	// group makes the pods a gang whose PodGroup lists the claim, which is reserved for it.
+	// group makes the pods a gang whose PodGroup lists the claim, which is reserved for
+	// it.
 	group bool
-	// anywhere lets every node use the allocation, so that only the reservation is in the way.
+	// anywhere lets every node use the allocation, so that only the reservation is in the
+	// way.
 	anywhere bool
 	// unreserved leaves the claim without a reservation; a second pod uses it, too.
 	unreserved bool
@@ -49,8 +51,8 @@ var givingBackCases = []givingBack{
 	{name: "a group's reservation after a takeover", group: true, anywhere: true, takeover: true},
 }
 
-// TestClaimsGivenBackInFlight expects of each case, and of each seed, that no pod is ever bound without its
-// devices, and that all pods are bound in the end.
+// TestClaimsGivenBackInFlight expects of each case, and of each seed, that no pod is ever
+// bound without its devices, and that all pods are bound in the end.
 func TestClaimsGivenBackInFlight(t *testing.T) {
 	for _, c := range givingBackCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,7 +158,8 @@ func (c givingBack) cluster(seed uint64) (*simulate.Cluster, error) {
 	return cluster, cluster.SetObject(claim)
 }
 
-// withGroupClaims returns a cluster whose PodGroups may have claims. Nobody gives back claims but the scheduler unless they are attended.
+// withGroupClaims returns a cluster whose PodGroups may have claims. Unless they are
+// attended, only the scheduler writes to claims.
 func withGroupClaims(seed uint64, attended bool) (*simulate.Cluster, error) {
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "DRAWorkloadResourceClaims": true})
 	if err != nil {
@@ -186,7 +189,7 @@ func hostNode(name, cpu string) *v1.Node {
 	return n
 }
 
-// podGroupWithClaim creates a gang, and returns for whom its claims are reserved.
+// podGroupWithClaim creates a gang, and returns the consumer of its claims.
 func podGroupWithClaim(c *simulate.Cluster, name, claim string, minCount int32) resourcev1.ResourceClaimConsumerReference {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
 	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount}
@@ -195,7 +198,8 @@ func podGroupWithClaim(c *simulate.Cluster, name, claim string, minCount int32) 
 	return resourcev1.ResourceClaimConsumerReference{APIGroup: schedulingv1beta1.GroupName, Resource: "podgroups", Name: name, UID: g.UID}
 }
 
-// leftAllocation is a claim for a device that was allocated on a node earlier, from a pool that is gone.
+// leftAllocation is a claim for a device that was allocated on a node earlier, from a
+// pool that is gone.
 func leftAllocation(name, node string, device int) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{resourcev1.Finalizer}}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -211,7 +215,8 @@ func leftAllocation(name, node string, device int) *resourcev1.ResourceClaim {
 	return claim
 }
 
-// checkBound checks that each pod that is bound, and has not finished, has its claims: allocated, usable on its node, and reserved for it or its PodGroup.
+// checkBound checks the claims of each bound pod that has not finished: allocated, usable
+// on its node, and reserved for the pod or its PodGroup.
 func checkBound(c *simulate.Cluster) error {
 	for _, p := range c.Pods() {
 		if p.Spec.NodeName == "" || kinds.Finished(p) {

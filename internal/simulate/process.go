@@ -75,7 +75,8 @@ func (c *Cluster) Nominate(request model.NominationRequest) bool {
 	return p.ingest.Nominate(request)
 }
 
-// InFlight returns the number of requests that the API server has not answered, or that ended with their process.
+// InFlight returns the number of requests without an answer, those of a process that was
+// killed included.
 func (c *Cluster) InFlight() int { return c.commit.inFlight }
 
 // audit checks the outbox.

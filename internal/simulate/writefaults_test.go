@@ -20,10 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// TestFaultsOfWrites is a seeded simulation of writes that give back what pods use: claims of pods, claims
-// that pods share, and claims of PodGroups, allocated and reserved by an earlier turn on nodes that are
-// full by turns. Requests take up to 10 s and fail in every way, and processes take over. After every round
-// no pod is bound without its devices, and in the end every pod is bound.
+// TestFaultsOfWrites is a seeded simulation of writes that give back claims: claims of
+// pods, claims that pods share, and claims of PodGroups, allocated and reserved by an
+// earlier turn on nodes that are full by turns. Requests take up to 10 s and fail in
+// every way, and processes take over. After every round no pod is bound without its
+// devices, and in the end every pod is bound.
 func TestFaultsOfWrites(t *testing.T) {
 	build.NotRaced(t)
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
@@ -38,8 +39,8 @@ func TestFaultsOfWrites(t *testing.T) {
 	})
 }
 
-// leaseEnds is the least time between the last request of a leader that was killed and the first decision
-// of the next one: the lease takes 15 s, and is renewed every 2 s.
+// leaseEnds is the least time between the last request of a leader that was killed and
+// the first decision of the next one: the lease takes 15 s, and is renewed every 2 s.
 const leaseEnds = 13 * time.Second
 
 type writeTrial struct {
@@ -113,7 +114,8 @@ func (t *writeTrial) disturb() (string, error) {
 	return "nothing", nil
 }
 
-// create creates a pod, two pods or a gang with one claim, whose earlier allocation can be used on one node, or on all.
+// create creates a pod, two pods or a gang with one claim, whose earlier allocation can
+// be used on one node, or on all.
 func (t *writeTrial) create() string {
 	if len(t.pods()) >= 6 {
 		return t.fill()
@@ -174,8 +176,8 @@ func (t *writeTrial) end() string {
 	return "ended: " + name
 }
 
-// fill fills a node with a pod of another scheduler, or empties it: mostly one on which an allocation is
-// being given back, or could be.
+// fill fills a node with a pod of another scheduler, or empties it: mostly one on which
+// an allocation is being given back, or could be.
 func (t *writeTrial) fill() string {
 	node := nodeOfTrial(t.r.IntN(3))
 	for _, p := range t.pods() {
@@ -192,9 +194,10 @@ func (t *writeTrial) fill() string {
 	return "full: " + node
 }
 
-// takeOver kills the process, or stops it in order, and another one takes over: at once if nothing but
-// writes that give something back, conditions and events may be in flight, or if a process that was stopped
-// has had all answers; otherwise when the lease has ended.
+// takeOver kills the process, or stops it in order, and another one takes over: at once
+// if nothing but writes that give something back, conditions and events may be in flight,
+// or if a process that was stopped has had all answers; otherwise when the lease has
+// ended.
 func (t *writeTrial) takeOver() error {
 	if t.c.Loop().State().GivenBack() > 0 {
 		t.happened["killed while giving back"]++
@@ -222,7 +225,8 @@ func (t *writeTrial) takeOver() error {
 	return t.c.Restart()
 }
 
-// allocatedOn returns the node on which alone the allocation of a pod's claim can be used, empty if there is none.
+// allocatedOn returns the only node that can use the allocation of a pod's claim, empty
+// if none does.
 func (t *writeTrial) allocatedOn(p *v1.Pod) string {
 	claim, _ := t.c.Object(model.ClaimKey{Namespace: "default", Name: *p.Spec.ResourceClaims[0].ResourceClaimName}.DeviceRef()).(*resourcev1.ResourceClaim)
 	if claim == nil || claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// GiveBack assumes what writes of decisions give back, until a change says that they have ended.
+// GiveBack assumes that writes of decisions take effect, until changes bring their ends.
 func (s *State) GiveBack(writes ...plan.Write) {
 	for i := range writes {
 		if claim, ok := writes[i].GivesBack.(*model.ResourceClaim); ok {
@@ -17,7 +17,7 @@ func (s *State) GiveBack(writes ...plan.Write) {
 // GivenBack returns the number of objects that writes in flight give back.
 func (s *State) GivenBack() int { return s.devices.GivenBack() }
 
-// AwaitsWrite reports whether a write in flight gives back something that a pod uses.
+// AwaitsWrite reports whether a write in flight gives back a claim of the pod.
 func (v View) AwaitsWrite(pod *model.Pod) bool {
 	if v.s.devices.GivenBack() == 0 {
 		return false
@@ -33,8 +33,9 @@ func (v View) AwaitsWrite(pod *model.Pod) bool {
 	return made != nil && v.s.devices.IsGivenBack(made.Key)
 }
 
-// endGiveBack applies the end of a write. Pods that are held because of it are looked at again, whatever
-// has come of it; a write that was stored is an event of its own for all others.
+// endGiveBack applies the end of a write. Pods that were held because of it are checked
+// again, stored or not; for all other pods a write that was stored is an event of its
+// own.
 func (s *State) endGiveBack(result *model.WriteResult, delta *Delta) {
 	if s.devices.EndGiveBack(result) {
 		delta.Events = append(delta.Events, model.Event{

@@ -73,8 +73,8 @@ func (p *Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
 	return reason
 }
 
-// givenBack is the reason of a pod to wait that uses a claim of which an allocation or a reservation is
-// being given back.
+// givenBack is the PreEnqueue reason while an allocation or a reservation of a pod's
+// claim is being given back.
 const givenBack = "a resource claim is in the process of being given back"
 
 // claimsOf returns the claims that the pod uses, in the order of its spec; the reason says why one cannot be used.

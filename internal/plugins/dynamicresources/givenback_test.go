@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestClaimGivenBackIsNoAllocation gives back what two pods use, and expects that neither is tried, and
-// that nothing else is given back, until the write has ended.
+// TestClaimGivenBackIsNoAllocation gives back a claim of two pods, and expects that
+// neither is tried, and that the device stays in use, until the write has ended.
 func TestClaimGivenBackIsNoAllocation(t *testing.T) {
 	w := newWorld(t, slice("a", "d"), slice("b", "d"), claim("c", 1, allocated("a", "d")))
 	one, two, other := pod("one", "c"), pod("two", "c"), pod("other", "d")
@@ -49,8 +49,9 @@ func TestClaimGivenBackIsNoAllocation(t *testing.T) {
 	}
 }
 
-// TestFenceAfterATakeover places pods whose claims are allocated, in the minute after a takeover and later:
-// the claim is changed in its version before it is relied on, unless this process has done so.
+// TestFenceAfterATakeover places pods whose claims are allocated, in the minute after a
+// takeover and later: the claim is changed in its version before it is relied on, unless
+// this process has done so.
 func TestFenceAfterATakeover(t *testing.T) {
 	const fenced = `resourceclaims c "" {"metadata":{"uid":"uid-c","resourceVersion":"1","annotations":{"berth.dev/leader":"me"}}}`
 	const reserves = `resourceclaims c "status" {"metadata":{"uid":"uid-c"},"status":{"reservedFor":[{"resource":"pods","name":"p","uid":"uid-p"}]}}`
@@ -91,7 +92,8 @@ func TestFenceAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestFenceThatIsStored recognises the fence by an object only as long as the claim has what the placement relies on.
+// TestFenceThatIsStored recognises the fence by an object only while the claim has the
+// allocation and the reservation on which the placement relies.
 func TestFenceThatIsStored(t *testing.T) {
 	w := newWorld(t, slice("a", "d", "e"), claim("c", 1, allocated("a", "d"), reserved("p")))
 	w.TakeOver("me", turn)

@@ -134,8 +134,9 @@ func (p *Plugin) reservedFor(v state.View, group *model.PodGroup, member *model.
 	return nil, nil
 }
 
-// endReservation writes that a claim is no longer reserved for a PodGroup. It is refused if the claim has
-// changed meanwhile: a request that arrives late must not end a reservation that a later turn relies on.
+// endReservation writes that a claim is no longer reserved for a PodGroup. It is refused
+// if the claim has changed meanwhile: a request that arrives late must not end a
+// reservation that a later turn relies on.
 func endReservation(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
 	write := takeBack(consumer, claim)
 	write.Data = encode(withoutReservation(consumer, objectMeta{UID: claim.Object.UID, ResourceVersion: claim.Version()}))
