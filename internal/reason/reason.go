@@ -5,8 +5,8 @@
 package reason
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -68,18 +68,15 @@ type Count struct {
 // Counted returns how many nodes were rejected for each reason, sorted as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes
 // before 2.
 func Counted(nodes map[string]int) []Count {
-	type line struct {
-		Count
-		text string
-	}
-	lines := make([]line, 0, len(nodes))
+	counts := make([]Count, 0, len(nodes))
 	for text, n := range nodes {
-		lines = append(lines, line{Count{Nodes: n, Reason: text}, fmt.Sprintf("%d %s", n, text)})
+		counts = append(counts, Count{Nodes: n, Reason: text})
 	}
-	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.text, b.text) })
-	counts := make([]Count, len(lines))
-	for i := range lines {
-		counts[i] = lines[i].Count
-	}
+	slices.SortFunc(counts, func(a, b Count) int {
+		if a.Nodes == b.Nodes { // as of all resources that no node has
+			return strings.Compare(a.Reason, b.Reason)
+		}
+		return strings.Compare(strconv.Itoa(a.Nodes)+" ", strconv.Itoa(b.Nodes)+" ")
+	})
 	return counts
 }

@@ -72,7 +72,7 @@ func TestTexts(t *testing.T) {
 		{"two claims", "c d", having(pvc("c", "class=np storage=5"), pvc("d", "class=np storage=8"), pv("a", "class=np storage=7"), pv("b", "class=np storage=9"),
 			pv("x", "class=np storage=10"), pv("y", "class=np storage=11")),
 			"f2:np28:kubernetes.io/no-provisioner0:2:nptrue 5 true10:Filesystem0:a13:ReadWriteOncef2:np28:kubernetes.io/no-provisioner0:2" +
-				":nptrue 8 true10:Filesystem0:a13:ReadWriteOnceg44:2:np2:np0:10:Filesystem1:113:ReadWriteOnce0: 0,7=1:a,9=1:b 1,9=1:b,10=1:xnn"},
+				":nptrue 8 true10:Filesystem0:a13:ReadWriteOnceg44:2:np2:np0:10:Filesystem1:113:ReadWriteOnce0: 0,7=1:a 1,9=1:b,10=1:xnn"},
 		{"two classes", "c d", having(class("other", "provisioner=e"), pvc("c", "class=np storage=5"), pvc("d", "class=other storage=8"),
 			pv("a", "class=np storage=7"), pv("b", "class=other storage=9")),
 			"f2:np28:kubernetes.io/no-provisioner0:2:nptrue 5 true10:Filesystem0:a13:ReadWriteOncef5:other1:e0:5:othertrue 8 true10:Filesystem0" +

@@ -64,9 +64,10 @@ type want struct {
 // demands returns what the claims ask of a node, nil if every node will do.
 func (all *claims) demands(v state.View) *demands {
 	var d demands
+	seen := map[boundVolume]bool{}
 	for _, claim := range all.bound {
-		if b, asks := boundOf(v.Storage().Volume(claim.Object.Spec.VolumeName)); asks && !slices.Contains(d.bound, b) {
-			d.bound = append(d.bound, b)
+		if b, asks := boundOf(v.Storage().Volume(claim.Object.Spec.VolumeName)); asks && !seen[b] {
+			seen[b], d.bound = true, append(d.bound, b)
 		}
 	}
 	for _, claim := range all.delayed {
@@ -217,10 +218,12 @@ func (w *want) appendText(text []byte) []byte {
 // appendWide appends the state of what very many nodes can use: of each group of volumes that one of the claims may have the sizes that matter, and the
 // capacities that suffice.
 func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
-	for i, claim := range d.find {
-		if slices.ContainsFunc(d.find[:i], func(o delayedClaim) bool { return o.Class == claim.Class }) {
+	seen := map[string]bool{}
+	for _, claim := range d.find {
+		if seen[claim.Class] {
 			continue
 		}
+		seen[claim.Class] = true
 		for _, g := range store.WideGroups(claim.Class) {
 			text = d.appendSizes(g, claim.Class, text)
 		}
@@ -251,6 +254,7 @@ func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 // group, and another claim may need that one.
 func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byte {
 	named := false
+	var plain []int // without a selector
 	for i, claim := range d.find {
 		if claim.Class != class || d.wants[i].err != nil || !d.wants[i].accepts(g) {
 			continue
@@ -258,28 +262,66 @@ func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byt
 		if !named {
 			text, named = appendPart(append(text, 'g'), g.Text.String()), true
 		}
-		text = strconv.AppendInt(append(text, ' '), int64(i), 10)
-		w, left := &d.wants[i], len(d.find)
-		if w.selector != nil {
-			if w.selected == nil {
-				w.selected = map[model.Need][]*model.Volume{}
-			}
-			w.selected[g.Text] = nil
+		if d.wants[i].selector == nil {
+			plain = append(plain, i)
+		} else {
+			text = d.appendSelected(i, g, text)
 		}
-		g.AtLeast(claim.Request, func(volume *model.Volume) bool {
-			if !w.selects(volume) {
-				return true
+	}
+	return d.appendPlain(plain, g, text)
+}
+
+// appendSelected appends the volumes that the selector of a claim selects.
+func (d *demands) appendSelected(i int, g *storage.Group, text []byte) []byte {
+	text = strconv.AppendInt(append(text, ' '), int64(i), 10)
+	w, left := &d.wants[i], len(d.find)
+	if w.selected == nil {
+		w.selected = map[model.Need][]*model.Volume{}
+	}
+	w.selected[g.Text] = nil
+	g.AtLeast(d.find[i].Request, func(volume *model.Volume) bool {
+		if !w.selects(volume) {
+			return true
+		}
+		w.selected[g.Text] = append(w.selected[g.Text], volume)
+		text = d.appendVolume(volume, text)
+		left--
+		return left > 0
+	})
+	return text
+}
+
+// appendPlain appends the volumes for claims without a selector, which are sorted by size, in one
+// pass: each claim before the first volume that is large enough for it. A volume that several claims
+// may take is appended once.
+func (d *demands) appendPlain(claims []int, g *storage.Group, text []byte) []byte {
+	left := 0 // volumes that the claims so far may take
+	begin := func() {
+		text = strconv.AppendInt(append(text, ' '), int64(claims[0]), 10)
+		claims, left = claims[1:], len(d.find)
+	}
+	if len(claims) > 0 {
+		g.AtLeast(d.find[claims[0]].Request, func(volume *model.Volume) bool {
+			for len(claims) > 0 && d.find[claims[0]].Request <= volume.Capacity {
+				begin()
 			}
-			if w.selector != nil {
-				w.selected[g.Text] = append(w.selected[g.Text], volume)
+			if left > 0 {
+				text = d.appendVolume(volume, text)
+				left--
 			}
-			text = strconv.AppendInt(append(text, ','), volume.Capacity, 10)
-			if len(d.find) > 1 {
-				text = appendPart(append(text, '='), volume.Name)
-			}
-			left--
-			return left > 0
+			return left > 0 || len(claims) > 0
 		})
+	}
+	for len(claims) > 0 { // no volume is large enough
+		begin()
+	}
+	return text
+}
+
+func (d *demands) appendVolume(volume *model.Volume, text []byte) []byte {
+	text = strconv.AppendInt(append(text, ','), volume.Capacity, 10)
+	if len(d.find) > 1 {
+		text = appendPart(append(text, '='), volume.Name)
 	}
 	return text
 }
@@ -330,8 +372,7 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 		return failed
 	}
 	if f.delays {
-		var space space
-		_, unfit, failed := f.find(node, space.empty())
+		unfit, failed := f.unfit(node)
 		if failed != 0 {
 			return failed
 		}
@@ -341,6 +382,19 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 		code |= reason.Unresolvable
 	}
 	return code
+}
+
+// unfit returns what is wrong with a node for the claims that are to be bound.
+func (f *verdicts) unfit(node state.Node) (unfit, failed reason.Code) {
+	if unfit, failed := f.before(node); unfit != 0 || failed != 0 {
+		return unfit, failed
+	}
+	if unfit, _, known := f.judgeByClass(node); known {
+		return unfit, 0
+	}
+	var space space
+	_, unfit, failed = f.find(node, space.empty())
+	return unfit, failed
 }
 
 // fewNodes is up to how many nodes with a value of a label are few.

@@ -26,6 +26,8 @@ type finder struct {
 	preBound [][]*model.NodeSelector
 	// unreadable is the failed code of the first claim whose selector cannot be parsed, 0 if there is none.
 	unreadable reason.Code
+	// byClass, unless nil, are the claims by class: they are very many.
+	byClass []*classClaims
 	// errs are what failed codes stand for, by the number in the code.
 	errs []error
 }
@@ -74,6 +76,7 @@ func compile(d *demands) finder {
 			f.unreadable = f.fails(err)
 		}
 	}
+	f.byClass = f.groupByClass()
 	return f
 }
 
@@ -140,13 +143,8 @@ type provisioned struct {
 // find finds volumes for the claims on a node, the smallest claim first, and checks whether volumes can be provisioned for those that find none. It
 // appends to what is empty.
 func (f *finder) find(node state.Node, to found) (all found, unfit, failed reason.Code) {
-	for i := range f.selected {
-		if f.selected[i].node != node.Name() {
-			return to, conflict, 0
-		}
-	}
-	if f.unreadable != 0 {
-		return to, 0, f.unreadable
+	if unfit, failed := f.before(node); unfit != 0 || failed != 0 {
+		return to, unfit, failed
 	}
 	for i, claim := range f.demands.find {
 		if volume := f.volumeFor(i, node, to.static); volume != nil {
@@ -166,6 +164,17 @@ func (f *finder) find(node state.Node, to found) (all found, unfit, failed reaso
 		to.provisioned = append(to.provisioned, provisioned{f.provisions[i].claim, capacity})
 	}
 	return to, 0, 0
+}
+
+// before returns what is wrong before volumes are looked for: the node of a claim is decided, or a
+// claim cannot be read.
+func (f *finder) before(node state.Node) (unfit, failed reason.Code) {
+	for i := range f.selected {
+		if f.selected[i].node != node.Name() {
+			return conflict, 0
+		}
+	}
+	return 0, f.unreadable
 }
 
 // volumeFor returns a volume for the i-th claim on a node, nil if there is none: one that names the claim, or else the smallest that is free. If the

@@ -31,6 +31,9 @@ type scores struct {
 // kube-scheduler's Score panics where a claim has its class by the beta annotation only, and where a capacity limits the size of volumes and does not
 // say how much there is. Both count as nothing known here.
 func (f *scores) Score(node state.Node) int32 {
+	if _, tracked, known := f.judgeByClass(node); known && !tracked {
+		return 0 // nothing is known of what is provisioned
+	}
 	var space space
 	found, unfit, failed := f.find(node, space.empty())
 	if unfit != 0 || failed != 0 {

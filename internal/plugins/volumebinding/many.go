@@ -1,0 +1,102 @@
+package volumebinding
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/storage"
+)
+
+// manyClaims is from how many claims to be bound on they are judged by class. A pod may have
+// thousands of claims, of few classes: on a node without free volumes of a class, all of its claims
+// are provisioned alike, and only the sizes differ.
+const manyClaims = 16
+
+// classClaims are the claims of one class that are to be bound.
+type classClaims struct {
+	class string
+	// first is the position of the first in provisions.
+	first int
+	// selected and found are the positions of those with a size: whose node is decided, and of the
+	// others, the smallest first.
+	selected, found []int
+}
+
+// groupByClass groups claims by class, in the order of their first claims. It returns nil if the
+// claims are few, or volumes name one of them.
+func (f *finder) groupByClass() (all []*classClaims) {
+	if len(f.provisions) < manyClaims || slices.ContainsFunc(f.wants, func(w want) bool { return len(w.preBound) > 0 }) {
+		return nil
+	}
+	byName := map[string]*classClaims{}
+	for i := range f.provisions {
+		claim := &f.provisions[i].claim
+		c := byName[claim.Class]
+		if c == nil {
+			c = &classClaims{class: claim.Class, first: i}
+			byName[claim.Class], all = c, append(all, c)
+		}
+		switch {
+		case !claim.HasRequest: // it fits wherever the class may be provisioned
+		case i < len(f.selected):
+			c.selected = append(c.selected, i)
+		default:
+			c.found = append(c.found, i)
+		}
+	}
+	return all
+}
+
+// judgeByClass returns what find finds wrong with a node, without a look at each claim; known is false
+// if there are free volumes on the node, which may be bound to some of the claims. tracked is
+// whether the scores depend on capacities.
+func (f *finder) judgeByClass(node state.Node) (unfit reason.Code, tracked, known bool) {
+	if f.byClass == nil {
+		return 0, false, false
+	}
+	store, slot, labels := node.Storage(), node.Slot(), node.Object().Labels
+	first := len(f.provisions)
+	for _, c := range f.byClass {
+		free := false
+		store.GroupsAt(slot, c.class, func(*storage.Group) bool {
+			free = true
+			return false
+		})
+		if free {
+			return 0, false, false
+		}
+		p := &f.provisions[c.first]
+		if !p.can || !p.allowed.Matches(labels) {
+			if c.first < first {
+				first, unfit = c.first, conflict
+			}
+			continue
+		}
+		if driver := store.Driver(p.claim.class.Object.Provisioner); driver == nil || !driver.TracksCapacity {
+			continue
+		}
+		tracked = true
+		if at := f.firstWithoutRoom(store, slot, c); at < first {
+			first, unfit = at, noStorage
+		}
+	}
+	return unfit, tracked, true
+}
+
+// firstWithoutRoom returns the position of the first claim of a class that no capacity has room
+// for, behind all others if every claim finds room. What has room for a size has room for smaller
+// ones.
+func (f *finder) firstWithoutRoom(store *storage.Store, slot int32, c *classClaims) int {
+	lacks := func(at int) bool { return store.CapacityAt(slot, c.class, f.provisions[at].claim.Request) == nil }
+	for _, at := range c.selected {
+		if lacks(at) {
+			return at
+		}
+	}
+	if i := sort.Search(len(c.found), func(i int) bool { return lacks(c.found[i]) }); i < len(c.found) {
+		return c.found[i]
+	}
+	return len(f.provisions)
+}
