@@ -30,6 +30,16 @@ func (e *Engine) Audit() error {
 	if bytes != e.rejections.bytes || bytes > e.rejections.maxBytes {
 		v.Add("remembered rejections take %d bytes, recounted %d, at most %d", e.rejections.bytes, bytes, e.rejections.maxBytes)
 	}
+	bytes = 0
+	for _, c := range e.columns.counting.all {
+		bytes += c.bytes
+	}
+	for _, s := range e.columns.sets.all {
+		bytes += s.bytes
+	}
+	if bytes != e.columns.compiledBytes {
+		v.Add("compiled needs take %d bytes, recounted %d", e.columns.compiledBytes, bytes)
+	}
 	return v.Err()
 }
 

@@ -204,7 +204,8 @@ func (c *scoreColumn) isWorn(v state.View) bool {
 // counting is the compiled need of a CountFilter, which has no column.
 type counting struct {
 	plugin.Counting
-	used uint64
+	used  uint64
+	bytes int
 }
 
 // set is the compiled need of a SetScore plugin, which has no column.
@@ -212,6 +213,7 @@ type set struct {
 	plugin.SetScores
 	alike plugin.AlikeScores // the same if nodes can be scored in groups, nil otherwise
 	used  uint64
+	bytes int
 }
 
 // columnKey identifies a column: a plugin, by its number, and a need.
@@ -278,8 +280,10 @@ type columns struct {
 	counting byNeed[counting]
 	sets     byNeed[set]
 	maxBytes int
-	clock    uint64
-	built    uint64 // how many columns of scores were built
+	// Invariant: compiledBytes is the sum of bytes over counting and sets.
+	compiledBytes int
+	clock         uint64
+	built         uint64 // how many columns of scores were built
 	// decisions is how many have begun, sweeps what the clock was at the last sweeps. aside means that there is no decision, only a question about a pod: it moves the clock, and ages nothing.
 	decisions uint64
 	sweeps    [idleAfter / sweptEach]uint64
@@ -319,11 +323,28 @@ func (c *columns) tick() (horizon uint64, swept bool) {
 }
 
 // compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
-const compiledKept = 4096
+//
+// Those of pods with thousands of terms are large: about compiledPerText bytes for each byte of their
+// text. So they are bounded in bytes, too.
+const (
+	compiledKept     = 4096
+	compiledPerText  = 4
+	maxCompiledBytes = 64 << 20
+)
 
-// makeRoomForCompiled evicts the least recently used half of the compiled needs.
-func (c *columns) makeRoomForCompiled() {
-	if len(c.counting.all)+len(c.sets.all) < compiledKept {
+// makeRoomForCompiled evicts the least recently used half of the compiled needs, if they are too many
+// or too large with another one. It returns the bytes of that one.
+func (c *columns) makeRoomForCompiled(need model.Need) (bytes int) {
+	bytes = compiledPerText * len(need.String())
+	if len(c.counting.all)+len(c.sets.all) >= compiledKept || c.compiledBytes+bytes > maxCompiledBytes {
+		c.evictCompiled()
+	}
+	c.compiledBytes += bytes
+	return bytes
+}
+
+func (c *columns) evictCompiled() {
+	if len(c.counting.all)+len(c.sets.all) == 0 {
 		return
 	}
 	times := make([]uint64, 0, compiledKept)
@@ -335,8 +356,15 @@ func (c *columns) makeRoomForCompiled() {
 	}
 	slices.Sort(times)
 	middle := times[len(times)/2]
-	c.counting.dropIf(func(l *counting) bool { return l.used <= middle })
-	c.sets.dropIf(func(s *set) bool { return s.used <= middle })
+	evict := func(used uint64, bytes int) bool {
+		if used > middle {
+			return false
+		}
+		c.compiledBytes -= bytes
+		return true
+	}
+	c.counting.dropIf(func(l *counting) bool { return evict(l.used, l.bytes) })
+	c.sets.dropIf(func(s *set) bool { return evict(s.used, s.bytes) })
 }
 
 // makeRoom evicts columns until there is room for one more beside those that the present decision uses.
@@ -430,8 +458,7 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 	id, need := c.profile.ids[i], c.needs[i]
 	have := e.columns.counting.of(id, need)
 	if have == nil {
-		e.columns.makeRoomForCompiled()
-		have = &counting{Counting: f.CountNeed(c.pod).Compile()}
+		have = &counting{Counting: f.CountNeed(c.pod).Compile(), bytes: e.columns.makeRoomForCompiled(need)}
 		e.columns.counting.put(id, need, have)
 	}
 	have.used = e.columns.clock
@@ -507,8 +534,7 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 		if err != nil {
 			return nil, errPreScore(p, err)
 		}
-		e.columns.makeRoomForCompiled()
-		have = &set{SetScores: scores}
+		have = &set{SetScores: scores, bytes: e.columns.makeRoomForCompiled(need)}
 		have.alike, _ = scores.(plugin.AlikeScores)
 		e.columns.sets.put(id, need, have)
 	}

@@ -221,11 +221,11 @@ func TestCompiledNeedsMakeRoom(t *testing.T) {
 		}
 	}
 	fill(compiledKept-1, 0)
-	if c.makeRoomForCompiled(); len(c.counting.all)+len(c.sets.all) != compiledKept-1 {
+	if c.makeRoomForCompiled(model.Need{}); len(c.counting.all)+len(c.sets.all) != compiledKept-1 {
 		t.Error("there was room")
 	}
 	fill(compiledKept, 0)
-	c.makeRoomForCompiled()
+	c.makeRoomForCompiled(model.Need{})
 	if len(c.counting.all) != compiledKept/4-1 || len(c.sets.all) != compiledKept/4 {
 		t.Errorf("%d and %d are left", len(c.counting.all), len(c.sets.all))
 	}
@@ -233,7 +233,7 @@ func TestCompiledNeedsMakeRoom(t *testing.T) {
 		t.Error("it is not the older half that went")
 	}
 	fill(compiledKept, 1)
-	if c.makeRoomForCompiled(); len(c.counting.all) != compiledKept/4 || len(c.sets.all) != compiledKept/4-1 || c.sets.all[key(compiledKept/2)] != nil {
+	if c.makeRoomForCompiled(model.Need{}); len(c.counting.all) != compiledKept/4 || len(c.sets.all) != compiledKept/4-1 || c.sets.all[key(compiledKept/2)] != nil {
 		t.Errorf("%d and %d are left, with a set in the middle", len(c.counting.all), len(c.sets.all))
 	}
 }
