@@ -11,9 +11,9 @@ const longFrom = 17
 
 func isLong(pod *model.Pod) bool { return len(pod.Terms) >= longFrom }
 
-// termList is the terms of pods that have many of them, and all the same. Nobody is limited in how
-// many terms his pods have, and each decision about other pods reads the terms that select these. So
-// the carriers of all terms of one topology key are counted once, and one matcher adds the terms up:
+// termList is the terms of pods that have many of them, and all the same. The API has no limit on the
+// number of terms, and each decision about other pods reads the terms that select these. So the
+// carriers of all terms of one topology key are counted once, and one matcher adds the terms up:
 // others' decisions depend on the number of lists and of topology keys that nodes carry, whatever the
 // number of terms is.
 //
