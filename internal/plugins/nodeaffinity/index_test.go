@@ -3,6 +3,7 @@ package nodeaffinity
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,5 +99,50 @@ func TestIndexAgreesWithTheLibrary(t *testing.T) {
 	}
 	if matched < 1000 || unmatched < 1000 {
 		t.Errorf("%d nodes matched and %d did not: the test says little", matched, unmatched)
+	}
+}
+
+// stepsFor returns how many words and verdicts a matcher goes through for the labels of a node.
+func (m *matcher) stepsFor(node *v1.Node) (steps int) {
+	m.look(node)
+	for _, at := range m.present {
+		k := &m.byKey[at]
+		steps += len(k.objecting.few) + len(k.objecting.all)
+		if number, listed := k.listed[node.Labels[k.name]]; listed {
+			steps += len(k.verdicts[number])
+			if all := k.objectors[number]; all != nil {
+				steps += len(all) - len(k.verdicts[number])
+			}
+		}
+		if len(k.ranged) <= sparse(m.terms) {
+			steps += len(k.ranged)
+		} else {
+			steps += len(m.met)
+		}
+	}
+	return steps
+}
+
+// TestManyTermsCostANodeItsLabels: 10,000 terms cost a node a few hundred steps for each of its
+// labels, whatever the operator, also where all terms judge the value of the node.
+func TestManyTermsCostANodeItsLabels(t *testing.T) {
+	const terms = 10_000
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "7", "zone": "a", "host": "n"}}}
+	for name, values := range map[string]func(i int) []string{
+		"In": func(i int) []string { return []string{fmt.Sprint("x", i)} }, "NotIn": func(i int) []string { return []string{fmt.Sprint("x", i)} },
+		"In with the node's": func(i int) []string { return []string{fmt.Sprint("x", i), "7"} }, "NotIn with the node's": func(i int) []string { return []string{fmt.Sprint("x", i), "7"} },
+		"Exists": func(int) []string { return nil }, "DoesNotExist": func(int) []string { return nil },
+		"Gt": func(i int) []string { return []string{fmt.Sprint(i)} }, "Lt": func(i int) []string { return []string{fmt.Sprint(i)} },
+	} {
+		operator, _, _ := strings.Cut(name, " ")
+		var all []term
+		for i := range terms {
+			all = append(all, termOf(&v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{
+				{Key: "pool", Operator: v1.NodeSelectorOperator(operator), Values: values(i)}, {Key: fmt.Sprint("k", i), Operator: v1.NodeSelectorOpDoesNotExist},
+			}}))
+		}
+		if steps := matcherOf(indexOf(all, nil)).stepsFor(n); steps > 600 {
+			t.Errorf("%s: %d steps for one node", name, steps)
+		}
 	}
 }
