@@ -180,6 +180,10 @@ type AskedHint struct {
 	// Hint and Cause are as those of a registration.
 	Hint  func(asked Need, event Event) bool
 	Cause func(asked Need) Cause
+	// Begin and Spent are nil for hints that are always cheap. Begin begins an event, behind which others wait: the hints about it, of all pods together, have a
+	// budget of work. Spent returns how many units all hints have cost so far, see package price.
+	Begin func(waiting int)
+	Spent func() int64
 }
 
 // Concerns reports whether the registration includes the event. A registration for a specific update does not include an unspecific one:

@@ -174,16 +174,35 @@ func (q *Queue) ask(limit int) (work int) {
 	if !w.lookedUp {
 		w.lookedUp = true
 		w.found, work = p.findAll(first, w.found)
+		p.beginHints(first, w.left()-1)
 	}
 	for w.asked < len(w.found) && work < limit {
 		b := w.found[w.asked]
 		w.asked++
 		work++
-		if b.concerns(first) && (first.all || p.accepts(b, first.event)) {
+		if !b.concerns(first) {
+			continue
+		}
+		helps, cost := first.all, 0
+		if !helps {
+			helps, cost = p.accepts(b, first.event)
+		}
+		if work += cost; helps {
 			work += p.wakeBucket(b, first)
 		}
 	}
 	return work
+}
+
+// beginHints begins an event for hints that have a budget, behind which others wait.
+func (p *parkedIndex) beginHints(e *pendingEvent, waiting int) {
+	for _, in := range p.inOrder {
+		for _, x := range in.indexes {
+			if x.Asked != nil && x.Asked.Begin != nil && x.Concerns(e.event) {
+				x.Asked.Begin(waiting)
+			}
+		}
+	}
 }
 
 // findAll appends the buckets that the event may help. It returns how many indexes it looked at.
@@ -238,17 +257,30 @@ func (e *pendingEvent) reaches(c *cohort) bool {
 	return e.all || !e.victim || !c.awaitsRoom
 }
 
-// accepts asks the hint, which is the same for each pod of the bucket.
-func (p *parkedIndex) accepts(b *bucket, event model.Event) bool {
+// hintPrice is how many units of work an ordinary hint costs at most: a dearer one counts as several in a slice.
+const hintPrice = 5_000
+
+// accepts asks the hint, which is the same for each pod of the bucket. It returns as how many further hints it counts.
+func (p *parkedIndex) accepts(b *bucket, event model.Event) (helps bool, cost int) {
 	switch {
 	case b.index.Asked != nil:
 		p.hintCalls++
-		return b.index.Asked.Hint(b.alike, event)
+		before := spentBy(b.index.Asked)
+		helps = b.index.Asked.Hint(b.alike, event)
+		return helps, int((spentBy(b.index.Asked) - before) / hintPrice)
 	case b.index.Hint == nil:
-		return true
+		return true, 0
 	}
 	p.hintCalls++
-	return b.index.Hint(b.cohorts[0].first.entry.pod, event)
+	return b.index.Hint(b.cohorts[0].first.entry.pod, event), 0
+}
+
+// spentBy returns what hints have cost so far, 0 if they are always cheap.
+func spentBy(hint *model.AskedHint) int64 {
+	if hint.Spent == nil {
+		return 0
+	}
+	return hint.Spent()
 }
 
 // wakeBucket wakes the pods of a bucket that the event concerns. It returns how many cohorts that are.
