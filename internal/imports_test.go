@@ -110,6 +110,7 @@ var house = map[string]map[string]string{
 	"internal/allocator": {
 		"internal/devices": "it counts the devices of the store",
 		"internal/model":   "resources are those of pods, and classes are compiled",
+		"internal/price":   "it counts the work of searches",
 		"internal/state":   "counts follow the devices that nodes share",
 	},
 	"internal/plugins/dynamicresources": {
@@ -118,6 +119,7 @@ var house = map[string]map[string]string{
 		"internal/devices":   "it reads what is allocated, and promises devices",
 		"internal/model":     "needs are of pods and nodes",
 		"internal/plan":      "it holds devices, and makes steps",
+		"internal/price":     "searches have the budget of the turn",
 		"internal/reason":    "a verdict is a reason code",
 		"internal/state":     "it reads the view of a node",
 	},

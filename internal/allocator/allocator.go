@@ -1,9 +1,10 @@
 // Package allocator asks the structured allocator of k8s.io/dynamic-resource-allocation which devices claims would get on a node.
 //
 // It takes claims, a node and the slices that it can use, classes, and what is allocated; it gives an allocation for each claim, or says that there is none,
-// or why it cannot be known; and how many devices of a class a node can use. It owns the cache of compiled CEL expressions. It never remembers an allocation.
+// or why it cannot be known; and how many devices of a class a node can use. It owns the cache of compiled CEL expressions, and searches that go on in a later
+// turn. It never remembers an allocation.
 //
-// It reads a clock for one thing: a search that takes longer than the configured time is given up.
+// It counts the work of searches, and reads no clock.
 package allocator
 
 import (
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -21,33 +21,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
-	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/price"
 )
 
 // Features are the optional parts of the allocator.
 type Features = structured.Features
 
-// Allocator searches. Its methods may be called by several goroutines.
+// Allocator searches. One goroutine at a time uses it.
 type Allocator struct {
-	features Features
-	timeout  time.Duration // of one search; 0 is none
-	cel      *cel.Cache
-	silent   context.Context // the allocator logs each step of a search
+	features    Features
+	limit       int64 // of the work of one search; 0 is none
+	expressions expressions
+	silent      context.Context
+	// Invariant: waiting are the searches that are to go on, by their names, and waitingBytes is the sum of their bytes.
+	waiting      map[Name]*search
+	waitingBytes int
+	clock        uint64 // counts searches
 }
 
-// celKept is how many compiled CEL expressions are kept: of classes and claims together there are few different ones.
-const celKept = 1_000
-
-// New returns an allocator. A search that takes longer than timeout is given up; 0 means never.
+// New returns an allocator. A search that needs more work than fits in the timeout is given up; 0 means never. The timeout is not
+// measured: a unit of work is about a nanosecond.
 func New(features Features, timeout time.Duration) *Allocator {
 	return &Allocator{
-		features: features, timeout: timeout, cel: newCache(features), silent: klog.NewContext(context.Background(), logr.Discard()),
+		features: features, limit: int64(timeout), expressions: newExpressions(celFeatures(features)), silent: silentContext(), waiting: map[Name]*search{},
 	}
 }
 
-// newCache returns an empty cache of expressions, which can say of devices what the features know.
-func newCache(features Features) *cel.Cache {
-	return cel.NewCache(celKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity, EnableListTypeAttributes: features.ListTypeAttributes})
+// celFeatures returns what expressions can say of devices.
+func celFeatures(features Features) cel.Features {
+	return cel.Features{EnableConsumableCapacity: features.ConsumableCapacity, EnableListTypeAttributes: features.ListTypeAttributes}
 }
 
 // Question is what is asked of one node.
@@ -61,45 +64,13 @@ type Question struct {
 	Allocated structured.AllocatedState
 	// InUse reports whether anything is allocated of a device.
 	InUse func(structured.DeviceID) bool
+	// Name is that of the search if it can go on later, and Meter counts its work and has the budget of its turn; nil if it has none.
+	Name  Name
+	Meter *price.Meter
 }
 
 // ErrInvalidPools means that there is no solution on the node, where a pool is invalid.
 var ErrInvalidPools = errors.New("invalid resource pools were encountered")
-
-// ErrTimeout means that the search was given up.
-var ErrTimeout = errors.New("timed out trying to allocate devices")
-
-// Allocate returns an allocation for each claim; none without an error if they cannot be satisfied on the node. An error that is not ErrInvalidPools is
-// about more than the node: kube-scheduler fails the pod's turn.
-func (a *Allocator) Allocate(q *Question) ([]resourcev1.AllocationResult, error) {
-	allocated := q.Allocated
-	if !a.features.ConsumableCapacity && len(allocated.AllocatedSharedDeviceIDs) > 0 {
-		allocated = withoutShares(q)
-	}
-	search, err := structured.NewAllocator(a.silent, a.features, allocated, classes{q.Class}, q.Slices, a.cel)
-	if err != nil {
-		return nil, err
-	}
-	ctx := a.silent
-	if a.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.timeout)
-		defer cancel()
-	}
-	results, err := search.Allocate(ctx, q.Node, q.Claims)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("node %s: %w", q.Node.Name, ErrTimeout)
-	case errors.Is(err, structured.ErrFailedAllocationOnNode):
-		return nil, ErrInvalidPools
-	case err != nil:
-		return nil, err
-	}
-	for i := range results {
-		nameShares(q.Claims[i].UID, &results[i])
-	}
-	return results, nil
-}
 
 // withoutShares returns what is allocated of the slices' devices where no device can be shared: of which a share was allocated when they could be, those are taken.
 func withoutShares(q *Question) structured.AllocatedState {

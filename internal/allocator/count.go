@@ -3,12 +3,10 @@ package allocator
 import (
 	"context"
 
-	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
-	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -21,9 +19,12 @@ type Matcher struct {
 	ctx context.Context
 }
 
+// classesKept is how many compiled expressions of classes are kept. Only administrators write classes, so there are few.
+const classesKept = 1_000
+
 // NewMatcher returns a matcher.
 func NewMatcher() *Matcher {
-	return &Matcher{cel.NewCache(celKept, cel.Features{EnableConsumableCapacity: true}), klog.NewContext(context.Background(), logr.Discard())}
+	return &Matcher{cel.NewCache(classesKept, cel.Features{EnableConsumableCapacity: true}), silentContext()}
 }
 
 // Counter counts the devices of a class. One goroutine at a time may call its methods.

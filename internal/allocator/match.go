@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"context"
+	"math"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -10,14 +11,59 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-// MayMatch reports whether slices have a device that satisfies all selectors, or one of which that cannot be known. It looks at no node, taint or use.
-func (a *Allocator) MayMatch(selectors []resourcev1.DeviceSelector, slices []*resourcev1.ResourceSlice) bool {
-	if a.features.DerivedAttributes || a.features.CompatibilityGroups {
+// Hints judges devices by selectors for pods that wait: might a device be given to them? Whatever would cost too much is answered
+// with yes, which is safe: the pod is tried, and the allocator evaluates its selectors. So hints compile no long expressions, and
+// evaluate with a lower limit of CEL cost than the allocator. One goroutine at a time uses it.
+type Hints struct {
+	features Features
+	compiler interface {
+		CompileCELExpression(expression string, options cel.Options) cel.CompilationResult
+	}
+	silent context.Context
+	// Invariant: programs are compiled expressions by text, and bytes is about what they need.
+	programs map[string]*program
+	bytes    int
+}
+
+// program is a compiled expression.
+type program struct {
+	cel.CompilationResult
+	// driver is that of all devices for which the expression is true, if it names one; parsed says that this was found out.
+	driver string
+	parsed bool
+}
+
+const (
+	// hintLength is how long an expression may be to be evaluated in a hint, hintCost the CEL cost of the evaluation.
+	hintLength, hintCost = 1 << 10, 2_000
+	// programsMax bounds the bytes of compiled expressions.
+	programsMax = 16 << 20
+)
+
+// NewHints returns hints.
+func NewHints(features Features) *Hints {
+	return &Hints{features: features, compiler: cel.GetCompiler(celFeatures(features)), silent: silentContext(), programs: map[string]*program{}}
+}
+
+// Work is work that hints may do, in units. What has been done is subtracted, the last of it also if it is more than was left.
+type Work int64
+
+func (w *Work) spend(units int64) { *w -= Work(units) }
+
+// IsOver reports whether all work is done.
+func (w *Work) IsOver() bool { return *w <= 0 }
+
+// Unlimited is as much work as it may take.
+const Unlimited = Work(math.MaxInt64)
+
+// MayMatch reports whether slices have a device that satisfies all selectors, or one of which that cannot be known, or not with so much work. It looks at no node, taint or use.
+func (h *Hints) MayMatch(selectors []resourcev1.DeviceSelector, slices []*resourcev1.ResourceSlice, left *Work) bool {
+	if h.features.DerivedAttributes || h.features.CompatibilityGroups {
 		return true // a device has more to be selected by than its slice says, or is usable with some others only
 	}
 	for _, slice := range slices {
 		for i := range slice.Spec.Devices {
-			if a.mayMatch(selectors, slice.Spec.Driver, &slice.Spec.Devices[i]) {
+			if h.mayMatch(selectors, slice.Spec.Driver, &slice.Spec.Devices[i], left) || left.IsOver() {
 				return true
 			}
 		}
@@ -25,11 +71,48 @@ func (a *Allocator) MayMatch(selectors []resourcev1.DeviceSelector, slices []*re
 	return false
 }
 
-func (a *Allocator) mayMatch(selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device) bool {
-	is, known := satisfies(a.silent, a.cel, selectors, cel.Device{
-		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
-	})
-	return is || !known // what cannot be evaluated fails a search that comes to the device
+// mayMatch reports whether a device satisfies all selectors, or that is not known: what cannot be evaluated fails a search that comes to the device.
+func (h *Hints) mayMatch(selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device, left *Work) bool {
+	left.spend(passedPrice)
+	for i := range selectors {
+		p := h.program(selectors[i].CEL, left)
+		if p == nil || p.Error != nil || left.IsOver() {
+			return true
+		}
+		matches, details, err := p.DeviceMatches(h.silent, cel.Device{
+			Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
+		})
+		left.spend(evaluation(len(p.Expression), details))
+		if err != nil || left.IsOver() {
+			return true
+		}
+		if !matches {
+			return false
+		}
+	}
+	return true
+}
+
+// program returns a compiled selector, nil if it is not compiled for hints.
+func (h *Hints) program(selector *resourcev1.CELDeviceSelector, left *Work) *program {
+	if selector == nil || len(selector.Expression) > hintLength {
+		return nil
+	}
+	text := selector.Expression
+	p := h.programs[text]
+	if p == nil {
+		limit := uint64(hintCost)
+		p = &program{CompilationResult: h.compiler.CompileCELExpression(text, cel.Options{DisableCostEstimation: true, CostLimit: &limit})}
+		left.spend(compilation(len(text)))
+		if bytes := compiledBytes + compiledByte*len(text); h.bytes+bytes > programsMax {
+			clear(h.programs)
+			h.bytes = bytes
+		} else {
+			h.bytes += bytes
+		}
+		h.programs[text] = p
+	}
+	return p
 }
 
 // satisfies reports whether a device satisfies all selectors; that is not known if one of them cannot be evaluated before another one is false.
@@ -50,22 +133,25 @@ func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.Dev
 }
 
 // DriverOf returns the driver of all devices that satisfy the selectors, as far as these say so in so many words: device.driver == "gpu.example.com",
-// and more. It is empty if they do not.
-func (a *Allocator) DriverOf(selectors []resourcev1.DeviceSelector) string {
+// and more. It is empty if they do not, or that is not found out with so much work.
+func (h *Hints) DriverOf(selectors []resourcev1.DeviceSelector, left *Work) string {
 	for i := range selectors {
-		if selectors[i].CEL == nil {
+		if left.IsOver() {
+			return ""
+		}
+		p := h.program(selectors[i].CEL, left)
+		if p == nil || p.Error != nil {
 			continue
 		}
-		compiled := a.cel.GetOrCompile(selectors[i].CEL.Expression)
-		if compiled.Error != nil {
-			continue
+		if !p.parsed {
+			p.parsed = true
+			left.spend(compilation(len(p.Expression)))
+			if parsed, issues := p.Environment.Parse(p.Expression); issues == nil {
+				p.driver = driverIn(parsed.NativeRep().Expr())
+			}
 		}
-		parsed, issues := compiled.Environment.Parse(compiled.Expression)
-		if issues != nil {
-			continue
-		}
-		if driver := driverIn(parsed.NativeRep().Expr()); driver != "" {
-			return driver
+		if p.driver != "" {
+			return p.driver
 		}
 	}
 	return ""

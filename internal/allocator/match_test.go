@@ -1,9 +1,13 @@
 package allocator
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/internal/price"
 )
 
 func selectors(expressions ...string) (s []resourcev1.DeviceSelector) {
@@ -43,11 +47,12 @@ func TestMayMatch(t *testing.T) {
 		{"derived attributes", Features{DerivedAttributes: true}, selectors("false"), true},
 		{"groups of devices", Features{CompatibilityGroups: true}, selectors("false"), true},
 	} {
-		if got := New(row.features, 0).MayMatch(row.selectors, slices); got != row.want {
+		left := Unlimited
+		if got := NewHints(row.features).MayMatch(row.selectors, slices, &left); got != row.want {
 			t.Errorf("%s: %t", row.what, got)
 		}
 	}
-	if New(Features{}, 0).MayMatch(nil, slices[:1]) {
+	if left := Unlimited; NewHints(Features{}).MayMatch(nil, slices[:1], &left) {
 		t.Error("a slice without devices may match")
 	}
 }
@@ -76,8 +81,49 @@ func TestDriverOf(t *testing.T) {
 		{"", selectors(`device.attributes["d"].driver == "x"`)},
 		{"", selectors(`["driver"].all(d, device.driver == "x" || d == "driver")`)},
 	} {
-		if got := New(Features{}, 0).DriverOf(row.selectors); got != row.want {
+		left := Unlimited
+		if got := NewHints(Features{}).DriverOf(row.selectors, &left); got != row.want {
 			t.Errorf("%s: %q, want %q", row.selectors, got, row.want)
+		}
+	}
+}
+
+// TestHintsAreCheap asks hints about devices by selectors that would take long: each costs little more than it may, and the answer is
+// that the device may match.
+func TestHintsAreCheap(t *testing.T) {
+	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Driver: "x.drv"}}
+	for i := range 128 {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("d", i)})
+	}
+	long := "false" + strings.Repeat(" ", hintLength)
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf("%d != %d", i, i+1))
+	}
+	const most = Work(2 * price.Millisecond)
+	for _, row := range []struct {
+		what      string
+		selectors []resourcev1.DeviceSelector
+		want      bool
+	}{
+		{"nested lists", selectors(costly(""), "false"), true},
+		{"a long list", selectors("["+strings.Repeat("1,", 400)+"1].all(x, x == 1)", "false"), true},
+		{"a long text", selectors(long), true},
+		{"many selectors", append(selectors(many...), selectors("false")...), true},
+		{"an ordinary one", selectors(`device.driver == "y.drv"`), false},
+	} {
+		h, left := NewHints(Features{}), most
+		if row.want == false { // compiled before
+			h.program(row.selectors[0].CEL, &left)
+			left = most
+		}
+		got := h.MayMatch(row.selectors, []*resourcev1.ResourceSlice{slice}, &left)
+		if one := Work(compilation(hintLength) + hintCost*costPrice(hintLength)); got != row.want || left < -one {
+			t.Errorf("%s: %t, %d units over", row.what, got, -left)
+		}
+		left = most
+		if h.DriverOf(row.selectors, &left); left < -Work(compilation(hintLength)) {
+			t.Errorf("%s: finding the driver costs %d units too much", row.what, -left)
 		}
 	}
 }

@@ -78,7 +78,9 @@ func (e *Engine) doubt(of *cycle, recalled *plan.Rejection) {
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
 	e.prepare(c)
-	if slots, err := e.filter(c); len(slots) > 0 || err != nil {
+	if slots, err := e.filter(c); e.unfinished {
+		return
+	} else if len(slots) > 0 || err != nil {
 		e.doubts = append(e.doubts, fmt.Sprintf("the rejection of pod %s was remembered; deciding again finds %d feasible nodes, error %v", c.pod, len(slots), err))
 		return
 	}
@@ -99,6 +101,9 @@ func (e *Engine) doubtRank(of *cycle, best choice) {
 		if again.slot = slots[0]; len(slots) > 1 {
 			again.slot, again.total, err = e.best(c, slots)
 		}
+	}
+	if e.unfinished {
+		return
 	}
 	if err != nil || again != best {
 		e.doubts = append(e.doubts, fmt.Sprintf("a ranking chose %+v for pod %s; the scan chooses %+v, error %v", best, of.pod, again, err))

@@ -19,8 +19,10 @@ type column[T int32 | reason.Code] struct {
 	sparse func(*state.State) (slots []int32, others T, ok bool)
 	// following, unless nil, knows which values change with what nodes share.
 	following plugin.Following
-	reads     model.Aspect
-	version   uint64 // of the journal, at which values are up to date
+	// costly means that values stay unasked until a decision looks at them, see complete. fresh says that nothing was asked since the column was last filled.
+	costly, fresh bool
+	reads         model.Aspect
+	version       uint64 // of the journal, at which values are up to date
 	// values by slot; the zero value for slots without a node.
 	values []T
 	// nonZero is how many values are not zero: if it is 0, the scan skips the column.
@@ -47,6 +49,8 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 	for _, e := range entries {
 		switch {
 		case e.Aspects&c.reads == 0:
+		case c.costly && alive[e.Slot]:
+			c.set(e.Slot, unasked[T]())
 		default:
 			var value T
 			if alive[e.Slot] {
@@ -68,7 +72,11 @@ func (c *column[T]) follow(s *state.State) (asked int) {
 	slots, asked := c.following.Follow(s, nil)
 	alive := s.Alive()
 	for _, slot := range slots {
-		if alive[slot] {
+		switch {
+		case !alive[slot]:
+		case c.costly:
+			c.set(slot, unasked[T]())
+		default:
 			c.set(slot, c.ask(s.Node(slot)))
 			asked++
 		}
@@ -100,9 +108,14 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 		}
 	}
 	alive := s.Alive()
+	c.fresh = c.costly
 	for slot := range c.values {
 		var value T
-		if alive[slot] {
+		switch {
+		case !alive[slot]:
+		case c.costly:
+			value = unasked[T]()
+		default:
 			value = c.ask(s.Node(int32(slot)))
 			asked++
 		}
@@ -417,6 +430,7 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 			column.sparse = sparse.Sparse
 		}
 		column.following, _ = column.verdicts.(plugin.Following)
+		column.costly = isCostly(column.verdicts)
 		column.variant, _ = column.verdicts.(plugin.Variant)
 		e.columns.filters.put(id, need, column)
 		e.work.Filled++
@@ -511,6 +525,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
 		column.classes, _ = scores.(plugin.ClassScores)
 		column.following, _ = scores.(plugin.Following)
+		column.costly = isCostly(scores)
 		e.columns.scores.put(id, need, column)
 		e.work.Filled++
 	} else {

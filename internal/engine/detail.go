@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -78,6 +79,9 @@ func (e *Engine) aside(v state.View) (end func()) {
 	}
 }
 
+// asideBudget is how much work a question about what would help a pod may cost, in units: beyond it there is no answer.
+const asideBudget = 10 * price.Millisecond
+
 // FitsOn returns a node that would do for a pod, without anybody being evicted: a preferred one if it would do, else that in the lowest slot. Like Detail it reads the same columns as Decide and decides
 // nothing, and it does not score. ok is false if no node would do, or plugins cannot be asked, see Detail. It may be called between two decisions.
 func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node string, ok bool) {
@@ -86,6 +90,7 @@ func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node st
 		return "", false
 	}
 	defer e.aside(v)()
+	v.Meter().Begin(asideBudget)
 	v.State().BeginTurn()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {
@@ -119,6 +124,7 @@ func (e *Engine) ShapeOf(v state.View, pod *model.Pod) (s Shape, ok bool) {
 		return s, false
 	}
 	defer e.aside(v)()
+	v.Meter().Begin(asideBudget)
 	v.State().BeginTurn()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {

@@ -64,6 +64,8 @@ type Engine struct {
 	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
+	// unfinished says that a plugin could not find something out within the budget of the turn.
+	unfinished bool
 	// mostGroups, unless it is 0, is how many groups a table may have, in tests. withoutRanking has all pods scanned for, there too.
 	mostGroups     int32
 	withoutRanking bool
@@ -209,6 +211,7 @@ func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int)
 		d.Outcome, d.Nominations = plan.NoNodes, clearNomination(pod)
 	default:
 		e.decide(v, p, &d, run, following)
+		e.endUnfinished(&d)
 	}
 	return d
 }
@@ -259,7 +262,9 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, fo
 	if d.Feasible = len(slots); d.Feasible == 0 {
 		var counts objectionCounts
 		d.Outcome = plan.Unschedulable
-		d.Rejection, counts = e.reject(&c)
+		if d.Rejection, counts = e.reject(&c); e.unfinished {
+			return
+		}
 		if len(p.turnFilters) > 0 {
 			if err := c.failureIn(&counts); err != nil {
 				fail(d, err)

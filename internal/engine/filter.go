@@ -118,10 +118,18 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	e.visited(len(slots))
 	slots, touched := apart(slots, c.view.Touched())
+	counted := 0 // the CountFilters before it have been asked
 	for i := range c.needs {
 		column := e.filterColumn(c, i)
 		if column == nil || column.nonZero == 0 {
 			continue
+		}
+		if column.costly {
+			slots = keepCounted(c, counted, i, slots)
+			counted = i
+		}
+		if err := e.completeFilter(c, i, column, slots); err != nil {
+			return nil, err
 		}
 		passed, codes := keepFeasible(slots, column.values)
 		if codes.IsFailed() {
@@ -132,14 +140,7 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 		slots = passed
 	}
 	e.countReads(c, len(slots))
-	for i := range c.counting {
-		if c.counting[i] != nil {
-			rules := c.here.counts[i].rules
-			for j := range rules {
-				slots = keepWithin(slots, &rules[j])
-			}
-		}
-	}
+	slots = keepCounted(c, counted, len(c.counting), slots)
 	slots, err := e.filterByTurn(c, slots)
 	if err != nil {
 		return nil, err
@@ -154,6 +155,19 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	}
 	e.scratch.slots = slots
 	return slots, nil
+}
+
+// keepCounted drops the nodes that CountFilters from a position up to another reject, in place.
+func keepCounted(c *cycle, from, to int, slots []int32) []int32 {
+	for i := from; i < to; i++ {
+		if c.counting[i] != nil {
+			rules := c.here.counts[i].rules
+			for j := range rules {
+				slots = keepWithin(slots, &rules[j])
+			}
+		}
+	}
+	return slots
 }
 
 // alive returns the slots of existing nodes.
@@ -194,14 +208,11 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 }
 
 // firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects. What the column says counts: asked
-// again, a filter that has run out of time may say something else. An error that passes is forgotten with the column.
+// again, a filter may say something else.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
-		if !code.IsFailed() || !c.toCheck(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {
+		if !code.IsFailed() || code == reason.Unasked || !c.toCheck(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {
 			continue
-		}
-		if passing, ok := column.verdicts.(plugin.PassingFailures); ok && passing.Passes(code) {
-			e.columns.filters.drop(c.profile.ids[filter], c.needs[filter])
 		}
 		return c.failure(&c.here, objection{filter: filter, code: code})
 	}

@@ -81,6 +81,7 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 			e.asked(c.profile.first+int32(i), 1)
 		}
 		if code := verdicts.Filter(node); code != reason.None {
+			e.unfinished = e.unfinished || code == reason.Unasked
 			return objection{filter: i, code: code}
 		}
 	}
@@ -91,6 +92,9 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 func (c *cycle) failure(f *filters, o objection) error {
 	if !o.code.IsFailed() {
 		return nil
+	}
+	if o.code == reason.Unasked {
+		return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: plugin.ErrUnfinished}
 	}
 	verdicts := f.verdicts[o.filter]
 	err := fmt.Errorf("verdict %d", o.code)

@@ -138,6 +138,10 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		return
 	}
 	passing := e.postFilter(c, d, &r.objectionCounts) // a plugin that failed has found nothing out
+	if e.unfinished {
+		*had = nothingHelps{}
+		return
+	}
 	nothing := len(d.Evictions) == 0 && len(d.Writes) == 0 && len(d.Nominations) == 0 && !passing
 	if same && (!nothing || d.PostFilter != had.text) {
 		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))

@@ -38,6 +38,7 @@ type cycle struct {
 // rejection rejects every node. Before nodes are looked at, call prepare.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
 	e.meter = v.Meter()
+	e.unfinished = false
 	if horizon, swept := e.columns.tick(); swept {
 		e.rankings.sweep(horizon)
 	}

@@ -231,16 +231,14 @@ func TestStateFilters(t *testing.T) {
 	}
 }
 
-// slow is a filter that runs out of time the first time that it is asked about a node.
+// slow is a filter that fails the first time that it is asked about a node.
 type slow struct {
 	rule
-	passes bool
-	tried  map[string]bool
+	tried map[string]bool
 }
 
 func (f *slow) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
 func (f *slow) Compile() plugin.Verdicts                { return f }
-func (f *slow) Passes(reason.Code) bool                 { return f.passes }
 func (f *slow) Filter(node state.Node) reason.Code {
 	if !f.tried[node.Name()] {
 		f.tried[node.Name()] = true
@@ -249,18 +247,14 @@ func (f *slow) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// An error fails the turn also if the filter would say something else when it is asked again. One that passes does not fail the next turn; another is
-// remembered.
-func TestErrorsThatPass(t *testing.T) {
-	for _, passes := range []bool{true, false} {
-		f := &slow{rule{name: "Slow"}, passes, map[string]bool{}}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b")
-		const want = `running "Slow" filter plugin: Slow fails 1`
-		for turn := range 2 {
-			d := x.Decide(x.s.View(), plan.WorkFor(x.pod()))
-			if failed := turn == 0 || !passes; failed != (d.Outcome == plan.Failed) || failed && d.Err.Error() != want {
-				t.Errorf("the error passes: %t, turn %d: %v, %v", passes, turn, d.Outcome, d.Err)
-			}
+// An error fails the turn also if the filter would say something else when it is asked again, and is remembered.
+func TestErrorsAreRemembered(t *testing.T) {
+	f := &slow{rule{name: "Slow"}, map[string]bool{}}
+	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b")
+	const want = `running "Slow" filter plugin: Slow fails 1`
+	for turn := range 2 {
+		if d := x.Decide(x.s.View(), plan.WorkFor(x.pod())); d.Outcome != plan.Failed || d.Err.Error() != want {
+			t.Errorf("turn %d: %v, %v", turn, d.Outcome, d.Err)
 		}
 	}
 }

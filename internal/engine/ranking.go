@@ -284,7 +284,7 @@ func (e *Engine) groupsIn(v state.View) int32 {
 }
 
 // placeOf returns the place in a table of a node that passes the columns; ok is false if it has too many coordinates, or the scan would fail.
-func (s *sight) placeOf(slot int32) (of rank.Coordinates, sum int64, ok bool) {
+func (s *sight) placeOf(e *Engine, c *cycle, slot int32) (of rank.Coordinates, sum int64, ok bool) {
 	n := 0
 	put := func(value int32) {
 		if n < len(of) {
@@ -296,6 +296,9 @@ func (s *sight) placeOf(slot int32) (of rank.Coordinates, sum int64, ok bool) {
 	for i, column := range s.scores {
 		if column == nil {
 			continue
+		}
+		if column.costly && e.completeScore(c, i, column, []int32{slot}) != nil {
+			return of, 0, false
 		}
 		raw := column.values[slot]
 		switch {
@@ -365,9 +368,12 @@ func (r *ranking) drop() {
 func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	slots := e.slotsToCheck(c)
 	e.visited(len(slots))
-	for _, column := range s.filters {
+	for i, column := range s.filters {
 		if column == nil || column.nonZero == 0 {
 			continue
+		}
+		if e.completeFilter(c, i, column, slots) != nil {
+			return nil, false
 		}
 		passed, codes := keepFeasible(slots, column.values)
 		if codes.IsFailed() {
@@ -385,7 +391,7 @@ func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	t.Resize(c.view.State().Slots())
 	hashes := c.view.State().NameHashes()
 	for _, slot := range slots {
-		of, sum, ok := s.placeOf(slot)
+		of, sum, ok := s.placeOf(e, c, slot)
 		if !ok || !t.Put(slot, rank.Mix(hashes[slot]), of, sum) {
 			return nil, false
 		}
@@ -425,7 +431,7 @@ func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool
 		if !passes {
 			continue
 		}
-		of, sum, ok := s.placeOf(entry.Slot)
+		of, sum, ok := s.placeOf(e, c, entry.Slot)
 		if !ok || !r.table.Put(entry.Slot, rank.Mix(hashes[entry.Slot]), of, sum) {
 			return false
 		}
@@ -436,9 +442,12 @@ func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool
 
 // passesColumns reports whether a node passes the columns, as it is and with the pods that are nominated to it; ok is false if a filter failed.
 func (e *Engine) passesColumns(c *cycle, s *sight, slot int32) (passes, ok bool) {
-	for _, column := range s.filters {
+	for i, column := range s.filters {
 		if column == nil {
 			continue
+		}
+		if column.costly && e.completeFilter(c, i, column, []int32{slot}) != nil {
+			return false, false
 		}
 		if code := column.values[slot]; code != reason.None {
 			return false, !code.IsFailed()

@@ -23,6 +23,9 @@ func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 		counts.bySlot = e.objectionColumn(c)
 	}
 	e.countObjections(c, &counts)
+	if e.unfinished {
+		return nil, counts
+	}
 	rejection := c.rejectionFor(c.here.verdicts, &counts)
 	if known != nil {
 		if keep {
@@ -211,6 +214,7 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 			}
 		default:
 			if column := e.filterColumn(c, i); column != nil && column.nonZero > 0 {
+				_ = e.completeFilter(c, i, column, slots) // a failure is an objection, and an unfinished turn counts nothing
 				slots = counts.addColumn(i, slots, column.values)
 			}
 		}

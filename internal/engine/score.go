@@ -139,6 +139,9 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	if column == nil || err != nil {
 		return 0, err
 	}
+	if err := e.completeScore(c, i, column, slots); err != nil {
+		return 0, err
+	}
 	if c.extended != nil && c.extended.bare {
 		return e.addNormalized(single, weight, e.bareScores(c, single, column, slots), slots, totals)
 	}

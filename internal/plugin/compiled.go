@@ -41,18 +41,21 @@ type Failures interface {
 	Err(code reason.Code) error
 }
 
-// PassingFailures is implemented by Failures of which some pass by themselves: the next turn asks again.
-type PassingFailures interface {
-	Failures
-	// Passes reports whether a failed code is of an error that may pass.
-	Passes(code reason.Code) bool
-}
-
 // PodFailures is implemented by Failures whose errors name objects of the pod, which pods with equal needs do not share.
 type PodFailures interface {
 	Failures
 	// ErrOf returns the error that a failed code stands for in the turn of a pod.
 	ErrOf(v state.View, pod *model.Pod, code reason.Code) error
+}
+
+// Unasked is no score: the plugin was not asked, or could not find out within the budget of the turn, see ErrUnfinished.
+const Unasked int32 = -1
+
+// Costly is implemented by Verdicts and NodeScores that may have to search. A column asks them only about nodes that a decision looks at, in the order of slots
+// up to the first that fails the turn. They may return Unasked, here or in package reason: then the turn is unfinished.
+type Costly interface {
+	// IsCostly reports whether there is something to search for.
+	IsCostly() bool
 }
 
 // Requests is implemented by Verdicts that pass a node if and only if there is room for one more pod, and as much free as requested.

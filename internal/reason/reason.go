@@ -21,6 +21,8 @@ const (
 	Unresolvable Code = 1 << 31
 	// Failed means that the plugin returned an error instead of a verdict. It is no rejection: it fails the pod's turn.
 	Failed Code = 1 << 30
+	// Unasked is no verdict: the plugin was not asked, or could not find out within the budget of the turn, which goes on in a later round. It has the bit of Failed.
+	Unasked = ^None
 )
 
 // IsUnresolvable reports whether evicting pods from the node cannot help.

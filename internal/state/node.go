@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
@@ -19,6 +20,9 @@ type Node struct {
 
 // Slot returns the node's slot.
 func (n Node) Slot() int32 { return n.slot }
+
+// Meter counts the work that is done for decisions, see View.Meter.
+func (n Node) Meter() *price.Meter { return &n.s.meter }
 
 // Name returns the node's name.
 func (n Node) Name() string { return n.s.node[n.slot].Name }

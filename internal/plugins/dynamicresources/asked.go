@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/allocator"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -76,6 +77,7 @@ func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 
 // asked is what a pod asked, compiled.
 type asked struct {
+	id uint64
 	// requests are the selectors of each request, and of its class; where there are alternatives, of each of these.
 	requests [][]resourcev1.DeviceSelector
 	// drivers are those of which devices can be given, nil if any driver's may be.
@@ -85,26 +87,56 @@ type asked struct {
 }
 
 // heard remembers what hints found. They are asked by the goroutine of the queue.
+//
+// Authors of claims write the selectors that hints evaluate, so hints have budgets of counted work. What a pod asked gets a share of
+// it for each pool, and all pods together a budget for each event. Beyond either, the answer is that the event helps: a pod that is
+// tried in vain costs less than a hint without a limit.
 type heard struct {
-	search *allocator.Allocator
-	asked  map[model.Need]*asked
+	hints *allocator.Hints
+	// Invariant: asked are compiled by need, and bytes is about what they need.
+	asked map[model.Need]*asked
+	bytes int
+	ids   uint64
 	// matches are whether a request could be given a device of a pool.
 	matches map[match]bool
+	// left is what hints about the present event may still cost, spent what all hints have cost so far.
+	left  int64
+	spent int64
 }
 
 type match struct {
-	asked model.Need
+	asked uint64
 	pool  [32]byte
 }
 
-// askedMax and matchesMax bound what is remembered.
+// askedMax bounds the bytes of what pods asked, compiled; matchesMax how many answers are remembered.
 const (
-	askedMax   = 1_000
+	askedMax   = 8 << 20
 	matchesMax = 20_000
 )
 
-func newHeard(search *allocator.Allocator) *heard {
-	return &heard{search, map[model.Need]*asked{}, map[match]bool{}}
+// Budgets of hints, in units of work.
+const (
+	// poolWork is for what one pod asked, and a pool; parkedWork for finding the drivers of what it asked.
+	poolWork, parkedWork = 2 * price.Millisecond, 5 * price.Millisecond
+	// eventWork is for all hints about an event. It is shared with the events that wait, down to leastEventWork.
+	eventWork, leastEventWork = 100 * price.Millisecond, 20 * price.Millisecond
+)
+
+func newHeard(features allocator.Features) *heard {
+	return &heard{hints: allocator.NewHints(features), asked: map[model.Need]*asked{}, matches: map[match]bool{}, left: eventWork}
+}
+
+// begin begins an event, behind which others wait.
+func (h *heard) begin(waiting int) { h.left = max(eventWork/int64(1+waiting), leastEventWork) }
+
+// does calls a function that may do so much work, and counts the work.
+func (h *heard) does(most int64, work func(left *allocator.Work)) {
+	left := allocator.Work(most)
+	work(&left)
+	done := most - int64(left)
+	h.left -= done
+	h.spent += done
 }
 
 // compile compiles what a pod asked, which is neither nothing nor anything.
@@ -119,7 +151,8 @@ func (h *heard) compile(need model.Need) *asked {
 	if err := json.Unmarshal([]byte(need.String()), &claims); err != nil {
 		panic(fmt.Sprintf("decode what a pod asked: %v", err)) // AskedIn has encoded it
 	}
-	a := &asked{}
+	h.ids++
+	a := &asked{id: h.ids}
 	for _, c := range claims {
 		for i := range c.Claim.Requests {
 			r := &c.Claim.Requests[i]
@@ -131,21 +164,32 @@ func (h *heard) compile(need model.Need) *asked {
 			}
 		}
 	}
-	for _, selectors := range a.requests {
-		driver := h.search.DriverOf(selectors)
-		if driver == "" {
-			a.drivers = nil
-			break
-		}
-		a.drivers = append(a.drivers, driver)
-	}
-	slices.Sort(a.drivers)
-	a.drivers = slices.Compact(a.drivers)
-	if len(h.asked) >= askedMax {
+	h.does(parkedWork, a.findDrivers(h.hints))
+	if h.bytes += bytesOf(need); h.bytes > askedMax {
 		clear(h.asked)
+		h.bytes = bytesOf(need)
 	}
 	h.asked[need] = a
 	return a
+}
+
+// bytesOf returns about how many bytes a need takes, with what it is compiled to.
+func bytesOf(need model.Need) int { return 512 + 2*len(need.String()) }
+
+// findDrivers finds out which drivers' devices can be given, as far as that can be done with so much work.
+func (a *asked) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
+	return func(left *allocator.Work) {
+		for _, selectors := range a.requests {
+			driver := hints.DriverOf(selectors, left)
+			if driver == "" {
+				a.drivers = nil
+				break
+			}
+			a.drivers = append(a.drivers, driver)
+		}
+		slices.Sort(a.drivers)
+		a.drivers = slices.Compact(a.drivers)
+	}
 }
 
 // add adds a request, whose class is the first that is left.
@@ -155,22 +199,49 @@ func (a *asked) add(selectors []resourcev1.DeviceSelector, mode resourcev1.Devic
 	*classes = (*classes)[1:]
 }
 
+// within returns what a pod asked, compiled, nil if there is no work left to compile it.
+func (h *heard) within(need model.Need) *asked {
+	if a := h.asked[need]; a != nil || h.left <= 0 {
+		return a
+	}
+	return h.compile(need)
+}
+
 // mayUse reports whether a request could be given a device of one of the pools.
 func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
+	if len(pools) == 0 {
+		return false
+	}
+	a := h.within(need)
+	if a == nil {
+		return true
+	}
 	return slices.ContainsFunc(pools, func(p *model.DevicePool) bool {
-		key := match{need, p.What}
+		key := match{a.id, p.What}
 		matches, known := h.matches[key]
-		if !known {
-			matches = slices.ContainsFunc(h.compile(need).requests, func(selectors []resourcev1.DeviceSelector) bool {
-				return h.search.MayMatch(selectors, p.Slices)
-			})
-			if len(h.matches) >= matchesMax {
-				clear(h.matches)
-			}
-			h.matches[key] = matches
+		if known {
+			return matches
 		}
+		if h.left <= 0 {
+			return true // only this time: the next event has a budget of its own
+		}
+		h.does(poolWork, func(left *allocator.Work) {
+			matches = slices.ContainsFunc(a.requests, func(selectors []resourcev1.DeviceSelector) bool {
+				return h.hints.MayMatch(selectors, p.Slices, left) || left.IsOver()
+			})
+		})
+		if len(h.matches) >= matchesMax {
+			clear(h.matches)
+		}
+		h.matches[key] = matches
 		return matches
 	})
+}
+
+// asksAll reports whether a request is for all devices, or that is not known.
+func (h *heard) asksAll(need model.Need) bool {
+	a := h.within(need)
+	return a == nil || a.all
 }
 
 // aboutClaims is the hint about claims that give devices back.
@@ -180,6 +251,7 @@ func (h *heard) aboutClaims() *model.AskedHint {
 			return need == anything && givesBack(e) || isKnown(need) && h.mayUse(need, e.Pools)
 		},
 		Cause: func(need model.Need) model.Cause { return h.cause(need, false) },
+		Begin: h.begin, Spent: func() int64 { return h.spent },
 	}
 }
 
@@ -187,9 +259,10 @@ func (h *heard) aboutClaims() *model.AskedHint {
 func (h *heard) aboutSlices() *model.AskedHint {
 	return &model.AskedHint{
 		Hint: func(need model.Need, e model.Event) bool {
-			return need == anything || isKnown(need) && (isRule(e) || h.compile(need).all || h.mayUse(need, e.Pools))
+			return need == anything || isKnown(need) && (isRule(e) || h.asksAll(need) || h.mayUse(need, e.Pools))
 		},
 		Cause: func(need model.Need) model.Cause { return h.cause(need, true) },
+		Begin: h.begin, Spent: func() int64 { return h.spent },
 	}
 }
 
@@ -221,6 +294,7 @@ func (h *heard) cause(need model.Need, changed bool) (c model.Cause) {
 	if !isKnown(need) {
 		return c
 	}
+	defer func(left int64) { h.left = left }(h.left) // pods are parked also while an event is being taken
 	if a := h.compile(need); !a.all || !changed {
 		for _, driver := range a.drivers {
 			c.Keys = append(c.Keys, driverKey(driver))

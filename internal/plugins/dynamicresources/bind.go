@@ -1,6 +1,7 @@
 package dynamicresources
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -49,6 +51,7 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 		return holds, nil
 	}
 	q := allocator.Question{
+		Name: nameAt(v, pod, slot), Meter: v.Meter(),
 		Node: v.Node(slot).Object(), Slices: store.SlicesAt(slot, nil), Allocated: store.Allocated(), InUse: store.InUse,
 		Class: func(name string) *resourcev1.DeviceClass {
 			if class := store.Class(name); class != nil {
@@ -65,6 +68,8 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	}
 	results, err := p.search.Allocate(&q)
 	switch {
+	case errors.Is(err, allocator.ErrUnfinished):
+		return nil, plugin.ErrUnfinished
 	case err != nil:
 		return nil, err
 	case len(results) < len(q.Claims):
@@ -88,6 +93,13 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 		})
 	}
 	return holds, nil
+}
+
+// nameAt returns the name of the search for a pod's devices on a node.
+func nameAt(v state.View, pod *model.Pod, slot int32) allocator.Name {
+	store := v.Devices()
+	pods := fmt.Appendf(nil, "%s %s", v.Node(slot).Name(), pod.UID)
+	return allocator.Name{Need: sha256.Sum256(model.AppendClaims(pods, pod.Devices.Keys())), Devices: sha256.Sum256(store.AppendKey(nil, slot))}
 }
 
 // madeFor returns the claim to be made for the extended resources that the pod gets as devices on a node, and which container uses what of it; nil if there

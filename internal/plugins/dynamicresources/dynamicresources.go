@@ -40,13 +40,14 @@ type Config struct {
 type Plugin struct {
 	config Config
 	search *allocator.Allocator
-	heard  *heard
+	// answers are those of searches, for all needs.
+	answers *answers
+	heard   *heard
 }
 
 // New returns the plugin.
 func New(config Config) *Plugin {
-	search := allocator.New(config.Features, config.FilterTimeout)
-	return &Plugin{config, search, newHeard(search)}
+	return &Plugin{config, allocator.New(config.Features, config.FilterTimeout), newAnswers(), newHeard(config.Features)}
 }
 
 // Name returns "DynamicResources".

@@ -1,6 +1,7 @@
 package dynamicresources
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,8 @@ func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 // claim asks for, and what the devices of its classes are like; of one with an allocation it has on which nodes that can be used. What there is of devices
 // is not in it, and is looked up on the node; what more than one node can use is followed (plugin.Following).
 type demands struct {
-	search *allocator.Allocator
+	search  *allocator.Allocator
+	answers *answers
 	// claimsOf returns the claims of a pod.
 	claimsOf func(*devices.Store, *model.Pod) ([]*model.ResourceClaim, string)
 	// find are the claims to find devices for, given those that have an allocation; both are in the order of the pod's spec.
@@ -86,7 +88,7 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
-	d := &demands{search: p.search, claimsOf: p.claimsInTurn, classes: map[string]*model.DeviceClass{}, extended: x}
+	d := &demands{search: p.search, answers: p.answers, claimsOf: p.claimsInTurn, classes: map[string]*model.DeviceClass{}, extended: x}
 	if x != nil {
 		for _, r := range x.resources {
 			if r.class != nil {
@@ -111,11 +113,7 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 // appendText appends a canonical text.
 func (d *demands) appendText(text []byte) []byte {
 	for i, claim := range d.given {
-		selector, err := json.Marshal(claim.Allocation().NodeSelector)
-		if err != nil {
-			panic(fmt.Sprintf("encode a node selector: %v", err)) // API types can always be encoded
-		}
-		text = strconv.AppendBool(append(append(text, 'g'), selector...), d.broken[i])
+		text = strconv.AppendBool(append(append(text, 'g'), nodesText(claim.Allocation())...), d.broken[i])
 	}
 	for _, claim := range d.find {
 		text = append(append(text, 'f'), claim.Asks.String()...)
@@ -153,10 +151,12 @@ type finder struct {
 	// extended are extended resources, withExtended the claims and a claim for some of them, by their bits.
 	extended     *extended
 	withExtended map[uint64][]*resourcev1.ResourceClaim
-	// remembered are answers by the key of a node's devices: of nodes that are alike one is asked about.
-	remembered map[string]answer
-	key        []byte
-	slices     []*resourcev1.ResourceSlice
+	// need identifies what is searched for.
+	need [32]byte
+	// answers are remembered by need and the key of a node's devices: of nodes that are alike one is asked about.
+	answers *answers
+	key     []byte
+	slices  []*resourcev1.ResourceSlice
 	// errs are what failed codes stand for, by the number in the code.
 	errs []error
 	// patterns are the bits of nodes that were asked about; once there are too many of them, manyPatterns is set.
@@ -170,24 +170,14 @@ type finder struct {
 // alikeNodes are nodes of one list of alike nodes that give the same extended resources as devices.
 type alikeNodes struct{ list, bits uint64 }
 
-// answer is what was found for a node: a verdict, and how good the alternatives are that were taken.
-type answer struct {
-	code   reason.Code
-	rating int32
-	// gives is set if devices were found, and any were needed.
-	gives bool
-}
-
-// rememberedMax bounds what is remembered for one need. Nodes that differ in how many of their equal devices are taken need few.
-const rememberedMax = 256
-
 // errsMax bounds the errors that are kept for one need: each fails the turn of a pod.
 const errsMax = 64
 
 // compile prepares the demands. What it returns keeps no pod, and of claims what they ask for.
 func (d *demands) compile() *finder {
 	f := &finder{
-		allocator: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}, followed: map[alikeNodes]answer{},
+		allocator: d.search, classes: map[string]*resourcev1.DeviceClass{}, answers: d.answers, followed: map[alikeNodes]answer{},
+		need:     sha256.Sum256(d.appendText(nil)),
 		claimsOf: d.claimsOf, extended: d.extended, withExtended: map[uint64][]*resourcev1.ResourceClaim{},
 	}
 	for i, claim := range d.find {
@@ -203,15 +193,37 @@ func (d *demands) compile() *finder {
 			f.classes[name] = class.Object
 		}
 	}
+	f.selectors = d.selectors()
+	return f
+}
+
+// selectors returns the different nodes on which allocations can be used, nil for one that cannot be used any more. A pod may have very many claims, whose
+// allocations mostly can be used on the same nodes.
+func (d *demands) selectors() (different []*nodeaffinity.NodeSelector) {
+	known := map[string]bool{}
 	for i, claim := range d.given {
-		selector, err := selectorOf(claim.Allocation())
-		if d.broken[i] || err != nil {
-			f.selectors = append(f.selectors, nil)
-		} else if selector != nil {
-			f.selectors = append(f.selectors, selector)
+		if d.broken[i] {
+			return []*nodeaffinity.NodeSelector{nil}
+		}
+		text := nodesText(claim.Allocation())
+		if known[text] {
+			continue
+		}
+		known[text] = true
+		if selector, err := selectorOf(claim.Allocation()); err != nil || selector != nil {
+			different = append(different, selector)
 		}
 	}
-	return f
+	return different
+}
+
+// nodesText returns a canonical text of the nodes on which an allocation can be used.
+func nodesText(a *resourcev1.AllocationResult) string {
+	text, err := json.Marshal(a.NodeSelector)
+	if err != nil {
+		panic(fmt.Sprintf("encode a node selector: %v", err)) // API types can always be encoded
+	}
+	return string(text)
 }
 
 // selectorOf returns the nodes on which an allocation can be used, nil if on all.
@@ -222,10 +234,13 @@ func selectorOf(a *resourcev1.AllocationResult) (*nodeaffinity.NodeSelector, err
 	return nodeaffinity.NewNodeSelector(a.NodeSelector)
 }
 
+// IsCostly reports whether devices are searched for.
+func (f *finder) IsCostly() bool { return len(f.claims) > 0 || f.extended != nil }
+
 // find answers for a node.
 func (f *finder) find(node state.Node) answer {
 	a := f.allocate(node)
-	if a.code == reason.None && !f.available(node.Object()) {
+	if a.err == nil && a.code == reason.None && !f.available(node.Object()) {
 		a.code = unavailable
 	}
 	return a
@@ -274,22 +289,27 @@ func (f *finder) notePattern(bits uint64) {
 
 // search finds devices for claims, the last of which is for the extended resources of bits, as if the node gave just these as devices.
 func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bits uint64) answer {
-	store, object := node.Devices(), node.Object()
-	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), node.Slot())
-	if a, known := f.remembered[string(f.key)]; known {
+	store := node.Devices()
+	name := f.name(store, node.Slot(), bits)
+	if a, known := f.answers.get(sumOf(name)); known {
 		return a
 	}
 	f.slices = store.SlicesAt(node.Slot(), f.slices[:0])
 	results, err := f.allocator.Allocate(&allocator.Question{
-		Node: object, Claims: claims, Slices: f.slices, Allocated: store.Allocated(), InUse: store.InUse, Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
+		Node: node.Object(), Claims: claims, Slices: f.slices, Allocated: store.Allocated(), InUse: store.InUse, Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
+		Name: name, Meter: node.Meter(),
 	})
 	clear(f.slices)
 	a := answer{}
 	switch {
 	case errors.Is(err, allocator.ErrInvalidPools):
 		a.code = invalidPools
+	case errors.Is(err, allocator.ErrUnfinished):
+		return answer{err: plugin.ErrUnfinished}
+	case errors.Is(err, allocator.ErrTimeout):
+		a.err = allocator.ErrTimeout // without the node's name: those with equal keys share it
 	case err != nil:
-		a.code = f.fails(err)
+		a.err = err
 	case len(results) < len(claims):
 		a.code = none
 	default:
@@ -298,13 +318,22 @@ func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bit
 			a.rating += ratingOf(claims[i], &results[i])
 		}
 	}
-	if len(f.remembered) >= rememberedMax {
-		clear(f.remembered)
-	}
-	if !errors.Is(err, allocator.ErrTimeout) {
-		f.remembered[string(f.key)] = a
-	}
+	f.answers.put(sumOf(name), a)
 	return a
+}
+
+// name returns the name of a search: with equal names, the allocator finds a solution or none alike.
+func (f *finder) name(store *devices.Store, slot int32, bits uint64) allocator.Name {
+	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), slot)
+	return allocator.Name{Need: f.need, Devices: sha256.Sum256(f.key)}
+}
+
+// sumOf returns the key of an answer.
+func sumOf(name allocator.Name) [32]byte {
+	var both [64]byte
+	copy(both[:32], name.Need[:])
+	copy(both[32:], name.Devices[:])
+	return sha256.Sum256(both[:])
 }
 
 // claimsWith returns the claims without an allocation and, behind them, one for some of the extended resources.
@@ -334,8 +363,7 @@ func (f *finder) Filled(s *state.State) {
 			if _, known := f.followed[nodes]; known {
 				continue
 			}
-			f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), alike.One())
-			if a, known := f.remembered[string(f.key)]; known {
+			if a, known := f.answers.get(sumOf(f.name(store, alike.One(), bits))); known {
 				f.followed[nodes] = a
 			}
 		}
@@ -358,13 +386,20 @@ func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
 	for alike := range store.AlikeSince(f.version) {
 		changed := f.manyPatterns
 		for i := 0; i < len(f.patterns) && !f.manyPatterns; i++ {
-			now := f.search(s.Node(alike.One()), f.claimsWith(f.patterns[i]), f.patterns[i])
+			now := answer{err: plugin.ErrUnfinished}
+			if asked == 0 || !s.Meter().IsOver() {
+				now = f.search(s.Node(alike.One()), f.claimsWith(f.patterns[i]), f.patterns[i])
+			}
 			asked++
 			nodes := alikeNodes{alike.ID, f.patterns[i]}
-			if before, known := f.followed[nodes]; known && before == now {
+			if before, known := f.followed[nodes]; now.err == nil && known && before == now {
 				continue
 			}
 			changed = true
+			if now.err != nil {
+				delete(f.followed, nodes) // it is asked again with the nodes
+				continue
+			}
 			if len(f.followed) >= followedMax {
 				clear(f.followed)
 			}
@@ -418,20 +453,45 @@ func gave(a *resourcev1.AllocationResult, request string) bool {
 type verdicts struct{ *finder }
 
 // Filter returns the verdict on a node.
-func (f *verdicts) Filter(node state.Node) reason.Code { return f.find(node).code }
+func (f *verdicts) Filter(node state.Node) reason.Code {
+	a := f.find(node)
+	switch {
+	case a.err == nil:
+		return a.code
+	case errors.Is(a.err, plugin.ErrUnfinished):
+		return reason.Unasked
+	case errors.Is(a.err, allocator.ErrTimeout):
+		return reason.Failed | timedOut | reason.Code(node.Slot())
+	}
+	return f.fails(a.err)
+}
+
+// timedOut marks the code of a search that was given up, with the slot of the node, which the error names.
+const timedOut reason.Code = 1 << 29
 
 // Reasons returns kube-scheduler's text.
 func (*verdicts) Reasons(code reason.Code) []string { return []string{texts[code]} }
 
 // Err returns the error of a failed code.
-func (f *finder) Err(code reason.Code) error { return f.errs[code&^reason.Failed] }
+func (f *finder) Err(code reason.Code) error {
+	switch {
+	case code == reason.Unasked:
+		return plugin.ErrUnfinished
+	case code&timedOut != 0:
+		return allocator.ErrTimeout
+	}
+	return f.errs[code&^reason.Failed]
+}
 
-// Passes reports whether a search was given up: it may end in time when it is tried again.
-func (f *finder) Passes(code reason.Code) bool { return errors.Is(f.Err(code), allocator.ErrTimeout) }
-
-// ErrOf returns the error of a failed code in the turn of a pod: it names the pod's claims.
+// ErrOf returns the error of a failed code in the turn of a pod: it names the node, or the pod's claims.
 func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	err := f.Err(code)
+	switch {
+	case code == reason.Unasked:
+		return err
+	case code&timedOut != 0:
+		return fmt.Errorf("node %s: %w", v.Node(int32(code&^(reason.Failed|timedOut))).Name(), err)
+	}
 	claims, _ := f.claimsOf(v.Devices(), pod)
 	claims = unallocated(claims)
 	text := err.Error()

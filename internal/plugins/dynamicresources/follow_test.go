@@ -228,15 +228,12 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	for i := range uint64(followedMax) {
 		f.followed[alikeNodes{list: 1<<32 + i}] = answer{}
 	}
-	for i := range rememberedMax {
-		f.remembered[fmt.Sprint("some devices ", i)] = answer{}
-	}
 	w.set(claim("o", 1, allocated("wide", "w0")))
 	if got, want := w.follow(f), "a b asked 1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if len(f.followed) > followedMax || len(f.remembered) > rememberedMax {
-		t.Errorf("%d answers are followed, %d remembered", len(f.followed), len(f.remembered))
+	if len(f.followed) > followedMax {
+		t.Errorf("%d answers are followed", len(f.followed))
 	}
 	w.set(claim("o", 1, allocated("wide", "w0"), reserved("o")))
 	if got, want := w.follow(f), " asked 0"; got != want {

@@ -2,10 +2,12 @@ package dynamicresources
 
 import (
 	"errors"
+	"strconv"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -78,10 +80,13 @@ func isReservedForOthers(claim *model.ResourceClaim, uid types.UID) bool {
 	return false
 }
 
-// unavailableNodes are the nodes that the filter rejected because a claim's allocation cannot be used there. Each is looked up once, for however many claims.
+// unavailableNodes are the nodes that the filter rejected because a claim's allocation cannot be used there. Each is looked up once, for however many claims, and
+// claims that can be used on the same nodes are judged once.
 type unavailableNodes struct {
 	cycle plugin.Cycle
 	known map[int32]bool
+	// judged are the answers so far, by the nodes on which an allocation can be used, and whether it is broken.
+	judged map[string]bool
 }
 
 // because reports whether there is one where the allocation of this claim cannot be used.
@@ -90,6 +95,20 @@ func (u *unavailableNodes) because(claim *model.ResourceClaim, broken bool) bool
 	if err != nil || selector == nil && !broken {
 		return false
 	}
+	key := strconv.FormatBool(broken) + nodesText(claim.Allocation())
+	is, known := u.judged[key]
+	if !known {
+		if u.judged == nil {
+			u.judged = map[string]bool{}
+		}
+		is = u.anyOutside(selector, broken)
+		u.judged[key] = is
+	}
+	return is
+}
+
+// anyOutside reports whether there is one that the selector does not match, or any if an allocation is broken.
+func (u *unavailableNodes) anyOutside(selector *nodeaffinity.NodeSelector, broken bool) bool {
 	v := u.cycle.View()
 	for slot, alive := range v.State().Alive() {
 		if alive && (broken || !selector.Match(v.Node(int32(slot)).Object())) && u.has(int32(slot)) {

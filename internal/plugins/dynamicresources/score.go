@@ -1,6 +1,8 @@
 package dynamicresources
 
 import (
+	"errors"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -57,7 +59,10 @@ type scores struct {
 
 // Score rates which alternatives the pod's claims would get on the node.
 func (s *scores) Score(node state.Node) int32 {
-	if a := s.allocate(node); a.gives {
+	switch a := s.allocate(node); {
+	case errors.Is(a.err, plugin.ErrUnfinished):
+		return plugin.Unasked
+	case a.gives:
 		return s.base + a.rating
 	}
 	return 0
