@@ -295,7 +295,7 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	if stopElection == nil {
 		stopElection = func(bool) {}
 	}
-	s.loop.State().TakeOver(string(uuid.NewUUID()), time.Now())
+	s.loop.TakeOver(string(uuid.NewUUID()))
 	s.watchdog.around(func() { s.loop.Run(ctx) })
 	stopWatching()
 	watching.Wait()

@@ -221,6 +221,7 @@ var house = map[string]map[string]string{
 		"internal/engine":                   "it measures the phases of decisions",
 		"internal/loop":                     "it observes rounds",
 		"internal/plan":                     "what it observes is about decisions",
+		"internal/price":                    "it counts what turns cost, by the kind of work",
 		"internal/plugins/defaultbinder":    "bindings are this plugin's",
 		"internal/plugins/volumebinding":    "errors of this plugin are counted",
 		"internal/plugins/dynamicresources": "it tells apart how waits for devices end",

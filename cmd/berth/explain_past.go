@@ -63,6 +63,10 @@ func present(p *history.Past) string {
 	if p.AheadUnknown != "" {
 		line += ", it is not known how many pods are before it (" + p.AheadUnknown + ")"
 	}
+	if p.Yields {
+		line += fmt.Sprintf(", others of its priority go first because turns in its namespace are expensive (its last took %d ms of work)",
+			p.CostUnits/1_000_000)
+	}
 	if p.Leaving > 0 {
 		line += fmt.Sprintf(", until %s gone", counted(p.Leaving, "evicted pod is", "evicted pods are"))
 	}

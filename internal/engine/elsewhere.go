@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Elsewhere returns which aspects of nodes outside of a restriction a decision about a pod reads within
-// it. ok is false if it reads anything else of what is outside: counts of pods, devices that nodes
-// share, or what plugins from outside and extenders read. That holds until the state's versions of
-// affinity terms or default selectors change.
+// Elsewhere returns which aspects of nodes outside of a restriction a decision about a
+// pod reads within it. ok is false if it reads anything else of what is outside: counts
+// of pods, devices that nodes share, or what plugins from outside and extenders read.
+// That holds until the state's versions of affinity terms or default selectors change.
 func (e *Engine) Elsewhere(v state.View, pod *model.Pod) (aspects model.Aspect, ok bool) {
 	defer e.aside(v)()
 	c, err := e.cycleOf(v, pod)

@@ -98,6 +98,11 @@ type Past struct {
 	Leaving   int    `json:"leaving,omitempty"`
 	// BackoffEnd is when it may be tried again.
 	BackoffEnd *time.Time `json:"backoffEnd,omitempty"`
+	// CostUnits is what its last turn cost if that was expensive, in units of about a
+	// nanosecond. Yields says that it lets others of its priority go first, because turns
+	// of its namespace are expensive.
+	CostUnits int64 `json:"costUnits,omitempty"`
+	Yields    bool  `json:"yields,omitempty"`
 	// Ahead says who has the turn before it, of a pod that is ready; or AheadUnknown why that is not worked out.
 	Ahead        *Ahead `json:"ahead,omitempty"`
 	AheadUnknown string `json:"aheadUnknown,omitempty"`
@@ -282,6 +287,7 @@ func (p *Past) describe(d *queue.Description) {
 	for _, w := range d.WaitsFor {
 		p.WaitsFor = append(p.WaitsFor, WaitsFor(w))
 	}
+	p.CostUnits, p.Yields = d.Cost, d.Yields
 	if d.Unordered {
 		p.AheadUnknown = unordered
 	}

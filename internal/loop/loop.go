@@ -54,7 +54,8 @@ type Loop struct {
 	adviser  Adviser // nil if events are not to say what would help
 	report   reporting
 	pulse    Pulse
-	// budget is how many units of work a turn may cost in one round, where it can go on in another; 0 means any number.
+	// budget is how many units of work a turn may cost in one round, where it can go on
+	// in another; 0 means any number.
 	budget int64
 	// unfinished says that the turn of the last round is to go on.
 	unfinished bool
@@ -69,7 +70,10 @@ type Loop struct {
 
 // New builds a loop. It owns its arguments, and the state of the queue.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget, report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now}
+	return &Loop{
+		source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget,
+		report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now,
+	}
 }
 
 // Once runs one round of the scheduler, where both clocks show the same. It reports
@@ -143,7 +147,8 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 	l.queue.Activate(now, activated)
 }
 
-// Unfinished reports whether the last round left work, such as pods to wake or a turn that goes on, that the next one continues at any time.
+// Unfinished reports whether the last round left work, such as pods to wake or a turn
+// that goes on, that the next one continues at any time.
 func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished }
 
 // Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
@@ -199,6 +204,10 @@ func steady(system func() time.Time) func() time.Time {
 	began := system()
 	return func() time.Time { return began.Round(0).Add(system().Sub(began)) }
 }
+
+// TakeOver notes that this process decides from now on, after a leader that may have writes in
+// flight. The name leader is unique to the process. It is called on the goroutine that calls Run.
+func (l *Loop) TakeOver(leader string) { l.state.TakeOver(leader, l.now()) }
 
 // State returns the state of the cluster. It may be read only between rounds, on the goroutine that calls Once.
 func (l *Loop) State() *state.State { return l.state }

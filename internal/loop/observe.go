@@ -52,7 +52,8 @@ type Round struct {
 	Evaluated []Evaluation
 	// Turn is the first of the pods whose turn it was, nil if there was none.
 	Turn *model.Pod
-	// Cost is what the turn of this round cost. Unfinished says that it goes on in a later round; then nothing was decided.
+	// Cost is what the turn of this round cost. Unfinished says that it goes on in a
+	// later round; then nothing was decided.
 	Cost       price.Bill
 	Unfinished bool
 	// Moves are the moves of waiting pods from place to place.
@@ -68,6 +69,9 @@ type Evaluation struct {
 // Standing is how things stand between two rounds.
 type Standing struct {
 	Queue queue.Counts
+	// Accounts is how many namespaces had expensive turns lately, Yielding how many of
+	// these let others go first now.
+	Accounts, Yielding int
 	// Unschedulable counts the pods that plugins keep from being scheduled, in no particular order.
 	Unschedulable []Unschedulable
 	// HintsAsked is how often a plugin was asked so far whether an event may help a pod.
@@ -272,6 +276,7 @@ func (l *Loop) describe(s *Standing) {
 		Columns: l.engine.Columns(), ColumnBytes: l.engine.ColumnBytes(l.state.Slots()),
 		Tallies: l.state.Tallies(), TallyBytes: s.TallyBytes, TalliesFound: l.state.TalliesFound(),
 	}
+	s.Accounts, s.Yielding = l.queue.Accounts()
 	s.Rejections, s.RejectionBytes = l.engine.Rejections()
 	s.Rankings, s.RankingBytes = l.engine.Rankings()
 	l.engine.EachAsked(func(profile, plugin string, phase engine.Phase, times int64) {

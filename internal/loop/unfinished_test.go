@@ -20,11 +20,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// costly is a filter that passes every node. A pod with the annotation "milliseconds" costs so many of them in units, in as many
-// rounds as that takes; with "whole" besides, all in one.
+// costly is a filter that passes every node. A pod with the annotation "milliseconds"
+// costs so many of them in units, in as many rounds as that takes; with "whole" besides,
+// all in one.
 type costly struct {
 	left map[string]int64 // by pod, what is left of its price
 	kind price.Kind
+	// burns means that the units take about as long as they say, for benchmarks.
+	burns bool
+	sink  uint64
 }
 
 func (*costly) Name() string              { return "Costly" }
@@ -44,6 +48,9 @@ func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 		spent = min(left, v.Meter().Left())
 	}
 	v.Meter().Spend(c.kind, spent)
+	for i := int64(0); c.burns && i < spent; i++ {
+		c.sink = c.sink*6364136223846793005 + 1
+	}
 	if c.left[pod.Name] = left - spent; left > spent {
 		return nil, "", plugin.ErrUnfinished
 	}
@@ -63,7 +70,8 @@ type charging struct {
 	now     time.Time
 }
 
-// newCharging has nodes with room for many pods. change, unless nil, changes the configuration before anything is built from it.
+// newCharging has nodes with room for many pods. change, unless nil, changes the
+// configuration before anything is built from it.
 func newCharging(t testing.TB, change func(*config.Config)) *charging {
 	c, _, _ := defaultParts(t, true)
 	own := &costly{left: map[string]int64{}}
@@ -97,7 +105,8 @@ func costs(milliseconds int) build.PodOption {
 	}
 }
 
-// round runs a round and returns the name of the pod that was decided about; "…" and its name if the turn goes on, empty if there was no turn.
+// round runs a round and returns the name of the pod that was decided about; "…" and its
+// name if the turn goes on, empty if there was no turn.
 func (c *charging) round() string {
 	c.t.Helper()
 	before := len(c.made.made)
@@ -114,7 +123,8 @@ func (c *charging) round() string {
 	return c.made.made[before].Pods[0].Pod.Name
 }
 
-// TestUnfinishedTurnGoesOn has a turn cost more than a round may: it goes on in the next, and counts as one attempt.
+// TestUnfinishedTurnGoesOn has a turn cost more than a round may: it goes on in the next,
+// and counts as one attempt.
 func TestUnfinishedTurnGoesOn(t *testing.T) {
 	c := newCharging(t, nil)
 	c.changes.Set(build.Pod(build.Named("large"), costs(50)))

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/price"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
@@ -25,6 +26,9 @@ type Loop struct {
 
 // loopMembers are members of families that were looked up.
 type loopMembers struct {
+	units            [price.Kinds]metrics.CounterMetric
+	unfinished       metrics.CounterMetric
+	open, yielding   metrics.GaugeMetric // accounts
 	algorithm, apply metrics.ObserverMetric
 	victims          metrics.ObserverMetric
 	preemptions      metrics.CounterMetric
@@ -158,6 +162,10 @@ func (l *Loop) lookUp() {
 		evaluations:   map[loop.Asked]*total{},
 		// What was counted before a reset is not counted again after it.
 		finds:        total{f.counters["berth_column_hits_total"], before.finds.seen},
+		units:        unitsOf(f.counterVecs["berth_scheduling_work_units_total"]),
+		unfinished:   f.counters["berth_unfinished_turns_total"],
+		open:         f.gaugeVecs["berth_scheduling_accounts"].WithLabelValues("open"),
+		yielding:     f.gaugeVecs["berth_scheduling_accounts"].WithLabelValues("yielding"),
 		fills:        total{f.counters["berth_column_fills_total"], before.fills.seen},
 		asked:        total{f.counters["berth_evaluations_total"], before.asked.seen},
 		hints:        total{f.counters["berth_hints_total"], before.hints.seen},
@@ -181,6 +189,13 @@ func (l *Loop) lookUp() {
 	f.gaugeVecs["berth_build_info"].WithLabelValues(l.version).Set(1)
 }
 
+func unitsOf(family *metrics.CounterVec) (by [price.Kinds]metrics.CounterMetric) {
+	for kind := range by {
+		by[kind] = family.WithLabelValues(price.Kind(kind).String())
+	}
+	return by
+}
+
 func queuesOf(family *metrics.GaugeVec, more ...string) queueMembers {
 	of := func(queue string) metrics.GaugeMetric {
 		return family.WithLabelValues(append([]string{queue}, more...)...)
@@ -200,6 +215,16 @@ func (l *Loop) Round(r *loop.Round) {
 	}
 	for _, move := range r.Moves {
 		l.move(move)
+	}
+	if r.Turn != nil {
+		for kind, units := range r.Cost {
+			if units > 0 {
+				l.members.units[kind].Add(float64(units))
+			}
+		}
+	}
+	if r.Unfinished {
+		l.members.unfinished.Inc()
 	}
 	if r.Generated > 0 {
 		l.placements(r, r.Turn.SchedulerName)
@@ -432,6 +457,8 @@ func (l *Loop) Standing(s *loop.Standing) {
 	m.asked.reach(s.Work.Asked)
 	m.scanned.reach(s.Work.Visited)
 	m.hints.reach(s.HintsAsked)
+	m.open.Set(float64(s.Accounts))
+	m.yielding.Set(float64(s.Yielding))
 	m.tallyFinds.reach(s.TalliesFound)
 	m.tallyFills.reach(s.TalliesBuilt)
 	m.tallyUpdates.reach(s.TallyUpdates)

@@ -67,8 +67,9 @@ const (
 	Terminating
 	// NoNodes means that the cluster is empty. As in kube-scheduler, the pods are tried again after a backoff.
 	NoNodes
-	// Unfinished means that the turn has used up its budget of work for one round. Nothing was decided: the pods are ready at once, and
-	// their next turn goes on where this one stopped.
+	// Unfinished means that the turn has used up its budget of work for one round.
+	// Nothing was decided: the pods are ready at once, and their next turn goes on where
+	// this one stopped.
 	Unfinished
 )
 
@@ -91,7 +92,8 @@ type Decision struct {
 	Writes []Write
 	// Advice is a sentence about what would give the pod a node, for its event alone; empty if none is known, or none is asked for.
 	Advice string
-	// Deferral is what the first pod's event says of the price of its turns; nil if nothing.
+	// Deferral is what the first pod's event says of the price of its turns; nil if
+	// nothing.
 	Deferral *Deferral
 	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
 	PostFilter string

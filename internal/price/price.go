@@ -1,10 +1,12 @@
 // Package price counts the work that decisions cost.
 //
-// It takes amounts of work from whoever does it: engine, state and plugins. It gives one number of units for each turn, by the
-// kind of work, and says when the budget of a turn is used up. It owns nothing but its counts, and it never reads a clock: the
-// same inputs cost the same units.
+// It takes amounts of work from whoever does it: engine, state and plugins. It gives one
+// number of units for each turn, by the kind of work, and says when the budget of a turn
+// is used up. It owns nothing but its counts, and it never reads a clock: the same inputs
+// cost the same units.
 //
-// A unit is about a nanosecond on ordinary hardware. BenchmarkUnits in package engine prints units beside time.
+// A unit is about a nanosecond on ordinary hardware. BenchmarkUnits in package engine
+// prints units beside time.
 package price
 
 import "math"
@@ -14,15 +16,18 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Nodes is looking at nodes: calls of plugins about one, and visits of their slots by scans and rankings.
+	// Nodes is looking at nodes: calls of plugins about one, and visits of their slots by
+	// scans and rankings.
 	Nodes Kind = iota
-	// Counts is counting pods by domain, and looking up what affinity terms and spread constraints count.
+	// Counts is counting pods by domain, and looking up what affinity terms and spread
+	// constraints count.
 	Counts
 	// Devices is searching for devices, with the CEL expressions that select them.
 	Devices
 	// Victims is searching for pods to evict.
 	Victims
-	// Placements is trying the members of a pod group in one domain after another, beyond what the decisions about them cost.
+	// Placements is trying the members of a pod group in one domain after another, beyond
+	// what the decisions about them cost.
 	Placements
 	Kinds
 )
@@ -56,7 +61,8 @@ func (b *Bill) Most() (most Kind) {
 	return most
 }
 
-// Meter counts work. Its zero value has no turn and no budget. One goroutine uses it: the one that owns the state.
+// Meter counts work. Its zero value has no turn and no budget. One goroutine uses it: the
+// one that owns the state.
 type Meter struct {
 	bill Bill
 	// total is the sum of bill. Work that has reached limit is over budget.
@@ -95,17 +101,20 @@ func (m *Meter) End() (bill Bill) {
 	return bill
 }
 
-// IsOver reports whether the budget of the turn is used up. It never is where there is none.
+// IsOver reports whether the budget of the turn is used up. It never is where there is
+// none.
 func (m *Meter) IsOver() bool { return m.limited && m.total >= m.limit }
 
-// Lift lifts the budget of the turn, for work that cannot stop, until the function that it returns is called.
+// Lift lifts the budget of the turn, for work that cannot stop, until the function that
+// it returns is called.
 func (m *Meter) Lift() (end func()) {
 	before := m.limited
 	m.limited = false
 	return func() { m.limited = before }
 }
 
-// Left returns how many units of the budget are left, at least 0; math.MaxInt64 where there is none.
+// Left returns how many units of the budget are left, at least 0; math.MaxInt64 where
+// there is none.
 func (m *Meter) Left() int64 {
 	if !m.limited {
 		return math.MaxInt64
@@ -116,8 +125,8 @@ func (m *Meter) Left() int64 {
 // Total returns how many units were spent so far, by all turns and besides.
 func (m *Meter) Total() int64 { return m.total }
 
-// Aside begins to count work that belongs to no turn, without a budget, until the function that it returns is called. None of it
-// is kept.
+// Aside begins to count work that belongs to no turn, without a budget, until the
+// function that it returns is called. None of it is kept.
 func (m *Meter) Aside() (end func()) {
 	before := *m
 	m.limited = false

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestMeter holds what a turn costs, when its budget is used up, and that work aside is not counted.
+// TestMeter holds what a turn costs, when its budget is used up, and that work aside is
+// not counted.
 func TestMeter(t *testing.T) {
 	var m Meter
 	m.Spend(Nodes, 5)

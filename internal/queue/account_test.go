@@ -34,8 +34,8 @@ func podsIn(namespace string, n int, priority int32) (pods []*model.Pod) {
 	return pods
 }
 
-// turn pops a pod, which is placed after a turn of so many milliseconds of work; those of a namespace in prices cost what stands there. It
-// returns the pod's name, and its event.
+// turn pops a pod, which is placed after a turn of so many milliseconds of work; those of
+// a namespace in prices cost what stands there. It returns the pod's name, and its event.
 func turn(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (string, *plan.Deferral) {
 	t.Helper()
 	w, ok := q.Pop(now)
@@ -65,7 +65,8 @@ func turns(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (na
 	}
 }
 
-// TestExpensivePodsYield has pods of one namespace come first, whose turns are expensive: after each of them the others have as much work.
+// TestExpensivePodsYield has pods of one namespace come first, whose turns are expensive:
+// after each of them the others have as much work.
 func TestExpensivePodsYield(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podsIn("heavy", 4, 0)...))
@@ -88,7 +89,8 @@ func TestHigherPriorityGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDebtIsOfOnePriority has an expensive turn at one priority: at another nobody yields for it.
+// TestDebtIsOfOnePriority has an expensive turn at one priority: at another nobody yields
+// for it.
 func TestDebtIsOfOnePriority(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podIn("heavy", "high", 10), podIn("heavy", "low0", 0), podIn("heavy", "low1", 0)))
@@ -99,7 +101,8 @@ func TestDebtIsOfOnePriority(t *testing.T) {
 	}
 }
 
-// TestExpensivePodsShare has three namespaces with expensive turns: they have their turns one after another, and the others in between.
+// TestExpensivePodsShare has three namespaces with expensive turns: they have their turns
+// one after another, and the others in between.
 func TestExpensivePodsShare(t *testing.T) {
 	q := newQueue(t)
 	prices := map[string]float64{"light": 1}
@@ -126,8 +129,9 @@ func TestExpensivePodsShare(t *testing.T) {
 	}
 }
 
-// TestOrdinaryPodsKeepTheirOrder compares the order of cheap pods beside expensive ones with the order that they have alone; and, where a
-// namespace once had an expensive turn and its pods are cheap, with the order of all.
+// TestOrdinaryPodsKeepTheirOrder compares the order of cheap pods beside expensive ones
+// with the order that they have alone; and, where a namespace once had an expensive turn
+// and its pods are cheap, with the order of all.
 func TestOrdinaryPodsKeepTheirOrder(t *testing.T) {
 	cheap := func(q *Queue) {
 		for i := range 30 {
@@ -154,7 +158,8 @@ func TestOrdinaryPodsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestAccountFades has an account end after much work, none of which was expensive work of its namespace.
+// TestAccountFades has an account end after much work, none of which was expensive work
+// of its namespace.
 func TestAccountFades(t *testing.T) {
 	q := newQueue(t)
 	prices := map[string]float64{"heavy": 30, "light": 100}
@@ -179,7 +184,8 @@ func TestAccountFades(t *testing.T) {
 	}
 }
 
-// TestAccountsAreBounded has more namespaces with expensive turns than there may be accounts.
+// TestAccountsAreBounded has more namespaces with expensive turns than there may be
+// accounts.
 func TestAccountsAreBounded(t *testing.T) {
 	q := newQueue(t)
 	for i := range 5000 {
@@ -196,8 +202,9 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyPodsOfOneNamespace has a namespace with very many pods that are ready get an account: they are taken apart from the others in
-// slices, each once, and the next turn is that of another pod.
+// TestManyPodsOfOneNamespace has a namespace with very many pods that are ready get an
+// account: they are taken apart from the others in slices, each once, and the next turn
+// is that of another pod.
 func TestManyPodsOfOneNamespace(t *testing.T) {
 	const many = 20_000
 	q := newQueue(t)
@@ -241,7 +248,8 @@ func TestManyPodsOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestUnfinishedTurnIsCharged has a turn go on: the others go in between, and it is the same attempt.
+// TestUnfinishedTurnIsCharged has a turn go on: the others go in between, and it is the
+// same attempt.
 func TestUnfinishedTurnIsCharged(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podIn("heavy", "heavy", 0)))
@@ -266,7 +274,8 @@ type outsideSort struct{}
 func (outsideSort) Name() string                 { return "ByName" }
 func (outsideSort) Less(a, b plugin.Queued) bool { return a.Pod.Name < b.Pod.Name }
 
-// TestOutsideOrderIsKept has a QueueSort plugin from outside: nobody yields, whatever turns cost.
+// TestOutsideOrderIsKept has a QueueSort plugin from outside: nobody yields, whatever
+// turns cost.
 func TestOutsideOrderIsKept(t *testing.T) {
 	for _, sort := range []plugin.QueueSort{outsideSort{}, prioritysort.New()} {
 		q, err := New(Config{

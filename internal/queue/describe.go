@@ -34,8 +34,9 @@ type Description struct {
 	// Ahead says which pods have their turn before it; nil unless it is active, or if Unordered says that this is not worked out, because a plugin from outside orders the queue.
 	Ahead     *Ahead
 	Unordered bool
-	// Cost is what its last turn, or its group's, cost in units of about a nanosecond; 0 if none was expensive. Yields says that it waits
-	// for others of its priority to have had as much work as the expensive turns of its namespace.
+	// Cost is what its last turn, or its group's, cost in units of about a nanosecond; 0
+	// if none was expensive. Yields says that it waits for others of its priority to have
+	// had as much work as the expensive turns of its namespace.
 	Cost   int64
 	Yields bool
 	// Group is its group; nil for a pod that waits alone.
@@ -164,7 +165,8 @@ func (q *Queue) ahead(e *entry) *Ahead {
 	return a
 }
 
-// inLine reports whether an active entry has its turn before another, as far as that is known: what the next turns cost is not.
+// inLine reports whether an active entry has its turn before another, as far as that is
+// known: what the next turns cost is not.
 func (q *Queue) inLine(a, b *entry) bool {
 	if a.pod.Priority == b.pod.Priority && q.accounts.debtAt(a.pod.Priority) != nil {
 		if yields := q.accountFor(a) != nil; yields != (q.accountFor(b) != nil) {

@@ -65,8 +65,9 @@ type Queue struct {
 	profiles map[string]profile
 	// Invariant: each entry is listed under its pod's key. None is arriving or gone.
 	entries map[model.PodKey]*entry
-	// Invariant: the heaps hold the entries whose place says so, each once and at its index, and no other; those with an account are
-	// active in its heap. A parent never comes after its child.
+	// Invariant: the heaps hold the entries whose place says so, each once and at its
+	// index, and no other; those with an account are active in its heap. A parent never
+	// comes after its child.
 	active   heap[*entry]
 	backoff  heap[*entry] // rejected pods that back off; taken early when no pod is active, as far as early allows
 	errored  heap[*entry] // pods whose attempt ended in an error; they always wait
@@ -368,7 +369,8 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	}
 }
 
-// goOn puts back a pod whose turn is to go on, where it was before it was popped. No attempt is counted.
+// goOn puts back a pod whose turn is to go on, where it was before it was popped. No
+// attempt is counted.
 func (q *Queue) goOn(e *entry, d *plan.Decision) {
 	e.attempts--
 	e.afterFlush, e.unfinished = d.Pods[0].AfterFlush, true

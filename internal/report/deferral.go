@@ -19,7 +19,8 @@ var costBy = [price.Kinds]string{
 	price.Placements: "trying one topology domain after another",
 }
 
-// Deferred tells a pod's owner that its turn was expensive and what follows from that. kube-scheduler has no such event.
+// Deferred tells a pod's owner that its turn was expensive and what follows from that.
+// kube-scheduler has no such event.
 func Deferred(pod *model.Pod, d *plan.Deferral) Report {
 	note := fmt.Sprintf("Deciding about this pod took about %d ms of work, most of it for %s. Pods of namespace %q now let others of the same priority go first.",
 		(d.Units+price.Millisecond-1)/price.Millisecond, costBy[d.Kind], pod.Namespace)

@@ -48,8 +48,9 @@ type attempt struct {
 	mostKept int
 	// left is how many more are, of an attempt that does not go on in a later round.
 	left int
-	// shortBefore says that the domain placement before the present one had no room; sameKind are the
-	// members by what decides about them, empty if they are of too many kinds.
+	// shortBefore says that the domain placement before the present one had no room;
+	// sameKind are the members by what decides about them, empty if they are of too many
+	// kinds.
 	shortBefore bool
 	sameKind    []sort
 	// shows, unless it is nil, is called before each member that is tried is decided about.
@@ -324,7 +325,8 @@ func (a *attempt) reject(text string, found room) {
 	}
 }
 
-// fail ends an attempt with an error, or leaves it unfinished. A member that failed itself keeps its own.
+// fail ends an attempt with an error, or leaves it unfinished. A member that failed
+// itself keeps its own.
 func (a *attempt) fail(err error) {
 	if errors.Is(err, plugin.ErrUnfinished) {
 		a.Outcome = plan.Unfinished

@@ -13,16 +13,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// A topology key may have as many values as there are nodes, and to try all members in each takes
-// seconds. So an attempt whose budget of work for one round is used up stops between two domain
-// placements, with nothing assumed, and goes on in a later round. What was found in a domain placement
-// holds until something changes that was read for it; then it is tried again. So the attempt ends as
-// one would that is made at once, in the state in which it ends.
+// A topology key may have as many values as there are nodes, and to try all members in
+// each takes seconds. So an attempt whose budget of work for one round is used up stops
+// between two domain placements, with nothing assumed, and goes on in a later round. What
+// was found in a domain placement holds until something changes that was read for it;
+// then it is tried again. So the attempt ends as one would that is made at once, in the
+// state in which it ends.
 //
-// Where the cluster changes faster than domain placements are tried, the budget doubles each time that
-// no fewer are left than before: in the end one round is enough.
+// Where the cluster changes faster than domain placements are tried, the budget doubles
+// each time that no fewer are left than before: in the end one round is enough.
 
-// memberUnits is what a member costs besides the decision about it: to assume it and to take it back.
+// memberUnits is what a member costs besides the decision about it: to assume it and to
+// take it back.
 const memberUnits = 3000
 
 // progress is what an attempt has found that goes on in a later round.
@@ -33,19 +35,21 @@ type progress struct {
 	placed int
 	// versions are those of the state when the last round ended.
 	versions state.Versions
-	// elsewhere are the aspects of nodes outside of a domain placement that decisions about members read
-	// there; local says that they read nothing else of what is outside.
+	// elsewhere are the aspects of nodes outside of a domain placement that decisions
+	// about members read there; local says that they read nothing else of what is
+	// outside.
 	elsewhere model.Aspect
 	local     bool
-	// trials are what was found, by pass and by the name of the domain placement. kept is how many
-	// decisions about members they have.
+	// trials are what was found, by pass and by the name of the domain placement. kept is
+	// how many decisions about members they have.
 	trials map[trialKey]*trial
 	kept   int
-	// fresh is how many domain placements were tried in this round, recalled how many decisions were made
-	// in earlier ones, as far as this one has come.
+	// fresh is how many domain placements were tried in this round, recalled how many
+	// decisions were made in earlier ones, as far as this one has come.
 	fresh    int
 	recalled int64
-	// known is how many trials still held when a round began, at most; stalls how often they were no more.
+	// known is how many trials still held when a round began, at most; stalls how often
+	// they were no more.
 	known, stalls int
 	used          uint64 // the number of the attempt that used it last
 }
@@ -60,8 +64,8 @@ type trial struct {
 	nodes *state.Restriction
 	// short is why too few members found a node, empty if enough did.
 	short string
-	// placed are those that did, by their position among Members; members are the decisions, nil if they
-	// were not kept.
+	// placed are those that did, by their position among Members; members are the
+	// decisions, nil if they were not kept.
 	placed    []int32
 	members   []plan.Decision
 	decisions int64
@@ -70,8 +74,8 @@ type trial struct {
 // progressMax is of how many groups it is kept what their attempts have found so far.
 const progressMax = 64
 
-// resume returns the progress of an attempt, nil if it cannot stop: it is that of a tree, or of a group
-// without domain placements, or its members have objects of their own.
+// resume returns the progress of an attempt, nil if it cannot stop: it is that of a tree,
+// or of a group without domain placements, or its members have objects of their own.
 func (s *Searches) resume(a *attempt) *progress {
 	if s == nil || a.tree != nil || a.profile == nil || a.profile.Placements == nil || a.Group.Object.Spec.SchedulingConstraints == nil {
 		return nil
@@ -89,7 +93,8 @@ func (s *Searches) resume(a *attempt) *progress {
 	return p
 }
 
-// keep keeps the progress of an attempt that goes on in a later round, and forgets that of one that has ended.
+// keep keeps the progress of an attempt that goes on in a later round, and forgets that
+// of one that has ended.
 func (s *Searches) keep(a *attempt) {
 	if s == nil || a.progress == nil {
 		return
@@ -139,7 +144,8 @@ func (p *progress) begin(a *attempt) {
 	p.group, p.pods, p.placed = a.Group, pods, placed
 }
 
-// follow forgets the trials for which something has changed; it returns false if that may be all of them.
+// follow forgets the trials for which something has changed; it returns false if that may
+// be all of them.
 func (p *progress) follow(s *state.State, now state.Versions) bool {
 	if p.versions == now {
 		return true
@@ -166,7 +172,8 @@ func (p *progress) follow(s *state.State, now state.Versions) bool {
 	return true
 }
 
-// elsewhere returns what decisions about members read outside of a domain placement, see engine.Elsewhere.
+// elsewhere returns what decisions about members read outside of a domain placement, see
+// engine.Elsewhere.
 func (a *attempt) elsewhere(pods []*model.Pod) (aspects model.Aspect, local bool) {
 	kinds := map[engine.Kind]bool{}
 	for _, pod := range pods {
@@ -186,9 +193,9 @@ func (a *attempt) elsewhere(pods []*model.Pod) (aspects model.Aspect, local bool
 	return aspects, true
 }
 
-// trialOn returns what is found in a domain placement, the i-th, now or in an earlier round. The
-// members are on no node then, unless the placement is the only one and has room. The error is one that
-// ends the attempt, or says that it goes on in a later round.
+// trialOn returns what is found in a domain placement, the i-th, now or in an earlier
+// round. The members are on no node then, unless the placement is the only one and has
+// room. The error is one that ends the attempt, or says that it goes on in a later round.
 func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (*trial, error) {
 	p := a.progress
 	key := trialKey{a.pass, placement.Name}
@@ -231,8 +238,9 @@ func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (
 	return t, nil
 }
 
-// isForeseen reports whether sums tell that too few members find a node in a domain placement behind the
-// first, of which no more is said than that. Where the one before had room it is not looked at.
+// isForeseen reports whether sums tell that too few members find a node in a domain
+// placement behind the first, of which no more is said than that. Where the one before
+// had room it is not looked at.
 func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 	if !a.shortBefore {
 		return false
@@ -250,7 +258,8 @@ func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 	return known != unknown
 }
 
-// keeps reports whether the decisions about the members may be kept for one more domain placement.
+// keeps reports whether the decisions about the members may be kept for one more domain
+// placement.
 func (a *attempt) keeps(p *progress) bool {
 	if p != nil {
 		return p.kept+len(a.Members) <= a.mostKept
@@ -279,7 +288,8 @@ func (a *attempt) podsAt(positions []int32) []*model.Pod {
 	return pods
 }
 
-// takeOver takes over decisions about members that may have been made in an earlier round. No member is assumed.
+// takeOver takes over decisions about members that may have been made in an earlier
+// round. No member is assumed.
 func (a *attempt) takeOver(members []plan.Decision) {
 	for i := range a.Members {
 		work := a.Members[i].Work

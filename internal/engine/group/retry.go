@@ -32,8 +32,9 @@ type kind struct {
 	size     float64
 }
 
-// retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then. The only error
-// is that the turn goes on in a later round.
+// retry tries the members in other orders. It reports whether enough of them found a
+// node; they are assumed there then. The only error is that the turn goes on in a later
+// round.
 func (a *attempt) retry() (placed bool, err error) {
 	left := int64(a.engine.GroupRetries())
 	if left <= 0 || a.hopeless || a.profile == nil || a.searches.passesRest(a) {
@@ -76,7 +77,8 @@ func (a *attempt) retry() (placed bool, err error) {
 	return false, nil
 }
 
-// recalled is how many decisions were made in earlier rounds, as far as this one has come.
+// recalled is how many decisions were made in earlier rounds, as far as this one has
+// come.
 func (a *attempt) recalled() int64 {
 	if a.progress == nil {
 		return 0

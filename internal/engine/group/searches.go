@@ -24,8 +24,8 @@ type Searches struct {
 	vain map[types.UID]string
 	// passed has those for which further passes were in vain.
 	passed map[types.UID]bool
-	// progress is that of attempts that go on in a later round, by the UID of the PodGroup; attempts
-	// numbers all that may.
+	// progress is that of attempts that go on in a later round, by the UID of the
+	// PodGroup; attempts numbers all that may.
 	progress map[types.UID]*progress
 	attempts uint64
 }

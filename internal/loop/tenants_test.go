@@ -1,0 +1,154 @@
+package loop_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/price"
+)
+
+// tenant is a pod of another namespace.
+func tenant(namespace, name string, priority int32, options ...build.PodOption) *v1.Pod {
+	p := ranks(name, "1m", priority, options...)
+	p.Namespace = namespace
+	return p
+}
+
+// TestOthersBesideExpensivePods has an author with ten pods whose turns cost 300 ms each, and others
+// that come all the time: each of them is decided about after little work, no round costs more than its
+// budget, and the expensive pods have their turns, too.
+func TestOthersBesideExpensivePods(t *testing.T) {
+	c := newCharging(t, nil)
+	for i := range 10 {
+		c.changes.Set(tenant("heavy", fmt.Sprint("heavy", i), 0, costs(300)))
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	meter := c.State().Meter()
+	arrived, late := map[string]int64{}, []int64{}
+	heavy, rounds := 0, 0
+	for heavy < 10 {
+		if rounds++; rounds > 10_000 {
+			t.Fatal("the expensive pods have no turns")
+		}
+		if r.IntN(4) == 0 && len(arrived) < 20 {
+			name := fmt.Sprint("light", rounds)
+			c.changes.Set(tenant(fmt.Sprint("light", rounds%7), name, 0))
+			arrived[name] = meter.Total()
+		}
+		before := meter.Total()
+		name := c.round()
+		if cost := meter.Total() - before; cost > 21*price.Millisecond {
+			t.Errorf("round %d cost %d units", rounds, cost)
+		}
+		if since, light := arrived[name]; light {
+			late = append(late, meter.Total()-since)
+			delete(arrived, name)
+		} else if name != "" && name[0] == 'h' {
+			heavy++
+		}
+	}
+	slices.Sort(late)
+	t.Logf("%d others, the last decided about after %d units, %d rounds", len(late), late[len(late)-1], rounds)
+	if len(late) < 50 || late[len(late)-1] > 50*price.Millisecond {
+		t.Errorf("%d others; one was decided about after %d units", len(late), late[len(late)-1])
+	}
+}
+
+// TestUnfinishedTurnYieldsToHigherPriority has a pod of higher priority come during an unfinished turn,
+// and one of lower priority, which waits although the turn is expensive.
+func TestUnfinishedTurnYieldsToHigherPriority(t *testing.T) {
+	c := newCharging(t, nil)
+	c.changes.Set(tenant("heavy", "heavy", 5, costs(50)))
+	c.changes.Set(tenant("other", "low", 0))
+	want := []string{"…heavy", "high", "…heavy", "heavy", "low", ""}
+	for i := range want {
+		if i == 1 {
+			c.changes.Set(tenant("other", "high", 10))
+		}
+		if got := c.round(); got != want[i] {
+			t.Fatalf("round %d: %q had its turn, want %q", i, got, want[i])
+		}
+	}
+}
+
+// fromOutside is a QueueSort plugin that is not built in.
+type fromOutside struct{ plugin.QueueSort }
+
+func (fromOutside) Name() string { return "Theirs" }
+
+// TestUnfinishedTurnKeepsAnOutsideOrder has a QueueSort plugin from outside: an unfinished turn goes on
+// before any other pod has one.
+func TestUnfinishedTurnKeepsAnOutsideOrder(t *testing.T) {
+	c := newCharging(t, func(c *config.Config) { c.Profiles[0].QueueSort = fromOutside{c.Profiles[0].QueueSort} })
+	c.changes.Set(tenant("heavy", "heavy", 0, costs(50)))
+	c.changes.Set(tenant("other", "other", 0))
+	for i, want := range []string{"…heavy", "…heavy", "heavy", "other", ""} {
+		if got := c.round(); got != want {
+			t.Fatalf("round %d: %q had its turn, want %q", i, got, want)
+		}
+	}
+}
+
+// TestExpensiveTurnIsTold has the event of an expensive pod tell what its turn cost, once for its namespace.
+func TestExpensiveTurnIsTold(t *testing.T) {
+	c := newCharging(t, nil)
+	c.costly.kind = price.Devices
+	for i := range 3 {
+		c.changes.Set(tenant("heavy", fmt.Sprint("heavy", i), 0, costs(30)))
+	}
+	c.changes.Set(tenant("other", "other", 0, costs(3)))
+	for c.round() != "" {
+	}
+	var told []*plan.Deferral
+	for i := range c.made.made {
+		if d := &c.made.made[i]; d.Deferral != nil {
+			told = append(told, d.Deferral)
+		}
+	}
+	if len(told) != 1 || told[0].Units < 30*price.Millisecond || told[0].Units > 31*price.Millisecond || told[0].Kind != price.Devices {
+		t.Errorf("told %d times: %+v", len(told), told)
+	}
+}
+
+// BenchmarkTenantBesideExpensivePods has an author with ten pods whose turns take 300 ms each, and others
+// that come one after another. It prints how long these wait, at the median and at worst of a hundred: as
+// time and as work. A pod comes at the beginning of a round that goes on without it.
+func BenchmarkTenantBesideExpensivePods(b *testing.B) {
+	c := newCharging(b, nil)
+	c.costly.burns = true
+	meter, heavy := c.State().Meter(), 0
+	var work []int64
+	var took []time.Duration
+	for i := range b.N {
+		for ; heavy < 10+i/15; heavy++ { // as one has its turn, another comes
+			c.changes.Set(tenant("heavy", fmt.Sprint("heavy", heavy), 0, costs(300)))
+		}
+		name := fmt.Sprint("light", i)
+		began, before := time.Now(), meter.Total()
+		c.Once(c.now)
+		c.changes.Set(tenant("light", name, 0))
+		for made := len(c.made.made); ; made = len(c.made.made) {
+			c.Once(c.now)
+			if len(c.made.made) > made && c.made.made[made].Pods[0].Pod.Name == name {
+				break
+			}
+		}
+		work, took = append(work, meter.Total()-before), append(took, time.Since(began))
+	}
+	slices.Sort(work)
+	slices.Sort(took)
+	at := func(percent int) int { return (len(work) - 1) * percent / 100 }
+	b.ReportMetric(float64(work[at(50)])/price.Millisecond, "ms-of-work-p50")
+	b.ReportMetric(float64(work[at(99)])/price.Millisecond, "ms-of-work-p99")
+	b.ReportMetric(float64(took[at(50)].Microseconds())/1000, "ms-p50")
+	b.ReportMetric(float64(took[at(99)].Microseconds())/1000, "ms-p99")
+}
