@@ -348,7 +348,7 @@ const (
 // makeRoomForCompiled evicts the least recently used half of the compiled needs, if they are too many
 // or too large with another one. It returns the bytes of that one.
 func (c *columns) makeRoomForCompiled(need model.Need) (bytes int) {
-	bytes = compiledPerText * len(need.String())
+	bytes = compiledPerText * need.Size()
 	if len(c.counting.all)+len(c.sets.all) >= compiledKept || c.compiledBytes+bytes > maxCompiledBytes {
 		c.evictCompiled()
 	}

@@ -14,7 +14,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// searching is a filter that searches on each node: that costs 10 units, and on some nodes goes on in so many later turns.
+// searchUnits is the price of a search, far above the price of the rest of a decision.
+const searchUnits = 1_000_000
+
+// searching is a filter that searches on each node, which costs searchUnits, and on some nodes goes on
+// in so many later turns.
 type searching struct {
 	rule
 	later map[string]int
@@ -24,7 +28,7 @@ func (f *searching) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
 func (f *searching) Compile() plugin.Verdicts                { return f }
 func (*searching) IsCostly() bool                            { return true }
 func (f *searching) Filter(node state.Node) reason.Code {
-	node.Meter().Spend(price.Devices, 10)
+	node.Meter().Spend(price.Devices, searchUnits)
 	if f.later[node.Name()] > 0 {
 		f.later[node.Name()]--
 		f.asked = append(f.asked, node.Name()+"...")
@@ -44,7 +48,7 @@ func (s *searchingScore) ScoreNeed(*model.Pod) plugin.ScoreNeed { return s }
 func (s *searchingScore) Compile() (plugin.NodeScores, error)   { return s, nil }
 func (*searchingScore) IsCostly() bool                          { return true }
 func (s *searchingScore) Score(node state.Node) int32 {
-	node.Meter().Spend(price.Devices, 10)
+	node.Meter().Spend(price.Devices, searchUnits)
 	s.asked = append(s.asked, node.Name())
 	if s.later[node.Name()] > 0 {
 		s.later[node.Name()]--
@@ -114,12 +118,12 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 		var last plan.Decision
 		turns := 0
 		for last.Outcome = plan.Unfinished; last.Outcome == plan.Unfinished && turns < 20; turns++ {
-			if x.s.Meter().Begin(30); runs > 0 {
+			if x.s.Meter().Begin(3 * searchUnits); runs > 0 {
 				t.Errorf("%s: PostFilter plugins run in an unfinished turn", name)
 			}
 			last = x.decide(x.pod())
 			bill := x.s.Meter().End()
-			if devices := bill[price.Devices]; devices > 40 {
+			if devices := bill[price.Devices]; devices > 4*searchUnits {
 				t.Errorf("%s: turn %d costs %d units", name, turns, devices)
 			}
 			if last.Outcome == plan.Unfinished && (last.Err != nil || last.Rejection != nil || len(last.Placements)+len(last.Nominations) > 0) {

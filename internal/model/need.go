@@ -1,6 +1,11 @@
 package model
 
-import "unique"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+	"unique"
+)
 
 // Need is the part of a pod that one plugin depends on, as a value that compares equal exactly when the plugin's result for every node must be
 // equal. The zero Need means that the plugin does not apply to the pod.
@@ -10,6 +15,26 @@ type Need struct{ handle unique.Handle[string] }
 
 // NeedOf interns the canonical text of a need. Its format is private to the plugin; it must not be empty.
 func NeedOf(canonical string) Need { return Need{unique.Make(canonical)} }
+
+// longPrefix begins the text that stands for a long one: its size and its hash follow. No plugin's
+// own text begins so.
+const longPrefix = "\x00sha256:"
+
+// LongNeedOf returns a need that is known by the hash of its canonical text, which is not kept.
+func LongNeedOf(canonical []byte) Need {
+	sum := sha256.Sum256(canonical)
+	text := binary.BigEndian.AppendUint64([]byte(longPrefix), uint64(len(canonical)))
+	return NeedOf(string(append(text, sum[:]...)))
+}
+
+// Size returns the length of the canonical text in bytes, also if the text is not kept.
+func (n Need) Size() int {
+	text := n.String()
+	if size, long := strings.CutPrefix(text, longPrefix); long {
+		return int(binary.BigEndian.Uint64([]byte(size)))
+	}
+	return len(text)
+}
 
 // Text has a canonical text, by which needs are compared.
 type Text interface {

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"crypto/sha256"
 	"slices"
 	"sync"
 	"time"
@@ -179,9 +178,6 @@ var texts = sync.Pool{New: func() any { return new([]byte) }}
 // of a megabyte, which would be kept as long as anything that was computed for the need.
 const longText = 4 << 10
 
-// longPrefix begins the text that stands for a long one. No plugin's own text begins so.
-const longPrefix = "\x00sha256:"
-
 // NeedOf interns a need; one that is nil is zero.
 func NeedOf(need Text) model.Need {
 	interned, _ := needOf(need)
@@ -196,8 +192,7 @@ func needOf(need Text) (interned model.Need, long bool) {
 	text := texts.Get().(*[]byte)
 	*text = need.AppendText((*text)[:0])
 	if len(*text) >= longText {
-		sum := sha256.Sum256(*text)
-		return model.NeedOf(longPrefix + string(sum[:])), true // the pool keeps no memory for long texts
+		return model.LongNeedOf(*text), true // the pool keeps no memory for long texts
 	}
 	interned = model.NeedOf(string(*text))
 	texts.Put(text)

@@ -74,7 +74,7 @@ func TestFenceAfterATakeover(t *testing.T) {
 	} {
 		w := newWorld(t, slice("a", "d"), row.claim)
 		if row.since >= 0 {
-			w.TakeOver("me", turn.Add(-row.since))
+			w.TakeOver("me", w.View().Now().Add(-row.since))
 		}
 		placement, err := w.place(t, pod("p", "c"), "a")
 		if err != nil {
@@ -85,7 +85,7 @@ func TestFenceAfterATakeover(t *testing.T) {
 		}
 	}
 	w := newWorld(t, slice("a", "d"), claim("c", 1))
-	w.TakeOver("me", turn)
+	w.TakeOver("me", w.View().Now())
 	placement, err := w.place(t, pod("p", "c"), "a")
 	if err != nil || strings.Contains(writesIn(placement), model.LeaderAnnotation) {
 		t.Errorf("a claim without an allocation: %s, %v", writesIn(placement), err)
@@ -96,7 +96,7 @@ func TestFenceAfterATakeover(t *testing.T) {
 // allocation and the reservation on which the placement relies.
 func TestFenceThatIsStored(t *testing.T) {
 	w := newWorld(t, slice("a", "d", "e"), claim("c", 1, allocated("a", "d"), reserved("p")))
-	w.TakeOver("me", turn)
+	w.TakeOver("me", w.View().Now())
 	placement, err := w.place(t, pod("p", "c"), "a")
 	if err != nil {
 		t.Fatal(err)
