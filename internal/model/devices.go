@@ -14,7 +14,7 @@ import (
 
 // LeaderAnnotation names the process that wrote it to a claim when it had taken over and
 // was about to rely on the claim's allocation.
-const LeaderAnnotation = "berth.dev/leader"
+const LeaderAnnotation = "scheduler.berth.dev/leader"
 
 // ResourceClaim is a compiled ResourceClaim.
 type ResourceClaim struct {

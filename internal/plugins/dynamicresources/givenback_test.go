@@ -53,7 +53,7 @@ func TestClaimGivenBackIsNoAllocation(t *testing.T) {
 // takeover and later: the claim is changed in its version before it is relied on, unless
 // this process has done so.
 func TestFenceAfterATakeover(t *testing.T) {
-	const fenced = `resourceclaims c "" {"metadata":{"uid":"uid-c","resourceVersion":"1","annotations":{"berth.dev/leader":"me"}}}`
+	const fenced = `resourceclaims c "" {"metadata":{"uid":"uid-c","resourceVersion":"1","annotations":{"scheduler.berth.dev/leader":"me"}}}`
 	const reserves = `resourceclaims c "status" {"metadata":{"uid":"uid-c"},"status":{"reservedFor":[{"resource":"pods","name":"p","uid":"uid-p"}]}}`
 	by := func(leader string) func(*resourcev1.ResourceClaim) {
 		return func(c *resourcev1.ResourceClaim) { c.Annotations = map[string]string{model.LeaderAnnotation: leader} }
