@@ -253,7 +253,7 @@ func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
 		text = append(text, 's')
 		consumed := s.allocated.AggregatedCapacity[id]
 		for _, name := range slices.Sorted(maps.Keys(consumed)) {
-			text = strconv.AppendQuote(text, string(name))
+			text = model.AppendQuote(text, string(name))
 			text = append(append(text, consumed[name].String()...), ' ')
 		}
 		if s.users[id] > 0 {

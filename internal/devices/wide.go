@@ -284,7 +284,7 @@ func (n *node) describeWide() string {
 	for i := range n.wide {
 		w := &n.wide[i]
 		key = n.appendPlace(key, w)
-		key = strconv.AppendQuote(strconv.AppendQuote(key, w.pool.id.Driver), w.pool.id.Pool)
+		key = model.AppendQuote(model.AppendQuote(key, w.pool.id.Driver), w.pool.id.Pool)
 	}
 	return string(key)
 }

@@ -202,15 +202,9 @@ type listCase struct {
 	fill func(n int, p *v1.Pod)
 }
 
-// otherLists are the lists that the tests of other packages hold to a limit.
-var otherLists = []string{"TopologySpreadConstraints", "Affinity.PodAffinity", "Affinity.PodAntiAffinity", "ResourceClaims"}
-
 // specLists are all lists of a pod's spec, found in its type: a list of a newer API is among them.
 func specLists() (all []listCase) {
 	for _, path := range listsOf(reflect.TypeFor[v1.PodSpec](), "", nil) {
-		if slices.ContainsFunc(otherLists, func(other string) bool { return strings.HasPrefix(path, other) }) {
-			continue
-		}
 		all = append(all, listCase{path, func(n int, p *v1.Pod) {
 			f := &filler{path: path, n: n}
 			f.fields(reflect.ValueOf(&p.Spec).Elem(), "")

@@ -96,7 +96,7 @@ func PodWay(kind string, namespaces []string, s labels.Selector) Way {
 	if len(namespaces) > clauseMax {
 		namespaces = []string{""}
 	}
-	var way Way
+	way := make(Way, 0, 1+len(requirements))
 	for i := range requirements {
 		switch r := &requirements[i]; r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:

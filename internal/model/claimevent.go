@@ -2,7 +2,6 @@ package model
 
 import (
 	"slices"
-	"strconv"
 )
 
 // ClaimEvents registers for events about the claims that a pod uses; for those that are made for the pod only if ephemeral is set. Deletions are not
@@ -57,8 +56,8 @@ func textOfClaims(claims []ClaimKey) Need {
 // AppendClaims appends a canonical text of some claims.
 func AppendClaims(text []byte, claims []ClaimKey) []byte {
 	for _, c := range claims {
-		text = strconv.AppendQuote(text, c.Namespace)
-		text = strconv.AppendQuote(text, c.Name)
+		text = AppendQuote(text, c.Namespace)
+		text = AppendQuote(text, c.Name)
 	}
 	return text
 }

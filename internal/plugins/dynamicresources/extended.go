@@ -71,7 +71,7 @@ func extendedOf(store *devices.Store, pod *model.Pod) *extended {
 func (x *extended) appendText(text []byte) []byte {
 	text = strconv.AppendBool(append(text, 'x'), x.left != nil)
 	for _, r := range x.resources {
-		text = strconv.AppendQuote(text, r.name.Value())
+		text = model.AppendQuote(text, r.name.Value())
 		if r.class != nil {
 			text = append(append(text, '='), r.class.Selects.String()...)
 		}

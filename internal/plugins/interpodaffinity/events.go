@@ -2,7 +2,6 @@ package interpodaffinity
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -69,7 +68,7 @@ func hasPlace(e model.Event) bool {
 
 // requiredTerms is what hints about pods depend on.
 func requiredTerms(pod *model.Pod) model.Need {
-	var terms []string
+	terms := make([]string, 0, len(pod.Terms))
 	for i := range pod.Terms {
 		switch ref := &pod.Terms[i]; ref.Kind {
 		case model.RequiredAffinity:
@@ -85,8 +84,8 @@ func requiredTerms(pod *model.Pod) model.Need {
 // causeOfPods returns that a pod must be selected by all affinity terms, or by one of the anti-affinity terms; and that a pod that is relabelled
 // must change a label that a selector names.
 func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
-	cause := model.Cause{Wants: model.Never(), Keys: []model.Key{{}}}
-	var wanted model.Way
+	cause := model.Cause{Wants: append(make([]model.Way, 0, 2+len(pod.Terms)), model.Never()...), Keys: make([]model.Key, 1, 1+len(pod.Terms))}
+	wanted := make(model.Way, 0, len(pod.Terms))
 	wants := false
 	for i := range pod.Terms {
 		ref := &pod.Terms[i]
@@ -103,6 +102,7 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 			cause.Wants = append(cause.Wants, model.PodWay(unwantedKey, namespacesOf(term), term.Selector))
 		}
 		requirements, _ := term.Selector.Requirements()
+		cause.Keys = slices.Grow(cause.Keys, len(requirements))
 		for j := range requirements {
 			cause.Keys = append(cause.Keys, model.Key{Kind: changedKey, Name: requirements[j].Key(), Present: true})
 		}
@@ -147,7 +147,7 @@ func (p *Plugin) repellerWent(waiting *model.Pod, e model.Event) bool {
 
 // ownLabels is what the terms of other pods select by.
 func ownLabels(pod *model.Pod) model.Need {
-	return model.NeedOf(string(model.AppendLabels(strconv.AppendQuote(make([]byte, 0, 128), pod.Namespace), pod.Labels)))
+	return model.NeedOf(string(model.AppendLabels(model.AppendQuote(make([]byte, 0, 128), pod.Namespace), pod.Labels)))
 }
 
 // causeOfRepellers returns the pod's own keys, of which a deleted pod's anti-affinity must select some.
@@ -181,7 +181,7 @@ func (p *Plugin) topologies(pod *model.Pod) model.Need {
 	for _, kind := range [...]model.TermKind{model.RequiredAffinity, model.RequiredAntiAffinity} {
 		text = append(text, '/')
 		for _, name := range keysOf(pod, kind) {
-			text = strconv.AppendQuote(text, name)
+			text = model.AppendQuote(text, name)
 		}
 	}
 	return model.NeedOf(string(text))
@@ -189,7 +189,7 @@ func (p *Plugin) topologies(pod *model.Pod) model.Need {
 
 // keysOf returns the topology keys of the pod's terms of a kind, sorted and distinct.
 func keysOf(pod *model.Pod, kind model.TermKind) []string {
-	var keys []string
+	keys := make([]string, 0, len(pod.Terms))
 	for i := range pod.Terms {
 		if ref := &pod.Terms[i]; ref.Kind == kind {
 			keys = append(keys, ref.Source.TopologyKey)

@@ -3,7 +3,6 @@ package interpodaffinity
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -88,7 +87,7 @@ func (n *need) AppendText(text []byte) []byte {
 	if n.err != nil {
 		return fmt.Appendf(text, "error %v", n.err)
 	}
-	text = strconv.AppendQuote(text, n.pod.Namespace)
+	text = model.AppendQuote(text, n.pod.Namespace)
 	text = model.AppendLabels(text, n.pod.Labels)
 	var terms []string
 	for ref := range n.terms {
@@ -153,7 +152,7 @@ func (p *Plugin) selectionOf(pod *model.Pod, ref *model.TermRef) (selection, err
 func setText(term *model.Term, ref *model.TermRef) string {
 	text := append(make([]byte, 0, 128), '\n')
 	for _, name := range term.Namespaces {
-		text = strconv.AppendQuote(append(text, ' '), name)
+		text = model.AppendQuote(append(text, ' '), name)
 	}
 	text = model.AppendSelector(append(text, '/'), ref.Source.NamespaceSelector)
 	return string(model.AppendSelector(append(text, '/'), ref.Source.LabelSelector))

@@ -3,7 +3,6 @@ package podtopologyspread
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -111,7 +110,7 @@ type selected struct {
 // selectPods returns the pods in the pod's namespace that a selector with this canonical text selects.
 func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected {
 	s := &selected{pods: state.PodSet{
-		Text:    string(append(append(strconv.AppendQuote([]byte("spread "), pod.Namespace), ' '), text...)),
+		Text:    string(append(append(model.AppendQuote([]byte("spread "), pod.Namespace), ' '), text...)),
 		Terms:   []*model.Term{{Namespaces: []string{pod.Namespace}, Selector: selector}},
 		Staying: true,
 	}}

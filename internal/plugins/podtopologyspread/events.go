@@ -3,7 +3,6 @@ package podtopologyspread
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -39,7 +38,7 @@ const (
 
 // selectors is what hints about pods depend on: the namespace and the selectors of the hard constraints.
 func (p *Plugin) selectors(pod *model.Pod) model.Need {
-	text := strconv.AppendQuote(make([]byte, 0, 128), pod.Namespace)
+	text := model.AppendQuote(make([]byte, 0, 128), pod.Namespace)
 	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
 	if !own {
 		return model.NeedOf(string(append(text, " defaults"...)))
@@ -100,7 +99,7 @@ func touchesPods(e model.Event, to *model.Touch) {
 func (p *Plugin) topologies(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "topologies"...)
 	for _, key := range p.hardKeys(pod) {
-		text = strconv.AppendQuote(append(text, ' '), key)
+		text = model.AppendQuote(append(text, ' '), key)
 	}
 	return model.NeedOf(string(text))
 }

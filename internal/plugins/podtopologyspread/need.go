@@ -94,7 +94,7 @@ func (n *need) AppendText(text []byte) []byte {
 	if n.err != nil {
 		return fmt.Appendf(text, "error %v", n.err)
 	}
-	text = strconv.AppendQuote(slices.Grow(text, demandText*len(n.list)), n.pod.Namespace)
+	text = model.AppendQuote(slices.Grow(text, demandText*len(n.list)), n.pod.Namespace)
 	if !n.own {
 		text = appendDefaultSelector(text, n.pod.Object)
 	}
@@ -105,7 +105,7 @@ func (n *need) AppendText(text []byte) []byte {
 }
 
 func (n *need) appendDemand(text []byte, d *demand) []byte {
-	text = strconv.AppendQuote(append(text, ' '), d.TopologyKey)
+	text = model.AppendQuote(append(text, ' '), d.TopologyKey)
 	text = strconv.AppendInt(append(text, ' '), int64(d.MaxSkew), 10)
 	if n.own {
 		text = model.AppendSelector(append(text, ' '), d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...)
@@ -139,7 +139,7 @@ func controllerOf(pod *v1.Pod) *metav1.OwnerReference {
 func appendDefaultSelector(text []byte, pod *v1.Pod) []byte {
 	text = model.AppendLabels(append(text, " belongs"...), pod.Labels)
 	if owner := controllerOf(pod); owner != nil {
-		text = strconv.AppendQuote(append(append(append(text, ' '), owner.Kind...), ' '), owner.Name)
+		text = model.AppendQuote(append(append(append(text, ' '), owner.Kind...), ' '), owner.Name)
 	}
 	return text
 }
@@ -236,7 +236,7 @@ func (in inclusion) appendText(text []byte) []byte {
 	for _, need := range [...]plugin.FilterNeed{in.affinity, in.taints} {
 		text = append(text, ' ')
 		if need != nil {
-			text = strconv.AppendQuote(text, string(need.AppendText(nil)))
+			text = model.AppendQuote(text, string(need.AppendText(nil)))
 		}
 	}
 	return text
