@@ -231,7 +231,7 @@ func TestStateFilters(t *testing.T) {
 	}
 }
 
-// slow is a filter that fails the first time that it is asked about a node.
+// slow is a filter whose first call for each node fails.
 type slow struct {
 	rule
 	tried map[string]bool
@@ -247,7 +247,8 @@ func (f *slow) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// An error fails the turn also if the filter would say something else when it is asked again, and is remembered.
+// An error of a filter fails the turn and is cached: the next turn fails with the same
+// error, although a second call of the filter would pass.
 func TestErrorsAreRemembered(t *testing.T) {
 	f := &slow{rule{name: "Slow"}, map[string]bool{}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b")

@@ -5,31 +5,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// What the work of decisions costs, in units of about a nanosecond: measured by
-// BenchmarkUnits, which prints units beside time.
+// The prices of steps of a decision, in units of about a nanosecond. BenchmarkUnits
+// prints units beside time.
 const (
-	// decisionUnits is what a decision costs beside the nodes that it looks at.
+	// decisionUnits is the price of a decision, in addition to its work on nodes.
 	decisionUnits = 2500
-	// askedUnits is what a call of a plugin about a node costs, needBytes how many bytes
-	// of the pod's need add one unit to that: what a call reads of a need grows with its
-	// text.
+	// askedUnits is the price of a plugin call for one node. needBytes bytes of the
+	// need add one unit to each call, because a call reads more of a longer need.
 	askedUnits, needBytes = 30, 2
-	// visitedUnits is what a scan costs by slot, groupedUnits what a ranking does by
-	// group.
+	// visitedUnits is the price of a slot that a scan or a ranking visits. groupedUnits
+	// is the price of a group in a ranking.
 	visitedUnits, groupedUnits = 6, 60
-	// lookedUnits, ratedUnits and triedUnits are what a search for victims costs by node:
-	// to look at it, to rate it by numbers, and to try which pods to evict there.
+	// The prices of a node in a search for victims: lookedUnits for looking at it,
+	// ratedUnits for computing its lower bound, triedUnits for trying which pods to
+	// evict there.
 	lookedUnits, ratedUnits, triedUnits = 20, 150, 4000
 )
 
-// asked adds to a plugin's counter that it was called for so many nodes.
+// asked records calls of a plugin for a number of nodes.
 func (e *Engine) asked(plugin int32, nodes int) {
 	e.work.Asked += int64(nodes)
 	e.byPlugin[plugin] += int64(nodes)
 	e.meter.Spend(price.Nodes, askedUnits*int64(nodes))
 }
 
-// askedFor is asked for a pod's need, whose size counts.
+// askedFor records calls of a plugin for a need, whose size adds to the price.
 func (e *Engine) askedFor(need model.Need, plugin int32, nodes int) {
 	if nodes == 0 {
 		return
@@ -38,8 +38,7 @@ func (e *Engine) askedFor(need model.Need, plugin int32, nodes int) {
 	e.meter.Spend(price.Nodes, int64(len(need.String()))/needBytes*int64(nodes))
 }
 
-// visited counts slots that a scan visits, or that are visited to make a ranking or to
-// bring one up to date.
+// visited records slots visited by a scan, or to build or update a ranking.
 func (e *Engine) visited(slots int) {
 	e.work.Visited += int64(slots)
 	e.meter.Spend(price.Nodes, visitedUnits*int64(slots))

@@ -54,17 +54,17 @@ type Loop struct {
 	adviser  Adviser // nil if events are not to say what would help
 	report   reporting
 	pulse    Pulse
-	// budget is how many units of work a turn may cost in one round, where it can go on
-	// in another; 0 means any number.
+	// budget limits the units of work of a turn in one round, if the turn can stop and
+	// continue in another round; 0 means no limit.
 	budget int64
-	// unfinished says that the turn of the last round is to go on.
+	// unfinished means that the turn of the last round continues in a later round.
 	unfinished bool
 	asks       chan func()   // functions for Do
-	asking     chan struct{} // has room while nobody waits in Ask
-	free       time.Time     // when the next function of Ask may be called; whoever has asking owns it
-	// now is steady: setting the system's clock does not change it. wall is the system's
-	// clock: times in API objects follow its corrections, as other processes write them
-	// by it.
+	asking     chan struct{} // has room while no call of Ask waits
+	free       time.Time     // when the next function of Ask may be called; the holder of asking owns it
+	// now is a steady clock: setting the system's clock does not change it. wall is the
+	// system's clock, with its corrections. Times in API objects use wall, because
+	// other processes write them by their system's clocks.
 	now, wall func() time.Time
 }
 
@@ -76,12 +76,13 @@ func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Commit
 	}
 }
 
-// Once runs one round of the scheduler, where both clocks show the same. It reports
-// whether there was a pod to decide about.
+// Once runs one round of the scheduler, with the same time on both clocks. It reports
+// whether a pod or a group had its turn.
 func (l *Loop) Once(now time.Time) bool { return l.OnceAt(now, now) }
 
-// OnceAt runs one round of the scheduler: now is the time by a steady clock, wall the
-// time that API objects are written and compared with. Both are inputs of the round.
+// OnceAt runs one round of the scheduler: now is the time of the steady clock, wall the
+// time to write into API objects and to compare with theirs. Both are inputs of the
+// round.
 func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.pulse.begin(Updating)
 	l.unfinished = false
@@ -147,8 +148,8 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 	l.queue.Activate(now, activated)
 }
 
-// Unfinished reports whether the last round left work, such as pods to wake or a turn
-// that goes on, that the next one continues at any time.
+// Unfinished reports whether the last round left work that the next round can continue
+// at once, such as pods to wake or an unfinished turn.
 func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished }
 
 // Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
@@ -205,8 +206,9 @@ func steady(system func() time.Time) func() time.Time {
 	return func() time.Time { return began.Round(0).Add(system().Sub(began)) }
 }
 
-// TakeOver notes that this process decides from now on, after a leader that may have writes in
-// flight. The name leader is unique to the process. It is called on the goroutine that calls Run.
+// TakeOver records that this process decides from now on. An earlier leader may still
+// have writes in flight. The name leader is unique to the process. TakeOver must be
+// called on the goroutine that calls Run.
 func (l *Loop) TakeOver(leader string) { l.state.TakeOver(leader, l.now()) }
 
 // State returns the state of the cluster. It may be read only between rounds, on the goroutine that calls Once.

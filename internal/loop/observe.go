@@ -50,10 +50,10 @@ type Round struct {
 	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
 	Generated int
 	Evaluated []Evaluation
-	// Turn is the first of the pods whose turn it was, nil if there was none.
+	// Turn is the first pod of the popped work, nil without a turn.
 	Turn *model.Pod
-	// Cost is what the turn of this round cost. Unfinished says that it goes on in a
-	// later round; then nothing was decided.
+	// Cost is the bill of the turn in this round. Unfinished means that the turn
+	// continues in a later round and nothing was decided.
 	Cost       price.Bill
 	Unfinished bool
 	// Moves are the moves of waiting pods from place to place.
@@ -69,8 +69,8 @@ type Evaluation struct {
 // Standing is how things stand between two rounds.
 type Standing struct {
 	Queue queue.Counts
-	// Accounts is how many namespaces had expensive turns lately, Yielding how many of
-	// these let others go first now.
+	// Accounts counts the namespaces with expensive turns lately. Yielding counts those
+	// that let others go first now.
 	Accounts, Yielding int
 	// Unschedulable counts the pods that plugins keep from being scheduled, in no particular order.
 	Unschedulable []Unschedulable
@@ -165,7 +165,7 @@ func (r *reporting) popped(work *plan.Work) {
 	r.round.Popping = r.took()
 }
 
-// cost notes what the turn cost.
+// cost records the bill of the turn.
 func (r *reporting) cost(bill price.Bill) {
 	if len(r.observers) > 0 {
 		r.round.Cost = bill

@@ -16,16 +16,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// tenant is a pod of another namespace.
+// tenant returns a pod in a given namespace.
 func tenant(namespace, name string, priority int32, options ...build.PodOption) *v1.Pod {
 	p := ranks(name, "1m", priority, options...)
 	p.Namespace = namespace
 	return p
 }
 
-// TestOthersBesideExpensivePods has an author with ten pods whose turns cost 300 ms each, and others
-// that come all the time: each of them is decided about after little work, no round costs more than its
-// budget, and the expensive pods have their turns, too.
+// TestOthersBesideExpensivePods creates ten pods of one namespace whose turns cost 300
+// ms each, and keeps creating cheap pods in other namespaces. Each cheap pod must be
+// decided after little work. No round may cost more than its budget. The expensive pods
+// must have their turns, too.
 func TestOthersBesideExpensivePods(t *testing.T) {
 	c := newCharging(t, nil)
 	for i := range 10 {
@@ -63,8 +64,9 @@ func TestOthersBesideExpensivePods(t *testing.T) {
 	}
 }
 
-// TestUnfinishedTurnYieldsToHigherPriority has a pod of higher priority come during an unfinished turn,
-// and one of lower priority, which waits although the turn is expensive.
+// TestUnfinishedTurnYieldsToHigherPriority creates a pod of higher priority during an
+// unfinished turn: it goes first. A pod of lower priority waits, although the turn is
+// expensive.
 func TestUnfinishedTurnYieldsToHigherPriority(t *testing.T) {
 	c := newCharging(t, nil)
 	c.changes.Set(tenant("heavy", "heavy", 5, costs(50)))
@@ -85,8 +87,8 @@ type fromOutside struct{ plugin.QueueSort }
 
 func (fromOutside) Name() string { return "Theirs" }
 
-// TestUnfinishedTurnKeepsAnOutsideOrder has a QueueSort plugin from outside: an unfinished turn goes on
-// before any other pod has one.
+// TestUnfinishedTurnKeepsAnOutsideOrder uses an out-of-tree QueueSort plugin. An
+// unfinished turn must continue before any other pod has its turn.
 func TestUnfinishedTurnKeepsAnOutsideOrder(t *testing.T) {
 	c := newCharging(t, func(c *config.Config) { c.Profiles[0].QueueSort = fromOutside{c.Profiles[0].QueueSort} })
 	c.changes.Set(tenant("heavy", "heavy", 0, costs(50)))
@@ -98,7 +100,8 @@ func TestUnfinishedTurnKeepsAnOutsideOrder(t *testing.T) {
 	}
 }
 
-// TestExpensiveTurnIsTold has the event of an expensive pod tell what its turn cost, once for its namespace.
+// TestExpensiveTurnIsTold checks that an event reports the cost of an expensive turn,
+// once per namespace.
 func TestExpensiveTurnIsTold(t *testing.T) {
 	c := newCharging(t, nil)
 	c.costly.kind = price.Devices
@@ -119,9 +122,10 @@ func TestExpensiveTurnIsTold(t *testing.T) {
 	}
 }
 
-// BenchmarkTenantBesideExpensivePods has an author with ten pods whose turns take 300 ms each, and others
-// that come one after another. It prints how long these wait, at the median and at worst of a hundred: as
-// time and as work. A pod comes at the beginning of a round that goes on without it.
+// BenchmarkTenantBesideExpensivePods keeps ten pods in one namespace whose turns take
+// 300 ms each, and creates cheap pods in another, one after another. It prints the
+// median and the 99th percentile of their waiting time, as time and as work. The wait
+// of each cheap pod begins with a round that runs without it.
 func BenchmarkTenantBesideExpensivePods(b *testing.B) {
 	c := newCharging(b, nil)
 	c.costly.burns = true
@@ -129,7 +133,7 @@ func BenchmarkTenantBesideExpensivePods(b *testing.B) {
 	var work []int64
 	var took []time.Duration
 	for i := range b.N {
-		for ; heavy < 10+i/15; heavy++ { // as one has its turn, another comes
+		for ; heavy < 10+i/15; heavy++ { // finished pods are replaced
 			c.changes.Set(tenant("heavy", fmt.Sprint("heavy", heavy), 0, costs(300)))
 		}
 		name := fmt.Sprint("light", i)

@@ -7,13 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// turnBudget is how many units of work a turn may cost in one round, where it can stop
-// and go on. An ordinary turn costs a thousandth of it.
+// turnBudget is the budget of a turn in one round, in units of work, if the turn can
+// stop and continue. An ordinary turn costs a thousandth of it.
 const turnBudget = 20 * price.Millisecond
 
 // goOnLater ends a round whose turn used up its budget. settle puts the pods back into
-// the queue. Nothing was decided about them, so neither commit nor an observer gets a
-// decision.
+// the queue. Nothing was decided, so neither commit nor an observer gets a decision.
 func (l *Loop) goOnLater(now time.Time, settle func()) {
 	l.takeAsked(now, nil)
 	settle()
@@ -21,8 +20,8 @@ func (l *Loop) goOnLater(now time.Time, settle func()) {
 	l.report.ended(l)
 }
 
-// charge takes in what a turn cost. It returns what the event of its first pod is to say
-// of that, nil if nothing.
+// charge closes the bill of a turn and reports it to the observers and the queue. It
+// returns the Deferral for the event of the first pod, or nil.
 func (l *Loop) charge(work plan.Work, unfinished bool) *plan.Deferral {
 	bill := l.state.Meter().End()
 	l.report.cost(bill)

@@ -20,13 +20,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// costly is a filter that passes every node. A pod with the annotation "milliseconds"
-// costs so many of them in units, in as many rounds as that takes; with "whole" besides,
-// all in one.
+// costly is a filter that passes every node. The annotation "milliseconds" of a pod
+// sets the price of its turn, in milliseconds of work, divided over as many rounds as
+// needed. With the annotation "whole" the turn spends everything in one round.
 type costly struct {
-	left map[string]int64 // by pod, what is left of its price
+	left map[string]int64 // by pod, the unpaid part of its price
 	kind price.Kind
-	// burns means that the units take about as long as they say, for benchmarks.
+	// burns makes the units take about as much time as they stand for, for benchmarks.
 	burns bool
 	sink  uint64
 }
@@ -58,7 +58,7 @@ func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 	return nil, "", nil
 }
 
-// charging is a loop with the filter costly, on a few nodes.
+// charging is a loop with the filter costly and a few nodes.
 type charging struct {
 	*loop.Loop
 	t       testing.TB
@@ -70,8 +70,8 @@ type charging struct {
 	now     time.Time
 }
 
-// newCharging has nodes with room for many pods. change, unless nil, changes the
-// configuration before anything is built from it.
+// newCharging returns a loop whose nodes have room for many pods. change, unless nil,
+// edits the configuration before use.
 func newCharging(t testing.TB, change func(*config.Config)) *charging {
 	c, _, _ := defaultParts(t, true)
 	own := &costly{left: map[string]int64{}}
@@ -95,7 +95,7 @@ func newCharging(t testing.TB, change func(*config.Config)) *charging {
 	return l
 }
 
-// costs gives a pod a price.
+// costs sets the price of a pod's turn.
 func costs(milliseconds int) build.PodOption {
 	return func(p *v1.Pod) {
 		if p.Annotations == nil {
@@ -105,8 +105,8 @@ func costs(milliseconds int) build.PodOption {
 	}
 }
 
-// round runs a round and returns the name of the pod that was decided about; "…" and its
-// name if the turn goes on, empty if there was no turn.
+// round runs a round and returns the name of the decided pod. For an unfinished turn it
+// returns "…" and the name. Without a turn it returns an empty string.
 func (c *charging) round() string {
 	c.t.Helper()
 	before := len(c.made.made)
@@ -123,8 +123,8 @@ func (c *charging) round() string {
 	return c.made.made[before].Pods[0].Pod.Name
 }
 
-// TestUnfinishedTurnGoesOn has a turn cost more than a round may: it goes on in the next,
-// and counts as one attempt.
+// TestUnfinishedTurnGoesOn runs a turn that costs more than the budget of a round. The
+// turn continues in the next rounds and counts as one attempt.
 func TestUnfinishedTurnGoesOn(t *testing.T) {
 	c := newCharging(t, nil)
 	c.changes.Set(build.Pod(build.Named("large"), costs(50)))

@@ -2,12 +2,12 @@ package plan
 
 import "github.com/berth-scheduler/berth/internal/price"
 
-// Deferral says that pods of a namespace yield to others of the same priority, because
-// their turns are expensive.
+// Deferral is the content of an event: pods of a namespace let others of the same
+// priority go first, because their turns are expensive.
 type Deferral struct {
-	// Units is what the pod's turn cost, about in nanoseconds, in all the rounds that it
-	// took.
+	// Units is the cost of the pod's turn in all its rounds. A unit is about a
+	// nanosecond.
 	Units int64
-	// Kind is the kind of work that cost most, in the last of them.
+	// Kind is the most expensive kind of work in the last round.
 	Kind price.Kind
 }

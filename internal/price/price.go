@@ -1,9 +1,8 @@
 // Package price counts the work that decisions cost.
 //
-// It takes amounts of work from whoever does it: engine, state and plugins. It gives one
-// number of units for each turn, by the kind of work, and says when the budget of a turn
-// is used up. It owns nothing but its counts, and it never reads a clock: the same inputs
-// cost the same units.
+// It takes amounts of work from engine, state and plugins. It gives the units of each
+// turn by kind of work, and reports when the budget of a turn is used up. It owns only
+// its counts and reads no clock: the same inputs cost the same units.
 //
 // A unit is about a nanosecond on ordinary hardware. BenchmarkUnits in package engine
 // prints units beside time.
@@ -16,31 +15,30 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Nodes is looking at nodes: calls of plugins about one, and visits of their slots by
-	// scans and rankings.
+	// Nodes is work on nodes: plugin calls, and slots visited by scans and rankings.
 	Nodes Kind = iota
-	// Counts is counting pods by domain, and looking up what affinity terms and spread
-	// constraints count.
+	// Counts is counting pods by domain, and looking up the counts of affinity terms
+	// and spread constraints.
 	Counts
-	// Devices is searching for devices, with the CEL expressions that select them.
+	// Devices is searching for devices, including the CEL expressions that select them.
 	Devices
 	// Victims is searching for pods to evict.
 	Victims
-	// Placements is trying the members of a pod group in one domain after another, beyond
-	// what the decisions about them cost.
+	// Placements is trying the members of a pod group in one domain after another,
+	// without the cost of the decisions about the members.
 	Placements
 	Kinds
 )
 
 var kindNames = [Kinds]string{"nodes", "counts", "devices", "victims", "placements"}
 
-// String returns the kind as the metric names it.
+// String returns the name of the kind in metrics.
 func (k Kind) String() string { return kindNames[k] }
 
-// Millisecond is about how many units a millisecond of work has.
+// Millisecond is the approximate number of units in a millisecond of work.
 const Millisecond = 1_000_000
 
-// Bill is what work cost, in units by kind.
+// Bill is the cost of work, in units by kind.
 type Bill [Kinds]int64
 
 // Total returns the units of all kinds.
@@ -51,7 +49,7 @@ func (b *Bill) Total() (units int64) {
 	return units
 }
 
-// Most returns the kind that cost most.
+// Most returns the most expensive kind.
 func (b *Bill) Most() (most Kind) {
 	for kind, units := range b {
 		if units > b[most] {
@@ -61,17 +59,17 @@ func (b *Bill) Most() (most Kind) {
 	return most
 }
 
-// Meter counts work. Its zero value has no turn and no budget. One goroutine uses it: the
-// one that owns the state.
+// Meter counts work. Its zero value has no turn and no budget. Only the goroutine that
+// owns the state uses it.
 type Meter struct {
 	bill Bill
-	// total is the sum of bill. Work that has reached limit is over budget.
+	// total is the sum of bill. The budget is used up once total reaches limit.
 	total, limit int64
-	// budget is that of the turn.
+	// budget is the budget of the turn for this round.
 	budget int64
-	// began is what bill was when the turn began.
+	// began is the bill at the beginning of the turn.
 	began Bill
-	// limited says that there is a budget.
+	// limited means that the turn has a budget.
 	limited bool
 }
 
@@ -81,18 +79,19 @@ func (m *Meter) Spend(kind Kind, units int64) {
 	m.total += units
 }
 
-// Begin begins a turn with a budget of units for this round; 0 or less means none.
+// Begin starts a turn with a budget of units for this round. A budget of 0 or less
+// means no limit.
 func (m *Meter) Begin(budget int64) {
 	m.began, m.limited = m.bill, budget > 0
 	m.budget, m.limit = max(budget, 0), m.total+budget
 }
 
-// Double makes the budget of the turn twice as large, so many times.
+// Double doubles the budget of the turn the given number of times, at most 20.
 func (m *Meter) Double(times int) {
 	m.limit += m.budget * (1<<min(times, 20) - 1)
 }
 
-// End ends the turn, and its budget, and returns what it cost.
+// End ends the turn and its budget, and returns the bill of the turn.
 func (m *Meter) End() (bill Bill) {
 	for kind := range bill {
 		bill[kind] = m.bill[kind] - m.began[kind]
@@ -101,20 +100,19 @@ func (m *Meter) End() (bill Bill) {
 	return bill
 }
 
-// IsOver reports whether the budget of the turn is used up. It never is where there is
-// none.
+// IsOver reports whether the budget of the turn is used up. Without a budget it returns
+// false.
 func (m *Meter) IsOver() bool { return m.limited && m.total >= m.limit }
 
-// Lift lifts the budget of the turn, for work that cannot stop, until the function that
-// it returns is called.
+// Lift suspends the budget of the turn until end is called, for work that cannot stop.
 func (m *Meter) Lift() (end func()) {
 	before := m.limited
 	m.limited = false
 	return func() { m.limited = before }
 }
 
-// Left returns how many units of the budget are left, at least 0; math.MaxInt64 where
-// there is none.
+// Left returns the remaining units of the budget, at least 0. Without a budget it
+// returns math.MaxInt64.
 func (m *Meter) Left() int64 {
 	if !m.limited {
 		return math.MaxInt64
@@ -122,11 +120,11 @@ func (m *Meter) Left() int64 {
 	return max(m.limit-m.total, 0)
 }
 
-// Total returns how many units were spent so far, by all turns and besides.
+// Total returns all units spent so far, in turns and outside of turns.
 func (m *Meter) Total() int64 { return m.total }
 
-// Aside begins to count work that belongs to no turn, without a budget, until the
-// function that it returns is called. None of it is kept.
+// Aside starts work that belongs to no turn and has no budget. end restores the meter,
+// so the work is not counted.
 func (m *Meter) Aside() (end func()) {
 	before := *m
 	m.limited = false

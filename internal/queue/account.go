@@ -7,80 +7,83 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// What an author writes can make a turn cost a thousand times what others cost. A
-// namespace with such turns gets an account. Its pods yield to the others of the same
-// priority until these have had as much work as its expensive turns cost; where no other
-// pod of that priority is ready, they go on at once. No pod goes before one of higher
-// priority for that.
+// A single pod can make its turn cost a thousand times as much as an ordinary turn. A
+// namespace with expensive turns gets an account. After each expensive turn its pods
+// yield to the other pods of the same priority, until these have had as much work. If
+// no other pod of that priority is ready, pods with an account continue at once.
+// Accounts never override priorities.
 //
-// An account is that of a namespace and not of an owner: whoever may create pods there
-// may name any owner, and rights and quotas are given by namespace. Pods of namespaces
-// without an account keep their order, and nothing is counted for them one by one.
+// Accounts belong to namespaces, not to owners: an author can name any owner in a pod,
+// while access rights and quotas are set by namespace. Pods without an account keep
+// their order, and their work is not counted one by one.
 //
 // Debts count work and no time, so the same inputs give the same order.
 const (
-	// expensiveFrom is what a turn costs that opens an account, and expensivePerNode the
-	// least of it for each node: with very many nodes ordinary turns cost more.
+	// A turn opens an account if it costs at least expensiveFrom units and
+	// expensivePerNode units for each node. In very large clusters ordinary turns cost
+	// more. An unfinished turn always opens an account.
 	expensiveFrom, expensivePerNode = 2 * price.Millisecond, 400
-	// saidFrom is what a turn costs that the pod's event tells of.
+	// saidFrom is the cost from which a turn is reported in an event of the pod.
 	saidFrom = 20 * price.Millisecond
-	// owedMax bounds what accounts owe at one priority. It is for when they had work
-	// alone: others then have no more than this in advance.
+	// owedMax bounds the debt at one priority. Debt also grows while no other pods are
+	// ready; pods that become ready later go first for at most this much work.
 	owedMax = 1000 * price.Millisecond
-	// fadesAfter is how much work ends an account none of which was an expensive turn of
+	// fadesAfter closes an account after this much work without an expensive turn of
 	// its pods.
 	fadesAfter = 1000 * price.Millisecond
-	// accountsMax bounds the accounts. When there are more such namespaces, pods of the
-	// others wait with those that have none.
+	// accountsMax bounds the accounts. If all accounts have ready pods, a further
+	// namespace gets no account, and its pods wait with all others.
 	accountsMax = 256
-	// debtsMax bounds the priorities at which something is owed. Of more, the smallest is
-	// forgiven.
+	// debtsMax bounds the priorities with a debt. At the bound the smallest debt is
+	// dropped.
 	debtsMax = 64
 )
 
-// account is that of a namespace some of whose turns were expensive lately.
+// account holds the ready pods of a namespace with expensive turns lately.
 type account struct {
 	namespace string
-	// Invariant: active has the entries that are active and have this account, each once
-	// and at its index, and no other.
+	// Invariant: active holds exactly the active entries with this account, each once
+	// and at its index.
 	active heap[*entry]
-	// served is how much work its expensive turns cost, from that on which the others had
-	// when it last had none ready: of several accounts the one with the least goes first.
+	// served is the virtual time of the account: the cost of its expensive turns. An
+	// account without ready pods gains no credit. When a pod becomes ready again,
+	// served is raised to the virtual time of the queue. Of several accounts the least
+	// served goes first.
 	served int64
-	// latest is what all work was when its last expensive turn ended.
+	// latest is the total work at the end of the last expensive turn of this account.
 	latest int64
-	// said means that an event has told of it.
+	// said means that an event has reported an expensive turn of this account.
 	said bool
 }
 
-// accounts are those of a queue. Without any, nothing here costs more than a look at the
-// length of a list.
+// accounts are the accounts of a queue. Without accounts each call costs one length
+// check.
 type accounts struct {
-	// none means that there are no accounts: a QueueSort plugin from outside orders the
-	// pods, whose order is not to be changed.
+	// none disables accounts, because an out-of-tree QueueSort plugin orders the pods
+	// and its order must not change.
 	none bool
-	// Invariant: byNamespace has exactly the accounts of open, by their namespaces; at
-	// most accountsMax.
+	// Invariant: byNamespace has exactly the accounts in open, by namespace; at most
+	// accountsMax.
 	byNamespace map[string]*account
-	open        []*account // in the order in which they were opened
-	// Invariant: owed has each priority once, with more than 0 and at most owedMax units;
-	// nothing is owed without accounts.
+	open        []*account // in the order of their opening
+	// Invariant: owed has each priority at most once, with 1 to owedMax units. Without
+	// accounts owed is empty.
 	owed []debt
-	// work is the units of all turns, served what the account that had its turn last had
-	// been served before.
+	// work is the units of all turns. served is the virtual time of the queue: the
+	// served of the account with the last expensive turn, before that turn.
 	work, served int64
-	// sorting means that pods of accounts are still to be taken out of the heap of all
-	// others.
+	// sorting means that pods with accounts remain in the heap of all other pods.
 	sorting bool
 }
 
-// debt is what pods with accounts owe the others of a priority.
+// debt is the work that the other pods of a priority get before pods with accounts
+// continue.
 type debt struct {
 	priority int32
 	units    int64
 }
 
-// accountFor returns the account of an entry's namespace, nil for most.
+// accountFor returns the account of an entry's namespace, nil without one.
 func (q *Queue) accountFor(e *entry) *account {
 	if len(q.accounts.open) == 0 {
 		return nil
@@ -88,7 +91,7 @@ func (q *Queue) accountFor(e *entry) *account {
 	return q.accounts.byNamespace[e.pod.Namespace]
 }
 
-// join adds an entry that is active.
+// join adds an active entry. served is the virtual time of the queue.
 func (a *account) join(e *entry, served int64) {
 	if a.active.size() == 0 {
 		a.served = max(a.served, served)
@@ -97,8 +100,8 @@ func (a *account) join(e *entry, served int64) {
 	a.active.add(e)
 }
 
-// firstActive returns the active entry whose turn it is; nil if there is none, or while pods of
-// accounts are taken apart from the others.
+// firstActive returns the active entry whose turn is next. It returns nil if no entry
+// is active, or while pods of accounts still remain in the common heap.
 func (q *Queue) firstActive() *entry {
 	x := &q.accounts
 	if len(x.open) == 0 {
@@ -135,8 +138,8 @@ func (q *Queue) firstActive() *entry {
 	return heavy
 }
 
-// first returns the entry of the accounts whose turn it is: the one of highest priority,
-// and of those the one whose account was served least.
+// first returns the next entry of the accounts: the highest priority first, then the
+// least served account.
 func (x *accounts) first() (first *entry) {
 	for _, a := range x.open {
 		e := a.active.first()
@@ -150,7 +153,7 @@ func (x *accounts) first() (first *entry) {
 	return first
 }
 
-// debtAt returns what is owed at a priority, nil for nothing.
+// debtAt returns the debt at a priority, nil if none.
 func (x *accounts) debtAt(priority int32) *debt {
 	if at := slices.IndexFunc(x.owed, func(d debt) bool { return d.priority == priority }); at >= 0 {
 		return &x.owed[at]
@@ -158,8 +161,9 @@ func (x *accounts) debtAt(priority int32) *debt {
 	return nil
 }
 
-// Charge takes in what the turn of a work cost that was popped last, before it is
-// settled. It returns what the first pod's event is to say of that, nil if nothing.
+// Charge charges the turn of the last popped work to the account of its namespace. It
+// must be called before the work is settled. It returns the Deferral for the event of
+// the first pod, nil if no event is due.
 func (q *Queue) Charge(work plan.Work, bill *price.Bill, unfinished bool) *plan.Deferral {
 	x, units := &q.accounts, bill.Total()
 	x.work += units
@@ -197,8 +201,8 @@ func (q *Queue) Charge(work plan.Work, bill *price.Bill, unfinished bool) *plan.
 	return &plan.Deferral{Units: all, Kind: bill.Most()}
 }
 
-// entryOf returns the entry that was popped with a work: that of its pod, or the head of
-// its group.
+// entryOf returns the entry of a popped work: the entry of its pod, or the head of its
+// group.
 func (q *Queue) entryOf(work plan.Work) *entry {
 	e := q.entries[work.Pods[0].Pod.Key()]
 	if e != nil && e.group != nil {
@@ -207,8 +211,8 @@ func (q *Queue) entryOf(work plan.Work) *entry {
 	return e
 }
 
-// charge notes what an entry's turn cost in a round. It returns what it cost in all the
-// rounds that it has taken so far.
+// charge adds the cost of one round to the entry's turn. It returns the cost of the
+// turn in all its rounds so far.
 func (e *entry) charge(units int64, unfinished bool) int64 {
 	if !e.costs {
 		e.cost = 0
@@ -218,8 +222,9 @@ func (e *entry) charge(units int64, unfinished bool) int64 {
 	return e.cost
 }
 
-// openFor opens an account; nil if there are too many, all of which have pods that are
-// ready.
+// openFor opens an account. At the bound it closes the account with the oldest
+// expensive turn among those without ready pods; if all have ready pods, it returns
+// nil.
 func (x *accounts) openFor(namespace string, less func(a, b *entry) bool) *account {
 	if len(x.open) == accountsMax {
 		oldest := -1
@@ -246,8 +251,8 @@ func (x *accounts) close(at int) {
 	}
 }
 
-// fade closes accounts none of whose turns was expensive for long, and none of whose pods
-// is ready.
+// fade closes accounts that have no ready pods and had no expensive turn for fadesAfter
+// units.
 func (x *accounts) fade() {
 	for i := len(x.open) - 1; i >= 0; i-- {
 		if a := x.open[i]; a.active.size() == 0 && x.work-a.latest > fadesAfter {
@@ -256,7 +261,7 @@ func (x *accounts) fade() {
 	}
 }
 
-// owe adds what a turn cost to what is owed at its priority.
+// owe adds the cost of a turn to the debt at its priority.
 func (x *accounts) owe(priority int32, units int64) {
 	if d := x.debtAt(priority); d != nil {
 		d.units = min(d.units+units, owedMax)
@@ -274,7 +279,8 @@ func (x *accounts) owe(priority int32, units int64) {
 	x.owed = append(x.owed, debt{priority, min(units, owedMax)})
 }
 
-// pay takes the work of a pod without an account off what is owed at its priority.
+// pay subtracts the cost of a turn of a pod without an account from the debt at its
+// priority.
 func (x *accounts) pay(priority int32, units int64) {
 	d := x.debtAt(priority)
 	if d == nil {
@@ -294,8 +300,8 @@ func (q *Queue) ready() int {
 	return ready
 }
 
-// Accounts returns how many namespaces have accounts, and how many of these have pods
-// that are ready and yield to others.
+// Accounts returns the number of accounts, and of those whose next pod yields to
+// others.
 func (q *Queue) Accounts() (open, yielding int) {
 	for _, a := range q.accounts.open {
 		if e := a.active.first(); e != nil && q.accounts.debtAt(e.pod.Priority) != nil {
@@ -305,8 +311,8 @@ func (q *Queue) Accounts() (open, yielding int) {
 	return len(q.accounts.open), yielding
 }
 
-// yields reports whether an entry that is active waits for others of its priority to have
-// had as much work as its namespace.
+// yields reports whether an active entry waits until others of its priority have had as
+// much work as its namespace.
 func (q *Queue) yields(e *entry) bool {
 	return e.place == active && q.accountFor(e) != nil && q.accounts.debtAt(e.pod.Priority) != nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// podIn is a pod of a namespace.
+// podIn returns a pod in a namespace.
 func podIn(namespace, name string, priority int32) *model.Pod {
 	return model.NewPod(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)},
@@ -26,7 +26,7 @@ func podIn(namespace, name string, priority int32) *model.Pod {
 	})
 }
 
-// podsIn are pods of a namespace, numbered from 0 on.
+// podsIn returns n pods in a namespace, numbered from 0.
 func podsIn(namespace string, n int, priority int32) (pods []*model.Pod) {
 	for i := range n {
 		pods = append(pods, podIn(namespace, fmt.Sprint(namespace, i), priority))
@@ -34,8 +34,9 @@ func podsIn(namespace string, n int, priority int32) (pods []*model.Pod) {
 	return pods
 }
 
-// turn pops a pod, which is placed after a turn of so many milliseconds of work; those of
-// a namespace in prices cost what stands there. It returns the pod's name, and its event.
+// turn pops a pod, charges its turn and places it. prices are the milliseconds of work
+// per turn, by namespace. turn returns the name of the pod and the Deferral for its
+// event.
 func turn(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (string, *plan.Deferral) {
 	t.Helper()
 	w, ok := q.Pop(now)
@@ -51,7 +52,8 @@ func turn(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (str
 	return pod.Name, said
 }
 
-// turns returns the pods whose turns come, until none is ready.
+// turns runs turns until no pod is ready, and returns the pods in the order of their
+// turns.
 func turns(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (names []string) {
 	t.Helper()
 	for {
@@ -65,20 +67,21 @@ func turns(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (na
 	}
 }
 
-// TestExpensivePodsYield has pods of one namespace come first, whose turns are expensive:
-// after each of them the others have as much work.
+// TestExpensivePodsYield queues the expensive pods of one namespace before all others.
+// After each expensive turn the others must have as much work.
 func TestExpensivePodsYield(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podsIn("heavy", 4, 0)...))
 	q.Wake(at(1), arrived(podsIn("light", 12, 0)...))
-	got := turns(t, q, at(2), map[string]float64{"heavy": 10, "light": 2.5 - 1}) // 7 of the light ones have had more than 10
+	got := turns(t, q, at(2), map[string]float64{"heavy": 10, "light": 2.5 - 1}) // 7 light turns cost more than 10
 	want := []string{"heavy0", "light0", "light1", "light2", "light3", "light4", "light5", "light6", "heavy1", "light7", "light8", "light9", "light10", "light11", "heavy2", "heavy3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("turns in the order\n%q, want\n%q", got, want)
 	}
 }
 
-// TestHigherPriorityGoesFirst has an expensive pod outrank the others, and be outranked.
+// TestHigherPriorityGoesFirst queues expensive pods of higher and of lower priority
+// than the others. Priorities must decide the order.
 func TestHigherPriorityGoesFirst(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(append(append(podsIn("heavy", 2, 10), podsIn("light", 2, 0)...), podIn("heavy", "low", -5))...))
@@ -89,8 +92,8 @@ func TestHigherPriorityGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDebtIsOfOnePriority has an expensive turn at one priority: at another nobody yields
-// for it.
+// TestDebtIsOfOnePriority has an expensive turn at one priority. Pods of another
+// priority must not yield for it.
 func TestDebtIsOfOnePriority(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podIn("heavy", "high", 10), podIn("heavy", "low0", 0), podIn("heavy", "low1", 0)))
@@ -101,8 +104,8 @@ func TestDebtIsOfOnePriority(t *testing.T) {
 	}
 }
 
-// TestExpensivePodsShare has three namespaces with expensive turns: they have their turns
-// one after another, and the others in between.
+// TestExpensivePodsShare has three namespaces with expensive turns. They must take
+// turns, with turns of the others in between.
 func TestExpensivePodsShare(t *testing.T) {
 	q := newQueue(t)
 	prices := map[string]float64{"light": 1}
@@ -123,15 +126,15 @@ func TestExpensivePodsShare(t *testing.T) {
 		}
 		lights = 0
 	}
-	// Only the first turn of each tells that it is expensive.
+	// The cost of a namespace is unknown before its first turn.
 	if want := []string{"a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"}; !slices.Equal(heavy, want) {
 		t.Errorf("expensive turns in the order %q, want %q", heavy, want)
 	}
 }
 
-// TestOrdinaryPodsKeepTheirOrder compares the order of cheap pods beside expensive ones
-// with the order that they have alone; and, where a namespace once had an expensive turn
-// and its pods are cheap, with the order of all.
+// TestOrdinaryPodsKeepTheirOrder compares the order of cheap pods beside expensive pods
+// with their order alone. It also compares the order after one expensive turn of a
+// namespace whose other pods are cheap.
 func TestOrdinaryPodsKeepTheirOrder(t *testing.T) {
 	cheap := func(q *Queue) {
 		for i := range 30 {
@@ -158,8 +161,8 @@ func TestOrdinaryPodsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestAccountFades has an account end after much work, none of which was expensive work
-// of its namespace.
+// TestAccountFades checks that an account closes after much work without an expensive
+// turn of its namespace.
 func TestAccountFades(t *testing.T) {
 	q := newQueue(t)
 	prices := map[string]float64{"heavy": 30, "light": 100}
@@ -184,7 +187,7 @@ func TestAccountFades(t *testing.T) {
 	}
 }
 
-// TestAccountsAreBounded has more namespaces with expensive turns than there may be
+// TestAccountsAreBounded has expensive turns in more namespaces than the limit of
 // accounts.
 func TestAccountsAreBounded(t *testing.T) {
 	q := newQueue(t)
@@ -202,9 +205,9 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyPodsOfOneNamespace has a namespace with very many pods that are ready get an
-// account: they are taken apart from the others in slices, each once, and the next turn
-// is that of another pod.
+// TestManyPodsOfOneNamespace opens an account for a namespace with very many ready
+// pods. Its pods must move to the account in slices, each once. The next turn must go
+// to a pod of another namespace.
 func TestManyPodsOfOneNamespace(t *testing.T) {
 	const many = 20_000
 	q := newQueue(t)
@@ -248,8 +251,8 @@ func TestManyPodsOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestUnfinishedTurnIsCharged has a turn go on: the others go in between, and it is the
-// same attempt.
+// TestUnfinishedTurnIsCharged has an unfinished turn. The other pods must go in
+// between, and the turn must remain the same attempt.
 func TestUnfinishedTurnIsCharged(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podIn("heavy", "heavy", 0)))
@@ -268,14 +271,14 @@ func TestUnfinishedTurnIsCharged(t *testing.T) {
 	}
 }
 
-// outsideSort orders pods by name, as a plugin from outside may.
+// outsideSort is an out-of-tree QueueSort plugin that orders pods by name.
 type outsideSort struct{}
 
 func (outsideSort) Name() string                 { return "ByName" }
 func (outsideSort) Less(a, b plugin.Queued) bool { return a.Pod.Name < b.Pod.Name }
 
-// TestOutsideOrderIsKept has a QueueSort plugin from outside: nobody yields, whatever
-// turns cost.
+// TestOutsideOrderIsKept checks that no pod yields under an out-of-tree QueueSort
+// plugin, whatever the cost of turns.
 func TestOutsideOrderIsKept(t *testing.T) {
 	for _, sort := range []plugin.QueueSort{outsideSort{}, prioritysort.New()} {
 		q, err := New(Config{

@@ -6,19 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lastTurns are the pods that an earlier process stopped at while it decided about them:
-// it ran out of memory, say. If they kept their turns, a pod of high priority could end
-// each process in turn, and no pod behind it would ever be decided about. So the others
-// go first, once.
+// lastTurns holds the undecided pods: an earlier process ended while it decided about
+// them, for example because it ran out of memory. In its usual order, such a pod of
+// high priority could end each process in turn, and no pod behind it would ever be
+// decided about. So the other pods go first, once.
 //
-// Only Pop honours it. The heaps keep the order of turns, so no QueueSort plugin sees it.
+// Only Pop postpones undecided pods. The heaps keep their order, so QueueSort plugins
+// are not affected.
 type lastTurns struct {
-	// uids are in the order of their turns: each new process tries another one first.
-	// Invariant: no two are equal.
+	// uids are in the order of their turns. Each new process tries a different pod
+	// first. Invariant: no two are equal.
 	uids []types.UID
-	// others is how many other pods still go first; 0 until one of uids would have its
-	// turn. It is bounded by the pods that were ready then, so that new arrivals delay
-	// nobody for ever.
+	// others counts the turns of other pods that remain before an undecided pod. It is
+	// set to the number of ready pods when an undecided pod comes first, so that new
+	// arrivals cannot postpone it for ever. counted means that others is set.
 	others  int
 	counted bool
 }
@@ -31,7 +32,8 @@ func (l *lastTurns) add(uids []types.UID) {
 	}
 }
 
-// firstReady returns the active entry whose turn it is, nil if none is active.
+// firstReady returns the active entry whose turn is next, nil if none is active. While
+// firstActive still sorts pods into accounts it also returns nil.
 func (q *Queue) firstReady() *entry {
 	e := q.firstActive()
 	if len(q.last.uids) == 0 || e == nil || q.rankLast(e) < 0 {
@@ -40,7 +42,7 @@ func (q *Queue) firstReady() *entry {
 	if !q.last.counted {
 		q.last.others, q.last.counted = q.ready(), true
 	}
-	// Take the undecided entries out until another one comes, and put them back.
+	// Remove undecided entries until another entry comes first, then put them back.
 	var out []*entry
 	for e != nil && q.rankLast(e) >= 0 {
 		q.heapOf(e, active).remove(e)
@@ -62,13 +64,13 @@ func (q *Queue) firstReady() *entry {
 	return e
 }
 
-// rankLast returns the position of the first undecided pod in an entry, -1 if it has
+// rankLast returns the position in uids of the first undecided pod of an entry, -1 if
 // none.
 func (q *Queue) rankLast(e *entry) int {
 	return slices.IndexFunc(q.last.uids, e.holds)
 }
 
-// holds reports whether an entry is a pod, or stands for a group with the pod as a
+// holds reports whether an entry is the pod, or the head of a group with the pod as a
 // member.
 func (e *entry) holds(uid types.UID) bool {
 	if e.heads == nil {

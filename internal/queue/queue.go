@@ -65,9 +65,9 @@ type Queue struct {
 	profiles map[string]profile
 	// Invariant: each entry is listed under its pod's key. None is arriving or gone.
 	entries map[model.PodKey]*entry
-	// Invariant: the heaps hold the entries whose place says so, each once and at its
-	// index, and no other; those with an account are active in its heap. A parent never
-	// comes after its child.
+	// Invariant: each heap holds exactly the entries of its places, each once and at
+	// its index. Active entries with an account are in the heap of the account instead
+	// of active. A parent never comes after its child.
 	active   heap[*entry]
 	backoff  heap[*entry] // rejected pods that back off; taken early when no pod is active, as far as early allows
 	errored  heap[*entry] // pods whose attempt ended in an error; they always wait
@@ -100,7 +100,7 @@ type Queue struct {
 	last     lastTurns
 	checked  time.Time // when pods that are idle for too long were last looked for
 	flushing bool      // not all of them have been moved yet
-	holding  bool      // pods that await a write stand before the next one that does not
+	holding  bool      // Pop stopped while it set aside pods that await a write
 }
 
 // Move is pods that came to wait somewhere, in kube-scheduler's words: one, or members of a group that moved together.
@@ -120,7 +120,8 @@ const (
 	idleTooLong   = "UnschedulableTimeout"
 	forced        = "ForceActivate"
 	groupChanged  = "PodGroupUpdate"
-	// toGoOn is no move of kube-scheduler's: an unfinished turn is the same attempt.
+	// toGoOn is empty, because kube-scheduler has no such move: an unfinished turn
+	// remains the same attempt.
 	toGoOn    = ""
 	givenBack = "ResourceClaimGivenBack"
 )
@@ -143,11 +144,12 @@ type entry struct {
 	lasts      time.Duration // how long it lasts from its beginning, of a group
 	flushed    time.Time     // when it was last looked at only because it was idle for long
 	afterFlush bool          // the next attempt was caused by that
-	unfinished bool          // its last turn is to go on
-	// Invariant: only an active entry has an account, that of its namespace.
+	unfinished bool          // its last turn continues in its next
+	// Invariant: only active entries have an account, and it belongs to their
+	// namespace.
 	account *account
-	cost    int64      // units of its last turn, if one was expensive
-	costs   bool       // that turn is to go on
+	cost    int64      // units of its last turn, 0 if none was expensive yet
+	costs   bool       // cost belongs to an unfinished turn
 	woken   plan.Woken // what made the pod, or the group, ready
 	early   bool       // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
@@ -300,12 +302,12 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	return plan.Work{Pods: q.works.One(pod)}, true
 }
 
-// first returns the pod, or the head of the group, whose turn it is.
+// first returns the pod, or the head of the group, whose turn is next.
 func (q *Queue) first(now time.Time) (e *entry, early, ok bool) {
 	if e = q.firstReady(); e != nil {
 		return e, false, true
 	}
-	// While pods are being woken it is not known yet that no pod is ready.
+	// An unfinished step of waking, flushing or sorting may still make a pod ready.
 	if e = q.backoff.first(); e == nil || q.Waking() || q.flushing || q.accounts.sorting || !q.early.allowed(now) {
 		return nil, false, false
 	}
@@ -369,8 +371,8 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	}
 }
 
-// goOn puts back a pod whose turn is to go on, where it was before it was popped. No
-// attempt is counted.
+// goOn puts a pod with an unfinished turn back to its place in the active queue. The
+// turn counts as no attempt.
 func (q *Queue) goOn(e *entry, d *plan.Decision) {
 	e.attempts--
 	e.afterFlush, e.unfinished = d.Pods[0].AfterFlush, true

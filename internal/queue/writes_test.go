@@ -21,7 +21,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// awaits is a PreEnqueue plugin that holds pods while a write gives back their claims.
+// awaits is a PreEnqueue plugin that holds pods with a claim that a write in flight
+// releases.
 type awaits struct{}
 
 func (awaits) Name() string { return "Awaits" }
@@ -59,7 +60,7 @@ func claimSet(name string) (*model.ResourceClaim, model.Change) {
 	return claim, model.Change{Kind: model.ObjectSet, Compiled: claim}
 }
 
-// using makes a pod use a claim.
+// using adds a claim to the pod of a change.
 func using(change model.Change, claim string) model.Change {
 	object := change.Pod.Object.DeepCopy()
 	object.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: &claim}}
@@ -69,9 +70,9 @@ func using(change model.Change, claim string) model.Change {
 
 func podSet(name string) model.Change { return model.Change{Kind: model.PodSet, Pod: pod(name, 0)} }
 
-// TestReadyPodsAwaitAWrite gives back the claim of a ready pod, a pod that backs off and
-// a parked pod: the first two are not tried before the write has ended, and its end does
-// not wake the third.
+// TestReadyPodsAwaitAWrite releases the claim that a ready pod, a pod that backs off
+// and a parked pod use. The ready pod and the backing-off pod must not be tried before
+// the write has ended. The end of the write must not wake the parked pod.
 func TestReadyPodsAwaitAWrite(t *testing.T) {
 	g := newAwaitingQueue(t, 0)
 	claim, set := claimSet("c")
@@ -105,8 +106,8 @@ func TestReadyPodsAwaitAWrite(t *testing.T) {
 	}
 }
 
-// TestReadyGroupsAwaitAWrite gives back the claim of one member of a ready group: the
-// group is not tried before the write has ended.
+// TestReadyGroupsAwaitAWrite releases the claim of one member of a ready group. The
+// group must not be tried before the write has ended.
 func TestReadyGroupsAwaitAWrite(t *testing.T) {
 	g := newAwaitingQueue(t, 0)
 	claim, set := claimSet("c")
@@ -121,8 +122,8 @@ func TestReadyGroupsAwaitAWrite(t *testing.T) {
 	}
 }
 
-// TestAwaitingPodsInSlices has more pods await a write than a round moves: the next
-// rounds go on, and the pod behind them has its turn.
+// TestAwaitingPodsInSlices has more pods await a write than one round moves. The next
+// rounds must continue, and the pod behind them must have its turn.
 func TestAwaitingPodsInSlices(t *testing.T) {
 	g := newAwaitingQueue(t, 3)
 	claim, set := claimSet("c")

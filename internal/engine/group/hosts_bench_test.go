@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// newHosts has a gang of members whose topology key has another value on each of so many
-// nodes, all of which have room for all members.
+// newHosts returns a cluster with one gang. Every node is a domain of its own for the
+// topology key of the gang, and has room for all members.
 func newHosts(nodes, members int) *cluster {
 	c := &cluster{group: newGroup(int32(members), "rack")}
 	for i := range nodes {
@@ -21,8 +21,7 @@ func newHosts(nodes, members int) *cluster {
 	return c
 }
 
-// BenchmarkGangByHost decides about a gang with as many domain placements as there are
-// nodes.
+// BenchmarkGangByHost decides about a gang with one domain placement per node.
 func BenchmarkGangByHost(b *testing.B) {
 	for _, nodes := range []int{build.Sized(1250), build.Sized(2500), build.Sized(5000)} {
 		b.Run(fmt.Sprintf("nodes=%d/members=110", nodes), func(b *testing.B) {

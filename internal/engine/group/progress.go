@@ -13,45 +13,46 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// A topology key may have as many values as there are nodes, and to try all members in
-// each takes seconds. So an attempt whose budget of work for one round is used up stops
-// between two domain placements, with nothing assumed, and goes on in a later round. What
-// was found in a domain placement holds until something changes that was read for it;
-// then it is tried again. So the attempt ends as one would that is made at once, in the
-// state in which it ends.
+// A topology key may have as many values as the cluster has nodes. Trying all members
+// in each domain then takes seconds. So an attempt that uses up its budget of work for
+// one round stops between two domain placements, with nothing assumed, and continues in
+// a later round. The result for a domain placement stays valid until a change to
+// something that it was computed from; then the placement is tried again. So the
+// attempt ends like an attempt made at once in the final state.
 //
-// Where the cluster changes faster than domain placements are tried, the budget doubles
-// each time that no fewer are left than before: in the end one round is enough.
+// If the cluster changes faster than domain placements are tried, the attempt makes no
+// progress. Each round that begins with no more results than before doubles the budget,
+// until one round is enough.
 
-// memberUnits is what a member costs besides the decision about it: to assume it and to
-// take it back.
+// memberUnits is the cost of assuming a member and reverting that, in addition to the
+// decision about the member.
 const memberUnits = 3000
 
-// progress is what an attempt has found that goes on in a later round.
+// progress holds the results of an attempt that continues in a later round.
 type progress struct {
-	// group, pods and placed are what the attempt is about: with others it begins anew.
+	// group, pods and placed identify the attempt. If they differ, the attempt starts
+	// over.
 	group  *model.PodGroup
 	pods   []*model.Pod
 	placed int
-	// versions are those of the state when the last round ended.
+	// versions are the versions of the state at the end of the last round.
 	versions state.Versions
-	// elsewhere are the aspects of nodes outside of a domain placement that decisions
-	// about members read there; local says that they read nothing else of what is
-	// outside.
+	// elsewhere are the aspects that decisions about members read of nodes outside the
+	// domain placement. local means that the decisions read nothing else outside.
 	elsewhere model.Aspect
 	local     bool
-	// trials are what was found, by pass and by the name of the domain placement. kept is
-	// how many decisions about members they have.
+	// trials are the results by pass and domain placement. kept is the number of member
+	// decisions that they store.
 	trials map[trialKey]*trial
 	kept   int
-	// fresh is how many domain placements were tried in this round, recalled how many
-	// decisions were made in earlier ones, as far as this one has come.
+	// fresh counts the domain placements tried in this round. recalled counts the
+	// decisions that this round has reused from earlier rounds so far.
 	fresh    int
 	recalled int64
-	// known is how many trials still held when a round began, at most; stalls how often
-	// they were no more.
+	// known is the largest number of valid trials at the start of a round. stalls
+	// counts the rounds that started with no more than known.
 	known, stalls int
-	used          uint64 // the number of the attempt that used it last
+	used          uint64 // the number of the last attempt that used this progress
 }
 
 type trialKey struct {
@@ -59,23 +60,24 @@ type trialKey struct {
 	domain string
 }
 
-// trial is what was found in one domain placement.
+// trial is the result of trying one domain placement.
 type trial struct {
 	nodes *state.Restriction
-	// short is why too few members found a node, empty if enough did.
+	// short is the reason why too few members found a node, empty if enough did.
 	short string
-	// placed are those that did, by their position among Members; members are the
-	// decisions, nil if they were not kept.
+	// placed are the positions in Members of the members that found a node. members are
+	// the decisions, nil if they were not kept.
 	placed    []int32
 	members   []plan.Decision
 	decisions int64
 }
 
-// progressMax is of how many groups it is kept what their attempts have found so far.
+// progressMax bounds the groups whose progress is kept.
 const progressMax = 64
 
-// resume returns the progress of an attempt, nil if it cannot stop: it is that of a tree,
-// or of a group without domain placements, or its members have objects of their own.
+// resume returns the progress of an attempt, nil if the attempt cannot stop. Attempts
+// cannot stop for a tree, for a group without domain placements, or if a member is
+// malformed or has volumes or devices.
 func (s *Searches) resume(a *attempt) *progress {
 	if s == nil || a.tree != nil || a.profile == nil || a.profile.Placements == nil || a.Group.Object.Spec.SchedulingConstraints == nil {
 		return nil
@@ -93,8 +95,8 @@ func (s *Searches) resume(a *attempt) *progress {
 	return p
 }
 
-// keep keeps the progress of an attempt that goes on in a later round, and forgets that
-// of one that has ended.
+// keep stores the progress of an unfinished attempt. The progress of a finished attempt
+// is deleted.
 func (s *Searches) keep(a *attempt) {
 	if s == nil || a.progress == nil {
 		return
@@ -124,7 +126,8 @@ func (s *Searches) forgetOldest() {
 	delete(s.progress, oldest)
 }
 
-// begin forgets what has changed since the last round.
+// begin drops the trials that became invalid since the last round, and counts a stall
+// if no trial was gained.
 func (p *progress) begin(a *attempt) {
 	pods := make([]*model.Pod, len(a.tried))
 	for n, i := range a.tried {
@@ -144,8 +147,8 @@ func (p *progress) begin(a *attempt) {
 	p.group, p.pods, p.placed = a.Group, pods, placed
 }
 
-// follow forgets the trials for which something has changed; it returns false if that may
-// be all of them.
+// follow drops the trials whose nodes have changed. It returns false if a change may
+// affect all trials.
 func (p *progress) follow(s *state.State, now state.Versions) bool {
 	if p.versions == now {
 		return true
@@ -172,8 +175,9 @@ func (p *progress) follow(s *state.State, now state.Versions) bool {
 	return true
 }
 
-// elsewhere returns what decisions about members read outside of a domain placement, see
-// engine.Elsewhere.
+// elsewhere returns the aspects of nodes that decisions about the pods read outside a
+// domain placement, see engine.Elsewhere. local is false if the decisions may read
+// more, or if the pods are of too many kinds.
 func (a *attempt) elsewhere(pods []*model.Pod) (aspects model.Aspect, local bool) {
 	kinds := map[engine.Kind]bool{}
 	for _, pod := range pods {
@@ -193,9 +197,9 @@ func (a *attempt) elsewhere(pods []*model.Pod) (aspects model.Aspect, local bool
 	return aspects, true
 }
 
-// trialOn returns what is found in a domain placement, the i-th, now or in an earlier
-// round. The members are on no node then, unless the placement is the only one and has
-// room. The error is one that ends the attempt, or says that it goes on in a later round.
+// trialOn returns the trial of the i-th domain placement, made now or in an earlier
+// round. Afterwards no member is assumed, unless the placement is the only one and has
+// room. An error ends the attempt; plugin.ErrUnfinished ends only this round.
 func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (*trial, error) {
 	p := a.progress
 	key := trialKey{a.pass, placement.Name}
@@ -238,9 +242,10 @@ func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (
 	return t, nil
 }
 
-// isForeseen reports whether sums tell that too few members find a node in a domain
-// placement behind the first, of which no more is said than that. Where the one before
-// had room it is not looked at.
+// isForeseen reports whether sums show that too few members find a node in a domain
+// placement. Sums suffice behind the first placement, because the message of a
+// rejection has no details of later ones. Sums are skipped if the placement before had
+// room.
 func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 	if !a.shortBefore {
 		return false
@@ -248,7 +253,7 @@ func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 	if a.sameKind == nil {
 		a.sameKind = a.sorts()
 		if a.sameKind == nil || slices.ContainsFunc(a.sameKind, func(s sort) bool { return !isPlain(s.pod) }) {
-			a.sameKind = []sort{} // too many, or one of them may fail
+			a.sameKind = []sort{} // too many kinds, or a decision may fail
 		}
 	}
 	if len(a.sameKind) == 0 {
@@ -258,7 +263,7 @@ func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 	return known != unknown
 }
 
-// keeps reports whether the decisions about the members may be kept for one more domain
+// keeps reports whether the decisions about the members may be kept for another domain
 // placement.
 func (a *attempt) keeps(p *progress) bool {
 	if p != nil {
@@ -279,7 +284,7 @@ func (a *attempt) placedPositions() []int32 {
 	return positions
 }
 
-// podsAt returns the members at some positions.
+// podsAt returns the members at the given positions.
 func (a *attempt) podsAt(positions []int32) []*model.Pod {
 	pods := make([]*model.Pod, len(positions))
 	for n, i := range positions {
@@ -288,8 +293,8 @@ func (a *attempt) podsAt(positions []int32) []*model.Pod {
 	return pods
 }
 
-// takeOver takes over decisions about members that may have been made in an earlier
-// round. No member is assumed.
+// takeOver copies decisions about members into this attempt, with the present work. The
+// decisions may be from an earlier round. No member is assumed.
 func (a *attempt) takeOver(members []plan.Decision) {
 	for i := range a.Members {
 		work := a.Members[i].Work
@@ -306,5 +311,5 @@ func (a *attempt) takeOver(members []plan.Decision) {
 	}
 }
 
-// spendOn charges what a member costs besides the decision about it.
+// spendOn charges memberUnits for one member.
 func (a *attempt) spendOn() { a.state.Meter().Spend(price.Placements, memberUnits) }

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// slicing is a cluster whose group is decided about in rounds with a budget.
+// slicing is a cluster whose group is decided in rounds with a budget.
 type slicing struct {
 	*cluster
 	state    *state.State
@@ -28,7 +28,7 @@ type slicing struct {
 	pods     int
 }
 
-// text is everything that a decision says.
+// text returns the whole content of a decision.
 func text(d *plan.GroupDecision) string {
 	s := fmt.Sprintf("%s %q", d.Outcome, d.Message)
 	for i := range d.Members {
@@ -44,18 +44,18 @@ func text(d *plan.GroupDecision) string {
 	return s
 }
 
-// round is a round about the group.
+// round decides about the group in one round with a budget.
 func (c *slicing) round(work plan.Work, budget int64) plan.GroupDecision {
 	c.state.Meter().Begin(budget)
 	defer c.state.Meter().End()
 	return c.searches.Decide(c.state, c.engine, work, nil)
 }
 
-// placedIn counts the pods that are placed, whatever the journal says.
+// placedIn returns the number of pods on nodes.
 func (c *slicing) placedIn() int { return c.state.Pods() }
 
-// change changes something about the cluster that is no member: a pod that comes, a pod
-// that goes, a node.
+// change applies a random change that affects no member: a pod is added or deleted, or
+// a node is added or updated.
 func (c *slicing) change(r *rand.Rand) {
 	n := c.nodes[r.IntN(len(c.nodes))]
 	switch r.IntN(7) {
@@ -91,8 +91,8 @@ func (c *slicing) change(r *rand.Rand) {
 }
 
 // TestSlicedAttemptIsTheWholeOne decides about groups in rounds of one domain placement
-// each, while the cluster changes in between: the decision is that of an attempt that is
-// made at once in the last state.
+// each, while the cluster changes in between. The decision must equal the decision of
+// an attempt made at once in the final state.
 func TestSlicedAttemptIsTheWholeOne(t *testing.T) {
 	var rounds, sliced, placed int
 	for seed := range uint64(build.UnlessRaced(700, 100)) {
@@ -161,8 +161,8 @@ func TestSlicedAttemptIsTheWholeOne(t *testing.T) {
 	}
 }
 
-// TestSlicedAttemptEndsWhereAllChanges changes every node between two rounds: the attempt
-// ends all the same.
+// TestSlicedAttemptEndsWhereAllChanges changes every node between two rounds. The
+// attempt must still end.
 func TestSlicedAttemptEndsWhereAllChanges(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	c := &slicing{cluster: newHosts(200, 10), profile: p, engine: newEngine(t, p)}
@@ -187,9 +187,9 @@ func TestSlicedAttemptEndsWhereAllChanges(t *testing.T) {
 	t.Logf("%d units", units)
 }
 
-// TestWorkOfSlicedAttempt has a gang try very many domain placements, beside pods that
-// are placed between its rounds: no round costs much more than its budget, and all of
-// them not much more than one attempt.
+// TestWorkOfSlicedAttempt lets a gang try very many domain placements, while other pods
+// are placed between its rounds. No round may cost much more than its budget. All
+// rounds together may not cost much more than one whole attempt.
 func TestWorkOfSlicedAttempt(t *testing.T) {
 	const nodes, members, budget = 1000, 30, 20 * price.Millisecond
 	p := profileWith(t, 1, 1)
