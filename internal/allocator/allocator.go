@@ -1,8 +1,9 @@
 // Package allocator asks the structured allocator of k8s.io/dynamic-resource-allocation which devices claims would get on a node.
 //
 // It takes claims, a node and the slices that it can use, classes, and what is allocated; it gives an allocation for each claim, or says that there is none,
-// or why it cannot be known; and how many devices of a class a node can use. It owns the cache of compiled CEL expressions, and searches that go on in a later
-// turn. It never remembers an allocation.
+// or why it cannot be known; and how many devices of a class a node can use. It owns the
+// cache of compiled CEL expressions, and searches that continue in a later turn. It never
+// remembers an allocation.
 //
 // It counts the work of searches, and reads no clock.
 package allocator
@@ -28,27 +29,29 @@ import (
 // Features are the optional parts of the allocator.
 type Features = structured.Features
 
-// Allocator searches. One goroutine at a time uses it.
+// Allocator searches for devices. One goroutine at a time may use it.
 type Allocator struct {
 	features    Features
 	limit       int64 // of the work of one search; 0 is none
 	expressions expressions
 	silent      context.Context
-	// Invariant: waiting are the searches that are to go on, by their names, and waitingBytes is the sum of their bytes.
+	// Invariant: waiting has the searches to be continued, by name; waitingBytes is the
+	// sum of their bytes.
 	waiting      map[Name]*search
 	waitingBytes int
 	clock        uint64 // counts searches
 }
 
-// New returns an allocator. A search that needs more work than fits in the timeout is given up; 0 means never. The timeout is not
-// measured: a unit of work is about a nanosecond.
+// New returns an allocator. A search is given up when its work exceeds the timeout; 0
+// means never. The timeout is counted, not measured: a unit of work is about a
+// nanosecond.
 func New(features Features, timeout time.Duration) *Allocator {
 	return &Allocator{
 		features: features, limit: int64(timeout), expressions: newExpressions(celFeatures(features)), silent: silentContext(), waiting: map[Name]*search{},
 	}
 }
 
-// celFeatures returns what expressions can say of devices.
+// celFeatures returns the features of devices that CEL expressions may use.
 func celFeatures(features Features) cel.Features {
 	return cel.Features{EnableConsumableCapacity: features.ConsumableCapacity, EnableListTypeAttributes: features.ListTypeAttributes}
 }
@@ -64,7 +67,8 @@ type Question struct {
 	Allocated structured.AllocatedState
 	// InUse reports whether anything is allocated of a device.
 	InUse func(structured.DeviceID) bool
-	// Name is that of the search if it can go on later, and Meter counts its work and has the budget of its turn; nil if it has none.
+	// Name identifies the search if a later turn can continue it. Meter counts the work
+	// of the search and has the budget of its turn; nil means no budget.
 	Name  Name
 	Meter *price.Meter
 }

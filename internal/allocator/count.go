@@ -19,7 +19,8 @@ type Matcher struct {
 	ctx context.Context
 }
 
-// classesKept is how many compiled expressions of classes are kept. Only administrators write classes, so there are few.
+// classesKept bounds the compiled expressions of classes. Only administrators write
+// classes, so they are few.
 const classesKept = 1_000
 
 // NewMatcher returns a matcher.

@@ -11,16 +11,18 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-// Hints judges devices by selectors for pods that wait: might a device be given to them? Whatever would cost too much is answered
-// with yes, which is safe: the pod is tried, and the allocator evaluates its selectors. So hints compile no long expressions, and
-// evaluate with a lower limit of CEL cost than the allocator. One goroutine at a time uses it.
+// Hints judges by selectors whether a pending pod might get a device. If the judgment
+// would cost too much, the answer is yes. A wrong yes is safe: the pod is tried, and the
+// allocator evaluates its selectors. So hints compile no long expressions, and their
+// limit of CEL cost is lower than the allocator's. One goroutine at a time may use Hints.
 type Hints struct {
 	features Features
 	compiler interface {
 		CompileCELExpression(expression string, options cel.Options) cel.CompilationResult
 	}
 	silent context.Context
-	// Invariant: programs are compiled expressions by text, and bytes is about what they need.
+	// Invariant: programs has compiled expressions by text, bytes is their approximate
+	// size.
 	programs map[string]*program
 	bytes    int
 }
@@ -28,13 +30,15 @@ type Hints struct {
 // program is a compiled expression.
 type program struct {
 	cel.CompilationResult
-	// driver is that of all devices for which the expression is true, if it names one; parsed says that this was found out.
+	// driver is the only driver whose devices can satisfy the expression; empty if the
+	// expression names none. parsed means that driver is valid.
 	driver string
 	parsed bool
 }
 
 const (
-	// hintLength is how long an expression may be to be evaluated in a hint, hintCost the CEL cost of the evaluation.
+	// hintLength is the maximum length of an expression that hints evaluate, hintCost the
+	// limit of its CEL cost.
 	hintLength, hintCost = 1 << 10, 2_000
 	// programsMax bounds the bytes of compiled expressions.
 	programsMax = 16 << 20
@@ -45,18 +49,21 @@ func NewHints(features Features) *Hints {
 	return &Hints{features: features, compiler: cel.GetCompiler(celFeatures(features)), silent: silentContext(), programs: map[string]*program{}}
 }
 
-// Work is work that hints may do, in units. What has been done is subtracted, the last of it also if it is more than was left.
+// Work is the work, in units, that hints may still do. The last step may exceed the rest,
+// so Work may become negative.
 type Work int64
 
 func (w *Work) spend(units int64) { *w -= Work(units) }
 
-// IsOver reports whether all work is done.
+// IsOver reports whether no work is left.
 func (w *Work) IsOver() bool { return *w <= 0 }
 
-// Unlimited is as much work as it may take.
+// Unlimited is Work without a limit.
 const Unlimited = Work(math.MaxInt64)
 
-// MayMatch reports whether slices have a device that satisfies all selectors, or one of which that cannot be known, or not with so much work. It looks at no node, taint or use.
+// MayMatch reports whether the slices may have a device that satisfies all selectors. The
+// result is true also if a selector cannot be evaluated, or if the work runs out. Nodes,
+// taints and allocations are ignored.
 func (h *Hints) MayMatch(selectors []resourcev1.DeviceSelector, slices []*resourcev1.ResourceSlice, left *Work) bool {
 	if h.features.DerivedAttributes || h.features.CompatibilityGroups {
 		return true // a device has more to be selected by than its slice says, or is usable with some others only
@@ -71,7 +78,8 @@ func (h *Hints) MayMatch(selectors []resourcev1.DeviceSelector, slices []*resour
 	return false
 }
 
-// mayMatch reports whether a device satisfies all selectors, or that is not known: what cannot be evaluated fails a search that comes to the device.
+// mayMatch reports whether a device may satisfy all selectors. If a selector cannot be
+// evaluated, the result is true: a search that reaches the device would fail.
 func (h *Hints) mayMatch(selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device, left *Work) bool {
 	left.spend(passedPrice)
 	for i := range selectors {
@@ -93,7 +101,7 @@ func (h *Hints) mayMatch(selectors []resourcev1.DeviceSelector, driver string, d
 	return true
 }
 
-// program returns a compiled selector, nil if it is not compiled for hints.
+// program returns a compiled selector, or nil if hints do not compile it.
 func (h *Hints) program(selector *resourcev1.CELDeviceSelector, left *Work) *program {
 	if selector == nil || len(selector.Expression) > hintLength {
 		return nil
@@ -133,7 +141,7 @@ func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.Dev
 }
 
 // DriverOf returns the driver of all devices that satisfy the selectors, as far as these say so in so many words: device.driver == "gpu.example.com",
-// and more. It is empty if they do not, or that is not found out with so much work.
+// and more. The driver is empty if the selectors name none, or if the work runs out.
 func (h *Hints) DriverOf(selectors []resourcev1.DeviceSelector, left *Work) string {
 	for i := range selectors {
 		if left.IsOver() {

@@ -88,8 +88,8 @@ func TestDriverOf(t *testing.T) {
 	}
 }
 
-// TestHintsAreCheap asks hints about devices by selectors that would take long: each costs little more than it may, and the answer is
-// that the device may match.
+// TestHintsAreCheap judges devices by selectors that take long to evaluate. Each hint
+// exceeds its budget only a little, and the result is that the device may match.
 func TestHintsAreCheap(t *testing.T) {
 	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Driver: "x.drv"}}
 	for i := range 128 {

@@ -20,20 +20,25 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// A search may take very long: the allocator tries combinations of devices, and evaluates CEL that the authors of claims write.
-// The allocator of k8s.io/dynamic-resource-allocation counts none of that, so the work is counted from outside, where its code
-// calls code of ours: the context, whose Err it calls once for each device that it tries to allocate, and the logger, which gets
-// a line for each device that it passes over, and one with the cost of each evaluation. Both calls are made by the goroutine of
-// the search, so either can also stop it:
+// A search may take very long: the allocator tries combinations of devices, and evaluates
+// CEL expressions that the authors of claims write. The allocator of package
+// k8s.io/dynamic-resource-allocation does not count its work. So the work is counted
+// where the allocator calls back. It calls Err of the context once for each device that
+// it tries to allocate. It writes a log line for each device that it passes over, and a
+// log line with the cost of each evaluation. Both calls run on the goroutine of the
+// search, so either can also stop the search:
 //
-//   - A search that exceeds what its turn has left is abandoned, and its next one runs as a coroutine, on a copy of what is
-//     allocated. It stands still where the turn's work is used up, and goes on in a later turn; nothing of it is lost.
-//   - A search that exceeds the configured limit is given up. The limit is counted in the same units, about a nanosecond each,
-//     so it does not depend on the machine or its load: the same search is always given up, or never.
+//   - A search that exceeds the rest of its turn's budget is abandoned. Its next attempt
+//     runs as a coroutine, on a copy of the allocations. The coroutine pauses when the
+//     turn's work is used up and continues in a later turn, without losing any work.
+//   - A search that exceeds the configured limit is given up. The limit is counted in the
+//     same units, about a nanosecond each. So it does not depend on the machine or its
+//     load: the same search is always given up, or never.
 //
-// One evaluation of an expression, and the compilation of one, cannot be divided.
+// A single evaluation or compilation of an expression cannot be divided.
 
-// Name identifies a search that can go on later: what is searched for, and all that the result depends on besides.
+// Name identifies a search that a later turn can continue. Need stands for the
+// requirements, Devices for all other inputs of the result.
 type Name struct{ Need, Devices [32]byte }
 
 // ErrUnfinished means that the search goes on in a later turn.
@@ -42,10 +47,10 @@ var ErrUnfinished = errors.New("the search for devices goes on later")
 // ErrTimeout means that the search was given up.
 var ErrTimeout = errors.New("timed out trying to allocate devices")
 
-// Prices of what a search does, in units.
+// Prices of the steps of a search, in units.
 const (
-	searchPrice  = 10_000  // beginning one
-	devicePrice  = 300     // of each device that can be used
+	searchPrice  = 10_000  // starting a search
+	devicePrice  = 300     // each device in the slices
 	triedPrice   = 1_000   // trying to allocate a device
 	passedPrice  = 300     // passing over a device
 	evalPrice    = 4_000   // beginning an evaluation
@@ -53,32 +58,36 @@ const (
 	compileByte  = 10_000  // compiling a byte
 )
 
-// leastWork is what a search may do at least, so that it ends some time, whatever else a turn has cost before.
+// leastWork is the minimum work of a search in a turn, whatever the turn has spent
+// before. So every search ends eventually.
 const leastWork = price.Millisecond
 
-// costPrice returns the price of a unit of CEL cost in an expression of a length. The interpreter of CEL keeps the elements of
-// literal lists on a stack that it walks, so the same cost takes longer in a longer expression.
+// costPrice returns the price of a unit of CEL cost in an expression of a length. The CEL
+// interpreter keeps the elements of literal lists on a stack that it walks. So the same
+// cost takes longer in a longer expression.
 func costPrice(length int) int64 { return 110 + int64(length)*2/7 }
 
-// search is one search. Its methods are called by the code that searches.
+// search is a search for devices. The searching code calls its methods.
 type search struct {
 	allocator *Allocator
 	name      Name
-	// spent is the work so far, and until where it may go before the search stands still. compiled is the part of it that depends on
-	// which expressions were known before. The search is given up where the rest exceeds limit; 0 is nowhere.
+	// spent is the work so far. When it reaches until, the search pauses or stops.
+	// compiled is the part of spent that depends on the expressions compiled before. The
+	// search is given up when the rest exceeds limit; 0 means never.
 	spent, until, compiled, limit int64
-	// pause stands still until the search may go on; it returns false if it never will. It is nil for a search that cannot.
+	// pause blocks until the search may continue, and returns false if the search is
+	// dropped. It is nil for a search that cannot pause.
 	pause   func() bool
 	results []resourcev1.AllocationResult
 	err     error
-	// resume and drop belong to a search that can stand still.
+	// resume and drop are set for a search that can pause.
 	resume func() (struct{}, bool)
 	drop   func()
 	used   uint64 // the allocator's clock when the search last ran
 	bytes  int
 }
 
-// stopped is what a search panics with to leave the allocator's code.
+// stopped is the panic value that makes a search leave the allocator's code.
 type stopped struct{ err error }
 
 // spend counts work.
@@ -92,7 +101,7 @@ func (s *search) spend(units int64) {
 	}
 }
 
-// run searches until there is a result, or the search is stopped.
+// run searches until the search has a result or is stopped.
 func (s *search) run(q *Question) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -120,8 +129,9 @@ func devicesIn(all []*resourcev1.ResourceSlice) (n int64) {
 	return n
 }
 
-// counted is the context of a search. It is never canceled: Err counts how often it is called. The allocator calls it once for each
-// device that it tries to allocate. Done is nil, so that evaluations, which derive contexts, start no goroutines.
+// counted is the context of a search, and is never canceled. Err counts its calls: the
+// allocator calls Err once for each device that it tries to allocate. Done is nil, so
+// that evaluations, which derive contexts, start no goroutines.
 type counted struct {
 	context.Context
 	of *search
@@ -130,7 +140,7 @@ type counted struct {
 func (counted) Deadline() (deadline time.Time, ok bool) { return deadline, false }
 func (counted) Done() <-chan struct{}                   { return nil }
 
-// Err counts a device that is tried.
+// Err counts a tried device.
 func (c counted) Err() error {
 	c.of.spend(triedPrice)
 	return nil
@@ -147,7 +157,8 @@ func (c counted) Value(key any) any {
 // lineLevel is the level of the allocator's lines about single devices.
 const lineLevel = 7
 
-// lines is the sink of a search's logger: it writes nothing, and counts the lines about single devices.
+// lines is the sink of a search's logger. It writes nothing and counts the lines about
+// single devices.
 type lines struct{ of *search }
 
 func (lines) Init(logr.RuntimeInfo)            {}
@@ -175,9 +186,10 @@ func (l lines) Info(_ int, msg string, about ...any) {
 	l.of.spend(evaluated + compiled)
 }
 
-// Allocate returns an allocation for each claim; none without an error if they cannot be satisfied on the node. An error that is
-// not ErrInvalidPools is about more than the node: kube-scheduler fails the pod's turn. After ErrUnfinished, a question with the
-// same name goes on with the search.
+// Allocate returns an allocation for each claim, or none without an error if the node
+// cannot satisfy the claims. Errors other than ErrInvalidPools concern more than the
+// node: kube-scheduler fails the pod's turn. After ErrUnfinished, a question with the
+// same name continues the search.
 func (a *Allocator) Allocate(q *Question) ([]resourcev1.AllocationResult, error) {
 	if !a.features.ConsumableCapacity && len(q.Allocated.AllocatedSharedDeviceIDs) > 0 {
 		own := *q
@@ -222,13 +234,14 @@ func (a *Allocator) Allocate(q *Question) ([]resourcev1.AllocationResult, error)
 	return results, nil
 }
 
-// waitingMax bounds the memory of searches that stand still, of which one may need more.
+// waitingMax bounds the memory of waiting searches. A single search may need more.
 const waitingMax = 32 << 20
 
-// forgottenAfter is after how many searches one that stands still has been given up by whoever wanted it.
+// forgottenAfter is the number of other searches after which a waiting search counts as
+// abandoned.
 const forgottenAfter = 1 << 16
 
-// begin returns the search of a question: a new one, or the one that stands still.
+// begin returns the waiting search of a question, as a coroutine, or else a new search.
 func (a *Allocator) begin(q *Question) *search {
 	a.clock++
 	s := a.waiting[q.Name]
@@ -248,8 +261,9 @@ func (a *Allocator) begin(q *Question) *search {
 	return s
 }
 
-// goOnLater notes that a search is to go on, as far as memory allows. One for which there is no room begins anew in its next turn:
-// those that stand still end before, as each of them is bounded.
+// goOnLater registers a search to be continued, as far as memory allows. A search that
+// does not fit starts anew in its next turn. The waiting searches end before, as each of
+// them is bounded.
 func (a *Allocator) goOnLater(q *Question) {
 	if q.Name == (Name{}) {
 		return
@@ -269,7 +283,8 @@ func (a *Allocator) goOnLater(q *Question) {
 	a.waitingBytes += bytes
 }
 
-// bytesOf returns about how many bytes a search needs while it stands still: which request can be given which device, and its stack.
+// bytesOf estimates the memory of a paused search, in bytes: its stack, and a table of
+// the devices that suit each request.
 func bytesOf(q *Question) int {
 	requests := 0
 	for _, claim := range q.Claims {
@@ -287,7 +302,7 @@ func (a *Allocator) end(s *search) {
 	}
 }
 
-// forget drops a search that stands still.
+// forget drops a waiting search.
 func (a *Allocator) forget(s *search) {
 	delete(a.waiting, s.name)
 	a.waitingBytes -= s.bytes
@@ -296,10 +311,11 @@ func (a *Allocator) forget(s *search) {
 	}
 }
 
-// Waiting returns how many searches stand still, and about how many bytes they need.
+// Waiting returns the number of waiting searches, and their approximate bytes.
 func (a *Allocator) Waiting() (searches, bytes int) { return len(a.waiting), a.waitingBytes }
 
-// copyOf returns what is allocated of the slices' devices: a search that stands still reads it while other devices are allocated.
+// copyOf returns the allocations of the slices' devices. A paused search reads this copy
+// while other devices are allocated.
 func copyOf(q *Question) structured.AllocatedState {
 	all := q.Allocated
 	own := structured.AllocatedState{
@@ -331,7 +347,7 @@ func copyOf(q *Question) structured.AllocatedState {
 type expressions struct {
 	features cel.Features
 	cache    *cel.Cache
-	// Invariant: known are those that the cache has, bytes is about what they need.
+	// Invariant: known has the expressions in the cache, bytes their approximate size.
 	known map[string]struct{}
 	bytes int
 }
@@ -339,7 +355,8 @@ type expressions struct {
 const (
 	// expressionsMax bounds the bytes of compiled expressions.
 	expressionsMax = 32 << 20
-	// compiledByte and compiledBytes are about how many bytes a compiled expression needs, for each byte of text and besides.
+	// compiledByte estimates the bytes of a compiled expression for each byte of its
+	// text, compiledBytes the rest.
 	compiledByte, compiledBytes = 64, 16 << 10
 )
 
@@ -349,7 +366,8 @@ func newExpressions(features cel.Features) expressions {
 	return e
 }
 
-// price returns the price of an evaluation that had a CEL cost, and of the compilation if that was the expression's first one.
+// price returns the price of an evaluation with a CEL cost. If it was the expression's
+// first evaluation, compiled is the price of the compilation.
 func (e *expressions) price(expression string, cost uint64) (evaluated, compiled int64) {
 	if _, known := e.known[expression]; !known {
 		e.known[expression] = struct{}{}
@@ -371,12 +389,13 @@ func evaluation(length int, details *celgo.EvalDetails) int64 {
 	return units
 }
 
-// trim drops all expressions once they need too many bytes. A search that stands still keeps the cache that it began with.
+// trim drops all expressions once they need too many bytes. A paused search keeps its old
+// cache.
 func (e *expressions) trim() {
 	if e.bytes > expressionsMax {
 		*e = newExpressions(e.features)
 	}
 }
 
-// silentContext is a context whose logger is off: the allocator logs each step of a search.
+// silentContext is a context without logging: the allocator logs each step of a search.
 func silentContext() context.Context { return klog.NewContext(context.Background(), logr.Discard()) }

@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// twoCards returns a slice with virtual functions of two network cards, and a claim for which no combination of them will do: the
-// last two requests must be of one card, and of two. The allocator tries all devices for the requests before.
+// twoCards returns a slice with virtual functions of two network cards, and a claim that
+// no combination of them satisfies. The last two requests must be on the same card, and
+// on different cards. The allocator tries all devices for the requests before them.
 func twoCards(devices int, before int64) (*resourcev1.ResourceSlice, *resourcev1.ResourceClaim) {
 	slice := sliceOf("p")
 	for i := range devices {
@@ -36,7 +37,8 @@ func twoCards(devices int, before int64) (*resourcev1.ResourceSlice, *resourcev1
 	return slice, claim
 }
 
-// costly returns an expression that takes long to evaluate, and that the API server admits.
+// costly returns an expression that takes long to evaluate and that the API server
+// admits.
 func costly(tail string) string {
 	body := "true"
 	for level := range 4 {
@@ -45,7 +47,7 @@ func costly(tail string) string {
 	return body + tail
 }
 
-// turns asks a question in one turn after another, each with a budget, until there is an answer.
+// turns repeats a question, each time in a turn with a budget, until the search ends.
 func turns(t testing.TB, a *Allocator, q *Question, budget int64, between func()) (results []resourcev1.AllocationResult, err error, costs []int64) {
 	t.Helper()
 	var meter price.Meter
@@ -64,15 +66,16 @@ func turns(t testing.TB, a *Allocator, q *Question, budget int64, between func()
 	return nil, nil, nil
 }
 
-// TestSearchGoesOnLater has a search that needs many turns: none of them exceeds its budget by more than a step, the search ends as it
-// does in one turn, nothing that is allocated meanwhile is seen by it, and no work but that of the first turn is done twice.
+// TestSearchGoesOnLater runs a search that needs many turns. No turn exceeds its budget
+// by more than a step. The result is the same as in a single turn, and devices allocated
+// meanwhile are ignored. Only the work of the first turn is done twice.
 func TestSearchGoesOnLater(t *testing.T) {
 	const budget, step = 2 * price.Millisecond, price.Millisecond
 	for _, row := range []struct {
 		what    string
 		devices int
 		before  int64
-		remove  bool // the constraint, so that there is a solution
+		remove  bool // the constraint, so that a solution exists
 	}{
 		{"no solution", 14, 3, false},
 		{"a solution", 14, 3, true},
@@ -94,7 +97,7 @@ func TestSearchGoesOnLater(t *testing.T) {
 		turn := 0
 		got, err, costs := turns(t, a, q, budget, func() {
 			if turn++; turn == 1 {
-				return // from the second turn on it is not asked about the present any more
+				return // from the second turn on, the search reads a copy
 			}
 			for i := range slice.Spec.Devices { // another pod gets all devices
 				q.Allocated.AllocatedDevices.Insert(structured.MakeDeviceID("x.drv", "p", slice.Spec.Devices[i].Name))
@@ -118,14 +121,15 @@ func TestSearchGoesOnLater(t *testing.T) {
 	}
 }
 
-// TestSearchIsGivenUpByItsWork holds that the limit of a search is counted: it is reached at the same point in every run, in whatever
-// turns, and a search that needs a little less has an answer.
+// TestSearchIsGivenUpByItsWork checks that the limit of a search is counted work. Every
+// run reaches the limit at the same point, however it is divided into turns. A search
+// that needs a little less has a result.
 func TestSearchIsGivenUpByItsWork(t *testing.T) {
 	slice, claim := twoCards(14, 3)
 	of := func() *Question { return question([]*resourcev1.ResourceSlice{slice}, claim) }
 	known := New(Features{}, 0)
 	var whole int64
-	for range 2 { // expressions that are new do not count
+	for range 2 { // the second run counts: its expressions are compiled already
 		var meter price.Meter
 		q := of()
 		q.Meter = &meter
@@ -147,8 +151,9 @@ func TestSearchIsGivenUpByItsWork(t *testing.T) {
 	}
 }
 
-// TestSearchThatTriesNothingStops has many devices, none of which can be selected, by expressions that take long: the allocator
-// evaluates them one after another without trying a device, and each turn ends after one evaluation too many at most.
+// TestSearchThatTriesNothingStops has many devices, and selectors that take long and
+// match none of them. The allocator evaluates the selectors in turn without trying a
+// device. Each turn ends at most an evaluation too late.
 func TestSearchThatTriesNothingStops(t *testing.T) {
 	slice := sliceOf("p")
 	for i := range 20 {
@@ -169,8 +174,9 @@ func TestSearchThatTriesNothingStops(t *testing.T) {
 	}
 }
 
-// TestCostOfExpressionsIsCounted compares what a search counts with what the evaluation of its only selector costs by CEL's own count,
-// and an expression that is new with one that is known.
+// TestCostOfExpressionsIsCounted compares the counted work of a search with CEL's own
+// cost of its only selector. It also compares a new expression with a compiled
+// expression.
 func TestCostOfExpressionsIsCounted(t *testing.T) {
 	expression := costly("")
 	compiled := cel.GetCompiler(cel.Features{}).CompileCELExpression(expression, cel.Options{})
@@ -201,7 +207,7 @@ func TestCostOfExpressionsIsCounted(t *testing.T) {
 	}
 }
 
-// TestTriesAreCounted holds that each device that the allocator tries, and each that it passes over, is counted.
+// TestTriesAreCounted checks that each tried device and each passed device is counted.
 func TestTriesAreCounted(t *testing.T) {
 	spent := func(devices, taken int) int64 {
 		var meter price.Meter
@@ -224,16 +230,18 @@ func TestTriesAreCounted(t *testing.T) {
 	if few, more := spent(3, 2), spent(30, 29); more-few < 27*passedPrice {
 		t.Errorf("passing over 2 devices counts %d units, over 29 %d", few, more)
 	}
-	// The n-th device is tried when n-1 were passed over that are in use by then, and its allocation is noted. The ends of the request, the
-	// claim and the search count as tries.
+	// Before the n-th device is tried, n-1 devices in use are passed over. The log line
+	// about its allocation counts, too. The ends of the request, the claim and the search
+	// count as tries.
 	const n = 20
 	if got, want := spent(n, 0), int64(searchPrice+triedPrice*(n+3)+passedPrice*(n*(n-1)/2+n)); got != want {
 		t.Errorf("trying %d devices counts %d units, want %d", n, got, want)
 	}
 }
 
-// TestSearchesThatStandStillAreBounded begins more searches than there is memory for: those that stand still go on, the others begin
-// anew until there is room, and those that nobody asks for any more are forgotten.
+// TestSearchesThatStandStillAreBounded begins more searches than memory allows. Waiting
+// searches continue, and the others start anew until memory is free. Abandoned searches
+// are forgotten.
 func TestSearchesThatStandStillAreBounded(t *testing.T) {
 	slice, claim := twoCards(14, 3)
 	a := New(Features{}, 0)
@@ -271,14 +279,15 @@ func TestSearchesThatStandStillAreBounded(t *testing.T) {
 	}
 	a.clock += forgottenAfter + 1
 	for need := range 5 {
-		_ = ask(needs + need) // there is room for it, or room is made
+		_ = ask(needs + need) // memory is free for the search, or is freed
 	}
 	if searches, bytes := a.Waiting(); searches > 5+1 || bytes > waitingMax {
 		t.Errorf("%d searches of %d bytes stand still, of which nobody asks for most", searches, bytes)
 	}
 }
 
-// TestExpressionsAreBounded evaluates very many different expressions: compiled ones take a bounded number of bytes.
+// TestExpressionsAreBounded evaluates very many different expressions. The bytes of
+// compiled expressions stay bounded.
 func TestExpressionsAreBounded(t *testing.T) {
 	e := newExpressions(cel.Features{})
 	text := strings.Repeat(" ", 10<<10)

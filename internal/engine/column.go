@@ -19,7 +19,8 @@ type column[T int32 | reason.Code] struct {
 	sparse func(*state.State) (slots []int32, others T, ok bool)
 	// following, unless nil, knows which values change with what nodes share.
 	following plugin.Following
-	// costly means that values stay unasked until a decision looks at them, see complete. fresh says that nothing was asked since the column was last filled.
+	// costly means that values stay unasked until a decision looks at them, see complete.
+	// fresh is set by a fill, until complete first reaches the end of its nodes.
 	costly, fresh bool
 	reads         model.Aspect
 	version       uint64 // of the journal, at which values are up to date
@@ -337,16 +338,17 @@ func (c *columns) tick() (horizon uint64, swept bool) {
 
 // compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
 //
-// Those of pods with thousands of terms are large: about compiledPerText bytes for each byte of their
-// text. So they are bounded in bytes, too.
+// Needs with thousands of terms are large: about compiledPerText bytes for each byte of
+// their text. So compiled needs are bounded in bytes, too.
 const (
 	compiledKept     = 4096
 	compiledPerText  = 4
 	maxCompiledBytes = 64 << 20
 )
 
-// makeRoomForCompiled evicts the least recently used half of the compiled needs, if they are too many
-// or too large with another one. It returns the bytes of that one.
+// makeRoomForCompiled makes room for another compiled need and returns the need's bytes.
+// It evicts the least recently used half of the compiled needs if they would become too
+// many or too large.
 func (c *columns) makeRoomForCompiled(need model.Need) (bytes int) {
 	bytes = compiledPerText * need.Size()
 	if len(c.counting.all)+len(c.sets.all) >= compiledKept || c.compiledBytes+bytes > maxCompiledBytes {

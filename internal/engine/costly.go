@@ -7,11 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Some plugins search, which may take long. Their columns are completed for the nodes that a decision looks at, and no others, and up
-// to the first node that fails the turn. Where the budget of the turn is used up, the turn is unfinished: what was found out stays in
-// the column, and the next turn asks about the rest.
+// Some plugins search, which may take long. Their columns are completed only for the
+// nodes that a decision looks at, up to the first node that fails the turn. If the turn's
+// budget is used up, the turn is unfinished. Its values stay in the column, and the next
+// turn computes the missing values.
 
-// unasked is the value of a node that was not asked about: reason.Unasked, or plugin.Unasked.
+// unasked is the value of a node without a result yet: reason.Unasked or plugin.Unasked.
 func unasked[T int32 | reason.Code]() T { return ^T(0) }
 
 func isCostly(compiled any) bool {
@@ -19,8 +20,9 @@ func isCostly(compiled any) bool {
 	return ok && costly.IsCostly()
 }
 
-// complete asks about those of the nodes that were not asked about, until stop returns true for a value. It returns for how many nodes
-// the plugin was called; finished is false if the budget of the turn is used up. At least one node is asked about.
+// complete computes the missing values of nodes, until stop returns true for a value. It
+// returns the number of calls of the plugin. finished is false if the turn's budget is
+// used up. At least a single missing value is computed.
 func (c *column[T]) complete(s *state.State, slots []int32, stop func(slot int32, value T) bool) (asked int, finished bool) {
 	meter := s.Meter()
 	for _, slot := range slots {
@@ -48,8 +50,9 @@ func (c *column[T]) complete(s *state.State, slots []int32, stop func(slot int32
 	return asked, true
 }
 
-// completeFilter completes the column of a filter for nodes that no filter before rejects by its column. The error is that of the first
-// node that fails the turn, or says that the turn is unfinished.
+// completeFilter completes the column of a filter for the nodes that pass the columns of
+// earlier filters. The error is the failure of the first node that fails the turn, or
+// that the turn is unfinished.
 func (e *Engine) completeFilter(c *cycle, i int, column *filterColumn, slots []int32) (err error) {
 	if !column.costly {
 		return nil
@@ -79,13 +82,14 @@ func (e *Engine) completeScore(c *cycle, i int, column *scoreColumn, slots []int
 	return nil
 }
 
-// unfinishedBy notes that the turn is unfinished, whatever becomes of the error.
+// unfinishedBy marks the turn as unfinished, even if the caller drops the returned error.
 func (e *Engine) unfinishedBy(point, by string) error {
 	e.unfinished = true
 	return &plan.PluginError{Point: point, Plugin: by, Err: plugin.ErrUnfinished}
 }
 
-// endUnfinished makes the decision of an unfinished turn undone: nothing that was found in it counts, nor may it be remembered.
+// endUnfinished discards the decision of an unfinished turn. The decision has no effect,
+// and PostFilter plugins keep nothing from the turn.
 func (e *Engine) endUnfinished(d *plan.Decision) {
 	if e.unfinished {
 		clear(e.kept)

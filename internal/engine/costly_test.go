@@ -17,8 +17,8 @@ import (
 // searchUnits is the price of a search, far above the price of the rest of a decision.
 const searchUnits = 1_000_000
 
-// searching is a filter that searches on each node, which costs searchUnits, and on some nodes goes on
-// in so many later turns.
+// searching is a filter that searches on each node, for searchUnits. On the nodes in
+// later, the search continues for that number of further turns.
 type searching struct {
 	rule
 	later map[string]int
@@ -57,8 +57,9 @@ func (s *searchingScore) Score(node state.Node) int32 {
 	return s.rating.Score(node)
 }
 
-// TestCostlyFilterIsAskedAboutFewNodes has a filter that searches behind two others, one of which counts: it is asked about the nodes
-// that these pass, up to the first that fails the turn; and about a node again only if that has changed.
+// TestCostlyFilterIsAskedAboutFewNodes has a searching filter behind an ordinary filter
+// and a CountFilter. The searching filter is called for the nodes that pass both, up to
+// the first node that fails the turn. It is called again only for changed nodes.
 func TestCostlyFilterIsAskedAboutFewNodes(t *testing.T) {
 	const hard, failed = reason.Unresolvable, reason.Failed
 	for name, test := range map[string]struct {
@@ -85,9 +86,10 @@ func TestCostlyFilterIsAskedAboutFewNodes(t *testing.T) {
 	}
 }
 
-// TestUnfinishedTurnGoesOn has turns with a budget for three nodes, and nodes on which a search takes several turns: nothing is decided
-// before the last turn, which decides as a turn without a budget does, and no node is asked about twice. In between no PostFilter
-// plugin is run, and nothing is remembered.
+// TestUnfinishedTurnGoesOn has turns with a budget for three nodes, and nodes whose
+// search takes several turns. Only the last turn decides, with the same result as a turn
+// without a budget. No finished search is repeated. Unfinished turns run no PostFilter
+// plugin, and their decisions are empty.
 func TestUnfinishedTurnGoesOn(t *testing.T) {
 	const hard = reason.Unresolvable
 	nodes := strings.Fields("a b c d e f g")
@@ -97,11 +99,11 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		codes map[string]reason.Code
-		later map[string]int // of the filter, and of the score
+		later map[string]int // further turns of the filter's search; rates has the score's
 		rates map[string]int
 		turns int
 	}{
-		"ordinary":            {map[string]reason.Code{"a": hard | 1}, nil, nil, 5}, // seven nodes by three, and six by three, the first with the last of the filter
+		"ordinary":            {map[string]reason.Code{"a": hard | 1}, nil, nil, 5}, // 7 verdicts and 6 scores, three a turn; the first score shares a turn with the last verdict
 		"none passes":         {all, nil, nil, 3},
 		"a long search":       {all, map[string]int{"a": 3, "d": 1}, nil, 7},
 		"a long search rates": {map[string]reason.Code{"a": hard | 1}, nil, map[string]int{"c": 2}, 6},

@@ -118,7 +118,7 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	e.visited(len(slots))
 	slots, touched := apart(slots, c.view.Touched())
-	counted := 0 // the CountFilters before it have been asked
+	counted := 0 // the CountFilters before this position have been applied
 	for i := range c.needs {
 		column := e.filterColumn(c, i)
 		if column == nil || column.nonZero == 0 {
@@ -157,7 +157,8 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	return slots, nil
 }
 
-// keepCounted drops the nodes that CountFilters from a position up to another reject, in place.
+// keepCounted drops, in place, the nodes that the CountFilters from a position up to
+// another reject.
 func keepCounted(c *cycle, from, to int, slots []int32) []int32 {
 	for i := from; i < to; i++ {
 		if c.counting[i] != nil {
@@ -208,7 +209,7 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 }
 
 // firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects. What the column says counts: asked
-// again, a filter may say something else.
+// again, a filter may return something else.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
 		if !code.IsFailed() || code == reason.Unasked || !c.toCheck(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {

@@ -21,15 +21,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// A list of a pod that is listFactor times as long may cost growthMax times as much: time and
-// memory are linear in it, with some room for maps and slices that grow in steps.
+// A list that is listFactor times as long may cost growthMax times as much. Time and
+// memory are linear in the length, with a margin for maps and slices that grow in steps.
 const (
 	shortList  = 1000
 	listFactor = 4
 	growthMax  = 5.0
 )
 
-// listsOf returns the paths of all lists and maps below a type, such as "Containers.Ports".
+// listsOf returns the paths of all lists and maps in a type, such as "Containers.Ports".
 func listsOf(t reflect.Type, path string, seen []reflect.Type) (paths []string) {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -127,8 +127,8 @@ func (f *filler) length(path string) int {
 	return 0
 }
 
-// element fills an element of a list with values of its own: a list of equal elements would be short
-// to any plugin that counts each once.
+// element fills a list element with distinct values. For plugins that count equal
+// elements once, a list of equal elements would be short.
 func (f *filler) element(v reflect.Value, path string) {
 	f.next++
 	text := fmt.Sprintf("x%d", f.next)
@@ -154,8 +154,9 @@ func (f *filler) element(v reflect.Value, path string) {
 	}
 }
 
-// field fills a field of an element. Fields with few valid values get one; lists below the element
-// that are not above the path get one element, as the terms of an affinity need.
+// field fills a field of an element. Fields with few valid values get a valid value.
+// Lists below the element that are not above the path get a single element, as the terms
+// of an affinity need.
 func (f *filler) field(v reflect.Value, t reflect.StructField, path, text string) {
 	if f.isAbove(path) || path == f.path {
 		f.fill(v, path)
@@ -196,13 +197,14 @@ func (f *filler) field(v reflect.Value, t reflect.StructField, path, text string
 	}
 }
 
-// listCase fills a list of a pod with so many elements.
+// listCase fills a list of a pod with a number of elements.
 type listCase struct {
 	name string
 	fill func(n int, p *v1.Pod)
 }
 
-// specLists are all lists of a pod's spec, found in its type: a list of a newer API is among them.
+// specLists returns all lists of a pod's spec, by reflection. So lists of a newer API are
+// included.
 func specLists() (all []listCase) {
 	for _, path := range listsOf(reflect.TypeFor[v1.PodSpec](), "", nil) {
 		all = append(all, listCase{path, func(n int, p *v1.Pod) {
@@ -216,7 +218,7 @@ func specLists() (all []listCase) {
 	return all
 }
 
-// shapedLists are lists whose cost depends on what their elements are like.
+// shapedLists are lists whose cost depends on the values of their elements.
 func shapedLists() []listCase {
 	one := func(operator v1.NodeSelectorOperator, values ...string) v1.NodeSelectorRequirement {
 		return v1.NodeSelectorRequirement{Key: "pool", Operator: operator, Values: values}
@@ -324,8 +326,8 @@ func shapedLists() []listCase {
 	}
 }
 
-// spending is what a step costs: it counts allocations, bytes and the engine's work, and measures
-// the time for whoever reads the test's output.
+// spending is the cost of a step: allocations, bytes and the engine's work. The time is
+// measured only for readers of the test's output.
 type spending struct {
 	allocations, bytes, work int64
 	time                     time.Duration
@@ -347,10 +349,10 @@ func cpuTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// listSteps is what happens to a pod with a list, in this order.
+// listSteps are the steps of a pod with a list, in this order.
 var listSteps = []string{"compile", "first decision", "again", "detail", "park", "hints", "place", "evict", "rejection", "preemption"}
 
-// spendOnList spends on each step of a pod with a list of so many elements.
+// spendOnList measures each step of a pod whose list has n elements.
 func spendOnList(t *testing.T, l listCase, n int) map[string]spending {
 	t.Helper()
 	b := newBench(t, 40)
@@ -363,7 +365,7 @@ func spendOnList(t *testing.T, l listCase, n int) map[string]spending {
 		number++
 		return b.pod(number, func(p *v1.Pod) { l.fill(n, p); besides(p) })
 	}
-	first := with(func(*v1.Pod) {}) // what the first of all pods brings along is not of this list
+	first := with(func(*v1.Pod) {}) // initial costs of the very first pod do not belong to the list
 	defer runtime.KeepAlive(first)
 	object := with(func(*v1.Pod) {}).Object
 	do("compile", func() {
@@ -398,7 +400,7 @@ func askFor(p *v1.Pod, cpu string) {
 	r.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
 }
 
-// fillWithLowPriority leaves little room on the nodes.
+// fillWithLowPriority fills most of each node with a pod of low priority.
 func (b *bench) fillWithLowPriority() {
 	low := int32(-1)
 	for i := range b.state.View().Nodes() {
@@ -410,8 +412,8 @@ func (b *bench) fillWithLowPriority() {
 	}
 }
 
-// spendOnHints spends on what the queue does with a pod that was rejected by all plugins: it files
-// the pod, and an event of a node wakes it or does not.
+// spendOnHints measures the queue's work for a pod that all plugins rejected: parking the
+// pod, and judging whether an event of a node wakes it.
 func (b *bench) spendOnHints(pod *model.Pod, do func(string, func())) {
 	relabelled := benchNode(1)
 	relabelled.Labels["disk"] = "tape"
@@ -451,9 +453,9 @@ func (b *bench) spendOnHints(pod *model.Pod, do func(string, func())) {
 	})
 }
 
-// TestNoListCostsMoreThanInProportion: four times the elements of a list of a pod cost at most five
-// times the allocations, the bytes and the engine's work, in each step of the pod's way. Times are
-// printed: more than in proportion in time alone would not fail the test.
+// TestNoListCostsMoreThanInProportion makes a list of a pod four times as long. Each step
+// may then cost at most five times the allocations, the bytes and the engine's work.
+// Times are only printed and do not fail the test.
 func TestNoListCostsMoreThanInProportion(t *testing.T) {
 	for _, l := range append(specLists(), shapedLists()...) {
 		t.Run(l.name, func(t *testing.T) {
@@ -463,7 +465,7 @@ func TestNoListCostsMoreThanInProportion(t *testing.T) {
 				for _, m := range []struct {
 					what        string
 					short, long int64
-					free        int64 // this much is no cost of the list
+					free        int64 // costs up to this do not depend on the list
 				}{{"allocations", a.allocations, b.allocations, 100}, {"bytes", a.bytes, b.bytes, 64 << 10}, {"work", a.work, b.work, 500}} {
 					if float64(m.long) > growthMax*float64(max(m.short, m.free)) {
 						t.Errorf("%s: %d %s for %d elements, %d for %d", step, m.short, m.what, shortList, m.long, listFactor*shortList)

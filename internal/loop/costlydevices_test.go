@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// bills is an observer that keeps what rounds cost, the work of searches for devices.
+// bills is an observer that records the work of device searches in each round.
 type bills struct {
 	loop.Observer
 	devices []int64
@@ -32,7 +32,8 @@ type bills struct {
 func (b *bills) Round(r *loop.Round)       { b.devices = append(b.devices, r.Cost[price.Devices]) }
 func (b *bills) Standing(s *loop.Standing) {}
 
-// take returns the work of searches since it was last called, and that of the dearest round.
+// take returns the work of searches since its last call: in all, and in the most
+// expensive round.
 func (b *bills) take() (sum, most int64) {
 	for _, units := range b.devices {
 		sum, most = sum+units, max(most, units)
@@ -41,8 +42,9 @@ func (b *bills) take() (sum, most int64) {
 	return sum, most
 }
 
-// withCards is a scheduler of nodes with virtual functions of two network cards each, whose attributes are different on every node,
-// and a pod with a claim for which the allocator tries very many combinations before it finds none.
+// withCards is a scheduler with nodes that have virtual functions of two network cards
+// each. The attributes of these devices are different on every node. A pod of twoCards
+// has a claim that the allocator rejects only after very many combinations.
 type withCards struct {
 	full
 	*bills
@@ -86,7 +88,8 @@ func newWithCards(t testing.TB, nodes, functions int, timeout time.Duration) *wi
 	return f
 }
 
-// twoCards creates a pod whose claim asks for some functions, and two more, which must be of one card and of two.
+// twoCards creates a pod whose claim requests some functions, and two more that must be
+// on the same card and on different cards.
 func (f *withCards) twoCards(name string, before int64) {
 	parent := resourcev1.FullyQualifiedName("nic.example.com/parent")
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: name, UID: types.UID(name)}}
@@ -105,11 +108,13 @@ func (f *withCards) twoCards(name string, before int64) {
 	f.changes.Set(pod)
 }
 
-// mostInARound is what searches may cost in a round: its budget, what a search may do at least, and a step.
+// mostInARound is the maximum work of searches in a round: its budget, the minimum work
+// of a search, and a step.
 const mostInARound = 22 * price.Millisecond
 
-// TestDeviceSearchIsDivided has a pod whose searches are given up: no round costs more than its budget, the first node that fails the
-// turn is the last that is searched, and the next attempt finds out at once what is known already.
+// TestDeviceSearchIsDivided has a pod whose searches are given up. No round costs more
+// than its budget. The first node that fails the turn is the last node to be searched.
+// Further attempts use the cached result.
 func TestDeviceSearchIsDivided(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	for _, nodes := range []int{1, 3, 50} {
@@ -138,8 +143,9 @@ func TestDeviceSearchIsDivided(t *testing.T) {
 	}
 }
 
-// TestDeviceSearchOfManyNodesIsDivided has pods whose searches end, but take long on every node: no round costs more than its budget, and
-// in the end the verdict is what kube-scheduler says.
+// TestDeviceSearchOfManyNodesIsDivided has pods whose searches end, but take long on
+// every node. No round costs more than its budget, and the final verdict equals
+// kube-scheduler's.
 func TestDeviceSearchOfManyNodesIsDivided(t *testing.T) {
 	const nodes = 20
 	f := newWithCards(t, nodes, 12, time.Minute)
@@ -160,9 +166,9 @@ func TestDeviceSearchOfManyNodesIsDivided(t *testing.T) {
 	}
 }
 
-// TestCostlySelectorsOfParkedPods parks pods with costly selectors for which there is nothing, beside ordinary ones for which there is
-// nothing either: a change of a slice wakes those of which it is not known whether it helps, and no ordinary one, and no round costs
-// more than its budget.
+// TestCostlySelectorsOfParkedPods parks pods with costly selectors and pods with ordinary
+// selectors, all without suitable devices. A changed slice wakes only the pods with
+// costly selectors, because hints do not evaluate these to the end.
 func TestCostlySelectorsOfParkedPods(t *testing.T) {
 	costly := "true"
 	for level := range 4 {
@@ -203,8 +209,9 @@ func TestCostlySelectorsOfParkedPods(t *testing.T) {
 	}
 }
 
-// BenchmarkBesideDeviceSearch measures how long others wait for their decisions while a pod searches for devices that it does not find:
-// in each iteration an ordinary pod arrives that comes first, and is placed.
+// BenchmarkBesideDeviceSearch measures the waits of ordinary pods while another pod's
+// search for devices goes on without success. In each iteration an ordinary pod of higher
+// priority arrives and is placed.
 func BenchmarkBesideDeviceSearch(b *testing.B) {
 	for _, nodes := range []int{3, 500} {
 		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
@@ -213,7 +220,7 @@ func BenchmarkBesideDeviceSearch(b *testing.B) {
 			var waits []time.Duration
 			b.ResetTimer()
 			for i := range b.N {
-				f.loop.Once(f.now) // a part of the search, which is not asked to wait
+				f.loop.Once(f.now) // runs a part of the search
 				pod := f.pod(fmt.Sprint("other-", i), 10)
 				one := int32(1)
 				pod.Spec.Priority = &one

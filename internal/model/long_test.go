@@ -12,7 +12,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// TestRequestsOfManyContainers: requests of pods with very many containers are those of the library.
+// TestRequestsOfManyContainers compares requests of pods with very many containers with
+// the library's.
 func TestRequestsOfManyContainers(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	for seed := range 200 {
@@ -73,7 +74,7 @@ func TestRequestsOfManyContainers(t *testing.T) {
 	}
 }
 
-// TestSumsOfManyScalars: a long list is added as one scalar after the other is.
+// TestSumsOfManyScalars compares the sum of long lists with the sums of single scalars.
 func TestSumsOfManyScalars(t *testing.T) {
 	for seed := range 300 {
 		r := rand.New(rand.NewPCG(uint64(seed), 4))
@@ -131,7 +132,8 @@ func TestConflictsOfManyPorts(t *testing.T) {
 	}
 }
 
-// TestConflictsOfManyDisks: a set of disks conflicts with a disk exactly if one of them does.
+// TestConflictsOfManyDisks: a set of disks conflicts with a disk exactly if any disk of
+// the set does.
 func TestConflictsOfManyDisks(t *testing.T) {
 	for seed := range 2000 {
 		r := rand.New(rand.NewPCG(uint64(seed), 6))

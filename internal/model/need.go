@@ -16,11 +16,12 @@ type Need struct{ handle unique.Handle[string] }
 // NeedOf interns the canonical text of a need. Its format is private to the plugin; it must not be empty.
 func NeedOf(canonical string) Need { return Need{unique.Make(canonical)} }
 
-// longPrefix begins the text that stands for a long one: its size and its hash follow. No plugin's
-// own text begins so.
+// longPrefix begins the text that replaces a long canonical text; the size and the hash
+// of the long text follow. No plugin's own text begins with longPrefix.
 const longPrefix = "\x00sha256:"
 
-// LongNeedOf returns a need that is known by the hash of its canonical text, which is not kept.
+// LongNeedOf returns a need that is identified by the hash of its canonical text. The
+// text is not kept.
 func LongNeedOf(canonical []byte) Need {
 	sum := sha256.Sum256(canonical)
 	text := binary.BigEndian.AppendUint64([]byte(longPrefix), uint64(len(canonical)))
@@ -36,7 +37,7 @@ func (n Need) Size() int {
 	return len(text)
 }
 
-// Text has a canonical text, by which needs are compared.
+// Text has a canonical text that identifies a need.
 type Text interface {
 	// AppendText appends the canonical text.
 	AppendText(text []byte) []byte
@@ -49,8 +50,8 @@ type PreparedNeed struct {
 	Need Text
 }
 
-// Prepared returns the pod's prepared need of a type, with its position; ok is false if there is
-// none.
+// Prepared returns the pod's prepared need of a type, with its position; ok is false if
+// the pod has none.
 func Prepared[T Text](pod *Pod) (need T, at int, ok bool) {
 	for i := range pod.Prepared {
 		if need, ok := pod.Prepared[i].Need.(T); ok {
@@ -60,7 +61,7 @@ func Prepared[T Text](pod *Pod) (need T, at int, ok bool) {
 	return need, 0, false
 }
 
-// PreparedAt returns the prepared need at a position of the pod's Needs, nil if there is none.
+// PreparedAt returns the prepared need at a position of the pod's Needs, or nil.
 func (p *Pod) PreparedAt(at int) Text {
 	for i := range p.Prepared {
 		if p.Prepared[i].At == at {

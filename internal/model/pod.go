@@ -69,7 +69,7 @@ type Pod struct {
 	// Needs holds each plugin's need of a pending pod, by the plugin's position in the pod's profile. They are computed when the pod is
 	// compiled, off the decision path; pods on nodes have none.
 	Needs []Need
-	// Prepared are the needs with long texts, of pods that are made to be expensive.
+	// Prepared has the needs with long texts. Ordinary pods have no such needs.
 	Prepared []PreparedNeed
 	// SkipsPreFilter has a bit for each of the first 64 PreFilter plugins of the pod's profile, the lowest for the first: it is set if the plugin
 	// restricts nothing for the pod, whatever the cluster is like. It is computed with Needs.
@@ -171,10 +171,10 @@ func HostPortsOf(pod *v1.Pod) []HostPort {
 	return ports.list
 }
 
-// fewPorts is up to how many ports are compared one by one.
+// fewPorts is the limit for comparing ports one by one.
 const fewPorts = 16
 
-// distinctPorts lists ports, each once, in the order in which they were added.
+// distinctPorts lists distinct ports in the order of their addition.
 type distinctPorts struct {
 	list []HostPort
 	seen map[HostPort]struct{} // nil while they are few
@@ -215,8 +215,8 @@ func (a HostPort) Compare(b HostPort) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)), strings.Compare(a.IP, b.IP))
 }
 
-// PortConflicts reports whether a port conflicts with one of a list that is in the order of
-// Compare. It takes two searches, however long the list is.
+// PortConflicts reports whether a port conflicts with any port of a list, which is sorted
+// by Compare. It takes at most two binary searches, however long the list is.
 func PortConflicts(sorted []HostPort, port HostPort) bool {
 	if port.IP == AnyIP { // conflicts with every address
 		i, found := slices.BinarySearchFunc(sorted, HostPort{port.Port, port.Protocol, ""}, HostPort.Compare)
@@ -229,8 +229,8 @@ func PortConflicts(sorted []HostPort, port HostPort) bool {
 	return found
 }
 
-// AnyPortConflicts reports whether two lists in the order of Compare have ports that conflict. It
-// looks each port of the shorter list up in the longer one.
+// AnyPortConflicts reports whether two lists, sorted by Compare, have conflicting ports.
+// Each port of the shorter list is looked up in the longer list.
 func AnyPortConflicts(a, b []HostPort) bool {
 	if len(a) > len(b) {
 		a, b = b, a

@@ -31,7 +31,7 @@ func (v *PodVolumes) Names(key ClaimKey, ephemeral bool) bool {
 	return v != nil && slices.ContainsFunc(v.Claims, func(c PodClaim) bool { return c.Key == key && (ephemeral || !c.Ephemeral) })
 }
 
-// NamedSet returns the claims that the pod uses and that are not made for it.
+// NamedSet returns the claims that the pod uses, without ephemeral claims.
 func (v *PodVolumes) NamedSet() map[ClaimKey]bool {
 	named := make(map[ClaimKey]bool, len(v.Claims))
 	for i := range v.Claims {
@@ -64,7 +64,7 @@ type Disk struct {
 	ReadOnly bool
 }
 
-// Identity is a text that two disks share exactly if they are equal.
+// Identity returns a text that two disks share exactly if they are equal.
 func (d *Disk) Identity() string {
 	text := append(make([]byte, 0, 64), byte(d.Kind))
 	text = strconv.AppendBool(text, d.ReadOnly)
@@ -76,23 +76,24 @@ func (d *Disk) Identity() string {
 	return string(text)
 }
 
-// Disks are the disks of a pod, to be compared with many others.
+// Disks are the disks of a pod, prepared for comparisons with many others.
 type Disks struct {
 	list []Disk
-	// byPart, unless the disks are few, has the disks by what two of them must share to conflict.
+	// byPart indexes the disks by the parts that conflicting disks share. It is nil if
+	// the disks are few.
 	byPart map[diskPart]access
 }
 
-// diskPart is a disk or, of an RBD, the disk as one of its monitors has it.
+// diskPart is a disk, or an RBD disk on a single monitor.
 type diskPart struct {
 	kind                DiskKind
 	name, pool, monitor string
 }
 
-// access is how the disks of one part are used: at least one by someone who writes, or none.
+// access is the use of the disks of a part: writes means that a disk is not read-only.
 type access struct{ writes bool }
 
-// fewDisks is up to how many disks are compared one by one.
+// fewDisks is the limit for comparing disks one by one.
 const fewDisks = 4
 
 // NewDisks prepares disks for comparisons. The list must not be changed afterwards.
@@ -111,10 +112,11 @@ func NewDisks(list []Disk) Disks {
 	return d
 }
 
-// Len returns how many disks there are.
+// Len returns the number of disks.
 func (d Disks) Len() int { return len(d.list) }
 
-// Conflict reports whether pods on one node cannot use one of the disks and another disk.
+// Conflict reports whether a disk conflicts with any of the disks: pods on a node cannot
+// use both.
 func (d Disks) Conflict(o *Disk) bool {
 	if d.byPart == nil {
 		return slices.ContainsFunc(d.list, func(own Disk) bool { return own.Conflicts(o) })
@@ -165,7 +167,7 @@ type InlineVolume struct {
 	After int
 }
 
-// manyVolumes is from how many volumes on room is made for all of them at once.
+// manyVolumes is the number of volumes above which space is allocated for all at once.
 const manyVolumes = 64
 
 // orNil returns a list, or nil if it is empty.

@@ -6,13 +6,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Text has a canonical text, by which needs are compared. AppendText appends it; it is never empty. Needs with equal texts must get equal verdicts and scores.
+// Text has a canonical text that identifies a need. AppendText appends the text, which is
+// never empty. Needs with equal texts must get equal verdicts and scores.
 type Text = model.Text
 
-// Preparing is implemented by needs with much to compile. Prepare does the part of it that nothing
-// but the need is necessary for. It is called for needs with long texts, before the pod reaches the
-// loop; the need is kept with the pod then, and compiled later by the loop. What Prepare computes
-// is only read afterwards, as several engines may compile the same need.
+// Preparing is implemented by needs that are expensive to compile. Prepare does the part
+// of the compilation that depends on the need alone. It is called for needs with long
+// texts, before the pod reaches the loop. The pod then keeps the need, and the loop
+// compiles it later. The results of Prepare are only read afterwards, since several
+// engines may compile the same need.
 type Preparing interface {
 	Text
 	Prepare()
@@ -48,13 +50,16 @@ type PodFailures interface {
 	ErrOf(v state.View, pod *model.Pod, code reason.Code) error
 }
 
-// Unasked is no score: the plugin was not asked, or could not find out within the budget of the turn, see ErrUnfinished.
+// Unasked is not a score. It means that the plugin was not called, or did not finish
+// within the budget of the turn, see ErrUnfinished.
 const Unasked int32 = -1
 
-// Costly is implemented by Verdicts and NodeScores that may have to search. A column asks them only about nodes that a decision looks at, in the order of slots
-// up to the first that fails the turn. They may return Unasked, here or in package reason: then the turn is unfinished.
+// Costly is implemented by Verdicts and NodeScores that may have to search. A column
+// calls them only for nodes that a decision looks at, in the order of slots, up to the
+// first node that fails the turn. If they return Unasked, here or in package reason, the
+// turn is unfinished.
 type Costly interface {
-	// IsCostly reports whether there is something to search for.
+	// IsCostly reports whether a search is needed.
 	IsCostly() bool
 }
 

@@ -23,20 +23,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// tenantInput is what one tenant writes into a cluster of others.
+// tenantInput describes the objects that a tenant writes into a shared cluster.
 type tenantInput struct {
 	name string
-	// before makes what exists before the others' pods come, pod shapes the tenant's i-th pending pod; either may be nil.
+	// before creates objects before the others' pods arrive, pod shapes the tenant's i-th
+	// pod; either may be nil.
 	before func(c *simulate.Cluster)
 	pod    func(i int, p *v1.Pod)
 	// event happens once a second.
 	event func(c *simulate.Cluster, second int)
-	// running is how many of the tenant's pods already run, on nodes of their own.
+	// running is the number of the tenant's pods that already run, each on a node of its
+	// own.
 	running int
 	gang    bool
 }
 
-// tenantPods is how many pods of the tenant are pending, or run.
+// tenantPods is the default number of the tenant's pods.
 const tenantPods = 10
 
 var tenantInputs = []tenantInput{
@@ -220,7 +222,8 @@ func tenantNode(i int) *v1.Node {
 	return n
 }
 
-// tenantRounds are how long rounds took, and the units of the most expensive turn in one round.
+// tenantRounds records the time of each round, and the units of the most expensive turn
+// in a round.
 type tenantRounds struct {
 	took  []time.Duration
 	units int64
@@ -232,7 +235,7 @@ func (r *tenantRounds) Round(round *loop.Round) {
 }
 func (r *tenantRounds) Standing(*loop.Standing) {}
 
-// since returns the time of the rounds after the first so many.
+// since returns the total time of the rounds from a position on.
 func (r *tenantRounds) since(rounds int) (sum time.Duration) {
 	for _, took := range r.took[rounds:] {
 		sum += took
@@ -240,10 +243,10 @@ func (r *tenantRounds) since(rounds int) (sum time.Duration) {
 	return sum
 }
 
-// BenchmarkBesideTenant schedules pods of others while the pods of one tenant wait or run, for a
-// minute of virtual time: 20 pods a second, one of them at the moment of the tenant's event. It
-// prints how long others' pods waited for their decision, how long rounds took, in real time, the
-// units of the most expensive turn in a round, and how much memory the tenant's objects keep.
+// BenchmarkBesideTenant schedules pods of others while the pods of a tenant wait or run.
+// In a minute of virtual time 20 pods arrive each second, the first together with the
+// tenant's event. It prints the waits of the others' pods, the real time of rounds, the
+// units of the most expensive turn in a round, and the memory of the tenant's objects.
 func BenchmarkBesideTenant(b *testing.B) {
 	nodes, seconds := 5000, 60
 	if testing.Short() {
@@ -269,7 +272,7 @@ func BenchmarkBesideTenant(b *testing.B) {
 	}
 }
 
-// tenantStreet is a cluster in which a tenant lives beside others.
+// tenantStreet is a cluster that a tenant shares with others.
 type tenantStreet struct {
 	testing.TB
 	*simulate.Cluster
@@ -300,7 +303,7 @@ func newTenantStreet(t testing.TB, nodes int) *tenantStreet {
 	return s
 }
 
-// settle creates what the tenant has.
+// settle creates the tenant's objects.
 func (s *tenantStreet) settle(input *tenantInput) {
 	if input.before != nil {
 		input.before(s.Cluster)
@@ -328,7 +331,7 @@ func (s *tenantStreet) settle(input *tenantInput) {
 	}
 }
 
-// run has others come for so many seconds.
+// run lets pods of others arrive for a number of seconds.
 func (s *tenantStreet) run(input *tenantInput, seconds int) {
 	for second := range seconds {
 		if input.event != nil && second > 0 {
@@ -343,8 +346,9 @@ func (s *tenantStreet) run(input *tenantInput, seconds int) {
 	}
 }
 
-// come creates pods of others, and runs the scheduler until nothing is left to do. A wait is the time
-// of the rounds up to the pod's decision: objects are compiled beside the loop.
+// come creates pods of others, and runs the scheduler until nothing is left to do. A wait
+// is the time of the rounds up to the pod's decision. Compilation does not count, because
+// it runs beside the loop.
 func (s *tenantStreet) come(count int) {
 	const namespace = "others"
 	from := len(s.rounds.took)
@@ -367,7 +371,7 @@ func (s *tenantStreet) come(count int) {
 	}
 }
 
-// milliseconds returns the value below which a share of the times lies.
+// milliseconds returns a quantile of the times.
 func milliseconds(of []time.Duration, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	return float64(sorted[min(len(of)-1, int(share*float64(len(of))))].Microseconds()) / 1000
@@ -381,8 +385,9 @@ func heap() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// TestTenantCostsOthersLittle has others come beside each of the tenant's inputs: no turn costs more than
-// its budget in one round, and no more than one such turn stands before a pod of others.
+// TestTenantCostsOthersLittle schedules pods of others beside each of the tenant's
+// inputs. No turn costs more than its budget in a round, and at most a single such turn
+// precedes a pod of others.
 func TestTenantCostsOthersLittle(t *testing.T) {
 	for _, input := range tenantInputs {
 		t.Run(input.name, func(t *testing.T) {

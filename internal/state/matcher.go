@@ -11,8 +11,8 @@ import (
 
 // Effect is the sum of affinity terms that select a pod.
 type Effect struct {
-	// Repelling, Near and Preferred count terms of required anti-affinity, of required affinity,
-	// and preferred terms of either.
+	// Repelling, Near and Preferred count terms of required anti-affinity, of required
+	// affinity, and preferred terms of either.
 	Repelling, Near, Preferred int32
 	// Weights sums up the weights of preferred terms, negative for anti-affinity.
 	Weights int64
@@ -39,24 +39,26 @@ func (e Effect) plus(other Effect, sign int32) Effect {
 	}
 }
 
-// Matcher adds up those of many terms that select a pod, without a look at each term.
+// Matcher sums up the terms that select a pod, without checking every term.
 //
-// A term that demands a label is looked up by one label of the pod. A term that only excludes labels
-// selects every pod of its namespaces that has none of them: so the sum over all such terms is
-// stored, and terms that exclude a label of the pod are subtracted from it.
+// A term that demands a label is looked up by a label of the pod. A term that only
+// excludes labels selects every pod of its namespaces without these labels. So the sum
+// over all such terms is stored, and terms that exclude a label of the pod are subtracted
+// from the sum.
 //
-// It never changes, and several goroutines may use it.
+// A Matcher does not change after the last Add, so several goroutines may use it.
 type Matcher struct {
 	terms []matched
-	// under has positions in terms: of a demanding term under one requirement, of an excluding term
-	// under each key that it excludes.
+	// under lists positions in terms. A demanding term is listed under a single
+	// requirement, an excluding term under each key that it excludes.
 	under map[matchKey][]int32
-	// everywhere sums up the excluding terms that select all namespaces, inNamespace those that
-	// list namespaces, and scopes those that select namespaces by label.
+	// everywhere sums up the excluding terms that select all namespaces, inNamespace
+	// those that list namespaces, and scopes those that select namespaces by label.
 	everywhere  Effect
 	inNamespace map[string]Effect
 	scopes      []scope
-	// size is the number of terms, with those that select nothing; all is the sum over the others.
+	// size is the number of all terms. all is the sum over the terms that can select a
+	// pod.
 	size int
 	all  Effect
 	// byNamespaceLabels means that a term selects namespaces by label.
@@ -68,13 +70,13 @@ type matched struct {
 	effect Effect
 }
 
-// scope is the excluding terms that select the same namespaces.
+// scope sums up the excluding terms that select the same namespaces.
 type scope struct {
 	term   *model.Term
 	effect Effect
 }
 
-// matchKey is a requirement: a label, or with any the key alone.
+// matchKey is a requirement: a label, or its key alone if any is set.
 type matchKey struct {
 	label    model.Label
 	any      bool
@@ -131,8 +133,8 @@ func (s *scope) sameNamespaces(term *model.Term) bool {
 	return slices.Equal(s.term.Namespaces, term.Namespaces) && s.term.NamespaceSelector.String() == term.NamespaceSelector.String()
 }
 
-// demandOf returns the keys of the requirement that fewest pods meet as far as the number of values
-// shows; nil if no requirement demands a label.
+// demandOf returns the keys of the most selective requirement, judged by its number of
+// values; nil if no requirement demands a label.
 func demandOf(requirements labels.Requirements) []matchKey {
 	var best, exists []matchKey
 	for i := range requirements {
@@ -162,8 +164,8 @@ func valuesOf(r *labels.Requirement) []string {
 	return slices.Compact(values)
 }
 
-// exclusionsOf returns the labels that requirements exclude, and the keys of which they exclude all
-// labels. A pod has at most one of those of one key.
+// exclusionsOf returns the excluded labels, and the keys whose labels are all excluded. A
+// pod has at most a single excluded label of each key.
 func exclusionsOf(requirements labels.Requirements) []matchKey {
 	keys := map[matchKey]struct{}{}
 	for i := range requirements {
@@ -191,7 +193,8 @@ func exclusionsOf(requirements labels.Requirements) []matchKey {
 type inNamespace struct {
 	name   string
 	labels labels.Set
-	// byName means that the namespace is not known: only its name and an empty selector select it.
+	// byName means that the namespace is unknown: only its name and an empty selector
+	// select it.
 	byName bool
 }
 
@@ -203,8 +206,8 @@ func (n *inNamespace) selectedBy(term *model.Term) bool {
 	return selector != nil && (!n.byName || selector.Empty()) && selector.Matches(n.labels)
 }
 
-// effect sums up the terms that select pods with these labels in a namespace. It returns how many
-// terms and scopes it looked at.
+// effect sums up the terms that select pods with these labels in a namespace. It also
+// returns the number of checked terms and scopes.
 func (m *Matcher) effect(in inNamespace, of labels.Set) (sum Effect, asked int64) {
 	sum = m.everywhere.plus(m.inNamespace[in.name], +1)
 	for i := range m.scopes {
@@ -236,8 +239,8 @@ func (m *Matcher) effect(in inNamespace, of labels.Set) (sum Effect, asked int64
 	return sum, asked
 }
 
-// failsFirst reports whether the first requirement that labels do not meet is about a key: a term
-// that excludes several of a pod's labels is subtracted once.
+// failsFirst reports whether the first requirement that the labels do not meet is about a
+// key. So a term that excludes several labels of a pod is subtracted once.
 func failsFirst(selector labels.Selector, key string, of labels.Set) bool {
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
@@ -248,7 +251,7 @@ func failsFirst(selector labels.Selector, key string, of labels.Set) bool {
 	return false
 }
 
-// matchedBytes and matchKeyBytes are about what a parsed term, and a key that it is listed under, take.
+// A parsed term takes about matchedBytes, and each key in under about matchKeyBytes.
 const (
 	matchedBytes  = 1 << 8
 	matchKeyBytes = 1 << 7
@@ -261,13 +264,13 @@ func (m *Matcher) bytes() int {
 	return matchedBytes*len(m.terms) + matchKeyBytes*len(m.under)
 }
 
-// theirNamespace is a pod's namespace as the terms of pods on nodes see it: one that is not known
-// has no labels.
+// theirNamespace is a pod's namespace for the terms of pods on nodes. An unknown
+// namespace has no labels.
 func (s *State) theirNamespace(name string) inNamespace {
 	return inNamespace{name: name, labels: s.namespaces[name]}
 }
 
-// ownNamespace is a namespace as the terms of the pod to place see it.
+// ownNamespace is a namespace for the terms of the pod to place.
 func (s *State) ownNamespace(name string) inNamespace {
 	of, known := s.namespaces[name]
 	return inNamespace{name: name, labels: of, byName: !known}

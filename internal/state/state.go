@@ -96,7 +96,7 @@ type State struct {
 	stamps uint64 // how many were given
 	domains
 	moves           uint64      // counts the changes of nodes that may have moved pods to other domains
-	moved           []*topology // those in which the last of these changed the node's domain
+	moved           []*topology // topologies where the last of these changes gave the node another domain
 	refound         int64       // counts how often a node's domain was found again
 	turn            turn
 	tallies         tallies
@@ -151,8 +151,8 @@ type placed struct {
 	// memberAt is the pod's position among the members of its group.
 	memberAt int32
 	// terms are the counts of the pod's terms.
-	// Invariant: terms are those of pod.Terms that can be parsed, in their order, unless they are
-	// so many that they are counted as a list.
+	// Invariant: terms has the terms of pod.Terms that can be parsed, in their order. It
+	// is empty if the pod's many terms are counted as a list.
 	terms []*TermCounts
 	list  *termList
 	// besides is what Assume changed besides the use of the node; nil for most pods.
@@ -204,8 +204,8 @@ func New() *State {
 // and no event tells that time has passed.
 func (s *State) SetNow(now time.Time) { s.SetTimes(now, now) }
 
-// SetTimes sets the time of the turn by two clocks: now by a steady one, for pauses and
-// budgets, and wall by the system's, for times that API objects have or are given.
+// SetTimes sets the time of the turn on two clocks. now is steady, for pauses and
+// budgets; wall is the system's time, for timestamps of API objects.
 func (s *State) SetTimes(now, wall time.Time) { s.now, s.wall = now, wall }
 
 // Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
@@ -315,7 +315,7 @@ type Delta struct {
 	Composites []model.GroupKey
 	// Events may help pods that were rejected.
 	Events []model.Event
-	// Undecided are pods that an earlier process stopped at while it decided about them.
+	// Undecided are the pods that an earlier process was deciding about when it stopped.
 	Undecided []types.UID
 }
 

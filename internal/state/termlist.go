@@ -6,41 +6,43 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// longFrom is from how many terms on the terms of a pod are counted as a list.
+// longFrom is the minimum number of terms that are counted as a list.
 const longFrom = 17
 
 func isLong(pod *model.Pod) bool { return len(pod.Terms) >= longFrom }
 
-// termList is the terms of pods that have many of them, and all the same. The API has no limit on the
-// number of terms, and each decision about other pods reads the terms that select these. So the
-// carriers of all terms of one topology key are counted once, and one matcher adds the terms up:
-// others' decisions depend on the number of lists and of topology keys that nodes carry, whatever the
-// number of terms is.
+// termList represents the pods that have the same terms, and many of them. The API does
+// not limit the number of terms, and each decision about other pods reads the terms that
+// select these pods. So the carriers are counted once for all terms of a topology key,
+// and a single matcher sums up the terms. The cost of other pods' decisions depends on
+// the number of lists and of topology keys on nodes, but not on the number of terms.
 //
-// Short lists are counted term by term, because most pods share single terms with pods of other apps.
+// Short lists are counted term by term, because most pods share single terms with pods of
+// other apps.
 type termList struct {
 	owner string // the namespace of the pods
 	terms []model.TermRef
 	hash  uint64
-	// Invariant: pods is how many placed pods have these terms, at least one.
+	// Invariant: pods is the number of placed pods with these terms, at least one.
 	pods int
-	// Invariant: keys has the terms by topology key, prepared those of keys that a node has carried.
+	// Invariant: keys has the terms by topology key, prepared the entries whose key a
+	// node has carried.
 	keys     []*TermCounts
 	byLabel  map[string]*TermCounts
 	prepared []*TermCounts
 	at       int32 // the position in all
-	// memo has the effects of prepared on pods for which many terms had to be looked at.
+	// memo caches the effects of prepared on pods, if many terms had to be checked.
 	memo map[model.LabelSet][]Effect
 }
 
-// A list remembers effects for which it looked at more than memoFrom terms. All lists together
-// remember at most memosKept of them.
+// A list caches effects that took more than memoFrom checks. All lists together cache at
+// most memosKept of them.
 const (
 	memoFrom  = 32
 	memosKept = 1 << 16
 )
 
-// termRefBytes is about what a term in a list takes, termCountsBytes what a topology key in it takes.
+// A term in a list takes about termRefBytes, a topology key in it about termCountsBytes.
 const (
 	termRefBytes    = 48
 	termCountsBytes = 1 << 9
@@ -69,7 +71,7 @@ func hashOf(pod *model.Pod) uint64 {
 	return h
 }
 
-// has reports whether a pod's terms are those of the list.
+// has reports whether a pod has the namespace and the terms of the list.
 func (l *termList) has(pod *model.Pod) bool {
 	return l.owner == pod.Namespace && slices.EqualFunc(l.terms, pod.Terms, func(a, b model.TermRef) bool {
 		return a.Kind == b.Kind && a.Weight == b.Weight && a.Text == b.Text
@@ -102,8 +104,8 @@ func newTermList(pod *model.Pod, hash uint64, topology func(label string) *topol
 	return l
 }
 
-// prepare parses the terms of a key, which a node carries. Terms that cannot be parsed select no pod;
-// the API server rejects them.
+// prepare parses the terms of a key that a node carries. Terms that cannot be parsed
+// select no pod; the API server rejects them.
 func (l *termList) prepare(t *TermCounts) {
 	t.matcher = NewMatcher()
 	for _, at := range t.terms {
@@ -138,7 +140,7 @@ func (s *State) listsMatching(pod *model.Pod, to []Matching) []Matching {
 	return to
 }
 
-// effectsOf returns the effects of a list's prepared keys on a pod. They are valid until the next
+// effectsOf returns the effects of a list's prepared keys on a pod, valid until the next
 // call.
 func (s *State) effectsOf(l *termList, in inNamespace, of model.LabelSet, pod *model.Pod) []Effect {
 	effects, looked := s.terms.effects[:0], int64(0)
@@ -158,7 +160,8 @@ func (s *State) effectsOf(l *termList, in inNamespace, of model.LabelSet, pod *m
 	return effects
 }
 
-// forgetMemos forgets the effects that lists remember: they are too many, or a namespace has changed.
+// forgetMemos drops the cached effects of all lists, when they are too many or a
+// namespace has changed.
 func (s *State) forgetMemos() {
 	for _, l := range s.terms.all {
 		l.memo = nil
@@ -183,7 +186,7 @@ func (s *State) carryList(p *placed) {
 	}
 }
 
-// newList starts to count the pods with the terms of one.
+// newList adds the list of a pod's terms, without carriers.
 func (s *State) newList(pod *model.Pod, hash uint64) *termList {
 	l := newTermList(pod, hash, func(label string) *topology { return s.topology(TopologyKey{Label: label}) })
 	for _, t := range l.keys {
@@ -236,5 +239,5 @@ func (s *State) dropList(l *termList) {
 	s.terms.version++
 }
 
-// TermListBytes returns about how many bytes the lists of many terms use, of pods on nodes.
+// TermListBytes returns the approximate bytes of all term lists.
 func (s *State) TermListBytes() int { return s.terms.listBytes }

@@ -5,7 +5,8 @@ import (
 )
 
 // TermCounts is an affinity term of pods on nodes, with the number of its carriers in each domain. Pods of one deployment have the same terms,
-// so there are far fewer terms than pods. For pods with many terms it is all terms of one topology key together: see termList.
+// so terms are far fewer than pods. In a list of many terms, all terms of a topology key
+// are counted together, see termList.
 type TermCounts struct {
 	Kind   model.TermKind
 	Weight int32
@@ -19,8 +20,8 @@ type TermCounts struct {
 	counts   domainCounts
 	filed    filing[labelKey]
 	changed  uint64 // the stamp of the last change of counts
-	// list is the list of which these are the terms of one key, of the positions in terms; matcher
-	// adds these up. There is none for a key that no node has carried.
+	// For a topology key of a list: terms has the positions of the key's terms in list,
+	// and matcher sums up these terms. matcher is nil if no node has carried the key.
 	list    *termList
 	terms   []int32
 	matcher *Matcher
@@ -68,7 +69,8 @@ func (t *TermCounts) move(m move) {
 	t.counts.add(m.to, +1, len(t.topology.value)) // the topology has a newer version already
 }
 
-// Matching is terms of pods on nodes that select a pod: one term, or those of one topology key of a list.
+// Matching is a term of pods on nodes that select a pod, or the terms of a list with the
+// same topology key.
 type Matching struct {
 	*TermCounts
 	Effect
@@ -82,18 +84,21 @@ type termKey struct {
 
 // termStore holds the terms of all pods on nodes.
 type termStore struct {
-	// Invariant: byKey has exactly the terms that placed pods carry outside of lists, each under its own key; index lists those with a topology of
-	// their own.
+	// Invariant: byKey has exactly the terms that placed pods carry outside of lists,
+	// each under its own key. index has the terms with a topology of their own.
 	byKey map[termKey]*TermCounts
 	index selectionIndex[*TermCounts]
-	// Invariant: all has exactly the lists that placed pods carry, and lists has the same by hash.
+	// Invariant: all has exactly the lists that placed pods carry, and lists has them by
+	// hash.
 	all   []*termList
 	lists map[uint64][]*termList
-	// Invariant: absent counts the terms of byKey and the keys of lists without a topology of their own.
+	// Invariant: absent counts the terms of byKey and the keys of lists without a
+	// topology of their own.
 	absent map[string]int
 	// Invariant: listBytes is the sum of bytes over all lists.
 	listBytes int
-	// memos is at least the number of effects that lists remember, with the namespaces as of memosOf.
+	// memos is at least the number of effects that lists cache, for the namespaces as of
+	// memosOf.
 	memos   int
 	memosOf uint64
 	effects []Effect // working memory
@@ -117,8 +122,8 @@ func (x *termStore) eachCounts(yield func(*TermCounts)) {
 	}
 }
 
-// TermsMatching returns the terms that select the pod, in no particular order. Only terms that a pod carries exist, and those with a topology key
-// that no node carries are left out.
+// TermsMatching returns the terms that select the pod, in no particular order. Only terms
+// that a pod carries exist. Terms whose topology key no node carries are left out.
 func (s *State) TermsMatching(pod *model.Pod) []Matching {
 	var matching []Matching
 	namespace := s.namespaces[pod.Namespace]
@@ -191,7 +196,8 @@ func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 	return t
 }
 
-// listAbsent counts a term whose topology key no node carries; it reports whether it is one.
+// listAbsent reports whether no node carries the topology key of a term, and counts such
+// terms.
 func (s *State) listAbsent(t *TermCounts) bool {
 	if t.topology != s.absent {
 		return false
@@ -209,8 +215,8 @@ func (s *State) unlistAbsent(t *TermCounts) {
 	}
 }
 
-// appear gives the terms of a key a topology of their own, when the first node is about to carry
-// the key.
+// appear gives the terms of a key a topology of their own, just before the first node
+// carries the key.
 func (s *State) appear(label string) {
 	if s.terms.absent[label] == 0 {
 		return

@@ -2,26 +2,30 @@ package dynamicresources
 
 import "github.com/berth-scheduler/berth/internal/reason"
 
-// answer is what was found for a node: a verdict, and how good the alternatives are that were taken.
+// answer is the result for a node: a verdict, and the rating of the chosen alternatives.
 type answer struct {
 	code   reason.Code
 	rating int32
-	// gives is set if devices were found, and any were needed.
+	// gives means that devices were needed and found.
 	gives bool
-	// err, unless nil, is why there is no verdict; code is zero then.
+	// err, unless nil, is the reason for a missing verdict; code is zero then.
 	err error
 }
 
-// answers remembers answers by what is asked and the key of a node's devices, for all needs together: filters and scores of the same
-// claims share them, and they outlast columns, so that a turn which goes on later finds what it has found out before. They are kept
-// in two generations; what is used moves to the young one, and the old one goes when the young one is full.
+// answers caches results by a hash of the demands and of a node's devices, for all needs
+// together. Filters and scores of the same claims share the cache. It outlasts columns,
+// so that a continued turn finds its earlier results.
+//
+// The cache has two generations. A used answer moves to the young generation, and the old
+// generation is dropped when the young one is full.
 type answers struct {
 	// Invariant: young has at most answersMax entries, and so has old.
 	young, old map[[32]byte]answer
 	max        int
 }
 
-// answersMax bounds a generation: of about 100 bytes each, both together take up to 13 MB.
+// answersMax bounds a generation. At about 100 bytes an answer, both generations together
+// take up to 13 MB.
 const answersMax = 1 << 16
 
 func newAnswers() *answers { return &answers{young: map[[32]byte]answer{}, max: answersMax} }

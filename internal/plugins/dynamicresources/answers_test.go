@@ -2,7 +2,8 @@ package dynamicresources
 
 import "testing"
 
-// TestAnswersAreBounded keeps what is used, forgets the rest, and never keeps more than two generations.
+// TestAnswersAreBounded checks that used answers stay, that others are dropped, and that
+// at most two generations are kept.
 func TestAnswersAreBounded(t *testing.T) {
 	m := newAnswers()
 	m.max = 10

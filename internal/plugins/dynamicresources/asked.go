@@ -88,18 +88,20 @@ type asked struct {
 
 // heard remembers what hints found. They are asked by the goroutine of the queue.
 //
-// Authors of claims write the selectors that hints evaluate, so hints have budgets of counted work. What a pod asked gets a share of
-// it for each pool, and all pods together a budget for each event. Beyond either, the answer is that the event helps: a pod that is
-// tried in vain costs less than a hint without a limit.
+// Authors of claims write the selectors that hints evaluate, so hints have budgets of
+// counted work. Each need has a budget for each pool, and all hints about an event share
+// a budget. When either is used up, the result is that the event helps. A failed attempt
+// costs less than a hint without a limit.
 type heard struct {
 	hints *allocator.Hints
-	// Invariant: asked are compiled by need, and bytes is about what they need.
+	// Compiled needs, by need. Invariant: bytes is their approximate size.
 	asked map[model.Need]*asked
 	bytes int
 	ids   uint64
 	// matches are whether a request could be given a device of a pool.
 	matches map[match]bool
-	// left is what hints about the present event may still cost, spent what all hints have cost so far.
+	// left is the remaining budget of the present event, spent the work of all hints so
+	// far.
 	left  int64
 	spent int64
 }
@@ -109,7 +111,7 @@ type match struct {
 	pool  [32]byte
 }
 
-// askedMax bounds the bytes of what pods asked, compiled; matchesMax how many answers are remembered.
+// askedMax bounds the bytes of compiled needs, matchesMax the number of cached results.
 const (
 	askedMax   = 8 << 20
 	matchesMax = 20_000
@@ -117,9 +119,11 @@ const (
 
 // Budgets of hints, in units of work.
 const (
-	// poolWork is for what one pod asked, and a pool; parkedWork for finding the drivers of what it asked.
+	// poolWork is the budget of a need and a pool, parkedWork the budget to find the
+	// drivers of a need.
 	poolWork, parkedWork = 2 * price.Millisecond, 5 * price.Millisecond
-	// eventWork is for all hints about an event. It is shared with the events that wait, down to leastEventWork.
+	// eventWork is the budget of all hints about an event. It is shared with waiting
+	// events, down to leastEventWork.
 	eventWork, leastEventWork = 100 * price.Millisecond, 20 * price.Millisecond
 )
 
@@ -127,10 +131,10 @@ func newHeard(features allocator.Features) *heard {
 	return &heard{hints: allocator.NewHints(features), asked: map[model.Need]*asked{}, matches: map[match]bool{}, left: eventWork}
 }
 
-// begin begins an event, behind which others wait.
+// begin sets the budget of an event, with a number of events waiting behind it.
 func (h *heard) begin(waiting int) { h.left = max(eventWork/int64(1+waiting), leastEventWork) }
 
-// does calls a function that may do so much work, and counts the work.
+// does calls a function that may do at most that much work, and counts the work.
 func (h *heard) does(most int64, work func(left *allocator.Work)) {
 	left := allocator.Work(most)
 	work(&left)
@@ -173,10 +177,10 @@ func (h *heard) compile(need model.Need) *asked {
 	return a
 }
 
-// bytesOf returns about how many bytes a need takes, with what it is compiled to.
+// bytesOf returns the approximate bytes of a need and its compiled form.
 func bytesOf(need model.Need) int { return 512 + 2*len(need.String()) }
 
-// findDrivers finds out which drivers' devices can be given, as far as that can be done with so much work.
+// findDrivers finds the drivers whose devices can be given, as far as the work allows.
 func (a *asked) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
 	return func(left *allocator.Work) {
 		for _, selectors := range a.requests {
@@ -199,7 +203,7 @@ func (a *asked) add(selectors []resourcev1.DeviceSelector, mode resourcev1.Devic
 	*classes = (*classes)[1:]
 }
 
-// within returns what a pod asked, compiled, nil if there is no work left to compile it.
+// within returns a compiled need, or nil if no work is left to compile it.
 func (h *heard) within(need model.Need) *asked {
 	if a := h.asked[need]; a != nil || h.left <= 0 {
 		return a
@@ -238,7 +242,7 @@ func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
 	})
 }
 
-// asksAll reports whether a request is for all devices, or that is not known.
+// asksAll reports whether a request is for all devices, or might be.
 func (h *heard) asksAll(need model.Need) bool {
 	a := h.within(need)
 	return a == nil || a.all
@@ -294,7 +298,7 @@ func (h *heard) cause(need model.Need, changed bool) (c model.Cause) {
 	if !isKnown(need) {
 		return c
 	}
-	defer func(left int64) { h.left = left }(h.left) // pods are parked also while an event is being taken
+	defer func(left int64) { h.left = left }(h.left) // pods are also parked while an event is being processed
 	if a := h.compile(need); !a.all || !changed {
 		for _, driver := range a.drivers {
 			c.Keys = append(c.Keys, driverKey(driver))

@@ -265,9 +265,9 @@ func addFinalizer(claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID, Finalizers: []string{resourcev1.Finalizer}}})
 }
 
-// fence changes a claim as it was decided about: what another process may yet write to
-// that version is refused from then on. Should such a write have been stored before, the
-// fence is refused.
+// fence annotates a claim in the version that the decision read. From then on, the API
+// server refuses writes of another process to that version. If such a write was stored
+// before, the fence itself is refused.
 func (p *Plugin) fence(pod *model.Pod, claim *model.ResourceClaim, leader string) *plan.Write {
 	write := claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{
 		UID: claim.Object.UID, ResourceVersion: claim.Version(), Annotations: map[string]string{model.LeaderAnnotation: leader},

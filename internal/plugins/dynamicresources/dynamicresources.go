@@ -40,7 +40,7 @@ type Config struct {
 type Plugin struct {
 	config Config
 	search *allocator.Allocator
-	// answers are those of searches, for all needs.
+	// answers caches the results of searches, for all needs.
 	answers *answers
 	heard   *heard
 }
@@ -62,7 +62,7 @@ func (p *Plugin) Reads() []model.Kind {
 	return kinds
 }
 
-// PreEnqueueIn holds a pod until its claims are there, and while one is being given back.
+// PreEnqueueIn holds a pod until its claims exist, and while a claim is being given back.
 func (p *Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
 	if v.AwaitsWrite(pod) {
 		return givenBack

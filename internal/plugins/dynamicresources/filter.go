@@ -151,9 +151,10 @@ type finder struct {
 	// extended are extended resources, withExtended the claims and a claim for some of them, by their bits.
 	extended     *extended
 	withExtended map[uint64][]*resourcev1.ResourceClaim
-	// need identifies what is searched for.
+	// need is the hash of the demands.
 	need [32]byte
-	// answers are remembered by need and the key of a node's devices: of nodes that are alike one is asked about.
+	// answers caches results by need and by the key of a node's devices. Nodes with equal
+	// devices are searched once.
 	answers *answers
 	key     []byte
 	slices  []*resourcev1.ResourceSlice
@@ -197,8 +198,9 @@ func (d *demands) compile() *finder {
 	return f
 }
 
-// selectors returns the different nodes on which allocations can be used, nil for one that cannot be used any more. A pod may have very many claims, whose
-// allocations mostly can be used on the same nodes.
+// selectors returns the distinct node selectors of allocations. Nil stands for an
+// allocation that is no longer usable. A pod may have very many claims, but most of their
+// allocations are usable on the same nodes.
 func (d *demands) selectors() (different []*nodeaffinity.NodeSelector) {
 	known := map[string]bool{}
 	for i, claim := range d.given {
@@ -307,7 +309,7 @@ func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bit
 	case errors.Is(err, allocator.ErrUnfinished):
 		return answer{err: plugin.ErrUnfinished}
 	case errors.Is(err, allocator.ErrTimeout):
-		a.err = allocator.ErrTimeout // without the node's name: those with equal keys share it
+		a.err = allocator.ErrTimeout // without the node's name, since nodes with equal keys share the answer
 	case err != nil:
 		a.err = err
 	case len(results) < len(claims):
@@ -322,7 +324,8 @@ func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bit
 	return a
 }
 
-// name returns the name of a search: with equal names, the allocator finds a solution or none alike.
+// name returns the name of a search. For equal names, the allocator either finds a
+// solution each time or never.
 func (f *finder) name(store *devices.Store, slot int32, bits uint64) allocator.Name {
 	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), slot)
 	return allocator.Name{Need: f.need, Devices: sha256.Sum256(f.key)}
@@ -397,7 +400,7 @@ func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
 			}
 			changed = true
 			if now.err != nil {
-				delete(f.followed, nodes) // it is asked again with the nodes
+				delete(f.followed, nodes) // searched again with the nodes
 				continue
 			}
 			if len(f.followed) >= followedMax {
@@ -466,7 +469,8 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 	return f.fails(a.err)
 }
 
-// timedOut marks the code of a search that was given up, with the slot of the node, which the error names.
+// timedOut marks the code of a search that was given up. The code also has the slot of
+// the node, which the error names.
 const timedOut reason.Code = 1 << 29
 
 // Reasons returns kube-scheduler's text.
@@ -483,7 +487,8 @@ func (f *finder) Err(code reason.Code) error {
 	return f.errs[code&^reason.Failed]
 }
 
-// ErrOf returns the error of a failed code in the turn of a pod: it names the node, or the pod's claims.
+// ErrOf returns the error of a failed code in the turn of a pod. The error names the
+// node, or the pod's claims.
 func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	err := f.Err(code)
 	switch {

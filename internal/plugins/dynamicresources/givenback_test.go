@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestClaimGivenBackIsNoAllocation gives back a claim of two pods, and expects that
-// neither is tried, and that the device stays in use, until the write has ended.
+// TestClaimGivenBackIsNoAllocation releases a claim of two pods. Until the write has
+// ended, neither pod is tried, and the device stays in use.
 func TestClaimGivenBackIsNoAllocation(t *testing.T) {
 	w := newWorld(t, slice("a", "d"), slice("b", "d"), claim("c", 1, allocated("a", "d")))
 	one, two, other := pod("one", "c"), pod("two", "c"), pod("other", "d")
@@ -49,9 +49,9 @@ func TestClaimGivenBackIsNoAllocation(t *testing.T) {
 	}
 }
 
-// TestFenceAfterATakeover places pods whose claims are allocated, in the minute after a
-// takeover and later: the claim is changed in its version before it is relied on, unless
-// this process has done so.
+// TestFenceAfterATakeover places pods with allocated claims, in the minute after a
+// takeover and later. In that minute, a placement first writes a fence to the claim,
+// unless this process has already written it.
 func TestFenceAfterATakeover(t *testing.T) {
 	const fenced = `resourceclaims c "" {"metadata":{"uid":"uid-c","resourceVersion":"1","annotations":{"scheduler.berth.dev/leader":"me"}}}`
 	const reserves = `resourceclaims c "status" {"metadata":{"uid":"uid-c"},"status":{"reservedFor":[{"resource":"pods","name":"p","uid":"uid-p"}]}}`
@@ -61,7 +61,7 @@ func TestFenceAfterATakeover(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		claim *resourcev1.ResourceClaim
-		since time.Duration // the takeover; negative if there was none
+		since time.Duration // the takeover; negative for none
 		want  string
 	}{
 		{"no takeover", claim("c", 1, allocated("a", "d"), reserved("p")), -1, ""},
@@ -92,8 +92,8 @@ func TestFenceAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestFenceThatIsStored recognises the fence by an object only while the claim has the
-// allocation and the reservation on which the placement relies.
+// TestFenceThatIsStored checks when a stored object counts as the fence: only while the
+// claim has the allocation and the reservation that the placement relies on.
 func TestFenceThatIsStored(t *testing.T) {
 	w := newWorld(t, slice("a", "d", "e"), claim("c", 1, allocated("a", "d"), reserved("p")))
 	w.TakeOver("me", w.View().Now())

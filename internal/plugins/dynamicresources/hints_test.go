@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// costlyText returns an expression that takes long to evaluate, and that the API server admits. No two are the same.
+// costlyText returns an expression that takes long to evaluate and that the API server
+// admits. Each i has its own.
 func costlyText(i int) string {
 	text := fmt.Sprintf("%d >= 0", i)
 	for level := range 4 {
@@ -19,13 +20,14 @@ func costlyText(i int) string {
 	return text
 }
 
-// asking returns what a pod asks whose claim has one request with selectors for the devices of a class without any.
+// asking returns the need of a pod with one claim. Its single request has these
+// selectors, for a class without selectors.
 func (w *world) asking(name string, selectors ...string) model.Need {
 	w.set(claim(name, 1, ofClass("gpu", selectors...)))
 	return w.plugin.AskedIn(w.View(), pod("p-"+name, name))
 }
 
-// sliceChanges is an event about a slice of a node with so many devices.
+// sliceChanges changes the slice of a node to a number of devices, and returns the event.
 func (w *world) sliceChanges(devices, version int) model.Event {
 	var names []string
 	for i := range devices {
@@ -39,9 +41,10 @@ func (w *world) sliceChanges(devices, version int) model.Event {
 	return e
 }
 
-// TestHintsOfAnEventHaveOneBudget parks pods of one author whose claims have costly selectors, from one pod to a thousand, alike or all
-// different: hints about an event cost a bounded amount of work for all of them together, and say that the event helps. What they found
-// out is remembered.
+// TestHintsOfAnEventHaveOneBudget parks pods whose claims have costly selectors: from a
+// single pod to a thousand, alike or all different. All hints about an event together
+// cost a bounded amount of work, and their result is that the event helps. The results
+// are cached.
 func TestHintsOfAnEventHaveOneBudget(t *testing.T) {
 	for _, row := range []struct {
 		what      string
@@ -86,7 +89,8 @@ func TestHintsOfAnEventHaveOneBudget(t *testing.T) {
 	}
 }
 
-// TestHintsOfManyEventsShareTheBudget has events wait behind one another: each has less work then, and still some.
+// TestHintsOfManyEventsShareTheBudget lets events wait behind one another. The budget of
+// each event shrinks, but not below a minimum.
 func TestHintsOfManyEventsShareTheBudget(t *testing.T) {
 	h := newHeard(allocator.Features{})
 	for _, row := range []struct {
@@ -99,8 +103,9 @@ func TestHintsOfManyEventsShareTheBudget(t *testing.T) {
 	}
 }
 
-// TestOrdinaryHintsStayExact parks 500 pods that ask for different things in an ordinary way, beside ten with costly selectors: an event
-// about devices that none of the 500 can be given helps none of these.
+// TestOrdinaryHintsStayExact parks 500 pods with different ordinary selectors, and ten
+// pods with costly selectors. An event about devices that suit none of the 500 helps none
+// of the 500.
 func TestOrdinaryHintsStayExact(t *testing.T) {
 	w := newWorld(t)
 	var costly, ordinary []model.Need
@@ -130,7 +135,8 @@ func TestOrdinaryHintsStayExact(t *testing.T) {
 	}
 }
 
-// TestWhatHintsRememberIsBounded parks pods whose claims have much text: what is kept of them takes a bounded number of bytes.
+// TestWhatHintsRememberIsBounded parks pods whose claims have long texts. The memory that
+// hints keep for them is bounded.
 func TestWhatHintsRememberIsBounded(t *testing.T) {
 	w := newWorld(t)
 	h := w.plugin.heard
@@ -157,8 +163,8 @@ func TestWhatHintsRememberIsBounded(t *testing.T) {
 	}
 }
 
-// TestClaimsOfEqualNodesAreJudgedOnce has a pod with very many claims whose allocations can be used on the same node: its verdicts look
-// at one of them.
+// TestClaimsOfEqualNodesAreJudgedOnce has a pod with very many claims, whose allocations
+// are all usable on the same node. The verdicts check a single selector.
 func TestClaimsOfEqualNodesAreJudgedOnce(t *testing.T) {
 	w := newWorld(t)
 	var names []string

@@ -80,12 +80,14 @@ func isReservedForOthers(claim *model.ResourceClaim, uid types.UID) bool {
 	return false
 }
 
-// unavailableNodes are the nodes that the filter rejected because a claim's allocation cannot be used there. Each is looked up once, for however many claims, and
-// claims that can be used on the same nodes are judged once.
+// unavailableNodes are the nodes that the filter rejected because a claim's allocation
+// cannot be used there. Each node is looked up once for all claims. Allocations with the
+// same usable nodes are judged once.
 type unavailableNodes struct {
 	cycle plugin.Cycle
 	known map[int32]bool
-	// judged are the answers so far, by the nodes on which an allocation can be used, and whether it is broken.
+	// judged caches results by the usable nodes of an allocation and by whether the
+	// allocation is broken.
 	judged map[string]bool
 }
 
@@ -107,7 +109,8 @@ func (u *unavailableNodes) because(claim *model.ResourceClaim, broken bool) bool
 	return is
 }
 
-// anyOutside reports whether there is one that the selector does not match, or any if an allocation is broken.
+// anyOutside reports whether any unavailable node does not match the selector. A broken
+// allocation matches no node.
 func (u *unavailableNodes) anyOutside(selector *nodeaffinity.NodeSelector, broken bool) bool {
 	v := u.cycle.View()
 	for slot, alive := range v.State().Alive() {

@@ -11,7 +11,7 @@ import (
 	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// pick returns one of the values.
+// pick returns a random value.
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // randomTerm has few keys and values, so that terms share them and repeat them.
@@ -45,8 +45,9 @@ func randomNode(r *rand.Rand, values int) *v1.Node {
 	return n
 }
 
-// TestIndexAgreesWithTheLibrary compares an index, of few terms and of so many that it has sets in
-// place of lists, with the library: which nodes match, and the sums of weights.
+// TestIndexAgreesWithTheLibrary compares an index with the library: the matching nodes,
+// and the sums of weights. Some indexes have few terms, others enough terms for sets in
+// place of lists.
 func TestIndexAgreesWithTheLibrary(t *testing.T) {
 	matched, unmatched := 0, 0
 	for seed := range 400 {
@@ -62,7 +63,7 @@ func TestIndexAgreesWithTheLibrary(t *testing.T) {
 			source.NodeSelectorTerms = append(source.NodeSelectorTerms, term)
 			weighted = append(weighted, v1.PreferredSchedulingTerm{Weight: pick[int32](r, 0, 1, 7, 100, -3), Preference: term})
 		}
-		if r.IntN(2) == 0 { // so that not every node meets one of the terms
+		if r.IntN(2) == 0 { // so that some nodes meet no term
 			source.NodeSelectorTerms = source.NodeSelectorTerms[:1]
 		}
 		library := affinity.NewLazyErrorNodeSelector(source)
@@ -102,7 +103,7 @@ func TestIndexAgreesWithTheLibrary(t *testing.T) {
 	}
 }
 
-// stepsFor returns how many words and verdicts a matcher goes through for the labels of a node.
+// stepsFor counts the words and verdicts that a matcher reads for the labels of a node.
 func (m *matcher) stepsFor(node *v1.Node) (steps int) {
 	m.look(node)
 	for _, at := range m.present {
@@ -123,8 +124,8 @@ func (m *matcher) stepsFor(node *v1.Node) (steps int) {
 	return steps
 }
 
-// TestManyTermsCostANodeItsLabels: 10,000 terms cost a node a few hundred steps for each of its
-// labels, whatever the operator, also where all terms judge the value of the node.
+// TestManyTermsCostANodeItsLabels: 10,000 terms cost a node a few hundred steps for each
+// of its labels, whatever the operator, also where all terms judge the value of the node.
 func TestManyTermsCostANodeItsLabels(t *testing.T) {
 	const terms = 10_000
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "7", "zone": "a", "host": "n"}}}

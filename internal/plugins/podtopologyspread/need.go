@@ -23,8 +23,8 @@ type need struct {
 	// keysRequired means that nodes count only if they have the keys of all constraints.
 	keysRequired bool
 	list         []demand
-	// nodes has what policies of the constraints require. It is stored once, since constraints are
-	// many and a pod's affinity may be large.
+	// nodes has the requirements of the constraints' policies. They are stored once,
+	// since constraints are many and a pod's affinity may be large.
 	nodes inclusion
 	err   error // why a selector cannot be parsed; then the list is not complete
 }
@@ -36,13 +36,13 @@ type demand struct {
 	honors   honors
 }
 
-// honors says which parts of an inclusion hold for a constraint.
+// honors has the parts of an inclusion that hold for a constraint.
 type honors uint8
 
 const (
 	honorsAffinity honors = 1 << iota
 	honorsTaints
-	variants // how many combinations there are
+	variants // number of combinations
 )
 
 // hard and soft are the needs of CountNeed and SetNeed.
@@ -86,7 +86,7 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 	return n
 }
 
-// demandText is about how long the text of a constraint is.
+// demandText is the approximate length of a constraint's text.
 const demandText = 64
 
 // AppendText appends the canonical text. Constraints that cannot be parsed are the same need exactly when they fail with the same error.
@@ -180,7 +180,8 @@ func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
 // inclusion is what a constraint's policies require of a node for its pods to count; nil where they require nothing.
 type inclusion struct{ affinity, taints plugin.FilterNeed }
 
-// honored returns what the policies of a constraint honor. A soft constraint on host names ignores them: there each node counts its own pods.
+// honored returns the parts of an inclusion that a constraint's policies honor. A soft
+// constraint on host names ignores its policies: each node counts its own pods.
 func honored(c *v1.TopologySpreadConstraint) (h honors) {
 	if countsOwn(c) {
 		return 0
@@ -194,8 +195,8 @@ func honored(c *v1.TopologySpreadConstraint) (h honors) {
 	return h
 }
 
-// include finds what the policies require, once for all constraints. A constraint does not honor a
-// part that requires nothing.
+// include computes the requirements of the policies, once for all constraints. A
+// constraint does not honor a part without requirements.
 func (p *Plugin) include(n *need) {
 	var some, found honors
 	for i := range n.list {
@@ -242,7 +243,8 @@ func (in inclusion) appendText(text []byte) []byte {
 	return text
 }
 
-// nodeSets returns the nodes whose pods count, by the parts that a constraint honors: of those that have the given keys.
+// nodeSets returns the nodes whose pods count, by the parts that a constraint honors.
+// Only nodes with the given keys are included.
 func (n *need) nodeSets(keys []string) (sets [variants]state.NodeSet) {
 	var made [variants]bool
 	for i := range n.list {

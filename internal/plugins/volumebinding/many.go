@@ -9,23 +9,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// manyClaims is from how many claims to be bound on they are judged by class. A pod may have
-// thousands of claims, of few classes: on a node without free volumes of a class, all of its claims
-// are provisioned alike, and only the sizes differ.
+// manyClaims is the minimum number of claims to be bound that are judged by class. A pod
+// may have thousands of claims of few classes. On a node without free volumes of a class,
+// all claims of the class are provisioned alike, and only the sizes differ.
 const manyClaims = 16
 
 // classClaims are the claims of one class that are to be bound.
 type classClaims struct {
 	class string
-	// first is the position of the first in provisions.
+	// first is the position of the first claim in provisions.
 	first int
-	// selected and found are the positions of those with a size: whose node is decided, and of the
-	// others, the smallest first.
+	// selected and found are positions of claims with a size. The node of selected claims
+	// is decided; found has the others, the smallest first.
 	selected, found []int
 }
 
-// groupByClass groups claims by class, in the order of their first claims. It returns nil if the
-// claims are few, or volumes name one of them.
+// groupByClass groups claims by class, in the order of their first claims. It returns nil
+// if the claims are few, or if a volume names a claim.
 func (f *finder) groupByClass() (all []*classClaims) {
 	if len(f.provisions) < manyClaims || slices.ContainsFunc(f.wants, func(w want) bool { return len(w.preBound) > 0 }) {
 		return nil
@@ -49,9 +49,9 @@ func (f *finder) groupByClass() (all []*classClaims) {
 	return all
 }
 
-// judgeByClass returns what find finds wrong with a node, without a look at each claim; known is false
-// if there are free volumes on the node, which may be bound to some of the claims. tracked is
-// whether the scores depend on capacities.
+// judgeByClass returns the verdict of find on a node, without checking each claim. known
+// is false if the node has free volumes that may be bound to some of the claims. tracked
+// reports whether the scores depend on capacities.
 func (f *finder) judgeByClass(node state.Node) (unfit reason.Code, tracked, known bool) {
 	if f.byClass == nil {
 		return 0, false, false
@@ -85,9 +85,9 @@ func (f *finder) judgeByClass(node state.Node) (unfit reason.Code, tracked, know
 	return unfit, tracked, true
 }
 
-// firstWithoutRoom returns the position of the first claim of a class that no capacity has room
-// for, behind all others if every claim finds room. What has room for a size has room for smaller
-// ones.
+// firstWithoutRoom returns the position of the first claim of a class that no capacity
+// has room for. If all claims have room, the position is behind all claims. A capacity
+// with room for a size has room for smaller sizes.
 func (f *finder) firstWithoutRoom(store *storage.Store, slot int32, c *classClaims) int {
 	lacks := func(at int) bool { return store.CapacityAt(slot, c.class, f.provisions[at].claim.Request) == nil }
 	for _, at := range c.selected {
