@@ -35,7 +35,11 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		Resources:           server.WhileLeading(leads.leading, resources(parts.watch)),
 	}
 	s.Healthz, s.Readyz = checks(ctx, leads, synced)
-	s.Livez = []healthz.HealthChecker{parts.watchdog}
+	// The library serves ping only where there is no other check, as kube-scheduler's /livez.
+	s.Livez = []healthz.HealthChecker{healthz.PingHealthz, parts.watchdog}
+	if len(s.Healthz) == 0 {
+		s.Healthz = append(s.Healthz, healthz.PingHealthz)
+	}
 	s.Healthz = append(s.Healthz, parts.watchdog)
 	if c.Flagz {
 		s.Flags = shownFlags{flagz.NamedFlagSetsReader{FlagSets: o.sets}}
