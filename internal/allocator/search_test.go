@@ -48,7 +48,7 @@ func costly(tail string) string {
 }
 
 // turns repeats a question, each time in a turn with a budget, until the search ends.
-func turns(t testing.TB, a *Allocator, q *Question, budget int64, between func()) (results []resourcev1.AllocationResult, err error, costs []int64) {
+func turns(t testing.TB, a *Allocator, q *Question, budget int64, between func()) (results []resourcev1.AllocationResult, costs []int64, err error) {
 	t.Helper()
 	var meter price.Meter
 	q.Name, q.Meter = Name{Need: [32]byte{1}, Devices: [32]byte{2}}, &meter
@@ -58,7 +58,7 @@ func turns(t testing.TB, a *Allocator, q *Question, budget int64, between func()
 		bill := meter.End()
 		costs = append(costs, bill[price.Devices])
 		if !errors.Is(err, ErrUnfinished) {
-			return results, err, costs
+			return results, costs, err
 		}
 		between()
 	}
@@ -95,7 +95,7 @@ func TestSearchGoesOnLater(t *testing.T) {
 		a := New(Features{}, 0)
 		q = question([]*resourcev1.ResourceSlice{slice}, claim)
 		turn := 0
-		got, err, costs := turns(t, a, q, budget, func() {
+		got, costs, err := turns(t, a, q, budget, func() {
 			if turn++; turn == 1 {
 				return // from the second turn on, the search reads a copy
 			}
@@ -143,7 +143,7 @@ func TestSearchIsGivenUpByItsWork(t *testing.T) {
 		is    error
 	}{{whole - 1, ErrTimeout}, {whole, nil}} {
 		for _, budget := range []int64{0, 2 * price.Millisecond, 3 * price.Millisecond} {
-			_, err, _ := turns(t, New(Features{}, time.Duration(row.limit)), of(), budget, func() {})
+			_, _, err := turns(t, New(Features{}, time.Duration(row.limit)), of(), budget, func() {})
 			if !errors.Is(err, row.is) {
 				t.Errorf("limit %d of %d units, budget %d: %v, want %v", row.limit, whole, budget, err, row.is)
 			}
@@ -162,7 +162,7 @@ func TestSearchThatTriesNothingStops(t *testing.T) {
 	claim := claimOf("a", "gpu", 1)
 	claim.Spec.Devices.Requests[0].Exactly.Selectors = selectors(costly(""), costly(" && true"), "false")
 	const budget = 5 * price.Millisecond
-	results, err, costs := turns(t, New(Features{}, 0), question([]*resourcev1.ResourceSlice{slice}, claim), budget, func() {})
+	results, costs, err := turns(t, New(Features{}, 0), question([]*resourcev1.ResourceSlice{slice}, claim), budget, func() {})
 	if results != nil || err != nil || len(costs) < 10 {
 		t.Errorf("in %d turns: %q, %v", len(costs), devicesOf(results), err)
 	}

@@ -238,8 +238,8 @@ func (w *world) checkEndpoints() {
 	w.Helper()
 	admin := w.clientOf(cluster.Kubeconfig)
 	for _, test := range []struct{ method, path, want string }{
-		{http.MethodGet, "/healthz?verbose", "[+]leaderElection ok\nhealthz check passed"},
-		{http.MethodGet, "/livez?verbose", "[+]ping ok\nlivez check passed"},
+		{http.MethodGet, "/healthz?verbose", "[+]leaderElection ok\n[+]scheduling-loop ok\nhealthz check passed"},
+		{http.MethodGet, "/livez?verbose", "[+]ping ok\n[+]scheduling-loop ok\nlivez check passed"},
 		{http.MethodGet, "/readyz?verbose", "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed"},
 		{http.MethodGet, "/metrics", "leader_election_master_status{name=\"kube-scheduler\"} 1"},
 		{http.MethodGet, "/metrics", "rest_client_requests_total"},

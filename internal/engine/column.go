@@ -344,6 +344,8 @@ const (
 	compiledKept     = 4096
 	compiledPerText  = 4
 	maxCompiledBytes = 64 << 20
+	// longNeed is the size of a need from which its column is accounted by the size, too.
+	longNeed = 4 << 10
 )
 
 // makeRoomForCompiled makes room for another compiled need and returns the need's bytes.
@@ -380,6 +382,39 @@ func (c *columns) evictCompiled() {
 	}
 	c.counting.dropIf(func(l *counting) bool { return evict(l.used, l.bytes) })
 	c.sets.dropIf(func(s *set) bool { return evict(s.used, s.bytes) })
+}
+
+// makeRoomForLong evicts the columns of long needs, the least recently used first, until there is room
+// for another one. The compiled form of such a need is larger than the values of its column, so these
+// columns have the same bound in bytes as compiled needs without one.
+func (c *columns) makeRoomForLong(need model.Need, since uint64) {
+	if need.Size() < longNeed {
+		return
+	}
+	bytes := compiledPerText * need.Size()
+	var times []uint64
+	count := func(of model.Need, used uint64) {
+		if size := of.Size(); size >= longNeed {
+			bytes += compiledPerText * size
+			times = append(times, used)
+		}
+	}
+	for key, column := range c.filters.all {
+		count(key.need, column.used)
+	}
+	for key, column := range c.scores.all {
+		count(key.need, column.used)
+	}
+	if bytes <= maxCompiledBytes || len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	middle := times[len(times)/2]
+	evicts := func(of model.Need, used uint64) bool { return of.Size() >= longNeed && used <= middle && used < since }
+	maps.DeleteFunc(c.filters.all, func(key columnKey, column *filterColumn) bool { return evicts(key.need, column.used) })
+	maps.DeleteFunc(c.scores.all, func(key columnKey, column *scoreColumn) bool { return evicts(key.need, column.used) })
+	clear(c.filters.latest)
+	clear(c.scores.latest)
 }
 
 // makeRoom evicts columns until there is room for one more beside those that the present decision uses.
@@ -426,6 +461,7 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 	column := e.columns.filters.of(id, need)
 	if column == nil {
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		e.columns.makeRoomForLong(need, e.columns.clock)
 		column = &filterColumn{verdicts: compile()}
 		column.ask, column.reads = column.verdicts.Filter, reads
 		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
@@ -522,6 +558,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 			return nil, errPreScore(p, err)
 		}
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		e.columns.makeRoomForLong(need, e.columns.clock)
 		e.columns.built++
 		column = &scoreColumn{scores: scores, id: e.columns.built}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence

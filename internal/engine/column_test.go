@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -274,5 +276,32 @@ func TestByNeed(t *testing.T) {
 	expect("kept", 3, one, 10)
 	if len(b.all) != 2 {
 		t.Errorf("%d are left, want 2", len(b.all))
+	}
+}
+
+// TestColumnsOfLongNeedsAreBoundedInBytes has columns of long needs beside short ones: the long ones are
+// evicted, the least recently used first, but for those of the present decision.
+func TestColumnsOfLongNeedsAreBoundedInBytes(t *testing.T) {
+	c := newColumns(DefaultColumnBytes)
+	long := func(i int) model.Need {
+		return model.LongNeedOf(append(make([]byte, 1<<20), strconv.Itoa(i)...))
+	}
+	for i := range 100 {
+		c.clock++
+		c.makeRoomForLong(long(i), c.clock)
+		c.filters.put(0, long(i), &filterColumn{column: column[reason.Code]{used: c.clock}})
+		c.filters.put(1, model.NeedOf(strconv.Itoa(i)), &filterColumn{column: column[reason.Code]{used: c.clock}})
+	}
+	kept := 0
+	for key := range c.filters.all {
+		if key.need.Size() >= longNeed {
+			kept++
+		}
+	}
+	if most := maxCompiledBytes / (compiledPerText << 20); kept > most || kept < most/2 || len(c.filters.all) != kept+100 {
+		t.Errorf("%d columns of long needs are kept, at most %d should be, and %d others", kept, most, len(c.filters.all)-kept)
+	}
+	if c.filters.of(0, long(99)) == nil {
+		t.Error("the latest column is evicted")
 	}
 }

@@ -175,7 +175,7 @@ func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
 // presentVerdicts returns the verdicts of a remembered rejection, those about counts by the rules of this turn. It returns false if these may reject
 // other nodes than at the time of the rejection.
 func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdicts, ok bool) {
-	if len(r.rules) == 0 {
+	if len(r.rules) == 0 && !c.counts() { // a rule may appear, as with the first node of a topology key
 		return r.verdicts, true
 	}
 	versions, _ := c.ruleVersions(e.scratch.versions[:0])

@@ -26,7 +26,6 @@ import (
 type bills struct {
 	loop.Observer
 	devices []int64
-	asked   int64
 }
 
 func (b *bills) Round(r *loop.Round)       { b.devices = append(b.devices, r.Cost[price.Devices]) }

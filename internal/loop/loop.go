@@ -110,6 +110,7 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 		return true
 	}
 	l.state.Meter().Begin(l.budget)
+	l.state.Meter().Double(min(work.Rounds/stallRounds, stallDoublings))
 	decision := l.engine.Decide(l.state.View(), work)
 	decision.Deferral = l.charge(work, decision.Outcome == plan.Unfinished)
 	if decision.Outcome == plan.Unfinished {

@@ -11,6 +11,13 @@ import (
 // stop and continue. An ordinary turn costs a thousandth of it.
 const turnBudget = 20 * price.Millisecond
 
+// A search starts over when the devices that it looks at change. So the budget of a turn doubles after
+// every stallRounds unfinished rounds, at most stallDoublings times.
+const (
+	stallRounds    = 1000
+	stallDoublings = 4
+)
+
 // goOnLater ends a round whose turn used up its budget. settle puts the pods back into
 // the queue. Nothing was decided, so neither commit nor an observer gets a decision.
 func (l *Loop) goOnLater(now time.Time, settle func()) {

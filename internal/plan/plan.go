@@ -46,6 +46,8 @@ type Work struct {
 	// Tree is the tree of groups that the pods belong to, of which Group is then what stands for all of it; in the work of a member by itself, Group is its own. It is nil
 	// for a group that belongs to no composite one.
 	Tree *model.GroupTree
+	// Rounds counts the earlier rounds of the turn, all of which ended unfinished.
+	Rounds int
 }
 
 // WorkFor returns the work of deciding about a pod that does not come from the queue.

@@ -266,7 +266,7 @@ func (g *group) inTurn() []*entry {
 func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 	members := g.inTurn()
 	g.head.attempts++
-	work := plan.Work{Pods: make([]plan.QueuedPod, len(members))}
+	work := plan.Work{Pods: make([]plan.QueuedPod, len(members)), Rounds: g.head.goesOn()}
 	if v := q.config.State.View(); g.of == nil {
 		work.Group = v.Group(g.key)
 	} else {
@@ -345,6 +345,8 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 // goOnWith puts back a group whose turn is to go on, where it was before it was popped.
 func (q *Queue) goOnWith(g *group) {
 	g.head.attempts--
+	g.head.unfinished = true
+	g.head.rounds++
 	for _, e := range g.members {
 		e.attempts--
 		q.move(e, joined, "")

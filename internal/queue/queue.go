@@ -145,6 +145,7 @@ type entry struct {
 	flushed    time.Time     // when it was last looked at only because it was idle for long
 	afterFlush bool          // the next attempt was caused by that
 	unfinished bool          // its last turn continues in its next
+	rounds     int           // of its last turn that ended unfinished
 	// Invariant: only active entries have an account, and it belongs to their
 	// namespace.
 	account *account
@@ -294,12 +295,21 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 		return q.popGroup(now, e.heads), true
 	}
 	e.early = early || e.early && e.unfinished
-	e.unfinished = false
+	rounds := e.goesOn()
 	q.move(e, deciding, "")
 	e.attempts++
 	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now, Woken: e.woken}
 	e.afterFlush = false
-	return plan.Work{Pods: q.works.One(pod)}, true
+	return plan.Work{Pods: q.works.One(pod), Rounds: rounds}, true
+}
+
+// goesOn begins a round of an entry's turn, and returns the number of the turn's earlier rounds.
+func (e *entry) goesOn() (rounds int) {
+	if !e.unfinished {
+		e.rounds = 0
+	}
+	e.unfinished = false
+	return e.rounds
 }
 
 // first returns the pod, or the head of the group, whose turn is next.
@@ -376,6 +386,7 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 func (q *Queue) goOn(e *entry, d *plan.Decision) {
 	e.attempts--
 	e.afterFlush, e.unfinished = d.Pods[0].AfterFlush, true
+	e.rounds++
 	q.move(e, active, toGoOn)
 }
 

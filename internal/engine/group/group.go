@@ -99,6 +99,8 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 	a.progress = searches.resume(&a)
 	if a.progress != nil {
 		s.Meter().Double(a.progress.stalls)
+	} else {
+		s.Meter().Double(work.Rounds) // an attempt that keeps no progress must end in one round
 	}
 	a.place()
 	searches.keep(&a)

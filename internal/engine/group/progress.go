@@ -204,9 +204,15 @@ func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (
 	p := a.progress
 	key := trialKey{a.pass, placement.Name}
 	if p != nil {
-		if t := p.trials[key]; t != nil && slices.Equal(t.nodes.Slots(), placement.Nodes.Slots()) {
-			p.recalled += t.decisions
-			return t, nil
+		if t := p.trials[key]; t != nil {
+			// The first placement without room is reported, so its decisions are needed.
+			reported := i == 0 && t.short != "" && t.members == nil
+			if !reported && slices.Equal(t.nodes.Slots(), placement.Nodes.Slots()) {
+				p.recalled += t.decisions
+				return t, nil
+			}
+			p.kept -= len(t.members)
+			delete(p.trials, key)
 		}
 		if p.fresh > 0 && a.state.Meter().IsOver() {
 			return nil, plugin.ErrUnfinished

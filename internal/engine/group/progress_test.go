@@ -227,3 +227,32 @@ func TestWorkOfSlicedAttempt(t *testing.T) {
 		t.Error("that is too much, or too few rounds")
 	}
 }
+
+// TestFirstPlacementVanishes removes the first domain placement between two rounds of an attempt. The
+// next one is then the first, and its decisions, which were not kept, are made again for the report.
+func TestFirstPlacementVanishes(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	all := &cluster{group: newGroup(2, "rack")}
+	for i := range 3 {
+		all.nodes = append(all.nodes, build.Node(fmt.Sprint("n", i), build.NodeLabels(fmt.Sprint("rack=r", i)), build.Allocatable("cpu=4 memory=8Gi pods=1")))
+	}
+	all.add(build.Container("cpu=1"))
+	all.add(build.Container("cpu=1"))
+	c := &slicing{cluster: all, profile: p, engine: newEngine(t, p)}
+	c.state = c.cluster.state(anyNode)
+	work := c.work(p)
+	for range 2 {
+		if d := c.round(work, 1); d.Outcome != plan.Unfinished {
+			t.Fatalf("%s: %s", d.Outcome, d.Message)
+		}
+	}
+	n := c.nodes[0].DeepCopy()
+	delete(n.Labels, "rack")
+	c.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(n)}})
+	var d plan.GroupDecision
+	for d.Outcome = plan.Unfinished; d.Outcome == plan.Unfinished; d = c.round(work, 1) {
+	}
+	if want := c.round(work, 1<<40); d.Outcome != plan.Unschedulable || d.Message != want.Message {
+		t.Errorf("%s: %s, want %s", d.Outcome, d.Message, want.Message)
+	}
+}
