@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -13,13 +14,14 @@ import (
 // giantFactor is how many bytes may be allocated, by compiling a pod and deciding about it the first
 // time, for each byte that the API server stores of it; giantFree is what every pod may allocate.
 const (
-	giantFactor = 100
+	giantFactor = 200
 	giantFree   = 2 << 20
 )
 
 // TestGiantPodsAllocateInProportion: pods with random lists of thousands of elements allocate in
 // proportion to their size, which the API server limits.
 func TestGiantPodsAllocateInProportion(t *testing.T) {
+	build.NotRaced(t) // it makes pools of the libraries lose what is put into them
 	lists := append(specLists(), shapedLists()...)
 	for seed := range uint64(25) {
 		checkGiant(t, lists, seed)
@@ -27,6 +29,7 @@ func TestGiantPodsAllocateInProportion(t *testing.T) {
 }
 
 func FuzzGiantPods(f *testing.F) {
+	build.NotRaced(f)
 	lists := append(specLists(), shapedLists()...)
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { checkGiant(t, lists, seed) })
