@@ -112,7 +112,8 @@ type Event struct {
 	// OnlyUpTo, unless nil, limits the event to pods of at most that priority: it is about room reserved for a nominated pod, which pods of
 	// higher priority could use before.
 	OnlyUpTo *int32
-	// OnlyHeld limits the event to pods that a PreEnqueue plugin holds.
+	// OnlyHeld limits the event to pods that a PreEnqueue plugin holds, and to pods that
+	// were parked while a write in flight gave back a claim of theirs.
 	OnlyHeld bool
 }
 

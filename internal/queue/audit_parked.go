@@ -9,12 +9,15 @@ import (
 )
 
 func (q *Queue) auditParked(v *audit.Violations) {
-	pods := map[pluginKey]int{}
+	pods, awaitWrites := map[pluginKey]int{}, 0
 	for _, e := range q.entries {
 		if q.isListed(e) {
 			for _, plugin := range e.rejectors() {
 				pods[e.under(plugin)]++
 			}
+		}
+		if e.awaits()&writeInFlight != 0 {
+			awaitWrites++
 		}
 		if e.place == gated && len(e.pending) > 0 || slices.ContainsFunc(e.pending, func(p string) bool { return !slices.Contains(e.plugins, p) }) {
 			v.Add("pod %s is %s under the plugins %q, of which %q answered Pending", e.pod, e.place, e.plugins, e.pending)
@@ -23,6 +26,9 @@ func (q *Queue) auditParked(v *audit.Violations) {
 			v.Add("pod %s is %s, and is to be tried again when it is decided", e.pod, e.place)
 		}
 		q.auditMemberships(v, e)
+	}
+	if awaitWrites != q.parked.awaitWrites {
+		v.Add("%d parked pods await a write in flight, recounted %d", q.parked.awaitWrites, awaitWrites)
 	}
 	for key, n := range pods {
 		if q.parked.byPlugin[key] == nil {
@@ -137,9 +143,9 @@ func (q *Queue) auditCohort(v *audit.Violations, c *cohort) {
 			v.Add("the cohort of pod %s is not linked", m.entry.pod)
 			return
 		}
-		if e := m.entry; q.entries[e.pod.Key()] != e || !q.isListed(e) || e.pod.Priority != c.priority || e.awaitsRoom() != c.awaitsRoom {
-			v.Add("pod %s of priority %d is in a cohort of priority %d and is %s; it awaits room: %t, in a cohort of such pods: %t",
-				e.pod, e.pod.Priority, c.priority, e.place, e.awaitsRoom(), c.awaitsRoom)
+		if e := m.entry; q.entries[e.pod.Key()] != e || !q.isListed(e) || e.pod.Priority != c.priority || e.awaits() != c.awaits {
+			v.Add("pod %s of priority %d is in a cohort of priority %d and is %s; it awaits %b, its cohort %b",
+				e.pod, e.pod.Priority, c.priority, e.place, e.awaits(), c.awaits)
 		}
 		if m.before != nil && m.before.entry.parking > m.entry.parking {
 			v.Add("pod %s was parked before pod %s, which it follows", m.entry.pod, m.before.entry.pod)

@@ -11,7 +11,7 @@ import (
 type bucket struct {
 	index *index
 	alike model.Need
-	// Invariant: cohorts are ordered by priority, the highest first, and of one priority those that await room come last; no two are alike. There is
+	// Invariant: cohorts are ordered by priority, the highest first, and of one priority those that await nothing come first; no two are alike. There is
 	// at least one, and none is woken.
 	cohorts []*cohort
 	// Invariant: spots are where the postings of the index have the bucket: once among all; in each catalog at every key of one clause of each
@@ -28,8 +28,7 @@ type bucket struct {
 type cohort struct {
 	bucket   *bucket
 	priority int32
-	// awaitsRoom is what it says of each of the pods.
-	awaitsRoom bool
+	awaits   awaited // by each of the pods
 	// Invariant: from first to last the memberships are linked in both directions, are of this cohort, and were parked one after the other. There is
 	// at least one.
 	first, last *membership
@@ -39,6 +38,25 @@ type cohort struct {
 	atOnce bool   // and whether its pods skip what is left of their backoff
 	number uint64 // and how many cohorts were woken before it
 	index  int    // and its place among those that are woken
+}
+
+// awaited is what a parked pod waits for besides an event that helps it.
+type awaited uint8
+
+const (
+	victimsLeave  awaited = 1 << iota // its victims are not all gone
+	writeInFlight                     // when it was parked, a write in flight gave back a claim of it
+)
+
+// awaits returns what a parked pod awaits. It does not change while the pod is parked.
+func (e *entry) awaits() (all awaited) {
+	if e.place == parked && len(e.preempting.leaving) > 0 {
+		all |= victimsLeave
+	}
+	if e.place == parked && e.awaitsWrite {
+		all |= writeInFlight
+	}
+	return all
 }
 
 // membership is the place of a parked pod in one index. What is alike stays known when the pod is not parked any more, because most pods are
@@ -52,28 +70,22 @@ type membership struct {
 
 // add adds a pod to its cohort.
 func (b *bucket) add(m *membership) {
-	priority, awaitsRoom := m.entry.pod.Priority, m.entry.awaitsRoom()
-	at, found := slices.BinarySearchFunc(b.cohorts, rankOf(priority, awaitsRoom), func(c *cohort, rank int64) int { return cmp.Compare(c.rank(), rank) })
+	priority, awaits := m.entry.pod.Priority, m.entry.awaits()
+	at, found := slices.BinarySearchFunc(b.cohorts, rankOf(priority, awaits), func(c *cohort, rank int64) int { return cmp.Compare(c.rank(), rank) })
 	if !found {
-		b.cohorts = slices.Insert(b.cohorts, at, &cohort{bucket: b, priority: priority, awaitsRoom: awaitsRoom})
+		b.cohorts = slices.Insert(b.cohorts, at, &cohort{bucket: b, priority: priority, awaits: awaits})
 	}
 	b.cohorts[at].link(m)
 }
 
 // rankOf orders the cohorts of a bucket: the lowest rank comes first.
-func rankOf(priority int32, awaitsRoom bool) int64 {
-	rank := -2 * int64(priority)
-	if awaitsRoom {
-		rank++
-	}
-	return rank
-}
+func rankOf(priority int32, awaits awaited) int64 { return -4*int64(priority) + int64(awaits) }
 
-func (c *cohort) rank() int64 { return rankOf(c.priority, c.awaitsRoom) }
+func (c *cohort) rank() int64 { return rankOf(c.priority, c.awaits) }
 
 // another returns an empty cohort for pods like these.
 func (c *cohort) another() *cohort {
-	return &cohort{bucket: c.bucket, priority: c.priority, awaitsRoom: c.awaitsRoom}
+	return &cohort{bucket: c.bucket, priority: c.priority, awaits: c.awaits}
 }
 
 // drop removes a cohort without pods, and the bucket from its index if it was the last.

@@ -52,10 +52,12 @@ type parkedIndex struct {
 	parkings uint64
 	// woken holds the cohorts that are being woken, the one whose first pod has its turn before all others first.
 	// Invariant: woken has each cohort that says so, once and at its index, and no other.
-	woken     heap[*cohort]
-	wakings   uint64 // how many cohorts were ever woken
-	hintCalls int64
-	lookups   uint64
+	woken   heap[*cohort]
+	wakings uint64 // how many cohorts were ever woken
+	// Invariant: awaitWrites is the number of parked pods that awaitsWrite marks.
+	awaitWrites int
+	hintCalls   int64
+	lookups     uint64
 	// Memory for one lookup.
 	touch          model.Touch
 	wanting, keyed lookup
@@ -125,6 +127,9 @@ func (e *entry) gatedUnder() pluginKey { return e.under(e.plugins[0]) }
 func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	p.parkings++
 	e.parking = p.parkings
+	if e.awaitsWrite = e.place == parked && v.AwaitsWrite(e.pod); e.awaitsWrite {
+		p.awaitWrites++
+	}
 	plugins, count := e.rejectors(), 0
 	for _, plugin := range plugins {
 		in := p.rejectedBy(e.under(plugin), profile.registered[plugin])
@@ -160,6 +165,10 @@ func (p *parkedIndex) remove(e *entry) {
 		p.leave(&e.memberships[i])
 	}
 	e.memberships = e.memberships[:0]
+	if e.awaitsWrite {
+		e.awaitsWrite = false
+		p.awaitWrites--
+	}
 	for _, plugin := range e.rejectors() {
 		key := e.under(plugin)
 		in := p.byPlugin[key]

@@ -108,9 +108,6 @@ func (q *Queue) forgetVictim(e *entry) {
 	unlist(q.awaited, uid, e)
 }
 
-// awaitsRoom reports whether a pod is parked whose last attempt had others evicted that are not all gone.
-func (e *entry) awaitsRoom() bool { return e.place == parked && len(e.preempting.leaving) > 0 }
-
 // victimOf returns the pod that an event says is gone from its node, if it had to make room for another.
 func (q *Queue) victimOf(event *model.Event) (uid types.UID, ok bool) {
 	if event.Resource != model.AssignedPodEvent || event.Action != model.Delete || event.OldPod == nil {

@@ -166,6 +166,7 @@ type entry struct {
 	parking     uint64     // the number of its last parking
 	parkedLast  *model.Pod // the version that was parked last
 	parkedUnder []string   // and the plugins that had rejected it
+	awaitsWrite bool       // when it was parked, a write in flight gave back a claim of it
 	batch       uint64     // the last batch of changes in which it was rejected at Permit
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
 	permits bool   // the binding waits, or may, for plugins at Permit

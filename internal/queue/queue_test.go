@@ -294,7 +294,7 @@ func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
 				h.add(e)
 			}
 			if from == parked {
-				q.parked.add(e, profile{}, state.View{})
+				q.parked.add(e, profile{}, q.config.State.View())
 			}
 			err := try(func() { q.move(e, to, "") })
 			if (err == "") != allowed(from, to) {

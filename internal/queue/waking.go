@@ -78,7 +78,7 @@ func (q *Queue) hear(event model.Event, victim bool) {
 	next := pendingEvent{event: event, parkings: q.parked.parkings, except: q.rejectedOwner(event), victim: victim}
 	if q.waking.left() >= pendingMax || event.Resource == model.AnyEvent {
 		q.waking = waking{}
-		next.all, next.except, next.event.OnlyUpTo = true, nil, nil
+		next.all, next.except, next.event.OnlyUpTo, next.event.OnlyHeld = true, nil, nil, false
 	}
 	q.waking.pending = append(q.waking.pending, next)
 	if victim && len(q.leaving) > 0 {
@@ -208,7 +208,7 @@ func (p *parkedIndex) beginHints(e *pendingEvent, waiting int) {
 // findAll appends the buckets that the event may help. It returns how many indexes it looked at.
 func (p *parkedIndex) findAll(e *pendingEvent, to []*bucket) (found []*bucket, looked int) {
 	for _, in := range p.inOrder {
-		if e.event.OnlyHeld && in.key.by != byGate {
+		if e.event.OnlyHeld && in.key.by != byGate && p.awaitWrites == 0 {
 			continue
 		}
 		for _, x := range in.indexes {
@@ -251,10 +251,13 @@ func (e *pendingEvent) reaches(c *cohort) bool {
 	if c.first.entry.parking > e.parkings || !e.event.Reaches(c.priority) {
 		return false
 	}
-	if e.overdue {
-		return c.awaitsRoom
+	if e.event.OnlyHeld && c.first.entry.place == parked && c.awaits&writeInFlight == 0 {
+		return false
 	}
-	return e.all || !e.victim || !c.awaitsRoom
+	if e.overdue {
+		return c.awaits&victimsLeave != 0
+	}
+	return e.all || !e.victim || c.awaits&victimsLeave == 0
 }
 
 // hintPrice is how many units of work an ordinary hint costs at most: a dearer one counts as several in a slice.

@@ -142,3 +142,33 @@ func TestAwaitingPodsInSlices(t *testing.T) {
 		t.Errorf("popped %q, want two rounds that move pods, and then the last", got)
 	}
 }
+
+// TestParkedWhileAWriteIsInFlight has a profile without a PreEnqueue plugin that holds
+// pods back: an attempt rejects the pod because a write gives its claim back. The end of
+// the write must wake it, and no pod that was parked for another reason.
+func TestParkedWhileAWriteIsInFlight(t *testing.T) {
+	for _, overflow := range []bool{false, true} {
+		g := newAwaitingQueue(t, 0)
+		claim, set := claimSet("c")
+		g.apply(set)
+		park := func(name string) {
+			g.apply(using(podSet(name), "c"))
+			work, _ := g.pop()
+			g.State().GiveBack(plan.Write{GivesBack: claim}) // after the PreEnqueue plugin was asked
+			g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
+		}
+		g.apply(using(podSet("before"), "c"))
+		work, _ := g.pop()
+		g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
+		park("while")
+		want := "parked, active"
+		if overflow { // all parked pods are tried again
+			g.waking.pending, want = make([]pendingEvent, pendingMax), "active, active"
+		}
+		g.now = g.now.Add(20 * time.Second) // the backoff has ended
+		g.apply(model.Change{Kind: model.WriteDone, Write: &model.WriteResult{Object: claim, Decisions: 1}})
+		if got := g.places("before", "while"); got != want {
+			t.Errorf("in the end, too many events: %t: %s, want %s", overflow, got, want)
+		}
+	}
+}
