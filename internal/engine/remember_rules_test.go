@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/build"
@@ -199,5 +201,51 @@ func TestTaintedNodeLeavesItsDomain(t *testing.T) {
 	set("c", full, build.Taints("spot:NoSchedule"))
 	if d := b.engine.Decide(b.state.View(), plan.WorkFor(waiting)); d.Outcome != plan.Placed {
 		t.Errorf("%+v", d.Rejection)
+	}
+}
+
+// TestRuleAppearsWithTheFirstNodeOfItsKey has a pod that no node takes for two reasons:
+// its claim is allocated elsewhere, and, once a node has the topology key of its
+// anti-affinity, the pod that runs there. The remembered rejection follows the change of
+// the node, which InterPodAffinity must reject now: it comes before DynamicResources.
+func TestRuleAppearsWithTheFirstNodeOfItsKey(t *testing.T) {
+	const rack = "rack"
+	b := newBench(t, 0)
+	set := func(name string, options ...build.NodeOption) {
+		options = append([]build.NodeOption{build.Allocatable("cpu=4 pods=110")}, options...)
+		b.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(build.Node(name, options...))}})
+	}
+	for i := range 8 {
+		set(fmt.Sprint("n", i))
+	}
+	running := build.Pod(build.Labels("app=web"), build.NodeName("n1"))
+	running.Name, running.UID = "running", "running"
+	elsewhere := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: "c", UID: "c"}}
+	elsewhere.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+		MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{"elsewhere"}}},
+	}}}}
+	b.state.Apply([]model.Change{
+		{Kind: model.PodSet, Pod: model.NewPod(running)}, {Kind: model.ObjectSet, Compiled: model.NewResourceClaim(elsewhere)},
+	})
+	object := build.Pod(build.Container("cpu=1"), build.RequiredAntiAffinity(build.Term(rack, "app=web")))
+	object.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: &elsewhere.Name}}
+	waiting := b.compiled(object)
+	decide := func() []string {
+		d := b.engine.Decide(b.state.View(), plan.WorkFor(waiting))
+		if d.Outcome != plan.Unschedulable {
+			t.Fatalf("%+v", d)
+		}
+		return d.Rejection.Plugins
+	}
+	for i := range 4 {
+		set("n0", build.Allocatable(fmt.Sprint("cpu=", 4+i%2, " pods=110")))
+		decide()
+	}
+	if b.engine.Counters().Recalled == 0 {
+		t.Error("nothing was remembered")
+	}
+	set("n1", build.NodeLabels("rack=r1"))
+	if got := fmt.Sprint(decide()); got != "[DynamicResources InterPodAffinity]" {
+		t.Errorf("rejected by %s", got)
 	}
 }
