@@ -15,10 +15,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // devicePods is how many pods the tests with many devices have.
@@ -72,23 +74,49 @@ func TestSchedulerDiesWithDevices(t *testing.T) {
 	w.eachPodBoundOnce(killed)
 }
 
-// TestPodsShareAClaim has pods that use one claim together, and expects them on the node of its devices.
+// TestPodsShareAClaim has pods that use one claim together, and expects them on the node of its devices. The last one comes when another process has
+// taken over, which must write to the claim before it relies on the allocation: a late write of the process before fails then.
 func TestPodsShareAClaim(t *testing.T) {
 	const pods = 6
 	w := newDevices(t, "devices-shared-claim", 3)
 	w.startDriver(2)
 	w.claim("shared", 2)
-	w.podsWith("pod", pods, named("shared"))
-	w.scheduler(nil)
+	w.podsWith("pod", pods-1, named("shared"))
+	p := w.scheduler(nil)
+	w.awaitRunning(pods - 1)
+	p.Kill()
+	before := w.storedClaim("shared")
+	killed := time.Now()
+	if next := w.scheduler(nil); !incumbentRuns() {
+		killed = w.knows(next)
+	}
+	w.podsWith("last", 1, named("shared"))
 	w.awaitRunning(pods)
 	w.devicesAreWell(2)
-	w.eachPodBoundOnce(time.Time{})
+	w.eachPodBoundOnce(killed)
+	if !incumbentRuns() {
+		w.isFenced(before)
+	}
 	on := map[string]bool{}
 	for _, pod := range w.pods() {
 		on[pod.Spec.NodeName] = true
 	}
 	if n := len(w.storedClaim("shared").Status.ReservedFor); n != pods || len(on) != 1 {
 		t.Errorf("the claim is reserved for %d pods, on nodes %v", n, on)
+	}
+}
+
+// isFenced expects that another process than the one that wrote this version of a claim has written to it, and that the API server refuses a write to
+// this version.
+func (w *devices) isFenced(before *resourcev1.ResourceClaim) {
+	w.Helper()
+	leader := w.storedClaim(before.Name).Annotations[model.LeaderAnnotation]
+	if leader == "" || leader == before.Annotations[model.LeaderAnnotation] {
+		w.Errorf("the leader of claim %s was %q and is %q", before.Name, before.Annotations[model.LeaderAnnotation], leader)
+	}
+	before.Status.ReservedFor = nil
+	if _, err := w.client.ResourceV1().ResourceClaims(w.namespace).UpdateStatus(w.ctx, before, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		w.Errorf("a late write to claim %s: %v", before.Name, err)
 	}
 }
 
