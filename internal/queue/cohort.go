@@ -18,6 +18,7 @@ type bucket struct {
 	// way, or of each key of its cause; or among those that are found always.
 	spots  []spot
 	lookup uint64 // the last lookup that found the bucket
+	kept   bool   // also without cohorts, while a pod of it is listed anew
 }
 
 // cohort is parked pods of one bucket and one priority, all or none of which wait for victims to be gone, the longest parked first: the order of their
@@ -91,7 +92,7 @@ func (c *cohort) another() *cohort {
 // drop removes a cohort without pods, and the bucket from its index if it was the last.
 func (b *bucket) drop(c *cohort) {
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(other *cohort) bool { return other == c })
-	if len(b.cohorts) == 0 {
+	if len(b.cohorts) == 0 && !b.kept {
 		b.index.remove(b)
 	}
 }

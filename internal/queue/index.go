@@ -61,6 +61,10 @@ func (x *index) alikeOf(pod *model.Pod) (alike model.Need) {
 	return alike
 }
 
+// keysMax is the number of keys of a cause up to which a bucket is listed at them. With
+// more, events find the bucket by what its cause wants alone.
+const keysMax = 500
+
 // bucketOf returns the bucket for pods like the given one.
 func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
 	if b := x.byAlike[alike]; b != nil {
@@ -75,8 +79,9 @@ func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
 	cause := x.causeOf(pod, alike)
 	b.spots = slices.Grow(b.spots, len(cause.Wants)+max(1, len(cause.Keys)))
 	x.wanting.listWays(b, cause.Wants)
-	if len(cause.Keys) == 0 {
+	if len(cause.Keys) == 0 || len(cause.Keys) > keysMax {
 		x.keyed.always.list(b)
+		return b
 	}
 	x.keyed.listKeys(b, cause.Keys)
 	return b

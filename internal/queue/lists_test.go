@@ -157,3 +157,51 @@ func TestSplitCohort(t *testing.T) {
 		}
 	}
 }
+
+// TestParkedAnewInItsBucket changes a parked pod in what its hints do not depend on. It
+// stays in its bucket, which is not listed again. A version that no plugin can read is in
+// no bucket.
+func TestParkedAnewInItsBucket(t *testing.T) {
+	q := newQueue(t)
+	p := pod("p", 0)
+	q.Wake(at(0), arrived(p))
+	reject(q, at(0), pop(t, q, at(0), "p"), "Fit")
+	memberships := func() []membership { return q.entries[p.Key()].memberships }
+	before, object := memberships()[0].cohort.bucket, p.Object.DeepCopy()
+	object.Labels = map[string]string{"version": "2"}
+	newer := model.NewPod(object)
+	q.Wake(at(1), arrived(newer))
+	if e := q.entries[p.Key()]; e.pod != newer || memberships()[0].cohort.bucket != before {
+		t.Error("the pod was listed anew")
+	}
+	if err := q.Audit(); err != nil {
+		t.Error(err)
+	}
+	malformed := *newer
+	malformed.Malformed = "no"
+	q.Wake(at(2), arrived(&malformed))
+	if n := len(memberships()); n != 0 || len(q.parked.byPlugin) != 1 {
+		t.Errorf("%d memberships, %d plugins", n, len(q.parked.byPlugin))
+	}
+	if err := q.Audit(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongCauseIsListedByWhatItWants parks pods that need very many resources. Events
+// find them by one of the resources; they are not listed at all of them.
+func TestLongCauseIsListedByWhatItWants(t *testing.T) {
+	x := newIndex(&model.EventToRegister{Cause: func(*model.Pod) model.Cause {
+		cause := model.Cause{Wants: []model.Way{{}}}
+		for i := range keysMax + 1 {
+			key := model.Key{Name: fmt.Sprint("r", i)}
+			cause.Wants[0] = append(cause.Wants[0], model.Clause{key})
+			cause.Keys = append(cause.Keys, key)
+		}
+		return cause
+	}}, "Fit", false)
+	b := x.bucketOf(pod("p", 0), model.NeedOf("many"))
+	if len(b.spots) != 3 || len(x.keyed.byKey) != 0 || len(x.wanting.byKey) != 1 || len(x.keyed.always.listed) != 1 {
+		t.Errorf("the bucket has %d spots, the catalogs have %d and %d lists", len(b.spots), len(x.keyed.byKey), len(x.wanting.byKey))
+	}
+}

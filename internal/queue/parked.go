@@ -170,12 +170,43 @@ func (p *parkedIndex) remove(e *entry) {
 		p.awaitWrites--
 	}
 	for _, plugin := range e.rejectors() {
-		key := e.under(plugin)
-		in := p.byPlugin[key]
-		if in.pods--; in.pods == 0 {
-			delete(p.byPlugin, key)
-			p.inOrder = slices.DeleteFunc(p.inOrder, func(other *rejectedBy) bool { return other == in })
+		p.leavePlugin(p.byPlugin[e.under(plugin)])
+	}
+}
+
+// leavePlugin counts one pod less under a plugin.
+func (p *parkedIndex) leavePlugin(in *rejectedBy) {
+	if in.pods--; in.pods == 0 {
+		delete(p.byPlugin, in.key)
+		p.inOrder = slices.DeleteFunc(p.inOrder, func(other *rejectedBy) bool { return other == in })
+	}
+}
+
+// renew lists a pod anew after a change to it. Its buckets are kept meanwhile, because
+// most changes, such as the one of its condition, leave it in the same buckets: a bucket
+// of long needs is expensive to list.
+func (p *parkedIndex) renew(e *entry, profile profile, v state.View, change func()) {
+	kept := make([]*bucket, len(e.memberships))
+	under := make([]*rejectedBy, 0, 4)
+	for i := range e.memberships {
+		kept[i] = e.memberships[i].cohort.bucket
+		kept[i].kept = true
+	}
+	for _, plugin := range e.rejectors() {
+		in := p.byPlugin[e.under(plugin)]
+		in.pods++
+		under = append(under, in)
+	}
+	p.remove(e)
+	change()
+	p.add(e, profile, v)
+	for _, b := range kept {
+		if b.kept = false; len(b.cohorts) == 0 {
+			b.index.remove(b)
 		}
+	}
+	for _, in := range under {
+		p.leavePlugin(in)
 	}
 }
 

@@ -487,12 +487,12 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 			return
 		}
 		// What could cure the new version may differ, so it is parked anew.
-		q.parked.remove(e)
-		e.pod = pod
-		if pod.Malformed != "" {
-			e.plugins, e.pending = nil, nil // plugins cannot read it
-		}
-		q.parked.add(e, q.profiles[pod.SchedulerName], q.config.State.View())
+		q.parked.renew(e, q.profiles[pod.SchedulerName], q.config.State.View(), func() {
+			e.pod = pod
+			if pod.Malformed != "" {
+				e.plugins, e.pending = nil, nil // plugins cannot read it
+			}
+		})
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
 			if helps, atOnce := q.helps(e, event); helps || before.Malformed != "" {
