@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -273,5 +275,36 @@ func TestEquivalentNeedsAReason(t *testing.T) {
 		if _, _, err := readEquivalent(list); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestListedFaultsExist reads the lists of equivalent faults. Each fault must exist in
+// the package that the list is named after: code that goes takes its lines along.
+func TestListedFaultsExist(t *testing.T) {
+	packages, err := list(t.Context(), []string{"../...", "../../app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outdated, read := map[string][]string{}, map[string]bool{}
+	for _, p := range packages {
+		if _, err := os.Stat(filepath.Join("equivalent", path.Base(p.ImportPath)+".txt")); err != nil {
+			continue
+		}
+		if err := p.read(Options{Equivalent: "equivalent"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if name := path.Base(p.ImportPath); !read[name] {
+			outdated[name], read[name] = p.outdated, true
+		} else { // of two packages with that name, either has the fault
+			outdated[name] = slices.DeleteFunc(outdated[name], func(id string) bool { return !slices.Contains(p.outdated, id) })
+		}
+	}
+	for name, ids := range outdated {
+		for _, id := range ids {
+			t.Errorf("equivalent/%s.txt: there is no such fault: %s", name, id)
+		}
+	}
+	if len(read) < 10 {
+		t.Errorf("%d lists were read", len(read))
 	}
 }
