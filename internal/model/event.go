@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // EventResource is the kind of thing a cluster event is about, in kube-scheduler's terms.
@@ -32,6 +33,12 @@ const (
 	DeviceClassEvent
 	PodGroupEvent
 	CompositePodGroupEvent
+	// NamespaceEvent and SelectorEvent have no counterpart in kube-scheduler, whose hints
+	// forget these changes. The first is about the labels of a namespace. The second is
+	// about the pods that a Service or a controller selects: default spread constraints
+	// use them. Plugins from outside never see either.
+	NamespaceEvent
+	SelectorEvent
 	// OtherEvent is about an object that Berth itself does not read. Event and EventToRegister name its resource in Other.
 	OtherEvent
 	// AnyEvent is registered for all resources. Where it is raised, it stands for more events than could be kept: every parked pod is tried again.
@@ -42,7 +49,7 @@ var eventResourceNames = [...]string{
 	"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/StorageClass",
 	"storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttachment",
 	"resource.k8s.io/ResourceClaim", "resource.k8s.io/ResourceSlice", "resource.k8s.io/DeviceClass",
-	"scheduling.k8s.io/PodGroup", "scheduling.k8s.io/CompositePodGroup",
+	"scheduling.k8s.io/PodGroup", "scheduling.k8s.io/CompositePodGroup", "Namespace", "Selector",
 	"", "*",
 }
 
@@ -50,8 +57,8 @@ var eventResourceNames = [...]string{
 // with the name, such as resource.k8s.io/DeviceTaintRule, or <plural>.<version>.<group> for a custom resource.
 func EventResourceNamed(name string) (resource EventResource, other string) {
 	for i, known := range eventResourceNames {
-		if name == known && EventResource(i) != OtherEvent {
-			return EventResource(i), ""
+		if resource = EventResource(i); name == known && resource != OtherEvent && !resource.isOwn() {
+			return resource, ""
 		}
 	}
 	return OtherEvent, name
@@ -60,9 +67,12 @@ func EventResourceNamed(name string) (resource EventResource, other string) {
 // String returns kube-scheduler's name, as used in metric labels.
 func (r EventResource) String() string { return eventResourceNames[r] }
 
+// isOwn reports whether the events about a resource are Berth's own.
+func (r EventResource) isOwn() bool { return r == NamespaceEvent || r == SelectorEvent }
+
 // Covers reports whether a registration for r includes events about raised.
 func (r EventResource) Covers(raised EventResource) bool {
-	return r == raised || r == AnyEvent || r == AnyPodEvent && (raised == AssignedPodEvent || raised == UnscheduledPodEvent || raised == TargetPodEvent)
+	return r == raised || r == AnyEvent && !raised.isOwn() || r == AnyPodEvent && (raised == AssignedPodEvent || raised == UnscheduledPodEvent || raised == TargetPodEvent)
 }
 
 // Action is what happened to the resource. A registration may combine several actions.
@@ -102,8 +112,15 @@ type Event struct {
 	Classes ClassResolver
 	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
 	OldPod, Pod *Pod
+	// Namespaces has the labels of namespaces; for events about a pod.
+	Namespaces Namespaces
+	// Labels is the change that a NamespaceEvent or a SelectorEvent is about.
+	Labels *LabelsChange
 	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.
 	OldObject, Object Compiled
+	// Recounted means that volumes in use were counted anew on a node because of the
+	// object, which can only be about the claims of pods that run there.
+	Recounted bool
 	// Pools, for events about claims and slices, are the pools as they are now whose devices were given back, or whose slices have changed. Those that
 	// are gone are left out.
 	Pools []*DevicePool
@@ -115,6 +132,29 @@ type Event struct {
 	// OnlyHeld limits the event to pods that a PreEnqueue plugin holds, and to pods that
 	// were parked while a write in flight gave back a claim of theirs.
 	OnlyHeld bool
+}
+
+// Namespaces resolves the names of namespaces to their labels, as they are now.
+type Namespaces interface {
+	// Namespace returns the labels of a namespace, nil if it has none or is not known.
+	Namespace(name string) labels.Set
+}
+
+// NamespaceLabels returns the labels of a namespace when the hint is asked. A change
+// after the event is an event of its own.
+func (e *Event) NamespaceLabels(name string) labels.Set {
+	if e.Namespaces == nil {
+		return nil
+	}
+	return e.Namespaces.Namespace(name)
+}
+
+// LabelsChange is a change of a namespace's labels, or of the labels that a service
+// selects by. Before is nil for a new object, After for an object that is gone. Changes of
+// controllers have neither.
+type LabelsChange struct {
+	Ref           Ref
+	Before, After labels.Set
 }
 
 // Reaches reports whether the event concerns pods of the priority.

@@ -53,7 +53,7 @@ func (s *State) assume(placement *plan.Placement) {
 		p.besides = &besides{placement.Holds, had}
 	}
 	if freed := s.dropNomination(pod.Key()); freed != nil && freed.NominatedNode != placement.NodeName {
-		s.assumption = append(s.assumption, assumedEvent{pod.Key(), nominationFreed(freed)})
+		s.assumption = append(s.assumption, assumedEvent{pod.Key(), s.nominationFreed(freed)})
 	}
 	s.place(p)
 	s.assumed++

@@ -59,18 +59,18 @@ func (s *State) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (
 	return now, before.seen != 0 && before.parts == now.parts && before.newest == now.newest
 }
 
-func (s *State) setObject(ref model.Ref, object runtime.Object) {
+func (s *State) setObject(ref model.Ref, object runtime.Object, delta *Delta) {
 	switch o := object.(type) {
 	case *v1.Namespace:
-		s.setNamespace(o.Name, o.Labels, true)
+		s.setNamespace(ref, o.Labels, true, delta)
 	case *v1.Service:
-		s.setService(ref, o.Spec.Selector)
+		s.setService(ref, o.Spec.Selector, delta)
 	case *v1.ReplicationController:
-		s.setController(ref, controller{labels: o.Spec.Selector})
+		s.setController(ref, controller{labels: o.Spec.Selector}, delta)
 	case *appsv1.ReplicaSet:
-		s.setController(ref, controller{selector: o.Spec.Selector})
+		s.setController(ref, controller{selector: o.Spec.Selector}, delta)
 	case *appsv1.StatefulSet:
-		s.setController(ref, controller{selector: o.Spec.Selector})
+		s.setController(ref, controller{selector: o.Spec.Selector}, delta)
 	}
 }
 
@@ -87,22 +87,33 @@ func (s *State) removeObject(ref model.Ref, delta *Delta) {
 	case model.CompositePodGroupKind:
 		s.removeComposite(ref, delta)
 	case model.NamespaceKind:
-		s.setNamespace(ref.Name, nil, false)
+		s.setNamespace(ref, nil, false, delta)
 	case model.ServiceKind:
-		s.setService(ref, nil)
+		s.setService(ref, nil, delta)
 	default:
-		s.setController(ref, controller{})
+		s.setController(ref, controller{}, delta)
 	}
 }
 
-func (s *State) setService(ref model.Ref, selector labels.Set) {
+func (s *State) setService(ref model.Ref, selector labels.Set, delta *Delta) {
+	var before labels.Set
+	if known := s.selectorSources.services.byName[ref]; known != nil {
+		before = known.labels
+	}
 	if sources := &s.selectorSources; sources.services.set(ref, selector, sources.version+1) {
 		sources.version++
+		delta.selectorChanged(ref, before, selector)
 	}
+}
+
+// selectorChanged adds the event that a service or a controller selects other pods.
+func (d *Delta) selectorChanged(ref model.Ref, before, after labels.Set) {
+	change := &model.LabelsChange{Ref: ref, Before: before, After: after}
+	d.Events = append(d.Events, model.Event{Resource: model.SelectorEvent, Action: model.Update, Labels: change})
 }
 
 // setController stores a controller, or that it is gone or has no selector.
-func (s *State) setController(ref model.Ref, c controller) {
+func (s *State) setController(ref model.Ref, c controller, delta *Delta) {
 	sources := &s.selectorSources
 	before, known := sources.controllers[ref]
 	exists := c.selector != nil || len(c.labels) > 0
@@ -115,6 +126,7 @@ func (s *State) setController(ref model.Ref, c controller) {
 		return
 	}
 	sources.version++
+	delta.selectorChanged(ref, nil, nil)
 	if !exists {
 		delete(sources.controllers, ref)
 		return
@@ -125,7 +137,8 @@ func (s *State) setController(ref model.Ref, c controller) {
 
 // setNamespace stores a namespace's labels, or that it is gone. Tallies that select namespaces by label are dropped if the change makes them
 // select the namespace or no longer select it: this is rare, and counting again is simple.
-func (s *State) setNamespace(name string, set labels.Set, exists bool) {
+func (s *State) setNamespace(ref model.Ref, set labels.Set, exists bool, delta *Delta) {
+	name := ref.Name
 	before, existed := s.namespaces[name]
 	if existed == exists && maps.Equal(before, set) {
 		return
@@ -150,6 +163,8 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 	}
 	s.terms.version++
 	s.terms.namespaces++
+	change := &model.LabelsChange{Ref: ref, Before: before, After: set}
+	delta.Events = append(delta.Events, model.Event{Resource: model.NamespaceEvent, Action: model.Update, Labels: change})
 }
 
 // Namespace returns the labels of a namespace, nil if it has none or is not known.

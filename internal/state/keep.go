@@ -84,7 +84,7 @@ func (s *State) GiveWay(root model.RootKey) {
 		delete(n.keptFor, pod)
 		s.storage.Nominate(pod, -1)
 		s.unlistNomination(pod)
-		s.renominated = append(s.renominated, nominationFreed(pod))
+		s.renominated = append(s.renominated, s.nominationFreed(pod))
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) 
 			continue
 		}
 		if freed := s.dropNomination(n.Pod.Key()); freed != nil && freed.NominatedNode != n.NodeName {
-			s.renominated = append(s.renominated, nominationFreed(freed))
+			s.renominated = append(s.renominated, s.nominationFreed(freed))
 		}
 		pod := n.Pod.WithNominatedNode(n.NodeName)
 		if n.Mode == plan.Set {
@@ -168,7 +168,7 @@ func (s *State) settlePreemption(result *model.PreemptionResult, delta *Delta) {
 // freeNomination removes a pod's nomination, and adds the event that its room is free.
 func (s *State) freeNomination(key model.PodKey, delta *Delta) {
 	if pod := s.dropNomination(key); pod != nil {
-		delta.Events = append(delta.Events, nominationFreed(pod))
+		delta.Events = append(delta.Events, s.nominationFreed(pod))
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *State) freeNomination(key model.PodKey, delta *Delta) {
 // is free is appended; kube-scheduler raises none then.
 func (s *State) useNomination(key model.PodKey, nodeName string, events []model.Event) []model.Event {
 	if pod := s.dropNomination(key); pod != nil && pod.NominatedNode != nodeName {
-		return append(events, nominationFreed(pod))
+		return append(events, s.nominationFreed(pod))
 	}
 	return events
 }
@@ -208,8 +208,8 @@ func (s *State) restore(n nomination) {
 	s.changedNominations(n.pod.NominatedNode)
 }
 
-func nominationFreed(pod *model.Pod) model.Event {
-	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority}
+func (s *State) nominationFreed(pod *model.Pod) model.Event {
+	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority, Namespaces: s}
 }
 
 // dropNomination removes a pod's nomination. It returns the nominated pod, nil if there is none.

@@ -379,7 +379,7 @@ func (s *State) setAny(c *model.Change, delta *Delta) {
 	}
 	switch object := c.Compiled.(type) {
 	case nil:
-		s.setObject(c.Ref, c.Object)
+		s.setObject(c.Ref, c.Object, delta)
 	case *model.DisruptionBudget:
 		s.setBudget(object)
 	case *model.PodGroup:

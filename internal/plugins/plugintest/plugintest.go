@@ -115,13 +115,13 @@ func NeedIn(f plugin.StateFilter, pod *model.Pod, v state.View) string {
 	return string(need.AppendText(nil))
 }
 
-// Helped returns whether one of the plugin's registrations concerns the event and its hint is positive. Where the registration has a cause, it must agree:
+// Helped returns whether one of the plugin's registrations concerns the event and its hint is positive, for a pod that asked nothing. Where the registration has a cause, it must agree:
 // a positive hint for an event that does not find the pod is a failure of the test.
 func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
 	t.Helper()
 	helped := false
 	for _, r := range p.EventsToRegister() {
-		if !r.Helps(waiting, event) {
+		if !r.Helps(waiting, event) || r.Asked != nil && !r.Asked.Hint(model.Need{}, event) {
 			continue
 		}
 		helped = true
@@ -135,7 +135,7 @@ func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event 
 // Found returns whether an event finds the pod by one of the registrations that concern it, whatever the hint says.
 func Found(p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
 	return slices.ContainsFunc(p.EventsToRegister(), func(r model.EventToRegister) bool {
-		return r.Concerns(event) && (r.Cause == nil || finds(&r, waiting, event))
+		return r.Concerns(event) && r.Asked == nil && (r.Cause == nil || finds(&r, waiting, event))
 	})
 }
 
