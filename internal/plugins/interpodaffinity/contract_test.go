@@ -14,7 +14,8 @@ func TestContract(t *testing.T) {
 		Name: "InterPodAffinity", Reads: []model.Kind{model.NamespaceKind},
 		Events: []string{
 			"AssignedPodAdd AssignedPodDelete AssignedPodUpdatePodLabel, hint, alike, cause", "AssignedPodDelete, hint, alike, cause",
-			"TargetPodUpdatePodLabel", "NodeAdd NodeUpdateNodeLabel, hint, alike, cause",
+			"TargetPodUpdatePodLabel", "NodeAdd NodeDelete NodeUpdateNodeLabel, hint, alike, cause", "NodeAdd NodeDelete NodeUpdateNodeLabel, asked",
+			"NamespaceUpdate, hint, alike, cause",
 		},
 	})
 }
@@ -27,76 +28,88 @@ func TestCauses(t *testing.T) {
 	for _, row := range []struct {
 		name           string
 		pod            *v1.Pod
-		alikes, causes [3]string
+		alikes, causes [4]string
 	}{
 		{"no terms", pod(web, likes(1, db), dislikes(1, broken)),
-			[3]string{
+			[4]string{
 				`required `,
 				`"default","app"="web"`,
 				`topologies//`,
+				`"default"`,
 			},
-			[3]string{
+			[4]string{
 				`wants none; keys ""`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants none; keys ""`,
+				`wants "own@default"; keys none`,
 			}},
 		{"near", pod(web, near(db, c)),
-			[3]string{
+			[4]string{
 				`required near "rack" "default"/nil/&"app"In"db"` + "\n" + `near "zone" "default"/nil/&"tier"In"c"`,
 				`"default","app"="web"`,
 				`topologies/"rack""zone"/`,
+				`"default"`,
 			},
-			[3]string{
+			[4]string{
 				`wants none or "wanted@default:app=db" & "wanted@default" & "wanted@default:tier=c" & "wanted@default"; ` +
 					`keys "" "changed:app!" "changed:tier!"`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants none or "topology:rack!" or "topology:zone!"; keys "" "topology:rack!" "topology:zone!"`,
+				`wants "own@default"; keys none`,
 			}},
 		{"apart", pod(web, apart(db, c)),
-			[3]string{
+			[4]string{
 				`required apart "rack" "default"/nil/&"app"In"db"` + "\n" + `apart "zone" "default"/nil/&"tier"In"c"`,
 				`"default","app"="web"`,
 				`topologies//"rack""zone"`,
+				`"default"`,
 			},
-			[3]string{
+			[4]string{
 				`wants none or "unwanted@default:app=db" & "unwanted@default" or "unwanted@default:tier=c" & "unwanted@default"; ` +
 					`keys "" "changed:app!" "changed:tier!"`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants any; keys "" "topology:rack!" "topology:zone!"`,
+				`wants "own@default"; keys none`,
 			}},
 		{"both", pod(web, near(c), apart(db, all)),
-			[3]string{
+			[4]string{
 				`required apart "rack" "default"/nil/&"app"In"db"` + "\n" + `apart "zone"//&"app"In"db"` + "\n" + `near "zone" "default"/nil/&"tier"In"c"`,
 				`"default","app"="web"`,
 				`topologies/"zone"/"rack""zone"`,
+				`"default"apart "zone"//&"app"In"db"`,
 			},
-			[3]string{
+			[4]string{
 				`wants none or "unwanted@default:app=db" & "unwanted@default" or "unwanted:app=db" or "wanted@default:tier=c" & "wanted@default"; ` +
 					`keys "" "changed:app!" "changed:tier!"`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants any; keys "" "topology:rack!" "topology:zone!"`,
+				`wants "own@default"; keys none`,
 			}},
 		{"broken", pod(web, near(c), apart(broken)),
-			[3]string{
+			[4]string{
 				`required apart "rack" "default"/nil/&"app"In` + "\n" + `near "zone" "default"/nil/&"tier"In"c"`,
 				`"default","app"="web"`,
 				`broken`,
+				`"default"`,
 			},
-			[3]string{
+			[4]string{
 				`wants any; keys none`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants any; keys none`,
+				`wants "own@default"; keys none`,
 			}},
 		{"broken affinity", pod(web, near(broken), apart(c)),
-			[3]string{
+			[4]string{
 				`required apart "zone" "default"/nil/&"tier"In"c"` + "\n" + `near "rack" "default"/nil/&"app"In`,
 				`"default","app"="web"`,
 				`broken`,
+				`"default"`,
 			},
-			[3]string{
+			[4]string{
 				`wants any; keys none`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants any; keys none`,
+				`wants "own@default"; keys none`,
 			}},
 	} {
 		p, waiting := newPlugin(t, nil), model.NewPod(row.pod)
@@ -134,10 +147,11 @@ func TestTouched(t *testing.T) {
 				`seeks "changed:app!"`,
 		}},
 		{"node came", nodeCame("zone=z rack=r"), []string{
-			`has "topology:rack!" "topology:zone!"; seeks any`,
+			`has "topology:rack!" "topology:zone!"; seeks any`, `has "new"; seeks any`,
 		}},
 		{"node relabelled", nodeRelabelled("zone=z1 rack=r gone=1", "zone=z2 rack=r came=1"), []string{
-			`has "topology:came!" "topology:rack!" "topology:zone!"; seeks "topology:came!"|"topology:gone!"|"topology:zone!"`,
+			`has "left:gone!" "topology:came!" "topology:rack!" "topology:zone!"; seeks "topology:came!"|"topology:gone!"|"topology:zone!"`,
+			`has "left:gone!" "left:zone!"; seeks any`,
 		}},
 	} {
 		plugintest.Equal(t, row.name, plugintest.Touched(newPlugin(t, nil), row.event), row.want...)

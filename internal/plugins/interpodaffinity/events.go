@@ -9,15 +9,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for pods that come, go or are relabelled, and for nodes that come or are relabelled.
+// EventsToRegister registers for everything that the filter reads: pods that come, go or
+// are relabelled, nodes likewise, and labels of namespaces. For a waiting pod whose terms
+// cannot be parsed every hint is positive, as in kube-scheduler.
 //
-// Hints do not know the labels of namespaces, as in kube-scheduler: a namespace selector is matched against no labels. They ignore the
-// anti-affinity of other pods, except that of a deleted pod. For a waiting pod whose terms cannot be parsed every hint is positive.
+// kube-scheduler matches namespace selectors against no labels, and its hints about nodes
+// look at the waiting pod's own terms only. A pod that the anti-affinity of running pods
+// keeps out of all nodes then waits beside a new node until the flush.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
 			Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps,
-			Alike: requiredTerms, Cause: p.causeOfPods, Touches: touchesPods,
+			Alike: p.requiredTerms, Cause: p.causeOfPods, Touches: touchesPods,
 		},
 		{
 			Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: p.repellerWent,
@@ -25,8 +28,16 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel},
 		{
-			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.nodeHelps,
+			Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel, Hint: p.nodeHelps,
 			Alike: p.topologies, Cause: p.causeOfNodes, Touches: touchesNodes,
+		},
+		{
+			Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel,
+			Asked: &model.AskedHint{Hint: opensDomain, Cause: causeOfRepelled}, Touches: touchesDomains,
+		},
+		{
+			Resource: model.NamespaceEvent, Actions: model.Update, Hint: p.namespaceHelps,
+			Alike: p.namespaceTerms, Cause: p.causeOfNamespaces, Touches: touchesNamespace,
 		},
 	}
 }
@@ -38,6 +49,8 @@ const (
 	changedKey  = "changed"  // a label of pods that a selector names
 	ownKey      = "own"      // a label of the waiting pod
 	topologyKey = "topology" // a topology key
+	leftKey     = "left"     // a topology key of a node that is gone, or that lost the label
+	labelKey    = "label"    // a label of the namespace of a pod
 )
 
 // podHelps reports whether a pod appeared that the affinity requires, or one was deleted that anti-affinity kept the waiting pod away from.
@@ -48,13 +61,30 @@ func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	if p.isBroken(waiting, model.RequiredAffinity) || p.isBroken(waiting, model.RequiredAntiAffinity) {
 		return true
 	}
-	switch e.Action {
-	case model.Add:
-		return p.wants(waiting, e.Pod)
-	case model.Delete:
-		return p.repels(waiting, e.OldPod)
+	wanted, wants := p.wants(waiting, e.OldPod, &e), p.wants(waiting, e.Pod, &e)
+	if wants != wanted && (wants || p.mayBeFirst(waiting)) {
+		return true
 	}
-	return !p.wants(waiting, e.OldPod) && p.wants(waiting, e.Pod) || p.repels(waiting, e.OldPod) && !p.repels(waiting, e.Pod)
+	return p.repels(waiting, e.OldPod, &e) && !p.repels(waiting, e.Pod, &e)
+}
+
+// mayBeFirst reports whether the affinity terms may select the pod itself. If the last pod
+// goes that they select, such a pod may go anywhere.
+func (p *Plugin) mayBeFirst(pod *model.Pod) bool {
+	terms := 0
+	for i := range pod.Terms {
+		ref := &pod.Terms[i]
+		if ref.Kind != model.RequiredAffinity {
+			continue
+		}
+		terms++
+		term, err := p.terms.parse(pod.Namespace, ref)
+		if err != nil || !term.Selector.Matches(pod.Labels) ||
+			term.NamespaceSelector == nil && !slices.Contains(term.Namespaces, pod.Namespace) {
+			return false
+		}
+	}
+	return terms > 0
 }
 
 // hasPlace reports whether the event's pod, in its last version, is on a node or nominated to one.
@@ -67,7 +97,7 @@ func hasPlace(e model.Event) bool {
 }
 
 // requiredTerms is what hints about pods depend on.
-func requiredTerms(pod *model.Pod) model.Need {
+func (p *Plugin) requiredTerms(pod *model.Pod) model.Need {
 	terms := make([]string, 0, len(pod.Terms))
 	for i := range pod.Terms {
 		switch ref := &pod.Terms[i]; ref.Kind {
@@ -78,15 +108,21 @@ func requiredTerms(pod *model.Pod) model.Need {
 		}
 	}
 	slices.Sort(terms)
-	return model.NeedOf("required " + strings.Join(terms, "\n"))
+	text := "required "
+	if p.mayBeFirst(pod) {
+		text = "first " + text
+	}
+	return model.NeedOf(text + strings.Join(terms, "\n"))
 }
 
 // causeOfPods returns that a pod must be selected by all affinity terms, or by one of the anti-affinity terms; and that a pod that is relabelled
-// must change a label that a selector names.
+// must change a label that a selector names. For a pod that may be the first, the pod may
+// also be one that goes.
 func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	cause := model.Cause{Wants: append(make([]model.Way, 0, 2+len(pod.Terms)), model.Never()...), Keys: make([]model.Key, 1, 1+len(pod.Terms))}
 	wanted := make(model.Way, 0, len(pod.Terms))
-	wants := false
+	var last model.Way
+	wants, first := false, p.mayBeFirst(pod)
 	for i := range pod.Terms {
 		ref := &pod.Terms[i]
 		if ref.Kind != model.RequiredAffinity && ref.Kind != model.RequiredAntiAffinity {
@@ -97,9 +133,12 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 			return model.Cause{}
 		}
 		if ref.Kind == model.RequiredAffinity {
-			wants, wanted = true, append(wanted, model.PodWay(wantedKey, namespacesOf(term), term.Selector)...)
+			wants, wanted = true, append(wanted, wayOf(wantedKey, term)...)
+			if first {
+				last = append(last, wayOf(unwantedKey, term)...)
+			}
 		} else {
-			cause.Wants = append(cause.Wants, model.PodWay(unwantedKey, namespacesOf(term), term.Selector))
+			cause.Wants = append(cause.Wants, wayOf(unwantedKey, term))
 		}
 		requirements, _ := term.Selector.Requirements()
 		cause.Keys = slices.Grow(cause.Keys, len(requirements))
@@ -110,26 +149,40 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	if wants {
 		cause.Wants = append(cause.Wants, wanted)
 	}
+	if first {
+		cause.Wants = append(cause.Wants, last)
+	}
 	return cause
 }
 
-// namespacesOf returns the namespaces in which a term selects pods as far as hints know, as PodWay takes them.
-func namespacesOf(term *model.Term) []string {
-	if term.NamespaceSelector != nil && term.NamespaceSelector.Matches(labels.Set{}) {
-		return []string{""}
+// wayOf returns the way that is met by the pods that a term selects. The labels of their
+// namespaces are keys of a kind of their own: thousands of tenants can have pods with the
+// same labels.
+func wayOf(kind string, term *model.Term) model.Way {
+	if term.NamespaceSelector == nil {
+		return model.PodWay(kind, term.Namespaces, term.Selector)
 	}
-	return term.Namespaces
+	way := model.PodWay(kind, anywhere, term.Selector)
+	if len(term.Namespaces) == 0 {
+		way = append(way, model.PodWay(kind+labelKey, anywhere, term.NamespaceSelector)...)
+	}
+	return way
 }
+
+// anywhere are all namespaces, as PodWay takes them.
+var anywhere = []string{""}
 
 // touchesPods adds the pod that comes as one that affinity can want, and the pod that goes as one that anti-affinity can repel. A pod that is
 // relabelled does both.
 func touchesPods(e model.Event, to *model.Touch) {
-	if e.Pod != nil {
-		to.Has = model.AppendPodKeys(to.Has, wantedKey, e.Pod)
+	has := func(kind string, pod *model.Pod) {
+		if pod != nil {
+			to.Has = model.AppendPodKeys(to.Has, kind, pod)
+			to.Has = model.AppendLabelKeys(to.Has, kind+labelKey, e.NamespaceLabels(pod.Namespace))
+		}
 	}
-	if e.OldPod != nil {
-		to.Has = model.AppendPodKeys(to.Has, unwantedKey, e.OldPod)
-	}
+	has(wantedKey, e.Pod)
+	has(unwantedKey, e.OldPod)
 	if e.OldPod == nil || e.Pod == nil {
 		return
 	}
@@ -142,7 +195,7 @@ func touchesPods(e model.Event, to *model.Touch) {
 
 // repellerWent reports whether a pod was deleted whose anti-affinity kept the waiting pod away.
 func (p *Plugin) repellerWent(waiting *model.Pod, e model.Event) bool {
-	return hasPlace(e) && (p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.repels(e.OldPod, waiting))
+	return hasPlace(e) && (p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.repels(e.OldPod, waiting, &e))
 }
 
 // ownLabels is what the terms of other pods select by.
@@ -168,7 +221,11 @@ func (p *Plugin) touchesRepelled(e model.Event, to *model.Touch) {
 			to.Seeks = nil
 			return
 		}
-		to.Seeks = append(to.Seeks, model.PodWay(ownKey, namespacesOf(term), term.Selector))
+		namespaces := term.Namespaces
+		if term.NamespaceSelector != nil {
+			namespaces = anywhere
+		}
+		to.Seeks = append(to.Seeks, model.PodWay(ownKey, namespaces, term.Selector))
 	}
 }
 
@@ -178,6 +235,9 @@ func (p *Plugin) topologies(pod *model.Pod) model.Need {
 		return model.NeedOf("broken")
 	}
 	text := append(make([]byte, 0, 128), "topologies"...)
+	if p.mayBeFirst(pod) {
+		text = append(text, " first"...)
+	}
 	for _, kind := range [...]model.TermKind{model.RequiredAffinity, model.RequiredAntiAffinity} {
 		text = append(text, '/')
 		for _, name := range keysOf(pod, kind) {
@@ -200,15 +260,20 @@ func keysOf(pod *model.Pod, kind model.TermKind) []string {
 }
 
 // causeOfNodes returns that a new node must have one of the topology keys, or may be any if there is anti-affinity; and that an update must
-// change one of the keys.
+// change one of the keys. A node that goes, or that loses a key, matters to anti-affinity
+// and to a pod that may be the first.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
 		return model.Cause{}
 	}
 	cause := model.Cause{Wants: model.Never(), Keys: []model.Key{{}}}
+	first := p.mayBeFirst(pod)
 	for _, name := range keysOf(pod, model.RequiredAffinity) {
 		key := model.Key{Kind: topologyKey, Name: name, Present: true}
 		cause.Wants, cause.Keys = append(cause.Wants, model.Way{{key}}), append(cause.Keys, key)
+		if first {
+			cause.Wants = append(cause.Wants, model.Way{{{Kind: leftKey, Name: name, Present: true}}})
+		}
 	}
 	for _, name := range keysOf(pod, model.RequiredAntiAffinity) {
 		cause.Wants = nil
@@ -218,21 +283,34 @@ func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 }
 
 func touchesNodes(e model.Event, to *model.Touch) {
-	for name := range e.Node.Object.Labels {
+	before, after := labelsOf(e.OldNode), labelsOf(e.Node)
+	for name := range after {
 		to.Has = append(to.Has, model.Key{Kind: topologyKey, Name: name, Present: true})
 	}
 	if e.OldNode == nil {
 		return
 	}
 	var changed model.Clause
-	model.ChangedLabels(e.OldNode.Object.Labels, e.Node.Object.Labels, func(name, _ string, _ bool) {
+	model.ChangedLabels(before, after, func(name, _ string, has bool) {
 		changed = append(changed, model.Key{Kind: topologyKey, Name: name, Present: true})
+		if !has {
+			to.Has = append(to.Has, model.Key{Kind: leftKey, Name: name, Present: true})
+		}
 	})
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
+// labelsOf returns the labels of a node, none if it is nil.
+func labelsOf(node *model.Node) labels.Set {
+	if node == nil {
+		return nil
+	}
+	return node.Object.Labels
+}
+
 // nodeHelps reports whether a node with a topology key of the waiting pod's terms was added, or an update gave a node the key of an affinity
 // term, took away that of an anti-affinity term, or changed a key's value. For anti-affinity any added node helps.
+// Pods on a node that goes count no more in its domains.
 func (p *Plugin) nodeHelps(waiting *model.Pod, e model.Event) bool {
 	if p.isBroken(waiting, model.RequiredAffinity) || p.isBroken(waiting, model.RequiredAntiAffinity) {
 		return true
@@ -242,16 +320,17 @@ func (p *Plugin) nodeHelps(waiting *model.Pod, e model.Event) bool {
 		if ref.Kind != model.RequiredAffinity && ref.Kind != model.RequiredAntiAffinity {
 			continue
 		}
-		value, has := e.Node.Object.Labels[ref.Source.TopologyKey]
+		value, has := labelsOf(e.Node)[ref.Source.TopologyKey]
 		if e.OldNode == nil {
 			if has || ref.Kind == model.RequiredAntiAffinity {
 				return true
 			}
 			continue
 		}
-		before, had := e.OldNode.Object.Labels[ref.Source.TopologyKey]
+		before, had := labelsOf(e.OldNode)[ref.Source.TopologyKey]
 		entered, left := has && !had, had && !has
-		if has && had && value != before || entered && ref.Kind == model.RequiredAffinity || left && ref.Kind == model.RequiredAntiAffinity {
+		if has && had && value != before || entered && ref.Kind == model.RequiredAffinity ||
+			left && (ref.Kind == model.RequiredAntiAffinity || p.mayBeFirst(waiting)) {
 			return true
 		}
 	}
@@ -259,26 +338,30 @@ func (p *Plugin) nodeHelps(waiting *model.Pod, e model.Event) bool {
 }
 
 // wants reports whether the pod has required affinity terms and all of them select the other pod.
-func (p *Plugin) wants(pod, other *model.Pod) bool {
-	terms, selecting := p.count(pod, model.RequiredAffinity, other)
+func (p *Plugin) wants(pod, other *model.Pod, e *model.Event) bool {
+	terms, selecting := p.count(pod, model.RequiredAffinity, other, e)
 	return terms > 0 && selecting == terms
 }
 
 // repels reports whether a required anti-affinity term of the pod selects the other pod.
-func (p *Plugin) repels(pod, other *model.Pod) bool {
-	_, selecting := p.count(pod, model.RequiredAntiAffinity, other)
+func (p *Plugin) repels(pod, other *model.Pod, e *model.Event) bool {
+	_, selecting := p.count(pod, model.RequiredAntiAffinity, other, e)
 	return selecting > 0
 }
 
 // count returns how many terms of a kind the pod has, and how many of them select the other pod.
-func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod) (terms, selecting int) {
+// No term selects a pod that is nil.
+func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod, e *model.Event) (terms, selecting int) {
 	for i := range pod.Terms {
 		ref := &pod.Terms[i]
 		if ref.Kind != kind {
 			continue
 		}
 		terms++
-		if term, err := p.terms.parse(pod.Namespace, ref); err == nil && term.Matches(other, nil) {
+		if other == nil {
+			continue
+		}
+		if term, err := p.terms.parse(pod.Namespace, ref); err == nil && term.Matches(other, e.NamespaceLabels(other.Namespace)) {
 			selecting++
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 // came, went and relabelled are events about an assigned pod, unless the parts change that.
@@ -35,6 +37,26 @@ func nodeCame(labels string) model.Event {
 
 func nodeRelabelled(before, after string) model.Event {
 	return model.Event{Resource: model.NodeEvent, Action: model.UpdateNodeLabel, OldNode: nodeWith(before), Node: nodeWith(after)}
+}
+
+func nodeWent(labels string) model.Event {
+	return model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: nodeWith(labels)}
+}
+
+// within gives all namespaces the labels.
+func within(labels string, e model.Event) model.Event {
+	e.Namespaces = oneTeam(labels)
+	return e
+}
+
+type oneTeam string
+
+func (text oneTeam) Namespace(string) labels.Set { return labelsOf(string(text)) }
+
+func namespaceRelabelled(name, before, after string) model.Event {
+	return model.Event{Resource: model.NamespaceEvent, Action: model.Update, Labels: &model.LabelsChange{
+		Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Before: labelsOf(before), After: labelsOf(after),
+	}}
 }
 
 func nodeWith(labels string) *model.Node {
@@ -77,7 +99,9 @@ func TestEventsToRegister(t *testing.T) {
 		{"unwanted pod went", pod(fromDB), went(db), queue},
 		{"pod of one of two terms went", pod(apart(zoneC, rackDB)), went(db), queue},
 		{"other pod went", pod(fromDB), went(web), skip},
-		{"wanted pod went", pod(db, toDB), went(db), skip},
+		{"wanted pod went", pod(web, toDB), went(db), skip},
+		{"last wanted pod went", pod(db, toDB), went(db), queue},
+		{"wanted no longer, and the pod may be the first", pod(db, toDB), relabelled("app=db", "app=web"), queue},
 		{"repelling pod went", pod(db), went(fromDB), queue},
 		{"pod that repels others went", pod(web), went(fromDB), skip},
 		{"pod that only dislikes went", pod(db), went(dislikes(1, rackDB), toDB), skip},
@@ -114,13 +138,28 @@ func TestEventsToRegister(t *testing.T) {
 		{"own request reduced", pod(toDB), model.Event{Resource: model.TargetPodEvent, Action: model.UpdatePodScaleDown}, skip},
 		{"a pod turned terminating", pod(fromDB), model.Event{Resource: model.AssignedPodEvent, Action: model.Update}, skip},
 		{"a taint", pod(fromDB), model.Event{Resource: model.NodeEvent, Action: model.UpdateNodeTaint}, skip},
-		{"a node went", pod(fromDB), model.Event{Resource: model.NodeEvent, Action: model.Delete}, skip},
+		{"node of the domain went", pod(fromDB), nodeWent("rack=r1"), queue},
+		{"node without the key went", pod(fromDB), nodeWent("zone=z1"), skip},
+		{"node went, affinity", pod(toDB), nodeWent("rack=r1"), skip},
+		{"node went, and the pod may be the first", pod(db, toDB), nodeWent("rack=r1"), queue},
+		{"key disappeared, and the pod may be the first", pod(db, toDB), nodeRelabelled("rack=r1", "x=y"), queue},
+		{"node went, no terms", pod(db), nodeWent("rack=r1"), skip},
+		{"wanted pod came to a selected namespace", pod(near(term("rack", "app=db", inTeam))), within("team=x", came(db)), queue},
+		{"wanted pod came to another namespace", pod(near(term("rack", "app=db", inTeam))), within("team=y", came(db)), skip},
+		{"unwanted pod of a selected namespace went", pod(apart(term("rack", "app=db", inTeam))), within("team=x", went(db)), queue},
+		{"unwanted pod of another namespace went", pod(apart(term("rack", "app=db", inTeam))), within("team=y", went(db)), skip},
+		{"pod went that repels a selected namespace", pod(db), within("team=x", went(apart(term("rack", "app=db", inTeam)))), queue},
+		{"pod went that repels another namespace", pod(db), within("team=y", went(apart(term("rack", "app=db", inTeam)))), skip},
+		{"namespace comes to be wanted", pod(near(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "team=y", "team=x"), queue},
+		{"namespace is wanted no longer", pod(near(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "team=x", ""), skip},
+		{"namespace is wanted no longer, and the pod may be the first", pod(db, near(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "team=x", ""), queue},
+		{"namespace is unwanted no longer", pod(apart(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "team=x", ""), queue},
+		{"namespace comes to be unwanted", pod(apart(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "", "team=x"), skip},
+		{"other label of a namespace", pod(apart(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "a=b team=x", "team=x"), skip},
+		{"namespace relabelled, no selector", pod(fromDB), namespaceRelabelled("other", "team=x", ""), skip},
+		{"own namespace relabelled", pod(db), namespaceRelabelled("default", "team=x", ""), queue},
 	} {
-		waiting, got := model.NewPod(row.waiting), false
-		for _, i := range newPlugin(t, nil).EventsToRegister() {
-			got = got || i.Helps(waiting, row.event)
-		}
-		if got != row.want {
+		if got := plugintest.Helped(t, newPlugin(t, nil), model.NewPod(row.waiting), row.event); got != row.want {
 			t.Errorf("%s: queue %v, want %v", row.name, got, row.want)
 		}
 	}
