@@ -2,6 +2,7 @@ package nodeaffinity
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +16,7 @@ import (
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{
 		Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch,
-		Alike: p.alike, Cause: cause, Touches: touches,
+		Alike: p.alike, Cause: p.cause, Touches: touches,
 	}}
 }
 
@@ -34,9 +35,19 @@ const (
 	noKey    = "" // of pods that no change of a label helps
 )
 
-// cause returns that a node must have what the selector and one of the terms require. A change of labels helps only if a label that they name
+// cause returns that a node must have what the pod requires. A change of labels helps only
+// if it changes a label that the pod's requirements name, or those that the profile adds.
+func (p *Plugin) cause(pod *model.Pod) model.Cause {
+	cause := own(pod)
+	if len(cause.Keys) > 0 {
+		cause.Keys = append(cause.Keys, p.addedKeys...)
+	}
+	return cause
+}
+
+// own returns that a node must have what the selector and one of the terms require. A change of labels helps only if a label that they name
 // changed, to a value that they require if they require any.
-func cause(pod *model.Pod) model.Cause {
+func own(pod *model.Pod) model.Cause {
 	selector, terms := pod.Object.Spec.NodeSelector, required(pod.Object)
 	selected := wayOfSelector(selector)
 	if terms == nil {
@@ -73,22 +84,36 @@ func sizeOfTerms(terms *v1.NodeSelector) (size int) {
 	return size
 }
 
+// LabelsNamed returns the names of the labels that the pod's node selector and required
+// terms name, sorted.
+func LabelsNamed(pod *model.Pod) []string {
+	return slices.Sorted(maps.Keys(labelNamesOf(pod.Object.Spec.NodeSelector, required(pod.Object))))
+}
+
 // labelsNamed returns a key for each label that the selector and the terms name, whatever its value.
 func labelsNamed(selector map[string]string, terms *v1.NodeSelector) []model.Key {
+	names := labelNamesOf(selector, terms)
+	keys := append(make([]model.Key, 0, 1+len(names)), model.Key{Kind: noKey})
+	for name := range names {
+		keys = append(keys, model.Key{Kind: labelKey, Name: name, Present: true})
+	}
+	return keys
+}
+
+func labelNamesOf(selector map[string]string, terms *v1.NodeSelector) map[string]bool {
 	names := map[string]bool{}
 	for name := range selector {
 		names[name] = true
+	}
+	if terms == nil {
+		return names
 	}
 	for i := range terms.NodeSelectorTerms {
 		for j := range terms.NodeSelectorTerms[i].MatchExpressions {
 			names[terms.NodeSelectorTerms[i].MatchExpressions[j].Key] = true
 		}
 	}
-	keys := append(make([]model.Key, 0, 1+len(names)), model.Key{Kind: noKey})
-	for name := range names {
-		keys = append(keys, model.Key{Kind: labelKey, Name: name, Present: true})
-	}
-	return keys
+	return names
 }
 
 // wayOfSelector returns a clause for each label. Labels that tell few nodes apart are last, so that the others are looked up.
@@ -169,11 +194,26 @@ func touches(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// comesToMatch reports whether the node matches what the pod requires, and did not before. An update that makes only the added affinity match is
-// ignored, as in kube-scheduler. For terms that cannot be parsed it returns true.
+// comesToMatch reports whether the node matches what the pod and the profile require, and
+// did not before. kube-scheduler ignores an update that makes only the added affinity
+// match. For terms that cannot be parsed it returns true.
 func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
-	if p.addedRequired != nil && !p.addedRequired.matches(e.Node.Object) {
-		return false
+	matches, err := p.Matches(waiting, e.Node.Object)
+	if err != nil {
+		return true
+	}
+	if !matches || e.OldNode == nil {
+		return matches
+	}
+	matched, _ := p.Matches(waiting, e.OldNode.Object)
+	return !matched
+}
+
+// Matches reports whether the node matches what the profile and the pod require. It fails
+// if no term matches and one cannot be parsed.
+func (p *Plugin) Matches(waiting *model.Pod, node *v1.Node) (bool, error) {
+	if p.addedRequired != nil && !p.addedRequired.matches(node) {
+		return false, nil
 	}
 	var match func(*v1.Node) (bool, error)
 	if prepared, _, ok := model.Prepared[*requirements](waiting); ok {
@@ -181,15 +221,7 @@ func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
 	} else {
 		match = affinity.GetRequiredNodeAffinity(waiting.Object).Match
 	}
-	matches, err := match(e.Node.Object)
-	if err != nil {
-		return true
-	}
-	if !matches || e.OldNode == nil {
-		return matches
-	}
-	matched, _ := match(e.OldNode.Object)
-	return !matched
+	return match(node)
 }
 
 var errTerm = errors.New("a term cannot be parsed")

@@ -34,6 +34,8 @@ type Plugin struct {
 	// What the configuration adds to every pod. addedRequired is nil if nothing is added; a selector without terms matches no node.
 	addedRequired  *matching
 	addedPreferred []weightedTerm
+	// addedKeys are the keys of the labels that the added affinity names, for hints.
+	addedKeys []model.Key
 }
 
 // New returns the plugin. Args may be nil. The error names the invalid field of the added affinity.
@@ -50,7 +52,7 @@ func New(args *configv1.NodeAffinityArgs) (*Plugin, error) {
 	}
 	if required := added.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		s := selectorOf(required)
-		p.addedRequired = s.matching()
+		p.addedRequired, p.addedKeys = s.matching(), labelsNamed(nil, required)
 	}
 	return p, nil
 }

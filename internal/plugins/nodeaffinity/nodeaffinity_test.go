@@ -352,15 +352,13 @@ func TestEventsToRegister(t *testing.T) {
 		{"bad term, no match, added", nil, pod(requiring("cores Gt abc")), event(model.Add, nil, a), true},
 		{"bad term, but a match, and none before", nil, pod(requiring("cores Gt abc | zone In a")), event(relabel, b, a), true},
 		{"fails what is added", requiring("zone In b"), inA, event(relabel, b, a), false},
-		{"only what is added comes to match", requiring("disk Exists"), inA, event(relabel, a, node("n", "zone=a", "disk=")), false},
+		{"only what is added comes to match", requiring("disk Exists"), inA, event(relabel, a, node("n", "zone=a", "disk=")), true},
+		{"nothing that is added changes", requiring("zone Exists"), inA, event(relabel, a, node("n", "zone=a", "disk=")), false},
+		{"only what is added, and the pod requires nothing", requiring("disk Exists"), pod(nil), event(relabel, a, node("n", "disk=")), true},
 		{"bad term, fails what is added", requiring("disk Exists"), pod(requiring("cores Gt abc")), event(model.Add, nil, a), false},
 		{"taints", nil, inA, event(model.UpdateNodeTaint, b, a), false},
 	} {
-		helps := false
-		for _, registration := range newPlugin(t, row.added).EventsToRegister() {
-			helps = helps || registration.Helps(row.pod, row.event)
-		}
-		if helps != row.want {
+		if helps := plugintest.Helped(t, newPlugin(t, row.added), row.pod, row.event); helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)
 		}
 	}

@@ -10,15 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
 )
 
 // EventsToRegister registers for pods that become counted or are counted no longer, for nodes that add or remove domains, and for updates of the
 // waiting pod. Hints cannot see the default selector, so a pod that waits for default constraints is requeued for every pod of its namespace
 // that the selector might select.
+//
+// kube-scheduler forgets that a pod which is being deleted no longer counts, that a node
+// can leave a constraint by its labels, and what default selectors are made of.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
-	return []model.EventToRegister{
+	events := []model.EventToRegister{
 		{
-			Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts,
+			Resource: model.AssignedPodEvent, Actions: model.AllActions, Hint: p.changesCounts,
 			Alike: p.selectors, Cause: p.causeOfPods, Touches: touchesPods,
 		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel | model.UpdatePodToleration, Hint: p.changesItself},
@@ -27,6 +31,13 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 			Alike: p.topologies, Cause: p.causeOfNodes, Touches: touchesNodes,
 		},
 	}
+	if len(p.hardDefaults) > 0 {
+		events = append(events, model.EventToRegister{
+			Resource: model.SelectorEvent, Actions: model.Update, Hint: p.changesDefaults,
+			Alike: p.defaultsOf, Cause: p.causeOfSelectors, Touches: touchesSelectors,
+		})
+	}
+	return events
 }
 
 // Kinds of keys.
@@ -77,12 +88,16 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 }
 
 func touchesPods(e model.Event, to *model.Touch) {
+	if e.OldPod != nil && e.Pod != nil && !beginsToEnd(&e) && maps.Equal(e.OldPod.Labels, e.Pod.Labels) {
+		to.Seeks = never
+		return
+	}
 	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
 		if pod != nil {
 			to.Has = model.AppendPodKeys(to.Has, podKey, pod)
 		}
 	}
-	if e.OldPod == nil || e.Pod == nil {
+	if e.OldPod == nil || e.Pod == nil || beginsToEnd(&e) {
 		return
 	}
 	var changed model.Clause
@@ -95,13 +110,31 @@ func touchesPods(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// topologies is what hints about nodes depend on: the topology keys of the hard constraints.
+var never = model.Never()
+
+// beginsToEnd reports whether a pod is being deleted, and was not before. It counts no more.
+func beginsToEnd(e *model.Event) bool { return !e.OldPod.Terminating && e.Pod.Terminating }
+
+// topologies is what hints about nodes depend on: the topology keys of the hard constraints,
+// and the node affinity that they honor.
 func (p *Plugin) topologies(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "topologies"...)
 	for _, key := range p.hardKeys(pod) {
 		text = model.AppendQuote(append(text, ' '), key)
 	}
+	if p.honorsAffinity(pod) {
+		text = p.affinity.FilterNeed(pod).AppendText(append(text, " of "...))
+	}
 	return model.NeedOf(string(text))
+}
+
+// honorsAffinity reports whether a hard constraint counts only the nodes that the pod's own
+// node affinity allows.
+func (p *Plugin) honorsAffinity(pod *model.Pod) bool {
+	hard, _ := p.specs(pod.Object, v1.DoNotSchedule)
+	return slices.ContainsFunc(hard, func(c v1.TopologySpreadConstraint) bool {
+		return honored(&c)&honorsAffinity != 0
+	}) && p.affinity.FilterNeed(pod) != nil
 }
 
 // hardKeys returns the topology keys of the hard constraints, sorted and distinct.
@@ -116,7 +149,7 @@ func (p *Plugin) hardKeys(pod *model.Pod) []string {
 }
 
 // causeOfNodes returns that a node must have, or have had, all topology keys; and that an update must change one of them, unless it changes
-// taints.
+// taints. Labels that the pod's node affinity names can also make a node leave.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{}}}
 	var way model.Way
@@ -125,6 +158,11 @@ func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 		way, cause.Keys = append(way, model.Clause{key}), append(cause.Keys, key)
 	}
 	cause.Wants = []model.Way{way}
+	if p.honorsAffinity(pod) {
+		for _, name := range nodeaffinity.LabelsNamed(pod) {
+			cause.Keys = append(cause.Keys, model.Key{Kind: topologyKey, Name: name, Present: true})
+		}
+	}
 	return cause
 }
 
@@ -146,19 +184,19 @@ func touchesNodes(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// changesCounts reports whether some hard constraint starts or ceases to select an assigned pod.
+// changesCounts reports whether some hard constraint starts or ceases to count an assigned pod.
 func (p *Plugin) changesCounts(waiting *model.Pod, e model.Event) bool {
 	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
 		if pod != nil && (pod.Namespace != waiting.Namespace || pod.NodeName == "" && pod.NominatedNode == "") {
 			return false
 		}
 	}
-	if e.OldPod != nil && e.Pod != nil {
+	if e.OldPod != nil && e.Pod != nil && !beginsToEnd(&e) {
 		return p.selectsDifferently(waiting.Object, e.OldPod.Object, e.Pod.Object)
 	}
-	changed := e.Pod
+	changed := e.OldPod // as it was counted
 	if changed == nil {
-		changed = e.OldPod
+		changed = e.Pod
 	}
 	hard, own := p.specs(waiting.Object, v1.DoNotSchedule)
 	if !own {
@@ -213,7 +251,18 @@ func (p *Plugin) changesDomains(waiting *model.Pod, e model.Event) bool {
 	if had != has || e.OldNode == nil || e.Node == nil {
 		return had || has
 	}
-	return has && (moves(e.OldNode.Object, e.Node.Object, hard) || !equality.Semantic.DeepEqual(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints))
+	if !has {
+		return false
+	}
+	before, after := e.OldNode.Object, e.Node.Object
+	return moves(before, after, hard) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		p.honorsAffinity(waiting) && p.isIncluded(waiting, before) != p.isIncluded(waiting, after)
+}
+
+// isIncluded reports whether the pod's node affinity allows a node.
+func (p *Plugin) isIncluded(pod *model.Pod, node *v1.Node) bool {
+	matches, err := p.affinity.Matches(pod, node)
+	return err == nil && matches
 }
 
 func hasKeys(node *v1.Node, constraints []v1.TopologySpreadConstraint) bool {

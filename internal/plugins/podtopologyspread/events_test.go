@@ -5,8 +5,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 // The rows follow docs/reference/topology.md#spread-events.
@@ -28,6 +30,8 @@ func TestEventsToRegister(t *testing.T) {
 	system := spreadAlone()
 	z1, z2, no := zoned("n=z1")[0], zoned("n=z2")[0], zoned("n=")[0]
 	rack, taint := with(zoned("n=z1"), "n", also("rack=r1"))[0], with(zoned("n=z1"), "n", tainted)[0]
+	ssd := with(zoned("n=z1"), "n", also("disk=ssd"))[0]
+	pinned := func(parts ...build.ConstraintOption) *v1.Pod { return pod(x, nodeSelector("disk=ssd"), hard(zone, "app=x", parts...)) }
 	taintNo := with(zoned("n="), "n", tainted)[0]
 
 	for _, row := range []struct {
@@ -58,7 +62,12 @@ func TestEventsToRegister(t *testing.T) {
 		{"pod relabelled within", system, waiting, podEvent(model.UpdatePodLabel, pod(xv("1"), on("n")), pod(xv("2"), on("n"))), false},
 		{"pod relabelled elsewhere", system, waiting, podEvent(model.UpdatePodLabel, pod(y, on("n"), in("o")), pod(x, on("n"), in("o"))), false},
 		{"pod relabelled, selector for everything", system, all, podEvent(model.UpdatePodLabel, pod(y, on("n")), pod(x, on("n"))), false},
-		{"pod ends", system, waiting, podEvent(model.Update, pod(x, on("n")), pod(x, on("n"), ending)), false},
+		{"pod ends", system, waiting, podEvent(model.Update, pod(x, on("n")), pod(x, on("n"), ending)), true},
+		{"pod ends, not selected", system, waiting, podEvent(model.Update, pod(y, on("n")), pod(y, on("n"), ending)), false},
+		{"pod ends and is relabelled", system, waiting, podEvent(model.UpdatePodLabel, pod(x, on("n")), pod(y, on("n"), ending)), true},
+		{"pod goes on ending", system, waiting, podEvent(model.Update, pod(x, on("n"), ending), pod(x, on("n"), ending)), false},
+		{"pod goes on", system, waiting, podEvent(model.Update, pod(x, on("n")), pod(x, on("n"))), false},
+		{"defaults: pod ends", defaults, pod(x), podEvent(model.Update, pod(y, on("n")), pod(y, on("n"), ending)), true},
 		{"defaults: pod added", defaults, pod(x), podEvent(model.Add, nil, pod(y, on("n"))), true},
 		{"defaults: pod added elsewhere", defaults, pod(x), podEvent(model.Add, nil, pod(x, on("n"), in("other"))), false},
 		{"defaults: pod relabelled", defaults, pod(x), podEvent(model.UpdatePodLabel, pod(y, on("n")), pod(x, on("n"))), true},
@@ -98,16 +107,43 @@ func TestEventsToRegister(t *testing.T) {
 		{"node loses taint, no key", system, waiting, nodeEvent(model.UpdateNodeTaint, taintNo, no), false},
 		{"node uncordoned", system, waiting, nodeEvent(model.UpdateNodeTaint, z1, z1), false},
 		{"node loses taint, no hard constraint", system, softly, nodeEvent(model.UpdateNodeTaint, taintNo, no), true},
+		{"node leaves the affinity", system, pinned(), nodeEvent(model.UpdateNodeLabel, ssd, z1), true},
+		{"node joins the affinity", system, pinned(), nodeEvent(model.UpdateNodeLabel, z1, ssd), true},
+		{"node leaves an ignored affinity", system, pinned(affinityPolicy("Ignore")), nodeEvent(model.UpdateNodeLabel, ssd, z1), false},
+		{"node stays in the affinity", system, pinned(), nodeEvent(model.UpdateNodeLabel, ssd, ssd), false},
+		{"service selects the pod", defaults, pod(x), selects("default", "", "app=x"), true},
+		{"service selects the pod no more", defaults, pod(x), selects("default", "app=x", "app=z"), true},
+		{"service gone", defaults, pod(x), selects("default", "app=x", ""), true},
+		{"service of others", defaults, pod(x), selects("default", "app=y", "app=z"), false},
+		{"service of another namespace", defaults, pod(x), selects("other", "", "app=x"), false},
+		{"service, own constraints", defaults, waiting, selects("default", "", "app=x"), false},
+		{"service, System defaults", system, pod(x), selects("default", "", "app=x"), false},
+		{"own controller", defaults, pod(x, ownedBy("apps/v1", "ReplicaSet", "web")), controllerChanged(model.ReplicaSetKind, "web"), true},
+		{"controller of that name of another kind", defaults, pod(x, ownedBy("apps/v1", "ReplicaSet", "web")), controllerChanged(model.StatefulSetKind, "web"), false},
+		{"controller of others", defaults, pod(x, ownedBy("apps/v1", "ReplicaSet", "web")), controllerChanged(model.ReplicaSetKind, "db"), false},
 		{"node gets room", system, waiting, nodeEvent(model.UpdateNodeAllocatable, z1, z1), false},
 	} {
-		helps := false
-		for _, registration := range newPlugin(t, row.profile).EventsToRegister() {
-			helps = helps || registration.Helps(model.NewPod(row.waiting), row.event)
-		}
-		if helps != row.want {
+		if helps := plugintest.Helped(t, newPlugin(t, row.profile), model.NewPod(row.waiting), row.event); helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)
 		}
 	}
+}
+
+// selects is an event about a service that selects by other labels.
+func selects(namespace, before, after string) model.Event {
+	change := &model.LabelsChange{Ref: model.Ref{Kind: model.ServiceKind, Namespace: namespace, Name: "s"}}
+	if before != "" {
+		change.Before = pod(wearing(before)).Labels
+	}
+	if after != "" {
+		change.After = pod(wearing(after)).Labels
+	}
+	return model.Event{Resource: model.SelectorEvent, Action: model.Update, Labels: change}
+}
+
+func controllerChanged(kind model.Kind, name string) model.Event {
+	change := &model.LabelsChange{Ref: model.Ref{Kind: kind, Namespace: "default", Name: name}}
+	return model.Event{Resource: model.SelectorEvent, Action: model.Update, Labels: change}
 }
 
 func podEvent(action model.Action, before, after *v1.Pod) model.Event {

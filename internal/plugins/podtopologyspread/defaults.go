@@ -1,0 +1,102 @@
+package podtopologyspread
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Hints about what default selectors are made of: services and controllers.
+
+const (
+	serviceKey    = "service"    // a label by which services select
+	controllerKey = "controller" // a controller of the waiting pod
+)
+
+// hasDefaults reports whether default constraints keep the pod off nodes.
+func (p *Plugin) hasDefaults(pod *model.Pod) bool {
+	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
+	return !own && len(hard) > 0
+}
+
+// changesDefaults reports whether a service selects the pod, or did, or whether the pod's
+// controller has another selector.
+func (p *Plugin) changesDefaults(waiting *model.Pod, e model.Event) bool {
+	change := e.Labels
+	if change.Ref.Namespace != waiting.Namespace || !p.hasDefaults(waiting) {
+		return false
+	}
+	if change.Ref.Kind == model.ServiceKind {
+		selects := func(s labels.Set) bool { return len(s) > 0 && s.AsSelectorPreValidated().Matches(waiting.Labels) }
+		return selects(change.Before) || selects(change.After)
+	}
+	ref, ok := controllerRefOf(waiting)
+	return ok && ref == change.Ref
+}
+
+// controllerRefOf returns the pod's controller, if it is of a kind that has a selector.
+func controllerRefOf(pod *model.Pod) (ref model.Ref, ok bool) {
+	owner := controllerOf(pod.Object)
+	if owner == nil {
+		return ref, false
+	}
+	ref = model.Ref{Namespace: pod.Namespace, Name: owner.Name}
+	switch owner.Kind {
+	case "ReplicationController":
+		ref.Kind = model.ReplicationControllerKind
+	case "ReplicaSet":
+		ref.Kind = model.ReplicaSetKind
+	default:
+		ref.Kind = model.StatefulSetKind
+	}
+	return ref, true
+}
+
+// defaultsOf is what hints about selectors depend on.
+func (p *Plugin) defaultsOf(pod *model.Pod) model.Need {
+	if !p.hasDefaults(pod) {
+		return model.Need{}
+	}
+	return model.NeedOf(string(appendDefaultSelector(model.AppendQuote(nil, pod.Namespace), pod.Object)))
+}
+
+// causeOfSelectors returns that a service must select by labels of the pod, or that the
+// controller must be its own.
+func (p *Plugin) causeOfSelectors(pod *model.Pod) model.Cause {
+	cause := model.Cause{Keys: []model.Key{{}}}
+	if !p.hasDefaults(pod) {
+		return cause
+	}
+	for name, value := range pod.Labels {
+		cause.Keys = append(cause.Keys, model.Key{Kind: serviceKey, Namespace: pod.Namespace, Name: name, Value: value})
+	}
+	slices.SortFunc(cause.Keys, model.Key.Compare)
+	if ref, ok := controllerRefOf(pod); ok {
+		cause.Keys = append(cause.Keys, keyOfController(ref))
+	}
+	return cause
+}
+
+func keyOfController(ref model.Ref) model.Key {
+	return model.Key{Kind: controllerKey, Namespace: ref.Namespace, Name: ref.Name}
+}
+
+func touchesSelectors(e model.Event, to *model.Touch) {
+	to.Seeks = never
+	if e.Labels.Ref.Kind != model.ServiceKind {
+		to.Seeks = []model.Way{{{keyOfController(e.Labels.Ref)}}}
+		return
+	}
+	for _, selector := range []labels.Set{e.Labels.Before, e.Labels.After} {
+		var way model.Way
+		for name, value := range selector {
+			way = append(way, model.Clause{{Kind: serviceKey, Namespace: e.Labels.Ref.Namespace, Name: name, Value: value}})
+		}
+		if len(way) > 0 {
+			to.Seeks = append(to.Seeks[:len(to.Seeks):len(to.Seeks)], way)
+		}
+	}
+}
