@@ -141,6 +141,7 @@ func changeStorage(r *rand.Rand, c oracle.Cluster) Mutation {
 	case n < 88 && len(c.CSIDrivers) > 0:
 		driver := pick(r, c.CSIDrivers...).DeepCopy()
 		driver.Spec.StorageCapacity = pick(r, nil, ptr(true), ptr(false))
+		driver.Spec.PreventPodSchedulingIfMissing = pick(r, nil, ptr(true), ptr(false))
 		return newer(c, driver)
 	case len(c.CSIStorageCapacities) > 0:
 		pool := pick(r, c.CSIStorageCapacities...).DeepCopy()

@@ -9,9 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for pods that are deleted or shrink, and for nodes that are added or grow. The arguments that make the filter
-// ignore resources are not applied here, as in kube-scheduler. Any deleted pod helps any waiting pod.
-func (*Plugin) EventsToRegister() []model.EventToRegister {
+// EventsToRegister registers for pods that are deleted or shrink, and for nodes that are
+// added or grow. Hints check the amounts that the filter checks; those of kube-scheduler
+// also check resources that the arguments ignore. Any deleted pod helps any waiting pod.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: podWasPlaced},
 		{
@@ -20,8 +21,8 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodScaleDown},
 		{
-			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom,
-			Alike: amountsAsked, Cause: causeOfNodes, Touches: touchesGrown,
+			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: p.nodeOffersRoom,
+			Alike: p.amountsAsked, Cause: p.causeOfNodes, Touches: touchesGrown,
 		},
 		{
 			Resource: model.DeviceClassEvent, Actions: model.Add | model.Update, Hint: classStandsIn,
@@ -82,9 +83,9 @@ func classStandsIn(waiting *model.Pod, event model.Event) bool {
 }
 
 // amountsAsked is what hints about nodes depend on.
-func amountsAsked(pod *model.Pod) model.Need {
+func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "asks"...)
-	eachAsked(&pod.Asks, func(name string, asked int64) {
+	eachAsked(p.checked(&pod.Asks), func(name string, asked int64) {
 		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), asked, 10)
 	})
 	return model.NeedOf(string(text))
@@ -107,11 +108,11 @@ var devicesKey = resourceKey("")
 
 // causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one; or that devices
 // may stand for it.
-func causeOfNodes(pod *model.Pod) model.Cause {
+func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	most := len(pod.Asks.Scalars) + fixedBits
 	cause := model.Cause{Keys: make([]model.Key, 0, 2*most)}
 	way := make(model.Way, 0, most)
-	eachAsked(&pod.Asks, func(name string, _ int64) {
+	eachAsked(p.checked(&pod.Asks), func(name string, _ int64) {
 		clause := model.Clause{resourceKey(name)}
 		if model.CanBeDevices(model.ResourceNameOf(name)) {
 			clause = append(clause, devicesKey)
@@ -192,9 +193,9 @@ func podShrinks(waiting *model.Pod, event model.Event) bool {
 
 // nodeOffersRoom reports whether the pod would fit on the node if it were empty and, if the node existed before, whether it grew in a resource
 // that the pod needs, or devices stand for one.
-func nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
+func (p *Plugin) nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	node, before := event.Node, event.OldNode
-	asks, delegated := notDelegated(&waiting.Asks, event)
+	asks, delegated := notDelegated(p.checked(&waiting.Asks), event)
 	if node.AllowedPods < 1 || exceeds(asks, asks, &node.Allocatable) {
 		return false
 	}

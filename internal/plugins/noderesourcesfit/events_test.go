@@ -7,6 +7,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 func nodeEvent(action model.Action, before, after string) model.Event {
@@ -80,13 +81,28 @@ func TestEventsToRegister(t *testing.T) {
 	}
 }
 
-// Row 7 of docs/reference/resources.md#fit-events again: the hint also checks resources that the filter ignores.
-func TestHintsCheckIgnoredResources(t *testing.T) {
-	p := newPlugin(t, &configv1.NodeResourcesFitArgs{IgnoredResources: []string{"nvidia.com/gpu"}})
-	waiting := model.NewPod(podOf("cpu=1 nvidia.com/gpu=1"))
-	for _, i := range p.EventsToRegister() {
-		if i.Helps(waiting, nodeEvent(model.Add, "", "pods=9 cpu=64")) {
-			t.Error("7: a node without the ignored resource helps the pod")
+// Hints leave out what the filter ignores. Those of kube-scheduler check it, row 7 of
+// docs/reference/resources.md#fit-events.
+func TestHintsLeaveOutIgnoredResources(t *testing.T) {
+	for _, args := range []*configv1.NodeResourcesFitArgs{
+		{IgnoredResources: []string{"nvidia.com/gpu"}}, {IgnoredResourceGroups: []string{"nvidia.com"}},
+	} {
+		p := newPlugin(t, args)
+		for _, row := range []struct {
+			name  string
+			pod   string
+			event model.Event
+			want  bool
+		}{
+			{"a node without the ignored resource", "cpu=1 nvidia.com/gpu=1", nodeEvent(model.Add, "", "pods=9 cpu=64"), true},
+			{"a node that grows without it", "cpu=1 nvidia.com/gpu=1", nodeEvent(model.UpdateNodeAllocatable, "pods=9", "pods=9 cpu=64"), true},
+			{"a node with more of it alone", "cpu=1 nvidia.com/gpu=1",
+				nodeEvent(model.UpdateNodeAllocatable, "pods=9 cpu=64", "pods=9 cpu=64 nvidia.com/gpu=8"), false},
+			{"a node without another resource", "cpu=1 example.com/gpu=1", nodeEvent(model.Add, "", "pods=9 cpu=64"), false},
+		} {
+			if got := plugintest.Helped(t, p, model.NewPod(podOf(row.pod)), row.event); got != row.want {
+				t.Errorf("%s: helps %t, want %t", row.name, got, row.want)
+			}
 		}
 	}
 }

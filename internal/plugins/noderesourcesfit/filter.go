@@ -24,11 +24,16 @@ const (
 
 // FilterNeed is the part of the pod's requests that the filter checks. It is never nil: every pod counts towards the number of pods.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
+	return (*asks)(p.checked(&pod.Asks))
+}
+
+// checked returns the amounts without the resources that the arguments ignore.
+func (p *Plugin) checked(all *model.Resources) *model.Resources {
 	ignored := func(s model.Scalar) bool { return p.ignores(s.Name) }
-	if !slices.ContainsFunc(pod.Asks.Scalars, ignored) {
-		return (*asks)(&pod.Asks)
+	if !slices.ContainsFunc(all.Scalars, ignored) {
+		return all
 	}
-	checked := asks(pod.Asks)
+	checked := *all
 	checked.Scalars = slices.DeleteFunc(slices.Clone(checked.Scalars), ignored)
 	return &checked
 }

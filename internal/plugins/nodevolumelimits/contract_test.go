@@ -20,7 +20,12 @@ func TestContract(t *testing.T) {
 			model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.VolumeAttachmentKind,
 		},
 		Events: []string{
-			"storage.k8s.io/CSINodeAdd", "storage.k8s.io/CSINodeUpdate, hint", "AssignedPodDelete, hint", "PersistentVolumeClaimAdd, hint, alike, cause",
+			"NodeAdd", "storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeDelete storage.k8s.io/CSINodeUpdate, hint",
+			"storage.k8s.io/CSIDriverDelete storage.k8s.io/CSIDriverUpdate, hint", "AssignedPodDelete, hint",
+			"PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause", "AssignedPodAdd, hint, alike, cause",
+			"PersistentVolumeClaimAdd PersistentVolumeClaimDelete PersistentVolumeClaimUpdate, asked",
+			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate, asked",
+			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassDelete storage.k8s.io/StorageClassUpdate, asked",
 			"storage.k8s.io/VolumeAttachmentDelete, hint, alike, cause",
 		},
 	})
@@ -62,7 +67,7 @@ func TestCauses(t *testing.T) {
 		{"a claim", waiting(disks("ebs=vol-1"), claims("c")), "drivers *", `wants "driver:*"; keys none`},
 		{"disks", waiting(disks("pd=d ebs=vol-1 ebs=vol-2")), "drivers ebs.csi.aws.com pd.csi.storage.gke.io",
 			`wants "driver:ebs.csi.aws.com"|"driver:pd.csi.storage.gke.io"; keys none`},
-		{"ephemeral", waiting(ephemeral("scratch")), "drivers", "wants none; keys none"},
+		{"ephemeral", waiting(ephemeral("scratch")), "drivers *", `wants "driver:*"; keys none`},
 	} {
 		if got := plugintest.Alikes(New(), row.pod); got[len(got)-1] != row.alike {
 			t.Errorf("%s: alike %s, want %s", row.name, got, row.alike)

@@ -8,14 +8,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for nodes that can attach more, for pods and attachments that go, and for the pod's claims. A CSIDriver that is no longer
-// required helps no pod, as in kube-scheduler.
+// EventsToRegister registers for nodes that come or can attach more, for pods and
+// attachments that go, for the pod's claims, and for drivers that need not be installed any
+// more. kube-scheduler forgets the last of these, nodes without a CSINode, limits that are
+// lifted, and drivers that register without a limit.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.CSINodeEvent, Actions: model.Add},
-		{Resource: model.CSINodeEvent, Actions: model.Update, Hint: attachesMore},
+		{Resource: model.NodeEvent, Actions: model.Add},
+		{Resource: model.CSINodeEvent, Actions: model.AllActions, Hint: attachesMore},
+		{Resource: model.CSIDriverEvent, Actions: model.Update | model.Delete, Hint: isRequiredNoMore},
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: hadVolumes},
-		model.ClaimEvents(model.Add, true),
+		model.ClaimEvents(model.Add|model.Update, true),
+		{
+			Resource: model.AssignedPodEvent, Actions: model.Add, Hint: sharesVolume,
+			Alike: sharable, Cause: causeOfSharing, Touches: touchesSharing,
+		},
+		asking(model.PersistentVolumeClaimEvent),
+		asking(model.PersistentVolumeEvent),
+		asking(model.StorageClassEvent),
 		{
 			Resource: model.VolumeAttachmentEvent, Actions: model.Delete, Hint: usesDriver,
 			Alike: attachments, Cause: cause, Touches: touches,
@@ -23,16 +33,32 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// attachesMore reports whether the limit of a driver rose, whoever uses it. One without a limit counts as 0, before and after, as in kube-scheduler: so a
-// driver that appears without a limit helps nobody.
+// attachesMore reports whether a node can attach more volumes of a driver, whoever uses it.
+// A driver that comes may have been required; one that goes had a limit. In-tree volumes
+// count where their plugin is migrated, and nothing counts on a node without a CSINode.
 func attachesMore(_ *model.Pod, e model.Event) bool {
-	before, now := e.OldObject.(*model.CSINode), e.Object.(*model.CSINode)
+	before, existed := e.OldObject.(*model.CSINode)
+	now, exists := e.Object.(*model.CSINode)
+	if !existed || !exists || before.MigratedText() != now.MigratedText() {
+		return true
+	}
 	for name, limit := range now.Drivers {
-		if max(limit, 0) > max(before.Drivers[name], 0) {
+		if was, listed := before.Drivers[name]; !listed || was != model.Unlimited && (limit == model.Unlimited || limit > was) {
+			return true
+		}
+	}
+	for name, was := range before.Drivers {
+		if _, listed := now.Drivers[name]; !listed && was != model.Unlimited {
 			return true
 		}
 	}
 	return false
+}
+
+// isRequiredNoMore reports whether pods may go to nodes that do not list the driver.
+func isRequiredNoMore(_ *model.Pod, e model.Event) bool {
+	now, exists := e.Object.(*model.CSIDriver)
+	return e.OldObject.(*model.CSIDriver).MustBeInstalled && !(exists && now.MustBeInstalled)
 }
 
 // hadVolumes reports whether the deleted pod, on whatever node, used a volume of a kind that can count.
@@ -43,12 +69,12 @@ func hadVolumes(_ *model.Pod, e model.Event) bool {
 	})
 }
 
-// driversOf returns the names of the drivers of the pod's inline volumes, sorted, each once; anyDriver if it names a claim.
+// driversOf returns the names of the drivers of the pod's inline volumes, sorted, each once; anyDriver if it has a claim.
 func driversOf(pod *model.Pod) []string {
 	var drivers []string
 	for i := range pod.Object.Spec.Volumes {
 		v := &pod.Object.Spec.Volumes[i]
-		if v.PersistentVolumeClaim != nil {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
 			return []string{anyDriver}
 		}
 		if driver := model.InlineDriver(v); driver != "" {
@@ -62,8 +88,8 @@ func driversOf(pod *model.Pod) []string {
 // anyDriver stands for all drivers. It is no name of one.
 const anyDriver = "*"
 
-// usesDriver reports whether a volume that was detached may be of one of the pod's drivers. A pod that names a claim may have volumes of any; one that has
-// ephemeral volumes alone is not helped, as in kube-scheduler.
+// usesDriver reports whether a volume that was detached may be of one of the pod's drivers. A pod with a claim may have volumes of any. kube-scheduler
+// does not wake a pod that has ephemeral volumes alone.
 func usesDriver(waiting *model.Pod, e model.Event) bool {
 	drivers := driversOf(waiting)
 	return slices.Contains(drivers, anyDriver) || slices.Contains(drivers, e.OldObject.(*model.VolumeAttachment).Attacher)

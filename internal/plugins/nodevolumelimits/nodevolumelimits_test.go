@@ -266,6 +266,18 @@ func TestEventsToRegister(t *testing.T) {
 	deleted := func(options ...build.PodOption) model.Event {
 		return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: waiting(options...)}
 	}
+	came := func(options ...build.PodOption) model.Event {
+		return model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: waiting(options...)}
+	}
+	driver := func(before, after string) model.Event {
+		e := model.Event{Resource: model.CSIDriverEvent, Action: model.Update, OldObject: model.NewCSIDriver(driverObject("d", before))}
+		if after == "gone" {
+			e.Action = model.Delete
+		} else {
+			e.Object = model.NewCSIDriver(driverObject("d", after))
+		}
+		return e
+	}
 	claim := func(name, text string) model.Event {
 		return model.Event{Resource: model.PersistentVolumeClaimEvent, Action: model.Add, Object: model.NewClaim(pvc(name, text))}
 	}
@@ -284,16 +296,17 @@ func TestEventsToRegister(t *testing.T) {
 		want    bool
 	}{
 		{"CSINode", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Add, Object: model.NewCSINode(csiNode("n", ""))}, true},
-		{"CSINode gone", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Delete, OldObject: model.NewCSINode(csiNode("n", ""))}, false},
-		{"L12 without a limit", withDisk, updated("", "d="), false},
+		{"CSINode gone", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Delete, OldObject: model.NewCSINode(csiNode("n", ""))}, true},
+		{"L12 without a limit", withDisk, updated("", "d="), true},
 		{"L12 with a limit", withDisk, updated("", "d=5"), true},
-		{"limit 0", withDisk, updated("", "d=0"), false},
+		{"limit 0, of a driver that may be required", withDisk, updated("", "d=0"), true},
 		{"limit raised", withDisk, updated("d=1 e=3", "e=2 d=2"), true},
 		{"limit lowered", withDisk, updated("d=2", "d=1"), false},
-		{"limit removed", withDisk, updated("d=2", "d="), false},
+		{"limit lifted", withDisk, updated("d=2", "d="), true},
 		{"limit set to 0", withDisk, updated("d=", "d=0"), false},
-		{"limit set", withDisk, updated("d=", "d=1"), true},
-		{"driver gone", withDisk, updated("d=2", ""), false},
+		{"limit set", withDisk, updated("d=", "d=1"), false},
+		{"driver gone, with its limit", withDisk, updated("d=2", ""), true},
+		{"driver without a limit gone", withDisk, updated("d=", ""), false},
 		{"pod with a claim gone", withDisk, deleted(on, claims("x")), true},
 		{"nominated pod gone", withDisk, deleted(build.NominatedNodeName("n"), claims("x")), true},
 		{"pod that was nowhere gone", withDisk, deleted(claims("x")), false},
@@ -310,9 +323,15 @@ func TestEventsToRegister(t *testing.T) {
 		{"detached", withClaim, detached("d"), true},
 		{"detached, a disk of the driver", withDisk, detached("ebs.csi.aws.com"), true},
 		{"detached, a disk of another driver", withDisk, detached("d"), false},
-		{"detached, an ephemeral volume", withEphemeral, detached("d"), false},
-		{"driver object", withClaim, model.Event{Resource: model.CSIDriverEvent, Action: model.Update}, false},
-		{"node", withClaim, model.Event{Resource: model.NodeEvent, Action: model.Add}, false},
+		{"detached, an ephemeral volume", withEphemeral, detached("d"), true},
+		{"driver required no more", withClaim, driver("preventPodSchedulingIfMissing", ""), true},
+		{"driver required", withClaim, driver("", "preventPodSchedulingIfMissing"), false},
+		{"driver required as before", withClaim, driver("preventPodSchedulingIfMissing", "preventPodSchedulingIfMissing"), false},
+		{"required driver gone", withClaim, driver("preventPodSchedulingIfMissing", "gone"), true},
+		{"another pod with the claim came", withClaim, came(on, claims("c")), true},
+		{"another pod with another claim came", withClaim, came(on, claims("d")), false},
+		{"another pod with a disk came", withDisk, came(on, disks("ebs=vol-1")), true},
+		{"node", withClaim, model.Event{Resource: model.NodeEvent, Action: model.Add}, true},
 	} {
 		if got := plugintest.Helped(t, New(), row.waiting, row.event); got != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, got, row.want)

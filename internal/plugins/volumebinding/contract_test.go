@@ -25,8 +25,9 @@ func TestContract(t *testing.T) {
 		},
 		Events: []string{
 			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassUpdate, hint", "PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause",
-			"PersistentVolumeAdd PersistentVolumeUpdate", "NodeAdd NodeUpdateNodeLabel", "storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeUpdate, hint",
-			"storage.k8s.io/CSIDriverUpdate, hint, alike, cause", "storage.k8s.io/CSIStorageCapacityAdd storage.k8s.io/CSIStorageCapacityUpdate, hint",
+			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate", "NodeAdd NodeUpdateNodeLabel",
+			"storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeDelete storage.k8s.io/CSINodeUpdate, hint",
+			"storage.k8s.io/CSIDriverDelete storage.k8s.io/CSIDriverUpdate, hint, alike, cause", "storage.k8s.io/CSIStorageCapacityAdd storage.k8s.io/CSIStorageCapacityUpdate, hint",
 		},
 	})
 	silent, err := New(&configv1.VolumeBindingArgs{})
@@ -44,8 +45,11 @@ func TestCauses(t *testing.T) {
 	if got := plugintest.Causes(p, waiting); got[len(got)-1] != `wants any; keys "driver" "driver:d" "driver:e"` {
 		t.Errorf("causes %s", got)
 	}
-	event := model.Event{Resource: model.CSIDriverEvent, Action: model.Update, Object: model.NewCSIDriver(build.CSIDriver("d", ""))}
-	plugintest.Equal(t, "touched", plugintest.Touched(p, event), `has none; seeks "driver:d"`)
+	if got := plugintest.Causes(p, pod(naming("c"))); got[len(got)-1] != `wants any; keys "driver" "driver:*"` {
+		t.Errorf("causes with a claim %s", got)
+	}
+	event := model.Event{Resource: model.CSIDriverEvent, Action: model.Update, OldObject: model.NewCSIDriver(build.CSIDriver("d", ""))}
+	plugintest.Equal(t, "touched", plugintest.Touched(p, event), `has none; seeks "driver:*"|"driver:d"`)
 }
 
 // The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.

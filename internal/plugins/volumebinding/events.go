@@ -1,6 +1,8 @@
 package volumebinding
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -12,11 +14,11 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.StorageClassEvent, Actions: model.Add | model.Update, Hint: topologiesChange},
 		model.ClaimEvents(model.Add|model.Update, true),
-		{Resource: model.PersistentVolumeEvent, Actions: model.Add | model.Update},
+		{Resource: model.PersistentVolumeEvent, Actions: model.AllActions},
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel},
-		{Resource: model.CSINodeEvent, Actions: model.Add | model.Update, Hint: migrationChanges},
+		{Resource: model.CSINodeEvent, Actions: model.AllActions, Hint: migrationChanges},
 		{
-			Resource: model.CSIDriverEvent, Actions: model.Update, Hint: capacityIsTrackedNoMore,
+			Resource: model.CSIDriverEvent, Actions: model.Update | model.Delete, Hint: capacityIsTrackedNoMore,
 			Alike: driversOfPod, Cause: namesDrivers, Touches: touchesDriver,
 		},
 		{Resource: model.CSIStorageCapacityEvent, Actions: model.Add | model.Update, Hint: capacityGrows},
@@ -35,31 +37,46 @@ func migrationChanges(_ *model.Pod, e model.Event) bool {
 	if e.OldObject == nil {
 		return true
 	}
-	return e.OldObject.(*model.CSINode).MigratedText() != e.Object.(*model.CSINode).MigratedText()
+	now := ""
+	if node, exists := e.Object.(*model.CSINode); exists {
+		now = node.MigratedText()
+	}
+	return e.OldObject.(*model.CSINode).MigratedText() != now
 }
 
-// capacityIsTrackedNoMore is about drivers that no longer say how much room they have. It looks at the pod's inline volumes only: a pod that waits for
-// room for a claim is not woken, as in kube-scheduler.
+// capacityIsTrackedNoMore is about drivers that no longer say how much room they have. Any
+// driver may provision a claim of the pod. kube-scheduler looks at the inline volumes only,
+// so a pod that waits for room for a claim is not woken.
 func capacityIsTrackedNoMore(waiting *model.Pod, e model.Event) bool {
-	before, now := e.OldObject.(*model.CSIDriver), e.Object.(*model.CSIDriver)
-	if !before.TracksCapacity || now.TracksCapacity {
+	before := e.OldObject.(*model.CSIDriver)
+	if now, exists := e.Object.(*model.CSIDriver); !before.TracksCapacity || exists && now.TracksCapacity {
 		return false
 	}
-	for i := range waiting.Object.Spec.Volumes {
-		if csi := waiting.Object.Spec.Volumes[i].CSI; csi != nil && csi.Driver == now.Name {
-			return true
+	drivers := driversOf(waiting)
+	return slices.Contains(drivers, anyDriver) || slices.Contains(drivers, before.Name)
+}
+
+// driversOf returns the drivers of the pod's inline volumes; anyDriver if it has a claim.
+func driversOf(pod *model.Pod) (drivers []string) {
+	if pod.Volumes != nil && len(pod.Volumes.Claims) > 0 {
+		return []string{anyDriver}
+	}
+	for i := range pod.Object.Spec.Volumes {
+		if csi := pod.Object.Spec.Volumes[i].CSI; csi != nil {
+			drivers = append(drivers, csi.Driver)
 		}
 	}
-	return false
+	return drivers
 }
+
+// anyDriver stands for all drivers. It is no name of one.
+const anyDriver = "*"
 
 // driversOfPod is what hints about drivers depend on.
 func driversOfPod(pod *model.Pod) model.Need {
 	text := []byte("drivers")
-	for i := range pod.Object.Spec.Volumes {
-		if csi := pod.Object.Spec.Volumes[i].CSI; csi != nil {
-			text = append(append(text, ' '), csi.Driver...)
-		}
+	for _, driver := range driversOf(pod) {
+		text = append(append(text, ' '), driver...)
 	}
 	return model.NeedOf(string(text))
 }
@@ -69,16 +86,16 @@ const driverKey = "driver"
 
 func namesDrivers(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{Kind: driverKey}}}
-	for i := range pod.Object.Spec.Volumes {
-		if csi := pod.Object.Spec.Volumes[i].CSI; csi != nil {
-			cause.Keys = append(cause.Keys, model.Key{Kind: driverKey, Name: csi.Driver})
-		}
+	for _, driver := range driversOf(pod) {
+		cause.Keys = append(cause.Keys, model.Key{Kind: driverKey, Name: driver})
 	}
 	return cause
 }
 
 func touchesDriver(e model.Event, to *model.Touch) {
-	to.Seeks = append(to.Seeks, model.Way{{{Kind: driverKey, Name: e.Object.(*model.CSIDriver).Name}}})
+	to.Seeks = append(to.Seeks, model.Way{{
+		{Kind: driverKey, Name: e.OldObject.(*model.CSIDriver).Name}, {Kind: driverKey, Name: anyDriver},
+	}})
 }
 
 func capacityGrows(_ *model.Pod, e model.Event) bool {
@@ -87,5 +104,5 @@ func capacityGrows(_ *model.Pod, e model.Event) bool {
 		return true
 	}
 	before := e.OldObject.(*model.StorageCapacity)
-	return now.Usable && (!before.Usable || before.Limit < now.Limit)
+	return now.Usable && (!before.Usable || before.Limit < now.Limit || before.Object.UID != now.Object.UID)
 }

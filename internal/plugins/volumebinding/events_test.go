@@ -51,7 +51,7 @@ func TestEvents(t *testing.T) {
 		{"driver, no more tracking", model.CSIDriverEvent, tracking, silent, true},
 		{"driver, tracking", model.CSIDriverEvent, silent, tracking, false},
 		{"driver, as before", model.CSIDriverEvent, tracking, tracking, false},
-		{"driver of others", model.CSIDriverEvent, build.CSIDriver("e", "storageCapacity"), build.CSIDriver("e", ""), false},
+		{"driver that may provision the claim", model.CSIDriverEvent, build.CSIDriver("e", "storageCapacity"), build.CSIDriver("e", ""), true},
 		{"capacity added", model.CSIStorageCapacityEvent, nil, size(""), true},
 		{"capacity, larger", model.CSIStorageCapacityEvent, size("capacity=1Gi"), size("capacity=2Gi"), true},
 		{"capacity, smaller", model.CSIStorageCapacityEvent, size("capacity=2Gi"), size("capacity=1Gi"), false},
@@ -65,9 +65,13 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s: woken: %t", row.name, got)
 		}
 	}
-	// A pod that waits for room for a claim is not woken when its driver tracks capacity no more, as in kube-scheduler.
-	if plugintest.Helped(t, &Plugin{}, pod(naming("c")), objectEvent(model.CSIDriverEvent, tracking, silent)) {
-		t.Error("a pod with a claim is woken by a driver")
+	gone := objectEvent(model.CSIDriverEvent, tracking, silent)
+	gone.Action, gone.Object = model.Delete, nil
+	if !plugintest.Helped(t, &Plugin{}, pod(naming("c")), gone) {
+		t.Error("a pod with a claim is not woken when a driver that tracks capacity is gone")
+	}
+	if plugintest.Helped(t, &Plugin{}, pod(build.Disks("csi=e")), objectEvent(model.CSIDriverEvent, tracking, silent)) {
+		t.Error("a pod with an inline volume of another driver is woken")
 	}
 	for _, row := range []struct {
 		action model.Action
@@ -93,6 +97,10 @@ func TestAlike(t *testing.T) {
 		}
 		a, b := pod(naming("c"), build.Disks("csi=d")), pod(build.Named("q"), naming("c"), build.Disks("csi=d"))
 		others := []*model.Pod{pod(naming("d"), build.Disks("csi=e")), pod(), pod(naming("c d"), build.Disks("csi=d csi=e"))}
+		if reg.Resource == model.CSIDriverEvent { // any driver concerns pods with a claim
+			a, b = pod(build.Disks("csi=d")), pod(build.Named("q"), build.Disks("csi=d"))
+			others = append(others, pod(build.Disks("csi=e")))
+		}
 		if reg.Alike(a) != reg.Alike(b) {
 			t.Errorf("%v: equal pods differ", reg.Resource)
 		}

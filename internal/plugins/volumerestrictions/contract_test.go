@@ -12,7 +12,7 @@ import (
 func TestContract(t *testing.T) {
 	plugintest.CheckContract(t, New(), plugintest.Contract{
 		Name: "VolumeRestrictions", FilterReads: model.Volumes, Reads: []model.Kind{model.PersistentVolumeClaimKind},
-		Events: []string{"AssignedPodDelete, hint, alike, cause", "NodeAdd", "PersistentVolumeClaimAdd, hint, alike, cause"},
+		Events: []string{"AssignedPodDelete, hint, alike, cause", "NodeAdd NodeDelete", "PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause"},
 	})
 }
 
@@ -33,7 +33,7 @@ func TestTexts(t *testing.T) {
 // A waiting pod is found by its disks, and by the claims that its volumes name.
 func TestCauses(t *testing.T) {
 	pod := waiting(claims("c"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v iscsi=iqn/0"))
-	const keys = `"aws@default:v"|"claim@default:c"|"gce@default:a"|"iscsi@default:iqn"|"rbd@default:i"`
+	const keys = `"aws:v"|"claim@default:c"|"gce:a"|"iscsi:iqn"|"rbd:i"`
 	plugintest.Equal(t, "causes", plugintest.Causes(New(), pod)[:1], "wants "+keys+"; keys none")
 	gone := model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod}
 	plugintest.Equal(t, "touched", plugintest.Touched(New(), gone), "has "+strings.ReplaceAll(keys, "|", " ")+"; seeks any")

@@ -7,23 +7,25 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// EventsToRegister registers for pods that free a disk or a claim, for new nodes, and for the pod's claims.
+// EventsToRegister registers for pods that free a disk or a claim, for nodes that come or go, and for the pod's claims.
+// A claim is in use only on nodes that exist.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
 			Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: frees,
 			Alike: func(pod *model.Pod) model.Need { return plugin.NeedOf(wanted{pod}) }, Cause: cause, Touches: touches,
 		},
-		{Resource: model.NodeEvent, Actions: model.Add},
-		model.ClaimEvents(model.Add, false),
+		{Resource: model.NodeEvent, Actions: model.Add | model.Delete},
+		model.ClaimEvents(model.Add|model.Update, false),
 	}
 }
 
 // frees reports whether the deleted pod, on whatever node, used a disk that conflicts with one of the waiting pod's, or one of its claims, whatever
-// their access modes. As in kube-scheduler, pods of other namespaces free nothing, although their disks conflict.
+// their access modes. Disks of pods in other namespaces conflict, too; kube-scheduler
+// forgets these.
 func frees(waiting *model.Pod, e model.Event) bool {
 	gone := e.OldPod
-	if gone.Namespace != waiting.Namespace || gone.Volumes == nil || waiting.Volumes == nil {
+	if gone.Volumes == nil || waiting.Volumes == nil {
 		return false
 	}
 	disks := model.NewDisks(waiting.Volumes.Disks)
@@ -64,7 +66,7 @@ func appendKeys(to []model.Key, pod *model.Pod) []model.Key {
 	to = slices.Grow(model.ClaimKeys(to, pod.Volumes.Named()), len(pod.Volumes.Disks))
 	for i := range pod.Volumes.Disks {
 		d := &pod.Volumes.Disks[i]
-		to = append(to, model.Key{Kind: diskKeys[d.Kind], Namespace: pod.Namespace, Name: d.Name})
+		to = append(to, model.Key{Kind: diskKeys[d.Kind], Name: d.Name})
 	}
 	return to
 }

@@ -240,7 +240,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"claim of another namespace", deleted(in("b"), claims("c")), false, false},
 		{"disk freed", deleted(disks("pd=a")), true, true},
 		{"disk that was only read", deleted(readOnly("pd=a")), false, true},
-		{"disk of another namespace", deleted(in("b"), disks("pd=a")), false, false},
+		{"disk of another namespace", deleted(in("b"), disks("pd=a")), true, true},
 		{"other kind of disk", deleted(disks("iscsi=a/0")), false, false},
 		{"EBS", deleted(readOnly("ebs=v")), true, true},
 		{"RBD", deleted(disks("rbd=m1,m2/p/i")), true, true},
@@ -250,8 +250,9 @@ func TestEventsToRegister(t *testing.T) {
 		{"other claim", claim("d", ""), false, false},
 		{"claim in another namespace", claim("c", "namespace=b"), false, false},
 		{"ephemeral claim", claim("p-e", "owner=p"), false, false},
-		{"claim updated", model.Event{Resource: model.PersistentVolumeClaimEvent, Action: model.Update, Object: model.NewClaim(pvc("c", ""))}, false, false},
+		{"claim updated", model.Event{Resource: model.PersistentVolumeClaimEvent, Action: model.Update, Object: model.NewClaim(pvc("c", ""))}, true, true},
 		{"node", model.Event{Resource: model.NodeEvent, Action: model.Add}, true, true},
+		{"node gone", model.Event{Resource: model.NodeEvent, Action: model.Delete}, true, true},
 		{"node relabelled", model.Event{Resource: model.NodeEvent, Action: model.UpdateNodeLabel}, false, false},
 	} {
 		if got := plugintest.Helped(t, New(), pod, row.event); got != row.want {

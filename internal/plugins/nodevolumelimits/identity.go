@@ -1,0 +1,127 @@
+package nodevolumelimits
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Hints about the objects that say which volume a claim stands for, and of which driver.
+
+// Kinds of keys.
+const (
+	volumeKey    = "volume"    // the volume of one of the pod's claims
+	classKey     = "class"     // the class of one of the pod's claims
+	recountedKey = "recounted" // an event that changes how many volumes a node has in use
+)
+
+// AskedIn returns the volumes and the classes of the pod's claims. A claim that changes
+// wakes the pod.
+func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
+	if pod.Volumes == nil {
+		return model.Need{}
+	}
+	var names []string
+	for i := range pod.Volumes.Claims {
+		claim := v.Storage().Claim(pod.Volumes.Claims[i].Key)
+		if claim == nil {
+			continue
+		}
+		names = append(names, classKey+" "+claim.Class)
+		if claim.Object.Spec.VolumeName != "" {
+			names = append(names, volumeKey+" "+claim.Object.Spec.VolumeName)
+		}
+	}
+	slices.Sort(names)
+	return model.NeedOf(strings.Join(slices.Compact(names), "\n"))
+}
+
+// asking registers for an object that says which volumes claims stand for: those of the
+// waiting pod, or those of pods on nodes.
+func asking(resource model.EventResource) model.EventToRegister {
+	return model.EventToRegister{
+		Resource: resource, Actions: model.AllActions,
+		Asked: &model.AskedHint{Hint: identifies, Cause: causeOfAsked}, Touches: touchesIdentity,
+	}
+}
+
+func identifies(asked model.Need, e model.Event) bool {
+	own, ok := keyOf(e)
+	return e.Recounted || ok && slices.Contains(keysOf(asked), own)
+}
+
+// keysOf returns the keys of AskedIn.
+func keysOf(asked model.Need) (keys model.Clause) {
+	if asked == (model.Need{}) {
+		return nil
+	}
+	for line := range strings.Lines(asked.String()) {
+		kind, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		keys = append(keys, model.Key{Kind: kind, Name: name})
+	}
+	return keys
+}
+
+// keyOf returns the key of the object that an event is about. Claims have none: those of
+// the pod have a registration of their own.
+func keyOf(e model.Event) (key model.Key, ok bool) {
+	object := e.Object
+	if object == nil {
+		object = e.OldObject
+	}
+	switch o := object.(type) {
+	case *model.Volume:
+		return model.Key{Kind: volumeKey, Name: o.Name}, true
+	case *model.StorageClass:
+		return model.Key{Kind: classKey, Name: o.Name}, true
+	}
+	return model.Key{}, false
+}
+
+func causeOfAsked(asked model.Need) model.Cause {
+	return model.Cause{Wants: []model.Way{{append(keysOf(asked), model.Key{Kind: recountedKey})}}}
+}
+
+func touchesIdentity(e model.Event, to *model.Touch) {
+	if e.Recounted {
+		to.Has = append(to.Has, model.Key{Kind: recountedKey})
+	}
+	if key, ok := keyOf(e); ok {
+		to.Has = append(to.Has, key)
+	}
+}
+
+// sharesVolume reports whether a pod came to a node that may use a volume of the waiting
+// pod, which then takes no further place there. A claim can stand for the volume of an
+// inline source.
+func sharesVolume(waiting *model.Pod, e model.Event) bool {
+	return slices.ContainsFunc(sharing(e.Pod), func(key model.Key) bool { return slices.Contains(sharing(waiting), key) })
+}
+
+// sharing returns the keys of the volumes that a pod may share with others.
+func sharing(pod *model.Pod) model.Clause {
+	if pod.Volumes == nil {
+		return nil
+	}
+	keys := model.ClaimKeys(nil, pod.Volumes.Named())
+	if len(pod.Volumes.Inline) > 0 {
+		keys = append(keys, model.Key{Kind: "inline"})
+	}
+	return keys
+}
+
+func sharable(pod *model.Pod) model.Need {
+	text := []byte("shares")
+	for _, key := range sharing(pod) {
+		text = model.AppendQuote(model.AppendQuote(append(text, key.Kind...), key.Namespace), key.Name)
+	}
+	return model.NeedOf(string(text))
+}
+
+func causeOfSharing(pod *model.Pod) model.Cause {
+	return model.Cause{Wants: []model.Way{{sharing(pod)}}}
+}
+
+func touchesSharing(e model.Event, to *model.Touch) { to.Has = append(to.Has, sharing(e.Pod)...) }
