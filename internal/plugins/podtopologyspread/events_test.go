@@ -31,7 +31,9 @@ func TestEventsToRegister(t *testing.T) {
 	z1, z2, no := zoned("n=z1")[0], zoned("n=z2")[0], zoned("n=")[0]
 	rack, taint := with(zoned("n=z1"), "n", also("rack=r1"))[0], with(zoned("n=z1"), "n", tainted)[0]
 	ssd := with(zoned("n=z1"), "n", also("disk=ssd"))[0]
-	pinned := func(parts ...build.ConstraintOption) *v1.Pod { return pod(x, nodeSelector("disk=ssd"), hard(zone, "app=x", parts...)) }
+	pinned := func(parts ...build.ConstraintOption) *v1.Pod {
+		return pod(x, nodeSelector("disk=ssd"), hard(zone, "app=x", parts...))
+	}
 	taintNo := with(zoned("n="), "n", tainted)[0]
 
 	for _, row := range []struct {
