@@ -112,14 +112,14 @@ type Event struct {
 	Classes ClassResolver
 	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
 	OldPod, Pod *Pod
-	// Namespaces has the labels of namespaces; for events about a pod.
-	Namespaces Namespaces
+	// Cluster resolves names that a pod refers to; for events about a pod.
+	Cluster Cluster
 	// Labels is the change that a NamespaceEvent or a SelectorEvent is about.
 	Labels *LabelsChange
 	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.
 	OldObject, Object Compiled
-	// Recounted means that volumes in use were counted anew on a node because of the
-	// object, which can only be about the claims of pods that run there.
+	// Recounted means that the volumes of a node were counted anew because of the object:
+	// those of claims in use there, or of attachments.
 	Recounted bool
 	// Pools, for events about claims and slices, are the pools as they are now whose devices were given back, or whose slices have changed. Those that
 	// are gone are left out.
@@ -134,24 +134,27 @@ type Event struct {
 	OnlyHeld bool
 }
 
-// Namespaces resolves the names of namespaces to their labels, as they are now.
-type Namespaces interface {
-	// Namespace returns the labels of a namespace, nil if it has none or is not known.
-	Namespace(name string) labels.Set
+// Cluster resolves names to what they stand for now, as hints need it. A change after the
+// event is an event of its own.
+type Cluster interface {
+	// NamespaceLabels returns the labels of a namespace, nil only if it is not known.
+	NamespaceLabels(name string) labels.Set
+	// Attachable returns the CSI driver and the handle of the volume that a claim stands
+	// for; the driver is empty if no CSI driver attaches it.
+	Attachable(key ClaimKey) (driver, handle string)
 }
 
-// NamespaceLabels returns the labels of a namespace when the hint is asked. A change
-// after the event is an event of its own.
+// NamespaceLabels returns the labels of a namespace, nil if it is not known.
 func (e *Event) NamespaceLabels(name string) labels.Set {
-	if e.Namespaces == nil {
+	if e.Cluster == nil {
 		return nil
 	}
-	return e.Namespaces.Namespace(name)
+	return e.Cluster.NamespaceLabels(name)
 }
 
 // LabelsChange is a change of a namespace's labels, or of the labels that a service
-// selects by. Before is nil for a new object, After for an object that is gone. Changes of
-// controllers have neither.
+// selects by. Before is nil for a new object, After for an object that is gone, and only
+// then. Changes of controllers have neither.
 type LabelsChange struct {
 	Ref           Ref
 	Before, After labels.Set

@@ -569,23 +569,33 @@ func (a *auditor) checkPromises() error {
 	return err
 }
 
-// nothingFits checks that no pod waits that the oracle has a node for. Pods that are excused, or that one of the named plugins rejected, are
-// left out.
-func (a *auditor) nothingFits(excused func(*v1.Pod) bool, unless ...string) error {
+// nothingFits checks that no pod waits that the oracle has a node for. Pods that are excused are left out.
+func (a *auditor) nothingFits(excused func(*v1.Pod) bool) error {
 	now := stored(a.cluster)
 	for _, p := range now.Pods {
-		if p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0 || excused(p) {
+		if !waits(p) || excused(p) {
 			continue
 		}
-		verdict, _ := a.cluster.Verdict(keyOf(p))
-		if no := verdict.Decision.Rejection; no != nil && slices.ContainsFunc(no.Plugins, func(name string) bool { return slices.Contains(unless, name) }) {
-			continue
-		}
-		if best := oracle.Judge(now, p, a.profile).Best; len(best) > 0 {
-			return fmt.Errorf("pod %s waits (%s, %s), and fits on %v", p.Name, a.cluster.Loop().Queue().PlaceOf(keyOf(p)), verdict.Message(), best)
+		if err := a.fits(now, p); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// waits reports whether a pod waits for a node.
+func waits(p *v1.Pod) bool {
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0
+}
+
+// fits returns an error if the oracle has a node for a pod.
+func (a *auditor) fits(now oracle.Cluster, p *v1.Pod) error {
+	best := oracle.Judge(now, p, a.profile).Best
+	if len(best) == 0 {
+		return nil
+	}
+	verdict, _ := a.cluster.Verdict(keyOf(p))
+	return fmt.Errorf("pod %s waits (%s, %s), and fits on %v", p.Name, a.cluster.Loop().Queue().PlaceOf(keyOf(p)), verdict.Message(), best)
 }
 
 func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }

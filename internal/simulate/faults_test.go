@@ -327,13 +327,13 @@ func (t *faultTrial) rested() error {
 	for _, kind := range t.c.Reads() {
 		t.c.MendWatch(kind, t.r.IntN(2) == 0)
 	}
-	if err := t.advance(settled); err != nil {
+	if err := t.a.nothingWaitsInVain(settled, t.advance, t.isCursed); err != nil {
 		return fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
 	}
 	if err := t.a.checkSeen(); err != nil {
 		return fmt.Errorf("%v after the last disturbance: %w", settled, err)
 	}
-	if err := t.a.nothingFits(t.isCursed, overlooks...); err != nil {
+	if err := t.a.nothingFits(t.isCursed); err != nil {
 		return fmt.Errorf("%v after the last disturbance: %w", settled, err)
 	}
 	for placed := -1; placed != t.a.placedPods(); {

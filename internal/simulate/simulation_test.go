@@ -49,8 +49,8 @@ func TestSimulation(t *testing.T) {
 func run(n uint64) error {
 	r := random.New(n)
 	start := random.TopologyCluster(r, random.Size{Nodes: r.IntN(9), Placed: r.IntN(12), Pending: r.IntN(10)})
-	profile, isDefault := oracle.DefaultProfile(), r.IntN(2) == 0
-	if !isDefault {
+	profile := oracle.DefaultProfile()
+	if r.IntN(2) > 0 {
 		profile = random.TopologyProfile(r)
 	}
 	scheduler, err := enginetest.Config(profile)
@@ -75,7 +75,7 @@ func run(n uint64) error {
 		}
 	}
 	c.SetFaults(simulate.Faults{})
-	return rest(c, a, isDefault)
+	return rest(c, a)
 }
 
 func fill(c *simulate.Cluster, start oracle.Cluster) error {
@@ -94,16 +94,10 @@ func fill(c *simulate.Cluster, start oracle.Cluster) error {
 }
 
 // rest leaves the cluster alone until nothing moves any more. Then no pod may wait that fits somewhere.
-func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
-	if isDefault {
-		// What was late has arrived after a few seconds, and backoffs have ended after eleven: whoever was woken has been tried. With
-		// other arguments kube-scheduler's hints overlook some events, such as a new node without a resource that is ignored.
-		if err := c.AdvanceTo(c.Now().Add(40*time.Second), a.audit); err != nil {
-			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
-		}
-		if err := a.nothingFits(nobody, overlooks...); err != nil {
-			return fmt.Errorf("nobody woke it: %w", err)
-		}
+func rest(c *simulate.Cluster, a *auditor) error {
+	advance := func(d time.Duration) error { return c.AdvanceTo(c.Now().Add(d), a.audit) }
+	if err := a.nothingWaitsInVain(40*time.Second, advance, nobody); err != nil {
+		return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 	}
 	// A parked pod is tried again after five minutes at the latest, at the next half minute. What comes of that may open a place for
 	// another, whom nobody wakes.
@@ -128,10 +122,6 @@ func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
 var conditionsCompared atomic.Int64
 
 func nobody(*v1.Pod) bool { return false }
-
-// overlooks are the plugins whose hints overlook events that could help: what namespace selectors find, who is on his way out, services
-// and controllers, and for pods that others repel, nodes.
-var overlooks = []string{"PodTopologySpread", "InterPodAffinity"}
 
 func faults(r *rand.Rand) simulate.Faults {
 	if r.IntN(3) == 0 {

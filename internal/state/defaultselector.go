@@ -140,6 +140,7 @@ func (s *State) setController(ref model.Ref, c controller, delta *Delta) {
 func (s *State) setNamespace(ref model.Ref, set labels.Set, exists bool, delta *Delta) {
 	name := ref.Name
 	before, existed := s.namespaces[name]
+	change := &model.LabelsChange{Ref: ref, Before: s.NamespaceLabels(name)}
 	if existed == exists && maps.Equal(before, set) {
 		return
 	}
@@ -163,8 +164,23 @@ func (s *State) setNamespace(ref model.Ref, set labels.Set, exists bool, delta *
 	}
 	s.terms.version++
 	s.terms.namespaces++
-	change := &model.LabelsChange{Ref: ref, Before: before, After: set}
+	change.After = s.NamespaceLabels(name)
 	delta.Events = append(delta.Events, model.Event{Resource: model.NamespaceEvent, Action: model.Update, Labels: change})
+}
+
+// NamespaceLabels returns the labels of a namespace, nil only if it is not known.
+func (s *State) NamespaceLabels(name string) labels.Set {
+	of, known := s.namespaces[name]
+	if known && of == nil {
+		return labels.Set{}
+	}
+	return of
+}
+
+// Attachable returns the driver and the handle of a claim's volume, see storage.Store.
+func (s *State) Attachable(key model.ClaimKey) (driver, handle string) {
+	driver, handle, _ = s.storage.Attachable(key)
+	return driver, handle
 }
 
 // Namespace returns the labels of a namespace, nil if it has none or is not known.

@@ -209,7 +209,7 @@ func (s *State) restore(n nomination) {
 }
 
 func (s *State) nominationFreed(pod *model.Pod) model.Event {
-	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority, Namespaces: s}
+	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority, Cluster: s}
 }
 
 // dropNomination removes a pod's nomination. It returns the nominated pod, nil if there is none.

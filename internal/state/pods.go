@@ -32,7 +32,7 @@ func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 			delta.Groups = append(delta.Groups, pod.Group)
 		}
 		delta.Left = append(delta.Left, pod.Key())
-		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod, Namespaces: s})
+		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod, Cluster: s})
 	default:
 		s.updatePod(known, pod, delta)
 	}
@@ -56,11 +56,11 @@ func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 		s.replace(known, pod)
 	}
 	if confirmed {
-		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod, Namespaces: s})
+		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod, Cluster: s})
 		return
 	}
 	for _, action := range model.PodUpdates(before, pod) {
-		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: action, OldPod: before, Pod: pod, Namespaces: s})
+		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: action, OldPod: before, Pod: pod, Cluster: s})
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 	if result.Err == nil {
 		s.confirm(known, delta)
 		// The watch will show the pod on its node later, and then causes no event: pods that wait for this one need it now.
-		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: known.pod, Namespaces: s})
+		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: known.pod, Cluster: s})
 		return
 	}
 	latest := known.latest
@@ -106,7 +106,7 @@ func (s *State) confirm(p *placed, delta *Delta) {
 func (s *State) unplace(p *placed, delta *Delta) {
 	s.leaves(p.pod, delta)
 	s.remove(p)
-	delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: p.pod, Namespaces: s})
+	delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: p.pod, Cluster: s})
 }
 
 // slotFor returns the slot of a node that a pod names, whether or not the node is known.

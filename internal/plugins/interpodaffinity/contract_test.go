@@ -83,7 +83,7 @@ func TestCauses(t *testing.T) {
 					`keys "" "changed:app!" "changed:tier!"`,
 				`wants any; keys "own:app!" "own:app=web" "own@default" "own@default:app=web"`,
 				`wants any; keys "" "topology:rack!" "topology:zone!"`,
-				`wants "own@default"; keys none`,
+				`wants "label"|"own@default"; keys none`,
 			}},
 		{"broken", pod(web, near(c), apart(broken)),
 			[4]string{

@@ -195,7 +195,28 @@ func touchesPods(e model.Event, to *model.Touch) {
 
 // repellerWent reports whether a pod was deleted whose anti-affinity kept the waiting pod away.
 func (p *Plugin) repellerWent(waiting *model.Pod, e model.Event) bool {
-	return hasPlace(e) && (p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.repels(e.OldPod, waiting, &e))
+	if !hasPlace(e) {
+		return false
+	}
+	for i := range e.OldPod.Terms {
+		ref := &e.OldPod.Terms[i]
+		if ref.Kind != model.RequiredAntiAffinity {
+			continue
+		}
+		term, err := p.terms.parse(e.OldPod.Namespace, ref)
+		if err != nil || term.Matches(waiting, e.NamespaceLabels(waiting.Namespace)) {
+			return true
+		}
+	}
+	return false
+}
+
+// selectsNamespace reports whether a term of the waiting pod selects a namespace. Labels are
+// nil for one that is not known, which only the empty selector selects. To the terms of pods
+// on nodes such a namespace has no labels.
+func selectsNamespace(term *model.Term, name string, of labels.Set) bool {
+	known := of != nil || term.NamespaceSelector != nil && term.NamespaceSelector.Empty()
+	return slices.Contains(term.Namespaces, name) || known && term.SelectsNamespace(name, of)
 }
 
 // ownLabels is what the terms of other pods select by.
@@ -361,7 +382,8 @@ func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod, e 
 		if other == nil {
 			continue
 		}
-		if term, err := p.terms.parse(pod.Namespace, ref); err == nil && term.Matches(other, e.NamespaceLabels(other.Namespace)) {
+		if term, err := p.terms.parse(pod.Namespace, ref); err == nil && term.Selector.Matches(other.Labels) &&
+			selectsNamespace(term, other.Namespace, e.NamespaceLabels(other.Namespace)) {
 			selecting++
 		}
 	}

@@ -45,18 +45,33 @@ func nodeWent(labels string) model.Event {
 
 // within gives all namespaces the labels.
 func within(labels string, e model.Event) model.Event {
-	e.Namespaces = oneTeam(labels)
+	e.Cluster = oneTeam(labels)
 	return e
 }
 
 type oneTeam string
 
-func (text oneTeam) Namespace(string) labels.Set { return labelsOf(string(text)) }
+func (text oneTeam) NamespaceLabels(string) labels.Set { return labelsOf(string(text)) }
+
+func (oneTeam) Attachable(model.ClaimKey) (driver, handle string) { return "", "" }
 
 func namespaceRelabelled(name, before, after string) model.Event {
 	return model.Event{Resource: model.NamespaceEvent, Action: model.Update, Labels: &model.LabelsChange{
-		Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Before: labelsOf(before), After: labelsOf(after),
+		Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Before: known(before), After: known(after),
 	}}
+}
+
+func namespaceCame(name string) model.Event {
+	e := namespaceRelabelled(name, "", "")
+	e.Labels.Before = nil
+	return e
+}
+
+func known(text string) labels.Set {
+	if text == "" {
+		return labels.Set{}
+	}
+	return labelsOf(text)
 }
 
 func nodeWith(labels string) *model.Node {
@@ -111,7 +126,8 @@ func TestEventsToRegister(t *testing.T) {
 		{"selector by label selects no namespace: went", pod(apart(term("rack", "app=db", inTeam))), went(db), skip},
 		{"selector by label selects no namespace: repelling went", pod(db), went(apart(term("rack", "app=db", inTeam))), skip},
 		{"selector for any selects every namespace: came", pod(near(term("rack", "app=db", inAny))), came(db, in("other")), queue},
-		{"selector by absence selects every namespace: came", pod(near(term("rack", "app=db", notInTeam))), came(db, in("other")), queue},
+		{"selector by absence selects every known namespace: came", pod(near(term("rack", "app=db", notInTeam))), within("a=b", came(db, in("other"))), queue},
+		{"selector by absence selects no unknown namespace: came", pod(near(term("rack", "app=db", notInTeam))), came(db, in("other")), skip},
 		{"selector by absence selects every namespace: repelling went", pod(db), went(in("other"), apart(term("rack", "app=db", notInTeam))), queue},
 		{"listed namespace: came", pod(near(term("rack", "app=db", inNamespaces("other"), inTeam))), came(db, in("other")), queue},
 		{"broken terms: came", pod(near(broken)), came(web), queue},
@@ -157,6 +173,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"namespace comes to be unwanted", pod(apart(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "", "team=x"), skip},
 		{"other label of a namespace", pod(apart(term("rack", "app=db", inTeam))), namespaceRelabelled("other", "a=b team=x", "team=x"), skip},
 		{"namespace relabelled, no selector", pod(fromDB), namespaceRelabelled("other", "team=x", ""), skip},
+		{"namespace came that has no label", pod(near(term("rack", "app=db", notInTeam))), namespaceCame("other"), queue},
 		{"own namespace relabelled", pod(db), namespaceRelabelled("default", "team=x", ""), queue},
 	} {
 		if got := plugintest.Helped(t, newPlugin(t, nil), model.NewPod(row.waiting), row.event); got != row.want {

@@ -96,8 +96,8 @@ func (p *Plugin) namespaceHelps(waiting *model.Pod, e model.Event) bool {
 	change := e.Labels
 	helps := change.Ref.Name == waiting.Namespace
 	p.selectingNamespaces(waiting, func(ref *model.TermRef, term *model.Term) {
-		selected := term.SelectsNamespace(change.Ref.Name, change.Before)
-		selects := term.SelectsNamespace(change.Ref.Name, change.After)
+		selected := selectsNamespace(term, change.Ref.Name, change.Before)
+		selects := selectsNamespace(term, change.Ref.Name, change.After)
 		starts := ref.Kind == model.RequiredAffinity
 		helps = helps || selected != selects && (selects == starts || starts && p.mayBeFirst(waiting))
 	})
@@ -127,6 +127,9 @@ func (p *Plugin) namespaceTerms(pod *model.Pod) model.Need {
 func (p *Plugin) causeOfNamespaces(pod *model.Pod) model.Cause {
 	keys := model.Clause{{Kind: ownKey, Namespace: pod.Namespace}}
 	p.selectingNamespaces(pod, func(_ *model.TermRef, term *model.Term) {
+		if key := (model.Key{Kind: labelKey}); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
 		requirements, _ := term.NamespaceSelector.Requirements()
 		for i := range requirements {
 			key := model.Key{Kind: labelKey, Name: requirements[i].Key(), Present: true}
@@ -140,6 +143,9 @@ func (p *Plugin) causeOfNamespaces(pod *model.Pod) model.Cause {
 
 func touchesNamespace(e model.Event, to *model.Touch) {
 	to.Has = append(to.Has, model.Key{Kind: ownKey, Namespace: e.Labels.Ref.Name})
+	if e.Labels.Before == nil || e.Labels.After == nil { // a selector can select it without any label
+		to.Has = append(to.Has, model.Key{Kind: labelKey})
+	}
 	model.ChangedLabels(e.Labels.Before, e.Labels.After, func(name, _ string, _ bool) {
 		to.Has = append(to.Has, model.Key{Kind: labelKey, Name: name, Present: true})
 	})

@@ -22,11 +22,11 @@ func TestContract(t *testing.T) {
 		Events: []string{
 			"NodeAdd", "storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeDelete storage.k8s.io/CSINodeUpdate, hint",
 			"storage.k8s.io/CSIDriverDelete storage.k8s.io/CSIDriverUpdate, hint", "AssignedPodDelete, hint",
-			"PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause", "AssignedPodAdd, hint, alike, cause",
+			"PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause", "AssignedPodAdd, asked",
 			"PersistentVolumeClaimAdd PersistentVolumeClaimDelete PersistentVolumeClaimUpdate, asked",
 			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate, asked",
 			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassDelete storage.k8s.io/StorageClassUpdate, asked",
-			"storage.k8s.io/VolumeAttachmentDelete, hint, alike, cause",
+			"storage.k8s.io/VolumeAttachmentDelete storage.k8s.io/VolumeAttachmentUpdate, hint, alike, cause",
 		},
 	})
 }

@@ -20,14 +20,14 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: hadVolumes},
 		model.ClaimEvents(model.Add|model.Update, true),
 		{
-			Resource: model.AssignedPodEvent, Actions: model.Add, Hint: sharesVolume,
-			Alike: sharable, Cause: causeOfSharing, Touches: touchesSharing,
+			Resource: model.AssignedPodEvent, Actions: model.Add,
+			Asked: &model.AskedHint{Hint: sharesVolume, Cause: causeOfAsked}, Touches: touchesHandles,
 		},
 		asking(model.PersistentVolumeClaimEvent),
 		asking(model.PersistentVolumeEvent),
 		asking(model.StorageClassEvent),
 		{
-			Resource: model.VolumeAttachmentEvent, Actions: model.Delete, Hint: usesDriver,
+			Resource: model.VolumeAttachmentEvent, Actions: model.Update | model.Delete, Hint: usesDriver,
 			Alike: attachments, Cause: cause, Touches: touches,
 		},
 	}

@@ -14,11 +14,12 @@ import (
 const (
 	volumeKey    = "volume"    // the volume of one of the pod's claims
 	classKey     = "class"     // the class of one of the pod's claims
+	handleKey    = "handle"    // a volume of the pod, by driver and handle
 	recountedKey = "recounted" // an event that changes how many volumes a node has in use
 )
 
-// AskedIn returns the volumes and the classes of the pod's claims. A claim that changes
-// wakes the pod.
+// AskedIn returns the volumes and the classes of the pod's claims, and the handles of its
+// volumes. A claim that changes wakes the pod.
 func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	if pod.Volumes == nil {
 		return model.Need{}
@@ -33,6 +34,12 @@ func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 		if claim.Object.Spec.VolumeName != "" {
 			names = append(names, volumeKey+" "+claim.Object.Spec.VolumeName)
 		}
+	}
+	eachHandle(pod, v.State().Attachable, func(driver, handle string) {
+		names = append(names, handleKey+" "+driver+" "+handle)
+	})
+	if len(names) == 0 {
+		return model.Need{}
 	}
 	slices.Sort(names)
 	return model.NeedOf(strings.Join(slices.Compact(names), "\n"))
@@ -93,35 +100,35 @@ func touchesIdentity(e model.Event, to *model.Touch) {
 	}
 }
 
-// sharesVolume reports whether a pod came to a node that may use a volume of the waiting
-// pod, which then takes no further place there. A claim can stand for the volume of an
-// inline source.
-func sharesVolume(waiting *model.Pod, e model.Event) bool {
-	return slices.ContainsFunc(sharing(e.Pod), func(key model.Key) bool { return slices.Contains(sharing(waiting), key) })
+// sharesVolume reports whether a pod came to a node with a volume of the waiting pod, which
+// then takes no further place there.
+func sharesVolume(asked model.Need, e model.Event) bool {
+	return slices.ContainsFunc(handlesOf(e), func(key model.Key) bool { return slices.Contains(keysOf(asked), key) })
 }
 
-// sharing returns the keys of the volumes that a pod may share with others.
-func sharing(pod *model.Pod) model.Clause {
-	if pod.Volumes == nil {
+func touchesHandles(e model.Event, to *model.Touch) { to.Has = append(to.Has, handlesOf(e)...) }
+
+// handlesOf returns the keys of the volumes of the pod that came.
+func handlesOf(e model.Event) (keys []model.Key) {
+	if e.Pod.Volumes == nil || e.Cluster == nil {
 		return nil
 	}
-	keys := model.ClaimKeys(nil, pod.Volumes.Named())
-	if len(pod.Volumes.Inline) > 0 {
-		keys = append(keys, model.Key{Kind: "inline"})
-	}
+	eachHandle(e.Pod, e.Cluster.Attachable, func(driver, handle string) {
+		keys = append(keys, model.Key{Kind: handleKey, Name: driver + " " + handle})
+	})
 	return keys
 }
 
-func sharable(pod *model.Pod) model.Need {
-	text := []byte("shares")
-	for _, key := range sharing(pod) {
-		text = model.AppendQuote(model.AppendQuote(append(text, key.Kind...), key.Namespace), key.Name)
+// eachHandle yields the driver and the handle of each of a pod's volumes.
+func eachHandle(pod *model.Pod, of func(model.ClaimKey) (driver, handle string), yield func(driver, handle string)) {
+	for i := range pod.Volumes.Claims {
+		if driver, handle := of(pod.Volumes.Claims[i].Key); driver != "" {
+			yield(driver, handle)
+		}
 	}
-	return model.NeedOf(string(text))
+	for i := range pod.Volumes.Inline {
+		if v := &pod.Volumes.Inline[i]; v.Err == nil {
+			yield(v.Driver, v.Handle)
+		}
+	}
 }
-
-func causeOfSharing(pod *model.Pod) model.Cause {
-	return model.Cause{Wants: []model.Way{{sharing(pod)}}}
-}
-
-func touchesSharing(e model.Event, to *model.Touch) { to.Has = append(to.Has, sharing(e.Pod)...) }

@@ -266,9 +266,6 @@ func TestEventsToRegister(t *testing.T) {
 	deleted := func(options ...build.PodOption) model.Event {
 		return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: waiting(options...)}
 	}
-	came := func(options ...build.PodOption) model.Event {
-		return model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: waiting(options...)}
-	}
 	driver := func(before, after string) model.Event {
 		e := model.Event{Resource: model.CSIDriverEvent, Action: model.Update, OldObject: model.NewCSIDriver(driverObject("d", before))}
 		if after == "gone" {
@@ -328,9 +325,6 @@ func TestEventsToRegister(t *testing.T) {
 		{"driver required", withClaim, driver("", "preventPodSchedulingIfMissing"), false},
 		{"driver required as before", withClaim, driver("preventPodSchedulingIfMissing", "preventPodSchedulingIfMissing"), false},
 		{"required driver gone", withClaim, driver("preventPodSchedulingIfMissing", "gone"), true},
-		{"another pod with the claim came", withClaim, came(on, claims("c")), true},
-		{"another pod with another claim came", withClaim, came(on, claims("d")), false},
-		{"another pod with a disk came", withDisk, came(on, disks("ebs=vol-1")), true},
 		{"node", withClaim, model.Event{Resource: model.NodeEvent, Action: model.Add}, true},
 	} {
 		if got := plugintest.Helped(t, New(), row.waiting, row.event); got != row.want {

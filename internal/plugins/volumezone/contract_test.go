@@ -12,7 +12,7 @@ func TestContract(t *testing.T) {
 		Name: "VolumeZone", FilterReads: model.Labels,
 		Reads: []model.Kind{model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind},
 		Events: []string{
-			"storage.k8s.io/StorageClassAdd, hint", "NodeAdd NodeUpdateNodeLabel", "PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause",
+			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassUpdate, hint", "NodeAdd NodeUpdateNodeLabel", "PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause",
 			"PersistentVolumeAdd PersistentVolumeUpdate, hint",
 		},
 	})

@@ -134,14 +134,14 @@ func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had no a
 // EventsToRegister registers for classes, claims, volumes and nodes with other zones.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.StorageClassEvent, Actions: model.Add, Hint: waits},
+		{Resource: model.StorageClassEvent, Actions: model.Add | model.Update, Hint: waits},
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel},
 		model.ClaimEvents(model.Add|model.Update, false),
 		{Resource: model.PersistentVolumeEvent, Actions: model.Add | model.Update, Hint: hasOtherZones},
 	}
 }
 
-// waits reports whether the claims of a new class need no volume before their pod is placed. Which claims are of the class does not matter.
+// waits reports whether the claims of a class need no volume before their pod is placed. Which claims are of the class does not matter.
 func waits(_ *model.Pod, e model.Event) bool { return e.Object.(*model.StorageClass).Waits() }
 
 // hasOtherZones reports whether a volume, whosever it is, is new or has moved.

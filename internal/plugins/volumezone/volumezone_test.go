@@ -133,7 +133,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"class that waits", model.StorageClassEvent, add, nil, model.NewStorageClass(class("x", "")), true},
 		{"class that does not", model.StorageClassEvent, add, nil, model.NewStorageClass(class("x", "mode=Immediate")), false},
 		{"class without a mode", model.StorageClassEvent, add, nil, model.NewStorageClass(class("x", "mode=")), false},
-		{"class updated", model.StorageClassEvent, update, model.NewStorageClass(class("x", "mode=Immediate")), model.NewStorageClass(class("x", "")), false},
+		{"class updated", model.StorageClassEvent, update, model.NewStorageClass(class("x", "mode=Immediate")), model.NewStorageClass(class("x", "")), true},
 		{"claim", model.PersistentVolumeClaimEvent, add, nil, claim("c", ""), true},
 		{"claim updated", model.PersistentVolumeClaimEvent, update, claim("c", ""), claim("c", ""), true},
 		{"other claim", model.PersistentVolumeClaimEvent, add, nil, claim("d", ""), false},
