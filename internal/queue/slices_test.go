@@ -247,7 +247,7 @@ func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 			}
 			for _, event := range delta.Events {
 				for key, p := range parked {
-					if event.Reaches(p.pod.Priority) && p.helped(rules, event) {
+					if event.Reaches(p.pod.Priority) && p.helped(rules, q.State().View(), event) {
 						owed[key] = p.pod
 					}
 				}
@@ -290,10 +290,10 @@ type parkedPod struct {
 	by  string
 }
 
-func (p parkedPod) helped(rules queue.Config, event model.Event) bool {
+func (p parkedPod) helped(rules queue.Config, v state.View, event model.Event) bool {
 	for _, x := range rules.Profiles[0].EnqueueExtensions {
 		if x.Name() == p.by {
-			return slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool { return i.Helps(p.pod, event) })
+			return accepts(x, v, p.pod, event)
 		}
 	}
 	return false

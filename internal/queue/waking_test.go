@@ -50,6 +50,7 @@ func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 		cluster := random.TopologyCluster(r, random.Size{Nodes: 2 + r.IntN(10), Placed: r.IntN(40), Pending: 12})
 		waiting := compiled(rules.Profiles[0], enginetest.Pending(cluster))
 		s := state.New()
+		rules.State = s
 		s.Apply(enginetest.Changes(cluster))
 		for range 60 {
 			m := random.TopologyChange(r, cluster)
@@ -146,7 +147,7 @@ func wakesWhatHintsAccept(t *testing.T, rules queue.Config, waiting []*model.Pod
 		q := parkedUnder(t, rules, waiting, x.Name())
 		wakeWholly(t, q, noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
 		for _, pod := range waiting {
-			want := event.Reaches(pod.Priority) && slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool { return i.Helps(pod, event) })
+			want := event.Reaches(pod.Priority) && accepts(x, q.State().View(), pod, event)
 			if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
 				t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t", event.Label(), pod, x.Name(), got, want)
 			}
@@ -158,6 +159,17 @@ func wakesWhatHintsAccept(t *testing.T, rules queue.Config, waiting []*model.Pod
 		}
 	}
 	return woken, kept
+}
+
+// accepts reports whether a hint of a plugin accepts an event for a pod that it rejects.
+func accepts(x plugin.EnqueueExtensions, v state.View, pod *model.Pod, event model.Event) bool {
+	var asked model.Need
+	if asking, ok := x.(plugin.StateEnqueueExtensions); ok {
+		asked = asking.AskedIn(v, pod)
+	}
+	return slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool {
+		return i.Helps(pod, event) && (i.Asked == nil || i.Asked.Hint(asked, event))
+	})
 }
 
 // wakeWholly takes in a delta, in as many slices as that takes.
