@@ -139,6 +139,9 @@ type Event struct {
 type Cluster interface {
 	// NamespaceLabels returns the labels of a namespace, nil only if it is not known.
 	NamespaceLabels(name string) labels.Set
+	// NamespacesSelected returns the known namespaces that a selector selects, in no order;
+	// ok is false if they are more than the given number.
+	NamespacesSelected(by labels.Selector, most int) (names []string, ok bool)
 	// Attachable returns the CSI driver and the handle of the volume that a claim stands
 	// for; the driver is empty if no CSI driver attaches it.
 	Attachable(key ClaimKey) (driver, handle string)

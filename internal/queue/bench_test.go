@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/build"
@@ -116,6 +117,7 @@ func otherCrowds() map[string]otherCrowd {
 				"AssignedPodUpdatePodLabel": podEvent(model.UpdatePodLabel, stranger("db"), stranger("web")),
 			},
 		},
+		"SelectedTenants": selectedTenants(),
 		"Pools": {
 			plugins: []string{"NodeAffinity"},
 			pod: func(i int) *v1.Pod {
@@ -137,6 +139,50 @@ func otherCrowds() map[string]otherCrowd {
 				"NodeUpdateNodeTaint":     nodeEvent(model.UpdateNodeTaint, node(nil, taint("another")), node(nil, taint("other"))),
 				"NodeUpdateNodeTaint/new": nodeEvent(model.UpdateNodeTaint, node(nil), node(nil, taint("other"))),
 			},
+		},
+	}
+}
+
+// selectedTenants are tenants with like labels whose terms select the namespaces of their
+// own by a label. The events are about one more tenant of that kind.
+func selectedTenants() otherCrowd {
+	named := func(tenant string, near, apart bool) *v1.Pod {
+		term := []v1.PodAffinityTerm{{
+			TopologyKey: v1.LabelTopologyZone, LabelSelector: selecting("app", "web"), NamespaceSelector: selecting("tenant", tenant),
+		}}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, UID: "s", Labels: map[string]string{"app": "web"}}}
+		pod.Spec.Affinity = &v1.Affinity{}
+		if near {
+			pod.Spec.Affinity.PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term}
+		}
+		if apart {
+			pod.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term}
+		}
+		return pod
+	}
+	stranger := named("stranger", true, true)
+	stranger.Spec.NodeName = "n"
+	known := state.New()
+	known.Apply([]model.Change{{
+		Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: "stranger"},
+		Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{"tenant": "stranger"}}},
+	}})
+	event := func(action model.Action) model.Event {
+		return model.Event{Resource: model.AssignedPodEvent, Action: action, Cluster: known}
+	}
+	came, went := event(model.Add), event(model.Delete)
+	came.Pod, went.OldPod = model.NewPod(stranger), model.NewPod(stranger)
+	relabelled := model.Event{Resource: model.NamespaceEvent, Action: model.Update, Labels: &model.LabelsChange{
+		Ref:    model.Ref{Kind: model.NamespaceKind, Name: "stranger"},
+		Before: labels.Set{"tenant": "former"}, After: labels.Set{"tenant": "stranger", "color": "red"},
+	}}
+	appeared := relabelled
+	appeared.Labels = &model.LabelsChange{Ref: relabelled.Labels.Ref, After: relabelled.Labels.After}
+	return otherCrowd{
+		plugins: []string{"InterPodAffinity"},
+		pod:     func(i int) *v1.Pod { return named(fmt.Sprintf("tenant-%d", i), i%2 == 0, i%2 > 0) },
+		events: map[string]model.Event{
+			"AssignedPodAdd": came, "AssignedPodDelete": went, "NamespaceUpdate": relabelled, "NamespaceUpdate/new": appeared,
 		},
 	}
 }

@@ -177,6 +177,21 @@ func (s *State) NamespaceLabels(name string) labels.Set {
 	return of
 }
 
+// NamespacesSelected returns the known namespaces that a selector selects; ok is false if
+// they are more than the given number.
+func (s *State) NamespacesSelected(by labels.Selector, most int) (names []string, ok bool) {
+	for name, of := range s.namespaces {
+		if !by.Matches(of) {
+			continue
+		}
+		if len(names) == most {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	return names, true
+}
+
 // Attachable returns the driver and the handle of a claim's volume, see storage.Store.
 func (s *State) Attachable(key model.ClaimKey) (driver, handle string) {
 	driver, handle, _ = s.storage.Attachable(key)

@@ -162,11 +162,11 @@ func wayOf(kind string, term *model.Term) model.Way {
 	if term.NamespaceSelector == nil {
 		return model.PodWay(kind, term.Namespaces, term.Selector)
 	}
-	way := model.PodWay(kind, anywhere, term.Selector)
+	var way model.Way // of equal clauses the first is looked up
 	if len(term.Namespaces) == 0 {
-		way = append(way, model.PodWay(kind+labelKey, anywhere, term.NamespaceSelector)...)
+		way = model.PodWay(kind+labelKey, anywhere, term.NamespaceSelector)
 	}
-	return way
+	return append(way, model.PodWay(kind, anywhere, term.Selector)...)
 }
 
 // anywhere are all namespaces, as PodWay takes them.
@@ -219,6 +219,26 @@ func selectsNamespace(term *model.Term, name string, of labels.Set) bool {
 	return slices.Contains(term.Namespaces, name) || known && term.SelectsNamespace(name, of)
 }
 
+// mostNamespaces bounds the namespaces of which the pods are found one namespace at a time.
+const mostNamespaces = 64
+
+// selected returns the namespaces that a term of a pod on a node selects, as PodWay takes
+// them. Without this, an event would find the pods of thousands of tenants that have the
+// same labels.
+func selected(term *model.Term, e *model.Event) []string {
+	switch {
+	case term.NamespaceSelector == nil:
+		return term.Namespaces
+	case e.Cluster == nil || term.NamespaceSelector.Matches(labels.Set{}): // also namespaces that are not known
+		return anywhere
+	}
+	names, ok := e.Cluster.NamespacesSelected(term.NamespaceSelector, mostNamespaces)
+	if !ok {
+		return anywhere
+	}
+	return append(names, term.Namespaces...)
+}
+
 // ownLabels is what the terms of other pods select by.
 func ownLabels(pod *model.Pod) model.Need {
 	return model.NeedOf(string(model.AppendLabels(model.AppendQuote(make([]byte, 0, 128), pod.Namespace), pod.Labels)))
@@ -242,11 +262,7 @@ func (p *Plugin) touchesRepelled(e model.Event, to *model.Touch) {
 			to.Seeks = nil
 			return
 		}
-		namespaces := term.Namespaces
-		if term.NamespaceSelector != nil {
-			namespaces = anywhere
-		}
-		to.Seeks = append(to.Seeks, model.PodWay(ownKey, namespaces, term.Selector))
+		to.Seeks = append(to.Seeks, model.PodWay(ownKey, selected(term, &e), term.Selector))
 	}
 }
 

@@ -53,6 +53,13 @@ type oneTeam string
 
 func (text oneTeam) NamespaceLabels(string) labels.Set { return labelsOf(string(text)) }
 
+func (text oneTeam) NamespacesSelected(by labels.Selector, _ int) (names []string, ok bool) {
+	if by.Matches(text.NamespaceLabels("")) {
+		names = []string{"default", "other"}
+	}
+	return names, true
+}
+
 func (oneTeam) Attachable(model.ClaimKey) (driver, handle string) { return "", "" }
 
 func namespaceRelabelled(name, before, after string) model.Event {

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+	operator "k8s.io/apimachinery/pkg/selection"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -123,22 +126,42 @@ func (p *Plugin) namespaceTerms(pod *model.Pod) model.Need {
 }
 
 // causeOfNamespaces returns that the namespace must be the pod's own, or that a label must
-// change that one of its namespace selectors names.
+// change that one of its namespace selectors names, from or to a value that it demands.
 func (p *Plugin) causeOfNamespaces(pod *model.Pod) model.Cause {
 	keys := model.Clause{{Kind: ownKey, Namespace: pod.Namespace}}
 	p.selectingNamespaces(pod, func(_ *model.TermRef, term *model.Term) {
-		if key := (model.Key{Kind: labelKey}); !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-		requirements, _ := term.NamespaceSelector.Requirements()
-		for i := range requirements {
-			key := model.Key{Kind: labelKey, Name: requirements[i].Key(), Present: true}
-			if !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
-		}
+		keys = appendLabelsNamed(keys, term.NamespaceSelector)
 	})
-	return model.Cause{Wants: []model.Way{{keys}}}
+	slices.SortFunc(keys, model.Key.Compare)
+	return model.Cause{Wants: []model.Way{{slices.Compact(keys)}}}
+}
+
+// appendLabelsNamed appends the labels that must change for a selector to start or cease to
+// select a namespace. A selector that demands no label can also select a new namespace
+// without any.
+func appendLabelsNamed(keys model.Clause, selector labels.Selector) model.Clause {
+	requirements, _ := selector.Requirements()
+	demands := false
+	for i := range requirements {
+		r := &requirements[i]
+		switch r.Operator() {
+		case operator.In, operator.Equals, operator.DoubleEquals:
+			demands = true
+			if values := r.ValuesUnsorted(); len(values) <= mostNamespaces {
+				for _, value := range values {
+					keys = append(keys, model.Key{Kind: labelKey, Name: r.Key(), Value: value})
+				}
+				continue
+			}
+		case operator.Exists:
+			demands = true
+		}
+		keys = append(keys, model.Key{Kind: labelKey, Name: r.Key(), Present: true})
+	}
+	if !demands {
+		keys = append(keys, model.Key{Kind: labelKey})
+	}
+	return keys
 }
 
 func touchesNamespace(e model.Event, to *model.Touch) {
@@ -146,7 +169,13 @@ func touchesNamespace(e model.Event, to *model.Touch) {
 	if e.Labels.Before == nil || e.Labels.After == nil { // a selector can select it without any label
 		to.Has = append(to.Has, model.Key{Kind: labelKey})
 	}
-	model.ChangedLabels(e.Labels.Before, e.Labels.After, func(name, _ string, _ bool) {
+	model.ChangedLabels(e.Labels.Before, e.Labels.After, func(name, value string, has bool) {
 		to.Has = append(to.Has, model.Key{Kind: labelKey, Name: name, Present: true})
+		if has {
+			to.Has = append(to.Has, model.Key{Kind: labelKey, Name: name, Value: value})
+		}
+		if was, had := e.Labels.Before[name]; had {
+			to.Has = append(to.Has, model.Key{Kind: labelKey, Name: name, Value: was})
+		}
 	})
 }
