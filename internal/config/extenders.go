@@ -61,7 +61,7 @@ func (c *Config) OtherEvents() []string {
 	}
 	for _, p := range c.Profiles {
 		for _, x := range p.EnqueueExtensions {
-			add(x.EventsToRegister())
+			add(plugin.Events(x))
 		}
 		if len(p.Extenders) > 0 {
 			add(model.DefaultEvents())

@@ -156,6 +156,8 @@ type CountFilter interface {
 	// CountNeed reduces the pod to what determines the plugin's verdicts; nil means that every node passes. It is called before the pod reaches
 	// the loop.
 	CountNeed(pod *model.Pod) CountNeed
+	// CountReads declares what verdicts depend on.
+	CountReads() Reads
 }
 
 // AsFilter returns the plugin as a filter, if it is one of the four kinds.

@@ -23,7 +23,7 @@ func newProfile(p *plugin.Profile) profile {
 		known.registered[plugin.ExtenderName] = model.DefaultEvents()
 	}
 	for _, x := range p.EnqueueExtensions {
-		known.registered[x.Name()] = x.EventsToRegister()
+		known.registered[x.Name()] = plugin.Events(x)
 		if asking, ok := x.(plugin.StateEnqueueExtensions); ok {
 			known.asking[x.Name()] = asking
 		}

@@ -25,6 +25,19 @@ var compiledEvents = map[model.Kind]model.EventResource{
 	model.DeviceTaintRuleKind:       model.ResourceSliceEvent,
 }
 
+// EventOf returns the resource of the events about objects of a kind; ok is false if there
+// are none.
+func EventOf(kind model.Kind) (resource model.EventResource, ok bool) {
+	switch kind {
+	case model.NamespaceKind:
+		return model.NamespaceEvent, true
+	case model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind:
+		return model.SelectorEvent, true
+	}
+	resource, ok = compiledEvents[kind]
+	return resource, ok
+}
+
 // store is a store of compiled objects.
 type store interface {
 	Get(ref model.Ref) model.Compiled

@@ -11,6 +11,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Name is the plugin's name in the configuration.
@@ -45,4 +46,9 @@ func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 func (*Plugin) Name() string { return Name }
 
 // Reads returns namespaces, because terms select them by label.
-func (*Plugin) Reads() []model.Kind { return []model.Kind{model.NamespaceKind} }
+func (p *Plugin) Reads() []model.Kind { return p.CountReads().Objects }
+
+// CountReads returns domains, and namespaces.
+func (*Plugin) CountReads() plugin.Reads {
+	return plugin.Reads{Nodes: model.Labels, Domains: true, Objects: []model.Kind{model.NamespaceKind}}
+}

@@ -74,7 +74,21 @@ func (p *Plugin) Reads() []model.Kind {
 	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
 		return nil
 	}
+	return selectorKinds()
+}
+
+func selectorKinds() []model.Kind {
 	return []model.Kind{model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}
+}
+
+// CountReads returns domains, the labels and taints by which nodes count, and what the
+// selectors of hard default constraints are built from.
+func (p *Plugin) CountReads() plugin.Reads {
+	r := plugin.Reads{Nodes: model.Labels | model.Taints, Domains: true}
+	if len(p.hardDefaults) > 0 {
+		r.Objects = selectorKinds()
+	}
+	return r
 }
 
 // CountNeed is the hard constraints; nil for a pod that none can apply to.
