@@ -21,7 +21,7 @@ func (a *auditor) nothingWaitsInVain(d time.Duration, advance func(time.Duration
 		if err := advance(promptly); err != nil {
 			return err
 		}
-		now, before := stored(a.cluster), fits
+		now, before := a.known(), fits // with pods whose bindings are in flight, and room that is kept
 		fits = map[types.UID]error{}
 		for _, p := range now.Pods {
 			if !waits(p) || excused(p) || !a.isParked(p) {

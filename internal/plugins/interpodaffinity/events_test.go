@@ -87,7 +87,8 @@ func nodeWith(labels string) *model.Node {
 	return model.NewNode(n)
 }
 
-// The rows follow docs/reference/topology.md#affinity-events.
+// The rows follow docs/reference/topology.md#affinity-events, except where hints of
+// kube-scheduler forget what its filter reads.
 func TestEventsToRegister(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	rackDB, zoneC := term("rack", "app=db"), term("zone", "tier=c")

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
-// The rows follow docs/reference/topology.md#spread-events.
+// The rows follow docs/reference/topology.md#spread-events, except where hints of
+// kube-scheduler forget what its filter reads.
 func TestEventsToRegister(t *testing.T) {
 	x, y := wearing("app=x"), wearing("app=y")
 	xv := func(version string) podPart { return wearing("app=x v=" + version) }
