@@ -65,7 +65,28 @@ func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	if wants != wanted && (wants || p.mayBeFirst(waiting)) {
 		return true
 	}
-	return p.repels(waiting, e.OldPod, &e) && !p.repels(waiting, e.Pod, &e)
+	return p.repelsNoMore(waiting, &e)
+}
+
+// repelsNoMore reports whether a required anti-affinity term of the pod ceases to select the
+// pod of an event. Another term may select it now: in domains of another key.
+func (p *Plugin) repelsNoMore(pod *model.Pod, e *model.Event) bool {
+	for i := range pod.Terms {
+		ref := &pod.Terms[i]
+		if ref.Kind != model.RequiredAntiAffinity {
+			continue
+		}
+		term, err := p.terms.parse(pod.Namespace, ref)
+		if err == nil && selects(term, e.OldPod, e) && !selects(term, e.Pod, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// selects reports whether a term of the waiting pod selects a pod, which may be nil.
+func selects(term *model.Term, pod *model.Pod, e *model.Event) bool {
+	return pod != nil && term.Selector.Matches(pod.Labels) && selectsNamespace(term, pod.Namespace, e.NamespaceLabels(pod.Namespace))
 }
 
 // mayBeFirst reports whether the affinity terms may select the pod itself. If the last pod
@@ -175,14 +196,14 @@ var anywhere = []string{""}
 // touchesPods adds the pod that comes as one that affinity can want, and the pod that goes as one that anti-affinity can repel. A pod that is
 // relabelled does both.
 func touchesPods(e model.Event, to *model.Touch) {
-	has := func(kind string, pod *model.Pod) {
-		if pod != nil {
-			to.Has = model.AppendPodKeys(to.Has, kind, pod)
-			to.Has = model.AppendLabelKeys(to.Has, kind+labelKey, e.NamespaceLabels(pod.Namespace))
-		}
+	if e.Pod != nil {
+		to.Has = model.AppendPodKeys(to.Has, wantedKey, e.Pod)
+		to.Has = model.AppendLabelKeys(to.Has, wantedKey+labelKey, e.NamespaceLabels(e.Pod.Namespace))
 	}
-	has(wantedKey, e.Pod)
-	has(unwantedKey, e.OldPod)
+	if e.OldPod != nil {
+		to.Has = model.AppendPodKeys(to.Has, unwantedKey, e.OldPod)
+		to.Has = model.AppendLabelKeys(to.Has, unwantedKey+labelKey, e.NamespaceLabels(e.OldPod.Namespace))
+	}
 	if e.OldPod == nil || e.Pod == nil {
 		return
 	}
@@ -380,14 +401,7 @@ func (p *Plugin) wants(pod, other *model.Pod, e *model.Event) bool {
 	return terms > 0 && selecting == terms
 }
 
-// repels reports whether a required anti-affinity term of the pod selects the other pod.
-func (p *Plugin) repels(pod, other *model.Pod, e *model.Event) bool {
-	_, selecting := p.count(pod, model.RequiredAntiAffinity, other, e)
-	return selecting > 0
-}
-
 // count returns how many terms of a kind the pod has, and how many of them select the other pod.
-// No term selects a pod that is nil.
 func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod, e *model.Event) (terms, selecting int) {
 	for i := range pod.Terms {
 		ref := &pod.Terms[i]
@@ -395,11 +409,7 @@ func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod, e 
 			continue
 		}
 		terms++
-		if other == nil {
-			continue
-		}
-		if term, err := p.terms.parse(pod.Namespace, ref); err == nil && term.Selector.Matches(other.Labels) &&
-			selectsNamespace(term, other.Namespace, e.NamespaceLabels(other.Namespace)) {
+		if term, err := p.terms.parse(pod.Namespace, ref); err == nil && selects(term, other, e) {
 			selecting++
 		}
 	}

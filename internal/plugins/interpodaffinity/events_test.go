@@ -115,7 +115,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"wanted no longer", pod(toDB), relabelled("app=db", "app=web"), skip},
 		{"unwanted no longer", pod(fromDB), relabelled("app=db", "app=web"), queue},
 		{"came to be unwanted", pod(fromDB), relabelled("app=web", "app=db"), skip},
-		{"unwanted by another term now", pod(apart(rackDB, zoneC)), relabelled("app=db", "tier=c"), skip},
+		{"unwanted by another term now", pod(apart(rackDB, zoneC)), relabelled("app=db", "tier=c"), queue},
 		{"unwanted by two terms, then by none", pod(apart(rackDB, zoneC)), relabelled("app=db tier=c", "app=web"), queue},
 		{"relabelled nowhere", pod(fromDB), relabelled("app=db", "app=web", nominatedTo("")), skip},
 		{"relabelled, no terms", pod(db), relabelled("app=db", "app=web", apart(rackDB)), skip},

@@ -30,7 +30,7 @@ func topologiesChange(_ *model.Pod, e model.Event) bool {
 		return true
 	}
 	before, now := e.OldObject.(*model.StorageClass), e.Object.(*model.StorageClass)
-	return !equality.Semantic.DeepEqual(before.Object.AllowedTopologies, now.Object.AllowedTopologies)
+	return before.Object.UID != now.Object.UID || !equality.Semantic.DeepEqual(before.Object.AllowedTopologies, now.Object.AllowedTopologies)
 }
 
 func migrationChanges(_ *model.Pod, e model.Event) bool {
