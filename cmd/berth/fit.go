@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/manifest"
 )
 
 // fitFlags are the flags of fit.
@@ -31,8 +32,8 @@ func newFitCommand() *cobra.Command {
 		Long: `Count how many more pods like the one of the file find a node, each beside those before it, and what runs out where.
 
 The cluster is that of the kubeconfig, which is read with your own rights; if the file has Nodes, it is the cluster, and no running one is needed.
-The file has exactly one Pod that has no node; other objects, such as claims, are added to the cluster. The pods are decided about by the scheduler's
-own engine, so spreading, affinity, ports and volumes count. Nobody is evicted for them, and pods that are pending now take no room, unless they are
+The file has exactly one Pod that has no node; other objects, such as claims, are added to the cluster. A cluster of files may have pending Pods of its
+own: then the Pod is in the last file without Nodes. The pods are decided about by the scheduler's own engine, so spreading, affinity, ports and volumes count. Nobody is evicted for them, and pods that are pending now take no room, unless they are
 nominated to a node. Nothing is written to the cluster.
 
 Nodes are listed by zone, or by the label of --by, such as one that names the pool. FEASIBLE are the nodes that take the first pod, FITS the pods that find
@@ -78,18 +79,12 @@ func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	var names []string
-	var pod *v1.Pod
-	for _, p := range cluster.Pods {
-		if isPending(p) && (asked == nil || asked[nameOf(p)]) {
-			pod, names = p, append(names, nameOf(p))
-		}
-	}
+	pod, note, err := podToFit(cluster, asked)
 	switch {
-	case len(names) != 1:
-		return wrong{fmt.Errorf("-f: there must be exactly one Pod without a node, and there are %d: %s", len(names), strings.Join(names, ", "))}
+	case err != nil:
+		return wrong{err}
 	case !hasProfile(scheduler, pod.Spec.SchedulerName):
-		return wrong{fmt.Errorf("-f: no profile has the scheduler name %q of pod %s; the profiles are %s", pod.Spec.SchedulerName, names[0], quoted(scheduler.SchedulerNames()))}
+		return wrong{fmt.Errorf("-f: no profile has the scheduler name %q of pod %s; the profiles are %s", pod.Spec.SchedulerName, nameOf(pod), quoted(scheduler.SchedulerNames()))}
 	}
 	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return p != pod && isPending(p) && p.Status.NominatedNodeName == "" })
 	snapshot, err := explain.New(scheduler, cluster.Nodes, pods, cluster.Objects(), time.Now())
@@ -97,7 +92,7 @@ func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 		return fmt.Errorf("fit: %w", err)
 	}
 	for _, pending := range snapshot.Pending() {
-		if pending.String() != names[0] {
+		if pending.String() != nameOf(pod) {
 			continue
 		}
 		fit, err := snapshot.CountFits(pending, f.by, f.most)
@@ -105,11 +100,55 @@ func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 			return fmt.Errorf("fit: %w", err)
 		}
 		bar.clear()
+		if note != "" {
+			fmt.Fprintln(stderr, note)
+		}
 		f.noteAssumed(stderr)
 		notes(stderr, scheduler, cluster)
 		return f.print(stdout, fit)
 	}
-	return fmt.Errorf("fit: pod %s is not the scheduler's to place", names[0])
+	return fmt.Errorf("fit: pod %s is not the scheduler's to place", nameOf(pod))
+}
+
+// podToFit returns the pod of the files that is meant, and a note if it was chosen among several.
+//
+// A snapshot may have pending pods of its own. So with several, the pod is the only one of the last
+// file that has pending pods and no Nodes. asked are the pods of the files if these are added to a
+// live cluster.
+func podToFit(cluster *manifest.Cluster, asked map[string]bool) (pod *v1.Pod, note string, err error) {
+	pending := func(pods []*v1.Pod) (found []*v1.Pod) {
+		for _, p := range pods {
+			if isPending(p) && (asked == nil || asked[nameOf(p)]) {
+				found = append(found, p)
+			}
+		}
+		return found
+	}
+	all := pending(cluster.Pods)
+	if len(all) == 1 {
+		return all[0], "", nil
+	}
+	var names []string
+	for _, p := range all {
+		names = append(names, nameOf(p))
+	}
+	for i := len(cluster.Given) - 1; i >= 0; i-- {
+		given := &cluster.Given[i]
+		own := pending(given.Pods)
+		if len(given.Nodes) > 0 || len(own) == 0 {
+			continue
+		}
+		if len(own) > 1 {
+			break
+		}
+		note = fmt.Sprintf("Counting pods like %s of %s. Other pending pods are ignored: %d.", nameOf(own[0]), given.Name, len(all)-1)
+		return own[0], note, nil
+	}
+	const most = 5
+	if len(names) > most {
+		names = append(names[:most], "...")
+	}
+	return nil, "", fmt.Errorf("-f: the last file with pending Pods and no Nodes must have exactly one such Pod; all files have %d: %s", len(all), strings.Join(names, ", "))
 }
 
 func (f *fitFlags) print(w io.Writer, fit *explain.Fit) error {

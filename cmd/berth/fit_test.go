@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,49 @@ func TestFitLimit(t *testing.T) {
 	}
 }
 
+// TestFitBesidePendingPods gives the pod in a file of its own: a snapshot has pending pods too.
+func TestFitBesidePendingPods(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	pod := func(name, cpu string) string {
+		return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: %q}}}]}}\n", name, cpu)
+	}
+	snapshot := write("snapshot.yaml", fitCluster+"---\n"+pod("waits", "1"))
+	more, small, several := write("more.yaml", pod("more", "7")), write("small.yaml", pod("small", "7")), write("several.yaml", pod("left", "1")+"---\n"+pod("right", "1"))
+	if err := os.Mkdir(filepath.Join(dir, "split"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("split/a-nodes.yaml", fitCluster)
+	write("split/b-pods.yaml", pod("waits", "1")+"---\n"+pod("waits-2", "1"))
+	for _, row := range []struct {
+		files      []string
+		pod, other string // the first line of the output, the end of the note; or only the error
+	}{
+		{[]string{snapshot, small}, "Pods like default/small that fit: 2\n", "small.yaml. Other pending pods are ignored: 2.\n"},
+		{[]string{small, snapshot}, "Pods like default/small that fit: 2\n", "small.yaml. Other pending pods are ignored: 2.\n"},
+		{[]string{snapshot, more, small}, "Pods like default/small that fit: 2\n", "Other pending pods are ignored: 3.\n"},
+		{[]string{filepath.Join(dir, "split"), small}, "Pods like default/small that fit: 2\n", "Other pending pods are ignored: 3.\n"},
+		{[]string{snapshot, several}, "", "must have exactly one such Pod; all files have 4: default/probe, default/waits, default/left, default/right"},
+		{[]string{snapshot}, "", "must have exactly one such Pod; all files have 2: default/probe, default/waits"},
+	} {
+		args := []string{"berth", "fit"}
+		for _, file := range row.files {
+			args = append(args, "-f", file)
+		}
+		var out, errs bytes.Buffer
+		code := run(t.Context(), args, &out, &errs)
+		if code != 0 != (row.pod == "") || !strings.HasPrefix(out.String(), row.pod) || !strings.Contains(errs.String(), row.other) {
+			t.Errorf("%q: exit code %d, output\n%s\n%s", row.files, code, out.String(), errs.String())
+		}
+	}
+}
+
 // TestFitMistakes expects exit code 2 and an error that names the correct form.
 func TestFitMistakes(t *testing.T) {
 	second := fitCluster + "---\n{apiVersion: v1, kind: Pod, metadata: {name: other}, spec: {containers: [{name: c, image: i}]}}\n"
@@ -72,7 +116,7 @@ func TestFitMistakes(t *testing.T) {
 		cluster, want string
 		args          []string
 	}{
-		{second, "there must be exactly one Pod without a node, and there are 2: default/probe, default/other", nil},
+		{second, "must have exactly one such Pod; all files have 2: default/probe, default/other", nil},
 		{fitCluster, `--most 0: must be at least 1`, []string{"--most", "0"}},
 		{fitCluster, `--by "a b": must be the key of a label`, []string{"--by", "a b"}},
 		{fitCluster, `--output "wide": must be one of table, json, yaml`, []string{"-o", "wide"}},

@@ -41,8 +41,16 @@ type Cluster struct {
 	DeviceClasses          []*resourcev1.DeviceClass
 	DeviceTaintRules       []*resourcev1.DeviceTaintRule
 
+	Given    []Given   // the files and directories, in the order given, without those of Base
 	Skipped  []Skipped // kinds that were left out, in the order of their first object
 	Warnings []string  // what looks wrong and can still be simulated
+}
+
+// Given has the nodes and pods of a file, or of a directory.
+type Given struct {
+	Name  string
+	Nodes []*v1.Node
+	Pods  []*v1.Pod
 }
 
 // Skipped counts the objects of a kind that scheduling does not read.
@@ -124,7 +132,7 @@ func (g *gathering) skip(s Skipped) {
 // addBase puts the objects of base that no file replaces before those of the files.
 func (g *gathering) addBase(base *Cluster) {
 	files := g.cluster
-	g.cluster = &Cluster{Skipped: files.Skipped, Warnings: files.Warnings}
+	g.cluster = &Cluster{Given: files.Given, Skipped: files.Skipped, Warnings: files.Warnings}
 	for i := range kinds {
 		k := &kinds[i]
 		for _, o := range k.all(base) {

@@ -179,7 +179,10 @@ func TestExpand(t *testing.T) {
 		}
 	}
 	var errs []*Error
-	got := expand([]string{"-", dir, dir + "/./b.yaml", dir + "/d.txt", "-"}, &errs)
+	var got []string
+	for _, s := range expand([]string{"-", dir, dir + "/./b.yaml", dir + "/d.txt", "-"}, &errs) {
+		got = append(got, s.name)
+	}
 	if want := []string{"-", dir + "/a.yml", dir + "/b.yaml", dir + "/c.json", dir + "/d.txt"}; !slices.Equal(got, want) || len(errs) != 0 {
 		t.Errorf("got %q, %v", got, errs)
 	}
@@ -206,7 +209,7 @@ func TestExpand(t *testing.T) {
 
 // Each file has to hold something, and errors of several files come in their order.
 func TestSeveralFiles(t *testing.T) {
-	sources := []source{{"a", []byte(node)}, {"b", nil}, {"c", []byte("---\n---\n" + node)}, {"d", []byte("# x\n")}}
+	sources := []source{{"a", "a", []byte(node)}, {"b", "b", nil}, {"c", "c", []byte("---\n---\n" + node)}, {"d", "d", []byte("# x\n")}}
 	_, err := Options{}.decode(sources, []*Error{{File: "z", Problem: "p"}})
 	want := "z: p\nb: holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them\nc:3: Node a: is already defined at a:1; remove one of the two\n" +
 		"d: holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"
@@ -233,7 +236,7 @@ func TestMeter(t *testing.T) {
 	// Read counts all bytes, of whatever is in the files.
 	told = nil
 	text := bytes.Repeat([]byte("{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\"}\n"), 1<<13)
-	if _, err := (Options{Progress: func(done, total int64) { told = append(told, done, total) }}).decode([]source{{"a", text}, {"b", text}}, nil); err != nil {
+	if _, err := (Options{Progress: func(done, total int64) { told = append(told, done, total) }}).decode([]source{{"a", "a", text}, {"b", "b", text}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	n := len(told)

@@ -38,7 +38,7 @@ func Read(files []string, stdin io.Reader) (*Cluster, error) {
 
 // Decode reads a cluster from bytes; errors contain name as the file.
 func Decode(name string, data []byte) (*Cluster, error) {
-	return Options{}.decode([]source{{name, data}}, nil)
+	return Options{}.decode([]source{{name, name, data}}, nil)
 }
 
 // Read is the function Read with options.
@@ -48,38 +48,39 @@ func (o Options) Read(files []string, stdin io.Reader) (*Cluster, error) {
 		errs = append(errs, &Error{File: "-f", Problem: "no file is given; name files, directories or - for standard input"})
 	}
 	var sources []source
-	for _, name := range expand(files, &errs) {
-		data, err := load(name, stdin)
+	for _, s := range expand(files, &errs) {
+		data, err := load(s.name, stdin)
 		if err != nil {
-			errs = append(errs, &Error{File: name, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
+			errs = append(errs, &Error{File: s.name, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
 			continue
 		}
-		sources = append(sources, source{name, data})
+		s.data = data
+		sources = append(sources, s)
 	}
 	return o.decode(sources, errs)
 }
 
-// source is one file's bytes.
+// source is one file's bytes. given is the file, or the directory that it is in, as it was given.
 type source struct {
-	name string
-	data []byte
+	name, given string
+	data        []byte
 }
 
 // expand replaces directories by their files, and drops duplicates.
-func expand(files []string, errs *[]*Error) []string {
-	var names []string
+func expand(files []string, errs *[]*Error) []source {
+	var all []source
 	for _, file := range files {
 		found := []string{file}
 		if info, err := os.Stat(file); file != "-" && err == nil && info.IsDir() {
 			found = within(file, errs)
 		}
 		for _, name := range found {
-			if !slices.ContainsFunc(names, func(have string) bool { return filepath.Clean(have) == filepath.Clean(name) }) {
-				names = append(names, name)
+			if !slices.ContainsFunc(all, func(have source) bool { return filepath.Clean(have.name) == filepath.Clean(name) }) {
+				all = append(all, source{name: name, given: file})
 			}
 		}
 	}
-	return names
+	return all
 }
 
 // within returns a directory's manifests by name.
@@ -147,7 +148,7 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 		if i+1 < len(sources) {
 			end = first[i+1]
 		}
-		g.takeFile(s.name, results[first[i]:end])
+		g.takeFile(s, results[first[i]:end])
 	}
 	if err := join(g.errs); err != nil {
 		return nil, err
@@ -160,15 +161,22 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 }
 
 // takeFile merges the results of one file.
-func (g *gathering) takeFile(name string, results []result) {
+func (g *gathering) takeFile(s source, results []result) {
 	found := false
+	nodes, pods := len(g.cluster.Nodes), len(g.cluster.Pods)
 	for _, r := range results {
 		found = found || len(r.objects)+len(r.skipped)+len(r.errs) > 0
 		g.take(r)
 	}
 	if !found {
-		g.errs = append(g.errs, &Error{File: name, Problem: "holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"})
+		g.errs = append(g.errs, &Error{File: s.name, Problem: "holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"})
 	}
+	given := &g.cluster.Given
+	if last := len(*given) - 1; last < 0 || (*given)[last].Name != s.given {
+		*given = append(*given, Given{Name: s.given})
+	}
+	last := &(*given)[len(*given)-1]
+	last.Nodes, last.Pods = append(last.Nodes, g.cluster.Nodes[nodes:]...), append(last.Pods, g.cluster.Pods[pods:]...)
 }
 
 // meter counts decoded bytes and reports progress.
