@@ -91,7 +91,7 @@ func (s *Snapshot) overLimits(pod *model.Pod, node state.Node, r *Rejection) (li
 	added := map[string][]string{}
 	for _, claim := range s.claimsOf(pod) {
 		driver, handle, name := s.attachable(claim)
-		if driver != "" && (handle == "" || !usage.Uses(driver, handle)) && !slices.Contains(added[driver], name) {
+		if driver != "" && (handle == "" || !usage.Has(driver, handle)) && !slices.Contains(added[driver], name) {
 			added[driver] = append(added[driver], name)
 		}
 	}

@@ -47,12 +47,12 @@ func volumeLimitsFilter(cy *cycle) func(node) (*Rejection, error) {
 	}
 }
 
-// exceeds compares, by driver, what counts on the node and what the pod adds. A volume that is attached and used by no pod counts twice if the
-// pod wants it: as attached and as wanted.
+// exceeds compares, by driver, what counts on the node and what the pod adds. A volume that is attached to the node counts once, whoever uses
+// it. Upstream counts it twice if the pod wants it and no other pod uses it.
 func exceeds(limits map[string]int64, wanted, used, attached map[attachable]bool) bool {
 	needed, count := map[string]int64{}, map[string]int64{}
 	for v := range wanted {
-		if !used[v] {
+		if !used[v] && !attached[v] {
 			needed[v.driver]++
 		}
 	}

@@ -68,9 +68,11 @@ func (s *Store) countAttachment(a *attachment, is handle) {
 	}
 	if a.is.driver != "" {
 		a.node.attach(a.is, -1)
+		s.refer(a.node, a.is, -1)
 	}
 	if is.driver != "" {
 		a.node.attach(is, +1)
+		s.refer(a.node, is, +1)
 	}
 	a.is = is
 	s.touchVolumes(a.node)

@@ -156,7 +156,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"label zone is mentioned by 9 reaches", func(s *Store) { s.reaches.mentions["zone"] = 9 }},
 		{"label none is mentioned by 0 reaches, recounted 0", func(s *Store) { s.reaches.mentions["none"] = 0 }},
 		{"label host is mentioned by 0 reaches", func(s *Store) { delete(s.reaches.mentions, "host") }},
-		{`use of {d h} is 2 on ["n0"], recounted 1 on ["n0"]`, func(s *Store) { s.used[h].count(n0(s), 1) }},
+		{`use of {d h} is 4 on ["n0" "n1"], recounted 3 on ["n0" "n1"]`, func(s *Store) { s.used[h].count(n0(s), 1) }},
 		{"nominated is {slot -1, alive false", func(s *Store) { s.nominated.attachments++ }},
 		{"slots is", func(s *Store) { s.bySlot = append(s.bySlot, nil) }},
 	} {

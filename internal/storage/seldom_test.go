@@ -105,7 +105,7 @@ func TestInTreeVolumesCountWithACSINode(t *testing.T) {
 	check := func(when string, counts int) {
 		t.Helper()
 		u := w.store.At(slot).Usage()
-		if n, uses := u.Count("ebs.csi.aws.com"), u.Uses("ebs.csi.aws.com", "vol-1"); n != counts || uses != (counts > 0) {
+		if n, uses := u.Count("ebs.csi.aws.com"), u.Has("ebs.csi.aws.com", "vol-1"); n != counts || uses != (counts > 0) {
 			t.Errorf("%s: %d volumes count, vol-1 is used: %t; want %d", when, n, uses, counts)
 		}
 		w.audit()
@@ -357,7 +357,7 @@ func TestSourcesOfAVolume(t *testing.T) {
 			if driver != to.driver || driver != "" && name != to.name || inTree != to.inTree {
 				t.Errorf("%s after %s: the claim stands for %s/%s, in-tree: %t", to.text, from.text, driver, name, inTree)
 			}
-			if uses := w.store.At(slot).Usage().Uses(to.driver, to.name); uses != (to.driver != "") {
+			if uses := w.store.At(slot).Usage().Has(to.driver, to.name); uses != (to.driver != "") {
 				t.Errorf("%s after %s: it is in use: %t", to.text, from.text, uses)
 			}
 		}

@@ -102,8 +102,11 @@ func (u Usage) CSINode() *model.CSINode { return u.node.csi }
 // Count returns how many volumes of a driver pods on the node use or are attached to it.
 func (u Usage) Count(driver string) int { return u.in().volumes[driver] }
 
-// Uses reports whether a pod on the node uses a volume.
-func (u Usage) Uses(driver, name string) bool { return u.in().refs[handle{driver, name}].pods > 0 }
+// Has reports whether a pod on the node uses a volume, or the volume is attached to the node.
+func (u Usage) Has(driver, name string) bool {
+	_, has := u.in().refs[handle{driver, name}]
+	return has
+}
 
 // DiskConflicts reports whether a pod on the node uses a disk that conflicts with one of these.
 func (u Usage) DiskConflicts(disks model.Disks) bool {

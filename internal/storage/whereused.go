@@ -2,7 +2,7 @@ package storage
 
 import "slices"
 
-// nodesOf counts, by node, references of pods to a volume. Most volumes are used on one node, some on thousands.
+// nodesOf counts, by node, references of pods and attachments to a volume. Most volumes are used on one node, some on thousands.
 //
 // Invariant: the counts are in few, in no particular order, or all of them in many; none is 0.
 type nodesOf struct {
@@ -71,11 +71,11 @@ func (o *nodesOf) times() (sum int) {
 	return sum
 }
 
-// InUse reports whether a pod on any node, or one that is nominated to a node, uses a volume. It is what Usage.Uses can be true of, in the state and in
-// dry runs of it.
+// InUse reports whether a volume is attached to a node, or used by a pod on a node or one that is nominated to a node. Usage.Has is false for all other
+// volumes, in the state and in dry runs of it.
 func (s *Store) InUse(driver, name string) bool { return s.used[handle{driver, name}] != nil }
 
-// UsedOn appends the slots of the nodes on which pods use a volume; it returns false, and none, if there are more than most.
+// UsedOn appends the slots of the nodes on which pods use a volume, or to which it is attached; it returns false, and none, if there are more than most.
 func (s *Store) UsedOn(driver, name string, most int, to []int32) (slots []int32, ok bool) {
 	on := s.used[handle{driver, name}]
 	if on == nil {
@@ -92,7 +92,7 @@ func (s *Store) UsedOn(driver, name string, most int, to []int32) (slots []int32
 	return to, true
 }
 
-// refer counts references of a node's pods, or of nominated ones, to a volume.
+// refer counts references of a node's pods and attachments, or of nominated pods, to a volume.
 func (s *Store) refer(n *Node, h handle, times int) {
 	if h.driver == "" {
 		return

@@ -243,7 +243,7 @@ func (w *world) unique(key model.ClaimKey) (driver, name string, migrated bool) 
 	return k.Provisioner, handle, false
 }
 
-// usedAnywhere returns the volumes that pods use, also those that are nominated only, whether or not they count on the node.
+// usedAnywhere returns the volumes that are attached, and those that pods use, also pods that are nominated only, whether or not they count on the node.
 func (w *world) usedAnywhere() []string {
 	all := slices.Clone(w.nominated)
 	for _, n := range w.slots {
@@ -264,10 +264,15 @@ func (w *world) usedAnywhere() []string {
 			}
 		}
 	}
+	for _, a := range w.attachments {
+		if pv := w.volumes[ptrOr(a.Spec.Source.PersistentVolumeName)]; a.Spec.NodeName != "" && a.Spec.Attacher != "" && pv != nil && pv.Spec.CSI != nil {
+			used[a.Spec.Attacher+"/"+pv.Spec.CSI.VolumeHandle] = true
+		}
+	}
 	return slices.Sorted(maps.Keys(used))
 }
 
-// inUse returns what is in use on a slot by these pods, and attached to it, as a text; and whether pods use a volume, by driver/name.
+// inUse returns what is in use on a slot by these pods, and attached to it, as a text; and which volumes these are, by driver/name.
 func (w *world) inUse(slot int32, pods []*model.Pod) string {
 	n := w.slots[slot]
 	csi := w.csiNodes[n.name] != nil
@@ -306,7 +311,8 @@ func (w *world) inUse(slot int32, pods []*model.Pod) string {
 	}
 	for _, a := range w.attachments {
 		if pv := w.volumes[ptrOr(a.Spec.Source.PersistentVolumeName)]; a.Spec.NodeName == n.name && a.Spec.Attacher != "" && pv != nil && pv.Spec.CSI != nil {
-			all[a.Spec.Attacher+"/"+pv.Spec.CSI.VolumeHandle] = a.Spec.Attacher
+			name := a.Spec.Attacher + "/" + pv.Spec.CSI.VolumeHandle
+			used[name], all[name] = true, a.Spec.Attacher
 		}
 	}
 	counts := map[string]int{}
@@ -366,7 +372,7 @@ func (w *world) said(u Usage) string {
 			counts[driver] = n
 		}
 	}
-	used := w.usesOf(u.Uses)
+	used := w.usesOf(u.Has)
 	var disks []string
 	for _, id := range []string{"aws://zone/bad", "iqn-1", "iqn-2", "vol-1", "vol-2", "vol-3"} {
 		kind := model.AWSDisk

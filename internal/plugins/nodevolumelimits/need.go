@@ -38,7 +38,7 @@ type driver struct {
 	// mustBeInstalled means that pods with its volumes only go to nodes that list it; anywhere that this holds on nodes without a CSINode too, because
 	// one of the volumes is not in-tree.
 	mustBeInstalled, anywhere bool
-	// unused is how many of its volumes no other pod can be using, on whatever node, also in a dry run. used are the others, sorted.
+	// unused is how many of its volumes are attached nowhere, and no other pod can be using, on whatever node, also in a dry run. used are the others, sorted.
 	unused int
 	used   []string
 }

@@ -38,8 +38,8 @@ func (*Plugin) Reads() []model.Kind {
 // FilterReads returns the volumes in use and attached, and the CSINode.
 func (*Plugin) FilterReads() model.Aspect { return model.Volumes }
 
-// FilterNeedIn is how many volumes of which drivers the pod brings along; it is nil if there are none. It names only volumes that other pods use, so
-// that pods with claims of their own have needs in common.
+// FilterNeedIn is how many volumes of which drivers the pod brings along; it is nil if there are none. It names only volumes that other pods use or that
+// are attached, so that pods with new claims of their own have needs in common.
 func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 && len(pod.Volumes.Inline) == 0 {
 		return nil, "", nil
@@ -99,8 +99,9 @@ func (f *filter) Filter(node state.Node) reason.Code {
 		}
 		adds := d.unused
 		for _, volume := range d.used {
-			// One that is attached but used by no pod of the node counts twice, as in kube-scheduler.
-			if !usage.Uses(d.name, volume) {
+			// A volume that is attached to the node takes no further place, also if no pod uses it:
+			// such a pod comes back to a node at its limit. kube-scheduler counts the volume twice.
+			if !usage.Has(d.name, volume) {
 				adds++
 			}
 		}
