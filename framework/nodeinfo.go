@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -304,15 +305,27 @@ func (n *NodeInfo) freePorts(used fwk.HostPortInfo, removed fwk.PodInfo) {
 
 // count adds a pod to the sums (+1) or takes it out of them (-1).
 func (n *NodeInfo) count(p fwk.PodInfo, sign int64) {
-	r := p.CalculateResource()
-	n.requested.count(r.Resource, sign)
-	n.nonZero.MilliCPU += sign * r.Non0CPU
-	n.nonZero.Memory += sign * r.Non0Mem
+	if sign < 0 && (n.requested.isSaturated() || n.nonZero.isSaturated()) {
+		n.requested, n.nonZero = Resource{}, Resource{}
+		for _, other := range n.pods {
+			n.sum(other, +1)
+		}
+	} else {
+		n.sum(p, sign)
+	}
 	if counts := n.claims.Load(); counts != nil {
 		countClaims(*counts, p.GetPod(), int(sign))
 	}
 	n.subsets.Store(nil)
 	n.generation = generations.Add(1)
+}
+
+// sum adds what a pod occupies sign times. A saturated sum has to be made anew instead.
+func (n *NodeInfo) sum(p fwk.PodInfo, sign int64) {
+	r := p.CalculateResource()
+	n.requested.count(r.Resource, sign)
+	n.nonZero.MilliCPU = amount.Add(n.nonZero.MilliCPU, sign*r.Non0CPU)
+	n.nonZero.Memory = amount.Add(n.nonZero.Memory, sign*r.Non0Mem)
 }
 
 // SetNode sets the node, which must not change afterwards. Its images stay those of the NodeInfo before.

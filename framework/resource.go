@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -64,16 +65,16 @@ func (r *Resource) Add(list v1.ResourceList) {
 	for name, q := range list {
 		switch name {
 		case v1.ResourceCPU:
-			r.MilliCPU += q.MilliValue()
+			r.MilliCPU = amount.Add(r.MilliCPU, amount.Milli(q))
 		case v1.ResourceMemory:
-			r.Memory += q.Value()
+			r.Memory = amount.Add(r.Memory, amount.Whole(q))
 		case v1.ResourceEphemeralStorage:
-			r.EphemeralStorage += q.Value()
+			r.EphemeralStorage = amount.Add(r.EphemeralStorage, amount.Whole(q))
 		case v1.ResourcePods:
-			r.AllowedPodNumber += int(q.Value())
+			r.AllowedPodNumber = int(amount.Add(int64(r.AllowedPodNumber), amount.Whole(q)))
 		default:
 			if IsScalarResourceName(name) {
-				r.AddScalar(name, q.Value())
+				r.AddScalar(name, amount.Whole(q))
 			}
 		}
 	}
@@ -87,30 +88,30 @@ func (r *Resource) SetMaxResource(list v1.ResourceList) {
 	for name, q := range list {
 		switch name {
 		case v1.ResourceCPU:
-			r.MilliCPU = max(r.MilliCPU, q.MilliValue())
+			r.MilliCPU = max(r.MilliCPU, amount.Milli(q))
 		case v1.ResourceMemory:
-			r.Memory = max(r.Memory, q.Value())
+			r.Memory = max(r.Memory, amount.Whole(q))
 		case v1.ResourceEphemeralStorage:
-			r.EphemeralStorage = max(r.EphemeralStorage, q.Value())
+			r.EphemeralStorage = max(r.EphemeralStorage, amount.Whole(q))
 		default:
 			if IsScalarResourceName(name) {
-				r.SetScalar(name, max(r.ScalarResources[name], q.Value()))
+				r.SetScalar(name, max(r.ScalarResources[name], amount.Whole(q)))
 			}
 		}
 	}
 }
 
 // AddScalar adds to one of the other resources.
-func (r *Resource) AddScalar(name v1.ResourceName, amount int64) {
-	r.SetScalar(name, r.ScalarResources[name]+amount)
+func (r *Resource) AddScalar(name v1.ResourceName, value int64) {
+	r.SetScalar(name, amount.Add(r.ScalarResources[name], value))
 }
 
 // SetScalar sets one of the other resources.
-func (r *Resource) SetScalar(name v1.ResourceName, amount int64) {
+func (r *Resource) SetScalar(name v1.ResourceName, value int64) {
 	if r.ScalarResources == nil {
 		r.ScalarResources = map[v1.ResourceName]int64{}
 	}
-	r.ScalarResources[name] = amount
+	r.ScalarResources[name] = value
 }
 
 // Clone returns a copy that shares nothing.
@@ -122,15 +123,28 @@ func (r *Resource) Clone() *Resource {
 
 // count adds what a pod occupies sign times: +1 or -1. What is left of a resource is not listed where it is 0.
 func (r *Resource) count(pod fwk.Resource, sign int64) {
-	r.MilliCPU += sign * pod.GetMilliCPU()
-	r.Memory += sign * pod.GetMemory()
-	r.EphemeralStorage += sign * pod.GetEphemeralStorage()
-	for name, amount := range pod.GetScalarResources() {
-		r.AddScalar(name, sign*amount)
+	r.MilliCPU = amount.Add(r.MilliCPU, sign*pod.GetMilliCPU())
+	r.Memory = amount.Add(r.Memory, sign*pod.GetMemory())
+	r.EphemeralStorage = amount.Add(r.EphemeralStorage, sign*pod.GetEphemeralStorage())
+	for name, value := range pod.GetScalarResources() {
+		r.AddScalar(name, sign*value)
 		if sign < 0 && r.ScalarResources[name] == 0 {
 			delete(r.ScalarResources, name)
 		}
 	}
+}
+
+// isSaturated reports whether a sum may be larger than it can be written.
+func (r *Resource) isSaturated() bool {
+	if r.MilliCPU == amount.Max || r.Memory == amount.Max || r.EphemeralStorage == amount.Max {
+		return true
+	}
+	for _, value := range r.ScalarResources {
+		if value == amount.Max {
+			return true
+		}
+	}
+	return false
 }
 
 // IsScalarResourceName reports whether scheduling counts a resource besides cpu, memory, ephemeral-storage and pods: huge pages, attachable volumes, names

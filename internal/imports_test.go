@@ -18,7 +18,8 @@ const module = "github.com/berth-scheduler/berth/"
 // house says which packages of the project each package may import, outside its tests, and why. Imports point to words
 // (model, reason, plan) or upstream along the path of a pod, never back. A folder stands for all packages below it.
 var house = map[string]map[string]string{
-	"internal/model":  {},
+	"internal/amount": {},
+	"internal/model":  {"internal/amount": "amounts of pods and nodes saturate"},
 	"internal/reason": {},
 	"internal/slab":   {},
 	"internal/shrink": {},
@@ -92,6 +93,7 @@ var house = map[string]map[string]string{
 		"internal/state":          "it reads who is nominated",
 	},
 	"internal/plugins/noderesourcesfit": {
+		"internal/amount":    "scores are shares of amounts",
 		"internal/allocator": "it counts devices that stand for a resource",
 		"internal/devices":   "classes say which do",
 		"internal/plugin":    "it implements it",
@@ -101,6 +103,7 @@ var house = map[string]map[string]string{
 		"internal/state":     "it reads the view of a node",
 	},
 	"internal/plugins/noderesourcesbalancedallocation": {
+		"internal/amount":    "scores are shares of amounts",
 		"internal/allocator": "it counts devices that stand for a resource",
 		"internal/devices":   "classes say which do",
 		"internal/plugin":    "it implements it",
@@ -114,6 +117,7 @@ var house = map[string]map[string]string{
 		"internal/state":   "counts follow the devices that nodes share",
 	},
 	"internal/plugins/dynamicresources": {
+		"internal/amount":    "requests of extended resources become counts of devices",
 		"internal/plugin":    "it implements it",
 		"internal/allocator": "it searches for devices",
 		"internal/devices":   "it reads what is allocated, and promises devices",
@@ -157,6 +161,7 @@ var house = map[string]map[string]string{
 	},
 	"internal/engine/rank": {},
 	"internal/engine/preempt": {
+		"internal/amount":      "it bounds how much is short",
 		"internal/engine/rank": "a tournament has the node that is to be tried next",
 		"internal/model":       "victims are pods",
 		"internal/plan":        "where nothing helps it says why, as a rejection",
@@ -234,7 +239,8 @@ var house = map[string]map[string]string{
 		"internal/plan":   "spans are about decisions",
 	},
 	"framework": {
-		"internal/model": "what pods occupy is worked out in one place",
+		"internal/amount": "resources of plugins from outside saturate, too",
+		"internal/model":  "what pods occupy is worked out in one place",
 	},
 	"framework/testing": {
 		"framework":                  "factories have one type",
@@ -305,6 +311,7 @@ var house = map[string]map[string]string{
 	"internal/picture":    {},
 	"internal/disruption": {"internal/model": "it finds budgets by the labels that a selector demands"},
 	"internal/simulate": {
+		"internal/amount":     "it sums what nodes have in use",
 		"internal/adviser":    "it puts a loop together",
 		"internal/commit":     "what is to be written, and again, it decides",
 		"internal/config":     "a simulation runs the configured profiles",
@@ -335,6 +342,7 @@ var house = map[string]map[string]string{
 		"internal/simulate": "things happen in a simulated cluster",
 	},
 	"internal/advice": {
+		"internal/amount":                    "it lowers requests",
 		"internal/engine":                    "each change is decided about again",
 		"internal/ingest":                    "what is changed is compiled as it is for the loop",
 		"internal/kinds":                     "objects are put into the state and taken back by reference",
@@ -350,6 +358,7 @@ var house = map[string]map[string]string{
 		"internal/state":                     "changes are made in it, and taken back",
 	},
 	"internal/adviser": {
+		"internal/amount": "pods alike request the same amounts",
 		"internal/advice": "it looks for what would help",
 		"internal/engine": "each change is decided about, and pods of one shape share what was found",
 		"internal/ingest": "changed pods are compiled as they are for the loop",
@@ -467,7 +476,7 @@ var house = map[string]map[string]string{
 var (
 	core = []string{
 		"internal/model", "internal/reason", "internal/plan", "internal/state", "internal/queue", "internal/engine",
-		"internal/plugin", "internal/plugins", "internal/report", "internal/audit", "internal/price",
+		"internal/plugin", "internal/plugins", "internal/report", "internal/audit", "internal/price", "internal/amount",
 	}
 	neverImported = map[string]string{
 		"context":                           "nothing in the core waits",

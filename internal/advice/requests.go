@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -76,7 +77,7 @@ func (t *trial) freeAmounts(name v1.ResourceName, below, least int64) []int64 {
 			use.Reset(node)
 			view.AddNominated(int32(slot), t.compiled.Priority, &use)
 			if own, ok := view.NominatedTo(t.compiled.Key()); ok && own == int32(slot) {
-				use.Add(&t.compiled.Occupies, 1, -1)
+				use.Add(t.compiled, -1)
 			}
 			add(allocatable - key.In(view.NodeWith(int32(slot), &use).Used()))
 		}
@@ -234,18 +235,18 @@ func requestOf(c *v1.Container, name v1.ResourceName) int64 {
 // amountOf is an amount in the unit in which the scheduler counts: thousandths of cpu, bytes, or whole units.
 func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
 	if name == v1.ResourceCPU {
-		return q.MilliValue()
+		return amount.Milli(q)
 	}
-	return q.Value()
+	return amount.Whole(q)
 }
 
 // quantityOf is the opposite of amountOf, as text.
-func quantityOf(name v1.ResourceName, amount int64) string {
+func quantityOf(name v1.ResourceName, value int64) string {
 	switch {
 	case name == v1.ResourceCPU:
-		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
+		return resource.NewMilliQuantity(value, resource.DecimalSI).String()
 	case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
-		return resource.NewQuantity(amount, resource.BinarySI).String()
+		return resource.NewQuantity(value, resource.BinarySI).String()
 	}
-	return resource.NewQuantity(amount, resource.DecimalSI).String()
+	return resource.NewQuantity(value, resource.DecimalSI).String()
 }

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -257,7 +258,7 @@ func (a *Adviser) makeRoom(now time.Time) bool {
 func spellingOf(pod *model.Pod) (s spelling) {
 	spec := &pod.Object.Spec
 	s.selectors, s.containers, s.hostNetwork = len(spec.NodeSelector), len(spec.Containers)+len(spec.InitContainers)<<16, spec.HostNetwork
-	s.overheadCPU, s.overheadMemory = spec.Overhead.Cpu().MilliValue(), spec.Overhead.Memory().Value()
+	s.overheadCPU, s.overheadMemory = amount.Milli(*spec.Overhead.Cpu()), amount.Whole(*spec.Overhead.Memory())
 	if affinity := pod.Object.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
 		if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 			s.terms = len(required.NodeSelectorTerms)

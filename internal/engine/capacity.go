@@ -62,13 +62,13 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 			if len(before) > 0 { // and with the pods that are nominated to the node
 				beside.Copy(&use)
 				for _, other := range before {
-					beside.Add(&other.Occupies, 1, +1)
+					beside.Add(other, +1)
 				}
 				if !e.passesByUse(c, byUse, v.NodeWith(slot, &beside)) {
 					break
 				}
 			}
-			use.Add(&pod.Occupies, 1, +1)
+			use.Add(pod, +1)
 			n++
 		}
 	}

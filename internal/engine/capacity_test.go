@@ -20,7 +20,7 @@ func without(v state.View) func(slot int32, use *state.Use) {
 	return func(slot int32, use *state.Use) {
 		for pod := range v.PodsOn(slot) {
 			if pod.Priority == 0 {
-				use.Add(&pod.Occupies, 1, -1)
+				use.Add(pod, -1)
 			}
 		}
 	}

@@ -213,11 +213,11 @@ func TestCycleOfPostFilters(t *testing.T) {
 			}
 		}
 		use.Reset(c.View().Node(full))
-		use.Add(&model.NewPod(on).Occupies, 1, -1)
+		use.Add(model.NewPod(on), -1)
 		if got := c.ObjectionWith(full, &use); !got.IsNone() || !c.FitsWith(full, &use) {
 			t.Errorf("slot %d without its pod: %+v, fits: %t", full, got, c.FitsWith(full, &use))
 		}
-		use.Add(&model.NewPod(on).Occupies, 1, +1)
+		use.Add(model.NewPod(on), +1)
 		if c.FitsWith(full, &use) {
 			t.Errorf("slot %d fits with its pod", full)
 		}

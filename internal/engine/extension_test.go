@@ -156,7 +156,7 @@ func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResul
 	if o := c.ObjectionWith(e.slot, &use); !c.OnlyUsage() || o.IsNone() || c.FitsWith(e.slot, &use) {
 		e.t.Errorf("with the use as it is: %+v", o)
 	}
-	use.Add(&e.victim.Occupies, 1, -1)
+	use.Add(e.victim, -1)
 	if o := c.ObjectionWith(e.slot, &use); !o.IsNone() || !c.FitsWith(e.slot, &use) {
 		e.t.Errorf("with less use: %+v", o)
 	}

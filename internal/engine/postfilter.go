@@ -370,7 +370,7 @@ func (p *postFilterCycle) besideNominated(use *state.Use) bool {
 	}
 	p.use.Copy(use)
 	for _, pod := range p.nominated {
-		p.use.Add(&pod.Occupies, 1, +1)
+		p.use.Add(pod, +1)
 	}
 	return true
 }

@@ -101,7 +101,7 @@ func (s *Seat) FitsWith(slot int32, use *state.Use) bool {
 		beside := &s.engine.scratch.use
 		beside.Copy(use)
 		for _, pod := range before {
-			beside.Add(&pod.Occupies, 1, +1)
+			beside.Add(pod, +1)
 		}
 		if !s.passes(slot, beside) {
 			return false

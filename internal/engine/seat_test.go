@@ -79,7 +79,7 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 			b.state.Return(other)
 			moved, here := seat.IsMoved(), other.NodeName == d.Placements[0].NodeName
 			use.Reset(v.Node(slot))
-			use.Add(&pod.Occupies, 1, -1)
+			use.Add(pod, -1)
 			fits := seat.FitsWith(slot, &use)
 			b.state.Unassume(d.Placements...)
 			passes, err := b.engine.Passes(v, pod, slot)

@@ -296,7 +296,7 @@ func TestFitsWithIsCounted(t *testing.T) {
 		for pods, want := range map[int]int64{0: 2, 1: 1} {
 			use.Reset(c.View().Node(0))
 			if pods == 0 {
-				use.Add(&model.NewPod(build.Pod()).Occupies, 1, -1)
+				use.Add(model.NewPod(build.Pod()), -1)
 			}
 			before := x.Counters().Asked
 			if fits := c.FitsWith(0, &use); fits != (pods == 0) || x.Counters().Asked-before != want {

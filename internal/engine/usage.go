@@ -51,7 +51,7 @@ func (e *Engine) objectionWith(c *cycle, verdicts []plugin.Verdicts, slot int32,
 	use := &e.scratch.use
 	use.Reset(c.view.Node(slot))
 	for _, pod := range besides {
-		use.Add(&pod.Occupies, 1, +1)
+		use.Add(pod, +1)
 	}
 	f := filters{view: c.view, verdicts: verdicts}
 	return e.firstOf(c, &f, c.view.NodeWith(slot, use))

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/amount"
 )
 
 // EventResource is the kind of thing a cluster event is about, in kube-scheduler's terms.
@@ -364,8 +366,8 @@ func scaledAmounts(before, after *Resources) (down, up bool) {
 func scaledLists(before, after v1.ResourceList) (down, up bool) {
 	for name, was := range before {
 		is, ok := after[name]
-		down = down || !ok || is.MilliValue() < was.MilliValue()
-		up = up || ok && is.MilliValue() > was.MilliValue()
+		down = down || !ok || amount.CompareMilli(is, was) < 0
+		up = up || ok && amount.CompareMilli(is, was) > 0
 	}
 	for name := range after {
 		_, ok := before[name]

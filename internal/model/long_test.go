@@ -86,7 +86,7 @@ func TestSumsOfManyScalars(t *testing.T) {
 			}
 			return list
 		}
-		sum, add := random(r.IntN(80)), random(fewScalars+r.IntN(80))
+		sum, add := Sum{Resources: random(r.IntN(80))}, random(fewScalars+r.IntN(80))
 		want := map[ResourceName]int64{}
 		for _, s := range sum.Scalars {
 			want[s.Name] += s.Value

@@ -26,7 +26,7 @@ func NewNode(object *v1.Node) *Node {
 	node := &Node{
 		Object:      object,
 		Name:        Interned(object.Name),
-		Allocatable: ResourcesOf(object.Status.Allocatable),
+		Allocatable: allocatableOf(object.Status.Allocatable),
 		AllowedPods: AllowedPods(object.Status.Allocatable),
 	}
 	if len(object.Status.Images) > 0 {

@@ -243,6 +243,11 @@ func AnyPortConflicts(a, b []HostPort) bool {
 	return false
 }
 
+// NonZero returns NonZeroCPUMilli and NonZeroMemoryBytes as amounts.
+func (p *Pod) NonZero() *Resources {
+	return &Resources{CPUMilli: p.NonZeroCPUMilli, MemoryBytes: p.NonZeroMemoryBytes}
+}
+
 // Interned makes equal strings share memory; used for texts that are repeated in many pods.
 func Interned(s string) string { return unique.Make(s).Value() }
 

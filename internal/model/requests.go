@@ -4,6 +4,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-scheduler/berth/internal/amount"
 )
 
 // Defaults that scoring assumes for each container without requests.
@@ -76,7 +78,7 @@ func containerDefaults(cpu, memory bool) v1.ResourceList {
 
 func cpuAndMemory(list v1.ResourceList) (cpuMilli, memoryBytes int64) {
 	cpu, memory := list[v1.ResourceCPU], list[v1.ResourceMemory]
-	return cpu.MilliValue(), memory.Value()
+	return amount.Milli(cpu), amount.Whole(memory)
 }
 
 // isResized reports whether the status has resources of its own, or a condition that a resize is pending.

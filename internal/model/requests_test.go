@@ -220,14 +220,14 @@ func TestAllowedPods(t *testing.T) {
 }
 
 func TestResources(t *testing.T) {
-	sum := ResourcesOf(list("cpu=1 b.io/x=1"))
+	sum := Sum{Resources: ResourcesOf(list("cpu=1 b.io/x=1"))}
 	more := ResourcesOf(list("cpu=2 memory=3 ephemeral-storage=4 a.io/x=5 b.io/x=6 c.io/x=7"))
 	sum.Add(&more, +1)
-	if want := ResourcesOf(list("cpu=3 memory=3 ephemeral-storage=4 a.io/x=5 b.io/x=7 c.io/x=7")); !sum.Equal(&want) {
+	if want := ResourcesOf(list("cpu=3 memory=3 ephemeral-storage=4 a.io/x=5 b.io/x=7 c.io/x=7")); !sum.Resources.Equal(&want) {
 		t.Errorf("sum %v, want %v", sum, want)
 	}
 	sum.Add(&more, -1)
-	if want := ResourcesOf(list("cpu=1 a.io/x=0 b.io/x=1 c.io/x=0")); !sum.Equal(&want) {
+	if want := ResourcesOf(list("cpu=1 a.io/x=0 b.io/x=1 c.io/x=0")); !sum.Resources.Equal(&want) {
 		t.Errorf("after taking away %v, want %v", sum, want)
 	}
 	for name, want := range map[v1.ResourceName]struct {

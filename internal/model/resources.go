@@ -6,7 +6,10 @@ import (
 	"unique"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-scheduler/berth/internal/amount"
 )
 
 // ResourceName is an interned name of a scalar resource, such as nvidia.com/gpu or hugepages-2Mi.
@@ -134,89 +137,8 @@ func (r *Resources) Equal(o *Resources) bool {
 	return true
 }
 
-// Add adds o times sign (+1 or -1) to r. The scalars of r are changed in place, so r must own them.
-func (r *Resources) Add(o *Resources, sign int64) {
-	r.CPUMilli += sign * o.CPUMilli
-	r.MemoryBytes += sign * o.MemoryBytes
-	r.EphemeralBytes += sign * o.EphemeralBytes
-	if len(o.Scalars) > fewScalars {
-		r.addScalars(o.Scalars, sign)
-		return
-	}
-	for _, s := range o.Scalars {
-		r.addScalar(s.Name, sign*s.Value)
-	}
-}
-
-// addScalars adds a long sorted list, in one pass over both lists.
-func (r *Resources) addScalars(o []Scalar, sign int64) {
-	missing, i := 0, 0
-	for _, s := range o {
-		for i < len(r.Scalars) && r.Scalars[i].Name != s.Name && r.Scalars[i].Name.Value() < s.Name.Value() {
-			i++
-		}
-		if i < len(r.Scalars) && r.Scalars[i].Name == s.Name {
-			r.Scalars[i].Value += sign * s.Value
-		} else {
-			missing++
-		}
-	}
-	if missing > 0 {
-		r.insertScalars(o, sign, missing)
-	}
-}
-
-// insertScalars inserts those of a sorted list that r does not list. It merges from the end, so
-// that each element moves once.
-func (r *Resources) insertScalars(o []Scalar, sign int64, missing int) {
-	i := len(r.Scalars) - 1
-	r.Scalars = append(r.Scalars, make([]Scalar, missing)...)
-	for j, to := len(o)-1, len(r.Scalars)-1; j >= 0; to-- {
-		switch {
-		case i < 0 || r.Scalars[i].Name != o[j].Name && r.Scalars[i].Name.Value() < o[j].Name.Value():
-			r.Scalars[to] = Scalar{o[j].Name, sign * o[j].Value}
-			j--
-		case r.Scalars[i].Name == o[j].Name:
-			r.Scalars[to] = r.Scalars[i]
-			i, j = i-1, j-1
-		default:
-			r.Scalars[to] = r.Scalars[i]
-			i--
-		}
-	}
-}
-
-// DropZeros removes scalars of amount 0 from a sum, which would otherwise list each resource that it ever had.
-func (r *Resources) DropZeros() {
-	r.Scalars = slices.DeleteFunc(r.Scalars, func(s Scalar) bool { return s.Value == 0 })
-}
-
-func (r *Resources) addScalar(name ResourceName, value int64) {
-	if len(r.Scalars) > fewScalars {
-		if at, listed := r.search(name); listed {
-			r.Scalars[at].Value += value
-		} else {
-			r.Scalars = slices.Insert(r.Scalars, at, Scalar{Name: name, Value: value})
-		}
-		return
-	}
-	at := len(r.Scalars)
-	for i := range r.Scalars {
-		switch have := r.Scalars[i].Name; {
-		case have == name:
-			r.Scalars[i].Value += value
-			return
-		case have.Value() > name.Value() && at == len(r.Scalars):
-			at = i
-		}
-	}
-	r.Scalars = append(r.Scalars, Scalar{})
-	copy(r.Scalars[at+1:], r.Scalars[at:])
-	r.Scalars[at] = Scalar{Name: name, Value: value}
-}
-
 // ResourcesOf converts a list of quantities: cpu to milli, everything else to whole units, both rounded up. Names that scheduling does not count
-// (see IsScalarName) are dropped, and so is "pods", which only a node has.
+// (see IsScalarName) are dropped, and so is "pods", which only a node has. Amounts saturate; see package amount.
 func ResourcesOf(list v1.ResourceList) Resources {
 	var r Resources
 	if len(list) > fewScalars {
@@ -225,15 +147,15 @@ func ResourcesOf(list v1.ResourceList) Resources {
 	for name, q := range list {
 		switch name {
 		case v1.ResourceCPU:
-			r.CPUMilli += q.MilliValue()
+			r.CPUMilli = amount.Milli(q)
 		case v1.ResourceMemory:
-			r.MemoryBytes += q.Value()
+			r.MemoryBytes = amount.Whole(q)
 		case v1.ResourceEphemeralStorage:
-			r.EphemeralBytes += q.Value()
+			r.EphemeralBytes = amount.Whole(q)
 		case v1.ResourcePods:
 		default:
 			if IsScalarName(name) {
-				r.Scalars = append(r.Scalars, Scalar{unique.Make(string(name)), q.Value()})
+				r.Scalars = append(r.Scalars, Scalar{unique.Make(string(name)), amount.Whole(q)})
 			}
 		}
 	}
@@ -245,21 +167,33 @@ func ResourcesOf(list v1.ResourceList) Resources {
 	return r
 }
 
+// allocatableOf returns what a node offers. It is less than amount.Max, which stands for requests
+// that are larger than any node.
+func allocatableOf(list v1.ResourceList) Resources {
+	r := ResourcesOf(list)
+	r.CPUMilli, r.MemoryBytes = min(r.CPUMilli, amount.Max-1), min(r.MemoryBytes, amount.Max-1)
+	r.EphemeralBytes = min(r.EphemeralBytes, amount.Max-1)
+	for i := range r.Scalars {
+		r.Scalars[i].Value = min(r.Scalars[i].Value, amount.Max-1)
+	}
+	return r
+}
+
 // isComplete reports whether ResourcesOf loses nothing of the list: every resource is counted, no amount was rounded, and no field is present with
 // the value 0.
 func isComplete(list v1.ResourceList) bool {
 	for name, q := range list {
 		switch name {
 		case v1.ResourceCPU:
-			if q.MilliValue() == 0 {
+			if amount.Milli(q) == 0 {
 				return false
 			}
 		case v1.ResourceMemory, v1.ResourceEphemeralStorage:
-			if q.Value() == 0 || q.MilliValue() != 1000*q.Value() {
+			if amount.Whole(q) == 0 || !isWhole(q) {
 				return false
 			}
 		default:
-			if !IsScalarName(name) || q.MilliValue() != 1000*q.Value() {
+			if !IsScalarName(name) || !isWhole(q) {
 				return false
 			}
 		}
@@ -267,10 +201,16 @@ func isComplete(list v1.ResourceList) bool {
 	return true
 }
 
+// isWhole reports whether a quantity is a whole number of units, and its thousandths an amount.
+func isWhole(q resource.Quantity) bool {
+	whole := amount.Whole(q)
+	return whole <= amount.Max/1000 && amount.Milli(q) == 1000*whole
+}
+
 // AllowedPods returns how many pods a node with this allocatable list allows; without an entry, none.
 func AllowedPods(list v1.ResourceList) int64 {
 	q := list[v1.ResourcePods]
-	return q.Value()
+	return amount.Whole(q)
 }
 
 // IsScalarName reports whether scheduling counts the named resource besides cpu, memory and ephemeral-storage: huge pages, attachable volumes,

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	volume "k8s.io/component-helpers/storage/volume"
 	csitranslation "k8s.io/csi-translation-lib"
+
+	"github.com/berth-scheduler/berth/internal/amount"
 )
 
 // Volume is a compiled PersistentVolume.
@@ -39,7 +41,7 @@ type Volume struct {
 func NewVolume(object *v1.PersistentVolume) *Volume {
 	size := object.Spec.Capacity[v1.ResourceStorage]
 	v := &Volume{
-		Object: object, Name: object.Name, Class: Interned(volume.GetPersistentVolumeClass(object)), Capacity: size.Value(),
+		Object: object, Name: object.Name, Class: Interned(volume.GetPersistentVolumeClass(object)), Capacity: amount.Whole(size),
 		Affinity: affinityOf(object), Zones: zonesOf(object.Labels),
 	}
 	if csi := object.Spec.CSI; csi != nil {

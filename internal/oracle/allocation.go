@@ -16,7 +16,7 @@ type weighed struct {
 	asked            int64 // by the pod
 }
 
-func (w weighed) after() int64 { return w.used + w.asked }
+func (w weighed) after() int64 { return plus(w.used, w.asked) }
 
 // weigh picks the configured resources that count on a node: without scalars that the pod does not request, and without resources that the
 // node lacks.
@@ -91,18 +91,18 @@ func leastAllocated(requested, capacity int64) int64 {
 	if requested > capacity {
 		return 0
 	}
-	return (capacity - requested) * maxScore / capacity
+	return percent(capacity-requested, capacity)
 }
 
 func mostAllocated(requested, capacity int64) int64 {
-	return min(requested, capacity) * maxScore / capacity
+	return percent(min(requested, capacity), capacity)
 }
 
 func utilization(requested, capacity int64) int64 {
 	if requested > capacity {
 		return maxScore
 	}
-	return requested * maxScore / capacity
+	return percent(requested, capacity)
 }
 
 // shaped follows the broken line through the shape's points (utilization 0 to 100, score 0 to 10, scaled to 100). Division

@@ -2,10 +2,13 @@ package oracle
 
 import (
 	"maps"
+	"math"
+	"math/big"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -31,20 +34,69 @@ func isFixed(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
 }
 
+// beyond stands for itself and for whatever is larger: no node has so much.
+const beyond = math.MaxInt64
+
+// The decimal places that ceiling may keep.
+const (
+	units       = 0
+	thousandths = 3
+)
+
+// ceiling is a quantity, rounded up, in 10 to the power of -places; 0 if it is negative.
+func ceiling(q resource.Quantity, places int64) int64 {
+	exact := q.AsDec()
+	scale := big.NewInt(10)
+	n := new(big.Int).Set(exact.UnscaledBig())
+	if shift := places - int64(exact.Scale()); shift >= 0 {
+		n.Mul(n, scale.Exp(scale, big.NewInt(shift), nil))
+	} else {
+		n.Neg(n).Div(n, scale.Exp(scale, big.NewInt(-shift), nil)).Neg(n)
+	}
+	switch {
+	case n.Sign() < 0:
+		return 0
+	case !n.IsInt64():
+		return beyond
+	}
+	return n.Int64()
+}
+
+// plus adds amounts.
+func plus(a, b int64) int64 {
+	if a > beyond-b {
+		return beyond
+	}
+	return a + b
+}
+
+// percent is part of whole in hundredths, rounded down.
+func percent(part, whole int64) int64 {
+	n := big.NewInt(part)
+	return n.Mul(n, big.NewInt(maxScore)).Div(n, big.NewInt(whole)).Int64()
+}
+
 // rounded rounds each quantity up, once, and drops unknown names ("pods" among them).
 func rounded(list v1.ResourceList) amounts {
 	whole := amounts{}
 	for name, q := range list {
 		if name == v1.ResourceCPU {
-			whole[name] = q.MilliValue()
+			whole[name] = ceiling(q, thousandths)
 		} else if isFixed(name) || isScalar(name) {
-			whole[name] = q.Value()
+			whole[name] = ceiling(q, units)
 		}
 	}
 	return whole
 }
 
-func allocatable(n node) amounts { return rounded(n.Status.Allocatable) }
+// allocatable is less than what no node has.
+func allocatable(n node) amounts {
+	size := rounded(n.Status.Allocatable)
+	for name, v := range size {
+		size[name] = min(v, beyond-1)
+	}
+	return size
+}
 
 // requested is the sum of the requests of the node's pods.
 func requested(n node) amounts {
@@ -59,7 +111,7 @@ func usage(n node, of func(*v1.Pod) v1.ResourceList) amounts {
 	total := amounts{}
 	for _, p := range n.pods {
 		for name, v := range rounded(of(p)) {
-			total[name] += v
+			total[name] = plus(total[name], v)
 		}
 	}
 	return total
@@ -87,7 +139,7 @@ func nonZeroRequests(p *v1.Pod) v1.ResourceList {
 func fitFilter(cy *cycle, n node) *Rejection {
 	no := &Rejection{}
 	pods := n.Status.Allocatable[v1.ResourcePods]
-	if int64(len(n.pods))+1 > pods.Value() {
+	if int64(len(n.pods))+1 > ceiling(pods, units) {
 		no.Reasons = append(no.Reasons, "Too many pods")
 	}
 	wanted := rounded(requests(cy.pod, requestRules{podLevel: true}))

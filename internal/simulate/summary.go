@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -60,24 +61,26 @@ type Zone struct {
 type amounts map[v1.ResourceName]int64
 
 func (a amounts) add(r *model.Resources, pods int64) {
-	a[v1.ResourceCPU] += r.CPUMilli
-	a[v1.ResourceMemory] += r.MemoryBytes
-	a[v1.ResourcePods] += pods
+	a.plus(v1.ResourceCPU, r.CPUMilli)
+	a.plus(v1.ResourceMemory, r.MemoryBytes)
+	a.plus(v1.ResourcePods, pods)
 	if r.EphemeralBytes != 0 {
-		a[v1.ResourceEphemeralStorage] += r.EphemeralBytes
+		a.plus(v1.ResourceEphemeralStorage, r.EphemeralBytes)
 	}
 	for _, s := range r.Scalars {
 		if s.Value != 0 {
-			a[v1.ResourceName(s.Name.Value())] += s.Value
+			a.plus(v1.ResourceName(s.Name.Value()), s.Value)
 		}
 	}
 }
 
 func (a amounts) addAll(b amounts) {
-	for name, amount := range b {
-		a[name] += amount
+	for name, more := range b {
+		a.plus(name, more)
 	}
 }
+
+func (a amounts) plus(name v1.ResourceName, more int64) { a[name] = amount.Add(a[name], more) }
 
 // tallied sums what the pods on each node occupy.
 func tallied(nodes []*v1.Node, pods []*v1.Pod) map[string]amounts {

@@ -162,13 +162,11 @@ func (s *State) auditLatest(v *audit.Violations, p *placed) {
 
 func (s *State) auditUsage(v *audit.Violations) {
 	for slot, on := range s.pods {
-		var used model.Resources
-		var nonZero cpuMemory
+		var used, nonZero model.Sum
 		ports := map[model.HostPort]int32{}
 		for _, p := range on {
 			used.Add(&p.pod.Occupies, +1)
-			nonZero.cpuMilli += p.pod.NonZeroCPUMilli
-			nonZero.memoryBytes += p.pod.NonZeroMemoryBytes
+			nonZero.Add(p.pod.NonZero(), +1)
 			for _, port := range p.pod.Ports {
 				ports[port]++
 			}
@@ -181,7 +179,7 @@ func (s *State) auditUsage(v *audit.Violations) {
 				v.Add("used of slot %d (%s) lists %d %s, which no pod has", slot, s.name[slot], c.Value, c.Name.Value())
 			}
 		}
-		if s.nonZero[slot] != nonZero {
+		if !s.nonZero[slot].Equal(&nonZero) {
 			v.Add("nonZero of slot %d (%s) is %+v, recounted %+v", slot, s.name[slot], s.nonZero[slot], nonZero)
 		}
 		for i, port := range s.ports[slot].ports {
@@ -197,9 +195,10 @@ func (s *State) auditUsage(v *audit.Violations) {
 }
 
 // sameAmounts compares two sums. A scalar of amount 0 may be listed or not.
-func sameAmounts(a, b model.Resources) bool {
-	zero := func(s model.Scalar) bool { return s.Value == 0 }
-	a.Scalars, b.Scalars = slices.DeleteFunc(slices.Clone(a.Scalars), zero), slices.DeleteFunc(slices.Clone(b.Scalars), zero)
+func sameAmounts(a, b model.Sum) bool {
+	a, b = a.Clone(), b.Clone()
+	a.DropZeros()
+	b.DropZeros()
 	return a.Equal(&b)
 }
 

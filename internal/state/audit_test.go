@@ -182,7 +182,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		}},
 		{`budget x of namespace "ns" is behind x`, func(s *State, _ *Tally) { s.budgets.byNamespace["ns"][1] = s.budgets.byNamespace["ns"][0] }},
 		{`budget x of namespace "ns" is behind y`, func(s *State, _ *Tally) { slices.Reverse(s.budgets.byNamespace["ns"]) }},
-		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
+		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].MemoryBytes++ }},
 		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a].pods[0]++ }},
 		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = portCounts{} }},
 		{"of slot 0 (a) counts 0 pods, recounted 0", func(s *State, _ *Tally) {

@@ -13,7 +13,7 @@ type Band struct {
 	Priority int32
 	Pods     int32
 	// Used is the sum of Occupies over these pods.
-	Used model.Resources
+	Used model.Sum
 	// Most is at least the largest amount that one of these pods occupies, of cpu, memory and ephemeral storage. It is exact as long as no pod left.
 	Most Amounts
 	// Unstarted is how many of these pods have no start time. latest are at least the latest start times of the others, in Unix seconds, the last first;
@@ -139,28 +139,30 @@ type Use struct{ node draftNode }
 
 // Reset makes it the use of the node by the pods that are on it.
 func (u *Use) Reset(n Node) {
-	scalars := u.node.used.Scalars[:0]
-	u.node.used = *n.Used()
-	u.node.used.Scalars = append(scalars, u.node.used.Scalars...)
+	u.node.used.CopyFrom(n.sum())
 	u.node.pods = n.PodCount()
 }
 
 // Copy makes it equal to another use.
 func (u *Use) Copy(o *Use) {
-	scalars := u.node.used.Scalars[:0]
-	u.node.used = o.node.used
-	u.node.used.Scalars = append(scalars, o.node.used.Scalars...)
+	u.node.used.CopyFrom(&o.node.used)
 	u.node.pods = o.node.pods
 }
 
-// Add adds the use of so many pods (+1) or takes it away (-1).
-func (u *Use) Add(used *model.Resources, pods int, sign int) {
-	u.node.used.Add(used, int64(sign))
-	u.node.pods += sign * pods
+// Add adds the use of a pod (+1) or takes it away (-1).
+func (u *Use) Add(pod *model.Pod, sign int) {
+	u.node.used.Add(&pod.Occupies, int64(sign))
+	u.node.pods += sign
+}
+
+// RemoveBand takes away the use of the pods of a band.
+func (u *Use) RemoveBand(b *Band) {
+	u.node.used.AddSum(&b.Used, -1)
+	u.node.pods -= int(b.Pods)
 }
 
 // Used returns the amounts, and the number of pods.
-func (u *Use) Used() (used *model.Resources, pods int) { return &u.node.used, u.node.pods }
+func (u *Use) Used() (used *model.Resources, pods int) { return &u.node.used.Resources, u.node.pods }
 
 // NodeWith returns the view of a node with another use. It is valid until the use changes. Of what pods have on the node, only Used and PodCount mean
 // anything.

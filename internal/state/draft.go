@@ -49,8 +49,8 @@ type draftChange struct {
 
 // draftNode is the use of a touched node.
 type draftNode struct {
-	used    model.Resources
-	nonZero cpuMemory
+	used    model.Sum
+	nonZero model.Sum
 	pods    int
 	ports   portCounts
 	volumes storage.Usage
@@ -120,7 +120,8 @@ func (d *Draft) reset(v View) {
 
 func (n *draftNode) clone() draftNode {
 	c := *n
-	c.used.Scalars, c.ports, c.changed = slices.Clone(n.used.Scalars), n.ports.clone(), slices.Clone(n.changed)
+	c.used, c.nonZero = n.used.Clone(), n.nonZero.Clone()
+	c.ports, c.changed = n.ports.clone(), slices.Clone(n.changed)
 	c.volumes = n.volumes.Clone()
 	return c
 }
@@ -238,8 +239,7 @@ func (d *Draft) change(c draftChange) {
 	d.changes = append(d.changes, c)
 	node := d.touch(slot)
 	node.used.Add(&pod.Occupies, int64(n))
-	node.nonZero.cpuMilli += int64(n) * pod.NonZeroCPUMilli
-	node.nonZero.memoryBytes += int64(n) * pod.NonZeroMemoryBytes
+	node.nonZero.Add(pod.NonZero(), int64(n))
 	node.pods += int(n)
 	node.ports.add(pod.Ports, n)
 	node.changed = append(node.changed, changedPod{pod, n})

@@ -40,7 +40,10 @@ func (n Node) Allocatable() *model.Resources { return &n.s.node[n.slot].Allocata
 func (n Node) AllowedPods() int64 { return n.s.node[n.slot].AllowedPods }
 
 // Used returns the sum of Occupies over the pods on the node, assumed ones included.
-func (n Node) Used() *model.Resources {
+func (n Node) Used() *model.Resources { return &n.sum().Resources }
+
+// sum is Used, also beyond what an amount can be.
+func (n Node) sum() *model.Sum {
 	if n.d != nil {
 		return &n.d.used
 	}
@@ -53,7 +56,7 @@ func (n Node) NonZeroUsed() (cpuMilli, memoryBytes int64) {
 	if n.d != nil {
 		u = &n.d.nonZero
 	}
-	return u.cpuMilli, u.memoryBytes
+	return u.CPUMilli, u.MemoryBytes
 }
 
 // PodCount returns how many pods are on the node, assumed ones included.

@@ -85,8 +85,8 @@ func (s *State) newSlot(name string) int32 {
 		s.node = append(s.node, nil)
 		s.name = append(s.name, "")
 		s.nameHash = append(s.nameHash, 0)
-		s.used = append(s.used, model.Resources{})
-		s.nonZero = append(s.nonZero, cpuMemory{})
+		s.used = append(s.used, model.Sum{})
+		s.nonZero = append(s.nonZero, model.Sum{})
 		s.pods = append(s.pods, nil)
 		s.ports = append(s.ports, portCounts{})
 		s.bands, s.banded = append(s.bands, nil), append(s.banded, 0)
@@ -146,7 +146,7 @@ func (s *State) releaseIfEmpty(slot int32) {
 	delete(s.slotOf, s.name[slot])
 	s.storage.Unseat(slot)
 	s.devices.Unseat(slot)
-	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, portCounts{}, nil
+	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Sum{}, model.Sum{}, portCounts{}, nil
 	s.bands[slot] = nil
 	s.free.put(slot)
 }

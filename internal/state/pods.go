@@ -204,8 +204,7 @@ func (s *State) account(slot int32, pod *model.Pod, sign int64) {
 	if sign < 0 && len(pod.Occupies.Scalars) > 0 {
 		s.used[slot].DropZeros()
 	}
-	s.nonZero[slot].cpuMilli += sign * pod.NonZeroCPUMilli
-	s.nonZero[slot].memoryBytes += sign * pod.NonZeroMemoryBytes
+	s.nonZero[slot].Add(pod.NonZero(), sign)
 	s.ports[slot].add(pod.Ports, int32(sign))
 }
 

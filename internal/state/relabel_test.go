@@ -203,7 +203,7 @@ func TestMovedSlotIsInTheJournal(t *testing.T) {
 	if here, there := s.Node(0).BandsVersion(), s.Node(1).BandsVersion(); here == there || here == bands || there == bands || here == 0 {
 		t.Errorf("the bands had version %d; they have %d where they are, and %d where they were", bands, here, there)
 	}
-	if s.used[1].CPUMilli != 0 || s.nonZero[1] != (cpuMemory{}) || len(s.ports[1].ports)+len(s.bands[1])+len(s.pods[1]) != 0 {
+	if s.used[1].CPUMilli != 0 || !s.nonZero[1].Equal(new(model.Sum)) || len(s.ports[1].ports)+len(s.bands[1])+len(s.pods[1]) != 0 {
 		t.Errorf("on its former slot are left %+v, %+v, %v, %v, %d pods", s.used[1], s.nonZero[1], s.ports[1], s.bands[1], len(s.pods[1]))
 	}
 	if slot, ok := s.View().NominatedTo(nominated.Key()); slot != 0 || !ok || len(s.nominatedSlots()) != 1 || s.nominatedSlots()[0] != 0 {

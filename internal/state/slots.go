@@ -88,7 +88,7 @@ func (s *State) isFree(slot int32) bool { return !s.alive[slot] && len(s.pods[sl
 func (s *State) moveSlot(from, to int32) {
 	s.name[to], s.nameHash[to] = s.name[from], s.nameHash[from]
 	s.used[to], s.nonZero[to], s.ports[to] = s.used[from], s.nonZero[from], s.ports[from]
-	s.used[from], s.nonZero[from], s.ports[from] = model.Resources{}, cpuMemory{}, portCounts{}
+	s.used[from], s.nonZero[from], s.ports[from] = model.Sum{}, model.Sum{}, portCounts{}
 	s.bands[to], s.bands[from] = s.bands[from], nil
 	s.banded[to], s.banded[from] = s.stamp(), s.stamp()
 	s.pods[to], s.pods[from] = s.pods[from], nil

@@ -48,8 +48,8 @@ type State struct {
 	nameHash []uint64
 	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Of the
 	// scalars of amount 0, used lists none that no pod on the slot has.
-	used    []model.Resources
-	nonZero []cpuMemory
+	used    []model.Sum
+	nonZero []model.Sum
 	// Invariant: pods and placed hold the same pods; a pod knows its slot and its position there, and names the slot's node.
 	pods [][]*placed
 	// bands are the same pods by priority, see Band.
@@ -119,8 +119,6 @@ type State struct {
 	now, wall time.Time // of the turn
 	takeover  takeover
 }
-
-type cpuMemory struct{ cpuMilli, memoryBytes int64 }
 
 // phase is how far a pod's placement is confirmed.
 type phase uint8

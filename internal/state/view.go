@@ -324,7 +324,7 @@ func (v View) AddNominated(slot int32, priority int32, to *Use) {
 	}
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
 		if other.Priority >= priority && !v.d.places(other.Key()) {
-			to.Add(&other.Occupies, 1, +1)
+			to.Add(other, +1)
 		}
 	}
 }

@@ -66,10 +66,10 @@ func (l *lowerPods) takeOff(slot int32, use *state.Use) {
 		if bands[i].Priority >= l.priority {
 			break
 		}
-		use.Add(&bands[i].Used, int(bands[i].Pods), -1)
+		use.RemoveBand(&bands[i])
 	}
 	for _, pod := range l.otherwise[slot] {
-		use.Add(&pod.Occupies, 1, -int(l.sign(pod)))
+		use.Add(pod, -int(l.sign(pod)))
 	}
 }
 

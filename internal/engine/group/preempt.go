@@ -305,13 +305,13 @@ func (w *whatIf) concernsAll(u *unit) bool {
 func (w *whatIf) fitByUse(slot int32, seats []seat) bool {
 	w.use.Reset(w.state.View().Node(slot))
 	for i := range seats {
-		w.use.Add(&seats[i].pod.Occupies, 1, -1)
+		w.use.Add(seats[i].pod, -1)
 	}
 	for i := range seats {
 		if !seats[i].FitsWith(slot, &w.use) {
 			return false
 		}
-		w.use.Add(&seats[i].pod.Occupies, 1, +1)
+		w.use.Add(seats[i].pod, +1)
 	}
 	return true
 }

@@ -169,11 +169,11 @@ func (a *attempt) isRigid(tree *model.GroupTree) bool {
 
 // requests returns what the members request together.
 func (a *attempt) requests() *model.Resources {
-	var all model.Resources
+	var all model.Sum
 	for _, i := range a.tried {
 		all.Add(&a.Members[i].Pods[0].Pod.Asks, 1)
 	}
-	return &all
+	return &all.Resources
 }
 
 // share returns the largest share that a request has of all.

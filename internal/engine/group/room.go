@@ -83,7 +83,7 @@ func (a *attempt) isHopelessWithout(gone []*model.Pod) bool {
 	}
 	_, known := a.foresee(func(slot int32, use *state.Use) {
 		for _, pod := range bySlot[slot] {
-			use.Add(&pod.Occupies, 1, -1)
+			use.Add(pod, -1)
 		}
 	})
 	return known != unknown

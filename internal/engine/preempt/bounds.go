@@ -3,6 +3,7 @@ package preempt
 import (
 	"slices"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -156,7 +157,7 @@ func (b *bounds) rate(v state.View, slot int32, use *state.Use) {
 	for ; highest < lower; highest++ {
 		band := &bands[highest]
 		before := b.atLeast(node, use, bands[highest:highest+1])
-		use.Add(&band.Used, int(band.Pods), -1)
+		use.RemoveBand(band)
 		if b.lacks[slot] = b.lacking(node, use); b.lacks[slot] != 0 {
 			continue
 		}
@@ -227,7 +228,7 @@ func (b *bounds) atLeast(node state.Node, use *state.Use, bands []state.Band) in
 	size, ask := node.Allocatable(), b.request
 	used, pods := use.Used()
 	note := func(asked, size, used, most int64) {
-		if short := asked - (size - used); asked > 0 && short > 0 && most > 0 {
+		if short := amount.Add(asked, used-size); asked > 0 && short > 0 && most > 0 {
 			n = max(n, (short-1)/most+1)
 		}
 	}

@@ -60,9 +60,9 @@ func (s *search) victimsByUse(slot int32, all []*model.Pod) (Candidate, plugin.O
 	}
 	use := &s.memory.use
 	return s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
-		use.Add(&pod.Occupies, 1, +1)
+		use.Add(pod, +1)
 		if fits = s.cycle.FitsWith(slot, use); !fits {
-			use.Add(&pod.Occupies, 1, -1)
+			use.Add(pod, -1)
 		}
 		return fits
 	}), plugin.Objection{}
@@ -75,7 +75,7 @@ func (s *search) objectionWithout(slot int32) plugin.Objection {
 	bands := node.Bands()
 	for i := range bands {
 		if b := &bands[i]; b.Priority < s.pod.Priority {
-			use.Add(&b.Used, int(b.Pods), -1)
+			use.RemoveBand(b)
 		}
 	}
 	return s.cycle.ObjectionWith(slot, use)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -168,10 +169,10 @@ func (c *container) requestName(resource v1.ResourceName) string {
 func requestsFor(pod *v1.Pod, classes map[v1.ResourceName]string) (requests []extendedRequest, uses []v1.ContainerExtendedResourceRequest) {
 	containers := containersOf(pod)
 	for _, resource := range slices.Sorted(maps.Keys(classes)) {
-		add := func(c *container, amount int64) string {
+		add := func(c *container, count int64) string {
 			name := c.requestName(resource)
 			requests = append(requests, extendedRequest{resource, resourcev1.DeviceRequest{Name: name, Exactly: &resourcev1.ExactDeviceRequest{
-				DeviceClassName: classes[resource], AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: amount,
+				DeviceClassName: classes[resource], AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count,
 			}}})
 			return name
 		}
@@ -181,8 +182,8 @@ func requestsFor(pod *v1.Pod, classes map[v1.ResourceName]string) (requests []ex
 		long := map[int]resourcev1.DeviceRequest{}
 		for i := range containers {
 			c := &containers[i]
-			if amount := c.Resources.Requests[resource]; !c.short && !amount.IsZero() {
-				use(c, add(c, amount.Value()))
+			if asked := c.Resources.Requests[resource]; !c.short && !asked.IsZero() {
+				use(c, add(c, amount.Whole(asked)))
 				long[i] = requests[len(requests)-1].request
 			}
 		}
@@ -191,8 +192,7 @@ func requestsFor(pod *v1.Pod, classes map[v1.ResourceName]string) (requests []ex
 		var largest int64
 		for i := range containers {
 			c := &containers[i]
-			amount := c.Resources.Requests[resource]
-			missing := amount.Value()
+			missing := amount.Whole(c.Resources.Requests[resource])
 			if !c.short || missing == 0 {
 				continue
 			}

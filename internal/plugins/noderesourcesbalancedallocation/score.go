@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -27,15 +28,15 @@ func (p *part) fractions(node state.Node) (before, after float64, ok bool) {
 	if capacity == 0 {
 		return 0, 0, false
 	}
-	return fraction(taken, capacity), fraction(taken+p.asked, capacity), true
+	return fraction(taken, capacity), fraction(amount.Add(taken, p.asked), capacity), true
 }
 
 // fraction is at most 1, also on a node with more in use than it has.
-func fraction(amount, capacity int64) float64 {
-	if amount > capacity {
+func fraction(used, capacity int64) float64 {
+	if used > capacity {
 		return 1
 	}
-	return float64(amount) / float64(capacity)
+	return float64(used) / float64(capacity)
 }
 
 // scorer is a compiled need.

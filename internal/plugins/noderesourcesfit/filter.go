@@ -143,7 +143,7 @@ func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason
 }
 
 // demand is an amount with the bit that means a shortage of it. An amount of 0 has no bit: a pod that requests none fits even if free space is
-// negative, as it is after a node has shrunk. A negative amount is an overflowed sum; it is not checked either, as in kube-scheduler.
+// negative, as it is after a node has shrunk. Amounts are never negative; see package amount.
 type demand struct {
 	asked int64
 	bit   reason.Code
@@ -157,6 +157,7 @@ func demandOf(asked int64, bit reason.Code) demand {
 }
 
 // shortage compares with a node's amounts. If not even an empty node has enough, the shortage is unresolvable.
+// Neither size nor used is negative, so their difference does not overflow.
 func (d demand) shortage(size, used int64) reason.Code {
 	return d.bit&ifLess(size-used, d.asked) | reason.Unresolvable&ifNegative(size-d.asked)
 }

@@ -1,6 +1,7 @@
 package noderesourcesfit
 
 import (
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -21,7 +22,7 @@ func (p *Plugin) taken(v state.View, proposal *plugin.Proposal) int64 {
 	for _, r := range p.resources {
 		s := sum{resource: model.KeyOf(r.name), weight: r.weight}
 		for _, pod := range proposal.Members {
-			s.requested += s.resource.In(&pod.Scored)
+			s.requested = amount.Add(s.requested, s.resource.In(&pod.Scored))
 		}
 		if s.requested != 0 || !s.resource.IsScalar() { // as on one node: a scalar that is not requested does not count
 			sums = append(sums, s)
@@ -37,7 +38,7 @@ func (p *Plugin) taken(v state.View, proposal *plugin.Proposal) int64 {
 	for _, s := range sums {
 		if s.capacity > 0 {
 			weights += s.weight
-			shares += min(s.requested, s.capacity) * maxScore / s.capacity * s.weight
+			shares += amount.Percent(min(s.requested, s.capacity), s.capacity) * s.weight
 		}
 	}
 	return int64(mean(shares, weights))
@@ -53,6 +54,6 @@ type sum struct {
 func (s *sum) add(node state.Node) {
 	own := part{resource: s.resource}
 	capacity, used := own.on(node)
-	s.capacity += capacity
-	s.requested += used
+	s.capacity = amount.Add(s.capacity, capacity)
+	s.requested = amount.Add(s.requested, used)
 }

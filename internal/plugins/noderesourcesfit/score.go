@@ -7,15 +7,13 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/shape"
 	"github.com/berth-scheduler/berth/internal/state"
 )
-
-// maxScore is the best rating of one resource.
-const maxScore = 100
 
 // ScoreNeed is the pod's assumed requests of the configured resources. It is never nil: best-effort pods are scored, too.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
@@ -80,8 +78,8 @@ func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (pl
 	var counters []*allocator.Counter
 	for _, r := range x.plugin.resources {
 		key := model.KeyOf(r.name)
-		if amount := key.In(x.Resources); amount != 0 || !key.IsScalar() {
-			p := part{key, amount, r.weight, nil}
+		if asked := key.In(x.Resources); asked != 0 || !key.IsScalar() {
+			p := part{key, asked, r.weight, nil}
 			if counter != nil && key.IsScalar() {
 				if p.devices = counter(model.ResourceNameOf(string(r.name))); p.devices != nil {
 					counters = append(counters, p.devices)
@@ -132,7 +130,7 @@ func (p *part) on(node state.Node) (capacity, requested int64) {
 		if !ok {
 			return 0, 0
 		}
-		return all, used + p.asked
+		return all, amount.Add(used, p.asked)
 	}
 	used := p.resource.In(node.Used())
 	if cpuMilli, memoryBytes := node.NonZeroUsed(); p.resource.IsCPU() {
@@ -140,7 +138,7 @@ func (p *part) on(node state.Node) (capacity, requested int64) {
 	} else if p.resource.IsMemory() {
 		used = memoryBytes
 	}
-	return p.resource.In(node.Allocatable()), used + p.asked
+	return p.resource.In(node.Allocatable()), amount.Add(used, p.asked)
 }
 
 // leastAllocated prefers nodes with much left: the weighted mean of the free shares in percent.
@@ -156,7 +154,7 @@ func (s *leastAllocated) Score(node state.Node) int32 {
 			continue
 		}
 		weights += p.weight
-		sum += max(capacity-requested, 0) * maxScore / capacity * p.weight
+		sum += amount.Percent(max(capacity-requested, 0), capacity) * p.weight
 	}
 	return mean(sum, weights)
 }
@@ -174,7 +172,7 @@ func (s *mostAllocated) Score(node state.Node) int32 {
 			continue
 		}
 		weights += p.weight
-		sum += min(requested, capacity) * maxScore / capacity * p.weight
+		sum += amount.Percent(min(requested, capacity), capacity) * p.weight
 	}
 	return mean(sum, weights)
 }
@@ -201,7 +199,7 @@ func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
 		if capacity == 0 {
 			continue
 		}
-		percent := min(requested, capacity) * maxUtilization / capacity
+		percent := amount.Percent(min(requested, capacity), capacity)
 		if rating := s.ratings.At(percent); rating > 0 {
 			sum += rating * p.weight
 			weights += p.weight

@@ -1,0 +1,92 @@
+// Package amount is the arithmetic of amounts of resources: it saturates, where int64 would wrap.
+//
+// It takes quantities of the API and amounts in the units that the scheduler counts: thousandths
+// of cpu, bytes, or whole units. It returns amounts between 0 and Max. It owns nothing.
+//
+// A quantity, or a sum of quantities, may be larger than 64 bits. Quantity.Value wraps such a
+// value or returns 0, so that a pod that requests more than any node has would fit anywhere.
+package amount
+
+import (
+	"math"
+	"math/bits"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Max stands for itself and for everything larger. No node has more.
+const Max = math.MaxInt64
+
+// milli is how many thousandths a unit has.
+const milli = 1000
+
+var (
+	maxWhole = resource.NewQuantity(Max, resource.DecimalSI)
+	maxMilli = resource.NewMilliQuantity(Max, resource.DecimalSI)
+)
+
+// Whole returns a quantity in whole units, rounded up; 0 for a negative one, which the API rejects.
+func Whole(q resource.Quantity) int64 {
+	if v, exact := q.AsInt64(); exact {
+		return max(v, 0)
+	}
+	switch {
+	case q.Sign() <= 0:
+		return 0
+	case q.Cmp(*maxWhole) >= 0:
+		return Max
+	}
+	return q.Value()
+}
+
+// Milli returns a quantity in thousandths, rounded up; 0 for a negative one.
+func Milli(q resource.Quantity) int64 {
+	if v, exact := q.AsInt64(); exact && v <= Max/milli {
+		return max(v, 0) * milli
+	}
+	switch {
+	case q.Sign() <= 0:
+		return 0
+	case q.Cmp(*maxMilli) >= 0:
+		return Max
+	}
+	return q.MilliValue()
+}
+
+// CompareMilli compares two quantities in thousandths, rounded up. Beyond Max it compares exactly.
+func CompareMilli(a, b resource.Quantity) int {
+	x, y := Milli(a), Milli(b)
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return +1
+	case x == Max:
+		return a.Cmp(b)
+	}
+	return 0
+}
+
+// Add returns the sum of two amounts.
+func Add(a, b int64) int64 {
+	sum := a + b
+	if b >= 0 && sum < a {
+		return Max
+	}
+	if b < 0 && sum > a {
+		return math.MinInt64
+	}
+	return sum
+}
+
+// Percent returns the percentage of the whole that a part is, rounded down. The part is at least 0
+// and at most the whole, which is more than 0.
+func Percent(part, whole int64) int64 {
+	const hundred = 100
+	if part <= Max/hundred {
+		return part * hundred / whole
+	}
+	high, low := bits.Mul64(uint64(part), hundred)
+	percent, _ := bits.Div64(high, low, uint64(whole))
+	return int64(percent)
+}
