@@ -59,6 +59,7 @@ var house = map[string]map[string]string{
 		"internal/shrink": "its maps give memory back when a cluster becomes smaller",
 	},
 	"internal/storage": {
+		"internal/amount": "capacities add up",
 		"internal/audit":  "it checks its invariants",
 		"internal/model":  "it keeps objects of storage",
 		"internal/shrink": "its maps give memory back when a cluster becomes smaller",
@@ -133,6 +134,7 @@ var house = map[string]map[string]string{
 		"internal/state": "Permit may read the state",
 	},
 	"internal/plugins/volumebinding": {
+		"internal/amount":  "claims of a pod draw from one capacity",
 		"internal/plugin":  "it implements it",
 		"internal/model":   "needs are of pods and nodes",
 		"internal/plan":    "it holds volumes, and makes steps",

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	volume "k8s.io/component-helpers/storage/volume"
+
+	"github.com/berth-scheduler/berth/internal/amount"
 )
 
 // Compiled is a compiled object: a *Volume, *Claim, *StorageClass, *CSINode, *CSIDriver, *StorageCapacity or *VolumeAttachment of storage, a
@@ -78,7 +80,7 @@ func NewClaim(object *v1.PersistentVolumeClaim) *Claim {
 	_, complete := object.Annotations[volume.AnnBindCompleted]
 	c := &Claim{
 		Object: object, Key: ClaimKey{Interned(object.Namespace), object.Name}, Class: Interned(volume.GetPersistentVolumeClaimClass(object)),
-		Request: request.Value(), HasRequest: asks,
+		Request: amount.Whole(request), HasRequest: asks,
 		Bound:     object.Spec.VolumeName != "" && complete,
 		Exclusive: slices.Contains(object.Spec.AccessModes, v1.ReadWriteOncePod),
 	}
@@ -238,15 +240,23 @@ type StorageCapacity struct {
 	HasCapacity bool
 }
 
+// Room returns how much can be provisioned altogether, in bytes; amount.Max if it is unknown.
+func (c *StorageCapacity) Room() int64 {
+	if !c.HasCapacity {
+		return amount.Max
+	}
+	return c.Capacity
+}
+
 // NewStorageCapacity compiles an API object. The object is kept and must not be changed afterwards.
 func NewStorageCapacity(object *storagev1.CSIStorageCapacity) *StorageCapacity {
 	c := &StorageCapacity{Object: object, Class: Interned(object.StorageClassName)}
 	if object.Capacity != nil {
-		c.Capacity, c.HasCapacity = object.Capacity.Value(), true
+		c.Capacity, c.HasCapacity = amount.Whole(*object.Capacity), true
 		c.Limit, c.Usable = c.Capacity, true
 	}
 	if object.MaximumVolumeSize != nil {
-		c.Limit, c.Usable = object.MaximumVolumeSize.Value(), true
+		c.Limit, c.Usable = min(amount.Whole(*object.MaximumVolumeSize), c.Room()), true
 	}
 	if object.NodeTopology != nil {
 		c.Nodes = textOfLabelSelector(object.NodeTopology)

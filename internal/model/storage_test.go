@@ -191,7 +191,7 @@ func TestNewCSINode(t *testing.T) {
 func TestNewStorageCapacityAndAttachment(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{"class=c", "c 0 false 0 false"}, {"class=c capacity=2", "c 2 true 2 true"}, {"class=c maximum=1", "c 1 true 0 false"},
-		{"class=c capacity=3 maximum=5", "c 5 true 3 true"}, {"class=c capacity=0", "c 0 true 0 true"},
+		{"class=c capacity=3 maximum=5", "c 3 true 3 true"}, {"class=c capacity=0", "c 0 true 0 true"},
 	} {
 		c := model.NewStorageCapacity(build.CSIStorageCapacity("s", row.text, "absent"))
 		if have := fmt.Sprint(c.Class, " ", c.Limit, " ", c.Usable, " ", c.Capacity, " ", c.HasCapacity); have != row.want || !c.Nodes.IsZero() {

@@ -202,8 +202,15 @@ func (cy *cycle) bind(claims []*v1.PersistentVolumeClaim, n node) (bindings, err
 			b.static = append(b.static, match{claim, pv})
 		}
 	}
+	drawn, seen := map[string]int64{}, map[*v1.PersistentVolumeClaim]bool{} // drawn by class
 	for _, claim := range toProvision {
 		room, conflict, noStorage := cy.provision(claim, n)
+		if room != nil && !seen[claim] {
+			seen[claim] = true
+			drawn[classOfClaim(claim)] = plus(drawn[classOfClaim(claim)], storageOf(claim.Spec.Resources.Requests))
+			alone := drawn[classOfClaim(claim)] == storageOf(claim.Spec.Resources.Requests)
+			noStorage = !alone && drawn[classOfClaim(claim)] > cy.roomFor(classOfClaim(claim), n)
+		}
 		if conflict || noStorage {
 			return bindings{conflict: conflict, noStorage: noStorage}, nil
 		}
@@ -292,11 +299,11 @@ func (cy *cycle) provision(claim *v1.PersistentVolumeClaim, n node) (room *stora
 	}
 	for _, c := range cy.cluster.CSIStorageCapacities {
 		limit := c.Capacity
-		if c.MaximumVolumeSize != nil {
-			limit = c.MaximumVolumeSize
+		if c.MaximumVolumeSize != nil && (limit == nil || c.MaximumVolumeSize.Cmp(*limit) < 0) {
+			limit = c.MaximumVolumeSize // upstream takes it instead of the capacity
 		}
 		reaches := parseSelector(c.NodeTopology) == nil && selectorOf(c.NodeTopology).matches(n.Labels)
-		if c.StorageClassName != class.Name || !reaches || limit == nil || limit.Value() < request.Value() {
+		if c.StorageClassName != class.Name || !reaches || limit == nil || ceiling(*limit, units) < ceiling(request, units) {
 			continue
 		}
 		if room == nil || cmp.Or(cmp.Compare(c.Namespace, room.Namespace), cmp.Compare(c.Name, room.Name)) < 0 {
@@ -304,6 +311,22 @@ func (cy *cycle) provision(claim *v1.PersistentVolumeClaim, n node) (room *stora
 		}
 	}
 	return room, false, room == nil
+}
+
+// roomFor is how much all capacities of a class for a node have together. Upstream compares each claim alone.
+func (cy *cycle) roomFor(class string, n node) (sum int64) {
+	for _, c := range cy.cluster.CSIStorageCapacities {
+		if c.StorageClassName != class || parseSelector(c.NodeTopology) != nil || !selectorOf(c.NodeTopology).matches(n.Labels) {
+			continue
+		}
+		switch {
+		case c.Capacity != nil:
+			sum = plus(sum, ceiling(*c.Capacity, units))
+		case c.MaximumVolumeSize != nil:
+			sum = beyond
+		}
+	}
+	return sum
 }
 
 // allows reports whether the class may be provisioned for the node: it says nothing, or one of its terms matches.

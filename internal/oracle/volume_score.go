@@ -40,8 +40,8 @@ func (b bindings) storage() map[string]storage {
 	classes := map[string]storage{}
 	for _, m := range b.static {
 		s := classes[m.volume.Spec.StorageClassName]
-		s.requested += storageOf(m.claim.Spec.Resources.Requests)
-		s.capacity += storageOf(m.volume.Spec.Capacity)
+		s.requested = plus(s.requested, storageOf(m.claim.Spec.Resources.Requests))
+		s.capacity = plus(s.capacity, storageOf(m.volume.Spec.Capacity))
 		classes[m.volume.Spec.StorageClassName] = s
 	}
 	if len(b.static) > 0 {
@@ -54,8 +54,8 @@ func (b bindings) storage() map[string]storage {
 			continue
 		}
 		s := classes[*p.claim.Spec.StorageClassName]
-		s.requested += storageOf(p.claim.Spec.Resources.Requests)
-		s.capacity = p.capacity.Capacity.Value() // not added up: the claims share the pool
+		s.requested = plus(s.requested, storageOf(p.claim.Spec.Resources.Requests))
+		s.capacity = ceiling(*p.capacity.Capacity, units) // not added up: the claims share the pool
 		classes[*p.claim.Spec.StorageClassName] = s
 	}
 	return classes
@@ -63,7 +63,7 @@ func (b bindings) storage() map[string]storage {
 
 func storageOf(list v1.ResourceList) int64 {
 	q := list[v1.ResourceStorage]
-	return q.Value()
+	return ceiling(q, units)
 }
 
 // rateStorage is the mean of the classes' scores.

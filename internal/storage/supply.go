@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/shrink"
 )
@@ -342,4 +343,23 @@ func (s *Store) CapacityAt(slot int32, name string, size int64) *model.StorageCa
 		return nil
 	}
 	return first.StorageCapacity
+}
+
+// RoomAt returns how much the capacities of a class for the node of a slot have altogether, in
+// bytes. kube-scheduler compares each claim of a pod with it alone.
+func (s *Store) RoomAt(slot int32, name string) (room int64) {
+	c := s.classes[name]
+	if c == nil || c.capacities == 0 {
+		return 0
+	}
+	for _, r := range s.bySlot[slot].reaches {
+		if share := r.of[c]; share != nil {
+			for _, x := range share.capacities {
+				if x.Usable {
+					room = amount.Add(room, x.Room())
+				}
+			}
+		}
+	}
+	return room
 }

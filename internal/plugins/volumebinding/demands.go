@@ -24,7 +24,9 @@ import (
 // the volume, of one to be bound what a volume for it must be like, and the sizes of those that are free on very many nodes. What is free on few nodes
 // is not in it: that is looked up, and the journal names those nodes when it changes.
 type demands struct {
-	bound []boundVolume
+	// byClass is how many claims of a class may share capacities; nil if there are not several claims.
+	byClass map[string]int
+	bound   []boundVolume
 	// selected are the claims whose node is decided, find those to find volumes for, the smallest first.
 	selected, find []delayedClaim
 	// wants are by find.
@@ -70,6 +72,7 @@ func (all *claims) demands(v state.View) *demands {
 			seen[b], d.bound = true, append(d.bound, b)
 		}
 	}
+	d.byClass = all.markRepeated()
 	for _, claim := range all.delayed {
 		if claim.selected {
 			d.selected = append(d.selected, claim)
@@ -89,6 +92,23 @@ func (all *claims) demands(v state.View) *demands {
 		d.wide = append([]byte{'#'}, sum[:]...)
 	}
 	return &d
+}
+
+// markRepeated marks claims that the pod names more than once, and returns how many others there are
+// by class; nil for a single claim.
+func (all *claims) markRepeated() map[string]int {
+	if len(all.delayed) < 2 {
+		return nil
+	}
+	byClass, seen := map[string]int{}, map[model.ClaimKey]bool{}
+	for i := range all.delayed {
+		claim := &all.delayed[i]
+		if claim.again = seen[claim.Key]; !claim.again {
+			seen[claim.Key] = true
+			byClass[claim.Class]++
+		}
+	}
+	return byClass
 }
 
 // boundOf returns what a volume, nil if it does not exist, asks of a node; asks is false if it can be used on every node.
@@ -195,6 +215,9 @@ func appendClass(text []byte, claim delayedClaim) []byte {
 	text = appendPart(text, textOf(claim.Object.Spec.StorageClassName)) // scores are by this name, and there are none without one
 	text = append(strconv.AppendBool(text, claim.Object.Spec.StorageClassName != nil), ' ')
 	text = strconv.AppendInt(text, claim.Request, 10)
+	if claim.again {
+		text = append(text, 'r') // it draws from capacities once
+	}
 	return strconv.AppendBool(append(text, ' '), claim.HasRequest)
 }
 
@@ -216,7 +239,7 @@ func (w *want) appendText(text []byte) []byte {
 }
 
 // appendWide appends the state of what very many nodes can use: of each group of volumes that one of the claims may have the sizes that matter, and the
-// capacities that suffice.
+// capacities that suffice for a claim, or that several claims may share.
 func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 	seen := map[string]bool{}
 	for _, claim := range d.find {
@@ -236,7 +259,11 @@ func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 			}
 			text = append(text, 'c')
 			store.WideCapacities(claim.Class, func(c *model.StorageCapacity) bool {
-				if c.Usable && c.Limit >= claim.Request {
+				shared := d.byClass[claim.Class] > 1
+				if c.Usable && (c.Limit >= claim.Request || shared) {
+					if shared {
+						text = strconv.AppendBool(append(text, ' '), c.Limit >= claim.Request)
+					}
 					text = appendPart(appendPart(text, c.Ref().Namespace), c.Ref().Name)
 					text = appendPart(text, c.Nodes.String())
 					text = strconv.AppendInt(text, c.Capacity, 10)

@@ -98,11 +98,13 @@ func touchesDriver(e model.Event, to *model.Touch) {
 	}})
 }
 
+// capacityGrows reports whether a claim may find room, or all claims of a pod together.
 func capacityGrows(_ *model.Pod, e model.Event) bool {
 	now := e.Object.(*model.StorageCapacity)
 	if e.OldObject == nil {
 		return true
 	}
 	before := e.OldObject.(*model.StorageCapacity)
-	return now.Usable && (!before.Usable || before.Limit < now.Limit || before.Object.UID != now.Object.UID)
+	return now.Usable &&
+		(!before.Usable || before.Limit < now.Limit || before.Room() < now.Room() || before.Object.UID != now.Object.UID)
 }

@@ -58,7 +58,9 @@ func TestEvents(t *testing.T) {
 		{"capacity, equal", model.CSIStorageCapacityEvent, size("capacity=2Gi"), size("capacity=2Gi"), false},
 		{"capacity, known", model.CSIStorageCapacityEvent, size(""), size("capacity=0"), true},
 		{"capacity, unknown", model.CSIStorageCapacityEvent, size("capacity=1Gi"), size(""), false},
-		{"capacity, the maximum counts", model.CSIStorageCapacityEvent, size("capacity=1Gi maximum=3Gi"), size("capacity=9Gi maximum=2Gi"), false},
+		{"capacity, the smaller of both", model.CSIStorageCapacityEvent, size("capacity=1Gi maximum=3Gi"), size("capacity=9Gi maximum=2Gi"), true},
+		{"capacity, a smaller maximum", model.CSIStorageCapacityEvent, size("capacity=4Gi maximum=3Gi"), size("capacity=4Gi maximum=2Gi"), false},
+		{"capacity, more in all", model.CSIStorageCapacityEvent, size("capacity=4Gi maximum=3Gi"), size("capacity=5Gi maximum=3Gi"), true},
 		{"capacity, a larger maximum", model.CSIStorageCapacityEvent, size("capacity=9Gi maximum=2Gi"), size("capacity=9Gi maximum=3Gi"), true},
 	} {
 		if got := plugintest.Helped(t, &Plugin{}, p, objectEvent(row.resource, row.before, row.now)); got != row.want {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -152,12 +153,20 @@ func (f *finder) find(node state.Node, to found) (all found, unfit, failed reaso
 		}
 	}
 	matched := to.static
+	var space [few]classSum
+	sums := space[:0]
 	for i := range f.provisions {
 		if len(matched) > 0 && matched[0].at == i-len(f.selected) {
 			matched = matched[1:]
 			continue
 		}
 		capacity, unfit := f.provisions[i].on(node)
+		if claim := &f.provisions[i].claim; capacity != nil && !claim.again {
+			hasRoom := false
+			if sums, hasRoom = draw(sums, node, claim); !hasRoom {
+				unfit = noStorage
+			}
+		}
 		if unfit != 0 {
 			return to, unfit, 0
 		}
@@ -241,6 +250,24 @@ func (p *provision) on(node state.Node) (capacity *model.StorageCapacity, unfit 
 		return nil, noStorage
 	}
 	return capacity, 0
+}
+
+// classSum is how much the claims of a pod draw from the capacities of a class on a node.
+type classSum struct {
+	class string
+	bytes int64
+}
+
+// draw adds a claim to its class. It reports whether the capacities of the class have room for the
+// claims so far.
+func draw(sums []classSum, node state.Node, claim *delayedClaim) (all []classSum, hasRoom bool) {
+	for i := range sums {
+		if s := &sums[i]; s.class == claim.Class {
+			s.bytes = amount.Add(s.bytes, claim.Request)
+			return sums, s.bytes <= node.Storage().RoomAt(node.Slot(), claim.Class)
+		}
+	}
+	return append(sums, classSum{claim.Class, claim.Request}), true // alone it has room
 }
 
 // Err returns the error of a failed code.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 	"github.com/berth-scheduler/berth/internal/storage"
@@ -22,6 +23,8 @@ type classClaims struct {
 	// selected and found are positions of claims with a size. The node of selected claims
 	// is decided; found has the others, the smallest first.
 	selected, found []int
+	// drawn are the sizes of the first one, two, three ... of them together.
+	drawn []int64
 }
 
 // groupByClass groups claims by class, in the order of their first claims. It returns nil
@@ -44,6 +47,16 @@ func (f *finder) groupByClass() (all []*classClaims) {
 			c.selected = append(c.selected, i)
 		default:
 			c.found = append(c.found, i)
+		}
+		if claim.HasRequest {
+			before := int64(0)
+			if n := len(c.drawn); n > 0 {
+				before = c.drawn[n-1]
+			}
+			if !claim.again {
+				before = amount.Add(before, claim.Request)
+			}
+			c.drawn = append(c.drawn, before)
 		}
 	}
 	return all
@@ -86,9 +99,21 @@ func (f *finder) judgeByClass(node state.Node) (unfit reason.Code, tracked, know
 }
 
 // firstWithoutRoom returns the position of the first claim of a class that no capacity
-// has room for. If all claims have room, the position is behind all claims. A capacity
-// with room for a size has room for smaller sizes.
+// has room for, alone or with the claims before it. If all claims have room, the position
+// is behind all claims. A capacity with room for a size has room for smaller sizes.
 func (f *finder) firstWithoutRoom(store *storage.Store, slot int32, c *classClaims) int {
+	room, none := store.RoomAt(slot, c.class), len(f.provisions)
+	over := sort.Search(len(c.drawn), func(n int) bool { return c.drawn[n] > room })
+	if over < len(c.selected) {
+		none = c.selected[over]
+	} else if over < len(c.drawn) {
+		none = c.found[over-len(c.selected)]
+	}
+	return min(none, f.firstTooLarge(store, slot, c))
+}
+
+// firstTooLarge is firstWithoutRoom for each claim alone.
+func (f *finder) firstTooLarge(store *storage.Store, slot int32, c *classClaims) int {
 	lacks := func(at int) bool { return store.CapacityAt(slot, c.class, f.provisions[at].claim.Request) == nil }
 	for _, at := range c.selected {
 		if lacks(at) {

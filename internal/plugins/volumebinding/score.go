@@ -3,6 +3,7 @@ package volumebinding
 import (
 	"math"
 
+	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/shape"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -62,7 +63,7 @@ func (f *scores) Score(node state.Node) int32 {
 		if c.capacity == 0 || c.requested > c.capacity {
 			sum += f.ratings.At(100)
 		} else {
-			sum += f.ratings.At(c.requested * 100 / c.capacity)
+			sum += f.ratings.At(amount.Percent(c.requested, c.capacity))
 		}
 	}
 	return int32(math.Round(float64(sum) / float64(len(classes))))
@@ -78,9 +79,9 @@ type classUse struct {
 func addUse(classes []classUse, name string, requested, capacity int64, adds bool) []classUse {
 	for i := range classes {
 		if c := &classes[i]; c.name == name {
-			c.requested += requested
+			c.requested = amount.Add(c.requested, requested)
 			if adds {
-				c.capacity += capacity
+				c.capacity = amount.Add(c.capacity, capacity)
 			} else {
 				c.capacity = capacity
 			}

@@ -101,6 +101,8 @@ type delayedClaim struct {
 	// node is where its volume is to be provisioned; selected is whether that is decided.
 	node     string
 	selected bool
+	// again means that the pod names the claim before.
+	again bool
 }
 
 // claimsOf returns the pod's claims. A rejection rejects every node; an error fails the pod's turn.
