@@ -54,17 +54,17 @@ var table = numbered([model.KindCount]Row{
 		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent).replacing(leaves),
 	model.NodeKind: row(core("nodes"), clusterWide, (*sharing).trimNode, sameVersion, nodeChange, nodeGone,
 		model.NodeEvent),
-	// Changes to the objects by which pods are selected wake no pods, as in kube-scheduler.
+	// Changes to the objects by which pods are selected wake no pods in kube-scheduler.
 	model.NamespaceKind: objects(core("namespaces"), clusterWide, (*sharing).trimNamespace,
-		func(n *v1.Namespace) *map[string]string { return &n.Labels }),
+		func(n *v1.Namespace) *map[string]string { return &n.Labels }, model.NamespaceEvent),
 	model.ServiceKind: objects(core("services"), namespaced, (*sharing).trimService,
-		func(s *v1.Service) *map[string]string { return &s.Spec.Selector }),
+		func(s *v1.Service) *map[string]string { return &s.Spec.Selector }, model.SelectorEvent),
 	model.ReplicationControllerKind: objects(core("replicationcontrollers"), namespaced, (*sharing).trimReplicationController,
-		func(c *v1.ReplicationController) *map[string]string { return &c.Spec.Selector }),
+		func(c *v1.ReplicationController) *map[string]string { return &c.Spec.Selector }, model.SelectorEvent),
 	model.ReplicaSetKind: objects(apps("replicasets"), namespaced, (*sharing).trimReplicaSet,
-		func(r *appsv1.ReplicaSet) **metav1.LabelSelector { return &r.Spec.Selector }),
+		func(r *appsv1.ReplicaSet) **metav1.LabelSelector { return &r.Spec.Selector }, model.SelectorEvent),
 	model.StatefulSetKind: objects(apps("statefulsets"), namespaced, (*sharing).trimStatefulSet,
-		func(s *appsv1.StatefulSet) **metav1.LabelSelector { return &s.Spec.Selector }),
+		func(s *appsv1.StatefulSet) **metav1.LabelSelector { return &s.Spec.Selector }, model.SelectorEvent),
 	model.PersistentVolumeKind:      compiled(core("persistentvolumes"), clusterWide, (*sharing).trimVolume, model.NewVolume, model.PersistentVolumeEvent),
 	model.PersistentVolumeClaimKind: compiled(core("persistentvolumeclaims"), namespaced, (*sharing).trimClaim, model.NewClaim, model.PersistentVolumeClaimEvent),
 	model.StorageClassKind:          compiled(storage("storageclasses"), clusterWide, (*sharing).trimStorageClass, model.NewStorageClass, model.StorageClassEvent),
@@ -136,10 +136,10 @@ func leaves(before, after *v1.Pod) bool {
 func objects[O, P any, T interface {
 	*O
 	Object
-}](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) *P) Row {
+}](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) *P, events ...model.EventResource) Row {
 	same := func(before, after T) bool { return equality.Semantic.DeepEqual(*read(before), *read(after)) }
 	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o} }
-	made := row(resource, namespaced, trim, same, change, objectGone)
+	made := row(resource, namespaced, trim, same, change, objectGone, events...)
 	made.adopt = func(before, after Object) Object {
 		if !made.same(before, after) {
 			return after
