@@ -383,7 +383,8 @@ func bothUnparsable(message, want string) bool {
 // checkRoom checks by plain arithmetic that the node has room for what the pod asks for, and no conflicting host port.
 func (a *auditor) checkRoom(now oracle.Cluster, d *plan.Placement) error {
 	node := a.nodes[d.NodeName]
-	used, count := model.Resources{}, int64(0)
+	var used model.Sum
+	count := int64(0)
 	for _, p := range now.Pods {
 		if p.Spec.NodeName != d.NodeName {
 			continue
@@ -401,21 +402,20 @@ func (a *auditor) checkRoom(now oracle.Cluster, d *plan.Placement) error {
 	if a.profile.Disabled["NodeResourcesFit"] {
 		return nil
 	}
-	free, asks := model.ResourcesOf(node.Status.Allocatable), d.Pod.Asks
-	free.Scalars = slices.Clone(free.Scalars)
-	free.Add(&used, -1)
+	has, asks := model.ResourcesOf(node.Status.Allocatable), d.Pod.Asks
 	if count+1 > model.AllowedPods(node.Status.Allocatable) {
 		return fmt.Errorf("node %s has %d pods and takes no more", d.NodeName, count)
 	}
-	short := func(asked, free int64) bool { return asked > 0 && asked > free }
-	if short(asks.CPUMilli, free.CPUMilli) || short(asks.MemoryBytes, free.MemoryBytes) || short(asks.EphemeralBytes, free.EphemeralBytes) {
-		return fmt.Errorf("it asks for %+v; free on %s is %+v", asks, d.NodeName, free)
+	short := func(asked, has, used int64) bool { return asked > 0 && asked > has-used }
+	if short(asks.CPUMilli, has.CPUMilli, used.CPUMilli) || short(asks.MemoryBytes, has.MemoryBytes, used.MemoryBytes) ||
+		short(asks.EphemeralBytes, has.EphemeralBytes, used.EphemeralBytes) {
+		return fmt.Errorf("it asks for %+v of %+v on %s, of which %+v are used", asks, has, d.NodeName, used)
 	}
 	for _, s := range asks.Scalars {
 		ignored := len(a.profile.Fit.IgnoredResources)+len(a.profile.Fit.IgnoredResourceGroups) > 0
 		devices := a.cluster.Loop().State().View().Devices().ClassFor(s.Name) != nil // stand for it, as nodes of these simulations have none
-		if !ignored && !devices && short(s.Value, free.Scalar(s.Name)) {
-			return fmt.Errorf("it asks for %d %s; free on %s is %d", s.Value, s.Name.Value(), d.NodeName, free.Scalar(s.Name))
+		if !ignored && !devices && short(s.Value, has.Scalar(s.Name), used.Scalar(s.Name)) {
+			return fmt.Errorf("it asks for %d of %d %s on %s, of which %d are used", s.Value, has.Scalar(s.Name), s.Name.Value(), d.NodeName, used.Scalar(s.Name))
 		}
 	}
 	return nil

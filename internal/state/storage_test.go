@@ -157,7 +157,7 @@ func TestStoreFollowsTheState(t *testing.T) {
 			u := v.Node(slot).Volumes()
 			text := fmt.Sprint(u.Count("d"), u.Count("ebs.csi.aws.com"), u.Err())
 			for i := range 6 {
-				text += fmt.Sprint(u.Uses("d", fmt.Sprint("h", i)), u.Uses("ebs.csi.aws.com", fmt.Sprint("vol-", i)))
+				text += fmt.Sprint(u.Has("d", fmt.Sprint("h", i)), u.Has("ebs.csi.aws.com", fmt.Sprint("vol-", i)))
 			}
 			return text
 		}

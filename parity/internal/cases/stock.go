@@ -61,6 +61,7 @@ func (s *Stock) Change(now []runtime.Object) (changed, gone runtime.Object) {
 		return nil, o
 	case *storagev1.CSIStorageCapacity:
 		o.Capacity = s.storage.bytes()
+		limit(o)
 		return o, nil
 	case *storagev1.CSINode:
 		for i := range o.Spec.Drivers {

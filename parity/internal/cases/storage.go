@@ -212,9 +212,14 @@ func (s *storage) csiNodes(countMax int) {
 	}
 }
 
-// attachments attaches some volumes to nodes, whether pods there use them or not.
+// attachments attaches some volumes to nodes, whether pods there use them or not. Those that pending pods want are left out: kube-scheduler counts
+// such a volume twice, see TestDifferences.
 func (s *storage) attachments() {
+	wanted := s.wanted()
 	for _, v := range s.volumes {
+		if wanted[v.Name] {
+			continue
+		}
 		if chance(s.r, 65) {
 			continue
 		}
@@ -239,6 +244,37 @@ func (s *storage) attachments() {
 	}
 }
 
+// wanted returns the volumes of the claims that pending pods name, and those that are the same disk.
+func (s *storage) wanted() map[string]bool {
+	of, disks := map[string]string{}, map[string]bool{}
+	for _, c := range s.claims {
+		of[c.Namespace+"/"+c.Name] = c.Spec.VolumeName
+	}
+	all := map[string]bool{}
+	for _, p := range s.tc.Pods {
+		for i := range p.Spec.Volumes {
+			name := p.Name + "-" + p.Spec.Volumes[i].Name // of an ephemeral one
+			if use := p.Spec.Volumes[i].PersistentVolumeClaim; use != nil {
+				name = use.ClaimName
+			}
+			if isPending(p) {
+				all[of[p.Namespace+"/"+name]] = true
+			}
+		}
+	}
+	for _, v := range s.volumes {
+		if all[v.Name] && v.Spec.CSI != nil {
+			disks[v.Spec.CSI.Driver+"/"+v.Spec.CSI.VolumeHandle] = true
+		}
+	}
+	for _, v := range s.volumes {
+		if v.Spec.CSI != nil && disks[v.Spec.CSI.Driver+"/"+v.Spec.CSI.VolumeHandle] {
+			all[v.Name] = true
+		}
+	}
+	return all
+}
+
 // capacities draws what is known about the capacity of the two classes where it is tracked. At most one object counts for a class on a node,
 // and it has a capacity, so that the score is defined.
 func (s *storage) capacities() {
@@ -256,6 +292,7 @@ func (s *storage) capacities() {
 			}
 			if chance(s.r, 35) {
 				c.MaximumVolumeSize = s.bytes()
+				limit(c)
 			}
 			s.add(c)
 		}
@@ -298,7 +335,15 @@ func (s *storage) anyCapacities() {
 		case 2:
 			c.Capacity = nil
 		}
+		limit(c)
 		s.add(c)
+	}
+}
+
+// limit keeps the size of a volume within the capacity: kube-scheduler takes a larger size for room, see TestDifferences.
+func limit(c *storagev1.CSIStorageCapacity) {
+	if c.Capacity != nil && c.MaximumVolumeSize != nil && c.MaximumVolumeSize.Cmp(*c.Capacity) > 0 {
+		c.MaximumVolumeSize = c.Capacity
 	}
 }
 

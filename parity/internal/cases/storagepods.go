@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,6 +18,7 @@ type weighted []entry
 // mount gives a pod one to three volumes. Some are volumes of earlier pods of the namespace, too.
 func (s *storage) mount(p *v1.Pod, from weighted) {
 	p.Spec.Volumes = nil
+	defer s.shareLittle(p, len(s.claims))
 	for i := range 1 + s.r.IntN(3) {
 		name := fmt.Sprintf("v%d", i)
 		v := v1.Volume{Name: name}
@@ -28,6 +30,45 @@ func (s *storage) mount(p *v1.Pod, from weighted) {
 		p.Spec.Volumes = append(p.Spec.Volumes, v)
 		if chance(s.r, 45) {
 			return
+		}
+	}
+}
+
+// little is the most that a claim requests which shares capacity with another claim of its
+// pod: three of them fit wherever one does.
+var little = resource.MustParse("300Mi")
+
+// shareLittle makes claims small that draw from the same capacity for one pod.
+// kube-scheduler compares each with the capacity alone, which Berth does not: see
+// TestDifferences. The claims of the pod alone are those from a position on.
+func (s *storage) shareLittle(p *v1.Pod, from int) {
+	byClass := map[string][]int{}
+	for i, c := range s.claims {
+		class := c.Annotations[betaClass]
+		if class == "" && c.Spec.StorageClassName != nil {
+			class = *c.Spec.StorageClassName
+		}
+		isOwn := i >= from || c.Namespace == p.Namespace && names(p, c.Name)
+		if isOwn && c.Spec.VolumeName == "" && (class == poolClass || class == shareClass) {
+			byClass[class] = append(byClass[class], i)
+		}
+	}
+	for _, claims := range byClass {
+		if len(claims) < 2 {
+			continue
+		}
+		for _, i := range claims {
+			c := s.claims[i]
+			size := c.Spec.Resources.Requests[v1.ResourceStorage]
+			switch {
+			case size.Cmp(little) <= 0:
+			case i >= from:
+				c.Spec.Resources.Requests[v1.ResourceStorage] = little
+			default: // others have it already
+				p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool {
+					return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+				})
+			}
 		}
 	}
 }

@@ -1,0 +1,71 @@
+package compare
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+)
+
+// TestDifferences has an example of each verdict that differs from kube-scheduler's on
+// purpose, see docs/differences.md. The random cases leave these out, and any other
+// difference fails them.
+func TestDifferences(t *testing.T) {
+	volumes := []runtime.Object{
+		build.CSINode("n1", "d=1"),
+		build.PersistentVolume("v1", "phase=Bound csi=d/v1"), build.PersistentVolumeClaim("c1", "bound=v1"),
+		build.VolumeAttachment("a1", "attacher=d node=n1 volume=v1"),
+	}
+	provisioned := func(capacity string, sizes ...string) (all []runtime.Object) {
+		all = []runtime.Object{
+			build.StorageClass("dp", "provisioner=d"), build.CSIDriver("d", "storageCapacity"),
+			build.CSIStorageCapacity("a", "class=dp "+capacity, "everything"),
+		}
+		for i, size := range sizes {
+			all = append(all, build.PersistentVolumeClaim([]string{"c1", "c2"}[i], "class=dp storage="+size))
+		}
+		return all
+	}
+	for _, row := range []struct {
+		name    string
+		pod     *v1.Pod
+		objects []runtime.Object
+		// kube and berth are part of the verdicts on the node.
+		kube, berth string
+	}{
+		{"a volume that is attached already", build.Pod(build.Claims("c1")), volumes, "node(s) exceed max volume count", "feasible"},
+		{"claims that share a capacity", build.Pod(build.Claims("c1 c2")), provisioned("capacity=100Gi", "60Gi", "60Gi"),
+			"feasible", "node(s) did not have enough free storage"},
+		{"a volume may be larger than what is left", build.Pod(build.Claims("c1")), provisioned("capacity=30Gi maximum=60Gi", "50Gi"),
+			"feasible", "node(s) did not have enough free storage"},
+		{"memory beyond 64 bits", build.Pod(build.Container("memory=7E"), build.Container("memory=7E")), nil, "feasible", "Insufficient memory"},
+		{"a resource beyond 64 bits", build.Pod(build.Container("example.com/gpu=7E"), build.Container("example.com/gpu=7E")), nil,
+			"feasible", "Insufficient example.com/gpu"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			tc := cases.Case{Config: cases.EmptyConfig()}
+			tc.Nodes = []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 memory=8Gi pods=110 example.com/gpu=4"))}
+			tc.Pods = []*v1.Pod{row.pod}
+			for _, o := range row.objects {
+				tc.Add(o)
+			}
+			r, err := Case(tc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(r.Differences, func(d Difference) bool {
+				return d.Node == "n1" && strings.Contains(d.KubeScheduler, row.kube) && strings.Contains(d.Berth, row.berth)
+			}) {
+				t.Errorf("want kube-scheduler %q, Berth %q, have:", row.kube, row.berth)
+				for _, d := range r.Differences {
+					t.Log(d)
+				}
+			}
+		})
+	}
+}
