@@ -125,6 +125,16 @@ func (b *binding) takesTime() bool {
 	})
 }
 
+// causeOf returns the cause with which the context of a plugin's call ends: the error without the
+// words that name the plugin, which are added to the call's error.
+func causeOf(err error) error {
+	var of *plan.PluginError
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
 // endContext ends the context of the binding's calls.
 func (o *Outbox) endContext(b *binding, why error) {
 	if b.steps != nil && b.steps.called {

@@ -82,7 +82,10 @@ func TestCallsThatBreak(t *testing.T) {
 		{"panic", func(context.Context) commit.CallResult { panic("oh") }, `running PreBind plugin "x": the plugin panicked: oh`},
 		{"exit", func(context.Context) commit.CallResult { runtime.Goexit(); return commit.CallResult{} },
 			`running PreBind plugin "x": the plugin ended the goroutine that it was called on`},
-		{"cancelled", untilDone, `running PreBind plugin "x": its place is needed`},
+		{"cancelled", func(ctx context.Context) commit.CallResult {
+			result := untilDone(ctx) // the bare cause; the call adds the plugin's name
+			return commit.CallResult{Err: &plan.PluginError{Point: "PreBind", Plugin: "x", Err: result.Err}}
+		}, `running PreBind plugin "x": its place is needed`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

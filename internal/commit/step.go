@@ -273,7 +273,7 @@ func (o *Outbox) interrupt(now time.Time, b *binding, f failure) bool {
 	case calling:
 		if b.steps.interrupted == nil {
 			b.steps.interrupted = &f
-			o.endContext(b, f.err)
+			o.endContext(b, causeOf(f.err))
 		}
 		return true
 	case sending:
