@@ -479,6 +479,7 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		q.heapOf(e, e.place).fix(e)
 	case gated:
 		e.pod = pod
+		q.showUpdate(e, before)
 		q.admit(now, e, active, podUpdate)
 	case parked:
 		if why, woken := q.isBeingWoken(e); woken {
@@ -502,6 +503,15 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		}
 	default:
 		e.pod = pod
+	}
+}
+
+// showUpdate passes the changes of a held pod to the hints of the plugin that holds it, as
+// kube-scheduler does: a plugin may follow the pod there. Whatever the hints return, the plugin is
+// called at PreEnqueue, so that a change which a hint overlooks does not hold the pod for ever.
+func (q *Queue) showUpdate(e *entry, before *model.Pod) {
+	for _, action := range model.PodUpdates(before, e.pod) {
+		q.helps(e, model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: e.pod})
 	}
 }
 
