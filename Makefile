@@ -23,7 +23,7 @@ BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
 # an overlay, see below.
 MODULES       := . tools/release examples/sample-plugin examples/gang-plugin
-LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity
+LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity framework/compat
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -191,6 +191,7 @@ lint-large: $(BIN)/golangci-lint
 
 beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 30m ./...
+	cd framework/compat && $(GO) test -count=1 -timeout 10m ./...
 
 monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
 	cd deploy/monitoring && $(NICE) $(GO) test -timeout 10m ./...
@@ -242,7 +243,7 @@ MOVED := $(GO) run ./move $(abspath $(BIN))/moved && $(GO) build -modfile=$(absp
 $(BIN)/moved-kube-scheduler: $(shell find parity/plugged parity/moved -name '*.go' 2>/dev/null) parity/moved/go.mod parity/moved/go.sum
 	cd parity/moved && $(MOVED) $(abspath $@) ./kube-scheduler
 
-$(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum parity/moved/go.mod parity/moved/go.sum | $(BIN)/moved-kube-scheduler # not at once: both write the copy
+$(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum framework/compat/go.mod parity/moved/go.mod parity/moved/go.sum | $(BIN)/moved-kube-scheduler # not at once: both write the copy
 	cd parity/moved && $(MOVED) $(abspath $@) ./berth
 
 $(BIN)/parity: $(shell find app internal parity -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum

@@ -29,10 +29,13 @@ func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, see
 	h := &host{}
 	own := outsidehost.Config{
 		Parallelism: int(*c.Source.Parallelism), Deadline: deadline, Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
-		Observer: measured{seen.metrics.Outside}, Devices: c.ReadsDevices(), ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
+		Observer: measured{seen.metrics.Outside}, Devices: c.ReadsDevices(), Types: c.Types(), ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
+	}
+	if own.KubeConfig != nil { // as configured, without a default of Berth's
+		own.KubeConfig.AcceptContentTypes = c.AcceptContentTypes
 	}
 	if c.Extenders != nil {
-		own.Extenders = framework.Hand(c.Extenders.Extenders())
+		own.Extenders = framework.Hand(c.Extenders.Extenders(), c.Types())
 	}
 	h.Host = outsidehost.New(ctx, own)
 	return h

@@ -29,6 +29,7 @@ type Option func(*additions)
 type additions struct {
 	plugins []config.Registered
 	types   []func(*runtime.Scheme) error
+	shown   *framework.Types
 }
 
 // WithPlugin adds a plugin, which configurations enable by this name: in multiPoint or at the extension points whose interfaces of
@@ -44,13 +45,24 @@ func WithScheme(add func(*runtime.Scheme) error) Option {
 	return func(a *additions) { a.types = append(a.types, add) }
 }
 
+// WithTypes makes plugins get values of kube-scheduler's concrete types, and arguments of the
+// types that packages register at kube-scheduler. A program needs it if it links a package of
+// k8s.io/kubernetes, and gets them from compat.Types of
+// github.com/berth-scheduler/berth/framework/compat.
+func WithTypes(types *framework.Types) Option {
+	return func(a *additions) { a.shown = types }
+}
+
 // addOutside checks what the command's options add.
 func (o *options) addOutside() (err error) {
 	var a additions
 	for _, add := range o.added {
 		add(&a)
 	}
-	o.outside, err = config.NewOutside(a.plugins, a.types)
+	if err := config.CheckProgram(a.plugins, a.shown); err != nil {
+		return usage(err)
+	}
+	o.outside, err = config.NewOutside(a.plugins, a.types, a.shown)
 	return err
 }
 

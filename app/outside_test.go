@@ -205,7 +205,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		h.IterateOverWaitingPods(func(fwk.WaitingPod) {})
 		return closing{closed: closed}, nil
 	}
-	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
+	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *conf
 // hostedBy makes the plugin of a profile by a factory.
 func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*outside, *config.Config, error) {
 	t.Helper()
-	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
+	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

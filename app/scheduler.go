@@ -97,7 +97,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 		return nil, err
 	}
 	synced := make(chan struct{})
-	serve, err := newServer(ctx, o, c, leads, parts, synced)
+	serve, err := newServer(ctx, o, c, leads, parts, added, synced)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when
 // the scheduler is to stop, and synced is closed when the first lists of the watch have been taken in.
-func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, synced <-chan struct{}) (*server.Config, error) {
+func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, added *outside, synced <-chan struct{}) (*server.Config, error) {
 	serving, err := o.access.Listen()
 	if serving == nil || err != nil {
 		return nil, err
@@ -35,6 +35,9 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		Resources:           server.WhileLeading(leads.leading, resources(parts.watch)),
 	}
 	s.Healthz, s.Readyz = checks(ctx, leads, synced)
+	if added != nil {
+		s.Readyz = append(s.Readyz, healthz.NamedCheck("plugins", func(*http.Request) error { return added.host.Check() }))
+	}
 	// The library serves ping only where there is no other check, as kube-scheduler's /livez.
 	s.Livez = []healthz.HealthChecker{healthz.PingHealthz, parts.watchdog}
 	if len(s.Healthz) == 0 {

@@ -43,6 +43,7 @@ type NodeInfo struct {
 	ports       atomic.Pointer[fwk.HostPortInfo]
 	claims      atomic.Pointer[map[string]int]
 	subsets     atomic.Pointer[subsets]
+	shown       atomic.Pointer[fwk.NodeInfo] // see Types
 }
 
 // subsets are pods with affinity to other pods, and those of them with required anti-affinity.
@@ -317,6 +318,7 @@ func (n *NodeInfo) count(p fwk.PodInfo, sign int64) {
 		countClaims(*counts, p.GetPod(), int(sign))
 	}
 	n.subsets.Store(nil)
+	n.shown.Store(nil)
 	n.generation = generations.Add(1)
 }
 
@@ -336,6 +338,7 @@ func (n *NodeInfo) SetNode(node *v1.Node) {
 	n.node, n.compiled, n.imageSource = node, nil, nil
 	n.allocatable.Store(nil)
 	n.features.Store(nil)
+	n.shown.Store(nil)
 	n.generation = generations.Add(1)
 }
 
@@ -345,5 +348,6 @@ func (n *NodeInfo) RemoveNode() {
 	n.GetNodeDeclaredFeatures()
 	n.GetImageStates()
 	n.node, n.compiled, n.imageSource = nil, nil, nil
+	n.shown.Store(nil)
 	n.generation = generations.Add(1)
 }

@@ -25,6 +25,7 @@ type PodInfo struct {
 	compiled *model.Pod
 	terms    atomic.Pointer[terms]
 	resource atomic.Pointer[fwk.PodResource]
+	shown    atomic.Pointer[fwk.PodInfo] // see Types; nil until asked for
 }
 
 // terms are a pod's affinity terms. Of a kind with a malformed term there is none.
@@ -152,6 +153,7 @@ func (p *PodInfo) Update(pod *v1.Pod) error {
 	p.parsed()
 	p.pod, p.compiled = pod, nil
 	p.resource.Store(nil)
+	p.shown.Store(nil)
 	return nil
 }
 

@@ -37,6 +37,7 @@ type Option func(*settings)
 type settings struct {
 	plugins  []config.Registered
 	types    []func(*runtime.Scheme) error
+	shown    *public.Types
 	yaml     string
 	objects  []runtime.Object
 	deadline time.Duration
@@ -61,6 +62,9 @@ func WithPlugin(name string, factory PluginFactory, args runtime.Object) Option 
 func WithScheme(add func(*runtime.Scheme) error) Option {
 	return func(s *settings) { s.types = append(s.types, add) }
 }
+
+// WithTypes has plugins get values of other types than Berth's, as app.WithTypes does.
+func WithTypes(types *public.Types) Option { return func(s *settings) { s.shown = types } }
 
 // WithConfig gives the scheduler's configuration, a KubeSchedulerConfiguration in YAML.
 func WithConfig(yaml string) Option { return func(s *settings) { s.yaml = yaml } }
@@ -155,7 +159,10 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 			}
 		}
 	}
-	added, err := config.NewOutside(s.plugins, s.types)
+	if err := config.CheckProgram(s.plugins, s.shown); err != nil {
+		return nil, err
+	}
+	added, err := config.NewOutside(s.plugins, s.types, s.shown)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +193,7 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 			sim := c.live.Load()
 			return sim == nil || sim.Nominate(request)
 		},
-		Devices: scheduler.ReadsDevices(), ClientSet: c.api.client, Informers: c.api.informers, Recorder: c.recorder.of,
+		Devices: scheduler.ReadsDevices(), Types: s.shown, ClientSet: c.api.client, Informers: c.api.informers, Recorder: c.recorder.of,
 	})
 	full, err := scheduler.Build(ctx, plugins)
 	if err != nil {

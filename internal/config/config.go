@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -57,6 +58,7 @@ type Config struct {
 	// known are the plugins that the profiles may have: Build takes them again.
 	known          registry
 	outside        []madeOutside
+	types          *framework.Types
 	enablesOutside bool
 
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
@@ -194,6 +196,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
 		known: known,
+		types: r.Outside.Types(),
 	}
 	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
@@ -235,6 +238,9 @@ func (c *Config) Close() error { return closeAll(c.outside) }
 
 // WholeObjects reports whether whole pods and nodes are needed, and not only what scheduling reads of them: for plugins from outside and extenders.
 func (c *Config) WholeObjects() bool { return c.enablesOutside || len(c.Source.Extenders) > 0 }
+
+// Types returns the types of the values that plugins from outside get, nil for Berth's own.
+func (c *Config) Types() *framework.Types { return c.types }
 
 // EnablesOutside reports whether a profile enables a plugin from outside, so that Build has something to make.
 func (c *Config) EnablesOutside() bool { return c.enablesOutside }

@@ -34,13 +34,17 @@ type Registered struct {
 type Outside struct {
 	plugins []Registered
 	scheme  *runtime.Scheme
+	types   *framework.Types
 }
 
 // NewOutside checks names and factories, and registers types by calling the functions in order. They register <Name>Args in version
 // kubescheduler.config.k8s.io/v1, its defaults, and where plugins want another type than that, the internal version and conversions.
-func NewOutside(registered []Registered, types []func(*runtime.Scheme) error) (*Outside, error) {
+//
+// Shown are the types of the values that plugins get, nil for Berth's own. Their scheme is
+// then the one to register in: packages have put types there when the program started.
+func NewOutside(registered []Registered, types []func(*runtime.Scheme) error, shown *framework.Types) (*Outside, error) {
 	own := builtIn(noGates{}) // gates decide which are enabled, not which there are
-	o := &Outside{}
+	o := &Outside{types: shown}
 	for _, r := range registered {
 		taken := own.find(r.Name) != nil || slices.ContainsFunc(o.plugins, func(p Registered) bool { return p.Name == r.Name })
 		switch {
@@ -56,6 +60,9 @@ func NewOutside(registered []Registered, types []func(*runtime.Scheme) error) (*
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
+	}
+	if shown != nil {
+		scheme = shown.Scheme
 	}
 	for i, add := range types {
 		if err := register(add, scheme); err != nil {
@@ -83,6 +90,14 @@ func register(add func(*runtime.Scheme) error, scheme *runtime.Scheme) (err erro
 		return errors.New("the function is nil")
 	}
 	return add(scheme)
+}
+
+// Types returns the types of the values that plugins get, nil for Berth's own.
+func (o *Outside) Types() *framework.Types {
+	if o == nil {
+		return nil
+	}
+	return o.types
 }
 
 // Names returns the names of the plugins in the order of their registration; none for nil.

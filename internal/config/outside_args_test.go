@@ -38,7 +38,7 @@ func TestRegistration(t *testing.T) {
 			return nil
 		}}, "Double registration of different types"},
 	} {
-		o, err := NewOutside(test.plugins, test.types)
+		o, err := NewOutside(test.plugins, test.types, nil)
 		if test.want == "" && (err != nil || !slices.Equal(o.Names(), []string{"A", "B"})) {
 			t.Errorf("%s: names %v, error %v", test.name, o.Names(), err)
 		}
@@ -131,7 +131,7 @@ func TestArgumentsOfOutside(t *testing.T) {
 		o, err := NewOutside([]Registered{{"Mine", func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			got, calls = args, calls+1
 			return filters{named(h.ProfileName())}, nil
-		}}}, test.types)
+		}}}, test.types, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestForeignDefaultsHaveNoEffect(t *testing.T) {
 			object.(*configv1.KubeSchedulerConfiguration).ClientConnection.QPS = 50
 		})
 		return nil
-	}})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

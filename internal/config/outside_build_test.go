@@ -27,7 +27,7 @@ func TestInstances(t *testing.T) {
 		{"Fails", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return nil, errors.New("no CRD")
 		}},
-	}, nil)
+	}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestCloseThatHangs(t *testing.T) {
 
 // A factory that waits for something that never comes ends with the context.
 func TestFactoryThatHangs(t *testing.T) {
-	o, err := NewOutside([]Registered{{"Hangs", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { select {} }}}, nil)
+	o, err := NewOutside([]Registered{{"Hangs", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { select {} }}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func fromOutside(t *testing.T) *Outside {
 		{"Panics", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { panic("oh") }},
 		{"Nil", just(nil)},
 		{"Nameless", just(nameless{})},
-	}, nil)
+	}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -434,15 +434,8 @@ func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 // Rejected returns why the filters rejected a node.
 func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 	c, e := p.cycle, p.engine
-	if p.counts == nil {
-		r := reason.Rejection{Unresolvable: !c.open, Reasons: []string{p.rejection.PreFilter}}
-		if len(p.rejection.Plugins) == 1 {
-			r.Plugin = p.rejection.Plugins[0]
-		}
-		return r
-	}
-	if !c.narrowed.has(slot) {
-		return reason.Rejection{Unresolvable: true, Reasons: []string{c.narrowed.text()}}
+	if p.counts == nil || !c.narrowed.has(slot) {
+		return p.Unexamined()
 	}
 	verdicts := c.here.verdicts
 	var o objection
@@ -460,6 +453,21 @@ func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Pending: isPending(verdicts[o.filter], o.code),
 		Reasons: verdicts[o.filter].Reasons(o.code),
 	}
+}
+
+// Unexamined returns the rejection of the nodes that no filter has looked at.
+func (p *postFilterCycle) Unexamined() reason.Rejection {
+	switch {
+	case p.counts == nil:
+		r := reason.Rejection{Unresolvable: !p.cycle.open, Reasons: []string{p.rejection.PreFilter}}
+		if len(p.rejection.Plugins) == 1 {
+			r.Plugin = p.rejection.Plugins[0]
+		}
+		return r
+	case len(p.cycle.narrowed.by) > 0:
+		return reason.Rejection{Unresolvable: true, Reasons: []string{p.cycle.narrowed.text()}}
+	}
+	return reason.Rejection{Unresolvable: true}
 }
 
 // RejectionIn returns why the filters reject a node in a dry run as it is.

@@ -266,6 +266,9 @@ type Cycle interface {
 	Reasons(o Objection) (texts []string, err error)
 	// Rejected returns why the filters rejected a node in this turn, as it was reported; if PreFilter rejected the pod, that is the same for all nodes.
 	Rejected(slot int32) reason.Rejection
+	// Unexamined returns the rejection of the nodes that no filter has looked at, because PreFilter
+	// rejected the pod, or named other nodes.
+	Unexamined() reason.Rejection
 	// RejectionIn returns why the filters reject a node in a dry run of View as it is, without the pods that are nominated to it; zero if they do not.
 	// The error is that of a filter, or says why filters cannot be run.
 	RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error)

@@ -292,7 +292,7 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	added, err := config.NewOutside([]config.Registered{{Name: "Mischief", Factory: func(_ context.Context, _ apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		m.h = h
 		return m, nil
-	}}}, nil)
+	}}}, nil, nil)
 	if err != nil {
 		return nil, nil, err
 	}

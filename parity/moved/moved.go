@@ -1,11 +1,21 @@
-// Package moved is plugins of sigs.k8s.io/scheduler-plugins, for both schedulers. They are compiled from a copy that command move has made: v0.34.1-devel, the
-// newest version there is, is for Kubernetes 1.34, and most of its packages do not compile with 1.37.
+// Package moved is plugins of sigs.k8s.io/scheduler-plugins, for both schedulers. They are compiled from a copy that command move has made: v0.35.4-devel, the
+// newest version of the module proxy, is for Kubernetes 1.35.
 package moved
 
 import (
+	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
+	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/networkoverhead"
+	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/topologicalsort"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesources"
+	"sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology"
 	"sigs.k8s.io/scheduler-plugins/pkg/podstate"
+	"sigs.k8s.io/scheduler-plugins/pkg/preemptiontoleration"
+	"sigs.k8s.io/scheduler-plugins/pkg/qos"
+	"sigs.k8s.io/scheduler-plugins/pkg/sysched"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/loadvariationriskbalancing"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/lowriskovercommitment"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/peaks"
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/targetloadpacking"
 
 	"github.com/berth-scheduler/berth/parity/plugged"
@@ -14,9 +24,23 @@ import (
 // Plugins are the factories of these plugins, by name, and those of package plugged.
 func Plugins() map[string]plugged.Factory {
 	plugins := plugged.Plugins()
-	plugins[coscheduling.Name] = coscheduling.New
-	plugins[noderesources.AllocatableName] = noderesources.NewAllocatable
-	plugins[podstate.Name] = podstate.New
-	plugins[targetloadpacking.Name] = targetloadpacking.New
+	for name, factory := range map[string]plugged.Factory{
+		capacityscheduling.Name:         capacityscheduling.New,
+		coscheduling.Name:               coscheduling.New,
+		loadvariationriskbalancing.Name: loadvariationriskbalancing.New,
+		lowriskovercommitment.Name:      lowriskovercommitment.New,
+		networkoverhead.Name:            networkoverhead.New,
+		noderesources.AllocatableName:   noderesources.NewAllocatable,
+		noderesourcetopology.Name:       noderesourcetopology.New,
+		peaks.Name:                      peaks.New,
+		podstate.Name:                   podstate.New,
+		preemptiontoleration.Name:       preemptiontoleration.New,
+		qos.Name:                        qos.New,
+		sysched.Name:                    sysched.New,
+		targetloadpacking.Name:          targetloadpacking.New,
+		topologicalsort.Name:            topologicalsort.New,
+	} {
+		plugins[name] = factory
+	}
 	return plugins
 }

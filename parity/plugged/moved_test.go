@@ -30,6 +30,12 @@ var movedScripts = map[string]script{
 	"podstate": {nodes: 2, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: PodState}]}}`, run: podStateScript},
 	"packing": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: TargetLoadPacking}]}}`,
 		config: args("TargetLoadPacking", "watcherAddress: WATCHER, targetUtilization: 60"), run: packingScript},
+	"variation": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: LoadVariationRiskBalancing}]}}`,
+		config: args("LoadVariationRiskBalancing", "watcherAddress: WATCHER"), run: packingScript},
+	"capacity":   {nodes: 1, plugins: replacingPreemption("CapacityScheduling"), objects: elasticQuota, run: capacityScript},
+	"toleration": {nodes: 1, plugins: replacingPreemption("PreemptionToleration"), config: args("PreemptionToleration", "minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100"), objects: tolerantClass, run: tolerationScript},
+	"topology": {nodes: 2, plugins: `{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}`, config: args("NodeResourceTopologyMatch", "scoringStrategy: {type: LeastAllocated}"),
+		objects: nodeTopology, run: topologyScript},
 }
 
 // podGroups is the custom resource of Coscheduling.

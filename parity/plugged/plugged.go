@@ -28,5 +28,6 @@ func Plugins() map[string]Factory {
 		GateName:           newGate,
 		NominatorName:      newNominator,
 		RecordName:         newRecord,
+		ProbeName:          newProbe,
 	}
 }

@@ -17,6 +17,10 @@ import (
 type script struct {
 	// nodes is how many nodes it has for itself. They have 32 CPUs each.
 	nodes int
+	// sort orders the queue, Ordered if it is empty. Scripts with one order run beside each other.
+	sort string
+	// differs is the difference between the schedulers that docs/plugins.md names; empty for none.
+	differs string
 	// plugins is the profile's, besides the order of the queue; config its pluginConfig.
 	plugins, config string
 	// objects prepares what must exist before a scheduler starts.
@@ -28,6 +32,8 @@ type script struct {
 var scripts = func() map[string]script {
 	all := maps.Clone(ownScripts)
 	maps.Copy(all, movedScripts)
+	maps.Copy(all, probeScripts)
+	maps.Copy(all, sortScripts)
 	return all
 }()
 

@@ -34,9 +34,6 @@ type stage struct {
 	seen      map[string]*v1.Pod // by name, the version that until has returned last, at first the one that was created
 }
 
-// poolLabel names the script whose pods go to a node.
-const poolLabel = "plugged.example.com/pool"
-
 func (s *stage) note(format string, args ...any) {
 	// The namespace differs between the schedulers.
 	s.notes = append(s.notes, strings.ReplaceAll(fmt.Sprintf(format, args...), s.namespace, "NAMESPACE"))
@@ -47,7 +44,7 @@ func (s *stage) pod(name string, cpus int64, change ...func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace, Labels: map[string]string{}, Annotations: map[string]string{}},
 		Spec: v1.PodSpec{
-			SchedulerName: s.scheduler, NodeSelector: map[string]string{poolLabel: s.scheduler},
+			SchedulerName: s.scheduler, NodeSelector: map[string]string{PoolLabel: s.scheduler},
 			Containers: []v1.Container{{
 				Name: "main", Image: "registry.example.com/app",
 				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}},

@@ -164,6 +164,7 @@ func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 
 // unreserve undoes what Reserve plugins did. Each Unreserve has a goroutine of its own: one that ends it must not keep the others from being called.
 func (b *binding) unreserve(ctx context.Context) commit.CallResult {
+	defer b.r.config.Leaving.left(b.pod.UID)
 	b.undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
 		var one sync.WaitGroup
 		one.Go(func() {

@@ -12,13 +12,16 @@ import (
 )
 
 // handed is an extender as the Handle gives it to plugins.
-type handed struct{ plugin.Extender }
+type handed struct {
+	plugin.Extender
+	types *public.Types
+}
 
-// Hand returns extenders as the Handle gives them to plugins.
-func Hand(extenders []plugin.Extender) []fwk.Extender {
+// Hand returns extenders as the Handle gives them to plugins, with NodeInfos of these types.
+func Hand(extenders []plugin.Extender, types *public.Types) []fwk.Extender {
 	var list []fwk.Extender
 	for _, x := range extenders {
-		list = append(list, handed{x})
+		list = append(list, handed{x, types})
 	}
 	return list
 }
@@ -42,9 +45,7 @@ func (h handed) Filter(pod *v1.Pod, nodes []fwk.NodeInfo) (passed []fwk.NodeInfo
 			continue
 		}
 		if said.Bare {
-			bare := public.NewNodeInfo()
-			bare.SetNode(n.Node())
-			n = bare
+			n = h.types.NewNodeInfo(n.Node())
 		}
 		passed = append(passed, n)
 	}

@@ -67,7 +67,7 @@ func (n nodesWith) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.No
 
 // TestHand asks an extender as plugins do, by the Handle's list.
 func TestHand(t *testing.T) {
-	all := framework.Hand(extendersOf(t))
+	all := framework.Hand(extendersOf(t), nil)
 	if len(all) != 2 {
 		t.Fatalf("%d extenders, want 2", len(all))
 	}

@@ -164,13 +164,21 @@ func TestHang(t *testing.T) {
 			t.Errorf("%s; want %s", got, want)
 		}
 		close(release)
+		other := w.pod("other", "1")
 		for range 20 {
-			d = w.decide(pod)
+			d = w.decide(other)
 			if d.Outcome != plan.Placed {
 				t.Error(said(&d))
 			}
 		}
 		<-done
+		if d = w.decide(pod); !strings.Contains(said(&d), "not called for this pod for 1m0s") {
+			t.Errorf("the pod that made the plugin hang: %s", said(&d))
+		}
+		time.Sleep(time.Minute)
+		if d = w.decide(pod); d.Outcome != plan.Placed {
+			t.Errorf("the same pod a minute later: %s", said(&d))
+		}
 		if pod.Object.Labels["late"] != "" {
 			t.Error("a plugin has written to the state's pod")
 		}

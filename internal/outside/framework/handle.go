@@ -35,7 +35,7 @@ type Handle struct {
 var _ fwk.Handle = (*Handle)(nil)
 
 func newHandle(r *Runtime) *Handle {
-	return &Handle{r: r, nominator: nominator{queue: r.config.Queue}, gate: gate{snapshot: r.config.Snapshot}}
+	return &Handle{r: r, nominator: nominator{queue: r.config.Queue, types: r.config.Types}, gate: gate{snapshot: r.config.Snapshot}}
 }
 
 // SnapshotSharedLister returns the lister of the cluster as it was when the last turn began.
@@ -57,7 +57,7 @@ func (h *Handle) bindings() Bindings {
 func (h *Handle) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
 	if b := h.bindings(); b != nil {
 		for _, pod := range b.WaitingPods() {
-			callback(waitingPod{pod})
+			callback(waitingPod{pod, h.r.config.Leaving})
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (h *Handle) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
 func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	if b := h.bindings(); b != nil {
 		if pod := b.WaitingPod(uid); pod != nil {
-			return waitingPod{pod}
+			return waitingPod{pod, h.r.config.Leaving}
 		}
 	}
 	return nil
@@ -81,11 +81,21 @@ func (h *Handle) RejectWaitingPod(uid types.UID) bool {
 }
 
 // waitingPod is a pod that waits at Permit.
-type waitingPod struct{ *commit.WaitingPod }
+type waitingPod struct {
+	*commit.WaitingPod
+	leaving *Leaving
+}
 
-func (w waitingPod) GetPod() *v1.Pod                 { return w.Pod() }
-func (w waitingPod) GetPendingPlugins() []string     { return w.PendingPlugins() }
-func (w waitingPod) Preempt(plugin, msg string) bool { return w.WaitingPod.Preempt(msg) }
+func (w waitingPod) GetPod() *v1.Pod             { return w.Pod() }
+func (w waitingPod) GetPendingPlugins() []string { return w.PendingPlugins() }
+
+func (w waitingPod) Reject(plugin, msg string) bool {
+	return w.leaving.reject(w.Pod().UID, func() bool { return w.WaitingPod.Reject(plugin, msg) })
+}
+
+func (w waitingPod) Preempt(_, msg string) bool {
+	return w.leaving.reject(w.Pod().UID, func() bool { return w.WaitingPod.Preempt(msg) })
+}
 
 // Activate has pods tried at once that wait for their turn. It does not block.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {

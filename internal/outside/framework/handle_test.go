@@ -325,7 +325,7 @@ var effects = map[string]func(t *testing.T){
 	"RunPreFilterExtensionAddPod":    func(t *testing.T) { extends(t, true) },
 	"RunPreFilterExtensionRemovePod": func(t *testing.T) { extends(t, false) },
 	"Extenders": func(t *testing.T) {
-		h := bare(t, framework.Config{Extenders: framework.Hand(extendersOf(t))})
+		h := bare(t, framework.Config{Extenders: framework.Hand(extendersOf(t), nil)})
 		clear(h.Extenders()) // a copy
 		equal(t, []string{h.Extenders()[0].Name()[:7]}, "http://")
 	},
@@ -402,7 +402,7 @@ func equal(t *testing.T, got []string, want ...string) {
 
 // bare returns the Handle of a Runtime without plugins.
 func bare(t *testing.T, config framework.Config) fwk.Handle {
-	config.Profile, config.Snapshot = name, snapshot.New()
+	config.Profile, config.Snapshot = name, snapshot.New(nil)
 	r, err := framework.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

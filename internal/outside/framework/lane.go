@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // Point is kube-scheduler's name of an extension point, as in the labels of metrics.
@@ -37,14 +41,8 @@ const (
 	PostBind         Point = "PostBind"
 )
 
-// Defaults and bounds of a Lane.
-const (
-	// DefaultDeadline is how long a call, or a batch of calls, of a plugin may take.
-	DefaultDeadline = 10 * time.Second
-	// hungMax is how many calls of a plugin may be given up and still run. Beyond that the plugin is not called until one of them returns: each call that
-	// hangs stops the loop for the deadline, and there may be one for each parked pod.
-	hungMax = 3
-)
+// DefaultDeadline is how long a call, or a batch of calls, of a plugin may take.
+const DefaultDeadline = 10 * time.Second
 
 // Failure is the error of a call that did not return as it should: it panicked, or took too long. It names the plugin and the extension point.
 type Failure struct {
@@ -73,10 +71,13 @@ type Lane struct {
 	gaveUp map[string]*Failure
 	// took is how long the last call took.
 	took time.Duration
+	// pod is the pod that calls are about, nil for none.
+	pod   *model.Pod
+	aside aside
 
 	mu        sync.Mutex
-	abandoned int            // calls that were given up, ever
-	hung      map[string]int // calls that were given up and still run, by plugin
+	abandoned int // calls that were given up, ever
+	hung      hung
 }
 
 // worker is a goroutine that runs calls. in and done are used by the lane's user and the goroutine; the other fields are written by the user while
@@ -91,7 +92,8 @@ type worker struct {
 	endTurn context.CancelFunc
 	plugin  string
 	point   Point
-	givenUp bool // read once in is closed
+	pod     types.UID // that the call is about, empty for none
+	givenUp bool      // read once in is closed
 }
 
 // panicked is how a call ended that did not return: with a panic, or by runtime.Goexit.
@@ -107,17 +109,14 @@ func NewLane(parent context.Context, deadline time.Duration, log klog.Logger) *L
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, log: log, timer: timer, hung: map[string]int{}, gaveUp: map[string]*Failure{}}
+	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, log: log, timer: timer, hung: hung{}, gaveUp: map[string]*Failure{}, aside: aside{}}
 }
 
 // Abandoned returns how many calls have been given up, and how many of those still run.
 func (l *Lane) Abandoned() (ever, running int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.hung {
-		running += n
-	}
-	return l.abandoned, running
+	return l.abandoned, l.hung.running()
 }
 
 // call runs f on the lane and returns its result. If f panics, or takes longer than the deadline, the error says so, and the result is dropped.
@@ -133,7 +132,12 @@ func call[T any](l *Lane, point Point, plugin string, f func(ctx context.Context
 // run runs a batch on the lane.
 func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) error {
 	if n := l.hungBy(plugin); n >= hungMax {
-		return &Failure{plugin, point, fmt.Sprintf("not called: %d of its calls have not returned", n)}
+		return &Failure{plugin, point, fmt.Sprintf("not called: it has not returned for %d pods", n)}
+	}
+	if len(l.aside) > 0 && l.pod != nil && point != Unreserve {
+		if err := l.aside.refusal(time.Now(), point, plugin, l.pod); err != nil {
+			return err
+		}
 	}
 	if f := l.gaveUp[plugin]; f != nil && point != Unreserve {
 		return f
@@ -149,7 +153,10 @@ func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) 
 		}
 		ctx = w.inTurn
 	}
-	w.plugin, w.point = plugin, point
+	w.plugin, w.point, w.pod = plugin, point, ""
+	if l.pod != nil {
+		w.pod = l.pod.UID
+	}
 	began := time.Now()
 	defer func() { l.took = time.Since(began) }()
 	l.timer.Reset(l.deadline)
@@ -175,6 +182,9 @@ func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) 
 
 // ended takes in how a call ended that was not given up.
 func (l *Lane) ended(w *worker, p *panicked) error {
+	if len(l.aside) > 0 && l.pod != nil {
+		l.aside.returned(w.point, w.plugin, l.pod)
+	}
 	if p == nil {
 		return nil
 	}
@@ -193,9 +203,16 @@ var (
 func (l *Lane) giveUp(w *worker) {
 	l.mu.Lock()
 	l.abandoned++
-	l.hung[w.plugin]++
+	l.hung.add(w.plugin, w.pod)
 	l.mu.Unlock()
-	l.log.Error(nil, "Plugin call has taken too long and is given up", "plugin", w.plugin, "extensionPoint", w.point, "deadline", l.deadline)
+	about := []any{"plugin", w.plugin, "extensionPoint", w.point, "deadline", l.deadline}
+	if l.pod != nil && w.point != Unreserve {
+		about = append(about, "pod", klog.KObj(l.pod.Object), "notCalledForPod", l.aside.add(time.Now(), w.point, w.plugin, l.pod))
+	}
+	l.log.Error(nil, "Plugin call has taken too long and is given up", about...)
+	if l.hungBy(w.plugin) == hungMax {
+		l.log.Error(nil, "Plugin hangs for too many pods: it is not called until a call returns", "plugin", w.plugin, "pods", hungMax)
+	}
 	l.worker, w.givenUp = nil, true
 	close(w.in)
 	w.cancel(errGivenUp)
@@ -204,17 +221,40 @@ func (l *Lane) giveUp(w *worker) {
 func (l *Lane) hungBy(plugin string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.hung[plugin]
+	return l.hung.strikes(plugin)
+}
+
+// Out returns the plugins that are not called because they hang for too many pods, sorted. Any
+// goroutine may call it.
+func (l *Lane) Out() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for plugin := range l.hung {
+		if l.hung.strikes(plugin) >= hungMax {
+			out = append(out, plugin)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// about runs calls that are about a pod outside of its turn.
+func (l *Lane) about(pod *model.Pod, calls func()) {
+	before := l.pod
+	l.pod = pod
+	defer func() { l.pod = before }()
+	calls()
 }
 
 // beginTurn and endTurn enclose the calls of a pod's turn, whose context ends with it.
-func (l *Lane) beginTurn() {
-	l.turn = true
+func (l *Lane) beginTurn(pod *model.Pod) {
+	l.turn, l.pod = true, pod
 	clear(l.gaveUp)
 }
 
 func (l *Lane) endTurn() {
-	l.turn = false
+	l.turn, l.pod = false, nil
 	clear(l.gaveUp)
 	if w := l.worker; w != nil && w.inTurn != nil {
 		w.endTurn()
@@ -258,9 +298,7 @@ func (l *Lane) left(w *worker) {
 	if w.givenUp {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.hung[w.plugin]--; l.hung[w.plugin] == 0 {
-			delete(l.hung, w.plugin)
-		}
+		l.hung.returned(w.plugin, w.pod)
 	}
 }
 

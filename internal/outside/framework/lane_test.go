@@ -122,7 +122,7 @@ func TestHungCallsAreBounded(t *testing.T) {
 func TestTurnContext(t *testing.T) {
 	l := newTestLane(t, time.Minute)
 	own := func(ctx context.Context) context.Context { return ctx }
-	l.beginTurn()
+	l.beginTurn(nil)
 	one, _ := call(l, Filter, "P", own)
 	two, _ := call(l, Score, "P", own)
 	if one != two || one.Err() != nil {

@@ -26,6 +26,7 @@ type nominee struct {
 // forgotten with it, and what was changed between turns with the next: a nomination stays if its pod waits in the queue.
 type nominator struct {
 	queue Queue
+	types *public.Types
 
 	mu      sync.Mutex
 	version uint64 // of the state's nominations
@@ -64,8 +65,7 @@ func (n *nominator) begin(v state.View) {
 	for name, pods := range v.NominatedPods() {
 		pods, _ := v.WithoutKept(pods) // room that is kept for a group is no nomination, which could be cleared
 		for _, pod := range pods {
-			info, _ := public.NewPodInfo(copyOf(pod))
-			n.put(nominee{pod.UID, info}, name)
+			n.put(nominee{pod.UID, n.types.NewPodInfo(copyOf(pod))}, name)
 		}
 	}
 	for _, uid := range n.fresh.order {

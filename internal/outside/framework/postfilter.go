@@ -6,7 +6,6 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -23,7 +22,7 @@ var _ plugin.PostFilter = (*postFilter)(nil)
 // PostFilter runs the plugin, which may ask for the filters by the Handle until it returns. Skip and Wait, which end kube-scheduler, are errors.
 func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	t := p.r.turn
-	statuses := statusesOf(c) // before the gate is opened: the filters from outside may have to be asked, on the lane
+	statuses := p.r.statusesOf(c) // before the gate is opened: the filters from outside may have to be asked, on the lane
 	type result struct {
 		outcome
 		message    string
@@ -59,26 +58,31 @@ func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilt
 	return to, nil
 }
 
-// statusesOf returns why the filters rejected each node.
-func statusesOf(c plugin.Cycle) fwk.NodeToStatusReader {
+// statusesOf returns why the filters rejected each node. As in kube-scheduler, nodes that no filter
+// has looked at have no status by name: they, and names without a node, share a status.
+func (r *Runtime) statusesOf(c plugin.Cycle) fwk.NodeToStatusReader {
 	v := c.View()
 	byName := make(map[string]*fwk.Status, v.Nodes())
+	unexamined := c.Unexamined()
 	var last *fwk.Status // nodes are often rejected alike
 	var like reason.Rejection
 	for slot, alive := range v.State().Alive() {
 		if !alive {
 			continue
 		}
-		r := c.Rejected(int32(slot))
-		if r.Plugin == "" && len(r.Reasons) == 0 {
-			continue // it was not rejected
+		rejected := c.Rejected(int32(slot))
+		if rejected.Plugin == "" && len(rejected.Reasons) == 0 || alike(&rejected, &unexamined) {
+			continue
 		}
-		if last == nil || !alike(&like, &r) {
-			last, like = statusOf(&r), r
+		if last == nil || !alike(&like, &rejected) {
+			last, like = statusOf(&rejected), rejected
 		}
 		byName[v.Node(int32(slot)).Name()] = last
 	}
-	return public.NewNodeToStatus(byName, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
+	if said := r.turn.preFilter[unexamined.Plugin]; said != nil {
+		unexamined.Reasons = said // the engine has them in one text
+	}
+	return r.config.Types.NewNodeToStatus(byName, statusOf(&unexamined))
 }
 
 func alike(a, b *reason.Rejection) bool {

@@ -49,6 +49,10 @@ func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 		t.state.SetSkipFilterPlugins(t.skippedFilters.Clone()) // a call that was given up may read the last one
 		return plugin.PreFilterResult{}
 	case found.isRejection():
+		if t.preFilter == nil {
+			t.preFilter = map[string][]string{}
+		}
+		t.preFilter[p.name] = found.reasons
 		return plugin.PreFilterResult{Rejection: p.rejection(&found.outcome), Resolvable: found.code == fwk.Unschedulable}
 	}
 	return plugin.PreFilterResult{Narrowed: found.narrowed, Nodes: found.nodes}

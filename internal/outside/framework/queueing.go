@@ -28,8 +28,12 @@ var (
 // PreEnqueue asks the plugin. As in kube-scheduler, any status but Success holds the pod back.
 func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
 	object := p.r.copies.of(pod)
-	o, err := call(p.r.lane, PreEnqueue, p.name, func(ctx context.Context) outcome {
-		return read(p.plugin.PreEnqueue(ctx, object), PreEnqueue, success|failing|rejecting)
+	var o outcome
+	var err error
+	p.r.lane.about(pod, func() {
+		o, err = call(p.r.lane, PreEnqueue, p.name, func(ctx context.Context) outcome {
+			return read(p.plugin.PreEnqueue(ctx, object), PreEnqueue, success|failing|rejecting)
+		})
 	})
 	p.observe(PreEnqueue, o.code, 1, err)
 	switch {
@@ -160,12 +164,16 @@ func (h *hint) helps(waiting *model.Pod, event model.Event) bool {
 		return true
 	}
 	object, log := h.r.copies.of(waiting), h.r.config.Log
-	helps, err := call(h.r.lane, QueueingHint, h.name, func(context.Context) bool {
-		hint, err := h.hint(log, object, before, after)
-		if err != nil {
-			log.Error(err, "Queueing hint failed", "plugin", h.name, "pod", klog.KObj(object))
-		}
-		return err != nil || hint != fwk.QueueSkip
+	var helps bool
+	var err error
+	h.r.lane.about(waiting, func() {
+		helps, err = call(h.r.lane, QueueingHint, h.name, func(context.Context) bool {
+			hint, err := h.hint(log, object, before, after)
+			if err != nil {
+				log.Error(err, "Queueing hint failed", "plugin", h.name, "pod", klog.KObj(object))
+			}
+			return err != nil || hint != fwk.QueueSkip
+		})
 	})
 	if err != nil {
 		h.r.copies.drop(waiting)

@@ -35,7 +35,7 @@ func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
 // comparison is the memory of calls of Less: that of one that is given up is its own from then on.
 type comparison struct {
 	plugin   fwk.QueueSortPlugin
-	a, b     *queuedPod
+	a, b     fwk.QueuedEntityInfo
 	less     bool
 	panicked string // what with, if the call did
 	// returned is set when a call has ended, even if it was given up.
@@ -65,9 +65,13 @@ func (p *queueSort) Less(a, b plugin.Queued) bool {
 		return byDefault(a, b)
 	}
 	c := p.current
-	c.a, c.b, c.panicked = shownOf(a), shownOf(b), ""
+	types := p.r.config.Types
+	c.a, c.b, c.panicked = shownOf(a, types).entity(), shownOf(b, types).entity(), ""
 	c.returned.Store(false)
+	of := p.r.lane.pod
+	p.r.lane.pod = nil // the call is about two
 	err := p.r.lane.run(QueueSort, p.name, c.batch)
+	p.r.lane.pod = of
 	if err == nil && c.panicked == "" {
 		return c.less
 	}
@@ -119,14 +123,14 @@ func byDefault(a, b plugin.Queued) bool {
 }
 
 // shownOf returns what plugins see of a waiting pod: what is kept with it, if that is of the pod as it waits now.
-func shownOf(q plugin.Queued) *queuedPod {
+func shownOf(q plugin.Queued, types *public.Types) *queuedPod {
 	if q.Waiting == nil {
-		return newQueuedPod(q, nil)
+		return newQueuedPod(q, nil, types)
 	}
 	kept := q.Waiting.Kept()
 	shown, _ := (*kept).(*queuedPod)
 	if shown == nil || !shown.shows(q) {
-		shown = newQueuedPod(q, shown)
+		shown = newQueuedPod(q, shown, types)
 		*kept = shown
 	}
 	return shown
@@ -140,24 +144,27 @@ type queuedPod struct {
 	attempts, rejections, errors int
 	rejectors, pending           []string
 	gate                         string
+	// converted is what plugins get if they get values of other types.
+	converted fwk.QueuedEntityInfo
 }
 
 var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
 
 // copied is a version of a pod with the copy that plugins get, made when one first asks for it.
 type copied struct {
-	pod  *model.Pod
-	once sync.Once
-	info fwk.PodInfo
+	pod   *model.Pod
+	types *public.Types
+	once  sync.Once
+	info  fwk.PodInfo
 }
 
 // newQueuedPod shows a waiting pod. It shares the copy of the pod with what was shown before, if that is of the same version.
-func newQueuedPod(q plugin.Queued, before *queuedPod) *queuedPod {
+func newQueuedPod(q plugin.Queued, before *queuedPod, types *public.Types) *queuedPod {
 	shown := &queuedPod{since: q.Since}
 	if before != nil && before.copied.pod == q.Pod {
 		shown.copied = before.copied
 	} else {
-		shown.copied = &copied{pod: q.Pod}
+		shown.copied = &copied{pod: q.Pod, types: types}
 	}
 	if w := q.Waiting; w != nil {
 		shown.ready, shown.backoffEnd = w.Ready(), w.BackoffEnd()
@@ -165,6 +172,17 @@ func newQueuedPod(q plugin.Queued, before *queuedPod) *queuedPod {
 		shown.rejectors, shown.pending, shown.gate = slices.Clone(w.Rejectors()), slices.Clone(w.Pending()), w.Gate()
 	}
 	return shown
+}
+
+// entity returns the waiting pod as plugins get it. The loop's goroutine calls it.
+func (q *queuedPod) entity() fwk.QueuedEntityInfo {
+	if q.copied.types == nil {
+		return q
+	}
+	if q.converted == nil {
+		q.converted = q.copied.types.Queued(q, q.GetPodInfo())
+	}
+	return q.converted
 }
 
 // shows reports whether it shows the pod as it waits now.
@@ -177,7 +195,7 @@ func (q *queuedPod) shows(now plugin.Queued) bool {
 // GetPodInfo returns a copy of the pod, the same each time.
 func (q *queuedPod) GetPodInfo() fwk.PodInfo {
 	c := q.copied
-	c.once.Do(func() { c.info, _ = public.NewPodInfo(copyOf(c.pod)) })
+	c.once.Do(func() { c.info = c.types.NewPodInfo(copyOf(c.pod)) })
 	return c.info
 }
 

@@ -164,7 +164,7 @@ func (c *sortFailures) Ran(_ string, point framework.Point, status string, calls
 func TestQueueSortHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
 		var failures sortFailures
-		runtime, err := framework.New(t.Context(), framework.Config{Profile: name, Deadline: 10 * time.Millisecond, Snapshot: snapshot.New(), Log: klog.Logger{}, Observer: &failures})
+		runtime, err := framework.New(t.Context(), framework.Config{Profile: name, Deadline: 10 * time.Millisecond, Snapshot: snapshot.New(nil), Log: klog.Logger{}, Observer: &failures})
 		if err != nil {
 			t.Fatal(err)
 		}

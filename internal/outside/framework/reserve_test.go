@@ -94,6 +94,7 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 			}
 			close(p.release)
 			<-p.undone
+			time.Sleep(time.Minute)                     // until the plugin is called for the pod again
 			deadline := time.Now().Add(2 * time.Minute) // the call has returned, and the plugin's lane may not know yet
 			d := w.decide(pod)
 			for said(&d) == busy && time.Now().Before(deadline) {

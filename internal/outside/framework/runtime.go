@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -56,6 +57,8 @@ type Config struct {
 
 	// Snapshot is what plugins see of the cluster. All profiles share it: turns follow each other.
 	Snapshot *snapshot.Snapshot
+	// Types make the values that plugins get; nil stands for Berth's types. The snapshot has the same.
+	Types *public.Types
 	// Bindings returns where bindings are, nil while there are none: it may be built after the plugins. Bindings, Queue and Observer may be nil.
 	Bindings  func() Bindings
 	Queue     Queue
@@ -65,6 +68,8 @@ type Config struct {
 	Devices bool
 	// PreBinds are shared by all profiles; nil means that there are no others.
 	PreBinds *PreBinds
+	// Leaving are shared by all profiles; nil makes a set of the Runtime's own.
+	Leaving *Leaving
 
 	// What plugins get from the Handle; the nil ones are nil there, too, but for the managers: see there.
 	ClientSet       clientset.Interface
@@ -105,6 +110,9 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if config.PreBinds == nil {
 		config.PreBinds = NewPreBinds()
 	}
+	if config.Leaving == nil {
+		config.Leaving = NewLeaving()
+	}
 	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Log)}
 	r.handle = newHandle(r)
 	return r, nil
@@ -112,6 +120,9 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 
 // Handle returns what the factories of plugins get.
 func (r *Runtime) Handle() *Handle { return r.handle }
+
+// Profile returns the scheduler name.
+func (r *Runtime) Profile() string { return r.config.Profile }
 
 // Lane returns the lane on which plugins run.
 func (r *Runtime) Lane() *Lane { return r.lane }

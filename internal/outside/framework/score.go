@@ -6,7 +6,6 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -26,9 +25,7 @@ func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
 	nodes := make([]fwk.NodeInfo, len(slots))
 	for i, slot := range slots {
 		if nodes[i] = r.nodeInfo(slot); r.turn.bare {
-			bare := public.NewNodeInfo()
-			bare.SetNode(nodes[i].Node())
-			nodes[i] = bare
+			nodes[i] = r.config.Types.NewNodeInfo(nodes[i].Node())
 		}
 	}
 	return nodes

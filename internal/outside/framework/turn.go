@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -27,11 +26,12 @@ type turn struct {
 	pod  *model.Pod
 	// object is a copy of the pod for plugins, up to Reserve.
 	object *v1.Pod
-	state  *public.CycleState
+	state  fwk.CycleState
 	// skipped are the names of plugins that returned Skip at PreFilter, and at PreScore.
 	skippedFilters, skippedScores sets.Set[string]
 	dryRuns                       []*dryRun
 	podInfos                      map[*model.Pod]fwk.PodInfo // of pods in dry runs
+	preFilter                     map[string][]string        // reasons of rejections at PreFilter, by plugin
 	// binding is set from the first Reserve plugin on, or when steps are asked for.
 	binding *binding
 	bare    bool // nodes are scored as if nothing was on them
@@ -40,12 +40,12 @@ type turn struct {
 
 // Begin begins a pod's turn.
 func (r *Runtime) Begin(v state.View, pod *model.Pod) {
+	r.config.Leaving.wait()
 	r.config.Snapshot.Update(v)
-	t := &turn{view: v, pod: pod, object: copyOf(pod), state: public.NewCycleState(), skippedFilters: sets.Set[string]{}, skippedScores: sets.Set[string]{}}
-	t.state.Write(public.PodsToActivateKey, public.NewPodsToActivate())
+	t := &turn{view: v, pod: pod, object: copyOf(pod), state: r.config.Types.NewCycleState(), skippedFilters: sets.Set[string]{}, skippedScores: sets.Set[string]{}}
 	r.turn = t
 	r.handle.nominator.begin(v)
-	r.lane.beginTurn()
+	r.lane.beginTurn(pod)
 }
 
 // Bare has the plugins score nodes as if nothing was on them, in this turn.
@@ -105,7 +105,7 @@ func (t *turn) podInfo(r *Runtime, pod *model.Pod, slot int32) fwk.PodInfo {
 		}
 	}
 	if info == nil {
-		info, _ = public.NewPodInfo(copyOf(pod))
+		info = r.config.Types.NewPodInfo(copyOf(pod))
 	}
 	if t.podInfos == nil {
 		t.podInfos = map[*model.Pod]fwk.PodInfo{}

@@ -55,7 +55,7 @@ func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...
 	w := &world{TB: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
 	w.profile.PostFilters = nil
 	outside, err := framework.New(t.Context(), framework.Config{
-		Profile: name, Deadline: deadline, Snapshot: snapshot.New(), Queue: w, Log: klog.Logger{}, Devices: true,
+		Profile: name, Deadline: deadline, Snapshot: snapshot.New(nil), Queue: w, Log: klog.Logger{}, Devices: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,9 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/outside/framework"
@@ -38,6 +42,8 @@ type Config struct {
 	Observer framework.Observer // may be nil
 	// Devices says that devices and claims are watched.
 	Devices bool
+	// Types make the values that plugins get; nil stands for Berth's types.
+	Types *public.Types
 
 	Extenders []fwk.Extender
 
@@ -54,12 +60,15 @@ type Host struct {
 	config   Config
 	snapshot *snapshot.Snapshot
 	preBinds *framework.PreBinds
+	leaving  *framework.Leaving
+
+	mu       sync.Mutex
 	runtimes []*framework.Runtime
 }
 
 // New returns a Host. The contexts of plugins' calls end with ctx.
 func New(ctx context.Context, c Config) *Host {
-	return &Host{ctx: ctx, config: c, snapshot: snapshot.New(), preBinds: framework.NewPreBinds()}
+	return &Host{ctx: ctx, config: c, snapshot: snapshot.New(c.Types), preBinds: framework.NewPreBinds(), leaving: framework.NewLeaving()}
 }
 
 // Profile returns what runs the plugins of a profile.
@@ -75,7 +84,9 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 		Observer:      h.config.Observer,
 		Extenders:     h.config.Extenders,
 		Devices:       h.config.Devices,
+		Types:         h.config.Types,
 		PreBinds:      h.preBinds,
+		Leaving:       h.leaving,
 		ClientSet:     h.config.ClientSet,
 		KubeConfig:    h.config.KubeConfig,
 		EventRecorder: h.config.Recorder(name),
@@ -84,8 +95,10 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.mu.Lock()
 	h.runtimes = append(h.runtimes, runtime)
-	return &hosted{runtime: runtime}, nil
+	h.mu.Unlock()
+	return &hosted{runtime: runtime, handle: h.config.Types.ShownHandle(runtime.Handle())}, nil
 }
 
 // Activate has pods tried at once that wait for their turn.
@@ -107,6 +120,20 @@ func (h *Host) Nominate(pod *v1.Pod, nodeName string) {
 	}
 }
 
+// Check returns an error while a plugin is not called because it hangs for too many pods. Any
+// goroutine may call it.
+func (h *Host) Check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, r := range h.runtimes {
+		for _, plugin := range r.Lane().Out() {
+			errs = append(errs, fmt.Errorf("plugin %q of profile %q is not called: it has not returned for several pods", plugin, r.Profile()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Close ends what runs plugins.
 func (h *Host) Close() {
 	for _, runtime := range h.runtimes {
@@ -117,11 +144,12 @@ func (h *Host) Close() {
 // hosted runs the plugins of one profile.
 type hosted struct {
 	runtime *framework.Runtime
+	handle  fwk.Handle
 	binds   []*framework.Binder // those before DefaultBinder
 }
 
 // Handle returns what factories get.
-func (h *hosted) Handle() fwk.Handle { return h.runtime.Handle() }
+func (h *hosted) Handle() fwk.Handle { return h.handle }
 
 // Adapt returns what the plugins do at the points that they extend.
 func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {

@@ -27,13 +27,13 @@ type hosted struct {
 
 // newHosted reads a configuration and makes its plugins.
 func newHosted(text []byte) (*hosted, error) {
-	h := &hosted{snapshot: snapshot.New()}
+	h := &hosted{snapshot: snapshot.New(nil)}
 	var registered []config.Registered
 	factories := h.plugins.Factories()
 	for _, name := range outside.Plugins() {
 		registered = append(registered, config.Registered{Name: name, Factory: factories[name]})
 	}
-	known, err := config.NewOutside(registered, nil)
+	known, err := config.NewOutside(registered, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,19 @@
-// Command berth is Berth, as a drop-in for kube-scheduler, with the plugins of package moved.
+// Command berth is Berth with the plugins of package moved. It differs from command kube-scheduler by the import of the app and one option.
 package main
 
 import (
 	"os"
 
 	"k8s.io/component-base/cli"
-	"sigs.k8s.io/scheduler-plugins/apis/config"
-	configv1 "sigs.k8s.io/scheduler-plugins/apis/config/v1"
+	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // registers the plugins' arguments in kube-scheduler's own scheme
 
 	"github.com/berth-scheduler/berth/app"
+	"github.com/berth-scheduler/berth/framework/compat"
 	"github.com/berth-scheduler/berth/parity/moved"
 )
 
 func main() {
-	// The plugins take the internal version of their arguments; a configuration has v1.
-	options := []app.Option{app.WithScheme(config.AddToScheme), app.WithScheme(configv1.AddToScheme)}
+	options := []app.Option{app.WithTypes(compat.Types())}
 	for name, factory := range moved.Plugins() {
 		options = append(options, app.WithPlugin(name, factory))
 	}

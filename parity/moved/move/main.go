@@ -1,7 +1,7 @@
-// Command move copies the module sigs.k8s.io/scheduler-plugins from the module cache and brings the copy from Kubernetes 1.34 to 1.37, as docs/plugins.md
-// says how to: interfaces come from k8s.io/kube-scheduler/framework. It also writes a go.mod that has the copy in the module's place, for go build -modfile and -overlay.
+// Command move copies the module sigs.k8s.io/scheduler-plugins from the module cache and brings the copy from Kubernetes 1.35 to 1.37: the edits below are the whole
+// difference, and both schedulers are built with the copy. It also writes a go.mod that has the copy in the module's place, for go build -modfile and -overlay.
 //
-// It takes the folder to write to. It owns that folder and writes it anew. What it changes is this file's tables and nothing else.
+// It takes the folder to write to. It owns that folder and writes it anew. What it changes is this file's table and nothing else.
 package main
 
 import (
@@ -17,24 +17,53 @@ import (
 )
 
 const (
-	module    = "sigs.k8s.io/scheduler-plugins"
-	oldImport = `"k8s.io/kubernetes/pkg/scheduler/framework"`
-	newImport = `fwk "k8s.io/kube-scheduler/framework"`
+	module = "sigs.k8s.io/scheduler-plugins"
+	// version is the newest that the module proxy has.
+	version = "v0.35.4-devel"
 )
 
-// stays are the names that are still in the old package; all others have moved to the new one.
-var stays = map[string]bool{
-	"CycleState": true, "GetPodKey": true, "NewPodInfo": true, "NewResource": true, "NodeInfo": true, "PodsToActivate": true, "PodsToActivateKey": true, "Resource": true,
-}
-
-// edit is a change of a file that is more than a name's package.
+// edit is a change of a file.
 type edit struct{ file, from, to string }
 
-// edits are what changed in the interfaces between 1.34 and 1.37, by the file that it matters to.
+const (
+	coscheduling = "pkg/coscheduling/coscheduling.go"
+	topological  = "pkg/networkaware/topologicalsort/topologicalsort.go"
+	qos          = "pkg/qos/queue_sort.go"
+	capacity     = "pkg/capacityscheduling/capacity_scheduling.go"
+	toleration   = "pkg/preemptiontoleration/preemption_toleration.go"
+
+	holder = "\ttype holder interface {\n\t\tfwk.QueuedEntityInfo\n\t\tGetPodInfo() fwk.PodInfo\n\t}\n"
+
+	preemptionImport = `"k8s.io/kubernetes/pkg/scheduler/framework/preemption"`
+	featureImport    = "\t" + `"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"` + "\n\t" + preemptionImport
+	victims          = "nodeInfo fwk.NodeInfo,\n\tpdbs []*policy"
+	domainVictims    = "nodeInfo fwk.NodeInfo,\n\t_ []*preemption.DomainVictim,\n\tpdbs []*policy"
+	podsBefore       = "append([]fwk.PodInfo(nil), nodeInfo.GetPods()...)"
+	noAsync          = "false, // enableAsyncPreemption"
+)
+
+// edits are what changed in the interfaces between 1.35 and 1.37, by the file that it matters to.
 var edits = []edit{
-	// A queue holds entities, which may be groups of pods; what holds a pod has a method for it.
-	{"pkg/coscheduling/coscheduling.go", "podInfo1, podInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
-		"\ttype holder interface {\n\t\tfwk.QueuedEntityInfo\n\t\tGetPodInfo() fwk.PodInfo\n\t}\n\tpodInfo1, podInfo2 := entity1.(holder), entity2.(holder)"},
+	// A queue holds entities, which may be groups of pods; what holds a pod has a method for it,
+	// and is kube-scheduler's QueuedPodInfo.
+	{coscheduling, "podInfo1, podInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
+		holder + "\tpodInfo1, podInfo2 := entity1.(holder), entity2.(holder)"},
+	{topological, "pInfo1, pInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
+		holder + "\tpInfo1, pInfo2 := entity1.(holder), entity2.(holder)"},
+	{qos, "pInfo1, pInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
+		"\tpInfo1, pInfo2 := entity1.(*framework.QueuedPodInfo), entity2.(*framework.QueuedPodInfo)"},
+	{qos, `v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"`, `v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"` +
+		"\n\t" + `"k8s.io/kubernetes/pkg/scheduler/framework"`},
+	// An evaluator of preemption takes an executor, and passes the victims of whole domains.
+	{capacity, "\t" + preemptionImport, featureImport},
+	{capacity, victims, domainVictims},
+	// The list of pods is changed in place when one is removed, and ends with nil then.
+	{capacity, "for _, p := range nodeInfo.GetPods() {", "for _, p := range " + podsBefore + " {"},
+	{capacity, noAsync, "preemption.NewExecutor(c.fh, feature.Features{}),"},
+	{toleration, "\t" + preemptionImport, featureImport},
+	{toleration, victims, domainVictims},
+	{toleration, "for _, pi := range nodeInfo.GetPods() {", "for _, pi := range " + podsBefore + " {"},
+	{toleration, noAsync, "preemption.NewExecutor(pl.fh, feature.Features{}),"},
 }
 
 func main() {
@@ -49,7 +78,7 @@ func main() {
 }
 
 func move(to string) error {
-	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
+	out, err := exec.Command("go", "mod", "download", "-json", module+"@"+version).Output()
 	if err != nil {
 		return fmt.Errorf("find %s: %w", module, err)
 	}
@@ -98,29 +127,11 @@ func move(to string) error {
 	return writeModule(to)
 }
 
-var selector = regexp.MustCompile(`\bframework\.([A-Z]\w*)`)
-
 // moved is the text of a file as it must be for Kubernetes 1.37.
 func moved(name, text string, done []bool) string {
-	if strings.Contains(text, oldImport) {
-		text = selector.ReplaceAllStringFunc(text, func(s string) string {
-			if stays[strings.TrimPrefix(s, "framework.")] {
-				return s
-			}
-			return "fwk." + strings.TrimPrefix(s, "framework.")
-		})
-		replacement := ""
-		if selector.MatchString(strings.ReplaceAll(text, oldImport, "")) {
-			replacement = oldImport
-		}
-		if strings.Contains(text, "fwk.") && !strings.Contains(text, newImport) {
-			replacement = newImport + "\n\t" + replacement
-		}
-		text = strings.Replace(text, oldImport, replacement, 1)
-	}
 	for i, e := range edits {
 		if e.file == filepath.ToSlash(name) && strings.Contains(text, e.from) {
-			text, done[i] = strings.Replace(text, e.from, e.to, 1), true
+			text, done[i] = strings.ReplaceAll(text, e.from, e.to), true
 		}
 	}
 	return text

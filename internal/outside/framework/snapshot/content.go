@@ -15,6 +15,7 @@ type content struct {
 	chunks []*chunk
 	slots  int
 	byName map[string]int32 // the slots of nodes
+	types  *framework.Types
 
 	listed, affinityListed, antiAffinityListed sync.Once
 	list, affinity, antiAffinity               []fwk.NodeInfo
@@ -54,7 +55,7 @@ func (c *content) at(slot int32) *entry {
 // in the last chunk, where nobody looks: a slot that comes back is in the journal.
 func (c *content) withSlots(slots int) *content {
 	n := (slots + chunkSize - 1) / chunkSize
-	next := &content{slots: slots, chunks: make([]*chunk, n)}
+	next := &content{slots: slots, chunks: make([]*chunk, n), types: c.types}
 	for i := copy(next.chunks, c.chunks); i < n; i++ {
 		next.chunks[i] = new(chunk)
 	}
@@ -93,7 +94,7 @@ func (c *content) nodes() []fwk.NodeInfo {
 	c.listed.Do(func() {
 		c.list = make([]fwk.NodeInfo, 0, len(c.byName))
 		for _, e := range c.each {
-			c.list = append(c.list, e.info)
+			c.list = append(c.list, c.types.ShownNode(e.info))
 		}
 	})
 	return c.list
@@ -118,7 +119,7 @@ func (c *content) having(pods func(*framework.NodeInfo) []fwk.PodInfo) []fwk.Nod
 	var nodes []fwk.NodeInfo
 	for _, e := range c.each {
 		if len(pods(e.info)) > 0 {
-			nodes = append(nodes, e.info)
+			nodes = append(nodes, c.types.ShownNode(e.info))
 		}
 	}
 	return nodes

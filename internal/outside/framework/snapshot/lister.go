@@ -53,7 +53,7 @@ func (l *Lister) Get(name string) (fwk.NodeInfo, error) {
 	if !ok {
 		return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
 	}
-	return c.at(slot).info, nil
+	return c.types.ShownNode(c.at(slot).info), nil
 }
 
 // IsPVCUsedByPods reports whether a pod on a node uses the claim, which is namespace/name.

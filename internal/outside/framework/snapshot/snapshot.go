@@ -19,6 +19,7 @@ import (
 type Snapshot struct {
 	lister  Lister
 	images  images
+	types   *framework.Types
 	devices Devices
 	// of is the state that is followed, and version and objects those of its journals at the last Update.
 	of               *state.State
@@ -34,10 +35,10 @@ type Snapshot struct {
 // reads are the aspects of a node that a NodeInfo shows.
 const reads = model.Static | model.Usage | model.Ports | model.PodLabels | model.Starts | model.Presence
 
-// New returns a snapshot without nodes.
-func New() *Snapshot {
-	s := &Snapshot{}
-	s.lister.content.Store(&content{})
+// New returns a snapshot without nodes, which shows them as values of these types.
+func New(types *framework.Types) *Snapshot {
+	s := &Snapshot{types: types}
+	s.lister.content.Store(&content{types: types})
 	s.images.lister = &s.lister
 	return s
 }
@@ -124,9 +125,9 @@ func (s *Snapshot) NodeInfoIn(v state.View, slot int32) fwk.NodeInfo {
 	case shown.info == nil:
 		return nil
 	case v.IsTouched(slot):
-		return s.build(v, slot, shown.pods).info
+		return s.types.ShownNode(s.build(v, slot, shown.pods).info)
 	}
-	return shown.info
+	return s.types.ShownNode(shown.info)
 }
 
 // NodeInfosIn appends the NodeInfos of nodes in a view of the turn to a list.
@@ -137,7 +138,7 @@ func (s *Snapshot) NodeInfosIn(v state.View, slots []int32, list []fwk.NodeInfo)
 		if drafted {
 			list = append(list, s.NodeInfoIn(v, slot))
 		} else if info := shown.at(slot).info; info != nil {
-			list = append(list, info)
+			list = append(list, s.types.ShownNode(info))
 		} else {
 			list = append(list, nil)
 		}

@@ -33,7 +33,7 @@ var (
 // to which the node's pods were added one by one.
 func TestNodeInfosEqualTheSumOfTheirPods(t *testing.T) {
 	random.EverySeed(t, "./internal/outside/framework/snapshot", *seeds, *seed, func(t *testing.T, seed uint64) {
-		w := world{T: t, r: random.New(seed), s: state.New(), shown: snapshot.New(), imagesOf: map[int64]bool{}}
+		w := world{T: t, r: random.New(seed), s: state.New(), shown: snapshot.New(nil), imagesOf: map[int64]bool{}}
 		for step := range 40 {
 			for range 1 + w.r.IntN(8) {
 				w.change(step)
@@ -304,7 +304,7 @@ func crowdPod(i, nodes int) *model.Pod {
 func TestOnlyChangedNodesAreMadeAgain(t *testing.T) {
 	const nodes = 300
 	s := crowd(nodes, 3*nodes)
-	shown := snapshot.New()
+	shown := snapshot.New(nil)
 	shown.Update(s.View())
 	if shown.Built() != nodes {
 		t.Fatalf("%d NodeInfos for %d nodes", shown.Built(), nodes)
@@ -367,7 +367,7 @@ func generationsOf(t *testing.T, shown *snapshot.Snapshot) map[string]int64 {
 func TestShownNodesStay(t *testing.T) {
 	const nodes = 100
 	s := crowd(nodes, 3*nodes)
-	shown := snapshot.New()
+	shown := snapshot.New(nil)
 	if all, err := shown.Lister().List(); len(all) != 0 || err != nil {
 		t.Errorf("before the first turn: %v, %v", all, err)
 	}
@@ -404,7 +404,7 @@ func TestShownNodesStay(t *testing.T) {
 func TestPluginsCannotSpoilTheState(t *testing.T) {
 	const nodes = 10
 	s := crowd(nodes, 3*nodes)
-	shown := snapshot.New()
+	shown := snapshot.New(nil)
 	shown.Update(s.View())
 	n, err := shown.Lister().Get("node-1")
 	if err != nil {
@@ -430,7 +430,7 @@ func TestPluginsCannotSpoilTheState(t *testing.T) {
 func TestManyNodesComeAndGo(t *testing.T) {
 	const nodes = 3000
 	s := crowd(nodes, nodes)
-	shown := snapshot.New()
+	shown := snapshot.New(nil)
 	shown.Update(s.View())
 	for i := range nodes - 5 {
 		s.Apply([]model.Change{{Kind: model.PodGone, Key: crowdPod(i, nodes).Key()}, {Kind: model.NodeGone, Name: fmt.Sprintf("node-%d", i)}})
@@ -477,7 +477,7 @@ func TestManyNodesComeAndGo(t *testing.T) {
 
 // TestGroupsAndMutations asks for what Berth does not have.
 func TestGroupsAndMutations(t *testing.T) {
-	l := snapshot.New().Lister()
+	l := snapshot.New(nil).Lister()
 	_, group := l.PodGroups().Get("ns", "g")
 	_, groupState := l.PodGroupStates().Get("ns", "g")
 	_, composite := l.CompositePodGroups().Get("ns", "g")
@@ -506,11 +506,11 @@ func BenchmarkUpdate(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			snapshot.New().Update(s.View())
+			snapshot.New(nil).Update(s.View())
 		}
 	})
 	b.Run("pod", func(b *testing.B) {
-		shown := snapshot.New()
+		shown := snapshot.New(nil)
 		shown.Update(s.View())
 		pod := crowdPod(1_000_017, nodes)
 		set, gone := []model.Change{{Kind: model.PodSet, Pod: pod}}, []model.Change{{Kind: model.PodGone, Key: pod.Key()}}
@@ -523,7 +523,7 @@ func BenchmarkUpdate(b *testing.B) {
 		}
 	})
 	b.Run("pod+List", func(b *testing.B) {
-		shown := snapshot.New()
+		shown := snapshot.New(nil)
 		shown.Update(s.View())
 		pod := crowdPod(1_000_017, nodes)
 		set, gone := []model.Change{{Kind: model.PodSet, Pod: pod}}, []model.Change{{Kind: model.PodGone, Key: pod.Key()}}

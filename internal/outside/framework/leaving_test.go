@@ -1,0 +1,41 @@
+package framework
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestTurnWaitsForThoseThatLeave has a turn begin while rejected pods are still to be unreserved: it
+// waits for all of them, but not for ever, and not for a pod that was not rejected.
+func TestTurnWaitsForThoseThatLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLeaving()
+		took := func() time.Duration {
+			began := time.Now()
+			l.wait()
+			return time.Since(began)
+		}
+		yes, no := func() bool { return true }, func() bool { return false }
+		if l.reject("refuses", no); took() != 0 {
+			t.Error("a turn waits for a pod that was not rejected")
+		}
+		for i, pod := range []types.UID{"first", "second"} {
+			l.reject(pod, yes)
+			time.AfterFunc(time.Duration(i+1)*time.Millisecond, func() { l.left(pod) })
+		}
+		if d := took(); d != 2*time.Millisecond {
+			t.Errorf("a turn waits for %v, want until both have left", d)
+		}
+		l.reject("slow", yes)
+		if d := took(); d != leavingMax {
+			t.Errorf("a turn waits for %v, want %v", d, leavingMax)
+		}
+		if d := took(); d != 0 {
+			t.Errorf("the next turn waits for %v", d)
+		}
+		l.left("slow")
+	})
+}
