@@ -404,7 +404,8 @@ func (t *faultTrial) checkTruth(pod *v1.Pod) error {
 	if node == nil {
 		return nil // it has gone; the API server does not mind
 	}
-	used, count := model.Resources{}, int64(0)
+	var used model.Sum
+	count := int64(0)
 	var held []model.HostPort
 	for _, p := range t.c.Pods() {
 		if p.Spec.NodeName != node.Name || p.Status.Phase == v1.PodSucceeded {
