@@ -16,6 +16,7 @@ import (
 // purpose, see docs/differences.md. The random cases leave these out, and any other
 // difference fails them.
 func TestDifferences(t *testing.T) {
+	const none = "none"
 	volumes := []runtime.Object{
 		build.CSINode("n1", "d=1"),
 		build.PersistentVolume("v1", "phase=Bound csi=d/v1"), build.PersistentVolumeClaim("c1", "bound=v1"),
@@ -35,17 +36,17 @@ func TestDifferences(t *testing.T) {
 		name    string
 		pod     *v1.Pod
 		objects []runtime.Object
-		// kube and berth are part of the verdicts on the node.
+		// kube and berth are part of the first objection to the node.
 		kube, berth string
 	}{
-		{"a volume that is attached already", build.Pod(build.Claims("c1")), volumes, "node(s) exceed max volume count", "feasible"},
+		{"a volume that is attached already", build.Pod(build.Claims("c1")), volumes, "node(s) exceed max volume count", none},
 		{"claims that share a capacity", build.Pod(build.Claims("c1 c2")), provisioned("capacity=100Gi", "60Gi", "60Gi"),
-			"feasible", "node(s) did not have enough free storage"},
+			none, "node(s) did not have enough free storage"},
 		{"a volume may be larger than what is left", build.Pod(build.Claims("c1")), provisioned("capacity=30Gi maximum=60Gi", "50Gi"),
-			"feasible", "node(s) did not have enough free storage"},
-		{"memory beyond 64 bits", build.Pod(build.Container("memory=7E"), build.Container("memory=7E")), nil, "feasible", "Insufficient memory"},
+			none, "node(s) did not have enough free storage"},
+		{"memory beyond 64 bits", build.Pod(build.Container("memory=7E"), build.Container("memory=7E")), nil, none, "Insufficient memory"},
 		{"a resource beyond 64 bits", build.Pod(build.Container("example.com/gpu=7E"), build.Container("example.com/gpu=7E")), nil,
-			"feasible", "Insufficient example.com/gpu"},
+			none, "Insufficient example.com/gpu"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			tc := cases.Case{Config: cases.EmptyConfig()}
@@ -59,7 +60,7 @@ func TestDifferences(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.ContainsFunc(r.Differences, func(d Difference) bool {
-				return d.Node == "n1" && strings.Contains(d.KubeScheduler, row.kube) && strings.Contains(d.Berth, row.berth)
+				return d.Node == "n1" && d.What == "first objection" && strings.Contains(d.KubeScheduler, row.kube) && strings.Contains(d.Berth, row.berth)
 			}) {
 				t.Errorf("want kube-scheduler %q, Berth %q, have:", row.kube, row.berth)
 				for _, d := range r.Differences {
