@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint lint-product lint-large clean \
-	examples examples-demo plugged image push release release-test charts charts-test kubectl-size shadow-demo
+	examples examples-demo plugged reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
 GO  ?= go
@@ -157,13 +157,16 @@ fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuz
 			-test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/berth/$$package" </dev/null); \
 	done
 
-nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of parity, 30 million inputs for each fuzz target, the soak, all mutants, all linters, benchmarks as long as they take; all of it runs, whatever fails
-	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' random-tests "parity PARITY_FLAGS='-seeds 1..100'" 'fuzz FUZZTIME=30000000x' soak mutate bench; do \
+nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of parity, reports with kube-scheduler, 30 million inputs for each fuzz target, the soak, all mutants, all linters, benchmarks as long as they take; all of it runs, whatever fails
+	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' random-tests "parity PARITY_FLAGS='-seeds 1..100'" reports 'fuzz FUZZTIME=30000000x' soak mutate bench; do \
 		echo "make $$target"; eval "$(MAKE) --no-print-directory $$target" || failed="$$failed, $$target"; \
 	done; if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 
 compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
 	@$(GO) run ./internal/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
+
+reports: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## reports of operators, played with Berth and kube-scheduler; fails if Berth is wrong or docs/reports.md is; REPORTS_FLAGS=-write, or -help
+	@$(GO) run ./internal/e2e/reports -bin $(BIN) $(REPORTS_FLAGS)
 
 kubectl-size: $(BIN)/berth $(BIN)/devcluster ## time and memory of kubectl-berth's commands in a cluster of 5,000 nodes and 50,000 pods; VERBS_FLAGS=-help
 	@$(GO) run ./internal/e2e/verbs -bin $(BIN) $(VERBS_FLAGS)
