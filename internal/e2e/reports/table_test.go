@@ -43,8 +43,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestTableHasAllReports: every file has its row in docs/reports.md.
-func TestTableHasAllReports(t *testing.T) {
+// TestPages compares the two pages: every file has its row in docs/reports.md, and
+// docs/differences.md links the reports that kube-scheduler gets wrong, and no other.
+func TestPages(t *testing.T) {
 	reports, err := load("testdata")
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +54,23 @@ func TestTableHasAllReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	differences, err := os.ReadFile("../../../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(table), head) {
+		t.Error("docs/reports.md has another head; run make reports")
+	}
 	for _, r := range reports {
-		if !strings.Contains(string(table), "| "+r.Area+" | "+r.Right+" | ") {
+		row := "| " + r.Area + " | " + r.Right + " | "
+		_, rest, ok := strings.Cut(string(table), row)
+		if !ok {
 			t.Errorf("docs/reports.md has no row of %s; run make reports", r.Name)
+			continue
+		}
+		wrong := !strings.HasPrefix(rest, isRight+" |")
+		if linked := strings.Contains(string(differences), "/"+r.Name+".yaml)"); linked != wrong {
+			t.Errorf("%s: kube-scheduler is wrong: %v; docs/differences.md links it: %v", r.Name, wrong, linked)
 		}
 	}
 }
