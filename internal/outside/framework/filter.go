@@ -71,7 +71,7 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 	f := v.f
 	r := f.r
 	t := r.turn
-	var cycle fwk.CycleState = t.state
+	cycle := t.state
 	object := t.object
 	var d *dryRun
 	var changed map[int32]fwk.NodeInfo
