@@ -69,10 +69,10 @@ func (s *State) compiled(ref model.Ref) model.Compiled { return s.storeOf(ref.Ki
 
 // storeCompiled stores an object of storage or devices. As in kube-scheduler, each version of one is an event.
 func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
-	touched := s.storage.Work().Touched
+	recounts := s.storage.Recounts()
 	before := s.storeOf(object.Ref().Kind).Set(object)
 	event := model.Event{Resource: compiledEvents[object.Ref().Kind], Action: model.Update, OldObject: before, Object: object}
-	event.Recounted = s.storage.Work().Touched != touched
+	event.Recounted = s.storage.Recounts() != recounts
 	if before == nil {
 		event.Action = actionOf(event.Object, model.Add)
 	}
@@ -83,11 +83,11 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	delete(s.learned, ref)
 	s.notUnseen(ref)
-	touched := s.storage.Work().Touched
+	recounts := s.storage.Recounts()
 	if before := s.storeOf(ref.Kind).Remove(ref); before != nil {
 		delta.Events = append(delta.Events, model.Event{
 			Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before, Pools: s.devices.PoolsOf(before, nil),
-			Recounted: s.storage.Work().Touched != touched,
+			Recounted: s.storage.Recounts() != recounts,
 		})
 	}
 }

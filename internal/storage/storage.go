@@ -39,7 +39,9 @@ type Store struct {
 
 	reaches reaches
 	work    Work
-	peaks   peaks
+	// recounts is how often the volumes of a node were counted anew.
+	recounts int64
+	peaks    peaks
 }
 
 // peaks are the largest sizes of maps, by which they are made smaller.
@@ -68,8 +70,14 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 // changed reports that a slot has changed.
 func (s *Store) changed(slot int32, aspects model.Aspect) {
 	s.work.Touched++
+	if aspects&model.Volumes != 0 {
+		s.recounts++
+	}
 	s.touch(slot, aspects)
 }
+
+// Recounts returns how often the volumes of a node were counted anew.
+func (s *Store) Recounts() int64 { return s.recounts }
 
 // Work returns the work done so far.
 func (s *Store) Work() Work { return s.work }

@@ -91,8 +91,20 @@ const anyDriver = "*"
 // usesDriver reports whether a volume that was detached may be of one of the pod's drivers. A pod with a claim may have volumes of any. kube-scheduler
 // does not wake a pod that has ephemeral volumes alone.
 func usesDriver(waiting *model.Pod, e model.Event) bool {
+	if !detaches(e) {
+		return false
+	}
 	drivers := driversOf(waiting)
 	return slices.Contains(drivers, anyDriver) || slices.Contains(drivers, e.OldObject.(*model.VolumeAttachment).Attacher)
+}
+
+// detaches reports whether an attachment goes, or is of another volume or node. Otherwise
+// its status has changed, as the status of each attachment does several times.
+func detaches(e model.Event) bool {
+	before := e.OldObject.(*model.VolumeAttachment)
+	now, exists := e.Object.(*model.VolumeAttachment)
+	return !exists || before.Node != now.Node || before.Attacher != now.Attacher || before.Volume != now.Volume ||
+		before.Object.UID != now.Object.UID
 }
 
 // attachments returns what of a pod usesDriver depends on.
@@ -115,5 +127,9 @@ func cause(pod *model.Pod) model.Cause {
 }
 
 func touches(e model.Event, to *model.Touch) {
+	if !detaches(e) {
+		to.Seeks = append(to.Seeks, model.Never()...)
+		return
+	}
 	to.Has = append(to.Has, driverKey(anyDriver), driverKey(e.OldObject.(*model.VolumeAttachment).Attacher))
 }

@@ -289,6 +289,11 @@ func TestEventsToRegister(t *testing.T) {
 	detached := func(driver string) model.Event {
 		return model.Event{Resource: model.VolumeAttachmentEvent, Action: model.Delete, OldObject: model.NewVolumeAttachment(attached("a", "node=n volume=v attacher="+driver))}
 	}
+	reattached := func(node, text string) model.Event {
+		e := detached("d")
+		e.Action, e.Object = model.Update, model.NewVolumeAttachment(attached("a", "volume=v attacher=d node="+node+text))
+		return e
+	}
 	on := build.NodeName("n")
 	withClaim, withDisk, withEphemeral := waiting(claims("c"), disks("ebs=vol-1")), waiting(disks("ebs=vol-1")), waiting(ephemeral("e"))
 	for _, row := range []struct {
@@ -297,6 +302,9 @@ func TestEventsToRegister(t *testing.T) {
 		event   model.Event
 		want    bool
 	}{
+		{"another status of an attachment", withClaim, reattached("n", ""), false},
+		{"an attachment of another node", withClaim, reattached("m", ""), true},
+		{"another attachment of the name", withClaim, reattached("n", " uid=other"), true},
 		{"CSINode", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Add, Object: model.NewCSINode(csiNode("n", ""))}, true},
 		{"CSINode gone", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Delete, OldObject: model.NewCSINode(csiNode("n", ""))}, true},
 		{"L12 without a limit", withDisk, updated("", "d="), true},
