@@ -257,6 +257,7 @@ func selected(term *model.Term, e *model.Event) []string {
 	if !ok {
 		return anywhere
 	}
+	slices.Sort(names)
 	return append(names, term.Namespaces...)
 }
 

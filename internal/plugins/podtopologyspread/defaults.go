@@ -85,18 +85,18 @@ func keyOfController(ref model.Ref) model.Key {
 }
 
 func touchesSelectors(e model.Event, to *model.Touch) {
-	to.Seeks = never
 	if e.Labels.Ref.Kind != model.ServiceKind {
-		to.Seeks = []model.Way{{{keyOfController(e.Labels.Ref)}}}
+		to.Seeks = append(to.Seeks, model.Way{{keyOfController(e.Labels.Ref)}})
 		return
 	}
+	to.Seeks = append(to.Seeks, model.Never()...)
 	for _, selector := range []labels.Set{e.Labels.Before, e.Labels.After} {
 		var way model.Way
 		for name, value := range selector {
 			way = append(way, model.Clause{{Kind: serviceKey, Namespace: e.Labels.Ref.Namespace, Name: name, Value: value}})
 		}
 		if len(way) > 0 {
-			to.Seeks = append(to.Seeks[:len(to.Seeks):len(to.Seeks)], way)
+			to.Seeks = append(to.Seeks, way)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 
 func touchesPods(e model.Event, to *model.Touch) {
 	if e.OldPod != nil && e.Pod != nil && !beginsToEnd(&e) && maps.Equal(e.OldPod.Labels, e.Pod.Labels) {
-		to.Seeks = never
+		to.Seeks = append(to.Seeks, model.Never()...)
 		return
 	}
 	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
@@ -109,8 +109,6 @@ func touchesPods(e model.Event, to *model.Touch) {
 	}
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
-
-var never = model.Never()
 
 // beginsToEnd reports whether a pod is being deleted, and was not before. It counts no more.
 func beginsToEnd(e *model.Event) bool { return !e.OldPod.Terminating && e.Pod.Terminating }
