@@ -64,6 +64,7 @@ func (r *Runtime) Steps(stage plan.Stage, p *plan.Placement) []plan.Step {
 			step.Plugin, step.Call = r.preBinds[0].name, callFunc(b.preFlight)
 		}
 		if len(r.reserves) > 0 {
+			r.config.Leaving.reserve(r.config.Profile)
 			step.Plugin, step.UndoCall = r.reserves[0].name, callFunc(b.unreserve)
 		}
 		return []plan.Step{step}

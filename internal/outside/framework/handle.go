@@ -90,11 +90,11 @@ func (w waitingPod) GetPod() *v1.Pod             { return w.Pod() }
 func (w waitingPod) GetPendingPlugins() []string { return w.PendingPlugins() }
 
 func (w waitingPod) Reject(plugin, msg string) bool {
-	return w.leaving.reject(w.Pod().UID, func() bool { return w.WaitingPod.Reject(plugin, msg) })
+	return w.leaving.reject(w.Pod().Spec.SchedulerName, w.Pod().UID, func() bool { return w.WaitingPod.Reject(plugin, msg) })
 }
 
 func (w waitingPod) Preempt(_, msg string) bool {
-	return w.leaving.reject(w.Pod().UID, func() bool { return w.WaitingPod.Preempt(msg) })
+	return w.leaving.reject(w.Pod().Spec.SchedulerName, w.Pod().UID, func() bool { return w.WaitingPod.Preempt(msg) })
 }
 
 // Activate has pods tried at once that wait for their turn. It does not block.

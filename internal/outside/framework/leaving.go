@@ -20,21 +20,36 @@ type Leaving struct {
 	mu   sync.Mutex
 	pods map[types.UID]bool
 	none chan struct{} // closed when the last one has left
+	// reserving are the profiles with Reserve plugins. Pods of others have no Unreserve.
+	reserving map[string]bool
 }
 
 // NewLeaving returns a set without pods.
-func NewLeaving() *Leaving { return &Leaving{pods: map[types.UID]bool{}} }
+func NewLeaving() *Leaving { return &Leaving{pods: map[types.UID]bool{}, reserving: map[string]bool{}} }
+
+// reserve notes that a profile has Reserve plugins.
+func (l *Leaving) reserve(profile string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserving[profile] = true
+}
 
 // reject notes a pod while a function rejects it, and goes on if the function reports that it did.
-func (l *Leaving) reject(pod types.UID, reject func() bool) bool {
+// Of several plugins that reject the same pod, the first one does.
+func (l *Leaving) reject(profile string, pod types.UID, reject func() bool) bool {
 	l.mu.Lock()
+	if !l.reserving[profile] {
+		l.mu.Unlock()
+		return reject()
+	}
 	if len(l.pods) == 0 {
 		l.none = make(chan struct{})
 	}
+	first := !l.pods[pod]
 	l.pods[pod] = true
 	l.mu.Unlock()
 	rejected := reject()
-	if !rejected {
+	if !rejected && first {
 		l.left(pod)
 	}
 	return rejected

@@ -19,17 +19,22 @@ func TestTurnWaitsForThoseThatLeave(t *testing.T) {
 			return time.Since(began)
 		}
 		yes, no := func() bool { return true }, func() bool { return false }
-		if l.reject("refuses", no); took() != 0 {
+		if l.reject("p", "unreserved", yes); took() != 0 {
+			t.Error("a turn waits for a pod without Reserve plugins")
+		}
+		l.reserve("p")
+		if l.reject("p", "refuses", no); took() != 0 {
 			t.Error("a turn waits for a pod that was not rejected")
 		}
 		for i, pod := range []types.UID{"first", "second"} {
-			l.reject(pod, yes)
+			l.reject("p", pod, yes)
+			l.reject("p", pod, no) // by another plugin, too late
 			time.AfterFunc(time.Duration(i+1)*time.Millisecond, func() { l.left(pod) })
 		}
 		if d := took(); d != 2*time.Millisecond {
 			t.Errorf("a turn waits for %v, want until both have left", d)
 		}
-		l.reject("slow", yes)
+		l.reject("p", "slow", yes)
 		if d := took(); d != leavingMax {
 			t.Errorf("a turn waits for %v, want %v", d, leavingMax)
 		}
