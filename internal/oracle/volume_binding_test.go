@@ -212,7 +212,7 @@ func TestVolumeBindingScore(t *testing.T) {
 		want    string // n1 and n2
 	}{
 		{"V11", append(dynamic, pvc("x", "class=dp storage=30Gi"), pvc("y", "class=dp storage=30Gi")), "x y", configv1.VolumeBindingArgs{}, "40 40 -> 40 40"},
-				{"V12", having(c30, pv("a", "class=np storage=40Gi", on1()), pv("b", "class=np storage=100Gi", on2())), "c", configv1.VolumeBindingArgs{}, "25 70 -> 25 70"},
+		{"V12", having(c30, pv("a", "class=np storage=40Gi", on1()), pv("b", "class=np storage=100Gi", on2())), "c", configv1.VolumeBindingArgs{}, "25 70 -> 25 70"},
 		{"V13", having(c30, other, b30, pv("a", "class=np storage=40Gi"), pv("b", "class=other storage=100Gi")), "c b", configv1.VolumeBindingArgs{}, "48 48 -> 48 48"},
 		{"V14", append(dynamic, c30, pvc("x", "class=dp storage=10Gi"), pv("a", "class=np storage=40Gi")), "c x", configv1.VolumeBindingArgs{}, "25 25 -> 25 25"},
 		{"V15", having(driver("d", "storageCapacity"), pool("a", "class=dp capacity=3Gi", "everything"), pvc("c", "class=dp storage=1Gi")), "c", configv1.VolumeBindingArgs{}, "67 67 -> 67 67"},

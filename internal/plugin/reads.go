@@ -7,8 +7,9 @@ import (
 
 // Reads declares what a filter reads besides the pod that it judges. Three things follow
 // from it: which changes of a node make a column stale, which kinds are watched, and which
-// events can help a pod that the filter rejected. So a hint that is forgotten wakes too many
-// pods, and never too few: see Events.
+// events can help a pod that the filter rejected. So a registration that is forgotten wakes
+// too many pods, and never too few: see Events. Hints are trusted, and any registration for
+// a kind of objects stands for all of its actions.
 type Reads struct {
 	// Nodes are the aspects of a node.
 	Nodes model.Aspect
