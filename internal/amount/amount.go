@@ -3,8 +3,9 @@
 // It takes quantities of the API and amounts in the units that the scheduler counts: thousandths
 // of cpu, bytes, or whole units. It returns amounts between 0 and Max. It owns nothing.
 //
-// A quantity, or a sum of quantities, may be larger than 64 bits. Quantity.Value wraps such a
-// value or returns 0, so that a pod that requests more than any node has would fit anywhere.
+// A quantity, or a sum of quantities, may be larger than 64 bits. Quantity.Value returns 0 for such
+// a quantity, and sums of int64 wrap, so that a pod that requests more than any node has would fit
+// anywhere.
 package amount
 
 import (
