@@ -76,7 +76,7 @@ func (q *Queue) IsTried(root model.RootKey) bool {
 		return false
 	}
 	switch g.head.place {
-	case active, backingOff, erring, deciding:
+	case active, erring, deciding:
 		return true
 	case gated:
 		return g.gate == preemptionPlugin
