@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ type hangs struct {
 	*testing.T
 	lane    *Lane
 	release chan struct{}
-	called  int
+	called  atomic.Int32
 }
 
 func newHangs(t *testing.T) *hangs {
@@ -41,7 +42,7 @@ func (h *hangs) turn(pod *model.Pod, hang bool) error {
 		return err
 	}
 	_, err := call(h.lane, Filter, "Hung", func(context.Context) int {
-		h.called++
+		h.called.Add(1)
 		if hang {
 			<-h.release
 		}
@@ -59,11 +60,11 @@ func TestPodThatHangsIsSetAside(t *testing.T) {
 		began := time.Now()
 		var at []time.Duration
 		for time.Since(began) < 4*time.Hour {
-			before := h.called
+			before := h.called.Load()
 			if err := h.turn(bad, true); err == nil {
 				t.Fatal("a call that hangs has returned")
 			}
-			if h.called > before {
+			if h.called.Load() > before {
 				at = append(at, time.Since(began).Round(time.Minute))
 			}
 			if err := h.turn(good, false); err != nil {
