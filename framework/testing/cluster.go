@@ -178,7 +178,7 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 		return scheduler, err
 	}
 	plugins := host.New(ctx, host.Config{
-		Parallelism: int(*scheduler.Source.Parallelism), Deadline: s.deadline, Log: klog.FromContext(ctx),
+		Parallelism: int(*scheduler.Source.Parallelism), Deadline: s.deadline, Now: c.now, Log: klog.FromContext(ctx),
 		Bindings: func() framework.Bindings {
 			if sim := c.live.Load(); sim != nil {
 				return sim.Bindings()
@@ -207,6 +207,14 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 		plugins.Close()
 	})
 	return full, nil
+}
+
+// now is the simulated time, zero before the cluster runs.
+func (c *Cluster) now() time.Time {
+	if sim := c.live.Load(); sim != nil {
+		return sim.Now()
+	}
+	return time.Time{}
 }
 
 // enabling is the configuration that enables plugins after the built-in ones.

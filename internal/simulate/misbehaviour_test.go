@@ -308,7 +308,7 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	t.Cleanup(cancel)
 	var c *simulate.Cluster
 	plugins := host.New(ctx, host.Config{
-		Log: klog.New(nil), Deadline: 20 * time.Millisecond, Recorder: func(string) events.EventRecorderLogger { return nil },
+		Log: klog.New(nil), Deadline: 20 * time.Millisecond, Now: func() time.Time { return c.Now() }, Recorder: func(string) events.EventRecorderLogger { return nil },
 		Bindings: func() framework.Bindings { return c.Bindings() },
 		Activate: func(pods ...model.PodKey) bool { return c.Activate(pods...) },
 		Nominate: func(request model.NominationRequest) bool { return c.Nominate(request) },

@@ -63,6 +63,7 @@ func (f *Failure) Error() string {
 type Lane struct {
 	parent   context.Context
 	deadline time.Duration
+	now      func() time.Time
 	log      klog.Logger
 	timer    *time.Timer
 	worker   *worker // nil: the next call starts one
@@ -102,14 +103,19 @@ type panicked struct {
 	exited bool // the goroutine is gone
 }
 
-// NewLane returns a lane whose calls may take so long each, DefaultDeadline if that is 0. Their contexts end with the parent.
-func NewLane(parent context.Context, deadline time.Duration, log klog.Logger) *Lane {
+// NewLane returns a lane whose calls may take so long each, DefaultDeadline if that is 0. Their
+// contexts end with the parent. now tells how long a plugin is not called for a pod; nil stands for
+// time.Now.
+func NewLane(parent context.Context, deadline time.Duration, now func() time.Time, log klog.Logger) *Lane {
+	if now == nil {
+		now = time.Now
+	}
 	if deadline == 0 {
 		deadline = DefaultDeadline
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, log: log, timer: timer, hung: hung{}, gaveUp: map[string]*Failure{}, aside: aside{}}
+	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, now: now, log: log, timer: timer, hung: hung{}, gaveUp: map[string]*Failure{}, aside: aside{}}
 }
 
 // Abandoned returns how many calls have been given up, and how many of those still run.
@@ -135,7 +141,7 @@ func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) 
 		return &Failure{plugin, point, fmt.Sprintf("not called: it has not returned for %d pods", n)}
 	}
 	if len(l.aside) > 0 && l.pod != nil && point != Unreserve {
-		if err := l.aside.refusal(time.Now(), point, plugin, l.pod); err != nil {
+		if err := l.aside.refusal(l.now(), point, plugin, l.pod); err != nil {
 			return err
 		}
 	}
@@ -207,7 +213,7 @@ func (l *Lane) giveUp(w *worker) {
 	l.mu.Unlock()
 	about := []any{"plugin", w.plugin, "extensionPoint", w.point, "deadline", l.deadline}
 	if l.pod != nil && w.point != Unreserve {
-		about = append(about, "pod", klog.KObj(l.pod.Object), "notCalledForPod", l.aside.add(time.Now(), w.point, w.plugin, l.pod))
+		about = append(about, "pod", klog.KObj(l.pod.Object), "notCalledForPod", l.aside.add(l.now(), w.point, w.plugin, l.pod))
 	}
 	l.log.Error(nil, "Plugin call has taken too long and is given up", about...)
 	if l.hungBy(w.plugin) == hungMax {

@@ -14,7 +14,7 @@ import (
 )
 
 func newTestLane(t *testing.T, deadline time.Duration) *Lane {
-	l := NewLane(t.Context(), deadline, klog.Logger{})
+	l := NewLane(t.Context(), deadline, nil, klog.Logger{})
 	t.Cleanup(l.Close)
 	return l
 }

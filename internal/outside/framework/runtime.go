@@ -51,6 +51,8 @@ type Config struct {
 	Profile string
 	// Deadline is how long calls may take that the loop waits for; 0 means DefaultDeadline.
 	Deadline time.Duration
+	// Now is the scheduler's clock; nil stands for time.Now.
+	Now func() time.Time
 	// Parallelism is how many pieces of work plugins do at a time with the Handle's Parallelizer; 0 means 16.
 	Parallelism int
 	Log         klog.Logger
@@ -113,7 +115,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if config.Leaving == nil {
 		config.Leaving = NewLeaving()
 	}
-	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Log)}
+	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Now, config.Log)}
 	r.handle = newHandle(r)
 	return r, nil
 }

@@ -32,7 +32,9 @@ type Config struct {
 	// Parallelism and Deadline are those of Runtimes.
 	Parallelism int
 	Deadline    time.Duration
-	Log         klog.Logger
+	// Now is the scheduler's clock; nil stands for time.Now.
+	Now func() time.Time
+	Log klog.Logger
 	// Bindings returns where bindings are, nil while there are none: they may be built after the plugins.
 	Bindings func() framework.Bindings
 	// Activate has pods tried at once that wait for their turn. It does not block, and reports whether there was room for the request.
@@ -76,6 +78,7 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 	runtime, err := framework.New(h.ctx, framework.Config{
 		Profile:       name,
 		Deadline:      h.config.Deadline,
+		Now:           h.config.Now,
 		Parallelism:   h.config.Parallelism,
 		Log:           h.config.Log,
 		Snapshot:      h.snapshot,
