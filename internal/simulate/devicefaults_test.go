@@ -79,6 +79,15 @@ func TestDeallocationInFlight(t *testing.T) {
 	}
 }
 
+// TestPreparedBesideUnwritten is seed 23 of TestFaultsOfDevices: one claim of a pod has devices that
+// are prepared, and another has yet to be allocated. The binding waited for a change of the first,
+// and timed out again and again.
+func TestPreparedBesideUnwritten(t *testing.T) {
+	if _, err := runDeviceFaults(23); err != nil {
+		t.Error(err)
+	}
+}
+
 func runDeviceFaults(n uint64) (*deviceTrial, error) {
 	t, err := newDeviceTrial(n)
 	if err != nil {
@@ -653,10 +662,13 @@ func (t *deviceTrial) rested() error {
 	for i := range 3 {
 		t.c.DeleteObject(model.Ref{Kind: model.DeviceTaintRuleKind, Name: fmt.Sprint("rule-", i)})
 	}
-	for quiet, placed := 0, -1; quiet < 4; { // the API server has answered everything, and drivers prepare what they are asked to
+	for quiet, placed, minutes := 0, -1, 0; quiet < 4; minutes++ { // the API server has answered everything, and drivers prepare what they are asked to
 		t.prepare()
 		if err := t.c.AdvanceTo(t.c.Now().Add(time.Minute), t.audit); err != nil {
 			return err
+		}
+		if minutes == 600 {
+			return errors.New("bindings have not ended for ten hours")
 		}
 		if quiet++; placed != t.a.placedPods() || slices.ContainsFunc(t.c.Pods(), t.isBinding) {
 			quiet, placed = 0, t.a.placedPods()

@@ -158,9 +158,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		if err != nil {
 			return nil, err
 		}
-		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(allocation) {
-			wait.For = append(wait.For, claim.Ref())
-		}
+		wait.For = append(wait.For, claim.Ref())
 		wait.Devices = appendDevices(wait.Devices, allocation)
 		if leader := v.Fence(claim); leader != "" && claim.Allocation() != nil {
 			steps = append(steps, plan.Step{Write: p.fence(pod, claim, leader)})
@@ -179,12 +177,12 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 	}
 	if promise != nil {
 		steps = append(steps, p.makeClaim(pod, promise)...)
+		wait.For = append(wait.For, promise.Key().DeviceRef())
 		wait.Devices = appendDevices(wait.Devices, promise.Allocation)
-		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(promise.Allocation) {
-			wait.For = append(wait.For, promise.Key().DeviceRef())
-		}
 	}
-	if len(wait.For) > 0 {
+	// Done reads all claims: the last one to change may be one whose devices need no preparation.
+	awaited := slices.ContainsFunc(wait.Devices, func(d plan.Device) bool { return d.Awaited })
+	if p.config.Features.DeviceBindingAndStatus && awaited {
 		wait.Event = &plan.PodEvent{
 			Reason: "BindingConditionsPending", Action: "Scheduling", Note: "waiting for binding conditions for device on node " + placement.NodeName,
 		}
@@ -224,10 +222,6 @@ func appendDevices(to []plan.Device, a *resourcev1.AllocationResult) []plan.Devi
 		to = append(to, plan.Device{Driver: r.Driver, Awaited: len(r.BindingConditions) > 0})
 	}
 	return to
-}
-
-func mustBePrepared(a *resourcev1.AllocationResult) bool {
-	return slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
 }
 
 // claimWrite returns a write of a claim, whose answer is learned.

@@ -277,7 +277,7 @@ func TestWaitsForDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := placement.Steps[len(placement.Steps)-1]
-		if last.Wait == nil || last.Wait.Timeout != 10*time.Minute || len(last.Wait.For) != 1 || last.Wait.For[0] != (model.ClaimKey{Namespace: "ns", Name: "c"}).DeviceRef() {
+		if last.Wait == nil || last.Wait.Timeout != 10*time.Minute || !slices.Equal(last.Wait.For, []model.Ref{refOf("c"), refOf("plain")}) {
 			t.Fatalf("%s: the last step is %+v", row.name, last)
 		}
 		if want := []plan.Device{{Driver: "drv", Awaited: true}, {Driver: "drv"}}; !slices.Equal(last.Wait.Devices, want) {
@@ -310,6 +310,9 @@ func TestWaitsForDevices(t *testing.T) {
 		t.Errorf("done %t, error %v", done, err)
 	}
 }
+
+// refOf names a claim of the tests.
+func refOf(claim string) model.Ref { return model.ClaimKey{Namespace: "ns", Name: claim}.DeviceRef() }
 
 func errorText(err error) string {
 	if err == nil {
