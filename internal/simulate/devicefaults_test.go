@@ -642,6 +642,17 @@ func (t *deviceTrial) checkPrepared(pod *v1.Pod) error {
 	return nil
 }
 
+func (t *deviceTrial) advance(d time.Duration) error { return t.c.AdvanceTo(t.c.Now().Add(d), t.audit) }
+
+// byAnswer has a new engine judge pods. While bindings are in flight it passes all: the engine does
+// not know what these are promised.
+func (t *deviceTrial) byAnswer() func(*v1.Pod) error {
+	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
+		return func(*v1.Pod) error { return nil }
+	}
+	return t.checkWaits
+}
+
 // rested puts everything in order, and expects that after a while no pod waits that could run.
 func (t *deviceTrial) rested() error {
 	t.calm = true
@@ -661,6 +672,9 @@ func (t *deviceTrial) rested() error {
 	}
 	for i := range 3 {
 		t.c.DeleteObject(model.Ref{Kind: model.DeviceTaintRuleKind, Name: fmt.Sprint("rule-", i)})
+	}
+	if err := t.a.nothingWaitsInVain(2*time.Minute, t.advance, t.byAnswer); err != nil {
+		return err
 	}
 	for quiet, placed, minutes := 0, -1, 0; quiet < 4; minutes++ { // the API server has answered everything, and drivers prepare what they are asked to
 		t.prepare()

@@ -327,7 +327,7 @@ func (t *faultTrial) rested() error {
 	for _, kind := range t.c.Reads() {
 		t.c.MendWatch(kind, t.r.IntN(2) == 0)
 	}
-	if err := t.a.nothingWaitsInVain(settled, t.advance, t.isCursed); err != nil {
+	if err := t.a.nothingWaitsInVain(settled, t.advance, t.a.byOracle(t.isCursed)); err != nil {
 		return fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
 	}
 	if err := t.a.checkSeen(); err != nil {

@@ -13,28 +13,43 @@ import (
 const promptly = 5 * time.Second
 
 // nothingWaitsInVain lets a time pass in which nothing is disturbed, and checks all the
-// while that no parked pod fits somewhere for longer than promptly. Preemptors whose
-// victims are leaving are left out, as are pods that are excused.
-func (a *auditor) nothingWaitsInVain(d time.Duration, advance func(time.Duration) error, excused func(*v1.Pod) bool) error {
-	fits := map[types.UID]error{}
+// while that no parked pod could run for longer than promptly. Preemptors whose victims are
+// leaving are left out. judge returns a function for one instant, which returns an error for
+// a pod that could run.
+func (a *auditor) nothingWaitsInVain(d time.Duration, advance func(time.Duration) error, judge func() func(*v1.Pod) error) error {
+	couldRun := map[types.UID]error{}
 	for until := a.cluster.Now().Add(d); a.cluster.Now().Before(until); {
 		if err := advance(promptly); err != nil {
 			return err
 		}
-		now, before := a.known(), fits // with pods whose bindings are in flight, and room that is kept
-		fits = map[types.UID]error{}
-		for _, p := range now.Pods {
-			if !waits(p) || excused(p) || !a.isParked(p) {
+		before, check := couldRun, judge()
+		couldRun = map[types.UID]error{}
+		for _, p := range a.cluster.Pods() {
+			if !waits(p) || !a.isParked(p) {
 				continue
 			}
-			err := a.fits(now, p)
+			err := check(p)
 			if err != nil && before[p.UID] != nil {
 				return fmt.Errorf("for more than %s: %w", promptly, err)
 			}
-			fits[p.UID] = err
+			couldRun[p.UID] = err
 		}
 	}
 	return nil
+}
+
+// byOracle has the oracle judge pods, in view of bindings in flight and of room that is kept.
+// Pods that are excused are left out.
+func (a *auditor) byOracle(excused func(*v1.Pod) bool) func() func(*v1.Pod) error {
+	return func() func(*v1.Pod) error {
+		now := a.known()
+		return func(p *v1.Pod) error {
+			if excused(p) {
+				return nil
+			}
+			return a.fits(now, p)
+		}
+	}
 }
 
 // isParked reports whether only an event can have a pod tried again.

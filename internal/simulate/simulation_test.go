@@ -96,7 +96,7 @@ func fill(c *simulate.Cluster, start oracle.Cluster) error {
 // rest leaves the cluster alone until nothing moves any more. Then no pod may wait that fits somewhere.
 func rest(c *simulate.Cluster, a *auditor) error {
 	advance := func(d time.Duration) error { return c.AdvanceTo(c.Now().Add(d), a.audit) }
-	if err := a.nothingWaitsInVain(40*time.Second, advance, nobody); err != nil {
+	if err := a.nothingWaitsInVain(40*time.Second, advance, a.byOracle(nobody)); err != nil {
 		return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 	}
 	// A parked pod is tried again after five minutes at the latest, at the next half minute. What comes of that may open a place for
