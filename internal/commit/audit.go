@@ -100,6 +100,11 @@ func (o *Outbox) auditEffects(v *audit.Violations) {
 		if e.after != nil && (objectOf(e.after.write) != objectOf(e.write) || e.after.after != nil || e.after.place != nowhere) {
 			v.Add("the write of %s waits for that of %s, and is %s", e.after.write.Name, e.write.Name, e.after.place)
 		}
+		for then := e.then; then != nil; then = then.then {
+			if then.place != nowhere || !isSameObject(then.write, e.write) {
+				v.Add("a write of %s follows one of %s, and is %s", then.write.Name, e.write.Name, then.place)
+			}
+		}
 	}
 	for key, e := range o.latest {
 		if o.effects[keyOfWrite(e.write)] != e || objectOf(e.write) != key {

@@ -25,6 +25,9 @@ type effect struct {
 	seen *observation
 	// after is the latest write to the same object that waits for the end of this one; nil if there is none. Only a Latest write has one.
 	after *effect
+	// then is the next write of the decision to the same object. It is made once this one is
+	// stored, and not at all if this one fails.
+	then *effect
 }
 
 // effectKey is what a write does to which object.
@@ -41,26 +44,71 @@ func keyOfWrite(w *plan.Write) effectKey {
 	return effectKey{w.Resource, w.Namespace, w.Name, w.Subresource, w.Type, string(w.Data), w.Delete}
 }
 
-// startEffects takes in the writes of a decision. None is sent after the stop: the next process decides anew.
+// startEffects takes in the writes of a decision.
 func (o *Outbox) startEffects(decision *plan.Decision) {
-	for i := range decision.Writes {
-		write := &decision.Writes[i]
-		if o.stopped != nil {
-			o.answerWrite(write, 1, false)
-			continue
+	writes := decision.Writes
+	for len(writes) > 0 {
+		n := 1
+		for n < len(writes) && isSameObject(&writes[0], &writes[n]) {
+			n++
 		}
-		same, before := o.effects[keyOfWrite(write)], o.latest[objectOf(write)]
-		switch {
-		case !write.Latest && same != nil:
-			same.decisions++
-		case write.Latest && before != nil && before == same:
-			before.after = nil // what is being written is the latest again
-		case write.Latest && before != nil:
-			before.after = o.newEffect(decision, write)
-		default:
-			o.startEffect(o.newEffect(decision, write))
+		var first *effect
+		for i := n - 1; i >= 0; i-- {
+			e := o.newEffect(decision, &writes[i])
+			e.then, first = first, e
 		}
+		o.addEffect(first)
+		writes = writes[n:]
 	}
+}
+
+// addEffect takes in a write and those that follow it. None is sent after the stop: the next process
+// decides anew.
+func (o *Outbox) addEffect(e *effect) {
+	if o.stopped != nil {
+		o.dropEffects(e)
+		return
+	}
+	same, before := o.effects[keyOfWrite(e.write)], o.latest[objectOf(e.write)]
+	switch {
+	case !e.write.Latest && same != nil:
+		same.join(e)
+	case e.write.Latest && before != nil && before == same:
+		before.after = nil // what is being written is the latest again
+	case e.write.Latest && before != nil:
+		before.after = e
+	default:
+		o.startEffect(e)
+	}
+}
+
+// join adds the decisions of an equal effect, and of those that follow it.
+func (e *effect) join(same *effect) {
+	e.decisions += same.decisions
+	if same.then == nil {
+		return
+	}
+	last := e
+	for last.then != nil && keyOfWrite(last.then.write) != keyOfWrite(same.then.write) {
+		last = last.then
+	}
+	if last.then == nil {
+		last.then = same.then
+	} else {
+		last.then.join(same.then)
+	}
+}
+
+// dropEffects answers the loop about writes that are not made.
+func (o *Outbox) dropEffects(e *effect) {
+	for ; e != nil; e = e.then {
+		o.answerWrite(e.write, e.decisions, false)
+	}
+}
+
+// isSameObject reports whether two writes are to the same object, or to subresources of it.
+func isSameObject(a, b *plan.Write) bool {
+	return a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
 func (o *Outbox) newEffect(decision *plan.Decision, write *plan.Write) *effect {
@@ -132,6 +180,11 @@ func (o *Outbox) endEffect(e *effect, err error, stored bool) {
 		if e.after != nil && o.stopped == nil {
 			o.startEffect(e.after)
 		}
+	}
+	if stored && e.then != nil {
+		o.addEffect(e.then)
+	} else {
+		o.dropEffects(e.then)
 	}
 	if err != nil {
 		o.giveUp(e.pod.Key(), fmt.Errorf("write %s %s for %s: %w", e.write.Resource.GroupResource(), e.write.Name, e.pod, err))

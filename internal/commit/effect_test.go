@@ -2,6 +2,7 @@ package commit_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,4 +241,70 @@ func TestGivingBackIsAnswered(t *testing.T) {
 			t.Errorf("answered: %+v", got)
 		}
 	})
+}
+
+// TestWritesOfOneObject has a decision that makes two writes of one object: the second is sent once
+// the first is stored, and not at all if the first fails or the process stops.
+func TestWritesOfOneObject(t *testing.T) {
+	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
+	decision := func() plan.Decision {
+		d := writes(1, "a", "a", "b")
+		d.Outcome = plan.Placed
+		for i := range d.Writes[:2] {
+			d.Writes[i].GivesBack = object
+		}
+		d.Writes[1].Data, d.Writes[1].Delete = []byte("second"), true
+		return d
+	}
+	kept, deleted := model.WriteResult{Object: object, Decisions: 1}, model.WriteResult{Object: object, Decisions: 1, Deleted: true}
+	for _, row := range []struct {
+		name string
+		end  func(b *bench, first commit.Request)
+		want []model.WriteResult
+	}{
+		{"both stored", func(b *bench, first commit.Request) {
+			b.done(first, nil)
+			b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+		}, []model.WriteResult{kept, deleted}},
+		{"the first refused", func(b *bench, first commit.Request) { b.done(first, errNo) }, []model.WriteResult{kept, kept}},
+		{"the second refused", func(b *bench, first commit.Request) {
+			b.done(first, nil)
+			b.done(b.takeWrite(commit.WriteStep, "a"), errNo)
+		}, []model.WriteResult{kept, kept}},
+		{"decided twice", func(b *bench, first commit.Request) {
+			b.start(decision())
+			b.done(first, nil)
+			second := b.takeWrite(commit.WriteStep, "a")
+			b.done(b.takeWrite(commit.WriteStep, "b"), nil)
+			b.done(second, nil)
+		}, []model.WriteResult{{Object: object, Decisions: 2}, {Object: object, Decisions: 2, Deleted: true}}},
+		{"decided again after the first", func(b *bench, first commit.Request) {
+			b.done(first, nil)
+			second := b.takeWrite(commit.WriteStep, "a")
+			b.start(decision())
+			b.done(b.takeWrite(commit.WriteStep, "a"), nil) // the first again
+			b.done(b.takeWrite(commit.WriteStep, "b"), nil)
+			b.done(second, nil)
+		}, []model.WriteResult{kept, kept, {Object: object, Decisions: 2, Deleted: true}}},
+		{"stopped", func(b *bench, first commit.Request) {
+			b.Stop(b.now, errors.New("the end"))
+			b.done(first, nil)
+		}, []model.WriteResult{kept, kept}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			b.start(decision())
+			first := b.takeWrite(commit.WriteStep, "a")
+			b.done(b.takeWrite(commit.WriteStep, "b"), nil)
+			b.nothing()
+			row.end(b, first)
+			if got := b.Take().Written; !slices.Equal(got, row.want) {
+				t.Errorf("answered: %+v, want %+v", got, row.want)
+			}
+			b.nothing()
+			if b.Remembered() != 0 {
+				t.Errorf("%d things are remembered", b.Remembered())
+			}
+		})
+	}
 }

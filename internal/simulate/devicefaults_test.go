@@ -88,6 +88,14 @@ func TestPreparedBesideUnwritten(t *testing.T) {
 	}
 }
 
+// TestDeletionAfterFailedWrite is seed 400 of TestFaultsOfDevices: a claim was deleted although the
+// removal of its finalizer had failed, and kept its pod gated for good.
+func TestDeletionAfterFailedWrite(t *testing.T) {
+	if _, err := runDeviceFaults(400); err != nil {
+		t.Error(err)
+	}
+}
+
 func runDeviceFaults(n uint64) (*deviceTrial, error) {
 	t, err := newDeviceTrial(n)
 	if err != nil {
@@ -732,7 +740,7 @@ func (t *deviceTrial) checkWaits(pod *v1.Pod) error {
 	}
 	place, claims := t.c.Loop().Queue().PlaceOf(keyOf(pod)), t.claimsOf(pod)
 	if place == "gated" {
-		if compiled := model.NewPod(pod); compiled.Devices.Err == nil && len(claims) == len(compiled.Devices.Keys()) &&
+		if compiled := model.NewPod(pod); compiled.Devices == nil || compiled.Devices.Err == nil && len(claims) == len(compiled.Devices.Keys()) &&
 			!slices.ContainsFunc(claims, func(c *resourcev1.ResourceClaim) bool { return c.DeletionTimestamp != nil }) {
 			return fmt.Errorf("pod %s is gated (%s), and its claims are there", pod.Name, t.c.Gated(pod))
 		}
