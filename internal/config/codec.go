@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -37,6 +40,22 @@ func decode(data []byte, scheme *runtime.Scheme) (*configv1.KubeSchedulerConfigu
 		return nil, err
 	}
 	return source, nil
+}
+
+// furtherDocuments returns how many YAML documents with content follow the first one.
+func furtherDocuments(data []byte) int {
+	count := 0
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := reader.Read()
+		if err != nil {
+			return max(0, count-1)
+		}
+		var content any
+		if yaml.Unmarshal(document, &content) != nil || content != nil {
+			count++
+		}
+	}
 }
 
 // errOther is the error for a file of another kind or of none. The decoder's own text would contain the whole file, or the line of code that

@@ -143,6 +143,9 @@ func ParseWith(name string, data []byte, r Request) (*Config, error) {
 		return nil, &Error{File: name, Err: err}
 	}
 	c.file = name
+	if more := furtherDocuments(data); more > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("only the first YAML document of the file is read, as by kube-scheduler; %d more are ignored", more))
+	}
 	return c, nil
 }
 

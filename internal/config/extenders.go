@@ -110,7 +110,8 @@ func notesOnExtenders(extenders []configv1.Extender) []string {
 	return notes
 }
 
-// ignoredByExtenders returns the resources that extenders manage and NodeResourcesFit must ignore, sorted.
+// ignoredByExtenders returns the resources that extenders manage and NodeResourcesFit must ignore,
+// in the order of the configuration.
 func ignoredByExtenders(extenders []configv1.Extender) []string {
 	var names []string
 	for i := range extenders {
@@ -120,8 +121,7 @@ func ignoredByExtenders(extenders []configv1.Extender) []string {
 			}
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // ignoring returns a copy of NodeResourcesFit's arguments that ignores these resources, and no others: as in kube-scheduler, they replace

@@ -122,8 +122,8 @@ func TestExtenderTimeouts(t *testing.T) {
 	}
 }
 
-// Resources that extenders manage with ignoredByScheduler replace NodeResourcesFit's ignoredResources in every profile, but not in the written
-// configuration.
+// Resources that extenders manage with ignoredByScheduler replace NodeResourcesFit's ignoredResources
+// in every profile, and in the written configuration.
 func TestIgnoredByExtenders(t *testing.T) {
 	const profiles = `
 profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/own]}}]}, {schedulerName: b}]
@@ -169,8 +169,8 @@ profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ign
 		if err := c.Write(&written); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(written.String(), "ignoredResources:\n      - example.com/own") {
-			t.Errorf("%s: writes other arguments than it was given:\n%s", row.name, written.String())
+		if want := "ignoredResources:\n      - " + row.want + "\n"; !strings.Contains(written.String(), want) {
+			t.Errorf("%s: writes other arguments than %q:\n%s", row.name, want, written.String())
 		}
 	}
 }

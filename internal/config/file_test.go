@@ -158,3 +158,23 @@ func TestOtherFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestFurtherDocuments has files with several YAML documents, of which the first counts.
+func TestFurtherDocuments(t *testing.T) {
+	const note = "only the first YAML document of the file is read, as by kube-scheduler; "
+	for more, want := range map[string]string{
+		"":                              "",
+		"---\n":                         "",
+		"---\n# a comment\n---\n":       "",
+		"---\nkind: Other\n":            note + "1 more are ignored",
+		"---\n---\nb: 1\n---\n- ]: {\n": note + "2 more are ignored",
+	} {
+		c := mustParse(t, "podMaxBackoffSeconds: 30\n"+more)
+		if got := strings.Join(c.Notes, "\n"); got != want {
+			t.Errorf("%q: the notes are %q, want %q", more, got, want)
+		}
+		if *c.Source.PodMaxBackoffSeconds != 30 {
+			t.Errorf("%q: the first document is not read: %d", more, *c.Source.PodMaxBackoffSeconds)
+		}
+	}
+}

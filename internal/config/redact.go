@@ -14,10 +14,10 @@ import (
 // password in a URL it is redactedPassword, as in package net/url.
 const redacted, redactedPassword = "REDACTED", "xxxxx"
 
-// Shown returns a copy of the configuration without secrets, for logs, pages and files:
-// the keys of extenders and the passwords in their URLs. Certificates are no secrets. The
-// arguments of plugins from outside stay as they are: such plugins refer to Secrets or
-// files.
+// Shown returns a copy of the configuration for logs, pages and files. It is without secrets: the
+// keys of extenders and the passwords in their URLs. Certificates are no secrets. The arguments of
+// plugins from outside stay as they are: such plugins refer to Secrets or files. The arguments of
+// NodeResourcesFit have the resources that extenders have it ignore.
 func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
 	shown := c.Source.DeepCopy()
 	for i := range shown.Extenders {
@@ -25,6 +25,13 @@ func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
 		e.URLPrefix = extender.Redacted(e.URLPrefix)
 		if e.TLSConfig != nil && len(e.TLSConfig.KeyData) > 0 {
 			e.TLSConfig.KeyData = []byte(redacted)
+		}
+	}
+	ignored := ignoredByExtenders(shown.Extenders)
+	for i := range shown.Profiles {
+		for j := range shown.Profiles[i].PluginConfig {
+			args := &shown.Profiles[i].PluginConfig[j].Args
+			args.Object = ignoring(args.Object, ignored)
 		}
 	}
 	return shown

@@ -117,6 +117,9 @@ func TestDefaultConfiguration(t *testing.T) {
 		"own": `{profiles: [{schedulerName: one, plugins: {score: {disabled: [{name: ImageLocality}]}, multiPoint: {enabled: [{name: TaintToleration, weight: 7}]}}},
  {schedulerName: two, percentageOfNodesToScore: 50, pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 9}}]}],
  podMaxBackoffSeconds: 20, parallelism: 3, leaderElection: {leaderElect: false}, extenders: [{urlPrefix: "http://127.0.0.1:1/x", filterVerb: filter, ignorable: true}]}`,
+		"ignored resources": `{profiles: [{schedulerName: one, pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/own]}}]}, {schedulerName: two}],
+ extenders: [{urlPrefix: "http://127.0.0.1:1/x", managedResources: [{name: example.com/nic, ignoredByScheduler: true}, {name: example.com/gpu, ignoredByScheduler: true}]},
+  {urlPrefix: "http://127.0.0.1:1/y", managedResources: [{name: example.com/disk}, {name: example.com/a, ignoredByScheduler: true}]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"--master=http://127.0.0.1:1", "--secure-port=" + freePort(t)}
