@@ -18,6 +18,8 @@ export GOFLAGS := $(filter-out $(OWN_FLAGS),$(shell $(GO) env GOFLAGS)) $(OWN_FL
 export CGO_ENABLED := 0
 RACE := CGO_ENABLED=1 $(GO) test -race
 LDFLAGS := -s -w $(VERSION)
+# The release of the development cluster. Clients such as Kueue refuse an API server that does not tell its version.
+CLUSTER_VERSION = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' devcluster/go.mod)
 # Go reads Berth's version and commit from git where there is one.
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
@@ -218,7 +220,7 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 
 $(BIN)/devcluster: $(shell find devcluster -name '*.go' -not -path 'devcluster/provisioner/*' -not -path 'devcluster/driver/*' 2>/dev/null) devcluster/go.mod devcluster/go.sum
 	@echo 'building the development cluster: etcd, kube-apiserver, kube-controller-manager (6-7 minutes on 2 cores the first time)' >&2
-	cd devcluster && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
+	cd devcluster && $(GO) build -ldflags='-s -w -X $(K8S).gitVersion=$(CLUSTER_VERSION)' -o $(abspath $@) .
 
 $(BIN)/provisioner: $(shell find devcluster/provisioner -name '*.go' 2>/dev/null) devcluster/provisioner/go.mod devcluster/provisioner/go.sum
 	cd devcluster/provisioner && $(GO) build -ldflags='-s -w' -o $(abspath $@) .

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -96,6 +97,11 @@ func TestBareCluster(t *testing.T) {
 	admin := client(t, p.report.Kubeconfig)
 
 	checkNodes(t, admin, 5)
+	if server, err := admin.Discovery().ServerVersion(); err != nil {
+		t.Error(err)
+	} else if have, err := version.ParseSemantic(server.GitVersion); err != nil || have.Major() != 1 || have.Minor() == 0 {
+		t.Errorf("the API server's version is %s: %v", server.GitVersion, err)
+	}
 	if len(p.report.PIDs) != 2 {
 		t.Errorf("more than etcd and the API server run: %v", p.report.PIDs)
 	}
