@@ -67,6 +67,7 @@ func newCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
 	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newCompareCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
+	addVersionFlag(root)
 	return root
 }
 

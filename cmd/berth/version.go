@@ -36,23 +36,44 @@ func newVersionCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printVersion(cmd.OutOrStdout(), output, version{
-				Version:    app.Version(),
-				Commit:     app.Commit(),
-				Kubernetes: kubernetes,
-				GoVersion:  runtime.Version(),
-				Platform:   runtime.GOOS + "/" + runtime.GOARCH,
-			})
+			return printVersion(cmd.OutOrStdout(), output, newVersion())
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "How to print: table, json or yaml.")
 	return cmd
 }
 
+// addVersionFlag adds --version to a command and its subcommands. The scheduler has its own, which is
+// that of kube-scheduler.
+func addVersionFlag(cmd *cobra.Command) {
+	if cmd.Flags().Lookup("version") == nil {
+		cmd.Flags().Bool("version", false, "Print the version and exit.")
+		cmd.Version = newVersion().String()
+		cmd.SetVersionTemplate("{{.Version}}\n")
+	}
+	for _, sub := range cmd.Commands() {
+		addVersionFlag(sub)
+	}
+}
+
+func newVersion() version {
+	return version{
+		Version:    app.Version(),
+		Commit:     app.Commit(),
+		Kubernetes: kubernetes,
+		GoVersion:  runtime.Version(),
+		Platform:   runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+func (v version) String() string {
+	return fmt.Sprintf("Berth %s (commit %s), in the place of kube-scheduler %s, built with %s for %s", v.Version, v.Commit, v.Kubernetes, v.GoVersion, v.Platform)
+}
+
 func printVersion(w io.Writer, output string, v version) error {
 	switch output {
 	case "table":
-		_, err := fmt.Fprintf(w, "Berth %s (commit %s), in the place of kube-scheduler %s, built with %s for %s\n", v.Version, v.Commit, v.Kubernetes, v.GoVersion, v.Platform)
+		_, err := fmt.Fprintln(w, v)
 		return err
 	case "json":
 		encoder := json.NewEncoder(w)
