@@ -44,8 +44,23 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model
 			}
 		}
 	}
+	s.auditWithdrawn(v)
 	if givenBack != s.givenBack {
 		v.Add("%d claims are being given back, recounted %d", s.givenBack, givenBack)
+	}
+}
+
+// auditWithdrawn checks that only devices that are in use are remembered. That no slice publishes them is checked by the new store, which forgets those.
+func (s *Store) auditWithdrawn(v *audit.Violations) {
+	for id, devices := range s.withdrawn {
+		if len(devices) == 0 {
+			v.Add("pool %v has an empty list of withdrawn devices", id)
+		}
+		for name, counters := range devices {
+			if len(counters) == 0 || !s.InUse(structured.MakeDeviceID(id.Driver, id.Pool, name)) {
+				v.Add("device %s of pool %v is remembered with %d counters, and is not in use", name, id, len(counters))
+			}
+		}
 	}
 }
 
@@ -67,6 +82,9 @@ func (s *Store) anew(seats []Seat) *Store {
 	}
 	for len(n.bySlot) < len(seats) {
 		n.bySlot = append(n.bySlot, nil)
+	}
+	for id, devices := range s.withdrawn {
+		n.withdrawn[id] = maps.Clone(devices)
 	}
 	for name, c := range s.classes {
 		n.setClass(name, c)
@@ -166,6 +184,9 @@ func (s *Store) describe() map[string]string {
 	}
 	for id := range s.allocated.AllocatedSharedDeviceIDs {
 		texts["share "+id.String()] = "allocated"
+	}
+	for id, devices := range s.withdrawn {
+		texts[fmt.Sprintf("withdrawn from %v", id)] = fmt.Sprint(slices.Sorted(maps.Keys(devices)))
 	}
 	for id, consumed := range s.allocated.AggregatedCapacity {
 		texts["capacity of "+id.String()] = describeCapacity(consumed)

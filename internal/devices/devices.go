@@ -64,6 +64,9 @@ type Store struct {
 	users map[structured.DeviceID]int
 	// Invariant: sharers is how many shares are allocated of each device, without zeros. A share need not consume any capacity.
 	sharers map[structured.DeviceID]int
+	// Invariant: withdrawn has the counters of devices that are in use and that no slice publishes, if one did while they were in use, by pool and name. No map
+	// is empty.
+	withdrawn map[PoolID]map[string][]resourcev1.DeviceCounterConsumption
 
 	// Invariant: givenBack is the number of claims that are being given back.
 	givenBack int
@@ -74,7 +77,7 @@ type Store struct {
 	news map[model.Ref]struct{}
 
 	work  Work
-	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users, sharers, alike int }
+	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users, sharers, withdrawn, alike int }
 }
 
 // PoolID is the name of a pool, which is its driver's own.
@@ -127,6 +130,7 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 		standIns: map[model.ResourceName][]*model.DeviceClass{}, made: map[types.UID][]model.ClaimKey{},
 		rules: map[string]*model.DeviceTaintRule{}, rulesOf: map[PoolID][]*model.DeviceTaintRule{}, pools: map[PoolID]*pool{}, nodes: map[string]*node{},
 		users: map[structured.DeviceID]int{}, sharers: map[structured.DeviceID]int{}, alike: map[string]*Alike{},
+		withdrawn: map[PoolID]map[string][]resourcev1.DeviceCounterConsumption{},
 		allocated: structured.AllocatedState{
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -149,17 +153,19 @@ func (s *Store) Shrink() {
 	s.nodes = shrink.Map(s.nodes, &p.nodes)
 	s.users = shrink.Map(s.users, &p.users)
 	s.sharers = shrink.Map(s.sharers, &p.sharers)
+	s.withdrawn = shrink.Map(s.withdrawn, &p.withdrawn)
 	s.alike = shrink.Map(s.alike, &p.alike)
 }
 
-// Kept is how many objects and indexes the store holds. Nodes include those without a slot, to which pools are local. Used are the devices that claims use.
-type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Alike int }
+// Kept is how many objects and indexes the store holds. Nodes include those without a slot, to which pools are local. Used are the devices that claims use,
+// Withdrawn the pools with devices in use that no slice publishes.
+type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Withdrawn, Alike int }
 
 // Kept returns how many objects and indexes the store holds.
 func (s *Store) Kept() Kept {
 	return Kept{
 		Claims: len(s.claims), Classes: len(s.classes), Slices: len(s.slices), Rules: len(s.rules), Pools: len(s.pools), Wide: len(s.wide), Nodes: len(s.nodes),
-		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs), Alike: len(s.alike),
+		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs), Withdrawn: len(s.withdrawn), Alike: len(s.alike),
 	}
 }
 
@@ -386,17 +392,20 @@ func (s *Store) recount(c *claim, change func()) {
 	before := c.uses()
 	change()
 	if after := c.uses(); after != before {
-		touched := map[*pool][]string{}
+		touched := map[PoolID][]string{}
 		s.count(before, -1, touched)
 		s.count(after, +1, touched)
-		for _, p := range slices.SortedFunc(maps.Keys(touched), (*pool).compare) {
-			s.used(p, touched[p])
+		for _, id := range slices.SortedFunc(maps.Keys(touched), PoolID.compare) {
+			s.release(id, touched[id])
+			if p := s.pools[id]; p != nil {
+				s.used(p, touched[id])
+			}
 		}
 	}
 }
 
-// count counts an allocation in (+1) or out (-1), and collects its devices by pool.
-func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*pool][]string) {
+// count counts an allocation in (+1) or out (-1), and collects its devices by pool, unless touched is nil.
+func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[PoolID][]string) {
 	if a == nil {
 		return
 	}
@@ -407,8 +416,9 @@ func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*poo
 		}
 		s.work.Counted++
 		s.countDevice(r, sign)
-		if p := s.pools[PoolID{r.Driver, r.Pool}]; p != nil {
-			touched[p] = append(touched[p], r.Device)
+		if touched != nil {
+			id := PoolID{r.Driver, r.Pool}
+			touched[id] = append(touched[id], r.Device)
 		}
 	}
 }

@@ -153,7 +153,7 @@ func TestObjectsOfDevices(t *testing.T) {
 			t.Errorf("%v was %v before it was set again", o.Ref(), before)
 		}
 	}
-	if got, want := fmt.Sprintf("%+v", s.Kept()), "{Claims:1 Classes:1 Slices:1 Rules:1 Pools:1 Wide:1 Nodes:0 Used:1 Alike:0}"; got != want {
+	if got, want := fmt.Sprintf("%+v", s.Kept()), "{Claims:1 Classes:1 Slices:1 Rules:1 Pools:1 Wide:1 Nodes:0 Used:1 Withdrawn:0 Alike:0}"; got != want {
 		t.Errorf("kept are %s, want %s", got, want)
 	}
 	s.Set(claimOf("x", "u", "p/d0#s1"))

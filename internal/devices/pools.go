@@ -24,7 +24,7 @@ import (
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
 	id PoolID
-	// Invariant: published are its slices by name, and now has the same with what rules add. Of pools for which now.What is equal the allocator takes devices
+	// Invariant: published are its slices by name, and now has the same as the allocator gets them, see offer. Of pools for which now.What is equal the allocator takes devices
 	// at the same positions, as long as inUse is equal too.
 	published []*model.ResourceSlice
 	now       *model.DevicePool
@@ -32,6 +32,8 @@ type pool struct {
 	local *node
 	// inUse describes what is allocated of the devices of a local pool, in their order.
 	inUse string
+	// Invariant: absent has the devices with counters that slices of some generations do not publish, by name; none if the pool has no counters.
+	absent map[string]*absentee
 	widePool
 }
 
@@ -46,8 +48,10 @@ type node struct {
 	nodeWide
 }
 
-func (p *pool) compare(o *pool) int {
-	return cmp.Or(strings.Compare(p.id.Driver, o.id.Driver), strings.Compare(p.id.Pool, o.id.Pool))
+func (p *pool) compare(o *pool) int { return p.id.compare(o.id) }
+
+func (id PoolID) compare(o PoolID) int {
+	return cmp.Or(strings.Compare(id.Driver, o.Driver), strings.Compare(id.Pool, o.Pool))
 }
 
 func poolOf(s *model.ResourceSlice) PoolID {
@@ -67,6 +71,7 @@ func (s *Store) setSlice(name string, now *model.ResourceSlice) (before *model.R
 		at, _ := slices.BinarySearchFunc(p.published, before, byName)
 		p.published = slices.Delete(p.published, at, at+1)
 		if now == nil || poolOf(now) != p.id {
+			s.withdraw(p, before)
 			s.rebuild(p)
 		}
 	}
@@ -82,6 +87,10 @@ func (s *Store) setSlice(name string, now *model.ResourceSlice) (before *model.R
 	}
 	at, _ := slices.BinarySearchFunc(p.published, now, byName)
 	p.published = slices.Insert(p.published, at, now)
+	if before != nil && poolOf(before) == p.id {
+		s.withdraw(p, before)
+	}
+	s.republish(p.id, now)
 	s.rebuild(p)
 	return before
 }
@@ -148,11 +157,7 @@ func (s *Store) rebuild(p *pool) {
 		delete(s.pools, p.id)
 		return
 	}
-	rules := s.rulesFor(p.id)
-	p.now = &model.DevicePool{Driver: p.id.Driver, Slices: make([]*resourcev1.ResourceSlice, len(p.published))}
-	for i, slice := range p.published {
-		p.now.Slices[i] = tainted(slice.Object, rules)
-	}
+	s.offer(p)
 	p.selects = selectionsOf(p.now.Slices)
 	p.describe()
 	name := p.nodeName()
@@ -268,11 +273,16 @@ func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
 
 // used follows a change of what is allocated of some of a pool's devices.
 func (s *Store) used(p *pool, devices []string) {
+	offers := slices.ContainsFunc(devices, func(device string) bool { return p.absent[device] != nil })
+	if offers {
+		s.offer(p)
+		p.describe()
+	}
 	if p.local == nil {
-		s.usedWide(p, devices)
+		s.usedWide(p, devices, offers)
 		return
 	}
-	if inUse := s.describeUse(p); inUse != p.inUse {
+	if inUse := s.describeUse(p); inUse != p.inUse || offers {
 		p.inUse = inUse
 		s.changed(p.local)
 	}

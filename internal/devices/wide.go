@@ -179,9 +179,8 @@ func (p *pool) mix(position int, state string) {
 	}
 }
 
-// usedWide follows a change of what is allocated of some devices of a wide pool.
-func (s *Store) usedWide(p *pool, devices []string) {
-	changed := false
+// usedWide follows a change of what is allocated of some devices of a wide pool; changed means that the pool offers other counters.
+func (s *Store) usedWide(p *pool, devices []string, changed bool) {
 	for _, device := range devices {
 		changed = s.describeState(p, device) || changed
 	}

@@ -96,7 +96,8 @@ func (s *ResourceSlice) Version() string { return s.Object.ResourceVersion }
 // DevicePool is what there is of a driver's pool at one time. Shared; never written.
 type DevicePool struct {
 	Driver string
-	// Slices are those of all generations, by name, with the taints that rules add to their devices.
+	// Slices are those of all generations, by name, with the taints that rules add to their
+	// devices, and without the counters of allocated devices that are not published.
 	Slices []*resourcev1.ResourceSlice
 	// What describes the slices without the names of node, pool and devices, hashed.
 	What [sha256.Size]byte

@@ -6,7 +6,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
@@ -44,6 +48,7 @@ func TestDifferences(t *testing.T) {
 			none, "node(s) did not have enough free storage"},
 		{"a volume may be larger than what is left", build.Pod(build.Claims("c1")), provisioned("capacity=30Gi maximum=60Gi", "50Gi"),
 			none, "node(s) did not have enough free storage"},
+		{"an allocated device that is not published any more", asksForDevice(), partitions(), none, "cannot allocate all claims"},
 		{"memory beyond 64 bits", build.Pod(build.Container("memory=7E"), build.Container("memory=7E")), nil, none, "Insufficient memory"},
 		{"a resource beyond 64 bits", build.Pod(build.Container("example.com/gpu=7E"), build.Container("example.com/gpu=7E")), nil,
 			none, "Insufficient example.com/gpu"},
@@ -69,4 +74,43 @@ func TestDifferences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// partitions returns a card with two partitions. The one that takes all of its memory is
+// allocated, and is left in a slice of an older generation.
+func partitions() []runtime.Object {
+	memory := func(gib int64) map[string]resourcev1.Counter {
+		return map[string]resourcev1.Counter{"memory": {Value: *resource.NewQuantity(gib<<30, resource.BinarySI)}}
+	}
+	slice := func(name string, generation, count int64) *resourcev1.ResourceSlice {
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+		s.Spec = resourcev1.ResourceSliceSpec{Driver: "d", NodeName: new("n1"), Pool: resourcev1.ResourcePool{Name: "p", Generation: generation, ResourceSliceCount: count}}
+		return s
+	}
+	part := func(name string, gib int64) resourcev1.Device {
+		return resourcev1.Device{Name: name, ConsumesCounters: []resourcev1.DeviceCounterConsumption{{CounterSet: "card", Counters: memory(gib)}}}
+	}
+	old, counters, parts := slice("old", 1, 2), slice("counters", 2, 2), slice("parts", 2, 2)
+	old.Spec.Devices, parts.Spec.Devices = []resourcev1.Device{part("whole", 40)}, []resourcev1.Device{part("part", 10)}
+	counters.Spec.SharedCounters = []resourcev1.CounterSet{{Name: "card", Counters: memory(40)}}
+	taken, free := deviceClaim("taken"), deviceClaim("free")
+	taken.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d", Pool: "p", Device: "whole"}},
+	}}
+	return []runtime.Object{old, counters, parts, taken, free, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "part", UID: "part", ResourceVersion: "1"}}}
+}
+
+func deviceClaim(name string) *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{
+		Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "part", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+	}}
+	return c
+}
+
+// asksForDevice returns a pod that uses the claim free.
+func asksForDevice() *v1.Pod {
+	p := build.Pod()
+	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: new("free")}}
+	return p
 }
