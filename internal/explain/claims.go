@@ -70,7 +70,7 @@ func (s *Snapshot) claimState(a *Explanation, use model.PodClaim) string {
 	case !class.Waits():
 		return "is not bound, and its class does not wait for pods: it must be bound before the pod can be placed"
 	case claim.IsSelected:
-		return fmt.Sprintf("is to be provisioned for node %s", claim.SelectedNode)
+		return s.provisionedFor(claim)
 	}
 	return "is bound when the pod is placed"
 }
@@ -128,4 +128,13 @@ func textOfRequirement(r *v1.NodeSelectorRequirement) string {
 		return r.Key + " is less than " + values
 	}
 	return fmt.Sprintf("%s %s %s", r.Key, r.Operator, values)
+}
+
+// provisionedFor says for which node the volume of a claim is to be provisioned.
+func (s *Snapshot) provisionedFor(claim *model.Claim) string {
+	text := "is to be provisioned for node " + claim.SelectedNode
+	if _, exists := s.state.Slot(claim.SelectedNode); !exists {
+		text += ", which does not exist"
+	}
+	return text
 }

@@ -194,7 +194,7 @@ func (s *Snapshot) notToBeBound(pod *model.Pod, node state.Node) (lines []string
 			continue
 		}
 		if claim.IsSelected && claim.SelectedNode != node.Name() {
-			lines = append(lines, fmt.Sprintf("claim %s is to be provisioned for node %s", claim.Key.Name, claim.SelectedNode))
+			lines = append(lines, fmt.Sprintf("claim %s %s", claim.Key.Name, s.provisionedFor(claim)))
 			continue
 		}
 		volumes, fits := s.volumesFor(claim, node)

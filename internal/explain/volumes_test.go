@@ -43,6 +43,11 @@ func TestVolumesInTheWay(t *testing.T) {
 		{"one volume for two", with(class("np", ""), pvc("c", "class=np storage=5Gi"), pvc("d", "class=np storage=5Gi"), pv("v", "class=np storage=5Gi"), pv("w", "class=np storage=5Gi", zone1)), build.Claims("c d"),
 			"c np 5Gi is bound when the pod is placed, d np 5Gi is bound when the pod is placed",
 			[]string{"VolumeBinding n2: there are volumes for each of the claims c, d, and not for all of them"}},
+		{"selected, and gone", with(class("dp", "provisioner=d"), pvc("c", "class=dp storage=5Gi node=n9")), build.Claims("c"),
+			"c dp 5Gi is to be provisioned for node n9, which does not exist", []string{
+				"VolumeBinding n1: claim c is to be provisioned for node n9, which does not exist",
+				"VolumeBinding n2: claim c is to be provisioned for node n9, which does not exist",
+			}},
 		{"selected", with(class("dp", "provisioner=d"), pvc("c", "class=dp storage=5Gi node=n1")), build.Claims("c"), "c dp 5Gi is to be provisioned for node n1",
 			[]string{"VolumeBinding n2: claim c is to be provisioned for node n1"}},
 		{"topologies", with(class("dp", "provisioner=d", build.AllowedTopologies("topology.kubernetes.io/zone=z1,z3")), pvc("c", "class=dp storage=5Gi")), build.Claims("c"),
