@@ -22,7 +22,9 @@ type effect struct {
 	place     place  // ready, sending or pausing
 	position  int    // in the backlog while place is ready
 	attempt
-	seen *observation
+	// absent means that the API server does not have the object that must not exist.
+	absent bool
+	seen   *observation
 	// after is the latest write to the same object that waits for the end of this one; nil if there is none. Only a Latest write has one.
 	after *effect
 	// then is the next write of the decision to the same object. It is made once this one is
@@ -144,14 +146,45 @@ func (o *Outbox) sendEffect(e *effect) {
 func (o *Outbox) takeEffect(e *effect) Request {
 	e.place = sending
 	request := Request{Kind: WriteStep, Pod: e.pod, Write: e.write, effect: e}
-	if e.asking {
+	switch {
+	case e.asking:
 		request.Kind = Read
+	case e.mustAsk():
+		request.Kind, request.Write = Read, e.write.IfAbsent
 	}
 	return request
 }
 
+// mustAsk reports whether the API server must be asked for the object that must not exist.
+func (e *effect) mustAsk() bool { return e.write.IfAbsent != nil && !e.absent }
+
+// absenceAnswered processes the response to that question.
+func (o *Outbox) absenceAnswered(now time.Time, e *effect, err error) {
+	wait, again := time.Duration(0), false
+	switch {
+	case o.stopped != nil:
+		err = nil
+	case isGone(err):
+		e.absent = true
+		o.sendEffect(e)
+		return
+	case err != nil:
+		wait, again = o.again(err, &e.tries, &e.throttled)
+	}
+	if !again {
+		o.endEffect(e, err, false)
+		return
+	}
+	e.place = pausing
+	o.later.plan(entry{at: now.Add(wait), effect: e})
+}
+
 // effectAnswered takes in the response to a request of an effect. It is sent again as writes of steps are.
 func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
+	if !e.asking && e.mustAsk() {
+		o.absenceAnswered(now, e, response.Err)
+		return
+	}
 	at, known, err := o.outcome(now, &e.attempt, e.write, response)
 	if o.stopped != nil {
 		o.endEffect(e, nil, known && err == nil)
@@ -165,7 +198,7 @@ func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 		}
 		at = now.Add(wait)
 	}
-	e.place = pausing
+	e.place, e.absent = pausing, false
 	o.later.plan(entry{at: at, effect: e})
 }
 

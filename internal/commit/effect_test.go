@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/commit"
@@ -74,6 +76,49 @@ func TestEndOfWritesOfDecisions(t *testing.T) {
 			b.nothing()
 			if n := b.Remembered(); n != 0 {
 				t.Errorf("%d things are remembered", n)
+			}
+		})
+	}
+}
+
+// TestWriteIfAbsent asks for the object that must not exist before the write, and again
+// before it is repeated. If the object exists, or is not known to be absent, nothing is
+// written.
+func TestWriteIfAbsent(t *testing.T) {
+	const ms = time.Millisecond
+	missing := apierrors.NewNotFound(v1.Resource("nodes"), "n1")
+	page := apierrors.NewGenericServerResponse(404, "GET", v1.Resource("nodes"), "n1", "<html>", 0, true)
+	asks, sends := commit.Read, commit.WriteStep
+	for _, row := range []struct {
+		name string
+		with []exchange
+		want string
+	}{
+		{"absent", []exchange{{asks, missing, false, 0}, {sends, nil, true, 0}}, ""},
+		{"exists", []exchange{{asks, nil, false, 0}}, ""},
+		{"reading is forbidden", []exchange{{asks, errNo, false, 0}}, "write persistentvolumeclaims a for ns/p: " + errNo.Error()},
+		{"nobody answers", append(repeated(asks, refused, 10, 50, 250), exchange{asks, refused, false, 0}), "write persistentvolumeclaims a for ns/p: " + refused.Error()},
+		{"the page of a proxy", []exchange{{asks, page, false, 0}}, "write persistentvolumeclaims a for ns/p: " + page.Error()},
+		{"it comes back", []exchange{{asks, missing, false, 0}, {sends, refused, false, 10 * ms}, {asks, nil, false, 0}}, ""},
+		{"the claim has changed", []exchange{{asks, missing, false, 0}, {sends, errModified, false, 0}}, "write persistentvolumeclaims a for ns/p: " + errModified.Error()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			d := writes(1, "a")
+			d.Outcome = plan.Placed // so that nothing else is to be written
+			d.Writes[0].Learn, d.Writes[0].Stored = false, nil
+			d.Writes[0].IfAbsent = &plan.Write{Resource: v1.SchemeGroupVersion.WithResource("nodes"), Name: "n1"}
+			b.start(d)
+			b.exchanges(row.with)
+			var given []string
+			for _, g := range b.Take().GivenUp {
+				given = append(given, g.Err.Error())
+			}
+			if got := strings.Join(given, "; "); got != row.want {
+				t.Errorf("given up: %q, want %q", got, row.want)
+			}
+			if b.nothing(); b.Remembered() != 0 {
+				t.Errorf("%d things are remembered", b.Remembered())
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func builtIn(gates Gates) registry {
 		{"NodeResourcesFit", at(preFilter, filter, preScore, score, placementScore), typed(noderesourcesfit.New), 1, fitArgs()},
 		{"VolumeRestrictions", at(preFilter, filter), plain(volumerestrictions.New), 0, nil},
 		{"NodeVolumeLimits", at(preFilter, filter), plain(nodevolumelimits.New), 0, nil},
-		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), typed(volumebinding.New), 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},
+		{"VolumeBinding", at(preFilter, filter, postFilter, preScore, score, reserve, preBind), typed(volumebinding.New), 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},
 		{"VolumeZone", at(preFilter, filter), plain(volumezone.New), 0, nil},
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},

@@ -90,7 +90,7 @@ var pluginSets = []struct{ plugins, multiPoint, filters, scores, other string }{
 	{
 		plugins:    `{multiPoint: {disabled: [{name: DefaultPreemption}]}}`,
 		multiPoint: strings.Replace(beforeTaints+"TaintToleration"+afterTaints, " DefaultPreemption", "", 1),
-		other:      "preEnqueue: SchedulingGates DynamicResources; postFilter: DynamicResources; podGroupPostFilter: DynamicResources",
+		other:      "preEnqueue: SchedulingGates DynamicResources; postFilter: VolumeBinding DynamicResources; podGroupPostFilter: DynamicResources",
 	},
 	{plugins: `{filter: {enabled: [{name: NodePorts}]}}`, filters: "NodePorts " + strings.Replace(defaultFilters, " NodePorts", "", 1)},
 	{plugins: `{filter: {disabled: [{name: NodeName}]}}`, filters: strings.TrimPrefix(defaultFilters, "NodeName "), other: "preFilter: " + defaultFilters},

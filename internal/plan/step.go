@@ -64,6 +64,10 @@ type Write struct {
 	// decision until the write has ended no decision relies on the object. Such a write
 	// must be refused if the object has changed meanwhile.
 	GivesBack model.Compiled
+	// IfAbsent, unless it is nil, names an object that must not exist; nothing else of it
+	// counts. The API server is asked first. If the object exists, the write of a decision
+	// is not sent. Steps ignore it.
+	IfAbsent *Write
 	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
 	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a
 	// write was stored, it is not given up: what is stored must not stay unknown while the holds of the placement are released.

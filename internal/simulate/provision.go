@@ -59,8 +59,12 @@ func (v *volumeController) provisioned(key model.ClaimKey, uid types.UID, nodeNa
 		return
 	}
 	class, node := v.classes[volume.GetPersistentVolumeClaimClass(claim)], v.c.store.nodes[nodeName]
+	if nodeName != "" && node == nil {
+		v.c.happened["volume: provisioner gone with its node"]++
+		return // it leaves the claim as it is
+	}
 	var room *storagev1.CSIStorageCapacity
-	if fails = fails || class == nil || nodeName != "" && node == nil; !fails && node != nil && v.publishesCapacity(class) {
+	if fails = fails || class == nil; !fails && node != nil && v.publishesCapacity(class) {
 		room = v.room(class, node, claim)
 		fails = room == nil
 	}

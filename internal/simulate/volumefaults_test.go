@@ -34,7 +34,7 @@ func TestFaultsOfVolumes(t *testing.T) {
 		return []map[string]int{trial.happened, trial.c.Happened()}, err
 	}, []string{
 		"volume: provisioned", "volume: provisioning failed", "volume: provisioner hangs", "volume: touched before a write", "volume: taken before a write",
-		"volume: released", "volume: deleted", "claim: bound", "claim: handed back", "claim: lost", "write: Conflict, in earnest", "write: lost",
+		"volume: released", "volume: deleted", "claim: bound", "claim: handed back", "volume: provisioner gone with its node", "claim: lost", "write: Conflict, in earnest", "write: lost",
 		"PreBind: passed", "PreBind: failed", "pod deleted while binding", "claim deleted while binding", "node gone while binding", "killed while binding",
 	})
 }

@@ -290,7 +290,7 @@ func TestProvisionIsOvertaken(t *testing.T) {
 		}, ""},
 		{"replaced", func(c *simulate.Cluster) error { return c.SetObject(pvc("c", "class=dp storage=1Gi uid=new")) }, "c Pending"},
 		{"for another node", func(c *simulate.Cluster) error { return c.SetObject(pvc("c", "class=dp storage=1Gi node=n2")) }, "pvc-c Bound c, c Bound @n2 pvc-c"},
-		{"node gone", func(c *simulate.Cluster) error { c.DeleteNode("n1"); return nil }, "c Pending"},
+		{"node gone", func(c *simulate.Cluster) error { c.DeleteNode("n1"); return nil }, "c Pending @n1"},
 	} {
 		c := storing(t, defaults(t), withClasses(build.Node("n1"), build.Node("n2"), pvc("c", "class=dp storage=1Gi node=n1"))...)
 		pass(t, c, 500*time.Millisecond)

@@ -179,9 +179,10 @@ type patch struct {
 }
 
 type patchMeta struct {
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
+	UID             types.UID `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion"`
+	// Annotations are set, or removed if they are nil.
+	Annotations map[string]*string `json:"annotations,omitempty"`
 }
 
 func metaOf(object metav1.Object) patchMeta {
@@ -194,7 +195,7 @@ func writeOfVolume(pv *model.Volume, claim *model.Claim) (*plan.Write, error) {
 	p := patch{Metadata: metaOf(pv.Object)}
 	ref := pv.Object.Spec.ClaimRef
 	if ref == nil {
-		p.Metadata.Annotations = map[string]string{volume.AnnBoundByController: "yes"}
+		p.Metadata.Annotations = map[string]*string{volume.AnnBoundByController: new("yes")}
 	}
 	if ref == nil || ref.UID != claim.Object.UID {
 		p.Spec = map[string]any{"claimRef": v1.ObjectReference{
@@ -208,7 +209,7 @@ func writeOfVolume(pv *model.Volume, claim *model.Claim) (*plan.Write, error) {
 // writeOfClaim writes for which node a claim is to be provisioned.
 func writeOfClaim(claim *model.Claim, node string) (*plan.Write, error) {
 	p := patch{Metadata: metaOf(claim.Object)}
-	p.Metadata.Annotations = map[string]string{volume.AnnSelectedNode: node}
+	p.Metadata.Annotations = map[string]*string{volume.AnnSelectedNode: &node}
 	return mergePatch(&p, "persistentvolumeclaims", claim.Object)
 }
 

@@ -25,7 +25,7 @@ func TestContract(t *testing.T) {
 		},
 		Events: []string{
 			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassUpdate, hint", "PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause",
-			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate", "NodeAdd NodeUpdateNodeLabel",
+			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate", "NodeAdd NodeUpdateNodeLabel", "NodeDelete, asked",
 			"storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeDelete storage.k8s.io/CSINodeUpdate, hint",
 			"storage.k8s.io/CSIDriverDelete storage.k8s.io/CSIDriverUpdate, hint, alike, cause", "storage.k8s.io/CSIStorageCapacityAdd storage.k8s.io/CSIStorageCapacityUpdate, hint",
 		},

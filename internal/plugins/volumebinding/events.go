@@ -16,6 +16,10 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 		model.ClaimEvents(model.Add|model.Update, true),
 		{Resource: model.PersistentVolumeEvent, Actions: model.AllActions},
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel},
+		{
+			Resource: model.NodeEvent, Actions: model.Delete,
+			Asked: &model.AskedHint{Hint: losesSelected, Cause: causeOfSelected}, Touches: touchesSelected,
+		},
 		{Resource: model.CSINodeEvent, Actions: model.AllActions, Hint: migrationChanges},
 		{
 			Resource: model.CSIDriverEvent, Actions: model.Update | model.Delete, Hint: capacityIsTrackedNoMore,
