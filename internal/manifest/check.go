@@ -21,7 +21,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// coresMax limits an amount of CPU: in thousandths, sums must fit an int64.
+// coresMax is the amount of CPU from which on there is no machine, and the amount a mistake.
 const coresMax = 1_000_000_000_000
 
 var (
@@ -29,19 +29,24 @@ var (
 	specPath     = field.NewPath("spec")
 )
 
-// checkMeta checks the metadata, and sets the object's name in r.
-func (k *kind) checkMeta(o object, r *report) {
+// checkMeta checks that the object has an identity, and sets its name in r.
+func (k *kind) checkMeta(o object, r *report) bool {
 	switch {
 	case o.GetName() == "" && o.GetGenerateName() != "":
 		r.add("metadata.name", "is missing; generateName is for an API server, give a name")
-		return
+		return false
 	case o.GetName() == "":
 		r.add("metadata.name", "is missing; every object needs a name")
-		return
+		return false
 	case k.namespaced && o.GetNamespace() == "":
 		o.SetNamespace(metav1.NamespaceDefault)
 	}
 	r.object = k.identity(o).String()
+	return true
+}
+
+// checkLabels checks the rest of the metadata.
+func (k *kind) checkLabels(o object, r *report) {
 	if !k.namespaced && o.GetNamespace() != "" {
 		r.add("metadata.namespace", "a %s is in no namespace; remove the field", k.gvk.Kind)
 	}
@@ -58,33 +63,42 @@ func (k *kind) checkMeta(o object, r *report) {
 
 // checkResources checks quantities, and rounds them up to thousandths as the API does.
 func checkResources(list v1.ResourceList, path string, r *report) {
-	var bad []string
+	var odd []string
 	for name, q := range list {
-		if quantityProblem(string(name), &q) != "" {
-			bad = append(bad, string(name))
-			continue
+		if isNegative(&q) || largeness(string(name), &q) != "" {
+			odd = append(odd, string(name))
 		}
 		if q.RoundUp(resource.Milli) {
 			continue
 		}
 		list[name] = q
 	}
-	slices.Sort(bad)
-	for _, name := range bad {
+	slices.Sort(odd)
+	for _, name := range odd {
 		q := list[v1.ResourceName(name)]
-		r.add(path+"["+name+"]", "%s", quantityProblem(name, &q))
+		checkQuantity(name, &q, path+"["+name+"]", r)
 	}
 }
 
-// quantityProblem returns what is wrong with an amount, "" if nothing.
-func quantityProblem(name string, q *resource.Quantity) string {
+func isNegative(q *resource.Quantity) bool { return q.Sign() < 0 }
+
+// checkQuantity reports what is odd about an amount: API servers refuse what is negative, and admit
+// what no node can have.
+func checkQuantity(name string, q *resource.Quantity, path string, r *report) {
+	if isNegative(q) {
+		r.add(path, "%s is negative; give zero or more", q)
+	} else if large := largeness(name, q); large != "" {
+		r.warn(path, "%s", large)
+	}
+}
+
+// largeness returns how an amount is larger than any node's, "" if it is not.
+func largeness(name string, q *resource.Quantity) string {
 	switch {
-	case q.Sign() < 0:
-		return q.String() + " is negative; give zero or more"
 	case name == string(v1.ResourceCPU) && q.CmpInt64(coresMax) > 0:
-		return q.String() + " cores cannot be; give at most 1e12 (500m is half a core)"
+		return q.String() + " cores are more than a node has (500m is half a core)"
 	case q.CmpInt64(math.MaxInt64) >= 0:
-		return q.String() + " is too large; give less than 8Ei"
+		return q.String() + " is more than a node has: 8Ei and above count as one less than 8Ei"
 	}
 	return ""
 }
@@ -262,6 +276,7 @@ func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path, r *report) {
 		for _, e := range r.errs[before:] {
 			e.Field = strings.Replace(e.Field, "nodeSelectorTerms[0]", "preference", 1)
 		}
+		r.admitIf(before, comparesText)
 	}
 }
 
@@ -272,9 +287,16 @@ func checkNodeSelector(s *v1.NodeSelector, path *field.Path, r *report) {
 	if len(s.NodeSelectorTerms) == 0 {
 		r.add(path.Child("nodeSelectorTerms").String(), "is empty; want at least one term")
 	}
+	before := len(r.errs)
 	_, err := nodeaffinity.NewNodeSelector(s, field.WithPath(path))
 	r.addErr(path, err)
+	r.admitIf(before, comparesText)
 }
+
+// comparesText reports whether an error is about Gt or Lt with a value that is no number. API
+// servers do not look at the value. The library that schedulers use rejects the whole selector: a
+// required one matches no node, and a preferred one fails the pod's attempt.
+func comparesText(e *Error) bool { return strings.Contains(e.Problem, "the value must be an integer") }
 
 func checkWeight(weight int32, path *field.Path, r *report) {
 	if weight < 1 || weight > 100 {
@@ -336,9 +358,7 @@ func checkSlice(s *resourcev1.ResourceSlice, r *report) {
 	for i := range s.Spec.Devices {
 		for _, name := range slices.Sorted(maps.Keys(s.Spec.Devices[i].Capacity)) {
 			q := s.Spec.Devices[i].Capacity[name].Value
-			if problem := quantityProblem(string(name), &q); problem != "" {
-				r.add(specPath.Child("devices").Index(i).Child("capacity").Key(string(name)).String(), "%s", problem)
-			}
+			checkQuantity(string(name), &q, specPath.Child("devices").Index(i).Child("capacity").Key(string(name)).String(), r)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +14,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // Cluster is the content of the files, each kind in the order of the files. The caller may change it.
@@ -94,28 +96,65 @@ func (id identity) String() string {
 // gathering is a cluster while results are merged into it, in order.
 type gathering struct {
 	cluster *Cluster
-	seen    map[identity]string // where each object is defined
+	seen    map[identity]decoded
 	errs    []*Error
+	holding map[string]bool // files, directories and archives, as given, and whether they have an object
+	remarks remarks
+	copies  int // objects that are in the files more than once
+	strays  int // documents of dumps that are no objects
+}
+
+func newGathering(errs []*Error) *gathering {
+	return &gathering{cluster: &Cluster{}, seen: map[identity]decoded{}, errs: errs, holding: map[string]bool{}, remarks: remarks{at: map[string]int{}}}
 }
 
 // take merges one result.
 func (g *gathering) take(r result) {
 	g.errs = append(g.errs, r.errs...)
+	g.strays += r.strays
+	g.remarks.add(r.remarks)
 	for _, o := range r.objects {
 		id := o.kind.identity(o.object)
 		if id.name != "" {
-			where := fmt.Sprintf("%s:%d", o.file, o.line)
 			if before, twice := g.seen[id]; twice {
-				g.errs = append(g.errs, &Error{File: o.file, Line: o.line, Object: id.String(),
-					Problem: "is already defined at " + before + "; remove one of the two"})
+				g.again(id, before, o)
 				continue
 			}
-			g.seen[id] = where
+			g.seen[id] = o
 		}
 		o.kind.add(g.cluster, o.object)
 	}
 	for _, s := range r.skipped {
 		g.skip(s)
+	}
+}
+
+// again takes an object that is in the files once more. Dumps such as a must-gather of OpenShift
+// have pods in a list and each in a file of its own, read at different times: the later state wins.
+// Without an API server's uid and version it is a mistake.
+func (g *gathering) again(id identity, before, now decoded) {
+	if !before.admitted || !now.admitted || before.object.GetUID() != now.object.GetUID() {
+		g.errs = append(g.errs, &Error{File: now.file, Line: now.line, Object: id.String(),
+			Problem: fmt.Sprintf("is already defined at %s:%d; remove one of the two", before.file, before.line)})
+		return
+	}
+	g.copies++
+	order, err := resourceversion.CompareResourceVersion(before.object.GetResourceVersion(), now.object.GetResourceVersion())
+	if err == nil && order < 0 {
+		// The cluster refers to the object before.
+		reflect.ValueOf(before.object).Elem().Set(reflect.ValueOf(now.object).Elem())
+	}
+}
+
+// remark adds the warnings about all files.
+func (g *gathering) remark() {
+	warnings := &g.cluster.Warnings
+	*warnings = append(*warnings, g.remarks.texts()...)
+	if g.copies > 0 {
+		*warnings = append(*warnings, fmt.Sprintf("the files have %s more than once; the latest state of each is taken", count(g.copies, "object")))
+	}
+	if g.strays > 0 {
+		*warnings = append(*warnings, fmt.Sprintf("the directories and archives have %s without a kind; these were skipped", count(g.strays, "document")))
 	}
 }
 

@@ -24,6 +24,9 @@ type decoded struct {
 	object object
 	file   string
 	line   int
+	// admitted means that an API server has given it a uid and a version: what is odd about it is no
+	// mistake of whoever gives the files, and a scheduler decides about it.
+	admitted bool
 }
 
 // result is the result of one unit.
@@ -31,7 +34,18 @@ type result struct {
 	objects []decoded
 	skipped []Skipped
 	errs    []*Error
-	noYAML  bool // the unit cannot be parsed
+	remarks []*Error // what is odd and can still be decided about
+	noYAML  bool     // the unit cannot be parsed
+	strays  int      // documents of a dump that are no objects
+}
+
+// add adds the result of a part.
+func (r *result) add(part result) {
+	r.objects = append(r.objects, part.objects...)
+	r.skipped = append(r.skipped, part.skipped...)
+	r.errs = append(r.errs, part.errs...)
+	r.remarks = append(r.remarks, part.remarks...)
+	r.strays += part.strays
 }
 
 // decodeAll decodes documents on all processors and returns their results, one per document, in order.
@@ -76,15 +90,13 @@ func merge(doc document, parts []result) result {
 	if doc.items == nil {
 		return parts[0]
 	}
-	var all result
+	all := result{skipped: doc.skipped}
 	for _, part := range parts {
 		if part.noYAML {
 			var w worker
 			return w.unit(doc.whole, 0)
 		}
-		all.objects = append(all.objects, part.objects...)
-		all.skipped = append(all.skipped, part.skipped...)
-		all.errs = append(all.errs, part.errs...)
+		all.add(part)
 	}
 	if len(doc.items) > 0 {
 		if problem := listProblem(doc.items[0].list); problem != "" {
@@ -119,6 +131,9 @@ func (w *worker) unit(u unit, depth int) result {
 	s := scanner{text: js}
 	h, err := s.headOf()
 	if err != nil || s.space() != 0 {
+		if u.found && stdjson.Valid(js) {
+			return result{strays: 1} // an array, a number, text
+		}
 		return failure(u, shapeProblem(u, js))
 	}
 	if h.oddItems && bytes.HasSuffix(h.kind, []byte("List")) {
@@ -127,7 +142,23 @@ func (w *worker) unit(u unit, depth int) result {
 	if _, ok := h.list(); ok {
 		return w.items(u, js, h, depth)
 	}
+	if h.export() {
+		return w.export(u, js, depth)
+	}
 	return one(u, js, h)
+}
+
+// export decodes an export that was not split before.
+func (w *worker) export(u unit, js []byte, depth int) result {
+	part := u
+	part.text, part.yaml, part.dash = js, false, -1
+	items, skipped := splitExport(part)
+	if items == nil {
+		return failure(u, shapeProblem(u, js))
+	}
+	all := w.all(u, items, depth)
+	all.skipped = append(all.skipped, skipped...)
+	return all
 }
 
 // items decodes the elements of a list that was not split before.
@@ -137,18 +168,20 @@ func (w *worker) items(u unit, js []byte, h head, depth int) result {
 	}
 	part := u
 	part.text, part.yaml, part.dash = js, false, -1
+	return w.all(u, splitJSON(part, h), depth)
+}
+
+// all decodes the elements of u.
+func (w *worker) all(u unit, items []unit, depth int) result {
 	var all result
-	for _, item := range splitJSON(part, h) {
+	for _, item := range items {
 		if u.yaml {
 			item.line = u.line // the lines of the JSON are not those of the file
 		}
 		if u.place != "" {
 			item.place = u.place + "." + item.place
 		}
-		r := w.unit(item, depth+1)
-		all.objects = append(all.objects, r.objects...)
-		all.skipped = append(all.skipped, r.skipped...)
-		all.errs = append(all.errs, r.errs...)
+		all.add(w.unit(item, depth+1))
 	}
 	return all
 }
@@ -197,6 +230,9 @@ func one(u unit, js []byte, h head) result {
 	gvk := gvkOf(u, h)
 	k := rowOf(gvk)
 	if k == nil {
+		if u.found && gvk.Kind == "" {
+			return result{strays: 1}
+		}
 		if problem := refusal(gvk); problem != "" {
 			return failure(u, &Error{Problem: problem})
 		}
@@ -225,25 +261,35 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 		}
 	}
 	decodedObject, _, err := k.codec.Decode(js, nil, nil)
+	o, _ := decodedObject.(object)
+	admitted := o != nil && o.GetUID() != "" && o.GetResourceVersion() != ""
 	switch {
 	case err != nil && !stdjson.Valid(js):
 		return broken(u, js, r)
-	case err != nil:
+	case err != nil && (!admitted || !kruntime.IsStrictDecodingError(err)):
 		k.explain(js, err, r)
 		return result{errs: r.errs}
+	case err != nil:
+		k.explain(js, err, r) // fields of another release
+		r.admit()
 	}
-	o := decodedObject.(object)
 	if o.GetObjectKind().GroupVersionKind().Empty() {
 		o.GetObjectKind().SetGroupVersionKind(k.gvk)
 	}
 	k.put(o, u.into, r)
-	k.checkMeta(o, r)
-	k.check(o, r)
+	if k.checkMeta(o, r) {
+		before := len(r.errs)
+		k.checkLabels(o, r)
+		k.check(o, r)
+		if admitted {
+			r.admitFrom(before)
+		}
+	}
 	if len(r.errs) == 0 {
 		fillMeta(k, o)
 		k.fill(o)
 	}
-	return result{objects: []decoded{{kind: k, object: o, file: u.file, line: u.line}}, errs: r.errs}
+	return result{objects: []decoded{{kind: k, object: o, file: u.file, line: u.line, admitted: admitted}}, errs: r.errs, remarks: r.remarks}
 }
 
 // put puts an object that names no namespace into one.

@@ -2,8 +2,13 @@
 //
 // It takes YAML (any number of documents) and JSON (any number of values), single objects and lists, exactly as
 // `kubectl get -o yaml` and `-o json` print them and as people write them. "-" is standard input; a directory stands for
-// the *.yaml, *.yml and *.json files directly in it, in the order of their names. Decoding is strict: a field that the
-// Kubernetes API does not have is an error.
+// the *.yaml, *.yml and *.json files in it and in its subdirectories, in the order of their names; an archive (zip, tar,
+// gzip) for those in it. So it reads the directories and the stream of `kubectl cluster-info dump`, a must-gather of
+// OpenShift, the export of kube-scheduler-simulator and the snapshot of KAI Scheduler. Decoding is strict: a field that
+// the Kubernetes API does not have is an error.
+//
+// Objects with a uid and a resourceVersion come from an API server. What is odd about them is a
+// warning, and of two states of one object the later is taken.
 //
 // It gives a [Cluster]: one slice per kind that a scheduler reads, or a controller of the simulation, each in the order of the files, with the values filled in
 // that the API server would have filled in and scheduling depends on:
@@ -27,8 +32,8 @@
 //   - ResourceClaim, ResourceClaimTemplate: each device request's allocationMode ExactCount, count 1.
 //   - every quantity in a list of resources is rounded up to thousandths.
 //
-// Kinds of the Kubernetes API that scheduling does not read are counted in [Cluster.Skipped]; what looks wrong and can still
-// be simulated is in [Cluster.Warnings].
+// Kinds that scheduling does not read, and custom resources of any kind, are counted in [Cluster.Skipped]; what looks wrong
+// and can still be simulated is in [Cluster.Warnings], with text between objects that was skipped.
 //
 // It owns nothing after it returns: the cluster is the caller's, and nothing in it aliases the bytes read. The goroutines it
 // starts end before it returns. Same files, same cluster, same errors.

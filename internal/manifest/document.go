@@ -18,42 +18,68 @@ type unit struct {
 	dash  int                     // column of the "-" that made this YAML an element of a list; -1 for none
 	list  schema.GroupVersionKind // of the list around it, if its items may omit their kind
 	into  *Namespace              // for an object that names none; nil means the default one
+	found bool                    // it is in a directory or an archive: it may be no object
 }
 
 // document is one YAML document or JSON value, with its parts if it is a list that could be split.
 type document struct {
-	whole unit
-	items []unit // nil: decode whole
+	whole   unit
+	items   []unit    // nil: decode whole
+	skipped []Skipped // of an export, the objects without a unit
 }
 
-// documents splits a file.
-func documents(file string, data []byte) []document {
+// each calls f with every unit of the document.
+func (d *document) each(f func(*unit)) {
+	f(&d.whole)
+	for i := range d.items {
+		f(&d.items[i])
+	}
+}
+
+// documents splits a file, and returns the text in it that is no object.
+func documents(file string, data []byte) (docs []document, skipped []noise) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	var docs []document
+	data, logs := withoutLogs(data)
+	if logs != nil {
+		skipped = append(skipped, *logs)
+	}
 	for line := 1; len(data) > 0; {
 		text, rest := nextDocument(data)
-		body, skipped := afterMarker(text)
-		first := line + skipped
+		body, omitted := afterMarker(text)
+		first := line + omitted
 		if !blank(body) {
-			docs = append(docs, readDocument(file, first, body)...)
+			d, n := readDocument(file, first, body)
+			docs, skipped = append(docs, d...), append(skipped, n...)
 		}
 		line += bytes.Count(data[:len(data)-len(rest)], []byte("\n"))
 		data = rest
 	}
-	return docs
+	return docs, skipped
 }
 
-// readDocument splits the text between two document markers: JSON values one after the other, or a YAML document.
-func readDocument(file string, line int, text []byte) []document {
+// readDocument splits the text between two document markers: JSON values one after the other, or a
+// YAML document.
+func readDocument(file string, line int, text []byte) (docs []document, skipped []noise) {
+	if n := max(warnings(text), noiseBefore(text, false)); n > 0 {
+		skipped = append(skipped, noiseIn(line, text[:n]))
+		line += bytes.Count(text[:n], []byte("\n"))
+		if text = text[n:]; blank(text) {
+			return nil, skipped
+		}
+	}
 	whole := unit{file: file, line: line, text: text, dash: -1}
 	if !looksJSON(text) {
 		whole.yaml = true
-		return []document{{whole: whole, items: splitYAML(whole)}}
+		return []document{{whole: whole, items: splitYAML(whole)}}, skipped
 	}
-	var docs []document
 	s := scanner{text: text}
 	for s.space() != 0 {
 		start := s.at
+		if n := s.noise(); n > 0 {
+			skipped = append(skipped, noiseIn(line+bytes.Count(text[:start], []byte("\n")), text[start:start+n]))
+			s.at += n
+			continue
+		}
 		s.enormous = false
 		h, err := s.headOf()
 		if err != nil {
@@ -62,9 +88,13 @@ func readDocument(file string, line int, text []byte) []document {
 		part := whole
 		part.line += bytes.Count(text[:start], []byte("\n"))
 		part.text = text[start:s.at]
-		docs = append(docs, document{whole: part, items: splitJSON(part, h)})
+		doc := document{whole: part, items: splitJSON(part, h)}
+		if h.export() {
+			doc.items, doc.skipped = splitExport(part)
+		}
+		docs = append(docs, doc)
 	}
-	return docs
+	return docs, skipped
 }
 
 // looksJSON distinguishes JSON from a YAML document that is a mapping in braces, whose keys are seldom quoted.
@@ -132,18 +162,7 @@ func splitJSON(whole unit, h head) []unit {
 	if !ok {
 		return nil
 	}
-	items := []unit{}
-	line, counted := whole.line, 0
-	s := scanner{text: whole.text, at: h.items}
-	err := s.elements(func(at int, text []byte) {
-		line += bytes.Count(whole.text[counted:at], []byte("\n"))
-		counted = at
-		items = append(items, unit{file: whole.file, line: line, place: fmt.Sprintf("items[%d]", len(items)), text: text, dash: -1, list: list, into: whole.into})
-	})
-	if err != nil {
-		return nil
-	}
-	return items
+	return elementsOf(whole, h.items, "items", list)
 }
 
 // list returns the kind of the list that h is the head of.

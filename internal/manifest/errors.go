@@ -55,14 +55,51 @@ func join(all []*Error) error {
 
 // report collects the errors of one object.
 type report struct {
-	file   string
-	line   int
-	object string
-	errs   []*Error
+	file    string
+	line    int
+	object  string
+	within  string // before the path of each field: "spec.template.", or ""
+	errs    []*Error
+	remarks []*Error // what an API server admits
 }
 
 func (r *report) add(path, format string, args ...any) {
-	r.errs = append(r.errs, &Error{File: r.file, Line: r.line, Object: r.object, Field: path, Problem: fmt.Sprintf(format, args...)})
+	r.errs = append(r.errs, &Error{File: r.file, Line: r.line, Object: r.object, Field: r.field(path), Problem: fmt.Sprintf(format, args...)})
+}
+
+// field returns the path of a field of the object.
+func (r *report) field(path string) string {
+	if path == "" {
+		return strings.TrimSuffix(r.within, ".")
+	}
+	return r.within + path
+}
+
+// warn adds what an API server admits, and a scheduler decides about.
+func (r *report) warn(path, format string, args ...any) {
+	r.add(path, format, args...)
+	r.admitFrom(len(r.errs) - 1)
+}
+
+// admit turns all errors into remarks.
+func (r *report) admit() { r.admitFrom(0) }
+
+// admitFrom turns the errors from the given index on into remarks.
+func (r *report) admitFrom(first int) {
+	r.admitIf(first, func(*Error) bool { return true })
+}
+
+// admitIf turns those of the errors from the given index on into remarks that API servers admit.
+func (r *report) admitIf(first int, admitted func(*Error) bool) {
+	kept := r.errs[:first]
+	for _, e := range r.errs[first:] {
+		if admitted(e) {
+			r.remarks = append(r.remarks, e)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	r.errs = kept
 }
 
 // addList adds the errors of the API machinery's own validation.
@@ -90,4 +127,40 @@ func (r *report) addErr(path *field.Path, err error) {
 		return
 	}
 	r.add(path.String(), "%s", err)
+}
+
+// remarks are what is odd about objects that are read all the same. Equal ones are counted.
+type remarks struct {
+	first []*Error
+	more  []int
+	at    map[string]int // by field and problem
+}
+
+func (r *remarks) add(all []*Error) {
+	for _, e := range all {
+		kind, _, _ := strings.Cut(e.Object, " ")
+		key := kind + "\n" + e.Field + "\n" + e.Problem
+		if at, known := r.at[key]; known {
+			r.more[at]++
+			continue
+		}
+		r.at[key] = len(r.first)
+		r.first, r.more = append(r.first, e), append(r.more, 0)
+	}
+}
+
+// texts returns the remarks as sentences, in the order of their first objects, up to a limit.
+func (r *remarks) texts() []string {
+	var all []string
+	for i, e := range r.first[:min(len(r.first), errorsMax)] {
+		text := e.Error() + "; API servers admit it, and it is decided about as it is"
+		if r.more[i] > 0 {
+			text += fmt.Sprintf(" (%s more like it)", count(r.more[i], "object"))
+		}
+		all = append(all, text)
+	}
+	if more := len(r.first) - errorsMax; more > 0 {
+		all = append(all, fmt.Sprintf("the files have %d other things that are odd and that API servers admit", more))
+	}
+	return all
 }

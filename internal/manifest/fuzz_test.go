@@ -16,6 +16,9 @@ func FuzzDecode(f *testing.F) {
 	for _, c := range badInput {
 		f.Add(c.text)
 	}
+	for _, text := range []string{simulatorExport, kaiSnapshot, nodeList + logBegins + "c of pod a/b ====\nx" + logEnds + "c of pod a/b ====\n" + podList, "Warning: x\n" + nodeList + "noise\n" + podList} {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Decode("fuzz", []byte(text))
 		if (c == nil) == (err == nil) {
@@ -23,6 +26,43 @@ func FuzzDecode(f *testing.F) {
 		}
 		if err != nil && len(err.Error()) < len("fuzz: ") {
 			t.Fatalf("error %q says nothing", err)
+		}
+	})
+}
+
+// FuzzNoise puts text between objects, and around them. The objects are read, unless the text may be
+// part of one.
+func FuzzNoise(f *testing.F) {
+	f.Add("Error from server", "a: b", true)
+	f.Add("\x00{\n}", "---", false)
+	f.Add(logEnds, logBegins, true)
+	f.Fuzz(func(t *testing.T, before, between string, logs bool) {
+		if logs {
+			between = logBegins + "c of pod a/b ====\n" + strings.ReplaceAll(between, logEnds, "") + logEnds + "c of pod a/b ====\n"
+			before = ""
+		} else {
+			before, between = before+"\n", between+"\n"
+		}
+		c, err := Decode("fuzz", []byte(before+nodeList+between+podList))
+		switch {
+		case err != nil && logs:
+			t.Fatalf("a log of %q stops the dump: %v", between, err)
+		case err == nil && logs && summary(c) != "node a, pod shop/web":
+			t.Fatalf("with a log of %q: %s", between, summary(c))
+		case err == nil && (len(c.Nodes) == 0 || len(c.Pods) == 0):
+			t.Fatalf("%q and %q hide objects: %s, %q", before, between, summary(c), c.Warnings)
+		}
+	})
+}
+
+// FuzzUnpack checks that archives give files or an error, whatever their bytes.
+func FuzzUnpack(f *testing.F) {
+	f.Add([]byte("PK\x03\x04"))
+	f.Add([]byte("\x1f\x8b\x08"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sources, err := unpack(source{name: "a", given: "a", data: data}, 1<<20)
+		if err == nil && len(sources) == 0 {
+			t.Fatal("no file and no error")
 		}
 	})
 }

@@ -130,7 +130,9 @@ func rowOf(gvk schema.GroupVersionKind) *kind {
 	return nil
 }
 
-// refusal returns why gvk, which is not in the table, cannot be read; "" if it can be left out.
+// refusal returns why gvk, which is not in the table, cannot be read; "" if it can be left out. A
+// kind of a group that is not built into Kubernetes is a custom resource, whatever its name: a
+// PodGroup of scheduling.volcano.sh is none of scheduling.k8s.io.
 func refusal(gvk schema.GroupVersionKind) string {
 	name := gvk.GroupVersion().String()
 	switch {
@@ -138,6 +140,8 @@ func refusal(gvk schema.GroupVersionKind) string {
 		return "kind is missing; every object needs apiVersion and kind"
 	case gvk.Version == "" || gvk.Version == "__internal":
 		return "apiVersion is missing; every object needs apiVersion and kind" + suggestVersion(gvk)
+	case isCustom(gvk.Group):
+		return ""
 	}
 	for i := range kinds {
 		if k := kinds[i].gvk; k.Group == gvk.Group && k.Kind == gvk.Kind {
@@ -154,7 +158,17 @@ func refusal(gvk schema.GroupVersionKind) string {
 	for k := range scheme.Scheme.AllKnownTypes() {
 		known[k.Kind] = true
 	}
-	return fmt.Sprintf("kind %s of %s is not known%s; remove the object if scheduling does not need it", gvk.Kind, name, suggest(gvk.Kind, known))
+	near := suggest(gvk.Kind, known)
+	if near == "" && scheme.Scheme.IsGroupRegistered(gvk.Group) {
+		return "" // of another release of Kubernetes
+	}
+	return fmt.Sprintf("kind %s of %s is not known%s; remove the object if scheduling does not need it", gvk.Kind, name, near)
+}
+
+// isCustom reports whether a group is of custom resources or of an aggregated API. The names of
+// these have a dot; the API server accepts no other.
+func isCustom(group string) bool {
+	return strings.Contains(group, ".") && !scheme.Scheme.IsGroupRegistered(group)
 }
 
 // suggestVersion lists the API versions of a kind: those that can be read, else all, released ones first.

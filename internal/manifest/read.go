@@ -1,13 +1,8 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 )
 
@@ -38,7 +33,7 @@ func Read(files []string, stdin io.Reader) (*Cluster, error) {
 
 // Decode reads a cluster from bytes; errors contain name as the file.
 func Decode(name string, data []byte) (*Cluster, error) {
-	return Options{}.decode([]source{{name, name, data}}, nil)
+	return Options{}.decode([]source{{name: name, given: name, data: data}}, nil)
 }
 
 // Read is the function Read with options.
@@ -49,100 +44,34 @@ func (o Options) Read(files []string, stdin io.Reader) (*Cluster, error) {
 	}
 	var sources []source
 	for _, s := range expand(files, &errs) {
-		data, err := load(s.name, stdin)
+		opened, err := open(s, stdin)
 		if err != nil {
 			errs = append(errs, &Error{File: s.name, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
 			continue
 		}
-		s.data = data
-		sources = append(sources, s)
+		sources = append(sources, opened...)
 	}
 	return o.decode(sources, errs)
-}
-
-// source is one file's bytes. given is the file, or the directory that it is in, as it was given.
-type source struct {
-	name, given string
-	data        []byte
-}
-
-// expand replaces directories by their files, and drops duplicates.
-func expand(files []string, errs *[]*Error) []source {
-	var all []source
-	for _, file := range files {
-		found := []string{file}
-		if info, err := os.Stat(file); file != "-" && err == nil && info.IsDir() {
-			found = within(file, errs)
-		}
-		for _, name := range found {
-			if !slices.ContainsFunc(all, func(have source) bool { return filepath.Clean(have.name) == filepath.Clean(name) }) {
-				all = append(all, source{name: name, given: file})
-			}
-		}
-	}
-	return all
-}
-
-// within returns a directory's manifests by name.
-func within(dir string, errs *[]*Error) []string {
-	entries, err := os.ReadDir(dir) // sorted by name
-	if err != nil {
-		*errs = append(*errs, &Error{File: dir, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
-		return nil
-	}
-	var names []string
-	for _, entry := range entries {
-		switch filepath.Ext(entry.Name()) {
-		case ".yaml", ".yml", ".json":
-			if !entry.IsDir() {
-				names = append(names, filepath.Join(dir, entry.Name()))
-			}
-		}
-	}
-	if len(names) == 0 {
-		*errs = append(*errs, &Error{File: dir, Problem: "the directory has no *.yaml, *.yml or *.json file directly in it"})
-	}
-	return names
-}
-
-func load(name string, stdin io.Reader) ([]byte, error) {
-	if name != "-" {
-		return os.ReadFile(name)
-	}
-	if stdin == nil {
-		return nil, errors.New("there is no standard input")
-	}
-	return io.ReadAll(stdin)
-}
-
-// reason removes from a file system error what the caller adds anyway.
-func reason(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // decode builds a cluster from sources, unless there are errs.
 func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 	m := &meter{tell: o.Progress}
+	g := newGathering(errs)
 	var docs []document
 	var first []int
 	for _, s := range sources {
 		m.total += int64(len(s.data))
 		first = append(first, len(docs))
-		docs = append(docs, documents(s.name, s.data)...)
-	}
-	for i := range docs {
-		docs[i].whole.into = o.Namespace
-		for j := range docs[i].items {
-			docs[i].items[j].into = o.Namespace
+		found, noise := documents(s.name, s.data)
+		g.noise(s.name, noise)
+		for i := range found {
+			found[i].each(func(u *unit) { u.into, u.found = o.Namespace, s.found })
 		}
+		docs = append(docs, found...)
 	}
 	results := decodeAll(docs, m)
 	m.end()
-	g := gathering{cluster: &Cluster{}, seen: map[identity]string{}, errs: errs}
 	for i, s := range sources {
 		end := len(results)
 		if i+1 < len(sources) {
@@ -150,9 +79,11 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 		}
 		g.takeFile(s, results[first[i]:end])
 	}
+	g.foundNothing(sources)
 	if err := join(g.errs); err != nil {
 		return nil, err
 	}
+	g.remark()
 	if o.Base != nil {
 		g.addBase(o.Base)
 	}
@@ -168,8 +99,9 @@ func (g *gathering) takeFile(s source, results []result) {
 		found = found || len(r.objects)+len(r.skipped)+len(r.errs) > 0
 		g.take(r)
 	}
-	if !found {
-		g.errs = append(g.errs, &Error{File: s.name, Problem: "holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"})
+	g.holding[s.given] = g.holding[s.given] || found
+	if !found && !s.found {
+		g.errs = append(g.errs, &Error{File: s.name, Problem: "holds no object; " + wantObjects})
 	}
 	given := &g.cluster.Given
 	if last := len(*given) - 1; last < 0 || (*given)[last].Name != s.given {
@@ -177,6 +109,20 @@ func (g *gathering) takeFile(s source, results []result) {
 	}
 	last := &(*given)[len(*given)-1]
 	last.Nodes, last.Pods = append(last.Nodes, g.cluster.Nodes[nodes:]...), append(last.Pods, g.cluster.Pods[pods:]...)
+}
+
+// wantObjects is the remedy for an input without objects.
+const wantObjects = "want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"
+
+// foundNothing reports directories and archives whose files have no object. A file in them may
+// have none: dumps hold other files too.
+func (g *gathering) foundNothing(sources []source) {
+	for _, s := range sources {
+		if _, known := g.holding[s.given]; known && s.found && !g.holding[s.given] {
+			g.errs = append(g.errs, &Error{File: s.given, Problem: "no file in it holds an object; " + wantObjects})
+			delete(g.holding, s.given) // once
+		}
+	}
 }
 
 // meter counts decoded bytes and reports progress.

@@ -354,7 +354,7 @@ func TestRead(t *testing.T) {
 
 // A list whose YAML is in the layout that kubectl prints must take the fast path: the slow one costs ten times as much.
 func TestFastWay(t *testing.T) {
-	doc := documents("F", snapshot(2, 2))
+	doc, _ := documents("F", snapshot(2, 2))
 	if len(doc) != 1 || len(doc[0].items) != 4 {
 		t.Fatalf("not taken apart: %+v", doc)
 	}

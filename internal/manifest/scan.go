@@ -108,6 +108,19 @@ func (s *scanner) bare() {
 	}
 }
 
+// noise returns the length of the lines that begin here and are no JSON, up to the next value or the
+// end; 0 if a value begins here, or other text does behind a value on its line.
+func (s *scanner) noise() int {
+	if s.text[s.at] == '{' {
+		return 0
+	}
+	before := bytes.TrimRight(s.text[:s.at], " \t\r")
+	if len(before) > 0 && before[len(before)-1] != '\n' {
+		return 0
+	}
+	return noiseBefore(s.text[s.at:], true)
+}
+
 // elements calls each with every element of the array that begins here.
 func (s *scanner) elements(each func(at int, text []byte)) error {
 	s.at++
@@ -140,52 +153,58 @@ type head struct {
 	items            int    // where the items array begins; -1 without one
 	oddItems         bool   // there are items that are no array, or more than once
 	enormous         bool
+	pods, nodes, raw bool // there are pods, nodes and rawObjects, as in exports
 }
 
 // headOf reads the outermost level of the object that begins at the scanner's position, and skips it.
 func (s *scanner) headOf() (head, error) {
 	h := head{items: -1}
+	err := s.members(func(key []byte, first byte, start int) { h.member(s.text[start:s.at], key, first, start) })
+	h.enormous = s.enormous
+	return h, err
+}
+
+// members calls each with every member of the object that begins here, when its value is skipped:
+// with its key, and the first byte of its value and where this is.
+func (s *scanner) members(each func(key []byte, first byte, start int)) error {
 	if s.space() != '{' {
-		return h, errShape
+		return errShape
 	}
 	s.at++
 	if s.space() == '}' {
 		s.at++
-		return h, nil
+		return nil
 	}
 	for {
 		if s.space() != '"' {
-			return h, errShape
+			return errShape
 		}
 		key, err := s.str()
 		if err != nil || s.space() != ':' {
-			return h, errShape
+			return errShape
 		}
 		s.at++
-		if err := s.member(&h, key); err != nil {
-			return h, err
+		first := s.space()
+		start := s.at
+		if err := s.value(); err != nil {
+			return err
 		}
+		each(key, first, start)
 		switch s.space() {
 		case ',':
 			s.at++
 		case '}':
 			s.at++
-			h.enormous = s.enormous
-			return h, nil
+			return nil
 		default:
-			return h, errShape
+			return errShape
 		}
 	}
 }
 
-// member reads the value of one key of the outermost level.
-func (s *scanner) member(h *head, key []byte) error {
-	first := s.space()
-	start := s.at
-	if err := s.value(); err != nil {
-		return err
-	}
-	switch value := s.text[start:s.at]; {
+// member takes the value of one key of the outermost level.
+func (h *head) member(value, key []byte, first byte, start int) {
+	switch {
 	case string(key) == "apiVersion" && first == '"':
 		h.apiVersion = value[1 : len(value)-1]
 	case string(key) == "kind" && first == '"':
@@ -195,6 +214,11 @@ func (s *scanner) member(h *head, key []byte) error {
 		if first == '[' {
 			h.items = start
 		}
+	case string(key) == "pods":
+		h.pods = h.pods || first == '[' || first == 'n'
+	case string(key) == "nodes":
+		h.nodes = h.nodes || first == '[' || first == 'n'
+	case string(key) == "rawObjects":
+		h.raw = h.raw || first == '{'
 	}
-	return nil
 }

@@ -9,7 +9,8 @@ import (
 // pieces describes the documents of a text, one in a line: its line, whether it is YAML, and its text; and after that its elements, each with its line and place.
 func pieces(text string) string {
 	var b strings.Builder
-	for _, d := range documents("F", []byte(text)) {
+	docs, _ := documents("F", []byte(text))
+	for _, d := range docs {
 		fmt.Fprintf(&b, "%d %t %q\n", d.whole.line, d.whole.yaml, d.whole.text)
 		for _, u := range d.items {
 			fmt.Fprintf(&b, "  %d %t %s %d %s %q\n", u.line, u.yaml, u.place, u.dash, u.list, u.text)
