@@ -298,6 +298,10 @@ var house = map[string]map[string]string{
 		"internal/queue":            "it builds the queue's rules",
 	},
 	"internal/manifest": {"internal/spelling": "a field that is not known may be one misspelt"},
+	"internal/workload": {
+		"internal/kinds":    "a pod that has ended does not count for its controller",
+		"internal/manifest": "workloads and their pods are of a cluster read from files",
+	},
 	"internal/live": {
 		"internal/kinds":    "which resources the kinds have, and what is read of their objects",
 		"internal/manifest": "what it reads is a cluster, as one from files is",
@@ -466,6 +470,7 @@ var house = map[string]map[string]string{
 		"internal/live":        "explain, simulate and fit read a cluster from its API server",
 		"internal/preflight":   "the preflight command",
 		"internal/manifest":    "simulate and explain read clusters from files",
+		"internal/workload":    "files have workloads, and the question is about their pods",
 		"internal/simulate":    "the simulate command",
 		"internal/spelling":    "the pod that is asked for may be one misspelt",
 		"internal/kube":        "the shadow command watches a cluster",

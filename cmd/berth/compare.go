@@ -70,6 +70,7 @@ Below the pods is how full the nodes become, by zone or by the label of --by, su
 	}
 	flags := cmd.Flags()
 	c.input = newInputOf(flags, "filename", "f", explanationOutputs)
+	c.makePods(flags, false)
 	flags.StringArrayVar(&c.configs, "config", nil, "A configuration file (KubeSchedulerConfiguration). It is given twice, first A and then B; with one, A is the default configuration.")
 	flags.BoolVar(&c.owned, "owned", false, "Decide again about all pods that a controller other than a DaemonSet would make again.")
 	flags.StringVar(&c.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are put together.")
@@ -158,17 +159,20 @@ func (c *compareFlags) onlyNamespace(comparison *simulate.Comparison, of string,
 // readCluster reads the cluster of the files, or of the API server if there are none.
 func (c *compareFlags) readCluster(ctx context.Context, stdin io.Reader, bar *progress, schedulers []*config.Config) (*manifest.Cluster, error) {
 	if len(c.files) == 0 {
+		if err := c.checkNoFiles(); err != nil {
+			return nil, err
+		}
 		found, err := c.readLive(ctx, bar, schedulers...)
 		if err != nil {
 			return nil, err
 		}
 		return found.Cluster, nil
 	}
-	cluster, err := manifest.Options{Progress: bar.reading}.Read(c.files, stdin)
+	cluster, err := c.readFiles(manifest.Options{Progress: bar.reading}, stdin)
 	if err != nil {
-		return nil, wrong{err}
+		return nil, err
 	}
-	return cluster, nil
+	return cluster, c.expand(cluster)
 }
 
 // checkLabel returns an error if --by is not the key of a label.

@@ -141,7 +141,9 @@ change was made, and the group decided about again.`,
 		},
 	}
 	flags := cmd.Flags()
-	e.input = newInput(flags, "snapshot", "", explainOutputs)
+	e.input = newInput(flags, "snapshot", "f", explainOutputs)
+	e.filesFlag = "--snapshot" // the name that the manual has; -f is what the other commands call it
+	e.makePods(flags, false)
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")

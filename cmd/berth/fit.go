@@ -55,6 +55,7 @@ a node there, and RUNS OUT why the feasible nodes take no more; for nodes that n
 	}
 	flags := cmd.Flags()
 	f.input = newInput(flags, "filename", "f", explanationOutputs)
+	f.makePods(flags, true)
 	f.complete(cmd)
 	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are listed.")
 	flags.IntVar(&f.most, "most", 100_000, "The number of pods at which counting ends.")

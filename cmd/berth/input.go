@@ -41,6 +41,8 @@ type input struct {
 	// assumed says what could not be read of a live cluster, and aside removes from a pod what could not be judged without it.
 	assumed []string
 	aside   func(*v1.Pod)
+	// workloads, unless nil, has pods made for the workloads of the files.
+	workloads *workloads
 }
 
 // newInput declares the flags. filesFlag names the files, short in a letter or not at all; a command that reads none has no such flag.
@@ -64,24 +66,34 @@ func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string)
 	return in
 }
 
-// read reads the scheduler's configuration (the default one without a file) and the cluster: from the files, or from its API server if there are none.
+// read reads the scheduler's configuration (the default one without a file) and the cluster: from the files, with the pods of their workloads, or from its API server
+// if there are none.
 func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, error) {
+	scheduler, cluster, err := in.readPlain(ctx, stdin, bar)
+	if err == nil && len(in.files) > 0 {
+		err = in.expand(cluster)
+	}
+	return scheduler, cluster, err
+}
+
+// readPlain is read without the pods of workloads.
+func (in *input) readPlain(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, error) {
 	scheduler, err := in.readConfig()
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(in.files) == 0 {
+		if err := in.checkNoFiles(); err != nil {
+			return nil, nil, err
+		}
 		found, err := in.readLive(ctx, bar, scheduler)
 		if err != nil {
 			return nil, nil, err
 		}
 		return scheduler, found.Cluster, nil
 	}
-	cluster, err := manifest.Options{Progress: bar.reading}.Read(in.files, stdin)
-	if err != nil {
-		return nil, nil, wrong{err}
-	}
-	return scheduler, cluster, nil
+	cluster, err := in.readFiles(manifest.Options{Progress: bar.reading}, stdin)
+	return scheduler, cluster, err
 }
 
 // readWithFiles reads the cluster of the files; if these have no Node, a live cluster with the objects of the files. Then it returns the names of the files' pods,
@@ -91,7 +103,7 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	if slices.Contains(in.files, "-") {
 		stdin = io.TeeReader(stdin, &piped)
 	}
-	scheduler, files, err := in.read(ctx, stdin, bar)
+	scheduler, files, err := in.readPlain(ctx, stdin, bar)
 	if err != nil || len(in.files) == 0 {
 		return scheduler, files, nil, err
 	}
@@ -101,7 +113,7 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 			return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: has no effect on a cluster of files, whose objects are in the namespaces that they name, or in %q: write metadata.namespace, and leave the flag out",
 				*in.connection.flags.Namespace, metav1.NamespaceDefault)}
 		}
-		return scheduler, files, nil, nil
+		return scheduler, files, nil, in.expand(files)
 	}
 	if into.Name, err = in.connection.namespace(); err != nil {
 		return nil, nil, nil, err
@@ -110,12 +122,16 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("the files have no Node, so they are added to a live cluster: %w", err)
 	}
-	cluster, err := manifest.Options{Base: found.Cluster, Namespace: &into}.Read(in.files, &piped)
+	cluster, err := in.readFiles(manifest.Options{Base: found.Cluster, Namespace: &into}, &piped)
 	if err != nil {
-		return nil, nil, nil, wrong{err}
+		return nil, nil, nil, err
+	}
+	first := len(cluster.Pods) - len(files.Pods) // those of the files are the last
+	if err := in.expand(cluster); err != nil {
+		return nil, nil, nil, err
 	}
 	asked, now := map[string]bool{}, metav1.Now()
-	for _, pod := range cluster.Pods[len(cluster.Pods)-len(files.Pods):] { // those of the files are the last
+	for _, pod := range cluster.Pods[first:] {
 		asked[nameOf(pod)] = true
 		found.SetAside(pod)
 		if pod.CreationTimestamp.IsZero() {
@@ -170,11 +186,12 @@ func (in *input) setAside(pod *v1.Pod) {
 	}
 }
 
-// noteAssumed writes what could not be read of a live cluster.
+// noteAssumed writes what could not be read of a live cluster, and which pods were made.
 func (in *input) noteAssumed(w io.Writer) {
 	for _, note := range in.assumed {
 		fmt.Fprintf(w, "Note: %s\n", note)
 	}
+	in.noteMade(w)
 }
 
 // complete has the shell complete the values of the flags that all commands have.

@@ -76,6 +76,7 @@ files must have the PodGroups then. Below the pods it is printed how many member
 	}
 	flags := cmd.Flags()
 	s.input = newInput(flags, "filename", "f", simulationOutputs)
+	s.makePods(flags, false)
 	s.complete(cmd)
 	flags.StringToIntVar(&s.generate, "generate", nil, "Make a cluster instead of reading one: nodes, pods, running, zones, apps, such as nodes=5000,pods=50000.")
 	flags.Uint64Var(&s.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")

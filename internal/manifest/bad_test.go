@@ -30,7 +30,7 @@ var badInput = []struct{ name, text, want string }{
 	{"no apiVersion", "kind: Pod\n", "F:1: apiVersion is missing; every object needs apiVersion and kind; Pod is in v1"},
 	{"unknown kind", "kind: Pood\napiVersion: v1\n", "F:1: kind Pood of v1 is not known; did you mean Pod?; remove the object if scheduling does not need it"},
 	{"wrong apiVersion", "kind: ReplicaSet\napiVersion: v1\n", "F:1: there is no ReplicaSet in v1; ReplicaSet is in apps/v1"},
-	{"wrong apiVersion of a kind that is not read", "kind: CronJob\napiVersion: v1\n", "F:1: there is no CronJob in v1; CronJob is in batch/v1, batch/v1beta1"},
+	{"wrong apiVersion of a kind that is not read", "kind: CronJob\napiVersion: v1\n", "F:1: there is no CronJob in v1; CronJob is in batch/v1"},
 	{"other version", "kind: ResourceClaim\napiVersion: resource.k8s.io/v1beta1\n", "F:1: ResourceClaim in resource.k8s.io/v1beta1 cannot be read; give it in resource.k8s.io/v1"},
 	{"unknown list", "kind: PoodList\napiVersion: v1\nitems:\n- a: 1\n", "F:1: kind PoodList of v1 is not known; did you mean PodList?; remove the object if scheduling does not need it"},
 	{"odd items", "kind: List\napiVersion: v1\nitems: 3\n", "F:1: items: must be given once, as an array"},

@@ -45,6 +45,10 @@ func (k *kind) checkMeta(o object, r *report) bool {
 	return true
 }
 
+func validateLabels(labels map[string]string) field.ErrorList {
+	return metav1validation.ValidateLabels(labels, metadataPath.Child("labels"))
+}
+
 // checkLabels checks the rest of the metadata.
 func (k *kind) checkLabels(o object, r *report) {
 	if !k.namespaced && o.GetNamespace() != "" {
@@ -58,7 +62,7 @@ func (k *kind) checkLabels(o object, r *report) {
 			r.add("metadata.namespace", "%q: %s", o.GetNamespace(), problem)
 		}
 	}
-	r.addList(metav1validation.ValidateLabels(o.GetLabels(), metadataPath.Child("labels")))
+	r.addList(validateLabels(o.GetLabels()))
 }
 
 // checkResources checks quantities, and rounds them up to thousandths as the API does.
@@ -276,7 +280,11 @@ func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path, r *report) {
 		for _, e := range r.errs[before:] {
 			e.Field = strings.Replace(e.Field, "nodeSelectorTerms[0]", "preference", 1)
 		}
-		r.admitIf(before, comparesText)
+		// A value of a preference that is no label's is a warning of API servers. The library
+		// rejects the selector, which fails the pod's attempt.
+		r.admitIf(before, func(e *Error) bool {
+			return comparesText(e) || strings.Contains(e.Field, "].values[") && strings.Contains(e.Field, ".matchExpressions[")
+		})
 	}
 }
 
@@ -326,11 +334,11 @@ func checkService(s *v1.Service, r *report) {
 }
 
 func checkReplicaSet(s *appsv1.ReplicaSet, r *report) {
-	checkSelector(s.Spec.Selector, specPath.Child("selector"), r)
+	checkTrimmed(s.Spec.Replicas, s.Spec.Selector, &s.Spec.Template, "ReplicaSet", r)
 }
 
 func checkStatefulSet(s *appsv1.StatefulSet, r *report) {
-	checkSelector(s.Spec.Selector, specPath.Child("selector"), r)
+	checkTrimmed(s.Spec.Replicas, s.Spec.Selector, &s.Spec.Template, "StatefulSet", r)
 }
 
 func checkBudget(b *policyv1.PodDisruptionBudget, r *report) {

@@ -134,6 +134,42 @@ spec.taints[0].key: Invalid value: "a b": name part
 spec.taints[1].value: "b c": a valid label
 spec.taints[2].effect: "Never" is no effect; want NoSchedule, PreferNoSchedule or NoExecute
 spec.taints[3].effect: is missing; want NoSchedule, PreferNoSchedule or NoExecute`},
+	{"workloads", `
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: -1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: c, x: -}}, spec: {restartPolicy: Never, nodeSelector: {d e: f}, containers: [{name: c, resources: {requests: {cpu: -1}}}]}}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: b}, spec: {template: {}}}
+---
+{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a}, spec: {selector: {}, template: {spec: {containers: [{name: c}]}}}}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: b}, spec: {replicas: -1}}
+---
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: b}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: c}}, spec: {containers: [{name: c}]}}}}
+---
+{apiVersion: v1, kind: ReplicationController, metadata: {name: a}, spec: {replicas: -1, selector: {a: b}, template: {metadata: {labels: {a: c}}, spec: {restartPolicy: OnFailure, containers: [{name: c}]}}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {parallelism: -1, completions: -2, template: {spec: {}}}}
+---
+{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {spec: {completionMode: Indexed, template: {spec: {restartPolicy: Always, containers: [{name: c}]}}}}}}
+`, `spec.replicas: -1 is negative; give zero or more
+spec.selector: a=b does not match the labels of spec.template, which are {a=c,x=-}; make them equal
+spec.template.metadata.labels: Invalid value: "-": a valid label
+spec.template.spec.containers[0].resources.requests[cpu]: -1 is negative; give zero or more
+spec.template.spec.nodeSelector: Invalid value: "d e": name part
+spec.template.spec.restartPolicy: "Never" is not supported for a Deployment; want Always
+spec.selector: is missing; give matchLabels with labels of the template
+spec.template.spec.containers: is empty; a pod has at least one container
+spec.selector: is empty, which selects every pod; give matchLabels with labels of the template
+spec.replicas: -1 is negative; give zero or more
+spec.selector: a=b does not match the labels of spec.template, which are {a=c}; make them equal
+spec.replicas: -1 is negative; give zero or more
+spec.selector: a=b does not match the labels of spec.template, which are {a=c}; make them equal
+spec.template.spec.restartPolicy: "OnFailure" is not supported for a ReplicationController; want Always
+spec.parallelism: -1 is negative; give zero or more
+spec.completions: -2 is negative; give zero or more
+spec.template.spec.containers: is empty; a pod has at least one container
+spec.template.spec.restartPolicy: "" is not supported for a Job; want OnFailure or Never
+spec.jobTemplate.spec.completions: is missing; an Indexed job needs the number of its indexes
+spec.jobTemplate.spec.template.spec.restartPolicy: "Always" is not supported for a Job; want OnFailure or Never`},
 	{"names", "{apiVersion: v1, kind: Pod, metadata: {name: A_, namespace: b.c, labels: {a b: c}}, spec: {containers: [{name: c}]}}", `metadata.name: "A_": a lowercase RFC 1123 subdomain
 metadata.namespace: "b.c": must not contain dots
 metadata.labels: Invalid value: "a b": name part`},

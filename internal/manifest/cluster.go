@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -13,6 +14,8 @@ import (
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -43,9 +46,60 @@ type Cluster struct {
 	DeviceClasses          []*resourcev1.DeviceClass
 	DeviceTaintRules       []*resourcev1.DeviceTaintRule
 
+	// Workloads of which no scheduler reads; their controllers make pods.
+	Deployments []*appsv1.Deployment
+	DaemonSets  []*appsv1.DaemonSet
+	Jobs        []*batchv1.Job
+	CronJobs    []*batchv1.CronJob
+	Customs     []*unstructured.Unstructured // those that Options.Customs names
+
 	Given    []Given   // the files and directories, in the order given, without those of Base
 	Skipped  []Skipped // kinds that were left out, in the order of their first object
 	Warnings []string  // what looks wrong and can still be simulated
+
+	places map[metav1.Object]Place
+}
+
+// Place is where an object is defined.
+type Place struct {
+	File  string
+	Line  int
+	Given int // the index in Cluster.Given
+}
+
+// Place returns where the files define an object; false if they do not, as with the objects of Base.
+func (c *Cluster) Place(o metav1.Object) (Place, bool) {
+	p, ok := c.places[o]
+	return p, ok
+}
+
+// Made is an object that a controller makes for an object of the files.
+type Made struct {
+	Object runtime.Object
+	Given  int // the index in Cluster.Given
+}
+
+// Create adds objects as if they were posted to an API server: with the values that it fills in,
+// except FillTemplate's, which are the same for all pods of a template.
+func (c *Cluster) Create(all []Made) {
+	for _, made := range all {
+		for i := range kinds {
+			if k := &kinds[i]; k.add(c, made.Object) {
+				fillMeta(k, made.Object.(object))
+				if k.gvk.Kind != "Pod" {
+					k.fill(made.Object.(object))
+				}
+				break
+			}
+		}
+		if pod, ok := made.Object.(*v1.Pod); ok {
+			orElse(&pod.Status.Phase, v1.PodPending)
+			c.Given[made.Given].Pods = append(c.Given[made.Given].Pods, pod)
+		}
+	}
+	c.fillNamespaces()
+	c.fillPriorities()
+	c.fillClasses()
 }
 
 // Given has the nodes and pods of a file, or of a directory.
@@ -105,7 +159,7 @@ type gathering struct {
 }
 
 func newGathering(errs []*Error) *gathering {
-	return &gathering{cluster: &Cluster{}, seen: map[identity]decoded{}, errs: errs, holding: map[string]bool{}, remarks: remarks{at: map[string]int{}}}
+	return &gathering{cluster: &Cluster{places: map[metav1.Object]Place{}}, seen: map[identity]decoded{}, errs: errs, holding: map[string]bool{}, remarks: remarks{at: map[string]int{}}}
 }
 
 // take merges one result.
@@ -121,6 +175,13 @@ func (g *gathering) take(r result) {
 				continue
 			}
 			g.seen[id] = o
+		}
+		if makesPods(o.object) {
+			g.cluster.places[o.object] = Place{File: o.file, Line: o.line, Given: len(g.cluster.Given) - 1}
+		}
+		if o.kind.custom {
+			g.cluster.Customs = append(g.cluster.Customs, o.object.(*unstructured.Unstructured))
+			continue
 		}
 		o.kind.add(g.cluster, o.object)
 	}
@@ -171,7 +232,7 @@ func (g *gathering) skip(s Skipped) {
 // addBase puts the objects of base that no file replaces before those of the files.
 func (g *gathering) addBase(base *Cluster) {
 	files := g.cluster
-	g.cluster = &Cluster{Given: files.Given, Skipped: files.Skipped, Warnings: files.Warnings}
+	g.cluster = &Cluster{Given: files.Given, Skipped: files.Skipped, Warnings: files.Warnings, Customs: files.Customs, places: files.places}
 	for i := range kinds {
 		k := &kinds[i]
 		for _, o := range k.all(base) {

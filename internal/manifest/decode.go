@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,6 +239,9 @@ func one(u unit, js []byte, h head) result {
 		}
 		if !stdjson.Valid(js) {
 			return failure(u, shapeProblem(u, js))
+		}
+		if slices.Contains(u.customs, gvk.GroupKind()) {
+			return customKind(gvk).decode(u, js, h.enormous)
 		}
 		if strings.HasSuffix(gvk.Kind, "List") {
 			return result{} // a list without items: null, or left out

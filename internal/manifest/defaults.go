@@ -31,6 +31,11 @@ func uid(id identity) types.UID {
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
 }
 
+// UID returns the UID that Read gives an object without one.
+func UID(group, kind string, o metav1.Object) types.UID {
+	return uid(identity{group: group, kind: kind, namespace: o.GetNamespace(), name: o.GetName()})
+}
+
 // orElse sets a value that is zero.
 func orElse[T comparable](at *T, value T) {
 	var none T

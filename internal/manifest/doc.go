@@ -39,6 +39,6 @@
 // starts end before it returns. Same files, same cluster, same errors.
 //
 // It never calls an API server, never emulates admission plugins that need more than these files (LimitRanger,
-// RuntimeClass, quotas, webhooks) or controllers (a Deployment creates no pods here), never guesses an unknown
+// RuntimeClass, quotas, webhooks) or controllers (package workload does), never guesses an unknown
 // kind, and never stops at the first mistake: an error from [Read] lists every one, up to a limit.
 package manifest

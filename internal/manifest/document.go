@@ -10,15 +10,16 @@ import (
 // unit is a piece of a file that is decoded on its own: a document, or an element of a list. Units are independent, so they are decoded on all
 // processors; their order in the slice is the order of the result.
 type unit struct {
-	file  string
-	line  int    // of the first byte of text, from 1
-	place string // "items[3]" in a list, or ""
-	text  []byte
-	yaml  bool
-	dash  int                     // column of the "-" that made this YAML an element of a list; -1 for none
-	list  schema.GroupVersionKind // of the list around it, if its items may omit their kind
-	into  *Namespace              // for an object that names none; nil means the default one
-	found bool                    // it is in a directory or an archive: it may be no object
+	file    string
+	line    int    // of the first byte of text, from 1
+	place   string // "items[3]" in a list, or ""
+	text    []byte
+	yaml    bool
+	dash    int                     // column of the "-" that made this YAML an element of a list; -1 for none
+	list    schema.GroupVersionKind // of the list around it, if its items may omit their kind
+	into    *Namespace              // for an object that names none; nil means the default one
+	customs []schema.GroupKind      // kinds of custom resources to keep
+	found   bool                    // it is in a directory or an archive: it may be no object
 }
 
 // document is one YAML document or JSON value, with its parts if it is a list that could be split.

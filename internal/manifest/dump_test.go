@@ -343,6 +343,16 @@ func TestAdmitted(t *testing.T) {
 		"F:17: Pod default/c: spec.affinity.nodeAffinity."+pref+"[0].preference.matchExpressions[0].values[0]: "+number+decided,
 		"F:25: Node a: status.capacity[memory]: 9223372036854775807 is more than a node has: 8Ei and above count as one less than 8Ei"+decided)
 
+	// A value of a preference may be no label's, one of a requirement may not.
+	odd := aff + "    nodeAffinity: {" + pref + ": [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: [x y]}]}}]}\n"
+	if c = read(t, odd); len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], `preference.matchExpressions[0].values[0][a]: Invalid value: "x y"`) {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+	odd = aff + "    nodeAffinity: {" + req + ": {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [x y]}]}]}}\n"
+	if _, err := Decode("F", []byte(odd)); err == nil || !strings.Contains(err.Error(), `matchExpressions[0].values[0][a]: Invalid value: "x y"`) {
+		t.Errorf("got %v", err)
+	}
+
 	// With a uid and a version from an API server, everything is: an older one may have been less
 	// strict, and a newer one may have more fields.
 	stored := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: '7', labels: {a: -}}\nspec:\n  novelty: {}\n  tolerations: [{operator: Never}]\n  containers: [{name: c, image: i}]\n"

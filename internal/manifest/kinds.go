@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -17,27 +18,33 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
 // kinds are the kinds that can be read from files, with what an API server would do to their objects: those of the table in package kinds, which
-// the scheduler can watch; others that kube-scheduler watches; priority classes, which admission reads; and templates of claims for devices, which a controller
-// reads. A new kind needs a field of Cluster and a row here.
+// the scheduler can watch; others that kube-scheduler watches; priority classes, which admission reads; and templates of claims for devices and workloads,
+// which controllers read. A new kind needs a field of Cluster and a row here.
 var kinds = []kind{
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Node { return &c.Nodes }, fillNode, checkNode),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Pod { return &c.Pods }, fillPod, checkPod),
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Namespace { return &c.Namespaces }, fillNamespace, nil),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Service { return &c.Services }, nil, checkService),
-	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.ReplicationController { return &c.ReplicationControllers }, fillReplicationController, nil),
+	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.ReplicationController { return &c.ReplicationControllers }, fillReplicationController, checkReplicationController),
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.PersistentVolume { return &c.PersistentVolumes }, fillVolume, checkVolume),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.PersistentVolumeClaim { return &c.PersistentVolumeClaims }, fillClaim, checkClaim),
 	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.ReplicaSet { return &c.ReplicaSets }, nil, checkReplicaSet),
 	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.StatefulSet { return &c.StatefulSets }, nil, checkStatefulSet),
+	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.Deployment { return &c.Deployments }, nil, checkDeployment),
+	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.DaemonSet { return &c.DaemonSets }, nil, checkDaemonSet),
+	row(batchv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*batchv1.Job { return &c.Jobs }, nil, checkJob),
+	row(batchv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*batchv1.CronJob { return &c.CronJobs }, nil, checkCronJob),
 	row(policyv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*policyv1.PodDisruptionBudget { return &c.PodDisruptionBudgets }, nil, checkBudget),
 	row(schedulingv1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*schedulingv1.PriorityClass { return &c.PriorityClasses }, fillPriorityClass, nil),
 	row(schedulingv1beta1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*schedulingv1beta1.PodGroup { return &c.PodGroups }, nil, checkPodGroup),
@@ -69,11 +76,18 @@ type object interface {
 type kind struct {
 	gvk        schema.GroupVersionKind
 	namespaced bool
-	codec      *json.Serializer
+	codec      runtime.Decoder
 	add        func(*Cluster, runtime.Object) bool // false if the object is of another kind
 	all        func(*Cluster) []runtime.Object
 	fill       func(object)          // applies the API's defaults to an object that has passed check
 	check      func(object, *report) // reports what an API server would reject and decoding accepts
+	custom     bool                  // a custom resource, decoded without a type
+}
+
+// customKind is the row of a custom resource.
+func customKind(gvk schema.GroupVersionKind) *kind {
+	return &kind{gvk: gvk, namespaced: true, custom: true, codec: untyped(gvk),
+		add: func(*Cluster, runtime.Object) bool { return false }, fill: func(object) {}, check: func(object, *report) {}}
 }
 
 // row assigns a kind to its field of Cluster. The kind's name is that of its type; fill and check may be nil.
@@ -106,6 +120,19 @@ func row[T any](gv schema.GroupVersion, namespaced bool, field func(*Cluster) *[
 		}
 	}
 	return k
+}
+
+// untyped decodes objects of a kind without a type.
+type untyped schema.GroupVersionKind
+
+func (u untyped) Decode(js []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	gvk := schema.GroupVersionKind(u)
+	o := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(js, &o.Object); err != nil {
+		return nil, &gvk, err
+	}
+	o.SetGroupVersionKind(gvk)
+	return o, &gvk, nil
 }
 
 // interpreted saves the serializer a pass over the text: the kind is known already.

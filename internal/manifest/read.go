@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Options are the options of reading. The zero value reports no progress.
@@ -16,6 +18,9 @@ type Options struct {
 	Base *Cluster
 	// Namespace is that of objects that name none; nil means the one that is called default.
 	Namespace *Namespace
+	// Customs are the kinds of custom resources that have pod templates: their objects become
+	// Cluster.Customs instead of being skipped.
+	Customs []schema.GroupKind
 }
 
 // Namespace is where to put objects that name no namespace.
@@ -66,7 +71,7 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 		found, noise := documents(s.name, s.data)
 		g.noise(s.name, noise)
 		for i := range found {
-			found[i].each(func(u *unit) { u.into, u.found = o.Namespace, s.found })
+			found[i].each(func(u *unit) { u.into, u.found, u.customs = o.Namespace, s.found, o.Customs })
 		}
 		docs = append(docs, found...)
 	}
@@ -95,6 +100,10 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 func (g *gathering) takeFile(s source, results []result) {
 	found := false
 	nodes, pods := len(g.cluster.Nodes), len(g.cluster.Pods)
+	given := &g.cluster.Given
+	if last := len(*given) - 1; last < 0 || (*given)[last].Name != s.given {
+		*given = append(*given, Given{Name: s.given})
+	}
 	for _, r := range results {
 		found = found || len(r.objects)+len(r.skipped)+len(r.errs) > 0
 		g.take(r)
@@ -102,10 +111,6 @@ func (g *gathering) takeFile(s source, results []result) {
 	g.holding[s.given] = g.holding[s.given] || found
 	if !found && !s.found {
 		g.errs = append(g.errs, &Error{File: s.name, Problem: "holds no object; " + wantObjects})
-	}
-	given := &g.cluster.Given
-	if last := len(*given) - 1; last < 0 || (*given)[last].Name != s.given {
-		*given = append(*given, Given{Name: s.given})
 	}
 	last := &(*given)[len(*given)-1]
 	last.Nodes, last.Pods = append(last.Nodes, g.cluster.Nodes[nodes:]...), append(last.Pods, g.cluster.Pods[pods:]...)

@@ -86,8 +86,8 @@ func TestTypedList(t *testing.T) {
 }
 
 func TestSkipped(t *testing.T) {
-	c := read(t, "kind: List\napiVersion: v1\nitems:\n- {kind: ConfigMap, apiVersion: v1}\n- {kind: Deployment, apiVersion: apps/v1, spec: {odd: 1}}\n- {kind: ConfigMap, apiVersion: v1}\n")
-	want := []Skipped{{"v1", "ConfigMap", 2}, {"apps/v1", "Deployment", 1}}
+	c := read(t, "kind: List\napiVersion: v1\nitems:\n- {kind: ConfigMap, apiVersion: v1}\n- {kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {odd: 1}}\n- {kind: ConfigMap, apiVersion: v1}\n")
+	want := []Skipped{{"v1", "ConfigMap", 2}, {"networking.k8s.io/v1", "Ingress", 1}}
 	if !reflect.DeepEqual(c.Skipped, want) {
 		t.Errorf("got %+v", c.Skipped)
 	}
