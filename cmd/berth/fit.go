@@ -32,7 +32,7 @@ func newFitCommand() *cobra.Command {
 		Long: `Count how many more pods like the one of the file find a node, each beside those before it, and what runs out where.
 
 The cluster is that of the kubeconfig, which is read with your own rights; if the file has Nodes, it is the cluster, and no running one is needed.
-The file has exactly one Pod that has no node; other objects, such as claims, are added to the cluster. A cluster of files may have pending Pods of its
+The file has exactly one Pod that has no node, or one workload such as a Deployment, whose template makes the pod; other objects, such as claims, are added to the cluster. A cluster of files may have pending Pods of its
 own: then the Pod is in the last file without Nodes. The pods are decided about by the scheduler's own engine, so spreading, affinity, ports and volumes count. Nobody is evicted for them, and pods that are pending now take no room, unless they are
 nominated to a node. Nothing is written to the cluster.
 

@@ -37,7 +37,10 @@ func newSimulateCommand() *cobra.Command {
 Without a file, or if the files have no Node, the cluster is that of the kubeconfig, which is read with your own rights; the objects of the files are
 added to it. The pods of the files are then created last, and only they are printed. Nothing is written to the cluster.
 
-If the files have a Node, they are the cluster, and no running one is needed. They are read as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
+Deployments, StatefulSets, DaemonSets, Jobs and other workloads of the files get the pods that their controllers would make, minus those that exist.
+--scale sets their replicas, --run-cronjob runs a CronJob once, and --pod-template names where a custom resource has its pod template.
+
+If the files have a Node, they are the cluster, and no running one is needed. They are read as "kubectl get -o yaml" or "kubectl cluster-info dump" prints them. Include namespaces, services and controllers: pods are spread,
 attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. The scheduler itself runs on the
 cluster, on a virtual clock, until no further pod can be placed: pods are taken by priority and then by age. A pod that finds no node is
 printed with the reason. The same files, configuration and seed give the same result.
@@ -61,6 +64,9 @@ files must have the PodGroups then. Below the pods it is printed how many member
 
   # Where, if these ten replicas were created as well?
   berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide
+
+  # Where would fifty replicas of a Deployment go?
+  kubectl berth simulate -f web.yaml --scale shop/web=50
 
   # How long would the decisions about a million pods take?
   berth simulate --generate nodes=50000,pods=1000000`,

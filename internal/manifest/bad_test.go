@@ -43,7 +43,6 @@ var badInput = []struct{ name, text, want string }{
 	{"time", "apiVersion: v1\nkind: Node\nmetadata: {name: a, creationTimestamp: now}\n", "F:1: Node a: metadata.creationTimestamp: \"now\" does not fit here; want a time such as 2006-01-02T15:04:05Z"},
 	{"no name", "apiVersion: v1\nkind: Node\n", "F:1: Node: metadata.name: is missing; every object needs a name"},
 	{"no name in list", "kind: NodeList\napiVersion: v1\nitems:\n- metadata: {name: a}\n- spec: {}\n", "F:5: Node items[1]: metadata.name: is missing; every object needs a name"},
-	{"generateName", "apiVersion: v1\nkind: Node\nmetadata: {generateName: a-}\n", "F:1: Node: metadata.name: is missing; generateName is for an API server, give a name"},
 	{"bad name", "apiVersion: v1\nkind: Node\nmetadata: {name: A_}\n", "F:1: Node A_: metadata.name: \"A_\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"},
 	{"namespaced node", "apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\n", "F:1: Node b/a: metadata.namespace: a Node is in no namespace; remove the field"},
 	{"twice", node + "---\n" + node, "F:5: Node a: is already defined at F:1; remove one of the two"},

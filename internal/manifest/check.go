@@ -32,9 +32,6 @@ var (
 // checkMeta checks that the object has an identity, and sets its name in r.
 func (k *kind) checkMeta(o object, r *report) bool {
 	switch {
-	case o.GetName() == "" && o.GetGenerateName() != "":
-		r.add("metadata.name", "is missing; generateName is for an API server, give a name")
-		return false
 	case o.GetName() == "":
 		r.add("metadata.name", "is missing; every object needs a name")
 		return false

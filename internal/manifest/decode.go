@@ -281,6 +281,9 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 		o.GetObjectKind().SetGroupVersionKind(k.gvk)
 	}
 	k.put(o, u.into, r)
+	if prefix := o.GetGenerateName(); prefix != "" && o.GetName() == "" {
+		o.SetName(GeneratedName(prefix, fmt.Sprintf("%s:%d:%s", u.file, u.line, u.place)))
+	}
 	if k.checkMeta(o, r) {
 		before := len(r.errs)
 		k.checkLabels(o, r)

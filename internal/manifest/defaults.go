@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
 	podresource "k8s.io/component-helpers/resource"
 )
 
@@ -34,6 +37,20 @@ func uid(id identity) types.UID {
 // UID returns the UID that Read gives an object without one.
 func UID(group, kind string, o metav1.Object) types.UID {
 	return uid(identity{group: group, kind: kind, namespace: o.GetNamespace(), name: o.GetName()})
+}
+
+// GeneratedName returns a name as API servers make it from generateName: with five letters behind
+// it. These are a hash here, so that a name is the same in every run.
+func GeneratedName(prefix, of string) string {
+	const letters, codes = 5, 27
+	prefix = prefix[:min(len(prefix), validation.DNS1123LabelMaxLength-letters)]
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(prefix + "\n" + of))
+	var code [letters]rune
+	for i, sum := 0, h.Sum64(); i < letters; i, sum = i+1, sum/codes {
+		code[i] = rune(sum % codes)
+	}
+	return prefix + rand.SafeEncodeString(string(code[:]))
 }
 
 // orElse sets a value that is zero.

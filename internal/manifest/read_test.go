@@ -85,6 +85,20 @@ func TestTypedList(t *testing.T) {
 	}
 }
 
+// A name is made from generateName, as kubectl create has it made: another one for each object, and
+// the same in each run.
+func TestGenerateName(t *testing.T) {
+	const text = "{kind: Pod, apiVersion: v1, metadata: {generateName: web-}, spec: {containers: [{name: c}]}}\n"
+	c, again := read(t, text+"---\n"+text), read(t, text+"---\n"+text)
+	a, b := c.Pods[0].Name, c.Pods[1].Name
+	if a == b || len(a) != len("web-12345") || !strings.HasPrefix(a, "web-") || a != again.Pods[0].Name {
+		t.Errorf("names %s, %s, again %s", a, b, again.Pods[0].Name)
+	}
+	if long := GeneratedName(strings.Repeat("n", 80), ""); len(long) != 63 {
+		t.Errorf("%s has %d letters", long, len(long))
+	}
+}
+
 func TestSkipped(t *testing.T) {
 	c := read(t, "kind: List\napiVersion: v1\nitems:\n- {kind: ConfigMap, apiVersion: v1}\n- {kind: Ingress, apiVersion: networking.k8s.io/v1, spec: {odd: 1}}\n- {kind: ConfigMap, apiVersion: v1}\n")
 	want := []Skipped{{"v1", "ConfigMap", 2}, {"networking.k8s.io/v1", "Ingress", 1}}

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/manifest"
@@ -140,19 +139,11 @@ func (e *expansion) add(p *pods, pod *v1.Pod, own map[string]string) {
 	e.create(p.of, pod)
 }
 
-// generated returns a name as API servers make it from generateName: with five letters behind it,
-// which are a hash of the prefix and a number here.
+// generated returns a name for the pod of a number that no pod has yet.
 func (e *expansion) generated(namespace, prefix string, number int) string {
-	const letters, codes = 5, 27
-	prefix = prefix[:min(len(prefix), validation.DNS1123LabelMaxLength-letters)]
 	for salt := 0; ; salt++ {
-		h := fnv.New64a()
-		fmt.Fprintf(h, "%s/%s/%d/%d", namespace, prefix, number, salt)
-		var code [letters]rune
-		for i, sum := 0, h.Sum64(); i < letters; i, sum = i+1, sum/codes {
-			code[i] = rune(sum % codes)
-		}
-		if name := prefix + rand.SafeEncodeString(string(code[:])); !e.pods.names[namespace+"/"+name] {
+		name := manifest.GeneratedName(prefix, fmt.Sprintf("%s/%d/%d", namespace, number, salt))
+		if !e.pods.names[namespace+"/"+name] {
 			return name
 		}
 	}
