@@ -87,7 +87,7 @@ func TestClusterInfoStream(t *testing.T) {
 		return logBegins + container + " of pod shop/web ====\n" + text + logEnds + container + " of pod shop/web ====\n"
 	}
 	const yamlPod = "---\napiVersion: v1\nkind: PodList\nitems:\n- metadata:\n    name: web\n    namespace: shop\n  spec:\n    containers:\n    - name: c\n      image: i\n"
-	logs := log("c", "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"of-a-log\"}}\n---\nkind: Pod\n") + log("d", "no line end") + log("e", "")
+	logs := log("c", "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"of-a-log\"}}\n---\nkind: Pod\n"+logEnds+"of another dump ====\n{\n") + log("d", "no line end") + log("e", "")
 	more := strings.Replace(nodeList, `"a"`, `"b"`, 1)
 	for name, text := range map[string]string{
 		"json": nodeList + podList + logs + more,
@@ -97,13 +97,13 @@ func TestClusterInfoStream(t *testing.T) {
 		if got := summary(c); got != "node a, node b, pod shop/web" {
 			t.Errorf("%s: got %s", name, got)
 		}
-		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], ": skipped text that is no object: 9 lines, the first \"==== START logs for container c of pod s...\"") {
+		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], ": skipped text that is no object: 11 lines, the first \"==== START logs for container c of pod s...\"") {
 			t.Errorf("%s: warnings %q", name, c.Warnings)
 		}
 	}
 	// Objects behind the logs keep their lines.
 	_, err := Decode("F", []byte(nodeList+logs+nodeList))
-	if want := "F:14: Node a: is already defined at F:2; remove one of the two"; err == nil || err.Error() != want {
+	if want := "F:16: Node a: is already defined at F:2; remove one of the two"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	// A dump that was cut short ends in a log.

@@ -118,6 +118,9 @@ var counts = []struct{ name, text, pods, summary string }{
 	{"indexes", object("batch/v1", "Job", "sum", "parallelism: 3, completions: 9, completionMode: Indexed, "+jobTemplate), "sum-0-* sum-1-* sum-2-*", "3. Job shop/sum 3"},
 	{"indexes done", strings.Replace(object("batch/v1", "Job", "sum", "parallelism: 3, completions: 9, completionMode: Indexed, "+jobTemplate), "}\n", ", status: {succeeded: 4, completedIndexes: '0,2-4'}}\n", 1), "sum-1-* sum-5-* sum-6-*", "3. Job shop/sum 3"},
 	{"leaders and workers", object(lwsAPI, "LeaderWorkerSet", "llm", "replicas: 2, leaderWorkerTemplate: {size: 3, workerTemplate: {spec: {containers: [{name: c, image: i}]}}}"), "llm-0 llm-1 llm-0-1 llm-0-2 llm-1-1 llm-1-2", "6. LeaderWorkerSet shop/llm 6"},
+	{"being deleted", set("ReplicaSet", "web", "") + strings.Replace(owned("web-a", "apps/v1", "ReplicaSet", "web", ""), "name: web-a,", "name: web-a, deletionTimestamp: '2026-01-02T03:04:05Z',", 1), "web-*", "1. ReplicaSet shop/web 1"},
+	{"a job of a job set", object(jobSetAPI, "JobSet", "train", "replicatedJobs: [{name: w, template: {spec: {"+jobTemplate+"}}}]") +
+		strings.Replace(object("batch/v1", "Job", "train-w-0", jobTemplate), "namespace: shop", "namespace: shop, ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: train, uid: u, controller: true}]", 1), "train-w-0-0-*", "1. JobSet shop/train 1"},
 	{"job set", object(jobSetAPI, "JobSet", "train", "replicatedJobs: [{name: w, replicas: 2, template: {spec: {parallelism: 2, "+strings.ReplaceAll(jobTemplate, "restartPolicy: Never, ", "")+"}}}]"), "train-w-0-0-* train-w-0-1-* train-w-1-0-* train-w-1-1-*", "4. JobSet shop/train 4"},
 }
 
@@ -287,6 +290,7 @@ func TestOptions(t *testing.T) {
 		{"one of none", set("Deployment", "web", "replicas: 0") + set("StatefulSet", "db", "replicas: 0") + cron, Options{One: true}, "web-*-* db-0 report-run-*", ""},
 		{"one beside others", set("StatefulSet", "db", "") + owned("db-0", "apps/v1", "StatefulSet", "db", ""), Options{One: true}, "db-1", ""},
 		{"none in a cluster that is complete", node("w1", "") + set("ReplicaSet", "web", "") + owned("web-a", "apps/v1", "ReplicaSet", "web", ""), Options{One: true}, "", ""},
+		{"job set suspended", object(jobSetAPI, "JobSet", "train", "suspend: true, replicatedJobs: [{name: w, template: {spec: {"+jobTemplate+"}}}]"), Options{}, "", "-:2: JobSet shop/train: spec.suspend: is true, so it has no pod"},
 		{"suspended", object("batch/v1", "Job", "sum", "suspend: true, "+jobTemplate), Options{}, "", "-:2: Job shop/sum: is suspended, so it has no further pod"},
 		{"complete", strings.Replace(object("batch/v1", "Job", "sum", jobTemplate), "}\n", ", status: {conditions: [{type: Complete, status: 'True'}]}}\n", 1), Options{}, "", "-:2: Job shop/sum: is complete, so it has no further pod"},
 		{"trimmed", object("apps/v1", "ReplicaSet", "web", "replicas: 2, selector: {matchLabels: {app: web}}"), Options{}, "", "-:2: ReplicaSet shop/web: spec.template: has no containers, so 2 of its 2 pods are not made; give the whole object"},
@@ -297,6 +301,36 @@ func TestOptions(t *testing.T) {
 		}
 		if got := strings.Join(report.Notes, "\n"); got != test.note {
 			t.Errorf("%s: note %q, want %q", test.name, got, test.note)
+		}
+	}
+}
+
+// With an exclusive topology a leader is near its own group alone, and workers wait for its node. Else
+// workers have their indexes.
+func TestLeaderWorkerSet(t *testing.T) {
+	text := object(lwsAPI, "LeaderWorkerSet", "llm", "leaderWorkerTemplate: {size: 3, workerTemplate: {spec: {containers: [{name: c, image: i}]}}}")
+	_, pods, _ := expand(t, text, Options{})
+	for i, p := range pods {
+		if p.Labels[lws+"worker-index"] != fmt.Sprint(i) || p.Labels[lws+"group-key"] != pods[0].Labels[lws+"group-key"] || p.Spec.Affinity != nil || p.Annotations[lws+"size"] != "3" {
+			t.Errorf("pod %d: %+v", i, p.ObjectMeta)
+		}
+	}
+	_, pods, report := expand(t, strings.Replace(text, "namespace: shop", "namespace: shop, annotations: {"+lws+"exclusive-topology: rack}", 1), Options{})
+	if len(pods) != 1 || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "only leaders are made") {
+		t.Fatalf("%d pods, notes %q", len(pods), report.Notes)
+	}
+	near, apart := pods[0].Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, pods[0].Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if len(near) != 1 || len(apart) != 1 || near[0].TopologyKey != "rack" || apart[0].TopologyKey != "rack" {
+		t.Fatalf("affinity %v, %v", near, apart)
+	}
+	for _, test := range []struct {
+		term   v1.PodAffinityTerm
+		labels labels.Set
+		want   bool
+	}{{near[0], pods[0].Labels, true}, {near[0], labels.Set{}, false}, {apart[0], pods[0].Labels, false}, {apart[0], labels.Set{}, false}, {apart[0], labels.Set{lws + "group-key": "other"}, true}} {
+		selector, err := metav1.LabelSelectorAsSelector(test.term.LabelSelector)
+		if err != nil || selector.Matches(test.labels) != test.want {
+			t.Errorf("%s matches %v: %t, %v", selector, test.labels, !test.want, err)
 		}
 	}
 }
