@@ -23,13 +23,17 @@ type workloads struct {
 func (in *input) makePods(flags *pflag.FlagSet, one bool) {
 	in.workloads = &workloads{one: one}
 	if !one {
-		flags.StringArrayVar(&in.workloads.scale, "scale", nil, "Replicas of a workload of the files instead of its own, as NAMESPACE/NAME=N or KIND/NAMESPACE/NAME=N. May be given several times.")
-		flags.StringArrayVar(&in.workloads.runs, "run-cronjob", nil, "A CronJob of the files that runs once, as NAMESPACE/NAME. May be given several times.")
+		flags.StringArrayVar(&in.workloads.scale, "scale", nil,
+			"Replicas of a workload of the files instead of its own, as NAMESPACE/NAME=N or KIND/NAMESPACE/NAME=N. May be given several times.")
+		flags.StringArrayVar(&in.workloads.runs, "run-cronjob", nil,
+			"A CronJob of the files that runs once, as NAMESPACE/NAME. May be given several times.")
 	}
-	flags.StringArrayVar(&in.workloads.templates, "pod-template", nil, "Where a kind of custom resource has its pod templates, as KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template. May be given several times.")
+	flags.StringArrayVar(&in.workloads.templates, "pod-template", nil,
+		"Where a kind of custom resource has its pod templates, as KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template. "+
+			"May be given several times.")
 }
 
-// options returns what the flags say.
+// options returns the values of the flags.
 func (w *workloads) options() (workload.Options, error) {
 	o := workload.Options{One: w.one, Runs: w.runs}
 	var errs []error

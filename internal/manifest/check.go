@@ -21,7 +21,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// coresMax is the amount of CPU from which on there is no machine, and the amount a mistake.
+// coresMax is an amount of CPU that no node has.
 const coresMax = 1_000_000_000_000
 
 var (

@@ -46,7 +46,7 @@ type Cluster struct {
 	DeviceClasses          []*resourcev1.DeviceClass
 	DeviceTaintRules       []*resourcev1.DeviceTaintRule
 
-	// Workloads of which no scheduler reads; their controllers make pods.
+	// Workloads that no scheduler reads. Their controllers make pods.
 	Deployments []*appsv1.Deployment
 	DaemonSets  []*appsv1.DaemonSet
 	Jobs        []*batchv1.Job

@@ -25,8 +25,8 @@ type decoded struct {
 	object object
 	file   string
 	line   int
-	// admitted means that an API server has given it a uid and a version: what is odd about it is no
-	// mistake of whoever gives the files, and a scheduler decides about it.
+	// admitted means that the object has a uid and a version of an API server: an oddity is no mistake
+	// in the files, and a scheduler decides about it.
 	admitted bool
 }
 

@@ -89,7 +89,7 @@ func (r *report) admitFrom(first int) {
 	r.admitIf(first, func(*Error) bool { return true })
 }
 
-// admitIf turns those of the errors from the given index on into remarks that API servers admit.
+// admitIf turns errors from the given index on into remarks, if API servers admit them.
 func (r *report) admitIf(first int, admitted func(*Error) bool) {
 	kept := r.errs[:first]
 	for _, e := range r.errs[first:] {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An export is one object that holds a cluster in arrays by resource, whose elements have no kind:
+// An export is one object that holds a cluster in arrays by resource, whose elements have
+// no kind:
 //
 //   - kube-scheduler-simulator: pods, nodes, pvs, pvcs, storageClasses, priorityClasses, namespaces
 //     (ResourcesForSnap in its package simulator/snapshot)
@@ -25,8 +26,8 @@ func (h head) export() bool {
 	return h.kind == nil && h.apiVersion == nil && h.items < 0 && (h.raw || h.pods && h.nodes)
 }
 
-// exported are the kinds by the keys of exports, in lower case. Pod groups are left out: those of
-// KAI Scheduler are of another group.
+// exported are the kinds by the keys of exports, in lower case. Pod groups are left out:
+// KAI Scheduler has another kind of this name.
 var exported = func() map[string]schema.GroupVersionKind {
 	keys := map[string]schema.GroupVersionKind{
 		"pvs":  v1.SchemeGroupVersion.WithKind("PersistentVolume"),
@@ -41,8 +42,8 @@ var exported = func() map[string]schema.GroupVersionKind {
 	return keys
 }()
 
-// splitExport returns the objects of an export, and counts those of unknown kinds by their keys. It
-// returns nil if a part of the export is no JSON.
+// splitExport returns the objects of an export, and counts objects of unknown kinds by
+// their keys. It returns nil if a part of the export is no JSON.
 func splitExport(whole unit) (items []unit, skipped []Skipped) {
 	items, broken := []unit{}, false
 	s := scanner{text: whole.text}
@@ -71,7 +72,8 @@ func splitExport(whole unit) (items []unit, skipped []Skipped) {
 	return items, skipped
 }
 
-// elementsOf returns the elements of the array of whole that begins at an offset, nil if it is none.
+// elementsOf returns the elements of the array of whole that begins at an offset, nil if
+// it is none.
 func elementsOf(whole unit, array int, key string, list schema.GroupVersionKind) []unit {
 	items := []unit{}
 	line, counted := whole.line, 0

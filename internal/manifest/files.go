@@ -57,7 +57,8 @@ func within(dir string, errs *[]*Error) []string {
 	case err != nil:
 		*errs = append(*errs, &Error{File: dir, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
 	case len(names) == 0:
-		*errs = append(*errs, &Error{File: dir, Problem: "the directory has no *.yaml, *.yml or *.json file, nor have its subdirectories"})
+		*errs = append(*errs, &Error{File: dir,
+			Problem: "the directory has no *.yaml, *.yml or *.json file, nor have its subdirectories"})
 	}
 	return names
 }

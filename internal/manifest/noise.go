@@ -12,16 +12,16 @@ type noise struct {
 	text        string // its first line
 }
 
-// `kubectl cluster-info dump` writes the logs of each container between these lines (package
-// clusterinfo of k8s.io/kubectl). The second follows the log at once, on the same line if the log
-// does not end with a line end.
+// `kubectl cluster-info dump` writes the logs of each container between these lines
+// (package clusterinfo of k8s.io/kubectl). The second follows the log at once, on the
+// same line if the log does not end with a line end.
 const (
 	logBegins = "==== START logs for container "
 	logEnds   = "==== END logs for container "
 )
 
-// withoutLogs returns data with the logs of a dump replaced by their line ends, so that no line of
-// a log passes for an object, and lines keep their numbers.
+// withoutLogs returns data with the logs of a dump replaced by their line ends, so that
+// no line of a log passes for an object, and lines keep their numbers.
 func withoutLogs(data []byte) ([]byte, *noise) {
 	begin := logAt(data)
 	if begin < 0 {
@@ -55,8 +55,8 @@ func logAt(data []byte) int {
 	return at
 }
 
-// logLength returns the length of the log at the beginning of data: to the end of the line that
-// names the same container, or to the end of data if the dump was cut short.
+// logLength returns the length of the log at the beginning of data: to the end of the
+// line that names the same container, or to the end of data if the dump was cut short.
 func logLength(data []byte) int {
 	container := firstLine(data)[len(logBegins):]
 	end := bytes.Index(data, []byte(logEnds+container))
@@ -69,8 +69,8 @@ func logLength(data []byte) int {
 	return len(data)
 }
 
-// noiseBefore returns the length of the lines before the next JSON value of a text, 0 if they may
-// belong to an object. With atEnd, a value need not follow.
+// noiseBefore returns the length of the lines before the next JSON value of a text, 0 if
+// they may belong to an object. With atEnd, a value need not follow.
 func noiseBefore(text []byte, atEnd bool) int {
 	seen := false
 	for at := 0; at < len(text); {
@@ -107,8 +107,8 @@ func isField(line string) bool {
 	return false
 }
 
-// warnings returns the length of the lines that kubectl writes to standard error, at the beginning
-// of a text: a redirection of both streams puts them before the objects.
+// warnings returns the length of the lines that kubectl writes to standard error, at the
+// beginning of a text: a redirection of both streams puts them before the objects.
 func warnings(text []byte) int {
 	at := 0
 	for bytes.HasPrefix(text[at:], []byte("Warning: ")) || bytes.HasPrefix(text[at:], []byte("Flag --")) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// CheckTemplate reports what an API server would reject in a pod template of an object at a place.
-// within is the path of the template, and object the name of its object.
+// CheckTemplate reports what an API server would reject in a pod template of an object at
+// a place. within is the path of the template, and object the name of its object.
 func CheckTemplate(at Place, object, within string, t *v1.PodTemplateSpec) (errs, remarks []*Error) {
 	r := &report{file: at.File, line: at.Line, object: object}
 	checkTemplate(t, within, r)
@@ -24,7 +24,7 @@ func FillTemplate(t *v1.PodTemplateSpec) {
 	t.Spec = pod.Spec
 }
 
-// Join joins errors as Read does: those of a screenful, and how many more there are.
+// Join joins errors as Read does: a screenful, and the number of the others.
 func Join(errs []*Error) error { return join(errs) }
 
 func checkTemplate(t *v1.PodTemplateSpec, within string, r *report) {
@@ -35,7 +35,8 @@ func checkTemplate(t *v1.PodTemplateSpec, within string, r *report) {
 	checkPod(&v1.Pod{Spec: t.Spec}, r)
 }
 
-// checkMatch checks that a workload selects its own pods: API servers refuse one that does not.
+// checkMatch checks that a workload selects its own pods: API servers refuse one that
+// does not.
 func checkMatch(s *metav1.LabelSelector, t *v1.PodTemplateSpec, r *report) {
 	if s == nil {
 		r.add("spec.selector", "is missing; give matchLabels with labels of the template")
@@ -51,7 +52,8 @@ func checkMatch(s *metav1.LabelSelector, t *v1.PodTemplateSpec, r *report) {
 	case selector.Empty():
 		r.add("spec.selector", "is empty, which selects every pod; give matchLabels with labels of the template")
 	case !selector.Matches(labels.Set(t.Labels)):
-		r.add("spec.selector", "%s does not match the labels of spec.template, which are {%s}; make them equal", selector, labels.Set(t.Labels))
+		r.add("spec.selector", "%s does not match the labels of spec.template, which are {%s}; make them equal",
+			selector, labels.Set(t.Labels))
 	}
 }
 
@@ -83,8 +85,8 @@ func checkSet(replicas *int32, selector *metav1.LabelSelector, t *v1.PodTemplate
 	checkRestarts(t, "spec.template.spec.restartPolicy", kind, true, r)
 }
 
-// checkTrimmed checks a set that snapshots may have without its template, because schedulers read
-// only its selector.
+// checkTrimmed checks a set that snapshots may have without its template, because
+// schedulers read only its selector.
 func checkTrimmed(replicas *int32, selector *metav1.LabelSelector, t *v1.PodTemplateSpec, kind string, r *report) {
 	if HasTemplate(t) {
 		checkSet(replicas, selector, t, kind, r)
@@ -127,7 +129,8 @@ func checkJobSpec(s *batchv1.JobSpec, path string, r *report) {
 	checkRestarts(&s.Template, path+"template.spec.restartPolicy", "Job", false, r)
 }
 
-// checkReplicationController checks one with a template; the selector's default comes later.
+// checkReplicationController checks one with a template; the selector's default comes
+// later.
 func checkReplicationController(c *v1.ReplicationController, r *report) {
 	checkReplicas(c.Spec.Replicas, "spec.replicas", r)
 	if !HasTemplate(c.Spec.Template) {

@@ -21,14 +21,15 @@ type Template struct {
 	path []string
 }
 
-// ParseTemplate reads KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template. In the path, *
-// stands for every element of an array or every value of an object.
+// ParseTemplate reads KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template. In the
+// path, * stands for every element of an array or every value of an object.
 func ParseTemplate(text string) (Template, error) {
 	kind, path, found := strings.Cut(text, "=")
 	name, group, dotted := strings.Cut(kind, ".")
 	parts := strings.Split(strings.TrimPrefix(path, "."), ".")
 	if !found || !dotted || name == "" || group == "" || slices.Contains(parts, "") {
-		return Template{}, fmt.Errorf("--pod-template %q: must be KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template or Job.batch.volcano.sh=spec.tasks.*.template", text)
+		return Template{}, fmt.Errorf("--pod-template %q: must be KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template "+
+			"or Job.batch.volcano.sh=spec.tasks.*.template", text)
 	}
 	return Template{schema.GroupKind{Group: group, Kind: name}, parts}, nil
 }
@@ -36,7 +37,7 @@ func ParseTemplate(text string) (Template, error) {
 // found is a pod template in a custom resource.
 type found struct {
 	path     string // of the template
-	part     string // what tells several apart: a key, a name or an index; "" for the only one
+	part     string // the name of one of several: a key, a name or an index; "" for the only one
 	template map[string]any
 	around   map[string]any // the object that the template is in
 }
@@ -79,15 +80,15 @@ func find(value any, path []string, at, part string, around map[string]any) []fo
 	return nil
 }
 
-// custom makes the pods of a custom resource, as many as the field replicas beside each template
-// says, or one.
+// custom makes the pods of a custom resource. The field replicas beside a template is
+// their number; without it a template has one pod.
 func (e *expansion) custom(w *item, o *unstructured.Unstructured) {
 	var all []found
 	for _, t := range e.Templates {
 		if t.kind == o.GroupVersionKind().GroupKind() {
 			all = append(all, find(o.Object, t.path, "", "", nil)...)
 			if len(all) == 0 {
-				e.fail(w, strings.Join(t.path, "."), "is no pod template; give its path with --pod-template %s.%s=PATH", t.kind.Kind, t.kind.Group)
+				e.fail(w, strings.Join(t.path, "."), "is no pod template; give its path with --pod-template %s=PATH", t.kind)
 			}
 		}
 	}

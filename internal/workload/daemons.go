@@ -16,7 +16,8 @@ import (
 // daemonSet makes a pod for each node that the DaemonSet matches and has no pod of it.
 func (e *expansion) daemonSet(w *item, d *appsv1.DaemonSet) {
 	hash := hashOf(&d.Spec.Template)
-	p := newPods(w, &d.Spec.Template, w.owner(), map[string]string{revisionHashLabel: hash, "pod-template-generation": fmt.Sprint(max(1, d.Generation))})
+	p := newPods(w, &d.Spec.Template, w.owner(), map[string]string{
+		revisionHashLabel: hash, "pod-template-generation": fmt.Sprint(max(1, d.Generation))})
 	tolerate(&p.template.Spec)
 
 	has := map[string]bool{}
@@ -26,7 +27,8 @@ func (e *expansion) daemonSet(w *item, d *appsv1.DaemonSet) {
 		}
 	}
 	var missing []*v1.Node
-	why := mismatches{spec: &p.template.Spec, required: nodeaffinity.GetRequiredNodeAffinity(&v1.Pod{Spec: p.template.Spec})}
+	required := nodeaffinity.GetRequiredNodeAffinity(&v1.Pod{Spec: p.template.Spec})
+	why := mismatches{spec: &p.template.Spec, required: required}
 	have := 0
 	for _, node := range e.cluster.Nodes {
 		switch {
@@ -44,7 +46,8 @@ func (e *expansion) daemonSet(w *item, d *appsv1.DaemonSet) {
 	n := e.missingOf(w, len(missing), have)
 	e.record(w, n, have)
 	if matched := have + len(missing); matched == 0 && !e.One {
-		e.note(w, "spec.template", "matches no node, so it has no pod: %s; change the selector or the affinity, or add tolerations", why.String())
+		e.note(w, "spec.template", "matches no node, so it has no pod: %s; "+
+			"change the selector or the affinity, or add tolerations", why.String())
 	}
 	for i, node := range missing[:n] {
 		pod := p.pod(e.generated(d.Namespace, d.Name+"-", have+i))
@@ -53,7 +56,7 @@ func (e *expansion) daemonSet(w *item, d *appsv1.DaemonSet) {
 	}
 }
 
-// missingOf is missing for a workload whose pods are those of nodes.
+// missingOf is missing for a workload with a pod for each node.
 func (e *expansion) missingOf(w *item, missing, have int) int {
 	if e.One {
 		e.note(w, "", "has one pod on each node that it matches; berth simulate places them")
@@ -69,8 +72,8 @@ type mismatches struct {
 	nodes, affinity, taints int
 }
 
-// match reports whether a DaemonSet has a pod on a node: it needs the node's labels and name, and
-// tolerations for its taints. What the node has room for does not count.
+// match reports whether a DaemonSet has a pod on a node: it needs the node's labels and
+// name, and tolerations for its taints. What the node has room for does not count.
 func (m *mismatches) match(node *v1.Node) bool {
 	m.nodes++
 	fits, err := m.required.Match(node)
@@ -78,9 +81,10 @@ func (m *mismatches) match(node *v1.Node) bool {
 		m.affinity++
 		return false
 	}
-	_, tainted := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, m.spec.Tolerations, func(t *v1.Taint) bool {
+	repels := func(t *v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoExecute || t.Effect == v1.TaintEffectNoSchedule
-	}, true)
+	}
+	_, tainted := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, m.spec.Tolerations, repels, true)
 	if tainted {
 		m.taints++
 	}
@@ -117,8 +121,8 @@ func nodeOf(pod *v1.Pod) string {
 	return ""
 }
 
-// pinned returns the affinity with the node's name in place of the required node affinity, which
-// the node matches.
+// pinned returns the affinity with the node's name in place of the required node
+// affinity, which the node matches.
 func pinned(a *v1.Affinity, node string) *v1.Affinity {
 	p := v1.Affinity{}
 	if a != nil {
@@ -128,15 +132,17 @@ func pinned(a *v1.Affinity, node string) *v1.Affinity {
 	if p.NodeAffinity != nil {
 		of = *p.NodeAffinity
 	}
+	name := v1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}
 	of.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-		MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}},
+		MatchFields: []v1.NodeSelectorRequirement{name},
 	}}}
 	p.NodeAffinity = &of
 	return &p
 }
 
-// tolerate adds the tolerations that DaemonSets give their pods, in place of equal ones that
-// end after a time. https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/
+// tolerate adds the tolerations that DaemonSets give their pods, in place of equal ones
+// that end after a time.
+// https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/
 func tolerate(spec *v1.PodSpec) {
 	own := []v1.Toleration{
 		{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute},
@@ -147,7 +153,8 @@ func tolerate(spec *v1.PodSpec) {
 		{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule},
 	}
 	if spec.HostNetwork {
-		own = append(own, v1.Toleration{Key: v1.TaintNodeNetworkUnavailable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
+		own = append(own, v1.Toleration{
+			Key: v1.TaintNodeNetworkUnavailable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
 	}
 	all := slices.Clone(spec.Tolerations)
 	for i := range own {

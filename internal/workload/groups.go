@@ -23,7 +23,8 @@ var (
 	jobSet          = schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
 )
 
-// leaderWorkerSpec is the part of a LeaderWorkerSet (sigs.k8s.io/lws) that its pods depend on.
+// leaderWorkerSpec is the part of a LeaderWorkerSet (sigs.k8s.io/lws) that its pods
+// depend on.
 type leaderWorkerSpec struct {
 	Replicas             *int32 `json:"replicas"`
 	LeaderWorkerTemplate struct {
@@ -36,8 +37,8 @@ type leaderWorkerSpec struct {
 
 const lws = "leaderworkerset.sigs.k8s.io/"
 
-// leaderWorkerSet makes the groups of a LeaderWorkerSet: a StatefulSet with a leader each, and for
-// each leader a StatefulSet with its workers, whose ordinals begin at 1.
+// leaderWorkerSet makes the groups of a LeaderWorkerSet: a StatefulSet with a leader
+// each, and for each leader a StatefulSet with its workers, whose ordinals begin at 1.
 func (e *expansion) leaderWorkerSet(w *item, o *unstructured.Unstructured) {
 	var spec leaderWorkerSpec
 	if !e.spec(w, o, &spec) {
@@ -78,7 +79,8 @@ func (e *expansion) leaderWorkerSet(w *item, o *unstructured.Unstructured) {
 	switch {
 	case size == 1 || e.One:
 	case exclusive:
-		e.note(w, "metadata.annotations", "%sexclusive-topology has the workers follow their leaders: only leaders are made, and their workers when these have nodes", lws)
+		e.note(w, "metadata.annotations", "%sexclusive-topology has the workers follow their leaders: "+
+			"only leaders are made, and their workers when these have nodes", lws)
 	default:
 		more, had := e.workers(w, o, &spec, groups, size, base, annotations)
 		added, have = added+more, have+had
@@ -114,8 +116,9 @@ func (e *expansion) workers(w *item, o metav1.Object, spec *leaderWorkerSpec, gr
 // groupSet returns a StatefulSet of a LeaderWorkerSet.
 func (e *expansion) groupSet(w *item, o metav1.Object, name string, t *v1.PodTemplateSpec, own, annotations map[string]string) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: name, Labels: own, OwnerReferences: []metav1.OwnerReference{w.owner()}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: name, Labels: own,
+			OwnerReferences: []metav1.OwnerReference{w.owner()}},
 	}
 	selects := maps.Clone(own)
 	delete(selects, lws+"template-revision-hash")
@@ -128,8 +131,8 @@ func (e *expansion) groupSet(w *item, o metav1.Object, name string, t *v1.PodTem
 	return set
 }
 
-// lead gives a leader what the webhook for pods adds: the labels of its group, and with an exclusive
-// topology, affinity to its group and anti-affinity to others.
+// lead gives a leader what the webhook for pods adds: the labels of its group, and with
+// an exclusive topology, affinity to its group and anti-affinity to others.
 func (e *expansion) lead(pod *v1.Pod, topology string) {
 	group, _ := strconv.Atoi(pod.Labels[appsv1.PodIndexLabel]) // set before
 	own := groupLabels(pod.Namespace, pod.Name, group)
@@ -217,9 +220,10 @@ func (e *expansion) jobSet(w *item, o *unstructured.Unstructured) {
 		for index := range replicas {
 			job := spec.job(o, r, index)
 			own := map[string]string{
-				js + "jobset-name": o.GetName(), js + "jobset-uid": string(o.GetUID()), js + "replicatedjob-name": r.Name, js + "restart-attempt": "0",
-				js + "replicatedjob-replicas": strconv.Itoa(replicas), js + "job-index": strconv.Itoa(index), js + "job-global-index": strconv.Itoa(global),
-				js + "job-key": sha1Of(job.Namespace + "/" + job.Name), js + "group-name": r.GroupName,
+				js + "jobset-name": o.GetName(), js + "jobset-uid": string(o.GetUID()),
+				js + "replicatedjob-name": r.Name, js + "replicatedjob-replicas": strconv.Itoa(replicas),
+				js + "job-index": strconv.Itoa(index), js + "job-global-index": strconv.Itoa(global),
+				js + "job-key": sha1Of(job.Namespace + "/" + job.Name), js + "group-name": r.GroupName, js + "restart-attempt": "0",
 			}
 			job.Spec.Template.Annotations = merged(job.Spec.Template.Annotations, own)
 			n, had := e.jobPods(w, job, path+".template.spec.parallelism", own)
@@ -227,14 +231,16 @@ func (e *expansion) jobSet(w *item, o *unstructured.Unstructured) {
 		}
 	}
 	if topology, ok := o.GetAnnotations()["alpha."+js+"exclusive-topology"]; ok && added > 0 {
-		e.note(w, "metadata.annotations", "alpha.%sexclusive-topology %s is not taken into account: a webhook adds the affinity to pods", js, topology)
+		e.note(w, "metadata.annotations", "alpha.%sexclusive-topology %s is not taken into account: "+
+			"a webhook adds the affinity to pods", js, topology)
 	}
 	e.record(w, added, have)
 }
 
 // job returns a Job of the JobSet, with the defaults of its webhook.
 func (s *jobSetSpec) job(o metav1.Object, r *replicatedJob, index int) *batchv1.Job {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: fmt.Sprintf("%s-%s-%d", o.GetName(), r.Name, index)}, Spec: *r.Template.Spec.DeepCopy()}
+	job := &batchv1.Job{Spec: *r.Template.Spec.DeepCopy()}
+	job.Namespace, job.Name = o.GetNamespace(), fmt.Sprintf("%s-%s-%d", o.GetName(), r.Name, index)
 	job.UID = manifest.UID("batch", "Job", job)
 	if job.Spec.CompletionMode == nil {
 		job.Spec.CompletionMode = new(batchv1.IndexedCompletion)
@@ -253,7 +259,8 @@ func (s *jobSetSpec) job(o metav1.Object, r *replicatedJob, index int) *batchv1.
 	return job
 }
 
-// spec decodes the spec of a custom resource. Fields that its pods do not depend on are ignored.
+// spec decodes the spec of a custom resource. Fields that its pods do not depend on are
+// ignored.
 func (e *expansion) spec(w *item, o *unstructured.Unstructured, to any) bool {
 	spec, _ := o.Object["spec"].(map[string]any)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, to); err != nil {

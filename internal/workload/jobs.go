@@ -39,8 +39,8 @@ func ended(j *batchv1.Job) string {
 	return ""
 }
 
-// jobPods makes the pods of a Job, with more labels: as many as run at a time, and no more than
-// completions are missing.
+// jobPods makes the pods of a Job, with more labels: as many as run at a time, and no
+// more than completions are missing.
 func (e *expansion) jobPods(w *item, j *batchv1.Job, path string, more map[string]string) (added, have int) {
 	existing := e.pods.owned[ownerKey{j.Namespace, "batch", "Job", j.Name}]
 	want := w.wanted(j.Spec.Parallelism)
@@ -48,8 +48,9 @@ func (e *expansion) jobPods(w *item, j *batchv1.Job, path string, more map[strin
 	if c := j.Spec.Completions; c != nil {
 		want = min(want, int(*c)-succeeded(j, existing))
 	}
-	p := newPods(w, &j.Spec.Template, ownerOf(j, "batch/v1", "Job"), merged(more, map[string]string{
-		batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name, "controller-uid": string(j.UID), "job-name": j.Name}))
+	own := map[string]string{batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name,
+		"controller-uid": string(j.UID), "job-name": j.Name}
+	p := newPods(w, &j.Spec.Template, ownerOf(j, "batch/v1", "Job"), merged(more, own))
 	indexed := j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion
 	n := e.missing(w, path, max(want, 0), min(have, max(want, 0)))
 	if !indexed {
@@ -58,7 +59,8 @@ func (e *expansion) jobPods(w *item, j *batchv1.Job, path string, more map[strin
 	}
 	done := completed(j.Status.CompletedIndexes)
 	for _, pod := range existing {
-		if index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation]); err == nil && (active(pod) || pod.Status.Phase == v1.PodSucceeded) {
+		index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+		if err == nil && (active(pod) || pod.Status.Phase == v1.PodSucceeded) {
 			done[index] = true
 		}
 	}
@@ -117,7 +119,7 @@ func completed(list string) map[int]bool {
 	return all
 }
 
-// cronJob makes the pods of one run of a CronJob, if that is asked for.
+// cronJob makes the pods of one run of a CronJob, if the options name it.
 func (e *expansion) cronJob(w *item, c *batchv1.CronJob) {
 	name := c.Namespace + "/" + c.Name
 	if !slices.Contains(e.Runs, name) && !e.One {
@@ -125,7 +127,8 @@ func (e *expansion) cronJob(w *item, c *batchv1.CronJob) {
 		return
 	}
 	e.run[name] = true
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name + "-run", Labels: c.Spec.JobTemplate.Labels}, Spec: c.Spec.JobTemplate.Spec}
+	job := &batchv1.Job{Spec: c.Spec.JobTemplate.Spec}
+	job.Namespace, job.Name, job.Labels = c.Namespace, c.Name+"-run", c.Spec.JobTemplate.Labels
 	job.UID = manifest.UID("batch", "Job", job)
 	added, have := e.jobPods(w, job, "spec.jobTemplate.spec.parallelism", nil)
 	e.record(w, added, have)

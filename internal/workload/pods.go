@@ -82,7 +82,8 @@ func first(m map[string]string) (string, bool) {
 	return slices.Min(slices.Collect(maps.Keys(m))), true
 }
 
-// active reports whether a pod counts for its controller: it has neither ended nor is it deleted.
+// active reports whether a pod counts for its controller: it has neither ended nor is it
+// deleted.
 func active(pod *v1.Pod) bool { return !kinds.Finished(pod) && pod.DeletionTimestamp == nil }
 
 func countActive(pods []*v1.Pod) int {
@@ -122,12 +123,13 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-// pod returns a pod that shares the template's slices and labels: thousands of them must fit.
+// pod returns a pod that shares the template's slices and labels: thousands of them must
+// fit.
 func (p *pods) pod(name string) *v1.Pod {
 	return &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.of.object.GetNamespace(), Name: name, Labels: p.labels, Annotations: p.template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{p.owner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.of.object.GetNamespace(), Name: name, Labels: p.labels,
+			Annotations: p.template.Annotations, OwnerReferences: []metav1.OwnerReference{p.owner}},
 		Spec: p.template.Spec,
 	}
 }
@@ -149,8 +151,8 @@ func (e *expansion) generated(namespace, prefix string, number int) string {
 	}
 }
 
-// hashOf returns a hash as controllers put it into names and labels. It is not theirs, which depends
-// on every default of their release.
+// hashOf returns a hash as controllers put it into names and labels. It is not theirs,
+// which depends on every default of their release.
 func hashOf(t *v1.PodTemplateSpec) string {
 	h := fnv.New32a()
 	data, _ := t.Marshal() // cannot fail: the template was decoded

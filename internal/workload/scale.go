@@ -21,7 +21,8 @@ func ParseScale(text string) (Scale, error) {
 	of, number, found := strings.Cut(text, "=")
 	parts := strings.Split(of, "/")
 	n, err := strconv.ParseInt(number, 10, 32)
-	if !found || err != nil || n < 0 || len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[len(parts)-1] == "" {
+	named := len(parts) >= 2 && len(parts) <= 3 && parts[0] != "" && parts[len(parts)-1] != ""
+	if !found || !named || err != nil || n < 0 {
 		return Scale{}, fmt.Errorf("--scale %q: must be NAMESPACE/NAME=N or KIND/NAMESPACE/NAME=N, such as shop/web=50", text)
 	}
 	s := Scale{text: text, namespace: parts[len(parts)-2], name: parts[len(parts)-1], replicas: int32(n)}
@@ -33,7 +34,8 @@ func ParseScale(text string) (Scale, error) {
 
 // matches reports whether a workload is meant.
 func (s *Scale) matches(w *item) bool {
-	return w.object.GetNamespace() == s.namespace && w.object.GetName() == s.name && (s.kind == "" || strings.ToLower(w.name) == s.kind)
+	named := w.object.GetNamespace() == s.namespace && w.object.GetName() == s.name
+	return named && (s.kind == "" || strings.ToLower(w.name) == s.kind)
 }
 
 // scale sets the replicas of the workloads that --scale names.
@@ -56,7 +58,8 @@ func (e *expansion) scale(all []*item) {
 		case len(meant) == 0:
 			e.refuse(s, "the files have no such workload; they have "+orNone(names))
 		case len(meant) > 1:
-			e.refuse(s, fmt.Sprintf("is %s; write the kind before the name, as in %s/%s", strings.Join(meant, " and "), strings.ToLower(strings.Fields(meant[0])[0]), s.text))
+			kind, _, _ := strings.Cut(strings.ToLower(meant[0]), " ")
+			e.refuse(s, fmt.Sprintf("is %s; write the kind before the name, as in %s/%s", strings.Join(meant, " and "), kind, s.text))
 		}
 	}
 }

@@ -17,7 +17,8 @@ const (
 	revisionHashLabel = "controller-revision-hash"
 )
 
-// deployment makes the pods of a Deployment, and its ReplicaSet unless the cluster has one.
+// deployment makes the pods of a Deployment, and its ReplicaSet unless the cluster has
+// one.
 func (e *expansion) deployment(w *item, d *appsv1.Deployment) {
 	sets := e.sets[w.key()]
 	have := 0
@@ -34,7 +35,8 @@ func (e *expansion) deployment(w *item, d *appsv1.Deployment) {
 		set = e.newSet(w, d)
 	}
 	hash := set.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
-	p := newPods(w, &d.Spec.Template, ownerOf(set, "apps/v1", "ReplicaSet"), map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash})
+	more := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	p := newPods(w, &d.Spec.Template, ownerOf(set, "apps/v1", "ReplicaSet"), more)
 	e.replicas(p, set.Name, n, have)
 }
 
@@ -55,8 +57,9 @@ func (e *expansion) newSet(w *item, d *appsv1.Deployment) *appsv1.ReplicaSet {
 	hash := hashOf(&d.Spec.Template)
 	more := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
 	set := &appsv1.ReplicaSet{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: merged(d.Spec.Template.Labels, more), OwnerReferences: []metav1.OwnerReference{w.owner()}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash,
+			Labels: merged(d.Spec.Template.Labels, more), OwnerReferences: []metav1.OwnerReference{w.owner()}},
 	}
 	set.Spec.Selector = d.Spec.Selector.DeepCopy()
 	set.Spec.Selector.MatchLabels = merged(set.Spec.Selector.MatchLabels, more)
@@ -102,10 +105,12 @@ func (e *expansion) simple(w *item, replicas *int32, selects *metav1.LabelSelect
 	}
 }
 
-// without notes pods that cannot be made, because a snapshot has the workload without its template.
+// without notes pods that cannot be made, because a snapshot has the workload without its
+// template.
 func (e *expansion) without(w *item, want, have int) {
 	if want > have {
-		e.note(w, "spec.template", "has no containers, so %d of its %d pods are not made; give the whole object", want-have, want)
+		e.note(w, "spec.template", "has no containers, so %d of its %d pods are not made; give the whole object",
+			want-have, want)
 	}
 }
 
@@ -119,8 +124,8 @@ func (e *expansion) statefulSet(w *item, set *appsv1.StatefulSet) {
 	e.record(w, added, have)
 }
 
-// ordinals makes the pods of a StatefulSet that do not exist, by their ordinals. A pod that is being
-// deleted keeps its name until it is gone.
+// ordinals makes the pods of a StatefulSet that do not exist, by their ordinals. A pod
+// that is being deleted keeps its name until it is gone.
 func (e *expansion) ordinals(w *item, set *appsv1.StatefulSet, path string, want int) (added, have int) {
 	start := 0
 	if o := set.Spec.Ordinals; o != nil {
@@ -165,7 +170,8 @@ func (e *expansion) claim(w *item, set *appsv1.StatefulSet, pod *v1.Pod) {
 		t := &set.Spec.VolumeClaimTemplates[i]
 		name := t.Name + "-" + pod.Name
 		own[t.Name] = true
-		volumes = append(volumes, v1.Volume{Name: t.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
+		source := &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}
+		volumes = append(volumes, v1.Volume{Name: t.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}})
 		if e.claims[set.Namespace+"/"+name] {
 			continue
 		}

@@ -24,8 +24,9 @@ type Options struct {
 	Scale     []Scale    // numbers of replicas instead of those in the files
 	Templates []Template // where custom resources have pod templates
 	Runs      []string   // the CronJobs that run once, as NAMESPACE/NAME
-	// One makes a single pod of each template, whatever the replicas: for questions about pods like it.
-	// Of a workload in a file with Nodes it makes one only if the workload lacks a pod.
+	// One makes a single pod of each template, whatever the replicas: for questions about
+	// pods like it. Of a workload in a file with Nodes it makes one only if the workload
+	// lacks a pod.
 	One bool
 	// Most limits the pods; 0 means PodsMax.
 	Most int
@@ -40,13 +41,13 @@ func (o Options) Customs() []schema.GroupKind {
 	return all
 }
 
-// Report says what was made.
+// Report lists the pods that were made.
 type Report struct {
 	Sets  []Set
-	Notes []string // what is odd about workloads, and what was not made
+	Notes []string // oddities of workloads, and pods that were not made
 }
 
-// Set is what was made for one workload.
+// Set counts the pods of one workload.
 type Set struct {
 	Kind, Namespace, Name string
 	Added                 int // pods
@@ -84,15 +85,17 @@ type expansion struct {
 	claims  map[string]bool // NAMESPACE/NAME of claims
 	sets    map[ownerKey][]*appsv1.ReplicaSet
 	run     map[string]bool // CronJobs that were found, of Runs
-	// deployments are those of the files: they make the pods of their ReplicaSets.
+	// deployments are the Deployments of the files, which make the pods of their
+	// ReplicaSets.
 	deployments map[ownerKey]bool
-	// jobSets are those of the files: they make the pods of their Jobs.
+	// jobSets are the JobSets of the files, which make the pods of their Jobs.
 	jobSets map[ownerKey]bool
 }
 
 func newExpansion(o Options, c *manifest.Cluster) *expansion {
-	e := &expansion{Options: o, cluster: c, left: cmp.Or(o.Most, PodsMax), pods: indexPods(c.Pods), claims: map[string]bool{},
-		sets: map[ownerKey][]*appsv1.ReplicaSet{}, run: map[string]bool{}, deployments: map[ownerKey]bool{}, jobSets: map[ownerKey]bool{}}
+	e := &expansion{Options: o, cluster: c, left: cmp.Or(o.Most, PodsMax), pods: indexPods(c.Pods),
+		claims: map[string]bool{}, sets: map[ownerKey][]*appsv1.ReplicaSet{}, run: map[string]bool{},
+		deployments: map[ownerKey]bool{}, jobSets: map[ownerKey]bool{}}
 	for _, o := range c.Customs {
 		if o.GroupVersionKind().GroupKind() == jobSet {
 			e.jobSets[ownerKey{o.GetNamespace(), jobSet.Group, jobSet.Kind, o.GetName()}] = true
@@ -138,10 +141,12 @@ func (w *item) key() ownerKey {
 func (w *item) owner() metav1.OwnerReference { return ownerOf(w.object, w.apiVersion, w.kind) }
 
 func ownerOf(o metav1.Object, apiVersion, kind string) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true)}
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: o.GetName(), UID: o.GetUID(),
+		Controller: new(true), BlockOwnerDeletion: new(true)}
 }
 
-// wanted returns the replicas of the workload: those of --scale, or of its field, or 1.
+// wanted returns the replicas of the workload: the number of --scale, or of its field, or
+// 1.
 func (w *item) wanted(field *int32) int {
 	if w.replicas != nil {
 		field = w.replicas
@@ -172,7 +177,8 @@ func (e *expansion) workloads() []*item {
 		case jobSet:
 			expand, scalable = (*expansion).jobSet, false
 		}
-		all = list(e, all, []*unstructured.Unstructured{custom}, custom.GetAPIVersion(), custom.GetKind(), scalable, expand)
+		one := []*unstructured.Unstructured{custom}
+		all = list(e, all, one, custom.GetAPIVersion(), custom.GetKind(), scalable, expand)
 		if kind := custom.GroupVersionKind().GroupKind(); kind != leaderWorkerSet && kind != jobSet {
 			all[len(all)-1].name = kind.String()
 		}
@@ -188,26 +194,31 @@ func list[T any, O interface {
 }](e *expansion, all []*item, objects []O, apiVersion, kind string, scalable bool, expand func(*expansion, *item, O)) []*item {
 	for _, o := range objects {
 		if place, ok := e.cluster.Place(o); ok {
-			all = append(all, &item{object: o, apiVersion: apiVersion, kind: kind, name: kind, place: place, scalable: scalable,
-				expand: func(e *expansion, w *item) { expand(e, w, o) }})
+			all = append(all, &item{object: o, apiVersion: apiVersion, kind: kind, name: kind, place: place,
+				scalable: scalable,
+				expand:   func(e *expansion, w *item) { expand(e, w, o) }})
 		}
 	}
 	return all
 }
 
+// problem returns a problem of the workload with its place.
+func (w *item) problem(field, text string) *manifest.Error {
+	return &manifest.Error{File: w.place.File, Line: w.place.Line, Object: w.String(), Field: field, Problem: text}
+}
+
 // fail adds a mistake in a workload.
 func (e *expansion) fail(w *item, field, format string, args ...any) {
-	e.errs = append(e.errs, &manifest.Error{File: w.place.File, Line: w.place.Line, Object: w.String(), Field: field, Problem: fmt.Sprintf(format, args...)})
+	e.errs = append(e.errs, w.problem(field, fmt.Sprintf(format, args...)))
 }
 
 // note adds a note about a workload.
 func (e *expansion) note(w *item, field, format string, args ...any) {
-	of := manifest.Error{File: w.place.File, Line: w.place.Line, Object: w.String(), Field: field, Problem: fmt.Sprintf(format, args...)}
-	e.report.Notes = append(e.report.Notes, of.Error())
+	e.report.Notes = append(e.report.Notes, w.problem(field, fmt.Sprintf(format, args...)).Error())
 }
 
-// missing returns how many pods to make for a workload that wants some and has some. Too many are a
-// mistake.
+// missing returns how many pods to make for a workload that wants some and has some. Too
+// many are a mistake.
 func (e *expansion) missing(w *item, field string, want, have int) int {
 	n := max(0, want-have)
 	if e.One && (n > 0 || len(e.cluster.Given[w.place.Given].Nodes) == 0) {
@@ -225,9 +236,10 @@ func (e *expansion) missing(w *item, field string, want, have int) int {
 	return n
 }
 
-// made adds a set to the report.
+// record adds a set to the report.
 func (e *expansion) record(w *item, added, have int) {
-	e.report.Sets = append(e.report.Sets, Set{Kind: w.name, Namespace: w.object.GetNamespace(), Name: w.object.GetName(), Added: added, Have: have})
+	set := Set{Kind: w.name, Namespace: w.object.GetNamespace(), Name: w.object.GetName(), Added: added, Have: have}
+	e.report.Sets = append(e.report.Sets, set)
 }
 
 // create adds an object for a workload.
@@ -245,7 +257,8 @@ func (e *expansion) checkRuns(all []*item) {
 	}
 	for _, name := range e.Runs {
 		if !e.run[name] {
-			e.errs = append(e.errs, &manifest.Error{File: "--run-cronjob " + name, Problem: "the files have no such CronJob; they have " + orNone(known)})
+			problem := "the files have no such CronJob; they have " + orNone(known)
+			e.errs = append(e.errs, &manifest.Error{File: "--run-cronjob " + name, Problem: problem})
 		}
 	}
 }
@@ -262,7 +275,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Summary says in one line how many pods were made; "" if the files have no workload.
+// Summary counts the pods that were made, in one line; "" if the files have no workload.
 func (r *Report) Summary() string {
 	const namedMax = 5
 	if len(r.Sets) == 0 {
