@@ -284,6 +284,44 @@ func TestGatedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
+// follower is an outsider that registers for the labels of pods, and notes its hints.
+type follower struct {
+	*outsider
+	seen []string
+}
+
+func (f *follower) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{Resource: model.AnyPodEvent, Actions: model.UpdatePodLabel, Hint: func(waiting *model.Pod, e model.Event) bool {
+		was, is := e.OldPod, e.Pod
+		f.seen = append(f.seen, fmt.Sprintf("%s: %s to %s", waiting.Name, was.Object.Labels["go"], is.Object.Labels["go"]))
+		return false
+	}, Alike: model.OfEachPod}}
+}
+
+// TestHeldPodChanges has a held pod change its own labels: the hint of the plugin that holds it gets
+// both versions, and the plugin is called again, whatever the hint returns.
+func TestHeldPodChanges(t *testing.T) {
+	f := &follower{outsider: &outsider{name: "Follower", holds: map[string]bool{"p": true}}}
+	q := newOutsideQueue(t, func(p *plugin.Profile) {
+		p.PreEnqueue, p.EnqueueExtensions = []plugin.PreEnqueue{f}, append(p.EnqueueExtensions, f)
+	})
+	labelled := func(value string) *model.Pod {
+		object := pod("p", 0).Object.DeepCopy()
+		object.Labels = map[string]string{"go": value}
+		return model.NewPod(object)
+	}
+	q.Wake(at(0), arrived(labelled("no")))
+	q.in("p", "gated")
+	q.Wake(at(1), arrived(labelled("soon")))
+	q.in("p", "gated")
+	f.holds["p"] = false
+	q.Wake(at(2), arrived(labelled("yes")))
+	q.in("p", "active")
+	if want := []string{"p: no to soon", "p: soon to yes"}; !slices.Equal(f.seen, want) {
+		t.Errorf("the hints get %q, want %q", f.seen, want)
+	}
+}
+
 // TestGatedByTwo asks two plugins in turn: what wakes a pod is what the one registers that holds it.
 func TestGatedByTwo(t *testing.T) {
 	second := &outsider{name: "Second", holds: map[string]bool{"p": true}}
