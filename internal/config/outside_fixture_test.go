@@ -138,6 +138,7 @@ func (adapter) Bare()                                                     {}
 func (adapter) End()                                                      {}
 func (adapter) Steps(plan.Stage, *plan.Placement) []plan.Step             { return nil }
 func (adapter) Unreserve(*plan.Placement)                                 {}
+func (adapter) Nominations() []plan.Nomination                            { return nil }
 
 var _ reason.Code // adapters of filters give codes
 

@@ -42,7 +42,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		return answer, nil
 	}
 	slots, err := e.filterWithoutNominated(&c)
-	if err == nil && v.Nominated() > 0 {
+	if err == nil && c.hasNominated() {
 		slots, err = e.leaveRoom(&c, slots)
 	}
 	if err == nil && len(p.Extenders) > 0 {
@@ -112,11 +112,11 @@ func ruledOut(v state.View, rejection *plan.Rejection, open bool) []plan.NodeAns
 
 // allObjectionsBesideNominated returns all objections to the nodes that are infeasible with the pods that are nominated to them.
 func (e *Engine) allObjectionsBesideNominated(c *cycle) map[int32][]reason.Rejection {
-	if c.view.Nominated() == 0 {
+	if !c.hasNominated() {
 		return nil
 	}
 	all := map[int32][]reason.Rejection{}
-	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+	c.eachNominated(func(slot int32, before []*model.Pod) {
 		if !c.narrowed.has(slot) {
 			return
 		}

@@ -199,9 +199,10 @@ func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilt
 // noted is an Outside that notes what it is called for.
 type noted struct{ calls []string }
 
-func (o *noted) Begin(state.View, *model.Pod) { o.calls = append(o.calls, "begin") }
-func (o *noted) End()                         { o.calls = append(o.calls, "end") }
-func (o *noted) Bare()                        { o.calls = append(o.calls, "bare") }
+func (o *noted) Begin(state.View, *model.Pod)   { o.calls = append(o.calls, "begin") }
+func (o *noted) End()                           { o.calls = append(o.calls, "end") }
+func (o *noted) Nominations() []plan.Nomination { return nil }
+func (o *noted) Bare()                          { o.calls = append(o.calls, "bare") }
 func (o *noted) Steps(stage plan.Stage, _ *plan.Placement) []plan.Step {
 	o.calls = append(o.calls, stage.String())
 	return []plan.Step{{Stage: stage, Plugin: "outside"}}

@@ -20,7 +20,7 @@ func (e *Engine) filter(c *cycle) ([]int32, error) {
 // feasible returns the feasible nodes, ascending, whatever node the pod itself is nominated to.
 func (e *Engine) feasible(c *cycle) ([]int32, error) {
 	slots, err := e.filterWithoutNominated(c)
-	if err == nil && len(slots) > 0 && c.view.Nominated() > 0 {
+	if err == nil && len(slots) > 0 && c.hasNominated() {
 		slots, err = e.leaveRoom(c, slots)
 	}
 	if err == nil && len(c.profile.Extenders) > 0 {
@@ -58,7 +58,7 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 
 // twice returns the first objection to a node with the pods that are nominated to it or, if there is none, without them.
 func (e *Engine) twice(c *cycle, slot int32) (objection, error) {
-	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+	if before := c.nominatedBefore(slot); len(before) > 0 {
 		if o, err := e.besideNominated(c, slot, before); o.code != reason.None || err != nil {
 			return o, err
 		}
@@ -73,7 +73,7 @@ func (e *Engine) failureOn(c *cycle, slot int32, o objection) error {
 	if !o.code.IsFailed() {
 		return nil
 	}
-	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+	if before := c.nominatedBefore(slot); len(before) > 0 {
 		if o, err := e.besideNominated(c, slot, before); o.code != reason.None || err != nil {
 			return err
 		}

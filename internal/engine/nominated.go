@@ -15,7 +15,7 @@ import (
 func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	if len(slots) < c.view.NominatedNodes() {
 		left = slices.DeleteFunc(slots, func(slot int32) bool {
-			before := c.view.NominatedBefore(c.pod, slot)
+			before := c.nominatedBefore(slot)
 			if len(before) == 0 || err != nil {
 				return false
 			}
@@ -30,7 +30,7 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 		kept += copy(slots[kept:], slots[done:until])
 		done = until
 	}
-	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+	c.eachNominated(func(slot int32, before []*model.Pod) {
 		further, feasible := slices.BinarySearch(slots[done:], slot)
 		if !feasible || err != nil {
 			return
@@ -90,11 +90,11 @@ func (e *Engine) filtersBesideNominated(c *cycle, slot int32, before []*model.Po
 // objectionsBesideNominated returns the first objection to each node that is infeasible with the pods that are nominated to it. Such a node is
 // not checked without them.
 func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
-	if c.view.Nominated() == 0 {
+	if !c.hasNominated() {
 		return nil
 	}
 	objections := map[int32]objection{}
-	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+	c.eachNominated(func(slot int32, before []*model.Pod) {
 		if !c.toCheck(slot) {
 			return
 		}

@@ -36,6 +36,7 @@ func (o *turn) Begin(v state.View, pod *model.Pod) {
 
 func (o *turn) End() { o.pod = nil }
 
+func (o *turn) Nominations() []plan.Nomination                { return nil }
 func (o *turn) Bare()                                         {}
 func (o *turn) Steps(plan.Stage, *plan.Placement) []plan.Step { return nil }
 

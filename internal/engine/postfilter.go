@@ -38,7 +38,10 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	}
 	var texts []string
 	var last plugin.PostFilterResult // that said anything about the nomination
-	for _, p := range own.profile.PostFilters {
+	for i, p := range own.profile.PostFilters {
+		if i > 0 {
+			own.renominate() // the plugin before may have nominated pods
+		}
 		result, err := p.PostFilter(c, own.pod)
 		if err != nil {
 			d.PostFilter, d.PostFilterErr = err.Error(), err
@@ -292,7 +295,7 @@ func (p *postFilterCycle) Resolvable(slot int32) bool {
 	if by := p.counts.bySlot; by != nil {
 		return by[slot] > 0 && !p.counts.list[by[slot]-1].code.IsUnresolvable()
 	}
-	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+	if before := c.nominatedBefore(slot); len(before) > 0 {
 		if o, err := p.engine.besideNominated(c, slot, before); err == nil && o.code != reason.None {
 			return !o.code.IsUnresolvable()
 		}
@@ -307,7 +310,7 @@ func (p *postFilterCycle) Objection(dryRun *state.Draft, slot int32) plugin.Obje
 	if !c.narrowed.has(slot) {
 		return plugin.Objection{Filter: plugin.LeftOut}
 	}
-	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+	if before := c.nominatedBefore(slot); len(before) > 0 {
 		beside := dryRun.View().DryRun(&e.scratch.dryRun)
 		for _, pod := range before {
 			beside.Add(pod, slot)
@@ -331,8 +334,8 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 	if !c.narrowed.has(slot) {
 		return plugin.Objection{Filter: plugin.LeftOut}
 	}
-	if c.view.Nominated() > 0 {
-		p.nominated = c.view.NominatedBefore(c.pod, slot)
+	if c.hasNominated() {
+		p.nominated = c.nominatedBefore(slot)
 	}
 	own := c.here
 	own.verdicts = own.verdicts[:len(c.profile.Filters)] // in a dry run extenders have no say
@@ -439,7 +442,7 @@ func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 	}
 	verdicts := c.here.verdicts
 	var o objection
-	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+	if before := c.nominatedBefore(slot); len(before) > 0 {
 		dry := e.filtersBesideNominated(c, slot, before)
 		o, verdicts = e.first(c, &dry, slot), dry.verdicts
 	}

@@ -32,6 +32,8 @@ type cycle struct {
 	extended *extended
 	// open means that PreFilter rejected the pod and evicting pods may help.
 	open bool
+	// renominated are nominations that plugins from outside have changed in this turn.
+	renominated *state.Renominated
 }
 
 // preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
@@ -51,6 +53,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	if c.narrowed, first, err = p.narrow(v, pod); err != nil || first != nil && p.Outside == nil {
 		return c, first.rejection(), err
 	}
+	c.renominate()
 	rejection, err := e.preFilterBuiltIn(&c)
 	if err != nil && first.precedes(p, err) {
 		err = nil // in kube-scheduler that plugin would not have been run

@@ -113,7 +113,7 @@ func (e *Engine) allObjectionsTo(c *cycle, slot int32) []reason.Rejection {
 	if !c.narrowed.has(slot) {
 		return []reason.Rejection{{Unresolvable: true, Reasons: []string{c.narrowed.text()}}}
 	}
-	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+	if before := c.nominatedBefore(slot); len(before) > 0 {
 		dry := e.filtersBesideNominated(c, slot, before)
 		if all := c.allObjections(&dry, slot); len(all) > 0 {
 			return all

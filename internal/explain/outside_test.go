@@ -23,6 +23,7 @@ func (o *turn) End()                                        { o.on = false }
 func (*turn) Bare()                                         {}
 func (*turn) Steps(plan.Stage, *plan.Placement) []plan.Step { return nil }
 func (*turn) Unreserve(*plan.Placement)                     {}
+func (*turn) Nominations() []plan.Nomination                { return nil }
 
 // onlyOne names one node, and must be asked in a pod's turn alone, as a plugin from outside.
 type onlyOne struct {

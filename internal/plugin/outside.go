@@ -24,6 +24,9 @@ type Outside interface {
 	Begin(v state.View, pod *model.Pod)
 	// End ends the turn, however it ended. A placement that goes on to its binding has what it needs in its steps.
 	End()
+	// Nominations returns the nominations that plugins have changed since the turn's view was made: a
+	// pod and its node, or none where the nomination has ended. The slice is valid until the turn ends.
+	Nominations() []plan.Nomination
 	// Bare has the plugins score nodes as if nothing was on them, until the turn ends: an extender returned whole nodes.
 	Bare()
 	// Steps returns the steps at Reserve, Bind or PostBind that no single plugin of the profile answers for. They come after those of the stage before, at

@@ -10,6 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -17,13 +19,15 @@ import (
 type nominee struct {
 	uid  types.UID
 	info fwk.PodInfo
+	pod  *v1.Pod // of info
 }
 
 // nominator is which pods are nominated to which nodes: what the state says at the beginning of a turn, and what plugins have changed since. Any goroutine
 // may use it.
 //
 // The queue takes in what plugins change when a turn has ended, and before the next; then the state has the last word. So what was changed in a turn is
-// forgotten with it, and what was changed between turns with the next: a nomination stays if its pod waits in the queue.
+// forgotten with it, and what was changed between turns with the next: a nomination stays if its pod waits in the queue. Until then the engine has the
+// changes from nominations.
 type nominator struct {
 	queue Queue
 	types *public.Types
@@ -36,6 +40,13 @@ type nominator struct {
 	// fresh is what plugins have changed since the last turn ended; stale means that they had changed something before.
 	fresh changed
 	stale bool
+	// changes is how often fresh has changed.
+	changes uint64
+	// seen is the loop's: what nominations has returned last.
+	seen struct {
+		changes uint64
+		list    []plan.Nomination
+	}
 }
 
 // changedMax is how many changes of fresh are kept, as many as can wait for the queue.
@@ -65,7 +76,7 @@ func (n *nominator) begin(v state.View) {
 	for name, pods := range v.NominatedPods() {
 		pods, _ := v.WithoutKept(pods) // room that is kept for a group is no nomination, which could be cleared
 		for _, pod := range pods {
-			n.put(nominee{pod.UID, n.types.NewPodInfo(copyOf(pod))}, name)
+			n.put(nominee{uid: pod.UID, info: n.types.NewPodInfo(copyOf(pod))}, name)
 		}
 	}
 	for _, uid := range n.fresh.order {
@@ -86,7 +97,32 @@ func (n *nominator) end() {
 	defer n.mu.Unlock()
 	if len(n.fresh.order) > 0 {
 		n.fresh, n.stale = changed{}, true
+		n.changes++
 	}
+}
+
+// nominations returns the changes that the state does not have yet. The loop's goroutine calls it.
+func (n *nominator) nominations() []plan.Nomination {
+	n.mu.Lock()
+	if n.seen.changes == n.changes {
+		n.mu.Unlock()
+		return n.seen.list
+	}
+	n.seen.changes = n.changes
+	fresh := make([]changedNomination, len(n.fresh.order))
+	for i, uid := range n.fresh.order {
+		fresh[i] = n.fresh.by[uid]
+	}
+	n.mu.Unlock()
+	n.seen.list = nil
+	for i := range fresh {
+		p := plan.Nomination{Pod: model.NewPod(fresh[i].pod).WithNominatedNode(fresh[i].nodeName), Mode: plan.Clear}
+		if fresh[i].nodeName != "" {
+			p.Mode, p.NodeName = plan.Set, fresh[i].nodeName
+		}
+		n.seen.list = append(n.seen.list, p)
+	}
+	return n.seen.list
 }
 
 // note keeps a change until the state must have it. When there are too many, the oldest is forgotten.
@@ -98,6 +134,7 @@ func (n *nominator) note(p nominee, nodeName string) {
 		n.fresh.order = append(n.fresh.order, p.uid)
 	}
 	n.fresh.by[p.uid] = changedNomination{p, nodeName}
+	n.changes++
 	if len(n.fresh.order) > changedMax {
 		oldest := n.fresh.order[0]
 		n.fresh.order = n.fresh.order[1:]
@@ -158,7 +195,7 @@ func (n *nominator) add(pod *v1.Pod, info fwk.PodInfo, nominatingInfo *fwk.Nomin
 	if nominatingInfo.Mode() == fwk.ModeOverride {
 		name = nominatingInfo.NominatedNodeName
 	}
-	p := nominee{pod.UID, info}
+	p := nominee{pod.UID, info, pod}
 	if name != "" {
 		n.put(p, name)
 	}
@@ -173,7 +210,7 @@ func (n *nominator) DeleteNominatedPodIfExists(pod *v1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.drop(pod.UID) {
-		n.note(nominee{uid: pod.UID}, "")
+		n.note(nominee{uid: pod.UID, pod: pod}, "")
 		n.tell(pod, "")
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"slices"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -66,13 +69,7 @@ func TestNominationsOfUnknownPods(t *testing.T) {
 	w := newWorld(t, 2, p)
 	first := w.pod("first", "1", build.NominatedNodeName("n0"))
 	w.apply(model.Change{Kind: model.PodSet, Pod: first})
-	nominate := func(name, node string) {
-		info, err := public.NewPodInfo(w.object(name, "1"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.handle.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
-	}
+	nominate := func(name, node string) { w.nominate(p.handle, w.object(name, "1"), node) }
 	var during []string // what the next turn sees
 	p.pre = func() { during = nominatedTo(p.handle, "n0") }
 	turn := func(want ...string) {
@@ -106,6 +103,87 @@ func TestNominationsOfUnknownPods(t *testing.T) {
 	if got := nominatedTo(p.handle, "n29999"); got != nil {
 		t.Errorf("%v is nominated still", got)
 	}
+}
+
+// TestNominationsWithinATurn has plugins change nominations in a turn: its later filters leave room
+// for nominated pods, by AddPod too, and take the room of a nomination that has ended.
+func TestNominationsWithinATurn(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(w *world, p *counts)
+		want   string
+		added  []string
+	}{
+		{"nothing", func(*world, *counts) {}, "on n1", nil},
+		{"a pod is nominated", func(w *world, p *counts) { w.nominate(p.handle, w.object("second", "4"), "n1") },
+			"0/2 nodes are available: 2 Insufficient cpu. NodeResourcesFit", nil},
+		{"a nomination moves", func(w *world, p *counts) { w.nominate(p.handle, w.object("first", "4"), "n1") },
+			"on n0", nil},
+		{"a nomination ends", func(w *world, p *counts) {
+			p.handle.DeleteNominatedPodIfExists(w.object("first", "4"))
+			w.nominate(p.handle, w.object("second", "4"), "n1")
+		}, "on n0", nil},
+		{"a nominated pod has a lower priority", func(w *world, p *counts) {
+			w.nominate(p.handle, w.object("second", "4", prioritized(-1)), "n1")
+		}, "on n1", nil},
+		{"a nominated pod is on a node", func(w *world, p *counts) {
+			w.nominate(p.handle, w.object("placed", "4", build.NodeName("n0")), "n1")
+		}, "on n1", nil},
+		{"the node does not exist", func(w *world, p *counts) { w.nominate(p.handle, w.object("second", "4"), "n9") },
+			"on n1", nil},
+		{"AddPod is called", func(w *world, p *counts) { w.nominate(p.handle, w.object("second", "1"), "n1") },
+			"on n1", []string{"+1 second n1 1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := &counts{named: "P", pods: 9}
+			w := newWorld(t, 2, p)
+			w.apply(model.Change{Kind: model.PodSet, Pod: w.pod("first", "4", build.NominatedNodeName("n0"))})
+			w.placed("placed", "n0", "0")
+			p.pre = func() { test.change(w, p) }
+			d := w.decide(w.pod("p", "1"))
+			if got := said(&d); got != test.want {
+				t.Errorf("the pod is %s; want %s", got, test.want)
+			}
+			slices.Sort(p.extended)
+			if got := slices.Compact(p.extended); !slices.Equal(got, test.added) {
+				t.Errorf("AddPod was called for %q; want %q", got, test.added)
+			}
+		})
+	}
+}
+
+// TestNominationsBetweenPostFilters has a PostFilter plugin nominate a pod before DefaultPreemption:
+// evicting pods makes no room then.
+func TestNominationsBetweenPostFilters(t *testing.T) {
+	for _, nominates := range []bool{false, true} {
+		p := &counts{named: "P", pods: 9}
+		w := newWorld(t, 1, p)
+		w.profile.PostFilters = append(w.profile.PostFilters, enginetest.Profile(t, oracle.DefaultProfile()).PostFilters...)
+		w.placed("victim", "n0", "4")
+		p.post = func(*counts, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+			if nominates {
+				w.nominate(p.handle, w.object("second", "4", prioritized(5)), "n0")
+			}
+			return nil, status(fwk.Unschedulable)
+		}
+		d := w.decide(w.pod("p", "1", prioritized(5)))
+		if evicts := len(d.Evictions) > 0; evicts == nominates {
+			t.Errorf("a pod is nominated: %v; pods are evicted: %v, %s", nominates, evicts, d.PostFilter)
+		}
+	}
+}
+
+func prioritized(priority int32) build.PodOption {
+	return func(p *v1.Pod) { p.Spec.Priority = &priority }
+}
+
+// nominate has a plugin nominate a pod.
+func (w *world) nominate(h fwk.Handle, pod *v1.Pod, node string) {
+	info, err := public.NewPodInfo(pod)
+	if err != nil {
+		w.Fatal(err)
+	}
+	h.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
 }
 
 func nominatedTo(h fwk.Handle, node string) (names []string) {

@@ -48,6 +48,9 @@ func (r *Runtime) Begin(v state.View, pod *model.Pod) {
 	r.lane.beginTurn(pod)
 }
 
+// Nominations returns the nominations that plugins have changed and the state does not have yet.
+func (r *Runtime) Nominations() []plan.Nomination { return r.handle.nominations() }
+
 // Bare has the plugins score nodes as if nothing was on them, in this turn.
 func (r *Runtime) Bare() { r.turn.bare = true }
 
