@@ -65,11 +65,15 @@ type progress struct {
 	handed      bool
 	bindFailure *failure
 	works       bool // a PreBind plugin from outside has something to do
-	prebound    bool // it cannot be cancelled at PreBind any more
-	canceled    bool // it was, through PodInPreBind
-	called      bool // a call was run, so there is a context
-	calls       int  // that were run, those that undo included
-	permit      *AtPermit
+	// announced says that the node's nomination was queued for the binding. announcement is the
+	// nomination, once the binding sends it itself.
+	announced    bool
+	announcement *status
+	prebound     bool // it cannot be cancelled at PreBind any more
+	canceled     bool // it was, through PodInPreBind
+	called       bool // a call was run, so there is a context
+	calls        int  // that were run, those that undo included
+	permit       *AtPermit
 }
 
 // preFlight is kube-scheduler's name of what is called at Reserve.
@@ -113,6 +117,9 @@ func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nominati
 func (o *Outbox) advance(now time.Time, b *binding) {
 	for b.stepsLeft() {
 		step := b.step()
+		if step.Stage == plan.PreBind && step.Call != nil && o.announces(b) {
+			return
+		}
 		o.enter(now, b, phaseOf(step.Stage))
 		switch {
 		case b.steps.written:
@@ -232,6 +239,9 @@ func (o *Outbox) takeBinding(b *binding) Request {
 	}
 	request := Request{Pod: b.placement.Pod, NodeName: b.placement.NodeName, binding: b}
 	switch {
+	case b.steps != nil && b.steps.announcement != nil:
+		s := b.steps.announcement
+		request.Kind, request.Condition, request.Nomination, request.status = Patch, s.condition, s.nomination, s
 	case b.phase != binds && b.asking:
 		request.Kind, request.Write = Read, b.write()
 	case b.phase == undoes:
@@ -276,6 +286,7 @@ func (o *Outbox) fail(now time.Time, b *binding, f failure) {
 		o.settle(now, b, f)
 		return
 	}
+	b.steps.announcement = nil
 	b.steps.step = min(b.steps.step, len(b.placement.Steps)-1)
 	if !b.steps.awaits.IsZero() {
 		b.endWait(now, f.err)

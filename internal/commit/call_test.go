@@ -135,6 +135,7 @@ func TestCallsInOrder(t *testing.T) {
 	}
 	c.nothing()
 	c.Allow(c.now, uid, "gang")
+	c.announced(nil) // once more
 	c.returns("a", done)
 	c.done(c.takeWrite(commit.WriteStep, "b"), nil)
 	c.returns("c", done)
@@ -325,83 +326,6 @@ func TestNobodyBinds(t *testing.T) {
 	c.forgotten()
 }
 
-// TestAnnouncement says when the chosen node is written as the nominated one before the binding.
-func TestAnnouncement(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		steps  []string
-		works  bool
-		before string // the pod's nominated node
-		want   bool
-	}{
-		{"it waits", []string{"Permit/gang 5s"}, false, "", true},
-		{"PreBind works", []string{"Reserve/r", "PreBind/a"}, true, "", true},
-		{"PreBind does not work", []string{"Reserve/r", "PreBind/a"}, false, "", false},
-		{"only a Bind plugin is called", []string{"Reserve/r", "Bind/a"}, false, "", false},
-		{"a plugin of ours writes at PreBind", []string{"PreBind/v w"}, false, "", true},
-		{"it writes, and those from outside do not work", []string{"Reserve/r", "PreBind/a", "PreBind/v w"}, false, "", true},
-		{"it waits at PreBind", []string{"PreBind/v 5s"}, false, "", true},
-		{"it writes, and is nominated there already", []string{"PreBind/v w"}, false, "node-of-p", false},
-		{"only after the binding is written", []string{"PostBind/c w"}, false, "", false},
-		{"it is nominated there already", []string{"Permit/gang 5s"}, false, "node-of-p", false},
-		{"it is nominated elsewhere", []string{"Permit/gang 5s"}, false, "elsewhere", true},
-	} {
-		c := newCaller(t)
-		d := withCalls(row.steps...)
-		d.Placements[0].Pod = d.Placements[0].Pod.WithNominatedNode(row.before)
-		c.start(d)
-		if row.steps[0] == "Reserve/r" {
-			c.returns("r", commit.CallResult{Works: row.works})
-		}
-		request, ok := c.Next(c.now, false)
-		if ok && request.Kind != commit.Patch { // it has come to a write, beside which the nomination is written
-			step := request
-			request, ok = c.Next(c.now, false)
-			c.Done(c.now, step, commit.Response{Err: errNo})
-		}
-		if ok && (request.Kind != commit.Patch || request.Nomination.NodeName != "node-of-p") || ok != row.want {
-			t.Errorf("%s: %s is next (%t), want a nomination: %t", row.name, request.Kind, ok, row.want)
-		}
-		if !ok || row.steps[0] == "Reserve/r" {
-			continue
-		}
-		if at := c.AtPermitOf(uid); at != nil {
-			c.RejectAt(c.now, at, "gang", "no")
-		} else {
-			c.Reject(c.now, uid, "v", errors.New("no"))
-		}
-		c.Done(c.now, request, commit.Response{})
-		if request := c.take(commit.Patch, "p"); request.Nomination.Mode != plan.Clear {
-			t.Errorf("%s: %+v is written after the rejection", row.name, request)
-		}
-	}
-}
-
-// TestNothingIsAnnounced takes pods to their binding that nothing is written of before: they have no steps, or the feature gate is off.
-func TestNothingIsAnnounced(t *testing.T) {
-	for _, row := range []struct {
-		name     string
-		announce bool
-		steps    []string
-	}{
-		{"no steps", true, nil},
-		{"the gate is off", false, []string{"Permit/gang 5s", "PreBind/v w"}},
-	} {
-		config := commit.DefaultOutbox(binder, unchanged)
-		config.Announce = row.announce
-		c := &caller{bench: newBenchOf(t, config)}
-		c.start(withCalls(row.steps...))
-		c.Allow(c.now, uid, "gang")
-		if row.steps != nil {
-			c.done(c.takeWrite(commit.WriteStep, "v"), nil)
-		}
-		c.done(c.take(commit.Bind, "p"), nil)
-		c.ended("<nil>", false)
-		c.take(commit.Record, "p")
-		c.nothing()
-	}
-}
-
 // TestPermitHandles ends waits through the handles that plugins have.
 func TestPermitHandles(t *testing.T) {
 	for _, row := range []struct {
@@ -537,12 +461,14 @@ func TestHandlesAreTooLate(t *testing.T) {
 				c.Error("it is rejected")
 			}
 			c.returns("r", done)
+			c.announced(nil)
 			c.returns("a", done)
 			c.done(c.take(commit.Bind, "p"), nil)
 		}, "<nil>"},
 		{"PreBind is over", func(c *caller) {
 			c.Allow(c.now, uid, "gang")
 			c.returns("r", done)
+			c.announced(nil)
 			a := c.AtPreBindOf(uid)
 			c.returns("a", done)
 			request := c.take(commit.Bind, "p")
@@ -554,6 +480,7 @@ func TestHandlesAreTooLate(t *testing.T) {
 		{"its place is needed, and its call runs still", func(c *caller) {
 			c.Allow(c.now, uid, "gang")
 			c.returns("r", done)
+			c.announced(nil)
 			a := c.AtPreBindOf(uid)
 			if !c.Cancel(c.now, uid, errGone) || c.MarkPrebound(a) {
 				c.Error("it is not cancelled, or marked")
@@ -564,6 +491,7 @@ func TestHandlesAreTooLate(t *testing.T) {
 		{"it has failed, and is being undone", func(c *caller) {
 			c.Allow(c.now, uid, "gang")
 			c.returns("r", done)
+			c.announced(nil)
 			a := c.AtPreBindOf(uid)
 			c.returns("a", errCall)
 			if c.MarkPrebound(a) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // A call of a plugin from outside holds no worker and is no write in flight: it may take minutes. The outbox says with Ended.Calls that it begins, and
@@ -104,25 +103,6 @@ func (o *Outbox) refuseSteps(now time.Time, b *binding, err error) {
 		}
 	}
 	o.fail(now, b, failure{err: err})
-}
-
-// announce makes the placement's node the pod's nominated one in the API, as kube-scheduler does before it waits at Permit or PreBind plugins work: others, such as a
-// cluster autoscaler, see where the pod is about to go. Whether that is written changes nothing for the pod.
-func (o *Outbox) announce(now time.Time, b *binding) {
-	p := &b.placement
-	if !o.config.Announce || b.nominated || p.Pod.NominatedNode == p.NodeName || !b.takesTime() {
-		return
-	}
-	b.nominated = true
-	o.queueReport(now, p.Pod, report.Report{Nomination: plan.Nomination{Pod: p.Pod, Mode: plan.Set, NodeName: p.NodeName}})
-}
-
-// takesTime reports whether a binding waits at Permit, or does anything at PreBind: the steps of our own plugins there, or what those from outside have
-// said in their preflight.
-func (b *binding) takesTime() bool {
-	return b.steps.permit != nil || b.steps.works || slices.ContainsFunc(b.placement.Steps, func(s plan.Step) bool {
-		return s.Stage == plan.PreBind && s.Call == nil
-	})
 }
 
 // causeOf returns the cause with which the context of a plugin's call ends: the error without the

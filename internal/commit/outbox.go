@@ -378,6 +378,10 @@ func (o *Outbox) Done(now time.Time, request Request, response Response) {
 	case RunCall, UndoCall:
 		o.returned(now, &request, response.Call)
 	case Patch:
+		if request.binding != nil {
+			o.announced(now, request.binding, response.Err)
+			return
+		}
 		o.endReport(&request, response.Err)
 		o.patched(now, request.status, response.Err)
 	case Record, Repeat:
