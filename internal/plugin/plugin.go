@@ -272,6 +272,10 @@ type Cycle interface {
 	// RejectionIn returns why the filters reject a node in a dry run of View as it is, without the pods that are nominated to it; zero if they do not.
 	// The error is that of a filter, or says why filters cannot be run.
 	RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error)
+	// ScoresIn returns the normalised scores of nodes in a dry run of View: by the plugin's position
+	// among the profile's Scores, then by position in slots, which ascend. A plugin that skips the pod
+	// has none, nor has a TurnScore.
+	ScoresIn(dryRun *state.Draft, slots []int32) ([][]int64, error)
 
 	// Extenders returns the extenders of the profile, in the order in which they are asked.
 	Extenders() []Extender

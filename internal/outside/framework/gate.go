@@ -3,6 +3,7 @@ package framework
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// gate lets plugins ask for the built-in filters while the loop waits for a PostFilter plugin: the state stands still then. It is shut before the loop goes
+// gate lets plugins ask for the built-in plugins while the loop waits for a PostFilter plugin: the state stands still then. It is shut before the loop goes
 // on, so a goroutine that is late gets an error. Any goroutine may ask; one at a time is answered.
 type gate struct {
 	mu       sync.Mutex
@@ -29,7 +30,7 @@ type gate struct {
 	compiled map[*v1.Pod]*model.Pod
 }
 
-var errShut = errors.New("built-in filters can only be run during PostFilter, until it returns")
+var errShut = errors.New("built-in plugins can only be run during PostFilter, until it returns")
 
 func (g *gate) openFor(c plugin.Cycle, pod *model.Pod) {
 	g.mu.Lock()
@@ -52,54 +53,78 @@ func (g *gate) filter(cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (sta
 			status = fwk.AsStatus(fmt.Errorf("running built-in filters: panicked: %s", textOf(r)))
 		}
 	}()
-	// The types may be the plugin's own, whose methods may take any time: the loop must not wait for them.
-	asked := question{pod: pod, node: info.Node(), changes: changesIn(cycle)}
-	for _, p := range info.GetPods() {
-		asked.pods = append(asked.pods, p.GetPod())
+	asked := questionAbout(pod, cycle, info)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	slots, err := g.slotsOf(&asked)
+	if err != nil {
+		return fwk.AsStatus(err)
 	}
-	return g.answer(&asked)
+	return g.filterAt(slots[0], &asked)
 }
 
-// question is what built-in filters are asked about: a node with pods, and calls of AddPod and RemovePod.
+// question is what built-in plugins are asked about: nodes with pods, and calls of AddPod and
+// RemovePod.
 type question struct {
 	pod     *v1.Pod
-	node    *v1.Node
-	pods    []*v1.Pod
+	nodes   []askedNode
 	changes []change
 }
 
-func (g *gate) answer(asked *question) *fwk.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.cycle == nil {
-		return fwk.AsStatus(errShut)
-	}
-	defer func() { g.open = false }()
-	node := asked.node
-	switch {
-	case asked.pod.UID != g.pod.UID:
-		return fwk.AsStatus(fmt.Errorf("filters can only be run for pod %s, whose turn it is; not for %s/%s", g.pod, asked.pod.Namespace, asked.pod.Name))
-	case node == nil:
-		return fwk.AsStatus(errors.New("node not found"))
-	}
-	slot, ok := g.cycle.View().Slot(node.Name)
-	if !ok {
-		return fwk.AsStatus(fmt.Errorf("filters can only be run for nodes of the snapshot; %q is not one", node.Name))
-	}
-	if was := g.snapshot.NodeInfoIn(g.cycle.View(), slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
-		return fwk.AsStatus(fmt.Errorf("built-in filters cannot be run for a changed node object: %q", node.Name))
-	}
-	return g.filterAt(slot, asked)
+type askedNode struct {
+	info fwk.NodeInfo
+	node *v1.Node
+	pods []*v1.Pod
 }
 
-func (g *gate) filterAt(slot int32, asked *question) *fwk.Status {
+// questionAbout takes a question from values that plugins have made. Their types may be the plugin's
+// own, whose methods may take any time: the loop must not wait for them.
+func questionAbout(pod *v1.Pod, cycle fwk.CycleState, infos ...fwk.NodeInfo) question {
+	asked := question{pod: pod, changes: changesIn(cycle)}
+	for _, info := range infos {
+		n := askedNode{info: info, node: info.Node()}
+		for _, p := range info.GetPods() {
+			n.pods = append(n.pods, p.GetPod())
+		}
+		asked.nodes = append(asked.nodes, n)
+	}
+	return asked
+}
+
+// slotsOf returns the slots of the nodes of a question. The error says why it has no answer.
+func (g *gate) slotsOf(asked *question) ([]int32, error) {
+	switch {
+	case g.cycle == nil:
+		return nil, errShut
+	case asked.pod.UID != g.pod.UID:
+		return nil, fmt.Errorf("plugins can only be run for pod %s, whose turn it is; not for %s/%s", g.pod, asked.pod.Namespace, asked.pod.Name)
+	}
+	slots := make([]int32, len(asked.nodes))
+	for i := range asked.nodes {
+		node := asked.nodes[i].node
+		if node == nil {
+			return nil, errors.New("node not found")
+		}
+		slot, ok := g.cycle.View().Slot(node.Name)
+		if !ok {
+			return nil, fmt.Errorf("plugins can only be run for nodes of the snapshot; %q is not one", node.Name)
+		}
+		if was := g.snapshot.NodeInfoIn(g.cycle.View(), slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
+			return nil, fmt.Errorf("built-in plugins cannot be run for a changed node object: %q", node.Name)
+		}
+		slots[i] = slot
+	}
+	return slots, nil
+}
+
+// arrange returns a dry run that has the pods of a question on its nodes.
+func (g *gate) arrange(asked *question, slots []int32) *state.Draft {
 	v := g.cycle.View()
 	draft := v.DryRun(&g.draft)
-	name := v.Node(slot).Name()
 	for _, c := range asked.changes {
 		other, ok := v.Slot(c.node)
-		if c.node == name || !ok {
-			continue // the pods are what is on this node
+		if !ok || slices.Contains(slots, other) {
+			continue // the pods are what is on these nodes
 		}
 		if c.add {
 			g.add(draft, c.pod, other)
@@ -107,23 +132,38 @@ func (g *gate) filterAt(slot int32, asked *question) *fwk.Status {
 			draft.Remove(key)
 		}
 	}
+	for i, slot := range slots {
+		if asked.nodes[i].info != g.snapshot.NodeInfoIn(v, slot) {
+			g.place(draft, slot, asked.nodes[i].pods)
+		}
+	}
+	return draft
+}
+
+// place makes pods the ones that are on a node.
+func (g *gate) place(draft *state.Draft, slot int32, pods []*v1.Pod) {
 	left := map[types.UID]*v1.Pod{}
-	for _, pod := range asked.pods {
+	for _, pod := range pods {
 		left[pod.UID] = pod
 	}
-	for pod := range v.PodsOn(slot) {
+	for pod := range g.cycle.View().PodsOn(slot) {
 		if left[pod.UID] != nil {
 			delete(left, pod.UID)
 		} else if draft.On(pod.Key()) {
 			draft.Remove(pod.Key())
 		}
 	}
-	for _, pod := range asked.pods { // in order
+	for _, pod := range pods { // in order
 		if left[pod.UID] == pod {
 			g.add(draft, pod, slot)
 		}
 	}
+}
+
+func (g *gate) filterAt(slot int32, asked *question) *fwk.Status {
+	draft := g.arrange(asked, []int32{slot})
 	g.open = true
+	defer func() { g.open = false }()
 	rejection, err := g.cycle.RejectionIn(draft, slot)
 	switch {
 	case err != nil:

@@ -322,6 +322,10 @@ var effects = map[string]func(t *testing.T){
 		})
 		equal(t, *said, "-1 fits", "10 NodeResourcesFit: Insufficient cpu", "fits")
 	},
+	"RunPreScorePlugins":             runsScores,
+	"RunScorePlugins":                runsScores,
+	"RunReservePluginsReserve":       runsReserves,
+	"RunReservePluginsUnreserve":     runsReserves,
 	"RunPreFilterExtensionAddPod":    func(t *testing.T) { extends(t, true) },
 	"RunPreFilterExtensionRemovePod": func(t *testing.T) { extends(t, false) },
 	"Extenders": func(t *testing.T) {

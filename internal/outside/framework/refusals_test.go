@@ -11,36 +11,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/outside/framework"
 )
 
 // refusals are tests of how methods of the Handle fail that are not supported; docs/plugins.md lists them as such. Those that are nil in kube-scheduler, too, unless a
 // feature gate is on that is off by default, are nil: plugins ask for that.
 var refusals = map[string]func(t *testing.T){
-	"RunPreScorePlugins": func(t *testing.T) {
-		refuses(t, "RunPreScorePlugins", func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod) error {
-			return h.RunPreScorePlugins(t.Context(), state, pod, nil).AsError()
-		})
-	},
-	"RunScorePlugins": func(t *testing.T) {
-		refuses(t, "RunScorePlugins", func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod) error {
-			_, s := h.RunScorePlugins(t.Context(), state, pod, nil)
-			return s.AsError()
-		})
-	},
-	"RunReservePluginsReserve": func(t *testing.T) {
-		refuses(t, "RunReservePluginsReserve", func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod) error {
-			return h.RunReservePluginsReserve(t.Context(), state, pod, "a").AsError()
-		})
-	},
-	"RunReservePluginsUnreserve": func(t *testing.T) {
-		log := &lines{}
-		bare(t, framework.Config{Log: log.logger()}).RunReservePluginsUnreserve(t.Context(), public.NewCycleState(), podOf("pod", "1").Obj(), "a")
-		if got := log.String(); !strings.Contains(got, "RunReservePluginsUnreserve of the Handle is not supported") || !strings.Contains(got, "shop") {
-			t.Errorf("logged %s", got)
-		}
-	},
 	"PodGroupManager": func(t *testing.T) {
 		refuses(t, "PodGroupManager().BuildHierarchySnapshotFromPod", func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod) error {
 			_, err := h.PodGroupManager().BuildHierarchySnapshotFromPod(pod)

@@ -95,8 +95,11 @@ type Runtime struct {
 	preBinds   []*preBind
 	binds      []*Binder
 	postBinds  []*postBind
-	turn       *turn // nil between turns
-	batch      *batch
+	preScores  []*preScore
+	// profile has the built-in plugins that plugins may run through the Handle.
+	profile *plugin.Profile
+	turn    *turn // nil between turns
+	batch   *batch
 }
 
 // New returns a Runtime. Its calls' contexts end with ctx.
@@ -220,6 +223,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 // adapters. binds are the Bind plugins from outside that come before the built-in one.
 func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	r.preFilters, r.filters, r.reserves = own[*preFilter](p.PreFilters), own[*filter](p.Filters), own[*reserve](p.Reserve)
+	r.preScores, r.profile = own[*preScore](p.PreScores), p
 	r.preBinds, r.postBinds, r.binds = own[*preBind](p.PreBind), own[*postBind](p.PostBind), binds
 	var first *preBind // of those that follow each other
 	for _, x := range p.PreBind {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -63,39 +64,12 @@ func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, er
 	if t.skippedScores.Has(p.name) {
 		return false, nil
 	}
-	type result struct {
-		err       error
-		normalize bool // where err comes from
-	}
 	b := p.r.batchOf(slots)
 	nodes, points, cycle, object := b.nodes, b.pointsOf(len(slots)), t.state, t.object
 	if t.bare {
 		nodes = p.r.nodesOf(slots)
 	}
-	found, err := call(p.r.lane, Score, p.name, func(ctx context.Context) (found result) {
-		for i, node := range nodes {
-			var status *fwk.Status
-			if points[i], status = p.plugin.Score(ctx, cycle, object, node); status == nil {
-				continue
-			}
-			if o := read(status, Score, success|failing|rejecting); o.code != fwk.Success {
-				return result{err: o.asError()}
-			}
-		}
-		extensions := p.plugin.ScoreExtensions()
-		if extensions == nil {
-			return result{}
-		}
-		list := make(fwk.NodeScoreList, len(nodes))
-		for i, node := range nodes {
-			list[i] = fwk.NodeScore{Name: node.Node().Name, Score: points[i]}
-		}
-		o := read(extensions.NormalizeScore(ctx, cycle, object, list), Normalize, success|failing|rejecting)
-		for i := range list {
-			points[i] = list[i].Score
-		}
-		return result{err: o.asError(), normalize: true}
-	})
+	found, err := call(p.r.lane, Score, p.name, func(ctx context.Context) scored { return p.score(ctx, cycle, object, nodes, points) })
 	var code fwk.Code
 	if found.err != nil {
 		code = fwk.Error
@@ -105,17 +79,60 @@ func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, er
 	case err != nil:
 		p.r.batch = nil
 		return false, fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, err)
-	case found.err != nil && found.normalize:
-		return false, fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", p.name, found.err)
 	case found.err != nil:
-		return false, fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, found.err)
+		return false, p.failed(found)
 	}
-	for i, points := range points {
-		if points < fwk.MinScore || points > fwk.MaxScore {
-			return false, fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
-				p.name, points, fwk.MinScore, fwk.MaxScore)
+	copy(scores, points)
+	return true, p.checkRange(points)
+}
+
+// scored is how a call of Score and NormalizeScore ended.
+type scored struct {
+	err       error
+	normalize bool // where err comes from
+}
+
+// score calls the plugin for nodes. The normalised scores are written to points.
+func (p *score) score(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, points []int64) scored {
+	for i, node := range nodes {
+		var status *fwk.Status
+		if points[i], status = p.plugin.Score(ctx, cycle, pod, node); status == nil {
+			continue
 		}
-		scores[i] = points
+		if o := read(status, Score, success|failing|rejecting); o.code != fwk.Success {
+			return scored{err: o.asError()}
+		}
 	}
-	return true, nil
+	extensions := p.plugin.ScoreExtensions()
+	if extensions == nil {
+		return scored{}
+	}
+	list := make(fwk.NodeScoreList, len(nodes))
+	for i, node := range nodes {
+		list[i] = fwk.NodeScore{Name: node.Node().Name, Score: points[i]}
+	}
+	o := read(extensions.NormalizeScore(ctx, cycle, pod, list), Normalize, success|failing|rejecting)
+	for i := range list {
+		points[i] = list[i].Score
+	}
+	return scored{err: o.asError(), normalize: true}
+}
+
+// failed returns the error of such a call in kube-scheduler's words.
+func (p *score) failed(of scored) error {
+	if of.normalize {
+		return fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", p.name, of.err)
+	}
+	return fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, of.err)
+}
+
+// checkRange returns an error if a normalised score is out of range.
+func (p *score) checkRange(points []int64) error {
+	for _, n := range points {
+		if n < fwk.MinScore || n > fwk.MaxScore {
+			return fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
+				p.name, n, fwk.MinScore, fwk.MaxScore)
+		}
+	}
+	return nil
 }

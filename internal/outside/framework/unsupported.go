@@ -1,11 +1,9 @@
 package framework
 
 import (
-	"context"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
@@ -17,33 +15,6 @@ import (
 // notSupported is the text of an error, or of a panic.
 func notSupported(method, why string) error {
 	return fmt.Errorf("%s of the Handle is not supported: %s", method, why)
-}
-
-func unsupported(method, why string) *fwk.Status { return fwk.AsStatus(notSupported(method, why)) }
-
-const (
-	noScores   = "built-in plugins score nodes for the pod whose turn it is, in that turn alone"
-	noReserves = "built-in plugins reserve for the node that the engine has chosen alone"
-)
-
-// RunPreScorePlugins returns an error.
-func (h *Handle) RunPreScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status {
-	return unsupported("RunPreScorePlugins", noScores)
-}
-
-// RunScorePlugins returns an error.
-func (h *Handle) RunScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
-	return nil, unsupported("RunScorePlugins", noScores)
-}
-
-// RunReservePluginsReserve returns an error.
-func (h *Handle) RunReservePluginsReserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
-	return unsupported("RunReservePluginsReserve", noReserves)
-}
-
-// RunReservePluginsUnreserve logs an error: RunReservePluginsReserve has reserved nothing.
-func (h *Handle) RunReservePluginsUnreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
-	h.r.config.Log.Error(notSupported("RunReservePluginsUnreserve", noReserves), "A plugin wants undone what Reserve plugins did", "pod", klog.KObj(pod), "node", nodeName)
 }
 
 // SharedDRAManager returns the devices and claims as they were when the last turn began; without DynamicResources in any profile, one whose methods panic.
