@@ -93,7 +93,14 @@ func newCommand(name string, standalone bool, long string, added []Option) *cobr
 
 // run runs the scheduler until a signal stops it. With --version or --write-config-to it returns before the scheduler starts.
 func (o *options) run(cmd *cobra.Command) error {
-	verflag.PrintAndExitIfRequested()
+	if text, ok := versionText(cmd.Flags().Lookup("version").Value.String(), kubernetesVersion()); ok {
+		_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+		return err
+	}
+	verflag.PrintAndExitIfRequested() // checks other values
+	if err := labelBuild(kubernetesVersion()); err != nil {
+		return err
+	}
 	if err := o.gates.Set(); err != nil {
 		return usage(err)
 	}

@@ -1,6 +1,18 @@
 package app
 
-import "runtime/debug"
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/version"
+	"k8s.io/component-base/version/verflag"
+)
 
 // berth is the module of this package.
 const berth = "github.com/berth-scheduler/berth"
@@ -56,3 +68,70 @@ func commitOf(settings []debug.BuildSetting) string {
 	}
 	return hash
 }
+
+// unlinked is how component-base's version begins in a program that was linked without one.
+const unlinked = "v0.0.0-master"
+
+// kubernetesOf returns the version of Kubernetes that a program stands in for, with the one that it
+// was linked with. Without it, as in a program with plugins of its own, the version follows from the
+// libraries: v0.37.1 of component-base is of Kubernetes v1.37.1.
+func kubernetesOf(linked apimachineryversion.Info, info *debug.BuildInfo) apimachineryversion.Info {
+	if !strings.HasPrefix(linked.GitVersion, unlinked) || info == nil {
+		return linked
+	}
+	for _, m := range info.Deps {
+		if m.Path != "k8s.io/component-base" {
+			continue
+		}
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if release, ok := strings.CutPrefix(m.Version, "v0."); ok {
+			minor, _, _ := strings.Cut(release, ".")
+			linked.Major, linked.Minor, linked.GitVersion = "1", minor, "v1."+release+"+berth"
+			linked.GitCommit = commitOf(nil)
+		}
+	}
+	return linked
+}
+
+// kubernetesVersion returns the version of Kubernetes that this program stands in for.
+func kubernetesVersion() apimachineryversion.Info {
+	info, _ := debug.ReadBuildInfo()
+	return kubernetesOf(version.Get(), info)
+}
+
+// versionText returns the output of --version, and of --version=raw, for a flag's value; ok is false
+// for other values.
+func versionText(flag string, v apimachineryversion.Info) (text string, ok bool) {
+	switch flag {
+	case string(verflag.VersionTrue):
+		return fmt.Sprintf("Kubernetes %s\n", v), true
+	case string(verflag.VersionRaw):
+		return fmt.Sprintf("%#v\n", v), true
+	}
+	return "", false
+}
+
+// labelBuild corrects the labels of kubernetes_build_info. The metric is made before main, with the
+// version that the program was linked with.
+func labelBuild(v apimachineryversion.Info) error {
+	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "kubernetes_build_info", Help: buildHelp, StabilityLevel: metrics.BETA,
+	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
+	var there prometheus.AlreadyRegisteredError
+	if err := legacyregistry.Register(gauge); errors.As(err, &there) {
+		if known, ok := there.ExistingCollector.(*metrics.GaugeVec); ok {
+			gauge = known
+		}
+	} else if err != nil {
+		return err
+	}
+	gauge.Reset()
+	gauge.WithLabelValues(v.Major, v.Minor, v.GitVersion, v.GitCommit, v.GitTreeState, v.BuildDate, v.GoVersion, v.Compiler, v.Platform).Set(1)
+	return nil
+}
+
+// buildHelp must be component-base's: metrics of one name have one help.
+const buildHelp = "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, " +
+	"and compiler from which Kubernetes was built, and platform on which it is running."
