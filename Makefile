@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint lint-product lint-large clean \
-	examples examples-demo plugged reports image push release release-test charts charts-test kubectl-size shadow-demo
+	examples examples-demo plugged gang-bench reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
 GO  ?= go
@@ -197,6 +197,9 @@ lint-large: $(BIN)/golangci-lint
 beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 30m ./...
 	cd framework/compat && $(GO) test -count=1 -timeout 10m ./...
+
+gang-bench: $(BIN)/devcluster $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## seconds until a gang of 64 by Coscheduling is bound among 1,000 other pods, under kube-scheduler and Berth in turn; COUNT=5
+	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test ./plugged -run '^$$' -bench Gang -benchtime $(or $(COUNT),5)x -timeout 30m
 
 monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
 	cd deploy/monitoring && $(NICE) $(GO) test -timeout 10m ./...

@@ -81,28 +81,8 @@ func startFloor(ctx context.Context, t *testing.T, bin string) *floor {
 	for _, s := range scripts {
 		total += s.nodes
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	cluster, err := rig.StartCluster(ctx, bin, nil, "--nodes", fmt.Sprint(total), "--node-shape", "uniform", "--data-dir", filepath.Join(t.TempDir(), "cluster"))
-	must(err)
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	f := &floor{cluster: cluster, bin: bin, nodes: map[string][]string{}, config: filepath.Join(t.TempDir(), "config.yaml")}
-	f.clients, err = cluster.Client()
-	must(err)
-	config, err := rig.Config(cluster.Kubeconfig)
-	must(err)
-	config.ContentType = "application/json"
-	f.dynamic, err = dynamic.NewForConfig(config)
-	must(err)
-
+	must := mustOf(t)
+	f := openFloor(ctx, t, bin, total)
 	list, err := f.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	must(err)
 	if len(list.Items) != total {
@@ -126,10 +106,45 @@ func startFloor(ctx context.Context, t *testing.T, bin string) *floor {
 	must(f.define(ctx, podGroups, "PodGroup", "Namespaced"))
 	must(f.define(ctx, elasticQuotas, "ElasticQuota", "Namespaced"))
 	must(f.define(ctx, nodeTopologies, "NodeResourceTopology", "Cluster"))
-	watcher := httptest.NewServer(loads(f.nodes["packing"], f.nodes["variation"]))
+	must(f.define(ctx, appGroups, "AppGroup", "Namespaced"))
+	must(f.define(ctx, networkTopologies, "NetworkTopology", "Namespaced"))
+	must(f.define(ctx, seccompProfiles, "SeccompProfile", "Namespaced"))
+	watcher := httptest.NewServer(loads(f.nodes["packing"], f.nodes["variation"], f.nodes["overcommit"], f.nodes["peaks"]))
 	t.Cleanup(watcher.Close)
 	f.watcher = watcher.URL
 	return f
+}
+
+// openFloor starts a cluster of so many nodes of 32 CPUs.
+func openFloor(ctx context.Context, t testing.TB, bin string, nodes int) *floor {
+	t.Helper()
+	must := mustOf(t)
+	cluster, err := rig.StartCluster(ctx, bin, nil, "--nodes", fmt.Sprint(nodes), "--node-shape", "uniform", "--data-dir", filepath.Join(t.TempDir(), "cluster"))
+	must(err)
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &floor{cluster: cluster, bin: bin, nodes: map[string][]string{}, config: filepath.Join(t.TempDir(), "config.yaml")}
+	f.clients, err = cluster.Client()
+	must(err)
+	config, err := rig.Config(cluster.Kubeconfig)
+	must(err)
+	config.ContentType = "application/json"
+	f.dynamic, err = dynamic.NewForConfig(config)
+	must(err)
+	return f
+}
+
+// mustOf returns a function that ends the test at an error.
+func mustOf(t testing.TB) func(err error) {
+	return func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // sorts lists the plugins that order the queue in any script: a scheduler has one for all profiles.
@@ -153,7 +168,7 @@ func scriptsWith(sort string) []string {
 // configure writes the configuration with the profiles of the scripts with an order.
 func (f *floor) configure(t *testing.T, sort string) {
 	t.Helper()
-	text := strings.ReplaceAll(configuration(f.cluster.Kubeconfig, sort), "WATCHER", f.watcher)
+	text := strings.ReplaceAll(configuration(f.cluster.Kubeconfig, sort, f.nodes), "WATCHER", f.watcher)
 	if err := os.WriteFile(f.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +194,8 @@ func loads(threes ...[]string) http.Handler {
 }
 
 // configuration has a profile for each script with an order of the queue, named after it.
-func configuration(kubeconfig, sort string) string {
+// NODE0 in a script's configuration stands for the name of its first node, and so on.
+func configuration(kubeconfig, sort string, nodes map[string][]string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -195,7 +211,11 @@ profiles:
 		order := `{queueSort: {disabled: [{name: "*"}], enabled: [{name: ` + stdcmp.Or(sort, OrderedName) + `}]}, ` + strings.TrimPrefix(s.plugins, "{")
 		fmt.Fprintf(&text, "- schedulerName: %s\n  plugins: %s\n", name, order)
 		if s.config != "" {
-			fmt.Fprintf(&text, "  pluginConfig: %s\n", s.config)
+			config := s.config
+			for i, node := range nodes[name] {
+				config = strings.ReplaceAll(config, fmt.Sprintf("NODE%d", i), node)
+			}
+			fmt.Fprintf(&text, "  pluginConfig: %s\n", config)
 		}
 	}
 	return text.String()

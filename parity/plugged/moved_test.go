@@ -32,6 +32,14 @@ var movedScripts = map[string]script{
 		config: args("TargetLoadPacking", "watcherAddress: WATCHER, targetUtilization: 60"), run: packingScript},
 	"variation": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: LoadVariationRiskBalancing}]}}`,
 		config: args("LoadVariationRiskBalancing", "watcherAddress: WATCHER"), run: packingScript},
+	"overcommit": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: LowRiskOverCommitment}]}}`,
+		config: args("LowRiskOverCommitment", "watcherAddress: WATCHER"), run: overcommitScript},
+	"peaks": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: Peaks}]}}`,
+		config: args("Peaks", "WatcherAddress: WATCHER, NodePowerModel: {NODE0: {k1: 10, k2: 0.01}, NODE1: {k1: 1, k2: 0.01}, NODE2: {k1: 5, k2: 0.01}}"), run: packingScript},
+	"network": {nodes: 3, plugins: `{preFilter: {enabled: [{name: NetworkOverhead}]}, filter: {enabled: [{name: NetworkOverhead}]}, score: {disabled: [{name: "*"}], enabled: [{name: NetworkOverhead}]}}`,
+		config: args("NetworkOverhead", "namespaces: [network-upstream, network-berth-01], networkTopologyName: network"), objects: network, run: networkScript},
+	"callers": {nodes: 2, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: SySched}]}}`,
+		config: args("SySched", "defaultProfileName: none"), objects: callers, run: callersScript},
 	"capacity":   {nodes: 1, plugins: replacingPreemption("CapacityScheduling"), objects: elasticQuota, run: capacityScript},
 	"toleration": {nodes: 1, plugins: replacingPreemption("PreemptionToleration"), config: args("PreemptionToleration", "minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100"), objects: tolerantClass, run: tolerationScript},
 	"topology": {nodes: 2, plugins: `{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}`, config: args("NodeResourceTopologyMatch", "scoringStrategy: {type: LeastAllocated}"),
@@ -126,6 +134,28 @@ func podStateScript(ctx context.Context, s *stage) error {
 		err = stop
 	}
 	return err
+}
+
+// overcommitScript has nodes with different loads, on which pods ask for less than they may use.
+func overcommitScript(ctx context.Context, s *stage) error {
+	overcommits := func(p *v1.Pod) {
+		limit := p.Spec.Containers[0].Resources.Requests.Cpu().DeepCopy()
+		limit.Add(limit)
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: limit}
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("placed-%d", i)
+		if err := s.create(ctx, s.pod(name, 8, overcommits, at(s.nodes[i]))); err != nil {
+			return err
+		}
+		if err := s.bound(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := s.create(ctx, s.pod("pod", 1, overcommits)); err != nil {
+		return err
+	}
+	return s.bound(ctx, "pod")
 }
 
 // packingScript has nodes with different loads, which a server says as load-watcher does.

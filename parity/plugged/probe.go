@@ -232,6 +232,12 @@ func (p *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node
 		go func() { p.handle.GetPodInPreBind(pod.UID).CancelPod("the cause") }()
 		<-ctx.Done()
 		return fwk.AsStatus(ctx.Err())
+	case "written":
+		stored, err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return fwk.AsStatus(err)
+		}
+		p.note(pod, "PreBind: the pod is nominated to %q", stored.Status.NominatedNodeName)
 	case "access":
 		access := p.handle.KubeConfig()
 		p.note(pod, "KubeConfig: sends %q, takes %q", access.ContentType, access.AcceptContentTypes)

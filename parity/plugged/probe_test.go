@@ -18,9 +18,10 @@ var probeScripts = map[string]script{
 	"probe-access":    {nodes: 1, plugins: probePoints, run: probing("access")},
 	"probe-canceled":  {nodes: 1, plugins: probePoints, run: canceledScript},
 	"probe-held":      {nodes: 1, plugins: probePoints, run: heldScript},
-	"probe-nominates": {nodes: 1, differs: "built-in filters see what a plugin nominates from the next turn on", plugins: probePoints, run: nominatesScript},
+	"probe-nominates": {nodes: 1, plugins: probePoints, run: nominatesScript},
 	"probe-reasons":   {nodes: 1, plugins: probePoints, run: refusing("reasons")},
-	"probe-runs":      {nodes: 2, differs: "RunPreScorePlugins, RunScorePlugins and RunReservePluginsReserve are not supported", plugins: probePoints, run: refusing("runs")},
+	"probe-runs":      {nodes: 2, plugins: probePoints, run: refusing("runs")},
+	"probe-written":   {nodes: 1, plugins: probePoints, run: probing("written")},
 	"probe-statuses":  {nodes: 2, plugins: probePoints, run: refusing("statuses")},
 }
 
@@ -120,11 +121,12 @@ func heldScript(ctx context.Context, s *stage) error {
 
 // nominatesScript has the plugin nominate a waiting pod of the same priority in the turn of another.
 func nominatesScript(ctx context.Context, s *stage) error {
-	nominee := s.pod("nominee", 40)
+	nominee := s.pod("nominee", 1)
+	nominee.Spec.NodeSelector["plugged.example.com/none"] = "none"
 	if err := s.create(ctx, nominee); err != nil {
 		return err
 	}
-	if _, err := s.until(ctx, "nominee", "refused", func(p *v1.Pod) bool { return strings.Contains(scheduled(p), "Insufficient cpu") }); err != nil {
+	if _, err := s.until(ctx, "nominee", "refused", func(p *v1.Pod) bool { return strings.Contains(scheduled(p), "didn't match") }); err != nil {
 		return err
 	}
 	pod := s.pod("pod", 1, annotated(ProbeAnnotation, "nominates"), annotated(WantsAnnotation, s.nodes[0]))

@@ -12,30 +12,47 @@ import (
 // These scripts run with an order of the queue of their own, so that pods of other scripts neither
 // wake theirs nor stand before them.
 var sortScripts = map[string]script{
-	"qos":   {nodes: 1, sort: "QOSSort", plugins: `{multiPoint: {enabled: [{name: Record}]}}`, run: qosScript},
+	"qos": {nodes: 1, sort: "QOSSort", plugins: `{multiPoint: {enabled: [{name: Record}]}}`, run: qosScript},
+	"topological": {nodes: 1, sort: "TopologicalSort", plugins: `{multiPoint: {enabled: [{name: Record}]}}`,
+		config: args("TopologicalSort", "namespaces: [topological-upstream, topological-berth-01]"), objects: orderedApplication, run: topologicalScript},
 	"gangs": {nodes: 1, sort: "Coscheduling", plugins: coschedulingPoints, config: args("Coscheduling", "permitWaitingTimeSeconds: 60"), run: gangsScript},
 }
 
 // qosScript has a burstable and a guaranteed pod wait for one node whose room suffices for either.
 func qosScript(ctx context.Context, s *stage) error {
-	const open = "plugged.example.com/qos"
-	for i, change := range []func(*v1.Pod){func(*v1.Pod) {}, guaranteed} {
-		pod := s.pod(fmt.Sprintf("pod-%d", i), 20, change)
+	return s.firstOf(ctx, "pod-1", s.pod("pod-0", 20), s.pod("pod-1", 20, guaranteed))
+}
+
+// firstOf has pods wait for the script's node, whose room suffices for one of them. The one that the
+// order of the queue names is bound, and the others stay pending.
+func (s *stage) firstOf(ctx context.Context, first string, pods ...*v1.Pod) error {
+	const open = "plugged.example.com/open"
+	for _, pod := range pods {
 		pod.Spec.NodeSelector[open] = s.namespace
 		if err := s.create(ctx, pod); err != nil {
 			return err
 		}
 	}
-	if err := s.parked(ctx, "pod-0", "pod-1"); err != nil {
-		return err
+	for _, pod := range pods {
+		if err := s.parked(ctx, pod.Name); err != nil {
+			return err
+		}
 	}
 	if err := s.labelNode(ctx, s.nodes[0], open, s.namespace); err != nil {
 		return err
 	}
-	if err := s.bound(ctx, "pod-1"); err != nil {
+	if err := s.bound(ctx, first); err != nil {
 		return err
 	}
-	return s.pending(ctx, "pod-0", "Insufficient cpu")
+	for _, pod := range pods {
+		if pod.Name == first {
+			continue
+		}
+		if err := s.pending(ctx, pod.Name, "Insufficient cpu"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // group creates a PodGroup of Coscheduling.
