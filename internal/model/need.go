@@ -28,6 +28,19 @@ func LongNeedOf(canonical []byte) Need {
 	return NeedOf(string(append(text, sum[:]...)))
 }
 
+// LongText is the length in bytes from which on a hash identifies a canonical text. A pod
+// may have a text of a megabyte, which would be kept as long as anything that was computed
+// for the need.
+const LongText = 4 << 10
+
+// NeedOfText returns the need of a canonical text, and whether the text is long.
+func NeedOfText(canonical []byte) (need Need, long bool) {
+	if len(canonical) >= LongText {
+		return LongNeedOf(canonical), true
+	}
+	return NeedOf(string(canonical)), false
+}
+
 // Size returns the length of the canonical text in bytes, also if the text is not kept.
 func (n Need) Size() int {
 	text := n.String()

@@ -161,6 +161,24 @@ func (p *Profile) ScoreNeed(at int, s NodeScore, pod *model.Pod) ScoreNeed {
 	return s.ScoreNeed(pod)
 }
 
+// CountNeed returns the need of a pod for the CountFilter at a position of the profile,
+// prepared if it is long.
+func (p *Profile) CountNeed(at int, f CountFilter, pod *model.Pod) CountNeed {
+	if prepared, ok := pod.PreparedAt(at).(CountNeed); ok {
+		return prepared
+	}
+	return f.CountNeed(pod)
+}
+
+// SetNeed returns the need of a pod for the SetScore at a position of the profile, prepared
+// if it is long.
+func (p *Profile) SetNeed(at int, s SetScore, pod *model.Pod) SetNeed {
+	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(SetNeed); ok {
+		return prepared
+	}
+	return s.SetNeed(pod)
+}
+
 // skipped returns the PreFilter plugins that restrict nothing for the pod, as bits.
 func (p *Profile) skipped(pod *model.Pod) (bits uint64) {
 	for i, f := range p.PreFilters {
@@ -173,10 +191,6 @@ func (p *Profile) skipped(pod *model.Pod) (bits uint64) {
 
 // texts is memory for the texts of needs, until they are interned: pods are compiled on several goroutines.
 var texts = sync.Pool{New: func() any { return new([]byte) }}
-
-// longText is from how many bytes on a need is known by the hash of its text. A pod may have a text
-// of a megabyte, which would be kept as long as anything that was computed for the need.
-const longText = 4 << 10
 
 // NeedOf interns a need; one that is nil is zero.
 func NeedOf(need Text) model.Need {
@@ -191,12 +205,10 @@ func needOf(need Text) (interned model.Need, long bool) {
 	}
 	text := texts.Get().(*[]byte)
 	*text = need.AppendText((*text)[:0])
-	if len(*text) >= longText {
-		return model.LongNeedOf(*text), true // the pool keeps no memory for long texts
+	if interned, long = model.NeedOfText(*text); !long { // the pool keeps no memory for long texts
+		texts.Put(text)
 	}
-	interned = model.NeedOf(string(*text))
-	texts.Put(text)
-	return interned, false
+	return interned, long
 }
 
 func filterText(f Filter, pod *model.Pod) Text {

@@ -3,6 +3,8 @@ package plugin
 import (
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 type text string
@@ -11,7 +13,7 @@ func (t text) AppendText(to []byte) []byte { return append(to, t...) }
 
 // TestLongNeedsAreKnownByTheirHash: a long text is not kept, and differs from every other text.
 func TestLongNeedsAreKnownByTheirHash(t *testing.T) {
-	long := strings.Repeat("x", longText)
+	long := strings.Repeat("x", model.LongText)
 	a, isLong := needOf(text(long))
 	if !isLong || len(a.String()) > 100 {
 		t.Errorf("long %t, known by %d bytes", isLong, len(a.String()))
