@@ -37,11 +37,20 @@ func namesAsked(pod *model.Pod) model.Need {
 	for _, s := range pod.Asks.Scalars {
 		text = append(append(text, ' '), s.Name.Value()...)
 	}
-	return model.NeedOf(string(text))
+	need, _ := model.NeedOfText(text)
+	return need
 }
+
+// keysMax is the number of scalars up to which their names are keys of a cause. With more,
+// events find the pod by few of the names, or always: hints search long lists by name, so
+// they cost less than thousands of keys.
+const keysMax = 64
 
 // causeOfClasses returns that the class must stand for a resource that the pod requests.
 func causeOfClasses(pod *model.Pod) model.Cause {
+	if len(pod.Asks.Scalars) > keysMax {
+		return model.Cause{}
+	}
 	named := make(model.Clause, 0, len(pod.Asks.Scalars))
 	for _, s := range pod.Asks.Scalars {
 		if model.CanBeDevices(s.Name) {
@@ -88,14 +97,16 @@ func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
 	eachAsked(p.checked(&pod.Asks), func(name string, asked int64) {
 		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), asked, 10)
 	})
-	return model.NeedOf(string(text))
+	need, _ := model.NeedOfText(text)
+	return need
 }
 
 // namesOccupied is what hints about pods that shrink depend on: of which resources the waiting pod would occupy any.
 func namesOccupied(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "occupies"...)
 	eachAsked(&pod.Occupies, func(name string, _ int64) { text = append(append(text, ' '), name...) })
-	return model.NeedOf(string(text))
+	need, _ := model.NeedOfText(text)
+	return need
 }
 
 // podsKey is the key of the number of pods on a node; every pod needs one more.
@@ -107,12 +118,18 @@ func resourceKey(name string) model.Key { return model.Key{Name: name} }
 var devicesKey = resourceKey("")
 
 // causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one; or that devices
-// may stand for it.
+// may stand for it. Of more than keysMax scalars, it returns only the first keysMax that a node must have.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
-	most := len(pod.Asks.Scalars) + fixedBits
+	asks := p.checked(&pod.Asks)
+	many := len(asks.Scalars) > keysMax
+	if many {
+		few := *asks
+		few.Scalars, asks = few.Scalars[:keysMax], &few
+	}
+	most := len(asks.Scalars) + fixedBits
 	cause := model.Cause{Keys: make([]model.Key, 0, 2*most)}
 	way := make(model.Way, 0, most)
-	eachAsked(p.checked(&pod.Asks), func(name string, _ int64) {
+	eachAsked(asks, func(name string, _ int64) {
 		clause := model.Clause{resourceKey(name)}
 		if model.CanBeDevices(model.ResourceNameOf(name)) {
 			clause = append(clause, devicesKey)
@@ -121,7 +138,9 @@ func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 		cause.Keys = append(cause.Keys, clause...)
 	})
 	cause.Wants = []model.Way{append(way, model.Clause{podsKey})}
-	cause.Keys = append(cause.Keys, podsKey)
+	if cause.Keys = append(cause.Keys, podsKey); many {
+		cause.Keys = nil
+	}
 	return cause
 }
 
@@ -150,6 +169,9 @@ func touchesGrown(e model.Event, to *model.Touch) {
 
 // causeOfShrinking returns that the other pod must have shrunk in a resource that the waiting pod would occupy.
 func causeOfShrinking(pod *model.Pod) model.Cause {
+	if len(pod.Occupies.Scalars) > keysMax {
+		return model.Cause{}
+	}
 	occupied := make(model.Clause, 0, len(pod.Occupies.Scalars)+fixedBits)
 	eachAsked(&pod.Occupies, func(name string, _ int64) { occupied = append(occupied, resourceKey(name)) })
 	return model.Cause{Wants: []model.Way{{occupied}}}
@@ -220,6 +242,14 @@ func exceeds(asks, a, b *model.Resources) bool {
 		asks.MemoryBytes > 0 && a.MemoryBytes > b.MemoryBytes ||
 		asks.EphemeralBytes > 0 && a.EphemeralBytes > b.EphemeralBytes {
 		return true
+	}
+	if len(a.Scalars) < len(asks.Scalars) { // what a does not list is 0, and not larger
+		for _, s := range a.Scalars {
+			if s.Value > b.Scalar(s.Name) && asks.Scalar(s.Name) > 0 {
+				return true
+			}
+		}
+		return false
 	}
 	for _, s := range asks.Scalars {
 		if s.Value > 0 && a.Scalar(s.Name) > b.Scalar(s.Name) {
