@@ -7,6 +7,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -257,7 +258,10 @@ func (r *Rejection) Text(nodes int) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, " %d %s", c.Nodes, c.Reason)
+		b.WriteByte(' ')
+		b.WriteString(strconv.Itoa(c.Nodes))
+		b.WriteByte(' ')
+		b.WriteString(c.Reason)
 	}
 	if len(r.Counts) > 0 {
 		b.WriteByte('.')
