@@ -510,7 +510,7 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 	id, need := c.profile.ids[i], c.needs[i]
 	have := e.columns.counting.of(id, need)
 	if have == nil {
-		have = &counting{Counting: f.CountNeed(c.pod).Compile(), bytes: e.columns.makeRoomForCompiled(need)}
+		have = &counting{Counting: c.profile.CountNeed(i, f, c.pod).Compile(), bytes: e.columns.makeRoomForCompiled(need)}
 		e.columns.counting.put(id, need, have)
 	}
 	have.used = e.columns.clock
@@ -584,7 +584,7 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 	}
 	have := e.columns.sets.of(id, need)
 	if have == nil {
-		scores, err := p.SetNeed(c.pod).Compile()
+		scores, err := c.profile.SetNeed(i, p, c.pod).Compile()
 		if err != nil {
 			return nil, errPreScore(p, err)
 		}

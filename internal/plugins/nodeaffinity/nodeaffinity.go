@@ -99,6 +99,9 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if len(need.labels) == 0 && need.terms == nil && need.added == nil {
 		return nil
 	}
+	if prepared, _, ok := model.Prepared[*requirements](pod); ok {
+		need.compiled = prepared.compiled // also for plugins that count nodes by the affinity
+	}
 	return &need
 }
 

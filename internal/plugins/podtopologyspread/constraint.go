@@ -35,31 +35,13 @@ func (n *need) compile() (constraints, error) {
 	if n.err != nil {
 		return constraints{}, fmt.Errorf("obtaining pod's %s topology spread constraints: %w", hardness(n.action), n.err)
 	}
-	var all constraints
-	if !n.own {
-		all.defaults = newDefaultSelector(n.pod)
+	n.Prepare()
+	if n.own {
+		return constraints{list: n.prepared.own}, nil
 	}
-	var keys []string
-	if n.keysRequired {
-		if keys = keysOf(n.list); len(keys) == 1 {
-			keys = nil // a node without the key is in no domain
-		}
-	}
-	sets, known := n.nodeSets(keys), map[string]*selected{}
-	all.list = make([]constraint, 0, len(n.list))
+	all := constraints{defaults: newDefaultSelector(n.pod), list: make([]constraint, 0, len(n.list))}
 	for i := range n.list {
-		d := &n.list[i]
-		c := constraint{key: d.TopologyKey, maxSkew: d.MaxSkew, minDomains: minDomains(d.TopologySpreadConstraint), nodes: sets[d.honors]}
-		if n.own {
-			text := string(model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...))
-			if c.selected = known[text]; c.selected == nil {
-				c.selected = selectPods(n.pod, d.selector, text)
-				known[text] = c.selected
-			}
-		} else {
-			c.selected = &all.defaults.selected
-		}
-		all.list = append(all.list, c)
+		all.list = append(all.list, n.constraint(&n.list[i], &all.defaults.selected))
 	}
 	return all, nil
 }
@@ -161,7 +143,11 @@ func (m membership) nodeSet(in inclusion) state.NodeSet {
 	if len(m.keys) == 0 && len(m.filters) == 0 {
 		return state.NodeSet{}
 	}
-	return state.NodeSet{Text: fmt.Sprintf("spread %q", m.keys) + string(in.appendText(nil)), Match: m.has}
+	text := in.appendText(fmt.Appendf(nil, "spread %q", m.keys))
+	if len(text) >= model.LongText {
+		return state.NodeSet{Text: model.LongNeedOf(text).String(), Match: m.has}
+	}
+	return state.NodeSet{Text: string(text), Match: m.has}
 }
 
 func (m *membership) has(node state.Node) bool {

@@ -1,6 +1,7 @@
 package podtopologyspread
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -40,6 +41,10 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return events
 }
 
+// keysMax is the number of hard constraints up to which all their topology keys are keys of
+// a cause.
+const keysMax = 64
+
 // Kinds of keys.
 const (
 	podKey      = "pod"      // a pod that a constraint may count
@@ -49,6 +54,9 @@ const (
 
 // selectors is what hints about pods depend on: the namespace and the selectors of the hard constraints.
 func (p *Plugin) selectors(pod *model.Pod) model.Need {
+	if _, at, ok := model.Prepared[hard](pod); ok {
+		return pod.Needs[at]
+	}
 	text := model.AppendQuote(make([]byte, 0, 128), pod.Namespace)
 	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
 	if !own {
@@ -73,8 +81,7 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 		cause.Wants = append(cause.Wants, model.PodWay(podKey, []string{pod.Namespace}, labels.Everything()))
 		return cause
 	}
-	for i := range hard {
-		selector, err := selectorOf(&hard[i], pod.Object.Labels)
+	for selector, err := range selectorsOf(pod, hard) {
 		if err != nil {
 			return model.Cause{}
 		}
@@ -85,6 +92,30 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 		}
 	}
 	return cause
+}
+
+// selectorsOf returns the selectors of a pod's own hard constraints, up to an error. It may
+// leave out repetitions.
+func selectorsOf(pod *model.Pod, constraints []v1.TopologySpreadConstraint) iter.Seq2[labels.Selector, error] {
+	return func(yield func(labels.Selector, error) bool) {
+		if ready, _, ok := model.Prepared[hard](pod); ok && ready.prepared != nil {
+			seen := map[*selected]bool{}
+			for i := range ready.prepared.own {
+				if of := ready.prepared.own[i].selected; !seen[of] {
+					seen[of] = true
+					if !yield(of.pods.Terms[0].Selector, nil) {
+						return
+					}
+				}
+			}
+			return
+		}
+		for i := range constraints {
+			if selector, err := selectorOf(&constraints[i], pod.Object.Labels); !yield(selector, err) {
+				return
+			}
+		}
+	}
 }
 
 func touchesPods(e model.Event, to *model.Touch) {
@@ -116,6 +147,9 @@ func beginsToEnd(e *model.Event) bool { return !e.OldPod.Terminating && e.Pod.Te
 // topologies is what hints about nodes depend on: the topology keys of the hard constraints,
 // and the node affinity that they honor.
 func (p *Plugin) topologies(pod *model.Pod) model.Need {
+	if _, at, ok := model.Prepared[hard](pod); ok {
+		return pod.Needs[at]
+	}
 	text := append(make([]byte, 0, 64), "topologies"...)
 	for _, key := range p.hardKeys(pod) {
 		text = model.AppendQuote(append(text, ' '), key)
@@ -148,9 +182,17 @@ func (p *Plugin) hardKeys(pod *model.Pod) []string {
 
 // causeOfNodes returns that a node must have, or have had, all topology keys; and that an update must change one of them, unless it changes
 // taints. Labels that the pod's node affinity names can also make a node leave.
+// Of more than keysMax constraints, the keys of the first are enough to find the pod: the
+// hint stops at the first key that a node lacks.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{}}}
 	var way model.Way
+	if hard, _ := p.specs(pod.Object, v1.DoNotSchedule); len(hard) > keysMax {
+		for i := range hard[:keysMax] {
+			way = append(way, model.Clause{{Kind: topologyKey, Name: hard[i].TopologyKey, Present: true}})
+		}
+		return model.Cause{Wants: []model.Way{way}}
+	}
 	for _, name := range p.hardKeys(pod) {
 		key := model.Key{Kind: topologyKey, Name: name, Present: true}
 		way, cause.Keys = append(way, model.Clause{key}), append(cause.Keys, key)

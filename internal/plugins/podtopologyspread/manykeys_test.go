@@ -11,6 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -90,6 +92,61 @@ func TestManyKeysCostInProportion(t *testing.T) {
 			}
 			if bytes[1] > 5*bytes[0]+64<<10 {
 				t.Errorf("%s, decided again: %t: 500 keys allocate %d bytes, 2,000 keys %d", name, again, bytes[0], bytes[1])
+			}
+		}
+	}
+}
+
+// TestManyKeysAreCompiledWithThePod decides for the first time about compiled pods with
+// thousands of constraints. The constraints were compiled with the pod, so the loop parses
+// no selector and formats no text.
+func TestManyKeysAreCompiledWithThePod(t *testing.T) {
+	build.NotRaced(t)
+	for name, shape := range manyKeys {
+		b := large(t, 300)
+		p := pod(wearing("app=x a=1 b=2"))
+		shape(p, 4000)
+		work := plan.WorkFor(b.compile(p))
+		if bytes := allocated(func() { b.engine.Decide(b.state.View(), work) }); bytes > 2<<20 {
+			t.Errorf("%s: the first decision allocates %d bytes", name, bytes)
+		}
+	}
+}
+
+// TestEventsFindManyKeys has a compiled pod with many hard constraints, each with a key and
+// a selector of its own. Events find and help it by any of its selectors, and by nodes that
+// have all keys.
+func TestEventsFindManyKeys(t *testing.T) {
+	const keys = 300
+	p, waiting := newPlugin(t, spreadAlone()), pod(wearing("app=x"))
+	spreadOver(waiting, keys, v1.DoNotSchedule, func(c *v1.TopologySpreadConstraint, k int) {
+		c.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", k)}}
+	})
+	compiled := model.NewPod(waiting)
+	(&plugin.Profile{Filters: []plugin.Filter{p}}).Compile(compiled)
+	if len(compiled.Prepared) == 0 {
+		t.Fatal("the constraints are not compiled with the pod")
+	}
+	for k := range keys + 1 {
+		e := model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: model.NewPod(pod(on("n"), wearing(fmt.Sprint("app=app-", k))))}
+		if got := plugintest.Helped(t, p, compiled, e); got != (k < keys) {
+			t.Errorf("helped by a pod that constraint %d selects: %t", k, got)
+		}
+	}
+	for _, has := range []int{keys, keys - 1} {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
+		for k := range has {
+			n.Labels[fmt.Sprintf("example.com/key-%d", k)] = "v"
+		}
+		e := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(n)}
+		if got := plugintest.Helped(t, p, compiled, e); got != (has == keys) {
+			t.Errorf("helped by a node with %d of %d keys: %t", has, keys, got)
+		}
+	}
+	for _, x := range p.EventsToRegister() {
+		if x.Resource == model.NodeEvent {
+			if cause := x.Cause(compiled); len(cause.Keys) > 0 || len(cause.Wants[0]) > 64 {
+				t.Errorf("the cause has %d keys and %d clauses", len(cause.Keys), len(cause.Wants[0]))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package podtopologyspread
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -27,6 +28,8 @@ type need struct {
 	// since constraints are many and a pod's affinity may be large.
 	nodes inclusion
 	err   error // why a selector cannot be parsed; then the list is not complete
+	// prepared is nil until Prepare is called.
+	prepared *prepared
 }
 
 // demand is one constraint as the pod's spec or the arguments state it.
@@ -75,7 +78,9 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 	}
 	for i := range specs {
 		d := demand{TopologySpreadConstraint: &specs[i], honors: honored(&specs[i])}
-		if own {
+		if own && i > 0 && selectAlike(&specs[i-1], &specs[i]) {
+			d.selector = n.list[i-1].selector
+		} else if own {
 			if d.selector, n.err = selectorOf(d.TopologySpreadConstraint, pod.Object.Labels); n.err != nil {
 				break
 			}
@@ -84,6 +89,14 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 	}
 	p.include(n)
 	return n
+}
+
+// selectAlike reports whether two constraints of a pod have the same selector. It may miss
+// selectors with expressions.
+func selectAlike(a, b *v1.TopologySpreadConstraint) bool {
+	x, y := a.LabelSelector, b.LabelSelector
+	return x != nil && y != nil && len(x.MatchExpressions)+len(y.MatchExpressions) == 0 &&
+		maps.Equal(x.MatchLabels, y.MatchLabels) && slices.Equal(a.MatchLabelKeys, b.MatchLabelKeys)
 }
 
 // demandText is the approximate length of a constraint's text.
@@ -241,6 +254,57 @@ func (in inclusion) appendText(text []byte) []byte {
 		}
 	}
 	return text
+}
+
+// prepared is the part of compiled constraints that depends on the need alone. It is only
+// read.
+type prepared struct {
+	// sets are the nodes whose pods count, by the parts that a constraint honors.
+	sets [variants]state.NodeSet
+	// own are the constraints, unless they are default ones.
+	own []constraint
+}
+
+// Prepare compiles as much as depends on the need alone.
+func (n *need) Prepare() {
+	if n.err != nil || n.prepared != nil {
+		return
+	}
+	var keys []string
+	if n.keysRequired {
+		if keys = keysOf(n.list); len(keys) == 1 {
+			keys = nil // a node without the key is in no domain
+		}
+	}
+	n.prepared = &prepared{sets: n.nodeSets(keys)}
+	if n.own {
+		n.prepared.own = n.ownConstraints()
+	}
+}
+
+// ownConstraints returns the pod's own constraints. Those with equal selectors share one.
+func (n *need) ownConstraints() []constraint {
+	known := map[string]*selected{}
+	list := make([]constraint, 0, len(n.list))
+	for i := range n.list {
+		d := &n.list[i]
+		text := string(model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...))
+		of := known[text]
+		if of == nil {
+			of = selectPods(n.pod, d.selector, text)
+			known[text] = of
+		}
+		list = append(list, n.constraint(d, of))
+	}
+	return list
+}
+
+// constraint returns a compiled constraint that counts the selected pods.
+func (n *need) constraint(d *demand, of *selected) constraint {
+	return constraint{
+		key: d.TopologyKey, maxSkew: d.MaxSkew, minDomains: minDomains(d.TopologySpreadConstraint),
+		selected: of, nodes: n.prepared.sets[d.honors],
+	}
 }
 
 // nodeSets returns the nodes whose pods count, by the parts that a constraint honors.
