@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/loop"
@@ -26,10 +27,10 @@ import (
 // tenantInput describes the objects that a tenant writes into a shared cluster.
 type tenantInput struct {
 	name string
-	// before creates objects before the others' pods arrive, pod shapes the tenant's i-th
-	// pod; either may be nil.
-	before func(c *simulate.Cluster)
-	pod    func(i int, p *v1.Pod)
+	// cluster creates objects of the cluster, before creates objects of the tenant, and pod
+	// shapes the tenant's i-th pod. Each may be nil.
+	cluster, before func(c *simulate.Cluster)
+	pod             func(i int, p *v1.Pod)
 	// event happens once a second.
 	event func(c *simulate.Cluster, second int)
 	// running is the number of the tenant's pods that already run, each on a node of its
@@ -123,11 +124,12 @@ var tenantInputs = []tenantInput{
 		node.Labels["relabelled"] = fmt.Sprint(second)
 		c.SetNode(node)
 	}},
-	{name: "selectors of devices", before: func(c *simulate.Cluster) {
+	{name: "selectors of devices", cluster: func(c *simulate.Cluster) {
 		for i := range 100 {
 			_ = c.SetObject(gpus(tenantNode(i).Name, 8))
 		}
 		_ = c.SetObject(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
+	}, before: func(c *simulate.Cluster) {
 		for i := range tenantPods {
 			claim := claimOf(i)
 			claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{
@@ -137,11 +139,12 @@ var tenantInputs = []tenantInput{
 	}, pod: useClaim, event: func(c *simulate.Cluster, second int) {
 		_ = c.SetObject(gpus(tenantNode(second%100).Name, 7-second%2))
 	}},
-	{name: "a search of devices without end", before: func(c *simulate.Cluster) {
+	{name: "a search of devices without end", cluster: func(c *simulate.Cluster) {
 		for i := range 500 {
 			_ = c.SetObject(cards(tenantNode(i).Name, 64))
 		}
 		_ = c.SetObject(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "vf"}})
+	}, before: func(c *simulate.Cluster) {
 		for i := range tenantPods {
 			claim := claimOf(i)
 			parent := `device.attributes["` + gpuDriver + `"].parent == `
@@ -255,21 +258,40 @@ func BenchmarkBesideTenant(b *testing.B) {
 	for _, input := range tenantInputs {
 		b.Run(strings.ReplaceAll(input.name, " ", "-"), func(b *testing.B) {
 			for range b.N {
-				s := newTenantStreet(b, nodes)
-				before := heap()
-				s.settle(&input)
-				s.run(&input, seconds)
+				s, kept := runBeside(b, &input, nodes, seconds)
 				b.ReportMetric(milliseconds(s.waits, 0.5), "wait-p50-ms")
 				b.ReportMetric(milliseconds(s.waits, 0.99), "wait-p99-ms")
 				b.ReportMetric(milliseconds(s.waits, 1), "wait-max-ms")
 				b.ReportMetric(milliseconds(s.rounds.took, 0.99), "round-p99-ms")
 				b.ReportMetric(milliseconds(s.rounds.took, 1), "round-max-ms")
 				b.ReportMetric(float64(s.rounds.units)/1e6, "round-max-Munits")
-				b.ReportMetric(heap()-before, "kept-MiB")
-				runtime.KeepAlive(s)
+				b.ReportMetric(kept, "kept-MiB")
 			}
 		})
 	}
+}
+
+// keptMax is the memory, in MiB, that the scheduler may keep for the objects of a tenant.
+const keptMax = 64
+
+// runBeside runs a street with a tenant's objects, for a number of seconds. kept is the
+// memory, in MiB, that the scheduler keeps for these objects. The API server's memory and
+// the objects of the cluster, such as devices, do not count.
+func runBeside(t testing.TB, input *tenantInput, nodes, seconds int) (s *tenantStreet, kept float64) {
+	run := func(of *tenantInput) float64 {
+		start := heap()
+		s = newTenantStreet(t, nodes, input)
+		s.settle(of)
+		s.run(of, seconds)
+		s.ForgetServer()
+		used := heap() - start
+		runtime.KeepAlive(s)
+		s.Cluster = nil // the next street begins without it
+		return used
+	}
+	without := run(&tenantInput{})
+	kept = run(input) - without
+	return s, kept
 }
 
 // tenantStreet is a cluster that a tenant shares with others.
@@ -281,7 +303,7 @@ type tenantStreet struct {
 	pods   int             // of the others
 }
 
-func newTenantStreet(t testing.TB, nodes int) *tenantStreet {
+func newTenantStreet(t testing.TB, nodes int, input *tenantInput) *tenantStreet {
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
 	if err != nil {
 		t.Fatal(err)
@@ -297,6 +319,9 @@ func newTenantStreet(t testing.TB, nodes int) *tenantStreet {
 	}
 	for i := range nodes {
 		s.SetNode(tenantNode(i))
+	}
+	if input.cluster != nil {
+		input.cluster(s.Cluster)
 	}
 	s.come(200)
 	s.rounds, s.waits = tenantRounds{}, nil
@@ -380,20 +405,22 @@ func milliseconds(of []time.Duration, share float64) float64 {
 // heap returns the memory in use, in MiB.
 func heap() float64 {
 	runtime.GC()
+	runtime.GC() // interned strings are freed by the second
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
 // TestTenantCostsOthersLittle schedules pods of others beside each of the tenant's
-// inputs. No turn costs more than its budget in a round, and at most a single such turn
-// precedes a pod of others.
+// inputs. No turn costs more than its budget in a round, at most a single such turn
+// precedes a pod of others, and the scheduler keeps little memory for the tenant.
 func TestTenantCostsOthersLittle(t *testing.T) {
 	for _, input := range tenantInputs {
 		t.Run(input.name, func(t *testing.T) {
-			s := newTenantStreet(t, 200)
-			s.settle(&input)
-			s.run(&input, 3)
+			s, kept := runBeside(t, &input, 200, 3)
+			if kept > keptMax && !build.Raced {
+				t.Errorf("%.1f MiB are kept, at most %d are allowed", kept, keptMax)
+			}
 			if limit := 25 * int64(price.Millisecond); s.rounds.units > limit {
 				t.Errorf("a turn cost %d units in one round, at most %d are allowed", s.rounds.units, limit)
 			}
