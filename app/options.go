@@ -132,7 +132,7 @@ func (o *options) addFlags() {
 	fs.DurationVar(&o.loopDeadline, "berth-loop-deadline", defaultLoopDeadline, "How long one round of the scheduling loop may take, a call of a plugin or an extender included, "+
 		"before /healthz and /livez fail and the replica stops leading. With 0 it never does.")
 	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group, or a tree of them, for which there is no room lets other pods overtake it. Then, "+
-		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
+		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, and no event wakes a rejected group before its backoff ends, as in kube-scheduler.")
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
 		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
 	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "How much memory in MiB the last decisions may take that kubectl berth explain shows, 256 at most. With 0 none are kept, and no questions answered.")

@@ -140,6 +140,9 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 			v.Add("pod %s, which names group %s, is %s; it is a member: %t", e.pod, e.pod.Group, e.place, e.group != nil)
 		}
 		if e.group == nil {
+			if e.listed {
+				v.Add("pod %s is listed for its group, and has none", e.pod)
+			}
 			continue
 		}
 		members++
@@ -165,16 +168,17 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 			}
 		}
 		q.auditTree(v, g)
+		q.auditWait(v, g)
 		if g.head.heads != g || len(g.members) == 0 || held != g.held || waiting != g.joined {
 			v.Add("group %s has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, len(g.members), g.held, held, g.joined, waiting)
 		}
 		joinedIn[g.head.place] += waiting
 		switch p := g.head.place; p {
-		case active, erring, gated, incomplete, deciding:
+		case active, backingOff, erring, gated, incomplete, deciding:
 			if h := q.heapOf(&g.head, p); p != gated && h != nil && h.at(g.head.index) != &g.head {
 				v.Add("group %s is %s and not at position %d of the heap for that", key, p, g.head.index)
 			}
-			if held > 0 && (p == active || p == erring) {
+			if held > 0 && (p == active || g.head.backsOff()) {
 				v.Add("group %s is %s, and %d of its members are held", key, p, held)
 			}
 			if p == active && len(g.fresh) > 0 {
@@ -192,14 +196,26 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 	}
 }
 
+// auditWait checks that a group listens while it must, for exactly the members that plugins
+// rejected.
+func (q *Queue) auditWait(v *audit.Violations, g *group) {
+	h := &g.head
+	listens := q.config.GroupPatience > 0 && h.place == erring && h.errors == 0 && h.rejections > 0
+	if g.wait.listens != listens || h.place == backingOff && !g.wait.woken {
+		v.Add("group %s is %s after %d rejections; events can help: %t; one did: %t", g.key, h.place, h.rejections, g.wait.listens, g.wait.woken)
+	}
+	for _, e := range g.members {
+		if want := listens && e.place == joined && (len(e.plugins) > 0 || e.listed && e.pod.Malformed != ""); e.listed != want {
+			v.Add("pod %s of group %s was rejected by the plugins %q; it is listed: %t", e.pod, g.key, e.plugins, e.listed)
+		}
+	}
+}
+
 func (q *Queue) auditPreempting(v *audit.Violations) {
 	awaiting := 0
 	preemptors := slices.Collect(maps.Values(q.entries))
 	for _, g := range q.eachGroup() {
 		preemptors = append(preemptors, &g.head)
-		if len(g.head.preempting.leaving) > 0 {
-			v.Add("group %s waits for pods to be gone", g.key)
-		}
 	}
 	for _, e := range preemptors {
 		p := &e.preempting
@@ -219,7 +235,7 @@ func (q *Queue) auditPreempting(v *audit.Violations) {
 			v.Add("pod %s is held back, and awaits no victim", e.pod)
 		}
 	}
-	q.auditLeaving(v)
+	q.auditLeaving(v, preemptors)
 	listed := 0
 	for uid, list := range q.awaited {
 		listed += len(list)
@@ -232,9 +248,9 @@ func (q *Queue) auditPreempting(v *audit.Violations) {
 	}
 }
 
-func (q *Queue) auditLeaving(v *audit.Violations) {
+func (q *Queue) auditLeaving(v *audit.Violations, preemptors []*entry) {
 	leaving := 0
-	for _, e := range q.entries {
+	for _, e := range preemptors {
 		leaving += len(e.preempting.leaving)
 		for _, uid := range e.preempting.leaving {
 			if !slices.Contains(q.leaving[uid], e) {

@@ -85,7 +85,7 @@ func (q *Queue) auditMemberships(v *audit.Violations, e *entry) {
 // isListed reports whether a pod must be listed under the plugins that keep it from being tried.
 func (q *Queue) isListed(e *entry) bool {
 	p := q.profiles[e.pod.SchedulerName]
-	return e.place == parked || e.place == gated && len(e.plugins) > 0 && p.rechecks(e.plugins[0])
+	return e.isRejected() || e.place == gated && len(e.plugins) > 0 && p.rechecks(e.plugins[0])
 }
 
 func (p *parkedIndex) isAmongWoken(c *cohort) bool {

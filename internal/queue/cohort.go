@@ -51,10 +51,10 @@ const (
 
 // awaits returns what a parked pod awaits. It does not change while the pod is parked.
 func (e *entry) awaits() (all awaited) {
-	if e.place == parked && len(e.preempting.leaving) > 0 {
+	if e.isRejected() && len(e.preemptor().preempting.leaving) > 0 {
 		all |= victimsLeave
 	}
-	if e.place == parked && e.awaitsWrite {
+	if e.isRejected() && e.awaitsWrite {
 		all |= writeInFlight
 	}
 	return all

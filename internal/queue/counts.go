@@ -11,7 +11,7 @@ type Counts struct{ Active, BackingOff, Parked, Gated, Incomplete, Binding int }
 func (q *Queue) Counts() Counts {
 	return Counts{
 		Active:     q.counts[active] + q.joined[active],
-		BackingOff: q.counts[backingOff] + q.counts[erring] + q.joined[erring],
+		BackingOff: q.counts[backingOff] + q.counts[erring] + q.joined[backingOff] + q.joined[erring],
 		Parked:     q.counts[parked],
 		Gated:      q.counts[gated] + q.joined[gated],
 		Incomplete: q.joined[incomplete],
@@ -19,7 +19,7 @@ func (q *Queue) Counts() Counts {
 	}
 }
 
-// EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order.
+// EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order. Listed members of groups count as parked.
 func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
 	for key, in := range q.parked.byPlugin {
 		if key.plugin != noPlugin && key.by != byGate { // those are counted in gatedBy

@@ -25,7 +25,7 @@ type Description struct {
 	BackoffEnd time.Time
 	// Rejectors are the plugins that rejected it, or the PreEnqueue plugin that holds it, while it is parked or gated. Of these, Pending answered Pending.
 	Rejectors, Pending []string
-	// WaitsFor are the events that those plugins have registered for.
+	// WaitsFor are the events that those plugins have registered for, if one can end the wait.
 	WaitsFor []WaitedFor
 	// WokenBy is what ended its last wait.
 	WokenBy plan.Woken
@@ -114,7 +114,7 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 	if e.place == parked || e.place == gated || e.place == joined {
 		d.Rejectors, d.Pending = slices.Clone(e.plugins), slices.Clone(e.pending)
 	}
-	if e.place == parked || e.place == gated {
+	if e.isRejected() || e.place == gated {
 		registered := q.profiles[e.pod.SchedulerName].registered
 		for _, name := range d.Rejectors {
 			d.WaitsFor = append(d.WaitsFor, WaitedFor{name, eventNames(registered[name])})

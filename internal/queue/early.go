@@ -21,7 +21,7 @@ const earlySpan = earlyBurst * earlyEvery
 
 // allowed reports whether a pod may be tried before its backoff ends.
 func (t *earlyTries) allowed(now time.Time) bool {
-	if t.full.Sub(now) > earlySpan { // the clock was set back
+	if t.full.Sub(now) > 2*earlySpan { // the clock was set back
 		t.full = now.Add(earlySpan)
 	}
 	return !now.Before(t.next())
@@ -30,10 +30,11 @@ func (t *earlyTries) allowed(now time.Time) bool {
 // next is from when on a pod may be tried before its backoff ends.
 func (t *earlyTries) next() time.Time { return t.full.Add(earlyEvery - earlySpan) }
 
-// inVain counts an attempt that did not place its pod.
-func (t *earlyTries) inVain(now time.Time) {
+// inVain counts an attempt that did not place its pod, or as many pods as a group has. The
+// largest groups count as a burst.
+func (t *earlyTries) inVain(now time.Time, pods int) {
 	if t.full.Before(now) {
 		t.full = now
 	}
-	t.full = t.full.Add(earlyEvery)
+	t.full = t.full.Add(time.Duration(min(pods, earlyBurst)) * earlyEvery)
 }

@@ -68,12 +68,31 @@ func TestEarlyAttemptsThatHelpAreNotLimited(t *testing.T) {
 func TestEarlyAttemptsAfterTheClockWasSetBack(t *testing.T) {
 	var tries earlyTries
 	for range earlyBurst {
-		tries.inVain(at(3600))
+		tries.inVain(at(3600), 1)
 	}
 	if tries.allowed(at(3600)) || tries.allowed(at(0)) {
 		t.Error("a pod may be tried early after a burst was in vain")
 	}
 	if !tries.allowed(at(0).Add(earlyEvery)) {
 		t.Error("no pod may be tried early after the clock was set back")
+	}
+}
+
+// TestEarlyAttemptsOfManyPods: an attempt in vain of as many pods as a burst has takes as long
+// to be forgotten as all of them, also after others.
+func TestEarlyAttemptsOfManyPods(t *testing.T) {
+	var tries earlyTries
+	tries.inVain(at(0), earlyBurst/2)
+	if !tries.allowed(at(0)) {
+		t.Error("no pod may be tried early after half a burst was in vain")
+	}
+	tries.inVain(at(0), 5*earlyBurst)
+	for _, row := range []struct {
+		at   float64
+		want bool
+	}{{0, false}, {0.1, false}, {2.4, false}, {2.6, true}} {
+		if got := tries.allowed(at(row.at)); got != row.want {
+			t.Errorf("after %v s a pod may be tried early: %t, want %t", row.at, got, row.want)
+		}
 	}
 }

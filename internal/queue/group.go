@@ -17,8 +17,8 @@ import (
 )
 
 // The members of a pod group have their turn together. Each has an entry, which says whether a PreEnqueue plugin holds it; where the group waits, and for how long it
-// backs off, is in the group's head. As in kube-scheduler a group that was rejected is tried again when its backoff has ended, whatever happens meanwhile; only while
-// one of its members is held, it has too few, or its PodGroup does not exist, does it wait for that to change. A member that is bound is no longer in the
+// backs off, is in the group's head. As in kube-scheduler a group that was rejected is tried again when its backoff has ended, whatever happens meanwhile, and before that when an event helps one of its
+// members, see groupevents.go; only while one of its members is held, it has too few, or its PodGroup does not exist, does it wait for that to change. A member that is bound is no longer in the
 // group; if its binding fails, it joins the others again.
 
 // group is the members of a pod group that wait, or of all groups of a tree, see tree.go.
@@ -31,7 +31,7 @@ type group struct {
 	// uid is that of the PodGroup, or of the root of the tree, that the attempts were for.
 	uid types.UID
 	// head stands for the group in the heaps. Its pod is no pod: it has the group's name and priority.
-	// Invariant: its place is active, erring, gated, incomplete or deciding. While it is deciding all members are.
+	// Invariant: its place is active, backing off, erring, gated, incomplete or deciding. While it is deciding all members are. It is backing off only if an event has woken it.
 	head entry
 	// Invariant: members are those entries of the queue that are joined, gated or deciding and whose pods name the group, or one of the tree; there is at least one.
 	members map[model.PodKey]*entry
@@ -44,6 +44,7 @@ type group struct {
 	gate string
 	// overtaken is what the queue knows of its being overtaken.
 	overtaken overtaken
+	wait      groupWait
 }
 
 // root names the group, or the tree.
@@ -113,6 +114,7 @@ func headOf(key model.GroupKey, schedulerName string, priority int32) *model.Pod
 
 // leave takes a pod out of its group.
 func (q *Queue) leave(e *entry) {
+	q.unlist(e)
 	delete(e.group.members, e.pod.Key())
 	delete(e.group.fresh, e)
 	if g := e.group; g.of != nil {
@@ -132,6 +134,7 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	h := &g.head
 	if len(g.members) == 0 {
 		q.forgetVictim(h)
+		q.forgetLeaving(h)
 		q.moveHead(g, gone, "")
 		q.forgetGroup(g)
 		return
@@ -140,12 +143,13 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	if !ok || uid != g.uid { // with another PodGroup it begins anew
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		g.overtaken = overtaken{}
+		g.wait.pace, g.wait.woken = time.Time{}, false
 	}
 	g.uid = uid
 	switch to := q.placeOf(now, g); {
-	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
+	case to != h.place && !(h.place == active && (to == erring || to == backingOff)): // one that is ready stays so
 		q.moveHead(g, to, why)
-	case h.place == active || h.place == erring:
+	case h.place == active || h.backsOff():
 		q.heapOf(h, h.place).fix(h)
 	}
 }
@@ -170,6 +174,8 @@ func (q *Queue) placeOf(now time.Time, g *group) place {
 	case q.isPreempting(&g.head):
 		g.gate = preemptionPlugin
 		return gated
+	case q.isBackingOff(&g.head, now) && g.wait.woken:
+		return backingOff
 	case q.isBackingOff(&g.head, now):
 		return erring
 	}
@@ -193,18 +199,23 @@ func (q *Queue) gateOf(g *group) string {
 // moveHead takes a group, and the members that are joined, from its place to another.
 func (q *Queue) moveHead(g *group, to place, why string) {
 	h := &g.head
-	if h.place == active || h.place == erring {
+	q.unlisten(g)
+	if h.place == active || h.backsOff() {
 		q.leaveHeap(h)
 	}
 	q.joined[h.place] -= g.joined
 	goesOn := h.place == deciding && why == toGoOn
 	if !goesOn {
 		h.noteWoken(to, why)
+		g.wait.retried = h.place == erring && why == backoffOver || h.place == active && g.wait.retried
 	}
 	h.place = to
 	q.joined[to] += g.joined
-	if to == active || to == erring {
+	if to == active || h.backsOff() {
 		q.enterHeap(h)
+	}
+	if to == erring {
+		q.listen(g)
 	}
 	if to == active {
 		for e := range g.fresh {
@@ -239,6 +250,7 @@ func (q *Queue) admitMember(now time.Time, e *entry, plugin, why string) {
 		}
 		if e.place != joined {
 			q.move(e, joined, "")
+			q.list(e)
 			switch {
 			case !e.ready.IsZero():
 			case g.head.place == active:
@@ -294,10 +306,15 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		q.goOnWith(g)
 		return
 	}
+	h := &g.head
+	if h.early && d.Outcome != plan.Placed {
+		q.early.inVain(now, len(d.Members))
+	}
+	q.forgetLeaving(h)
 	for i := range d.Members {
 		m := &d.Members[i]
 		e := q.entries[m.Pods[0].Pod.Key()]
-		q.preempts(&g.head, m)
+		q.awaitVictims(h, m)
 		switch m.Outcome {
 		case plan.Placed:
 			e.permits = slices.ContainsFunc(m.Placements[0].Steps, atPermit)
@@ -321,7 +338,6 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		}
 		q.admit(now, e, active, attemptFailed)
 	}
-	h := &g.head
 	switch d.Outcome {
 	case plan.Placed, plan.Terminating: // members that go on waiting keep the group's place; without any the group is forgotten below
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
@@ -333,11 +349,11 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		h.rejections++
 		h.errors = 0
 		q.stamp(h, now)
-		h.backOff(q.backoffEnd(h))
+		q.backOffGroup(g)
 	default:
 		h.errors++
 		q.stamp(h, now)
-		h.backOff(q.backoffEnd(h))
+		q.backOffGroup(g)
 	}
 	q.moveToWhereItBelongs(now, g, attemptFailed)
 }
@@ -353,6 +369,9 @@ func (q *Queue) goOnWith(g *group) {
 	}
 	q.moveHead(g, active, toGoOn)
 }
+
+// backsOff reports whether an entry waits for the end of a backoff.
+func (e *entry) backsOff() bool { return e.place == backingOff || e.place == erring }
 
 // backOff has a group back off from its last attempt to the end of its backoff.
 func (e *entry) backOff(until time.Time) { e.until, e.lasts = until, until.Sub(e.since) }

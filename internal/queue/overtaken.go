@@ -76,7 +76,7 @@ func (q *Queue) IsTried(root model.RootKey) bool {
 		return false
 	}
 	switch g.head.place {
-	case active, erring, deciding:
+	case active, backingOff, erring, deciding:
 		return true
 	case gated:
 		return g.gate == preemptionPlugin

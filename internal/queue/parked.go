@@ -127,7 +127,7 @@ func (e *entry) gatedUnder() pluginKey { return e.under(e.plugins[0]) }
 func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	p.parkings++
 	e.parking = p.parkings
-	if e.awaitsWrite = e.place == parked && v.AwaitsWrite(e.pod); e.awaitsWrite {
+	if e.awaitsWrite = e.isRejected() && v.AwaitsWrite(e.pod); e.awaitsWrite {
 		p.awaitWrites++
 	}
 	plugins, count := e.rejectors(), 0

@@ -55,6 +55,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if e.place == parked {
 		q.parked.remove(e)
 	}
+	q.unlist(e)
 	if e.place == binding && e.permits {
 		q.leavePermit(e)
 	}

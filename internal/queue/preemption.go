@@ -52,7 +52,12 @@ func holdsPreemptors(p *plugin.Profile) bool {
 // that are not being deleted already.
 func (q *Queue) preempts(e *entry, d *plan.Decision) {
 	q.forgetLeaving(e)
-	if q.profiles[e.pod.SchedulerName].holdsPreemptors && e.heads == nil { // a group is never parked, so it need not hear that its victims are gone
+	q.awaitVictims(e, d)
+}
+
+// awaitVictims adds the evictions of a decision to the victims that a pod, or a group, waits for.
+func (q *Queue) awaitVictims(e *entry, d *plan.Decision) {
+	if q.profiles[e.pod.SchedulerName].holdsPreemptors && (e.heads == nil || q.config.GroupPatience > 0) {
 		for i := range d.Evictions {
 			uid := d.Evictions[i].Pod.UID
 			e.preempting.leaving = append(e.preempting.leaving, uid)
@@ -125,7 +130,11 @@ func (q *Queue) gone(uid types.UID) {
 	for _, e := range waiting {
 		p := &e.preempting
 		p.leaving = slices.DeleteFunc(p.leaving, func(other types.UID) bool { return other == uid })
-		if len(p.leaving) == 0 && e.place == parked {
+		switch {
+		case len(p.leaving) > 0:
+		case e.heads != nil && e.heads.wait.listens:
+			q.wakeGroup(q.now, e.heads, plan.Woken{Event: victimGone}, false)
+		case e.place == parked:
 			q.wake(q.now, e, victimGone, false)
 		}
 	}
@@ -133,6 +142,11 @@ func (q *Queue) gone(uid types.UID) {
 
 // forgetLeaving drops the victims that a pod waits for to be gone.
 func (q *Queue) forgetLeaving(e *entry) {
+	listens := e.heads != nil && e.heads.wait.listens
+	if listens { // its members are listed by whether it waits for victims
+		q.unlisten(e.heads)
+		defer q.listen(e.heads)
+	}
 	for _, uid := range e.preempting.leaving {
 		unlist(q.leaving, uid, e)
 	}

@@ -37,7 +37,7 @@ type Config struct {
 	Groups bool
 	// Trees means that pod groups may be parts of composite ones, and that all groups of a tree have their turn together.
 	Trees bool
-	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
+	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever, and that no event wakes such a group.
 	GroupPatience time.Duration
 	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
 	// means DefaultSlice.
@@ -160,12 +160,13 @@ type entry struct {
 	plugins    []string // that rejected the pod, or the PreEnqueue plugin that holds it
 	// Invariant: each of pending is one of plugins; a gated pod has none.
 	pending []string // those of plugins that answered Pending
-	// Invariant: a parked pod, and a gated one whose plugin has it looked at again, has a membership in each index of each of its plugins, in their
+	// Invariant: a parked pod, a listed member of a group, and a gated pod whose plugin has it looked at again, has a membership in each index of each of its plugins, in their
 	// order; other pods have none. Its parking is not later than the last.
 	memberships []membership
 	parking     uint64     // the number of its last parking
 	parkedLast  *model.Pod // the version that was parked last
 	parkedUnder []string   // and the plugins that had rejected it
+	listed      bool       // it is a joined member that its group listens for
 	awaitsWrite bool       // when it was parked, a write in flight gave back a claim of it
 	batch       uint64     // the last batch of changes in which it was rejected at Permit
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
@@ -292,10 +293,10 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	if !ok {
 		return plan.Work{}, false
 	}
+	e.early = early || e.early && e.unfinished
 	if e.heads != nil {
 		return q.popGroup(now, e.heads), true
 	}
-	e.early = early || e.early && e.unfinished
 	rounds := e.goesOn()
 	q.move(e, deciding, "")
 	e.attempts++
@@ -321,6 +322,10 @@ func (q *Queue) first(now time.Time) (e *entry, early, ok bool) {
 	// An unfinished step of waking, flushing or sorting may still make a pod ready.
 	if e = q.backoff.first(); e == nil || q.Waking() || q.flushing || q.accounts.sorting || !q.early.allowed(now) {
 		return nil, false, false
+	}
+	if e.heads != nil {
+		q.moveHead(e.heads, active, poppedEarly)
+		return e, true, true
 	}
 	q.move(e, active, poppedEarly)
 	e.beReady(now)
@@ -365,7 +370,7 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 
 func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	if e.early && d.Outcome != plan.Placed {
-		q.early.inVain(now)
+		q.early.inVain(now, 1)
 	}
 	switch d.Outcome {
 	case plan.Placed:
@@ -418,7 +423,7 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 			q.admit(now, e, active, forced)
 		case e.place == backingOff || e.place == erring: // they have passed the PreEnqueue plugins
 			q.move(e, active, forced)
-		case e.place == joined && e.group.head.place == erring:
+		case e.place == joined && e.group.head.backsOff():
 			e.group.head.until = time.Time{}
 			q.review(now, e.group, forced)
 		case e.place == deciding || e.place == binding && e.permits:
@@ -472,36 +477,22 @@ func (q *Queue) arrive(now time.Time, pod *model.Pod) {
 
 // update takes in a new version of a waiting pod. A pod in a heap keeps its time; a parked pod is woken if the change may help.
 func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
-	before := e.pod
 	switch e.place {
 	case active, backingOff, erring:
 		e.pod = pod
 		q.heapOf(e, e.place).fix(e)
 	case gated:
+		before := e.pod
 		e.pod = pod
 		q.showUpdate(e, before)
 		q.admit(now, e, active, podUpdate)
 	case parked:
-		if why, woken := q.isBeingWoken(e); woken {
-			q.wake(now, e, why, e.isWokenAtOnce())
-			q.update(now, e, pod)
+		q.updateRejected(now, e, pod)
+	default:
+		if e.listed {
+			q.updateRejected(now, e, pod)
 			return
 		}
-		// What could cure the new version may differ, so it is parked anew.
-		q.parked.renew(e, q.profiles[pod.SchedulerName], q.config.State.View(), func() {
-			e.pod = pod
-			if pod.Malformed != "" {
-				e.plugins, e.pending = nil, nil // plugins cannot read it
-			}
-		})
-		for _, action := range model.PodUpdates(before, pod) {
-			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
-			if helps, atOnce := q.helps(e, event); helps || before.Malformed != "" {
-				q.wake(now, e, event.Label(), atOnce)
-				return
-			}
-		}
-	default:
 		e.pod = pod
 	}
 }
@@ -526,7 +517,9 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e.errors++
 	e.until = q.backoffEnd(e)
 	if q.isGrouped(pod) && e.errors > 1 {
-		h := &q.join(now, e).head
+		g := q.join(now, e)
+		g.wait.pace = e.until
+		h := &g.head
 		h.until, h.lasts = e.until, e.until.Sub(now) // once, its group is tried again at once; kube-scheduler does so every time, as fast as the API server refuses
 	}
 	q.admit(now, e, erring, attemptFailed)
@@ -607,6 +600,10 @@ func (q *Queue) helps(e *entry, event model.Event) (helps, atOnce bool) {
 
 // wake moves a parked or gated pod to where it can be tried again, as soon as its backoff allows, or at once.
 func (q *Queue) wake(now time.Time, e *entry, why string, atOnce bool) {
+	if e.listed {
+		q.wakeGroup(now, e.group, plan.Woken{Event: why, Plugin: e.wokenFor(why)}, atOnce)
+		return
+	}
 	if !atOnce && q.isBackingOff(e, now) {
 		q.admit(now, e, backingOff, why)
 		return

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -107,13 +106,7 @@ func (q *Queue) reviewPodGroup(now time.Time, key model.GroupKey) {
 
 // moveMembers has the members of a PodGroup wait where they belong now, by themselves or with a tree.
 func (q *Queue) moveMembers(now time.Time, from *group, key model.GroupKey) {
-	var members []*entry
-	for _, e := range from.members {
-		if e.pod.Group == key {
-			members = append(members, e)
-		}
-	}
-	slices.SortFunc(members, func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	members := from.which(func(e *entry) bool { return e.pod.Group == key })
 	for _, e := range members {
 		if e.place == joined {
 			from.joined--
@@ -142,6 +135,7 @@ func (q *Queue) moveMembers(now time.Time, from *group, key model.GroupKey) {
 		default:
 			g.fresh[e] = struct{}{}
 		}
+		q.list(e)
 		q.movedWith(g, 1, groupChanged)
 	}
 }

@@ -251,7 +251,7 @@ func (e *pendingEvent) reaches(c *cohort) bool {
 	if c.first.entry.parking > e.parkings || !e.event.Reaches(c.priority) {
 		return false
 	}
-	if e.event.OnlyHeld && c.first.entry.place == parked && c.awaits&writeInFlight == 0 {
+	if e.event.OnlyHeld && c.first.entry.isRejected() && c.awaits&writeInFlight == 0 {
 		return false
 	}
 	if e.overdue {

@@ -148,6 +148,29 @@ func (s *street) fill() {
 	s.advance(2 * time.Second)
 }
 
+// gangBesideOldPods has a gang wait that needs all of a node, on which three old pods run.
+func (s *street) gangBesideOldPods() {
+	s.t.Helper()
+	s.node("n", "4", "main")
+	for i := range 3 {
+		s.pod(fmt.Sprint("old-", i), "1", "main")
+	}
+	s.advance(time.Second)
+	s.gang("train", 2, "2")
+	s.advance(2 * time.Second)
+}
+
+// overtake ends the three old pods of a pool one after the other. A new pod takes each place. Each
+// end wakes the gang of the pool, which has room for one member then.
+func (s *street) overtake(of, pool string) {
+	s.t.Helper()
+	for i := range 3 {
+		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprintf("old-%s%d", of, i)})
+		s.pod(fmt.Sprintf("over-%s%d", of, i), "1", pool)
+		s.advance(time.Second)
+	}
+}
+
 // skipLongStreet skips a test under the race detector, under which it takes long.
 func skipLongStreet(t *testing.T) {
 	t.Helper()
@@ -234,17 +257,8 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 // taken by others for as long, then kept again.
 func TestRoomIsKeptForAWhile(t *testing.T) {
 	s := newStreet(t, 1, time.Minute)
-	s.node("n", "4", "main")
-	for i := range 3 {
-		s.pod(fmt.Sprint("old-", i), "1", "main")
-	}
-	s.advance(time.Second)
-	s.gang("train", 2, "2")
-	s.advance(2 * time.Second)
-	for i := range 3 {
-		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("old-", i)})
-		s.pod(fmt.Sprint("over-", i), "1", "main")
-	}
+	s.gangBesideOldPods()
+	s.overtake("", "main")
 	s.pod("over-3", "1", "main")
 	s.advance(2 * time.Minute) // the gang is overtaken, and room is kept for it on n
 	if at := s.keptFor("train"); s.waiting("over-") > 0 || at != "n n" {
@@ -274,9 +288,25 @@ func TestRoomIsKeptForAWhile(t *testing.T) {
 	for _, name := range []string{"over-2", "over-3", "late-0", "late-1"} {
 		s.DeletePod(model.PodKey{Namespace: "default", Name: name})
 	}
-	s.advance(15 * time.Second)
+	s.advance(time.Second) // the last end wakes the gang
 	if s.waiting("train-") != 0 || s.Loop().State().Nominated() != 0 {
 		t.Errorf("the gang does not start: %v; %d pods are nominated", s.began, s.Loop().State().Nominated())
+	}
+}
+
+// TestRoomThatComesAtOnceWakesTheGang: all that a gang needs becomes free while it backs off, and newer
+// pods come in the same moment. The gang goes before them, so it is not overtaken.
+func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
+	s := newStreet(t, 1, time.Minute)
+	s.gangBesideOldPods()
+	s.advance(20 * time.Second)
+	for i := range 3 {
+		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("old-", i)})
+		s.pod(fmt.Sprint("newer-", i), "1", "main")
+	}
+	s.advance(time.Second)
+	if s.waiting("train-") != 0 || s.waiting("newer-") != 3 || s.Loop().State().Keeps() != 0 {
+		t.Errorf("placed are %v; room is kept for %d", s.began, s.Loop().State().Keeps())
 	}
 }
 
@@ -319,17 +349,8 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 	s.node("m", "1", "main")
 	s.pod("low", "1", "main", func(p *v1.Pod) { p.Spec.Priority = new(int32(-5)) })
 	s.advance(time.Second)
-	s.node("n", "4", "main")
-	for i := range 3 {
-		s.pod(fmt.Sprint("old-", i), "1", "main")
-	}
-	s.advance(time.Second)
-	s.gang("train", 2, "2")
-	s.advance(2 * time.Second)
-	for i := range 3 {
-		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("old-", i)})
-		s.pod(fmt.Sprint("over-", i), "1", "main")
-	}
+	s.gangBesideOldPods()
+	s.overtake("", "main")
 	s.advance(2 * time.Minute)
 	if at := s.keptFor("train"); at != "n n" {
 		t.Fatalf("room is kept on %q", at)
@@ -370,12 +391,7 @@ func TestRoomIsKeptForFew(t *testing.T) {
 	s.advance(time.Second)
 	each(func(pool string) { s.gangIn(pool, "train-"+pool, 2, "2") })
 	s.advance(2 * time.Second)
-	each(func(pool string) {
-		for i := range 3 {
-			s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprintf("old-%s-%d", pool, i)})
-			s.pod(fmt.Sprintf("over-%s-%d", pool, i), "1", pool)
-		}
-	})
+	each(func(pool string) { s.overtake(pool+"-", pool) })
 	s.advance(3 * time.Minute)
 	if n := s.Loop().State().Keeps(); n != 4 {
 		t.Errorf("room is kept for %d gangs", n)
@@ -395,17 +411,8 @@ func TestRoomIsKeptForFew(t *testing.T) {
 func TestRoomEndsWithItsGroup(t *testing.T) {
 	for _, end := range []string{"members", "PodGroup"} {
 		s := newStreet(t, 1, time.Minute)
-		s.node("n", "4", "main")
-		for i := range 3 {
-			s.pod(fmt.Sprint("old-", i), "1", "main")
-		}
-		s.advance(time.Second)
-		s.gang("train", 2, "2")
-		s.advance(2 * time.Second)
-		for i := range 3 {
-			s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("old-", i)})
-			s.pod(fmt.Sprint("over-", i), "1", "main")
-		}
+		s.gangBesideOldPods()
+		s.overtake("", "main")
 		s.advance(2 * time.Minute)
 		s.pod("late", "1", "main")
 		s.advance(2 * time.Second)

@@ -1,0 +1,256 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// newWakingQueue has groups that events wake.
+func newWakingQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
+	t.Helper()
+	g := newGroupQueue(t, more...)
+	g.config.GroupPatience = DefaultGroupPatience
+	return g
+}
+
+// roomComes is an event that helps every pod that Fit rejected.
+func (g *groupQueue) roomComes(seconds float64) {
+	g.Helper()
+	g.now = at(seconds)
+	g.hears(podDeleted)
+}
+
+// rejected has the group g tried and rejected at the times, the last of which an event or
+// the end of a backoff caused.
+func (g *groupQueue) rejected(times ...float64) {
+	g.Helper()
+	for _, seconds := range times {
+		g.now = at(seconds)
+		work, text := g.pop()
+		if work.Group == nil {
+			g.Fatalf("at %v s: popped %q, want a group", seconds, text)
+		}
+		g.settle(work, plan.Unschedulable)
+	}
+}
+
+// TestEventWakesAGroup: a group that has only been retried by backoff is ready at once, with
+// its place in the order of turns, before newer pods.
+func TestEventWakesAGroup(t *testing.T) {
+	g := newWakingQueue(t)
+	g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
+	g.rejected(0, 2, 5, 10)
+	g.roomComes(11)
+	g.now = at(11.5)
+	g.apply(model.Change{Kind: model.PodSet, Pod: pod("newer", 0)})
+	work, text := g.pop()
+	if text != "g: m5" {
+		t.Fatalf("popped %q when room came, want the group", text)
+	}
+	if got, want := work.Pods[0].Woken, (plan.Woken{Event: victimGone, Plugin: "Fit"}); got != want {
+		t.Errorf("the group is woken by %+v, want %+v", got, want)
+	}
+	g.settle(work, plan.Unschedulable)
+	if _, text := g.pop(); text != "newer1" {
+		t.Errorf("popped %q next, want the newer pod", text)
+	}
+}
+
+// TestEventEndsNoBackoffOfAGroup: after an attempt that an event caused, the next event waits
+// for the end of the backoff, unless nothing else is ready.
+func TestEventEndsNoBackoffOfAGroup(t *testing.T) {
+	for _, busy := range []bool{true, false} {
+		g := newWakingQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
+		g.rejected(0)
+		g.roomComes(3) // and the backoff is over
+		g.rejected(3)  // until 5
+		g.roomComes(3.5)
+		if got := g.places("m"); got != "backing off" || g.Counts().BackingOff != 1 {
+			t.Fatalf("the group is %s, %+v", got, g.Counts())
+		}
+		g.apply(podLeaves("none"), memberOf("g", "gated", 0, "gate"))
+		if got := g.places("m"); got != "gated" {
+			t.Errorf("with a gated member the group is %s", got)
+		}
+		g.apply(podLeaves("gated"))
+		want := "g: m3"
+		if busy {
+			g.apply(model.Change{Kind: model.PodSet, Pod: pod("other", 0)})
+			want = "other1"
+		}
+		if _, text := g.pop(); text != want {
+			t.Errorf("others are ready: %t: popped %q, want %q", busy, text, want)
+		}
+		if g.now = at(6); busy {
+			if _, text := g.pop(); text != "g: m3" {
+				t.Errorf("popped %q when the backoff was over, want the group", text)
+			}
+		}
+	}
+}
+
+// TestEventsWakeNoGroup: none helps a group whose attempt ended in an error, whose members no
+// plugin rejected, or that lets others overtake it for ever. Neither do events of before.
+func TestEventsWakeNoGroup(t *testing.T) {
+	for name, outcome := range map[string]plan.Outcome{"error": plan.Failed, "no patience": plan.Unschedulable, "no plugin": plan.Unschedulable} {
+		g := newWakingQueue(t)
+		if name == "no patience" {
+			g.config.GroupPatience = 0
+		}
+		g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
+		if name == "error" {
+			g.rejected(0)
+			g.now = at(2)
+		}
+		work, _ := g.pop()
+		if name == "no plugin" {
+			d := plan.GroupDecision{Group: work.Group, Outcome: outcome, Members: []plan.Decision{{Work: work, Outcome: outcome, Rejection: &plan.Rejection{Group: "no"}}}}
+			g.SettleGroup(g.now, &d)
+		} else {
+			g.settle(work, outcome)
+		}
+		g.roomComes(g.now.Sub(start).Seconds() + 0.5)
+		if _, text := g.pop(); text != "" {
+			t.Errorf("%s: popped %q", name, text)
+		}
+	}
+}
+
+// TestUpdateWakesAGroup: a change of a rejected member is looked at as one of a parked pod is.
+func TestUpdateWakesAGroup(t *testing.T) {
+	g := newWakingQueue(t)
+	g.profiles[""].registered["Fit"] = append(g.profiles[""].registered["Fit"], model.EventToRegister{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel})
+	g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
+	g.rejected(0, 2)
+	g.now = at(3)
+	g.apply(memberOf("g", "m", 0))
+	if _, text := g.pop(); text != "" {
+		t.Fatalf("popped %q after an update without a change", text)
+	}
+	g.apply(memberOf("g", "m", 0, "other"))
+	if _, text := g.pop(); text != "g: m3" {
+		t.Errorf("popped %q after a change of labels, want the group", text)
+	}
+}
+
+// TestGroupAwaitsItsVictims: a group for which pods leave is woken when the last of them is
+// gone, and not before. A group whose preemption failed waits for none.
+func TestGroupAwaitsItsVictims(t *testing.T) {
+	leaves := func(name string) state.Delta {
+		return state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: onNode(pod(name, 0))}}}
+	}
+	for _, broken := range []error{nil, errors.New("forbidden")} {
+		g := newWakingQueue(t, preemptionGate{})
+		g.apply(podGroup("g", 1, 9), memberOf("g", "m", 9))
+		g.rejected(0)
+		g.now = at(2)
+		work, _ := g.pop()
+		g.preempts(work, "v", "w")
+		g.hears(ended(work.Pods[0].Pod, false, broken))
+		g.hears(terminates("w"))
+		if broken != nil {
+			g.rejected(2)
+		}
+		for i, name := range []string{"v", "w"} {
+			g.now = at(2.1 + float64(i))
+			g.hears(leaves(name))
+			want := map[bool][]string{true: {"", "g: m3"}, false: {"g: m4", ""}}[broken == nil][i]
+			if _, text := g.pop(); text != want {
+				t.Errorf("evictions ended with %v, %s is gone: popped %q, want %q", broken, name, text, want)
+			}
+		}
+	}
+}
+
+// TestEarlyAttemptsOfGroupsAreLimited: each member counts as a pod. A group of a thousand may
+// be tried early in vain once in five seconds.
+func TestEarlyAttemptsOfGroupsAreLimited(t *testing.T) {
+	g := newWakingQueue(t)
+	changes := []model.Change{podGroup("g", 1, 0)}
+	for i := range earlyBurst {
+		changes = append(changes, memberOf("g", fmt.Sprint("m", i), 0))
+	}
+	g.apply(changes...)
+	g.rejected(0)
+	early := 0
+	for i := 1; i <= 40; i++ { // every quarter of a second, until 10 s
+		g.roomComes(float64(i) / 4)
+		if work, ok := g.Pop(g.now); ok && g.head("g").early {
+			early++
+			g.settle(work, plan.Unschedulable)
+		} else if ok {
+			g.settle(work, plan.Unschedulable)
+		}
+	}
+	if early < 1 || early > 3 {
+		t.Errorf("%d attempts were early in ten seconds, want 1 to 3", early)
+	}
+}
+
+func (g *groupQueue) head(name string) *entry {
+	return &g.groups[model.GroupKey{Namespace: "ns", Name: name}].head
+}
+
+// TestEventWakesOnlyGroupsThatItHelps: 5,000 groups wait for nodes of different pools. A node
+// of one pool wakes one group, and calls one hint.
+func TestEventWakesOnlyGroupsThatItHelps(t *testing.T) {
+	const groups = 5000
+	g := newWakingQueue(t)
+	g.profiles[""].registered["Fit"] = poolEvents()
+	for i := range groups {
+		name := fmt.Sprint("g", i)
+		g.Wake(g.now, g.State().Apply([]model.Change{podGroup(name, 1, 0), memberOf(name, "m"+name, 0, "pool-"+name), memberOf(name, "n"+name, 0, "pool-"+name)}))
+	}
+	for range groups {
+		work, _ := g.Pop(g.now)
+		d := plan.GroupDecision{Group: work.Group, Outcome: plan.Unschedulable}
+		for i := range work.Pods {
+			d.Members = append(d.Members, plan.Decision{Work: plan.Work{Pods: work.Pods[i : i+1]}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
+		}
+		g.SettleGroup(g.now, &d)
+	}
+	g.now = at(0.1)
+	before := g.HintsAsked()
+	g.apply(model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node("b", func(n *v1.Node) { n.Labels = map[string]string{"pool-g77": "yes"} }))})
+	if asked := g.HintsAsked() - before; asked != 1 {
+		t.Errorf("%d hints were called, want 1", asked)
+	}
+	if _, text := g.pop(); text != "g77: mg772 ng772" {
+		t.Errorf("popped %q, want the group of the pool", text)
+	}
+	if _, text := g.pop(); text != "" {
+		t.Errorf("popped %q next, want none", text)
+	}
+}
+
+// poolEvents registers for new nodes with a label of the pod.
+func poolEvents() []model.EventToRegister {
+	keyOf := func(labels map[string]string) model.Key {
+		for label := range labels {
+			return model.Key{Name: label}
+		}
+		return model.Key{}
+	}
+	return []model.EventToRegister{{
+		Resource: model.NodeEvent, Actions: model.Add,
+		Hint: func(waiting *model.Pod, event model.Event) bool {
+			return keyOf(waiting.Object.Labels) == keyOf(event.Node.Object.Labels)
+		},
+		Alike: func(pod *model.Pod) model.Need { return model.NeedOf(keyOf(pod.Object.Labels).Name) },
+		Cause: func(pod *model.Pod) model.Cause {
+			key := keyOf(pod.Object.Labels)
+			return model.Cause{Wants: []model.Way{{{key}}}, Keys: []model.Key{key}}
+		},
+		Touches: func(event model.Event, to *model.Touch) { to.Has = append(to.Has, keyOf(event.Node.Object.Labels)) },
+	}}
+}
