@@ -199,8 +199,7 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 // auditWait checks that a group listens while it must, for exactly the members that plugins
 // rejected.
 func (q *Queue) auditWait(v *audit.Violations, g *group) {
-	h := &g.head
-	listens := q.config.GroupPatience > 0 && h.place == erring && h.errors == 0 && h.rejections > 0
+	h, listens := &g.head, q.awaitsEvent(g)
 	if g.wait.listens != listens || h.place == backingOff && !g.wait.woken {
 		v.Add("group %s is %s after %d rejections; events can help: %t; one did: %t", g.key, h.place, h.rejections, g.wait.listens, g.wait.woken)
 	}

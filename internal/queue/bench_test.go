@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -52,6 +53,54 @@ func parkAll(q *queue.Queue, now time.Time, plugins []string) {
 			return
 		}
 		q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins}})
+	}
+}
+
+// groupedCrowd is a queue in which a number of groups waits, which events wake.
+func groupedCrowd(t testing.TB, groups, members int, pod func(i int) *v1.Pod) *queue.Queue {
+	t.Helper()
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := c.Queue(24 * time.Hour)
+	rules.Groups, rules.GroupPatience = true, queue.DefaultGroupPatience
+	q, err := queue.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range groups {
+		name := fmt.Sprintf("g%d", i)
+		object := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		changes := []model.Change{{Kind: model.ObjectSet, Compiled: model.NewPodGroup(object)}}
+		for j := range members {
+			object := pod(i)
+			object.Namespace, object.Name, object.UID = "ns", fmt.Sprintf("%s-%d", name, j), types.UID(fmt.Sprintf("%s-%d", name, j))
+			object.Spec.SchedulerName, object.Spec.SchedulingGroup = c.Profiles[0].Name, &v1.PodSchedulingGroup{PodGroupName: &name}
+			member := model.NewPod(object)
+			c.Profiles[0].Compile(member)
+			changes = append(changes, model.Change{Kind: model.PodSet, Pod: member})
+		}
+		q.Wake(noon, q.State().Apply(changes))
+	}
+	return q
+}
+
+// rejectGroups rejects every group that is ready, and returns how many.
+func rejectGroups(q *queue.Queue, now time.Time, plugins []string) (tried int) {
+	for {
+		w, ok := q.Pop(now)
+		if !ok {
+			return tried
+		}
+		tried++
+		d := plan.GroupDecision{Group: w.Group, Outcome: plan.Unschedulable}
+		for i := range w.Pods {
+			d.Members = append(d.Members, plan.Decision{
+				Work: plan.Work{Pods: w.Pods[i : i+1], Group: w.Group}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins},
+			})
+		}
+		q.SettleGroup(now, &d)
 	}
 }
 
@@ -240,6 +289,45 @@ func BenchmarkEventForAll(b *testing.B) {
 	slices.Sort(rounds)
 	b.ReportMetric(float64(rounds[len(rounds)-1]), "longest-round-ns")
 	b.ReportMetric(float64(rounds[len(rounds)/2]), "median-round-ns")
+	b.ReportMetric(float64(len(rounds))/float64(b.N), "rounds/op")
+}
+
+// BenchmarkEventForGroups is the same for a thousand rejected groups of 64, of which one event helps each
+// member.
+func BenchmarkEventForGroups(b *testing.B) {
+	const members = 64
+	groups, plugins := build.Sized(1000), []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration"}
+	q := groupedCrowd(b, groups, members, func(i int) *v1.Pod {
+		return &v1.Pod{Spec: v1.PodSpec{NodeSelector: map[string]string{"pool": fmt.Sprintf("pool-%d", i)}}}
+	})
+	freed := model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: model.NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "s"}, Spec: v1.PodSpec{NodeName: "n"},
+	})}
+	now, rounds := noon, []time.Duration{}
+	rejectGroups(q, now, plugins)
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second) // the backoff goes on
+		delta := state.Delta{Events: []model.Event{freed}}
+		for {
+			began := time.Now()
+			q.Wake(now, delta)
+			rounds = append(rounds, time.Since(began))
+			if q.TakeMoves(); !q.Waking() {
+				break
+			}
+			delta = state.Delta{}
+		}
+		b.StopTimer()
+		now = now.Add(time.Hour)
+		if n := rejectGroups(q, now, plugins); n != groups {
+			b.Fatalf("%d groups are tried, want %d", n, groups)
+		}
+		q.TakeMoves()
+		b.StartTimer()
+	}
+	slices.Sort(rounds)
+	b.ReportMetric(float64(rounds[len(rounds)-1]), "longest-round-ns")
 	b.ReportMetric(float64(len(rounds))/float64(b.N), "rounds/op")
 }
 

@@ -7,12 +7,12 @@ func (q *Queue) flush(now time.Time) {
 	moved := 0
 	for _, h := range []*heap[*entry]{&q.backoff, &q.errored} {
 		for e := h.first(); e != nil && !q.isBackingOff(e, now) && moved < q.config.Slice; e = h.first() {
+			moved += e.moves()
 			if e.heads != nil {
 				q.moveHead(e.heads, active, backoffOver)
 			} else {
 				q.move(e, active, backoffOver)
 			}
-			moved++
 		}
 	}
 	if !q.flushing {

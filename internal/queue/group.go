@@ -143,7 +143,7 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	if !ok || uid != g.uid { // with another PodGroup it begins anew
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		g.overtaken = overtaken{}
-		g.wait.pace, g.wait.woken = time.Time{}, false
+		g.wait = groupWait{listens: g.wait.listens}
 	}
 	g.uid = uid
 	switch to := q.placeOf(now, g); {
@@ -152,6 +152,7 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	case h.place == active || h.backsOff():
 		q.heapOf(h, h.place).fix(h)
 	}
+	q.reviewListening(g) // also where it stays: another PodGroup was not rejected yet
 }
 
 // placeOf returns the place where a group belongs.
@@ -199,7 +200,6 @@ func (q *Queue) gateOf(g *group) string {
 // moveHead takes a group, and the members that are joined, from its place to another.
 func (q *Queue) moveHead(g *group, to place, why string) {
 	h := &g.head
-	q.unlisten(g)
 	if h.place == active || h.backsOff() {
 		q.leaveHeap(h)
 	}
@@ -214,9 +214,7 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 	if to == active || h.backsOff() {
 		q.enterHeap(h)
 	}
-	if to == erring {
-		q.listen(g)
-	}
+	q.reviewListening(g)
 	if to == active {
 		for e := range g.fresh {
 			e.beReady(q.now)
@@ -310,6 +308,7 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	if h.early && d.Outcome != plan.Placed {
 		q.early.inVain(now, len(d.Members))
 	}
+	g.wait.woken, g.wait.failed = false, false
 	q.forgetLeaving(h)
 	for i := range d.Members {
 		m := &d.Members[i]

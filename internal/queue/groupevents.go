@@ -19,13 +19,18 @@ import (
 // So a group that has waited for long is ready at once. Without an event the group is
 // retried as in kube-scheduler.
 //
+// A group also awaits an event while it is held: its victims have not left yet, a member is
+// gated, or members are missing. The first event that helps is remembered until the group
+// can be tried. So what happens during an eviction is not lost, and a member that is held
+// and let go again does not have the others indexed anew.
+//
 // With a GroupPatience of 0 events wake no group.
 
 // groupWait is the part of a group's wait that events can end.
 type groupWait struct {
 	// listens means that the rejected members are indexed.
-	// Invariant: it is set exactly while the head is erring after a rejection, if events
-	// wake groups; then each joined member that plugins rejected is listed, and no other.
+	// Invariant: it is set exactly while the group awaits an event; then each joined member
+	// that plugins rejected is listed, and no other.
 	listens bool
 	// pace is the end of the backoff after the last attempt that had another cause than
 	// the end of a backoff.
@@ -34,6 +39,9 @@ type groupWait struct {
 	retried bool
 	// woken means that an event has helped since the last attempt.
 	woken bool
+	// failed means that a member's binding has failed again since then. As after an attempt
+	// that ended in an error, only the end of the backoff ends the wait.
+	failed bool
 }
 
 // isRejected reports whether a pod waits for an event that helps it: it is parked, or a
@@ -49,14 +57,28 @@ func (e *entry) preemptor() *entry {
 	return e
 }
 
-// listen indexes the rejected members of a group that begins to back off.
-func (q *Queue) listen(g *group) {
-	if q.config.GroupPatience <= 0 || g.head.errors > 0 || g.head.rejections == 0 {
-		return
+// awaitsEvent reports whether an event can help a group: it has been rejected, it is not
+// ready, and no event has helped since.
+func (q *Queue) awaitsEvent(g *group) bool {
+	h := &g.head
+	if q.config.GroupPatience <= 0 || h.errors > 0 || h.rejections == 0 || g.wait.woken || g.wait.failed {
+		return false
 	}
-	g.wait.listens = true
-	for _, e := range g.which(func(e *entry) bool { return len(e.plugins) > 0 }) {
-		q.list(e)
+	return h.place == erring || h.place == gated || h.place == incomplete
+}
+
+// reviewListening indexes the rejected members of a group that has come to await an event,
+// and drops those of a group that no longer does.
+func (q *Queue) reviewListening(g *group) {
+	switch awaits := q.awaitsEvent(g); {
+	case awaits == g.wait.listens:
+	case awaits:
+		g.wait.listens = true
+		for _, e := range g.which(func(e *entry) bool { return len(e.plugins) > 0 }) {
+			q.list(e)
+		}
+	default:
+		q.unlisten(g)
 	}
 }
 
@@ -79,13 +101,26 @@ func (q *Queue) unlist(e *entry) {
 
 // unlisten takes the members of a group out of the index.
 func (q *Queue) unlisten(g *group) {
-	if !g.wait.listens {
-		return
-	}
 	for _, e := range g.which(func(e *entry) bool { return e.listed }) {
 		q.unlist(e)
 	}
 	g.wait.listens = false
+}
+
+// membersPerMove is how many members of a group leave the index at the cost of one pod's move.
+const membersPerMove = 4
+
+// moves returns how many moves of a slice an entry counts for when it is woken, or when its
+// backoff is over.
+func (e *entry) moves() int {
+	g := e.heads
+	if e.listed {
+		g = e.group
+	}
+	if g == nil || !g.wait.listens {
+		return 1
+	}
+	return 1 + len(g.members)/membersPerMove
 }
 
 // which returns some members in the order of their arrival, so that the index depends on no
@@ -102,13 +137,14 @@ func (g *group) which(include func(e *entry) bool) []*entry {
 }
 
 // wakeGroup moves a group that an event helps to where it can be tried again, as soon as
-// its backoff allows, or at once.
+// its backoff allows, or at once. A group that is held is tried when it no longer is.
 func (q *Queue) wakeGroup(now time.Time, g *group, woken plan.Woken, atOnce bool) {
 	h := &g.head
 	g.wait.woken = true
 	if h.until = g.wait.pace; atOnce {
 		h.until = time.Time{}
 	}
+	q.reviewListening(g)
 	q.review(now, g, woken.Event)
 	if h.place == active || h.place == backingOff {
 		h.woken = woken
@@ -122,7 +158,14 @@ func (q *Queue) backOffGroup(g *group) {
 	if !g.wait.retried {
 		g.wait.pace = h.until
 	}
-	g.wait.woken = false
+}
+
+// backOffBinding has a group back off after the binding of a member that failed again.
+// kube-scheduler tries it again at once every time, as fast as the API server refuses.
+func (q *Queue) backOffBinding(now time.Time, e *entry) {
+	g := q.join(now, e)
+	g.wait.woken, g.wait.failed, g.wait.pace = false, true, e.until
+	g.head.until, g.head.lasts = e.until, e.until.Sub(now)
 }
 
 // updateRejected takes in a new version of a pod that waits for an event. The change may be

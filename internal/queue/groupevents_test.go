@@ -172,6 +172,169 @@ func TestGroupAwaitsItsVictims(t *testing.T) {
 	}
 }
 
+// TestHeldGroupsRememberEvents: an event that helps a group while it cannot be tried wakes it as
+// soon as it can. After an attempt the event is forgotten.
+func TestHeldGroupsRememberEvents(t *testing.T) {
+	for _, row := range []struct {
+		name             string
+		hold, event, end func(g *groupQueue)
+	}{
+		{
+			"while its evictions are sent", func(g *groupQueue) {},
+			func(g *groupQueue) { g.roomComes(0.2) }, func(g *groupQueue) { g.hears(terminates("w")) },
+		},
+		{
+			"while a member is held", func(g *groupQueue) { g.hears(terminates("w")); g.apply(memberOf("g", "held", 0, "gate")) },
+			func(g *groupQueue) { g.roomComes(0.2) }, func(g *groupQueue) { g.apply(podLeaves("held")) },
+		},
+		{
+			"the end of its victims, while a member is held", func(g *groupQueue) { g.apply(memberOf("g", "held", 0, "gate")) },
+			func(g *groupQueue) { g.hears(victimLeft("v", "w")) },
+			func(g *groupQueue) { g.hears(terminates("w")); g.apply(podLeaves("held")) },
+		},
+		{
+			"while members are missing", func(g *groupQueue) { g.hears(terminates("w")); g.apply(podLeaves("n")) },
+			func(g *groupQueue) { g.roomComes(0.2) }, func(g *groupQueue) { g.apply(memberOf("g", "o", 0)) },
+		},
+	} {
+		for _, helped := range []bool{true, false} {
+			g := newWakingQueue(t, preemptionGate{})
+			g.apply(podGroup("g", 2, 9), memberOf("g", "m", 9), memberOf("g", "n", 9))
+			g.now = at(0.1)
+			work, _ := g.pop()
+			g.preempts(work, "v", "w")
+			row.hold(g)
+			if helped {
+				row.event(g)
+			}
+			if got := g.places("m"); got != "gated" {
+				t.Fatalf("%s: the group is %s", row.name, got)
+			}
+			row.end(g)
+			want := map[bool]string{true: "backing off", false: "backing off after an error"}[helped]
+			if got := g.head("g").place.String(); got != want {
+				t.Errorf("%s: with an event (%t) the group is %s then, want %s", row.name, helped, got, want)
+			}
+			if work, ok := g.Pop(g.now); ok != helped {
+				t.Errorf("%s: with an event (%t) the group is tried: %t", row.name, helped, ok)
+			} else if ok {
+				g.settle(work, plan.Unschedulable)
+			}
+			if got := g.head("g").place.String(); got != "backing off after an error" {
+				t.Errorf("%s: after its attempt the group is %s", row.name, got)
+			}
+		}
+	}
+}
+
+// TestEventsWakeNoGroupWhoseBindingFails: a binding that failed twice is not tried again before the
+// backoff has ended, whether an event helps the group before the failure or after it.
+func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		g := newWakingQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+		work, _ := g.pop()
+		g.settle(work, plan.Placed, "a")
+		g.fails(work, "a")
+		work, _ = g.pop()
+		g.settle(work, plan.Placed, "a")
+		g.rejected(0) // b
+		g.now = at(0.2)
+		if before {
+			g.roomComes(0.2)
+		}
+		g.fails(work, "a")
+		if !before {
+			g.roomComes(0.2)
+		}
+		if _, text := g.pop(); text != "" {
+			t.Errorf("an event before the failure: %t; popped %q at once", before, text)
+		}
+		g.now = at(4)
+		if _, text := g.pop(); text != "g: b4 a3" && text != "g: a3 b4" {
+			t.Errorf("an event before the failure: %t; popped %q after the backoff", before, text)
+		}
+	}
+}
+
+// TestAnotherPodGroupRemembersNothing: what helped a PodGroup that is replaced while it is held
+// does not concern the next one.
+func TestAnotherPodGroupRemembersNothing(t *testing.T) {
+	for _, helped := range []bool{true, false} {
+		g := newWakingQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
+		g.rejected(0)
+		g.apply(memberOf("g", "held", 0, "gate"))
+		if helped {
+			g.roomComes(0.1)
+		}
+		another := podGroup("g", 1, 0)
+		another.Compiled.(*model.PodGroup).Object.UID = "another"
+		g.apply(another)
+		g.roomComes(0.2)
+		g.apply(podLeaves("held"))
+		if got := g.places("m"); got != "active" {
+			t.Errorf("the members of another PodGroup are %s", got)
+		}
+	}
+}
+
+// TestMembersAreIndexedOnce: a member of a large group that is held and let go again, over and
+// over, does not have the others indexed anew.
+func TestMembersAreIndexedOnce(t *testing.T) {
+	const members = 1000
+	g := newWakingQueue(t)
+	changes := []model.Change{podGroup("g", 1, 0)}
+	for i := range members {
+		changes = append(changes, memberOf("g", fmt.Sprint("m", i), 0))
+	}
+	g.apply(changes...)
+	g.rejected(0)
+	for range 10 {
+		g.Wake(g.now, g.State().Apply([]model.Change{memberOf("g", "one", 0, "gate")}))
+		g.Wake(g.now, g.State().Apply([]model.Change{podLeaves("one")}))
+	}
+	if g.audited(); g.parked.parkings != members {
+		t.Errorf("%d members were indexed %d times", members, g.parked.parkings)
+	}
+}
+
+// TestGroupsMoveInSlices: a slice has fewer groups the more members they have, whether an event
+// wakes them or their backoff ends.
+func TestGroupsMoveInSlices(t *testing.T) {
+	for what, move := range map[string]func(g *groupQueue){
+		"an event": func(g *groupQueue) { g.roomComes(0.5) },
+		"the end of a backoff": func(g *groupQueue) {
+			g.now = at(3)
+			g.pop()
+		},
+	} {
+		g := newWakingQueue(t)
+		for i := range 30 {
+			name := fmt.Sprint("g", i)
+			changes := []model.Change{podGroup(name, 1, 0)}
+			for j := range 2 * membersPerMove {
+				changes = append(changes, memberOf(name, fmt.Sprint(name, "-", j), 0))
+			}
+			g.apply(changes...)
+		}
+		for range 30 {
+			g.rejected(0)
+		}
+		g.config.Slice = 30
+		move(g)
+		moved := 0
+		for _, of := range g.groups {
+			if of.head.place != erring {
+				moved++
+			}
+		}
+		if moved != 10 {
+			t.Errorf("%s moves %d groups at once, want 10", what, moved)
+		}
+	}
+}
+
 // TestEarlyAttemptsOfGroupsAreLimited: each member counts as a pod. A group of a thousand may
 // be tried early in vain once in five seconds.
 func TestEarlyAttemptsOfGroupsAreLimited(t *testing.T) {

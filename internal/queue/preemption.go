@@ -145,7 +145,7 @@ func (q *Queue) forgetLeaving(e *entry) {
 	listens := e.heads != nil && e.heads.wait.listens
 	if listens { // its members are listed by whether it waits for victims
 		q.unlisten(e.heads)
-		defer q.listen(e.heads)
+		defer q.reviewListening(e.heads)
 	}
 	for _, uid := range e.preempting.leaving {
 		unlist(q.leaving, uid, e)

@@ -516,11 +516,8 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e.since, e.plugins, e.pending, e.activated = now, nil, nil, false
 	e.errors++
 	e.until = q.backoffEnd(e)
-	if q.isGrouped(pod) && e.errors > 1 {
-		g := q.join(now, e)
-		g.wait.pace = e.until
-		h := &g.head
-		h.until, h.lasts = e.until, e.until.Sub(now) // once, its group is tried again at once; kube-scheduler does so every time, as fast as the API server refuses
+	if q.isGrouped(pod) && e.errors > 1 { // once, its group is tried again at once
+		q.backOffBinding(now, e)
 	}
 	q.admit(now, e, erring, attemptFailed)
 }

@@ -139,9 +139,10 @@ func (q *Queue) wakeSlice(now time.Time) {
 	if w.lookedUp && !over {
 		return // the event at hand may help other pods, which come before those that were found so far
 	}
-	for moved := 0; moved < q.config.Slice && q.parked.woken.size() > 0; moved++ {
+	for moved := 0; moved < q.config.Slice && q.parked.woken.size() > 0; {
 		c := q.parked.woken.first()
 		e := c.first.entry
+		moved += e.moves()
 		q.wake(now, e, c.why, e.isWokenAtOnce())
 	}
 }
