@@ -196,8 +196,8 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 	}
 }
 
-// auditWait checks that a group listens while it must, for exactly the members that plugins
-// rejected.
+// auditWait checks that a group listens while it must, for exactly the members that
+// plugins rejected.
 func (q *Queue) auditWait(v *audit.Violations, g *group) {
 	h, listens := &g.head, q.awaitsEvent(g)
 	if g.wait.listens != listens || h.place == backingOff && !g.wait.woken {

@@ -75,8 +75,10 @@ func groupedCrowd(t testing.TB, groups, members int, pod func(i int) *v1.Pod) *q
 		changes := []model.Change{{Kind: model.ObjectSet, Compiled: model.NewPodGroup(object)}}
 		for j := range members {
 			object := pod(i)
-			object.Namespace, object.Name, object.UID = "ns", fmt.Sprintf("%s-%d", name, j), types.UID(fmt.Sprintf("%s-%d", name, j))
-			object.Spec.SchedulerName, object.Spec.SchedulingGroup = c.Profiles[0].Name, &v1.PodSchedulingGroup{PodGroupName: &name}
+			object.Namespace, object.Name = "ns", fmt.Sprintf("%s-%d", name, j)
+			object.UID = types.UID(object.Name)
+			object.Spec.SchedulerName = c.Profiles[0].Name
+			object.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
 			member := model.NewPod(object)
 			c.Profiles[0].Compile(member)
 			changes = append(changes, model.Change{Kind: model.PodSet, Pod: member})
@@ -97,7 +99,8 @@ func rejectGroups(q *queue.Queue, now time.Time, plugins []string) (tried int) {
 		d := plan.GroupDecision{Group: w.Group, Outcome: plan.Unschedulable}
 		for i := range w.Pods {
 			d.Members = append(d.Members, plan.Decision{
-				Work: plan.Work{Pods: w.Pods[i : i+1], Group: w.Group}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins},
+				Work:    plan.Work{Pods: w.Pods[i : i+1], Group: w.Group},
+				Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins},
 			})
 		}
 		q.SettleGroup(now, &d)
@@ -292,8 +295,8 @@ func BenchmarkEventForAll(b *testing.B) {
 	b.ReportMetric(float64(len(rounds))/float64(b.N), "rounds/op")
 }
 
-// BenchmarkEventForGroups is the same for a thousand rejected groups of 64, of which one event helps each
-// member.
+// BenchmarkEventForGroups is BenchmarkEventForAll for a thousand rejected groups of 64. The
+// event helps each member.
 func BenchmarkEventForGroups(b *testing.B) {
 	const members = 64
 	groups, plugins := build.Sized(1000), []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration"}

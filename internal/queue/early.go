@@ -30,8 +30,8 @@ func (t *earlyTries) allowed(now time.Time) bool {
 // next is from when on a pod may be tried before its backoff ends.
 func (t *earlyTries) next() time.Time { return t.full.Add(earlyEvery - earlySpan) }
 
-// inVain counts an attempt that did not place its pod, or as many pods as a group has. The
-// largest groups count as a burst.
+// inVain counts an attempt that did not place its pod, or as many pods as a group has.
+// The largest groups count as a burst.
 func (t *earlyTries) inVain(now time.Time, pods int) {
 	if t.full.Before(now) {
 		t.full = now

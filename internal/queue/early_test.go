@@ -78,8 +78,8 @@ func TestEarlyAttemptsAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// TestEarlyAttemptsOfManyPods: an attempt in vain of as many pods as a burst has takes as long
-// to be forgotten as all of them, also after others.
+// TestEarlyAttemptsOfManyPods: an attempt in vain of as many pods as a burst has takes as
+// long to be forgotten as all of them, also after others.
 func TestEarlyAttemptsOfManyPods(t *testing.T) {
 	var tries earlyTries
 	tries.inVain(at(0), earlyBurst/2)

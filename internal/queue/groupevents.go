@@ -10,27 +10,28 @@ import (
 )
 
 // In kube-scheduler a rejected group is retried by backoff alone. When a drain takes a
-// member's node and room comes back in the middle of a backoff, newer pods take that room.
+// member's node and room comes back in the middle of a backoff, newer pods take that
+// room.
 //
 // Here the rejected members of a group are indexed as parked pods are, and an event that
 // helps one of them wakes the group. As for a pod, the event ends the wait and not the
-// backoff: a group that still backs off from an attempt moves to the backoff queue. Attempts
-// that only the end of a backoff caused do not count for that, because a parked pod has none.
-// So a group that has waited for long is ready at once. Without an event the group is
-// retried as in kube-scheduler.
+// backoff: a group that still backs off from an attempt moves to the backoff queue.
+// Attempts that only the end of a backoff caused do not count for that, because a parked
+// pod has none. So a group that has waited for long is ready at once. Without an event
+// the group is retried as in kube-scheduler.
 //
-// A group also awaits an event while it is held: its victims have not left yet, a member is
-// gated, or members are missing. The first event that helps is remembered until the group
-// can be tried. So what happens during an eviction is not lost, and a member that is held
-// and let go again does not have the others indexed anew.
+// A group also awaits an event while it is held: its victims have not left yet, a member
+// is gated, or members are missing. The first event that helps is remembered until the
+// group can be tried. So what happens during an eviction is not lost, and a member that
+// is held and let go again does not have the others indexed anew.
 //
 // With a GroupPatience of 0 events wake no group.
 
 // groupWait is the part of a group's wait that events can end.
 type groupWait struct {
 	// listens means that the rejected members are indexed.
-	// Invariant: it is set exactly while the group awaits an event; then each joined member
-	// that plugins rejected is listed, and no other.
+	// Invariant: it is set exactly while the group awaits an event; then each joined
+	// member that plugins rejected is listed, and no other.
 	listens bool
 	// pace is the end of the backoff after the last attempt that had another cause than
 	// the end of a backoff.
@@ -39,8 +40,8 @@ type groupWait struct {
 	retried bool
 	// woken means that an event has helped since the last attempt.
 	woken bool
-	// failed means that a member's binding has failed again since then. As after an attempt
-	// that ended in an error, only the end of the backoff ends the wait.
+	// failed means that a member's binding has failed again since then. As after an
+	// attempt that ended in an error, only the end of the backoff ends the wait.
 	failed bool
 }
 
@@ -48,8 +49,8 @@ type groupWait struct {
 // listed member of a group.
 func (e *entry) isRejected() bool { return e.place == parked || e.listed }
 
-// preemptor returns the entry for which victims of a rejected pod's last attempt leave: its
-// own, or the head of its group.
+// preemptor returns the entry for which victims of a rejected pod's last attempt leave:
+// its own, or the head of its group.
 func (e *entry) preemptor() *entry {
 	if e.listed {
 		return &e.group.head
@@ -67,8 +68,8 @@ func (q *Queue) awaitsEvent(g *group) bool {
 	return h.place == erring || h.place == gated || h.place == incomplete
 }
 
-// reviewListening indexes the rejected members of a group that has come to await an event,
-// and drops those of a group that no longer does.
+// reviewListening indexes the rejected members of a group that has come to await an
+// event, and drops those of a group that no longer does.
 func (q *Queue) reviewListening(g *group) {
 	switch awaits := q.awaitsEvent(g); {
 	case awaits == g.wait.listens:
@@ -107,11 +108,12 @@ func (q *Queue) unlisten(g *group) {
 	g.wait.listens = false
 }
 
-// membersPerMove is how many members of a group leave the index at the cost of one pod's move.
+// membersPerMove is how many members of a group leave the index at the cost of one pod's
+// move.
 const membersPerMove = 4
 
-// moves returns how many moves of a slice an entry counts for when it is woken, or when its
-// backoff is over.
+// moves returns how many moves of a slice an entry counts for when it is woken, or when
+// its backoff is over.
 func (e *entry) moves() int {
 	g := e.heads
 	if e.listed {
@@ -123,8 +125,8 @@ func (e *entry) moves() int {
 	return 1 + len(g.members)/membersPerMove
 }
 
-// which returns some members in the order of their arrival, so that the index depends on no
-// map.
+// which returns some members in the order of their arrival, so that the index depends on
+// no map.
 func (g *group) which(include func(e *entry) bool) []*entry {
 	var members []*entry
 	for _, e := range g.members {
@@ -168,8 +170,8 @@ func (q *Queue) backOffBinding(now time.Time, e *entry) {
 	g.head.until, g.head.lasts = e.until, e.until.Sub(now)
 }
 
-// updateRejected takes in a new version of a pod that waits for an event. The change may be
-// such an event.
+// updateRejected takes in a new version of a pod that waits for an event. The change may
+// be such an event.
 func (q *Queue) updateRejected(now time.Time, e *entry, pod *model.Pod) {
 	before := e.pod
 	if why, woken := q.isBeingWoken(e); woken {

@@ -43,8 +43,8 @@ func (g *groupQueue) rejected(times ...float64) {
 	}
 }
 
-// TestEventWakesAGroup: a group that has only been retried by backoff is ready at once, with
-// its place in the order of turns, before newer pods.
+// TestEventWakesAGroup: a group that has only been retried by backoff is ready at once,
+// with its place in the order of turns, before newer pods.
 func TestEventWakesAGroup(t *testing.T) {
 	g := newWakingQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
@@ -65,8 +65,8 @@ func TestEventWakesAGroup(t *testing.T) {
 	}
 }
 
-// TestEventEndsNoBackoffOfAGroup: after an attempt that an event caused, the next event waits
-// for the end of the backoff, unless nothing else is ready.
+// TestEventEndsNoBackoffOfAGroup: after an attempt that an event caused, the next event
+// waits for the end of the backoff, unless nothing else is ready.
 func TestEventEndsNoBackoffOfAGroup(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		g := newWakingQueue(t)
@@ -99,8 +99,9 @@ func TestEventEndsNoBackoffOfAGroup(t *testing.T) {
 	}
 }
 
-// TestEventsWakeNoGroup: none helps a group whose attempt ended in an error, whose members no
-// plugin rejected, or that lets others overtake it for ever. Neither do events of before.
+// TestEventsWakeNoGroup: none helps a group whose attempt ended in an error, whose
+// members no plugin rejected, or that lets others overtake it for ever. Neither do events
+// of before.
 func TestEventsWakeNoGroup(t *testing.T) {
 	for name, outcome := range map[string]plan.Outcome{"error": plan.Failed, "no patience": plan.Unschedulable, "no plugin": plan.Unschedulable} {
 		g := newWakingQueue(t)
@@ -126,7 +127,8 @@ func TestEventsWakeNoGroup(t *testing.T) {
 	}
 }
 
-// TestUpdateWakesAGroup: a change of a rejected member is looked at as one of a parked pod is.
+// TestUpdateWakesAGroup: a change of a rejected member is looked at as one of a parked
+// pod is.
 func TestUpdateWakesAGroup(t *testing.T) {
 	g := newWakingQueue(t)
 	g.profiles[""].registered["Fit"] = append(g.profiles[""].registered["Fit"], model.EventToRegister{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel})
@@ -143,8 +145,8 @@ func TestUpdateWakesAGroup(t *testing.T) {
 	}
 }
 
-// TestGroupAwaitsItsVictims: a group for which pods leave is woken when the last of them is
-// gone, and not before. A group whose preemption failed waits for none.
+// TestGroupAwaitsItsVictims: a group for which pods leave is woken when the last of them
+// is gone, and not before. A group whose preemption failed waits for none.
 func TestGroupAwaitsItsVictims(t *testing.T) {
 	leaves := func(name string) state.Delta {
 		return state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: onNode(pod(name, 0))}}}
@@ -172,8 +174,8 @@ func TestGroupAwaitsItsVictims(t *testing.T) {
 	}
 }
 
-// TestHeldGroupsRememberEvents: an event that helps a group while it cannot be tried wakes it as
-// soon as it can. After an attempt the event is forgotten.
+// TestHeldGroupsRememberEvents: an event that helps a group while it cannot be tried
+// wakes it as soon as it can. After an attempt the event is forgotten.
 func TestHeldGroupsRememberEvents(t *testing.T) {
 	for _, row := range []struct {
 		name             string
@@ -184,7 +186,8 @@ func TestHeldGroupsRememberEvents(t *testing.T) {
 			func(g *groupQueue) { g.roomComes(0.2) }, func(g *groupQueue) { g.hears(terminates("w")) },
 		},
 		{
-			"while a member is held", func(g *groupQueue) { g.hears(terminates("w")); g.apply(memberOf("g", "held", 0, "gate")) },
+			"while a member is held",
+			func(g *groupQueue) { g.hears(terminates("w")); g.apply(memberOf("g", "held", 0, "gate")) },
 			func(g *groupQueue) { g.roomComes(0.2) }, func(g *groupQueue) { g.apply(podLeaves("held")) },
 		},
 		{
@@ -227,8 +230,9 @@ func TestHeldGroupsRememberEvents(t *testing.T) {
 	}
 }
 
-// TestEventsWakeNoGroupWhoseBindingFails: a binding that failed twice is not tried again before the
-// backoff has ended, whether an event helps the group before the failure or after it.
+// TestEventsWakeNoGroupWhoseBindingFails: a binding that failed twice is not tried again
+// before the backoff has ended, whether an event helps the group before the failure or
+// after it.
 func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		g := newWakingQueue(t)
@@ -257,8 +261,8 @@ func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
 	}
 }
 
-// TestAnotherPodGroupRemembersNothing: what helped a PodGroup that is replaced while it is held
-// does not concern the next one.
+// TestAnotherPodGroupRemembersNothing: what helped a PodGroup that is replaced while it
+// is held does not concern the next one.
 func TestAnotherPodGroupRemembersNothing(t *testing.T) {
 	for _, helped := range []bool{true, false} {
 		g := newWakingQueue(t)
@@ -279,8 +283,8 @@ func TestAnotherPodGroupRemembersNothing(t *testing.T) {
 	}
 }
 
-// TestMembersAreIndexedOnce: a member of a large group that is held and let go again, over and
-// over, does not have the others indexed anew.
+// TestMembersAreIndexedOnce: a member of a large group that is held and let go again,
+// over and over, does not have the others indexed anew.
 func TestMembersAreIndexedOnce(t *testing.T) {
 	const members = 1000
 	g := newWakingQueue(t)
@@ -299,8 +303,8 @@ func TestMembersAreIndexedOnce(t *testing.T) {
 	}
 }
 
-// TestGroupsMoveInSlices: a slice has fewer groups the more members they have, whether an event
-// wakes them or their backoff ends.
+// TestGroupsMoveInSlices: a slice has fewer groups the more members they have, whether an
+// event wakes them or their backoff ends.
 func TestGroupsMoveInSlices(t *testing.T) {
 	for what, move := range map[string]func(g *groupQueue){
 		"an event": func(g *groupQueue) { g.roomComes(0.5) },
@@ -335,8 +339,8 @@ func TestGroupsMoveInSlices(t *testing.T) {
 	}
 }
 
-// TestEarlyAttemptsOfGroupsAreLimited: each member counts as a pod. A group of a thousand may
-// be tried early in vain once in five seconds.
+// TestEarlyAttemptsOfGroupsAreLimited: each member counts as a pod. A group of a thousand
+// may be tried early in vain once in five seconds.
 func TestEarlyAttemptsOfGroupsAreLimited(t *testing.T) {
 	g := newWakingQueue(t)
 	changes := []model.Change{podGroup("g", 1, 0)}
@@ -364,8 +368,8 @@ func (g *groupQueue) head(name string) *entry {
 	return &g.groups[model.GroupKey{Namespace: "ns", Name: name}].head
 }
 
-// TestEventWakesOnlyGroupsThatItHelps: 5,000 groups wait for nodes of different pools. A node
-// of one pool wakes one group, and calls one hint.
+// TestEventWakesOnlyGroupsThatItHelps: 5,000 groups wait for nodes of different pools. A
+// node of one pool wakes one group, and calls one hint.
 func TestEventWakesOnlyGroupsThatItHelps(t *testing.T) {
 	const groups = 5000
 	g := newWakingQueue(t)

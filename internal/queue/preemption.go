@@ -55,7 +55,8 @@ func (q *Queue) preempts(e *entry, d *plan.Decision) {
 	q.awaitVictims(e, d)
 }
 
-// awaitVictims adds the evictions of a decision to the victims that a pod, or a group, waits for.
+// awaitVictims adds the evictions of a decision to the victims that a pod, or a group,
+// waits for.
 func (q *Queue) awaitVictims(e *entry, d *plan.Decision) {
 	if q.profiles[e.pod.SchedulerName].holdsPreemptors && (e.heads == nil || q.config.GroupPatience > 0) {
 		for i := range d.Evictions {

@@ -37,7 +37,8 @@ type Config struct {
 	Groups bool
 	// Trees means that pod groups may be parts of composite ones, and that all groups of a tree have their turn together.
 	Trees bool
-	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever, and that no event wakes such a group.
+	// GroupPatience is how long a pod group that is rejected lets other pods overtake it;
+	// 0 means for ever, and that no event wakes such a group.
 	GroupPatience time.Duration
 	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
 	// means DefaultSlice.

@@ -148,7 +148,8 @@ func (s *street) fill() {
 	s.advance(2 * time.Second)
 }
 
-// gangBesideOldPods has a gang wait that needs all of a node, on which three old pods run.
+// gangBesideOldPods has a gang wait that needs all of a node, on which three old pods
+// run.
 func (s *street) gangBesideOldPods() {
 	s.t.Helper()
 	s.node("n", "4", "main")
@@ -160,8 +161,8 @@ func (s *street) gangBesideOldPods() {
 	s.advance(2 * time.Second)
 }
 
-// overtake ends the three old pods of a pool one after the other. A new pod takes each place. Each
-// end wakes the gang of the pool, which has room for one member then.
+// overtake ends the three old pods of a pool one after the other. A new pod takes each
+// place. Each end wakes the gang of the pool, which has room for one member then.
 func (s *street) overtake(of, pool string) {
 	s.t.Helper()
 	for i := range 3 {
@@ -294,8 +295,9 @@ func TestRoomIsKeptForAWhile(t *testing.T) {
 	}
 }
 
-// TestRoomThatComesAtOnceWakesTheGang: all that a gang needs becomes free while it backs off, and newer
-// pods come in the same moment. The gang goes before them, so it is not overtaken.
+// TestRoomThatComesAtOnceWakesTheGang: all that a gang needs becomes free while it backs
+// off, and newer pods come in the same moment. The gang goes before them, so it is not
+// overtaken.
 func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
 	s := newStreet(t, 1, time.Minute)
 	s.gangBesideOldPods()
