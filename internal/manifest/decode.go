@@ -131,7 +131,7 @@ func (w *worker) unit(u unit, depth int) result {
 	}
 	s := scanner{text: js}
 	h, err := s.headOf()
-	if err != nil || s.space() != 0 {
+	if err != nil || s.more() {
 		if u.found && stdjson.Valid(js) {
 			return result{strays: 1} // an array, a number, text
 		}

@@ -74,7 +74,7 @@ func readDocument(file string, line int, text []byte) (docs []document, skipped 
 		return []document{{whole: whole, items: splitYAML(whole)}}, skipped
 	}
 	s := scanner{text: text}
-	for s.space() != 0 {
+	for s.more() {
 		start := s.at
 		if n := s.noise(); n > 0 {
 			skipped = append(skipped, noiseIn(line+bytes.Count(text[:start], []byte("\n")), text[start:start+n]))

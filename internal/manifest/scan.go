@@ -30,6 +30,12 @@ func (s *scanner) space() byte {
 	return 0
 }
 
+// more skips white space and reports whether anything follows, be it a zero byte.
+func (s *scanner) more() bool {
+	s.space()
+	return s.at < len(s.text)
+}
+
 // str skips the string that begins here and returns the bytes between its quotes, with escapes.
 func (s *scanner) str() ([]byte, error) {
 	start := s.at + 1
