@@ -107,7 +107,7 @@ func TestVolumeController(t *testing.T) {
 		{"provisioned for a node", withClasses(node("n1", "1"), pvc("c", "class=dp storage=2Gi node=n1")), time.Second, "pvc-c Bound c, c Bound @n1 pvc-c"},
 		{"no node is chosen", withClasses(node("n1", "1"), pvc("c", "class=dp storage=2Gi")), time.Hour, "c Pending"},
 		{"no provisioner", withClasses(node("n1", "1"), pvc("c", "class=np storage=2Gi node=n1")), time.Hour, "c Pending @n1"},
-		{"the node is gone: handed back", withClasses(pvc("c", "class=dp storage=2Gi node=n1")), time.Second, "c Pending"},
+		{"the node is gone, and its provisioner: left", withClasses(pvc("c", "class=dp storage=2Gi node=n1")), time.Hour, "c Pending @n1"},
 		{"no room: handed back", withClasses(node("n1", "1"), build.CSIDriver("d", "storageCapacity"), pool, pvc("c", "class=dp storage=20Gi node=n1")), time.Second, "c Pending"},
 		{"room for one", withClasses(node("n1", "1"), build.CSIDriver("d", "storageCapacity"), pool,
 			pvc("b", "class=dp storage=6Gi node=n1"), pvc("c", "class=dp storage=6Gi node=n1")), time.Second, "pvc-b Bound b, b Bound @n1 pvc-b, c Pending"},
