@@ -69,10 +69,44 @@ func readDocument(file string, line int, text []byte) (docs []document, skipped 
 		}
 	}
 	whole := unit{file: file, line: line, text: text, dash: -1}
-	if !looksJSON(text) {
-		whole.yaml = true
-		return []document{{whole: whole, items: splitYAML(whole)}}, skipped
+	if looksJSON(text) {
+		docs, noises, _ := readValues(whole)
+		return docs, append(skipped, noises...)
 	}
+	if n := comments(text); looksJSON(text[n:]) {
+		// JSON below a comment is YAML, but the YAML library reads the first value alone.
+		values := whole
+		values.text, values.line = text[n:], line+bytes.Count(text[:n], []byte("\n"))
+		if docs, noises, ok := readValues(values); ok {
+			return docs, append(skipped, noises...)
+		}
+	}
+	whole.yaml = true
+	return []document{{whole: whole, items: splitYAML(whole)}}, skipped
+}
+
+// comments returns the length of the empty lines and comments that a text begins with.
+func comments(text []byte) int {
+	at := 0
+	for at < len(text) {
+		line := bytes.TrimSpace([]byte(firstLine(text[at:])))
+		if len(line) > 0 && line[0] != '#' {
+			break
+		}
+		end := bytes.IndexByte(text[at:], '\n')
+		if end < 0 {
+			return len(text)
+		}
+		at += end + 1
+	}
+	return at
+}
+
+// readValues reads JSON values one after the other, with text that is no object in between. ok is
+// false if the first value is broken.
+func readValues(whole unit) (docs []document, skipped []noise, ok bool) {
+	text, line := whole.text, whole.line
+	ok = true
 	s := scanner{text: text}
 	for s.more() {
 		start := s.at
@@ -84,7 +118,7 @@ func readDocument(file string, line int, text []byte) (docs []document, skipped 
 		s.enormous = false
 		h, err := s.headOf()
 		if err != nil {
-			s.at = len(text) // the end of a broken value is not known
+			s.at, ok = len(text), len(docs) > 0 // the end of a broken value is not known
 		}
 		part := whole
 		part.line += bytes.Count(text[:start], []byte("\n"))
@@ -95,7 +129,7 @@ func readDocument(file string, line int, text []byte) (docs []document, skipped 
 		}
 		docs = append(docs, doc)
 	}
-	return docs, skipped
+	return docs, skipped, ok
 }
 
 // looksJSON distinguishes JSON from a YAML document that is a mapping in braces, whose keys are seldom quoted.

@@ -37,6 +37,8 @@ func FuzzNoise(f *testing.F) {
 	f.Add("\x00{\n}", "---", false)
 	f.Add(logEnds, logBegins, true)
 	f.Add("0", "\x00", false)
+	f.Add("#", "", false)
+	f.Add("#", "\"", false)
 	f.Fuzz(func(t *testing.T, before, between string, logs bool) {
 		if logs {
 			between = logBegins + "c of pod a/b ====\n" + strings.ReplaceAll(between, logEnds, "") + logEnds + "c of pod a/b ====\n"
