@@ -1,13 +1,9 @@
 package framework_test
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -66,24 +62,4 @@ func refuses(t *testing.T, method string, call func(h fwk.Handle, state fwk.Cycl
 	if want := method + " of the Handle is not supported: "; r.Err == nil || !strings.Contains(r.Message, want) || !strings.Contains(r.Message, `"Probe"`) {
 		t.Errorf("%s: got %+v, want an error with %s", method, r, want)
 	}
-}
-
-// lines is a log.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) logger() logr.Logger {
-	return funcr.New(func(prefix, args string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.all = append(l.all, prefix+args)
-	}, funcr.Options{})
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return fmt.Sprint(l.all)
 }
