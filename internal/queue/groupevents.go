@@ -168,6 +168,9 @@ func (q *Queue) backOffBinding(now time.Time, e *entry) {
 	g := q.join(now, e)
 	g.wait.woken, g.wait.failed, g.wait.pace = false, true, e.until
 	g.head.until, g.head.lasts = e.until, e.until.Sub(now)
+	if g.head.place == active { // because other members of the last attempt found no node
+		q.moveHead(g, erring, attemptFailed)
+	}
 }
 
 // updateRejected takes in a new version of a pod that waits for an event. The change may

@@ -261,6 +261,31 @@ func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
 	}
 }
 
+// TestReadyGroupBacksOffWhenABindingFails: a group is ready again after each attempt that placed one
+// member and not the other. It is not tried before the end of the backoff of a binding that fails each
+// time, as that of a pod does whose deletion the watch has yet to show.
+func TestReadyGroupBacksOffWhenABindingFails(t *testing.T) {
+	g := newWakingQueue(t)
+	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+	attempts := 0
+	for range 100 { // at one instant
+		work, text := g.pop()
+		if text == "" {
+			break
+		}
+		attempts++
+		g.settle(work, plan.Placed, "a")
+		g.fails(work, "a")
+	}
+	if attempts != 2 {
+		t.Errorf("%d attempts at one instant, want 2", attempts)
+	}
+	g.now = at(4)
+	if _, text := g.pop(); text == "" {
+		t.Error("the group is not tried after the backoff")
+	}
+}
+
 // TestAnotherPodGroupRemembersNothing: what helped a PodGroup that is replaced while it
 // is held does not concern the next one.
 func TestAnotherPodGroupRemembersNothing(t *testing.T) {
