@@ -142,7 +142,7 @@ change was made, and the group decided about again.`,
 	}
 	flags := cmd.Flags()
 	e.input = newInput(flags, "snapshot", "f", explainOutputs)
-	e.filesFlag = "--snapshot" // the name that the manual has; -f is what the other commands call it
+	e.filesFlag = "--snapshot" // as documented; other commands call it -f
 	e.makePods(flags, false)
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)

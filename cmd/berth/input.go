@@ -126,7 +126,7 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	first := len(cluster.Pods) - len(files.Pods) // those of the files are the last
+	first := len(cluster.Pods) - len(files.Pods) // pods of the files are the last
 	if err := in.expand(cluster); err != nil {
 		return nil, nil, nil, err
 	}
@@ -186,7 +186,7 @@ func (in *input) setAside(pod *v1.Pod) {
 	}
 }
 
-// noteAssumed writes what could not be read of a live cluster, and which pods were made.
+// noteAssumed writes which parts of a live cluster could not be read, and which pods were made.
 func (in *input) noteAssumed(w io.Writer) {
 	for _, note := range in.assumed {
 		fmt.Fprintf(w, "Note: %s\n", note)

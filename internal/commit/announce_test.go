@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestAnnouncement says when the chosen node is written as the nominated one before the binding.
+// TestAnnouncement checks when the chosen node is written as the nominated one before the binding.
 func TestAnnouncement(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -65,7 +65,7 @@ type progress struct {
 	handed      bool
 	bindFailure *failure
 	works       bool // a PreBind plugin from outside has something to do
-	// announced says that the node's nomination was queued for the binding. announcement is the
+	// announced means that the node's nomination was queued for the binding. announcement is the
 	// nomination, once the binding sends it itself.
 	announced    bool
 	announcement *status

@@ -155,7 +155,7 @@ func (o *Outbox) takeEffect(e *effect) Request {
 	return request
 }
 
-// mustAsk reports whether the API server must be asked for the object that must not exist.
+// mustAsk reports whether to read the object that must not exist first.
 func (e *effect) mustAsk() bool { return e.write.IfAbsent != nil && !e.absent }
 
 // absenceAnswered processes the response to that question.

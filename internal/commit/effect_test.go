@@ -81,7 +81,7 @@ func TestEndOfWritesOfDecisions(t *testing.T) {
 	}
 }
 
-// TestWriteIfAbsent asks for the object that must not exist before the write, and again
+// TestWriteIfAbsent reads the object that must not exist before the write, and again
 // before it is repeated. If the object exists, or is not known to be absent, nothing is
 // written.
 func TestWriteIfAbsent(t *testing.T) {

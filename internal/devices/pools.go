@@ -24,8 +24,9 @@ import (
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
 	id PoolID
-	// Invariant: published are its slices by name, and now has the same as the allocator gets them, see offer. Of pools for which now.What is equal the allocator takes devices
-	// at the same positions, as long as inUse is equal too.
+	// Invariant: published are its slices by name, and now has them in the form that offer makes for
+	// the allocator. The allocator takes devices at the same positions from pools with equal now.What
+	// and equal inUse.
 	published []*model.ResourceSlice
 	now       *model.DevicePool
 	// local is the node that the pool is local to, nil if it is wide.

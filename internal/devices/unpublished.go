@@ -175,7 +175,7 @@ func (p *pool) hasCounters() bool {
 	return slices.ContainsFunc(p.published, func(s *model.ResourceSlice) bool { return len(s.Object.Spec.SharedCounters) > 0 })
 }
 
-// without returns a slice whose counters are smaller by those of devices that its
+// without returns a slice whose counters are smaller by the consumption of devices that its
 // generation does not publish; the same slice if there are none. A counter may become
 // negative, which the allocator treats like none available.
 func without(slice *resourcev1.ResourceSlice, used []*absentee) *resourcev1.ResourceSlice {
@@ -197,7 +197,7 @@ func without(slice *resourcev1.ResourceSlice, used []*absentee) *resourcev1.Reso
 	return with
 }
 
-// subtract takes what a device consumes from the counter set that it names. A set or a
+// subtract takes a device's consumption from the counter set that it names. A set or a
 // counter that the pool no longer has is ignored.
 func subtract(sets []resourcev1.CounterSet, consumed *resourcev1.DeviceCounterConsumption) {
 	for i := range sets {

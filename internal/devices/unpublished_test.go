@@ -253,7 +253,7 @@ func sorted(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// TestWithdrawnAreBounded withdraws thousands of devices of which few are in use. Only
+// TestWithdrawnAreBounded withdraws thousands of devices, few of them in use. Only
 // these are remembered, and none when the claims are gone.
 func TestWithdrawnAreBounded(t *testing.T) {
 	r := newRecorder(t, "a")

@@ -179,7 +179,7 @@ func (p *pool) mix(position int, state string) {
 	}
 }
 
-// usedWide follows a change of what is allocated of some devices of a wide pool; changed means that the pool offers other counters.
+// usedWide follows a change of allocations of some devices of a wide pool; changed means that the pool offers other counters.
 func (s *Store) usedWide(p *pool, devices []string, changed bool) {
 	for _, device := range devices {
 		changed = s.describeState(p, device) || changed

@@ -5,7 +5,7 @@ import "github.com/berth-scheduler/berth/internal/model"
 // Plugins from outside may nominate pods during a turn. As in kube-scheduler, the filters that run
 // later in the turn leave room for these pods.
 
-// renominate takes over what plugins from outside have nominated in this turn.
+// renominate takes over nominations that plugins from outside made in this turn.
 func (c *cycle) renominate() {
 	if c.profile.Outside != nil {
 		c.renominated = c.view.Renominated(c.profile.Outside.Nominations())

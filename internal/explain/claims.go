@@ -130,7 +130,7 @@ func textOfRequirement(r *v1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("%s %s %s", r.Key, r.Operator, values)
 }
 
-// provisionedFor says for which node the volume of a claim is to be provisioned.
+// provisionedFor describes the node for which the volume of a claim is to be provisioned.
 func (s *Snapshot) provisionedFor(claim *model.Claim) string {
 	text := "is to be provisioned for node " + claim.SelectedNode
 	if _, exists := s.state.Slot(claim.SelectedNode); !exists {

@@ -15,7 +15,7 @@ import (
 const unpackedMax = 8 << 30
 
 // unpack returns the manifests of an archive, by their content: a zip file (the endpoint
-// /get-snapshot of KAI Scheduler answers with one that holds snapshot.json), or a tar
+// /get-snapshot of KAI Scheduler answers with a zip of snapshot.json), or a tar
 // file, such as a must-gather of OpenShift; each may be packed by gzip. Any other source
 // is returned as it is.
 func unpack(s source, most int64) ([]source, error) {

@@ -83,8 +83,8 @@ func checkResources(list v1.ResourceList, path string, r *report) {
 
 func isNegative(q *resource.Quantity) bool { return q.Sign() < 0 }
 
-// checkQuantity reports what is odd about an amount: API servers refuse what is negative, and admit
-// what no node can have.
+// checkQuantity reports odd amounts. API servers refuse negative ones, and admit amounts that no
+// node can have.
 func checkQuantity(name string, q *resource.Quantity, path string, r *report) {
 	if isNegative(q) {
 		r.add(path, "%s is negative; give zero or more", q)

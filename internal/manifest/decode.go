@@ -35,7 +35,7 @@ type result struct {
 	objects []decoded
 	skipped []Skipped
 	errs    []*Error
-	remarks []*Error // what is odd and can still be decided about
+	remarks []*Error // odd fields of an object that can still be decided about
 	noYAML  bool     // the unit cannot be parsed
 	strays  int      // documents of a dump that are no objects
 }

@@ -7,7 +7,7 @@
 // OpenShift, the export of kube-scheduler-simulator and the snapshot of KAI Scheduler. Decoding is strict: a field that
 // the Kubernetes API does not have is an error.
 //
-// Objects with a uid and a resourceVersion come from an API server. What is odd about them is a
+// Objects with a uid and a resourceVersion come from an API server. An odd field of these is a
 // warning, and of two states of one object the later is taken.
 //
 // It gives a [Cluster]: one slice per kind that a scheduler reads, or a controller of the simulation, each in the order of the files, with the values filled in

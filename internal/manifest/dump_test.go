@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// summary lists a cluster's nodes and pods, and what was skipped.
+// summary lists a cluster's nodes, pods and skipped kinds.
 func summary(c *Cluster) string {
 	var all []string
 	for _, n := range c.Nodes {
@@ -112,7 +112,7 @@ func TestClusterInfoStream(t *testing.T) {
 	}
 }
 
-// Lines that are no JSON are skipped between values, and what kubectl writes to standard error
+// Lines that are no JSON are skipped between values, and so is kubectl's standard error
 // before any object.
 func TestNoise(t *testing.T) {
 	for _, test := range []struct{ text, objects, warning string }{
@@ -132,7 +132,7 @@ func TestNoise(t *testing.T) {
 		}
 		wantWarnings(t, c, want...)
 	}
-	// What may be an object, or a broken one, is not skipped.
+	// Text that may be an object, or a broken one, is not skipped.
 	for _, text := range []string{nodeList + "kind: Node\napiVersion: v1\n", nodeList + "}\n", nodeList + " x " + podList, "hello\n", nodeList + "\"a\": 1\n", "apiVersion: v1\n" + nodeList} {
 		if c, err := Decode("F", []byte(text)); err == nil {
 			t.Errorf("%q is read: %s", text, summary(c))
@@ -322,7 +322,7 @@ func TestCustomResources(t *testing.T) {
 	}
 }
 
-// What API servers admit is read, and remarked upon; equal remarks are counted.
+// Objects that API servers admit are read, with remarks; equal remarks are counted.
 func TestAdmitted(t *testing.T) {
 	const decided = "; API servers admit it, and it is decided about as it is"
 	const number = `Invalid value: "x": for 'Gt', 'Lt' operators, the value must be an integer`

@@ -60,7 +60,7 @@ type report struct {
 	object  string
 	within  string // before the path of each field: "spec.template.", or ""
 	errs    []*Error
-	remarks []*Error // what an API server admits
+	remarks []*Error // about objects that an API server admits
 }
 
 func (r *report) add(path, format string, args ...any) {
@@ -75,7 +75,7 @@ func (r *report) field(path string) string {
 	return r.within + path
 }
 
-// warn adds what an API server admits, and a scheduler decides about.
+// warn adds a remark on a value that an API server admits, and a scheduler decides about.
 func (r *report) warn(path, format string, args ...any) {
 	r.add(path, format, args...)
 	r.admitFrom(len(r.errs) - 1)
@@ -129,7 +129,7 @@ func (r *report) addErr(path *field.Path, err error) {
 	r.add(path.String(), "%s", err)
 }
 
-// remarks are what is odd about objects that are read all the same. Equal ones are counted.
+// remarks are about odd values of objects that are read all the same. Equal ones are counted.
 type remarks struct {
 	first []*Error
 	more  []int

@@ -97,7 +97,7 @@ func noiseBefore(text []byte, atEnd bool) int {
 	return 0
 }
 
-// isField reports whether a line is one that objects in YAML have.
+// isField reports whether a line begins with a field that objects in YAML have.
 func isField(line string) bool {
 	for _, field := range []string{"apiVersion:", "kind:", "metadata:", "items:", "spec:", "- "} {
 		if len(line) >= len(field) && line[:len(field)] == field {

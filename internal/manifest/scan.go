@@ -159,7 +159,7 @@ type head struct {
 	items            int    // where the items array begins; -1 without one
 	oddItems         bool   // there are items that are no array, or more than once
 	enormous         bool
-	pods, nodes, raw bool // there are pods, nodes and rawObjects, as in exports
+	pods, nodes, raw bool // it has pods, nodes and rawObjects, as exports have
 }
 
 // headOf reads the outermost level of the object that begins at the scanner's position, and skips it.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// CheckTemplate reports what an API server would reject in a pod template of an object at
+// CheckTemplate reports fields that an API server would reject in a pod template of an object at
 // a place. within is the path of the template, and object the name of its object.
 func CheckTemplate(at Place, object, within string, t *v1.PodTemplateSpec) (errs, remarks []*Error) {
 	r := &report{file: at.File, line: at.Line, object: object}

@@ -69,7 +69,7 @@ func (q *Queue) awaitsEvent(g *group) bool {
 }
 
 // reviewListening indexes the rejected members of a group that has come to await an
-// event, and drops those of a group that no longer does.
+// event, and drops the members of a group that no longer does.
 func (q *Queue) reviewListening(g *group) {
 	switch awaits := q.awaitsEvent(g); {
 	case awaits == g.wait.listens:

@@ -263,7 +263,7 @@ func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
 
 // TestReadyGroupBacksOffWhenABindingFails: a group is ready again after each attempt that placed one
 // member and not the other. It is not tried before the end of the backoff of a binding that fails each
-// time, as that of a pod does whose deletion the watch has yet to show.
+// time, such as for a pod whose deletion the watch has yet to show.
 func TestReadyGroupBacksOffWhenABindingFails(t *testing.T) {
 	g := newWakingQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
@@ -286,8 +286,8 @@ func TestReadyGroupBacksOffWhenABindingFails(t *testing.T) {
 	}
 }
 
-// TestAnotherPodGroupRemembersNothing: what helped a PodGroup that is replaced while it
-// is held does not concern the next one.
+// TestAnotherPodGroupRemembersNothing: an event that helped a PodGroup does not concern the
+// PodGroup that replaces it while it is held.
 func TestAnotherPodGroupRemembersNothing(t *testing.T) {
 	for _, helped := range []bool{true, false} {
 		g := newWakingQueue(t)

@@ -652,8 +652,8 @@ func (t *deviceTrial) checkPrepared(pod *v1.Pod) error {
 
 func (t *deviceTrial) advance(d time.Duration) error { return t.c.AdvanceTo(t.c.Now().Add(d), t.audit) }
 
-// byAnswer has a new engine judge pods. While bindings are in flight it passes all: the engine does
-// not know what these are promised.
+// byAnswer has a new engine judge pods. While bindings are in flight it passes all: the engine has no
+// promises of devices.
 func (t *deviceTrial) byAnswer() func(*v1.Pod) error {
 	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
 		return func(*v1.Pod) error { return nil }
@@ -684,7 +684,7 @@ func (t *deviceTrial) rested() error {
 	if err := t.a.nothingWaitsInVain(2*time.Minute, t.advance, t.byAnswer); err != nil {
 		return err
 	}
-	for quiet, placed, minutes := 0, -1, 0; quiet < 4; minutes++ { // the API server has answered everything, and drivers prepare what they are asked to
+	for quiet, placed, minutes := 0, -1, 0; quiet < 4; minutes++ { // until all requests have ended and all devices are prepared
 		t.prepare()
 		if err := t.c.AdvanceTo(t.c.Now().Add(time.Minute), t.audit); err != nil {
 			return err

@@ -73,7 +73,7 @@ type mismatches struct {
 }
 
 // match reports whether a DaemonSet has a pod on a node: it needs the node's labels and
-// name, and tolerations for its taints. What the node has room for does not count.
+// name, and tolerations for its taints. The node's room does not count.
 func (m *mismatches) match(node *v1.Node) bool {
 	m.nodes++
 	fits, err := m.required.Match(node)

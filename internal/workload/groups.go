@@ -131,7 +131,7 @@ func (e *expansion) groupSet(w *item, o metav1.Object, name string, t *v1.PodTem
 	return set
 }
 
-// lead gives a leader what the webhook for pods adds: the labels of its group, and with
+// lead gives a leader the additions of the webhook for pods: the labels of its group, and with
 // an exclusive topology, affinity to its group and anti-affinity to others.
 func (e *expansion) lead(pod *v1.Pod, topology string) {
 	group, _ := strconv.Atoi(pod.Labels[appsv1.PodIndexLabel]) // set before

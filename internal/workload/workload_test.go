@@ -98,7 +98,7 @@ const (
 	jobSetAPI   = "jobset.x-k8s.io/v1alpha2"
 )
 
-// counts has a text, and the pods that are made for it, with what is said.
+// counts are texts with the pods that are made for them, and the notes.
 var counts = []struct{ name, text, pods, summary string }{
 	{"default replicas", set("Deployment", "web", ""), "web-*-*", "1. Deployment shop/web 1"},
 	{"no replicas", set("Deployment", "web", "replicas: 0"), "", "0. Deployment shop/web 0"},
@@ -180,7 +180,7 @@ tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoEx
 	}
 }
 
-// holds reports whether got has all of want. What is null in want is not in got.
+// holds reports whether got has all of want. Fields that are null in want are not in got.
 func holds(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -400,7 +400,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Pods of one template share what is equal, so that hundreds of thousands fit in memory.
+// Pods of one template share equal parts, so that hundreds of thousands fit in memory.
 func TestShared(t *testing.T) {
 	_, pods, _ := expand(t, set("ReplicaSet", "web", "replicas: 2"), Options{})
 	if &pods[0].Spec.Containers[0] != &pods[1].Spec.Containers[0] || &pods[0].Spec.Tolerations[0] != &pods[1].Spec.Tolerations[0] {

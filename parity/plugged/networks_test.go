@@ -106,7 +106,7 @@ func networkScript(ctx context.Context, s *stage) error {
 	return s.pending(ctx, "close", "does not meet several network requirements")
 }
 
-// orderedApplication has two workloads, the second of which goes first.
+// orderedApplication has two workloads. The second goes first.
 func orderedApplication(ctx context.Context, s *stage) error {
 	return s.application(ctx, nil, "a", "b")
 }

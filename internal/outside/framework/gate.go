@@ -63,7 +63,7 @@ func (g *gate) filter(cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (sta
 	return g.filterAt(slots[0], &asked)
 }
 
-// question is what built-in plugins are asked about: nodes with pods, and calls of AddPod and
+// question is the input of built-in plugins: nodes with pods, and calls of AddPod and
 // RemovePod.
 type question struct {
 	pod     *v1.Pod
@@ -91,7 +91,7 @@ func questionAbout(pod *v1.Pod, cycle fwk.CycleState, infos ...fwk.NodeInfo) que
 	return asked
 }
 
-// slotsOf returns the slots of the nodes of a question. The error says why it has no answer.
+// slotsOf returns the slots of the nodes of a question. The error is the reason why it has no answer.
 func (g *gate) slotsOf(asked *question) ([]int32, error) {
 	switch {
 	case g.cycle == nil:
@@ -124,7 +124,7 @@ func (g *gate) arrange(asked *question, slots []int32) *state.Draft {
 	for _, c := range asked.changes {
 		other, ok := v.Slot(c.node)
 		if !ok || slices.Contains(slots, other) {
-			continue // the pods are what is on these nodes
+			continue // the question lists all pods of these nodes
 		}
 		if c.add {
 			g.add(draft, c.pod, other)

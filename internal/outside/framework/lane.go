@@ -104,8 +104,8 @@ type panicked struct {
 }
 
 // NewLane returns a lane whose calls may take so long each, DefaultDeadline if that is 0. Their
-// contexts end with the parent. now tells how long a plugin is not called for a pod; nil stands for
-// time.Now.
+// contexts end with the parent. now is the clock that ends the time in which a plugin is not called
+// for a pod; nil stands for time.Now.
 func NewLane(parent context.Context, deadline time.Duration, now func() time.Time, log klog.Logger) *Lane {
 	if now == nil {
 		now = time.Now

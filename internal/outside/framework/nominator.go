@@ -42,7 +42,7 @@ type nominator struct {
 	stale bool
 	// changes is how often fresh has changed.
 	changes uint64
-	// seen is the loop's: what nominations has returned last.
+	// seen is the loop's: the last result of nominations.
 	seen struct {
 		changes uint64
 		list    []plan.Nomination

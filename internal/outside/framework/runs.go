@@ -172,15 +172,15 @@ func (h *Handle) RunReservePluginsReserve(ctx context.Context, state fwk.CycleSt
 	return nil
 }
 
-// RunReservePluginsUnreserve undoes what Reserve plugins from outside have done, the last first.
+// RunReservePluginsUnreserve calls Unreserve of the plugins from outside, the last first.
 func (h *Handle) RunReservePluginsUnreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	for _, p := range slices.Backward(h.r.reserves) {
 		p.plugin.Unreserve(ctx, state, pod, nodeName)
 	}
 }
 
-// reserve asks a built-in plugin whether it could reserve on a node. Without a plugin it checks
-// whether it may be asked.
+// reserve checks whether a built-in plugin could reserve on a node. Without a plugin it checks
+// whether the question is allowed.
 func (g *gate) reserve(p plugin.Reserve, pod *v1.Pod, nodeName string) (err error) {
 	defer recovered(&err)
 	g.mu.Lock()

@@ -46,7 +46,7 @@ func (b *busy) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node 
 	b.reserved = append(b.reserved, fmt.Sprintf("%s: not %s on %s", b.named, pod.Name, node))
 }
 
-// asked is a world of two nodes with a pod on the first, in which PostFilter runs a function.
+// asked returns a world of two nodes with a pod on the first. PostFilter runs a function.
 func asked(t *testing.T, b *busy, ask func(w *world, h fwk.Handle, state fwk.CycleState, pod *v1.Pod)) *world {
 	t.Helper()
 	p := &counts{named: "P", pods: 9}
@@ -157,7 +157,7 @@ func (w *world) scores() (lines []string) {
 	return lines
 }
 
-// runsReserves has a plugin run the Reserve plugins during PostFilter, and undo what they did.
+// runsReserves has a plugin run the Reserve plugins during PostFilter, and Unreserve afterwards.
 func runsReserves(t *testing.T) {
 	for _, test := range []struct {
 		refuses *fwk.Status
@@ -189,7 +189,7 @@ func runsReserves(t *testing.T) {
 	}
 }
 
-// TestRunsAreOverAfterPostFilter asks for scores and reservations when PostFilter has returned.
+// TestRunsAreOverAfterPostFilter requests scores and reservations when PostFilter has returned.
 func TestRunsAreOverAfterPostFilter(t *testing.T) {
 	var handle fwk.Handle
 	var nodes []fwk.NodeInfo

@@ -243,7 +243,7 @@ func exceeds(asks, a, b *model.Resources) bool {
 		asks.EphemeralBytes > 0 && a.EphemeralBytes > b.EphemeralBytes {
 		return true
 	}
-	if len(a.Scalars) < len(asks.Scalars) { // what a does not list is 0, and not larger
+	if len(a.Scalars) < len(asks.Scalars) { // scalars that a does not list are 0, and not larger
 		for _, s := range a.Scalars {
 			if s.Value > b.Scalar(s.Name) && asks.Scalar(s.Name) > 0 {
 				return true

@@ -16,7 +16,7 @@ var (
 	_ plugin.OwnPostFilter = (*Plugin)(nil)
 )
 
-// rejectedCycle is a turn of which only the view is known.
+// rejectedCycle is a turn with a view and nothing else.
 type rejectedCycle struct {
 	plugin.Cycle
 	view state.View
@@ -103,7 +103,7 @@ func TestReleaseWaitsForAPlacement(t *testing.T) {
 	}
 }
 
-// TestReleaseForGroup has members with claims of their own and one that they share.
+// TestReleaseForGroup has members with claims of their own and a shared one.
 func TestReleaseForGroup(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("a", "class=dp version=7 node=n9"), pvc("b", "class=dp version=7 node=n8"), pvc("c", "class=dp version=7"))
 	cycle := rejectedCycle{view: w.View()}

@@ -76,7 +76,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// partitions returns a card with two partitions. The one that takes all of its memory is
+// partitions returns a card with two partitions. The partition that takes all of its memory is
 // allocated, and is left in a slice of an older generation.
 func partitions() []runtime.Object {
 	memory := func(gib int64) map[string]resourcev1.Counter {
