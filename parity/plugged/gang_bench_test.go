@@ -58,7 +58,7 @@ clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}
 leaderElection: {leaderElect: false}
 profiles:
 - schedulerName: gangs
-  plugins: {queueSort: {disabled: [{name: "*"}]}, multiPoint: {enabled: [{name: Coscheduling}]}}
+  plugins: {queueSort: {disabled: [{name: "*"}], enabled: [{name: Coscheduling}]}, multiPoint: {enabled: [{name: Coscheduling}]}}
   pluginConfig: %s
 `, kubeconfig, args("Coscheduling", "permitWaitingTimeSeconds: 60"))
 }
@@ -90,7 +90,7 @@ func (f *floor) startGang(ctx context.Context, program, namespace string) (gang,
 		return 0, 0, err
 	}
 	if err := bindings.Await(ctx, 1, process); err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("%s: %w\n%s", program, err, process.Log())
 	}
 	const total = gangSize + gangOthers
 	began := time.Now()
