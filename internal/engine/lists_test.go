@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -233,6 +234,13 @@ func shapedLists() []listCase {
 		}
 	}
 	text := func(i int) string { return fmt.Sprint("x", i) }
+	volumes := func(source func(i int) v1.VolumeSource) func(int, *v1.Pod) {
+		return func(n int, p *v1.Pod) {
+			for i := range n {
+				p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: text(i), VolumeSource: source(i)})
+			}
+		}
+	}
 	always := v1.ContainerRestartPolicyAlways
 	return []listCase{
 		{"terms In", required(func(i int) v1.NodeSelectorTerm {
@@ -295,14 +303,20 @@ func shapedLists() []listCase {
 				p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, v1.ContainerPort{HostPort: 1, HostIP: fmt.Sprint("10.0.0.", i)})
 			}
 		}},
-		{"disks", func(n int, p *v1.Pod) {
+		{"disks", volumes(func(i int) v1.VolumeSource { return v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{IQN: text(i)}} })},
+		{"volumes of a driver", volumes(func(i int) v1.VolumeSource {
+			return v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: text(i)}}
+		})},
+		{"claims", volumes(func(i int) v1.VolumeSource {
+			return v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: text(i)}}
+		})},
+		{"one claim", volumes(func(int) v1.VolumeSource {
+			return v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}
+		})},
+		{"ephemeral claims", volumes(func(int) v1.VolumeSource { return v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}} })},
+		{"claims of devices", func(n int, p *v1.Pod) {
 			for i := range n {
-				p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: text(i), VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{IQN: text(i)}}})
-			}
-		}},
-		{"volumes of a driver", func(n int, p *v1.Pod) {
-			for i := range n {
-				p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: text(i), VolumeSource: v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: text(i)}}})
+				p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: text(i), ResourceClaimName: new(text(i))})
 			}
 		}},
 		{"monitors", func(n int, p *v1.Pod) {
@@ -457,8 +471,10 @@ func (b *bench) spendOnHints(pod *model.Pod, do func(string, func())) {
 // may then cost at most five times the allocations, the bytes and the engine's work.
 // Times are only printed and do not fail the test.
 func TestNoListCostsMoreThanInProportion(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // collections empty caches, such as that of interned texts
 	for _, l := range append(specLists(), shapedLists()...) {
 		t.Run(l.name, func(t *testing.T) {
+			defer runtime.GC()
 			short, long := spendOnList(t, l, shortList), spendOnList(t, l, listFactor*shortList)
 			for _, step := range listSteps {
 				a, b := short[step], long[step]

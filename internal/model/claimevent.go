@@ -25,7 +25,7 @@ func (v *PodVolumes) claimNames(ephemeral bool) []ClaimKey {
 	if v == nil {
 		return nil
 	}
-	var keys []ClaimKey
+	keys := make([]ClaimKey, 0, len(v.Claims))
 	for _, c := range v.Claims {
 		if ephemeral || !c.Ephemeral {
 			keys = append(keys, c.Key)
@@ -40,6 +40,7 @@ func (v *PodVolumes) Named() []ClaimKey { return v.claimNames(false) }
 
 // ClaimKeys appends a key for each claim, for causes and touches.
 func ClaimKeys(to []Key, claims []ClaimKey) []Key {
+	to = slices.Grow(to, len(claims))
 	for _, c := range claims {
 		to = append(to, Key{Kind: "claim", Namespace: c.Namespace, Name: c.Name})
 	}

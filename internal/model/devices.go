@@ -187,7 +187,7 @@ func devicesOf(pod *v1.Pod) *PodDevices {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	devices := &PodDevices{}
+	devices := &PodDevices{Claims: make([]PodResourceClaim, 0, len(pod.Spec.ResourceClaims))}
 	namespace := Interned(pod.Namespace)
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]

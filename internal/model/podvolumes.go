@@ -24,6 +24,8 @@ type PodClaim struct {
 	Key ClaimKey
 	// Ephemeral means that the claim is made for the pod, which must be its owner.
 	Ephemeral bool
+	// Repeated means that an earlier volume of the pod names the claim, too.
+	Repeated bool
 }
 
 // Names reports whether the pod uses the claim; an ephemeral one only if that is included.
@@ -192,7 +194,7 @@ func volumesOf(pod *v1.Pod) *PodVolumes {
 			if namespace == "" {
 				namespace = Interned(pod.Namespace)
 			}
-			claim := PodClaim{ClaimKey{Namespace: namespace}, v.Ephemeral != nil}
+			claim := PodClaim{Key: ClaimKey{Namespace: namespace}, Ephemeral: v.Ephemeral != nil}
 			if claim.Key.Name = pod.Name + "-" + v.Name; !claim.Ephemeral {
 				claim.Key.Name = v.PersistentVolumeClaim.ClaimName
 			}
@@ -217,8 +219,22 @@ func volumesOf(pod *v1.Pod) *PodVolumes {
 	if len(volumes.Claims)+len(volumes.Disks)+len(volumes.Inline) == 0 {
 		return nil
 	}
+	markRepeated(volumes.Claims)
 	volumes.Claims, volumes.Disks = orNil(volumes.Claims), orNil(volumes.Disks)
 	return &volumes
+}
+
+// markRepeated sets Repeated. Its cost is linear in the length of the list.
+func markRepeated(claims []PodClaim) {
+	if len(claims) < 2 {
+		return
+	}
+	seen := make(map[PodClaim]bool, len(claims))
+	for i := range claims {
+		c := claims[i]
+		claims[i].Repeated = seen[c]
+		seen[c] = true
+	}
 }
 
 // inlineVolume translates an inline volume; ok is false if no CSI driver serves it.

@@ -192,7 +192,7 @@ func (s *Store) use(n *Node, volumes *model.PodVolumes, sign int) {
 }
 
 func (s *Store) useClaims(n *Node, claims []model.PodClaim, sign int) {
-	for i, named := range claims {
+	for _, named := range claims {
 		c := s.claimOf(named.Key)
 		x := n.uses[c]
 		if x == nil {
@@ -200,7 +200,7 @@ func (s *Store) useClaims(n *Node, claims []model.PodClaim, sign int) {
 		}
 		x.times += sign
 		s.refer(n, c.is.handle, sign)
-		if !named.Ephemeral && !contains(claims[:i], named) {
+		if !named.Ephemeral && !named.Repeated {
 			x.users += sign
 			if n.alive {
 				c.users += sign
@@ -210,15 +210,6 @@ func (s *Store) useClaims(n *Node, claims []model.PodClaim, sign int) {
 			s.endUse(x)
 		}
 	}
-}
-
-func contains(claims []model.PodClaim, one model.PodClaim) bool {
-	for _, c := range claims {
-		if c == one {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *Store) startUse(n *Node, c *claim) *use {
