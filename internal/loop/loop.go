@@ -59,9 +59,13 @@ type Loop struct {
 	budget int64
 	// unfinished means that the turn of the last round continues in a later round.
 	unfinished bool
-	asks       chan func()   // functions for Do
-	asking     chan struct{} // has room while no call of Ask waits
-	free       time.Time     // when the next function of Ask may be called; the holder of asking owns it
+	// held are changes that were drained and are not applied yet. began means that there
+	// was a round.
+	held   []model.Change
+	began  bool
+	asks   chan func()   // functions for Do
+	asking chan struct{} // has room while no call of Ask waits
+	free   time.Time     // when the next function of Ask may be called; the holder of asking owns it
 	// now is a steady clock: setting the system's clock does not change it. wall is the
 	// system's clock, with its corrections. Times in API objects use wall, because
 	// other processes write them by their system's clocks.
@@ -87,7 +91,7 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.pulse.begin(Updating)
 	l.unfinished = false
 	l.search(now)
-	changes := l.source.Drain()
+	changes := l.drain()
 	l.report.begin()
 	l.state.SetTimes(now, wall)
 	delta := l.state.Apply(changes)
@@ -133,6 +137,10 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 
 // takeAsked does what plugins from outside have asked for. A decision has the last word about the nominations that it makes.
 func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
+	if len(l.held) > 0 { // a held change may create the pod that a plugin asks about
+		l.queue.Renominate(l.state.Nominate(decided...)...)
+		return
+	}
 	nominated, activated := l.source.Asked()
 	for _, asked := range nominated {
 		pod := l.queue.Waiting(asked.Pod, asked.UID)
@@ -150,8 +158,8 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 }
 
 // Unfinished reports whether the last round left work that the next round can continue
-// at once, such as pods to wake or an unfinished turn.
-func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished }
+// at once, such as changes to apply, pods to wake or an unfinished turn.
+func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished || len(l.held) > 0 }
 
 // Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
 func (l *Loop) Next() (at time.Time, ok bool) {
@@ -182,7 +190,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if l.OnceAt(now(), l.wall()) {
+		if l.OnceAt(now(), l.wall()) || len(l.held) > 0 {
 			continue
 		}
 		if at, ok := l.Next(); ok {
@@ -210,7 +218,10 @@ func steady(system func() time.Time) func() time.Time {
 // TakeOver records that this process decides from now on. An earlier leader may still
 // have writes in flight. The name leader is unique to the process. TakeOver must be
 // called on the goroutine that calls Run.
-func (l *Loop) TakeOver(leader string) { l.state.TakeOver(leader, l.now()) }
+func (l *Loop) TakeOver(leader string) {
+	l.began = false // the first decision needs all changes
+	l.state.TakeOver(leader, l.now())
+}
 
 // State returns the state of the cluster. It may be read only between rounds, on the goroutine that calls Once.
 func (l *Loop) State() *state.State { return l.state }

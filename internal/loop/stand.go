@@ -12,7 +12,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	close(always)
 	for {
 		l.pulse.begin(Updating)
-		changes, now := l.source.Drain(), l.now()
+		changes, now := l.drain(), l.now()
 		l.report.begin()
 		l.state.SetTimes(now, l.wall())
 		delta := l.state.Apply(changes)
@@ -21,7 +21,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
 		var left <-chan struct{}
-		if l.queue.Waking() {
+		if l.queue.Waking() || len(l.held) > 0 {
 			left = always
 		}
 		l.pulse.begin(Waiting)

@@ -300,7 +300,7 @@ func (c *Cluster) Audit() error {
 func (c *Cluster) Outbox() *commit.Outbox { return c.commit.outbox }
 
 // Unseen is how many changes the loop has been shown and not taken yet.
-func (c *Cluster) Unseen() int { return c.ingest.Waiting() }
+func (c *Cluster) Unseen() int { return c.ingest.Waiting() + c.loop.Held() }
 
 // Nodes returns the stored nodes by name. They must not be changed.
 func (c *Cluster) Nodes() []*v1.Node {

@@ -1,0 +1,71 @@
+package loop
+
+import (
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/price"
+)
+
+// applyBudget limits the units of work that a round spends on applying changes. Further
+// changes are held for the next rounds, so that a burst of giant pods does not delay the
+// pods of others.
+const applyBudget = 10 * price.Millisecond
+
+// The approximate cost of applying a change, in units. An element of a list costs more
+// than it should if pods have few of them, so a number of elements is included.
+const (
+	changeUnits   = price.Millisecond / 1000
+	termUnits     = 4 * changeUnits
+	labelUnits    = 2 * changeUnits
+	claimUnits    = changeUnits
+	termsIncluded = 8
+	otherIncluded = 32
+)
+
+// applyUnits returns the approximate cost of applying a change.
+func applyUnits(c *model.Change) int64 {
+	if c.Kind != model.PodSet {
+		return changeUnits
+	}
+	units := int64(changeUnits) + excess(len(c.Pod.Terms), termsIncluded)*termUnits + excess(len(c.Pod.Labels), otherIncluded)*labelUnits
+	if volumes := c.Pod.Volumes; volumes != nil {
+		units += excess(len(volumes.Claims), otherIncluded) * claimUnits
+	}
+	return units
+}
+
+func excess(length, included int) int64 { return int64(max(length-included, 0)) }
+
+// drain returns the changes to apply in this round, in the order of the source. The first
+// round applies all changes, because no pod may be decided about on a part of the cluster.
+// Later, a part of the changes is what a slower watch would have shown.
+func (l *Loop) drain() []model.Change {
+	if len(l.held) == 0 {
+		l.held = l.source.Drain()
+	} else {
+		l.held = append(l.held, l.source.Drain()...)
+	}
+	count := len(l.held)
+	if l.began {
+		count = within(l.held, applyBudget)
+	}
+	l.began = true
+	changes := l.held[:count:count]
+	if l.held = l.held[count:]; len(l.held) == 0 {
+		l.held = nil
+	}
+	return changes
+}
+
+// within returns how many of the changes can be applied within a budget, at least 1 if
+// there is any.
+func within(changes []model.Change, budget int64) int {
+	for i := range changes {
+		if budget -= applyUnits(&changes[i]); budget < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(changes)
+}
+
+// Held returns the number of changes that were drained and are not applied yet.
+func (l *Loop) Held() int { return len(l.held) }
