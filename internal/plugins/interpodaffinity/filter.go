@@ -22,15 +22,26 @@ const (
 // CountNeed is the pod's namespace and labels, which the anti-affinity of other pods may select, and its required terms. It is never nil: the
 // pod alone does not show which terms the pods on nodes carry.
 func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
-	return &required{p.need(pod, model.RequiredAffinity, model.RequiredAntiAffinity)}
+	return &required{need: p.need(pod, model.RequiredAffinity, model.RequiredAntiAffinity)}
 }
 
-// Compile prepares the pod's required terms.
-func (n *required) Compile() plugin.Counting {
-	if n.err != nil {
-		return &rules{rejection: "parsing pod: " + n.err.Error()}
+// demanded are a pod's required terms, compiled. They are only read.
+type demanded struct {
+	// wanted are the pods that all affinity terms select; each key requires one of them in the node's domain. It is empty when there are no
+	// keys.
+	wanted state.PodSet
+	keys   []state.TopologyKey
+	// unwanted are the pods of each anti-affinity term.
+	unwanted []selection
+}
+
+// Prepare compiles the terms.
+func (n *required) Prepare() {
+	if n.prepared != nil || n.err != nil {
+		return
 	}
-	r := &rules{pod: likeness(n.pod)}
+	d := &demanded{}
+	n.prepared = d
 	var texts []string // of the affinity terms
 	keys := map[state.TopologyKey]bool{}
 	for ref := range n.terms {
@@ -39,29 +50,37 @@ func (n *required) Compile() plugin.Counting {
 			continue // unreachable: every term could be parsed
 		}
 		if ref.Kind == model.RequiredAntiAffinity {
-			r.unwanted = append(r.unwanted, selected)
+			d.unwanted = append(d.unwanted, selected)
 			continue
 		}
-		r.wanted.Terms = append(r.wanted.Terms, selected.pods.Terms...)
+		d.wanted.Terms = append(d.wanted.Terms, selected.pods.Terms...)
 		texts = append(texts, selected.pods.Text)
 		if !keys[selected.key] {
 			keys[selected.key] = true
-			r.keys = append(r.keys, selected.key)
+			d.keys = append(d.keys, selected.key)
 		}
 	}
 	slices.Sort(texts)
-	r.wanted.Text = strings.Join(slices.Compact(texts), "")
-	if len(r.wanted.Terms) > few {
-		r.wanted.Matcher = state.NewMatcher()
-		for _, term := range r.wanted.Terms {
-			r.wanted.Matcher.Add(term, state.EffectOf(model.RequiredAffinity, 0))
+	d.wanted.Text = strings.Join(slices.Compact(texts), "")
+	if len(d.wanted.Terms) > few {
+		d.wanted.Matcher = state.NewMatcher()
+		for _, term := range d.wanted.Terms {
+			d.wanted.Matcher.Add(term, state.EffectOf(model.RequiredAffinity, 0))
 		}
-		r.wanted.Terms = r.wanted.Terms[:1:1]
+		d.wanted.Terms = d.wanted.Terms[:1:1]
 	}
-	if len(r.unwanted) > few {
-		r.unwanted = together(r.unwanted)
+	if len(d.unwanted) > few {
+		d.unwanted = together(d.unwanted)
 	}
-	return r
+}
+
+// Compile returns the rules of the pod's required terms.
+func (n *required) Compile() plugin.Counting {
+	if n.err != nil {
+		return &rules{rejection: "parsing pod: " + n.err.Error()}
+	}
+	n.Prepare()
+	return &rules{pod: likeness(n.pod), demanded: *n.prepared}
 }
 
 // together puts the terms of each topology key together: a domain with a pod that one of them selects
@@ -102,12 +121,7 @@ func anyOf(terms []selection) state.PodSet {
 type rules struct {
 	rejection string
 	pod       model.Pod // one that the same terms select
-	// wanted are the pods that all affinity terms select; each key requires one of them in the node's domain. It is empty when there are no
-	// keys.
-	wanted state.PodSet
-	keys   []state.TopologyKey
-	// unwanted are the pods of each anti-affinity term.
-	unwanted []selection
+	demanded
 
 	version uint64 // of the state's terms plus one, for which the following fields are valid
 	// first means that the affinity terms select the pod itself: if no pod that they select is on a node, the pod may be the first.

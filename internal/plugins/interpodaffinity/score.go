@@ -14,7 +14,7 @@ func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
 	if p.ignorePreferred && !slices.ContainsFunc(pod.Terms, isPreferred) {
 		return nil
 	}
-	return &preferred{p.need(pod, model.PreferredAffinity, model.PreferredAntiAffinity)}
+	return &preferred{need: p.need(pod, model.PreferredAffinity, model.PreferredAntiAffinity)}
 }
 
 func isPreferred(ref model.TermRef) bool {
@@ -29,7 +29,9 @@ func (n *preferred) Compile() (plugin.SetScores, error) {
 	}
 	c := &set{pod: likeness(n.pod), hardWeight: n.plugin.hardWeight}
 	if n.isLong() {
-		return c, n.addLong(c)
+		n.Prepare()
+		c.long = n.prepared
+		return c, nil
 	}
 	for ref := range n.terms {
 		selected, err := n.plugin.selectionOf(n.pod, ref)
@@ -42,23 +44,25 @@ func (n *preferred) Compile() (plugin.SetScores, error) {
 	return c, nil
 }
 
-// addLong adds many terms, which are weighed together by topology key.
-func (n *preferred) addLong(c *set) error {
+// Prepare compiles many terms, which are weighed together by topology key.
+func (n *preferred) Prepare() {
+	if n.prepared != nil || n.err != nil || !n.isLong() {
+		return
+	}
 	byKey := map[string]*state.Matcher{}
 	for ref := range n.terms {
 		term, err := n.plugin.terms.parse(n.pod.Namespace, ref)
 		if err != nil {
-			return err
+			continue // unreachable: every term could be parsed
 		}
 		m := byKey[term.Key]
 		if m == nil {
 			m = state.NewMatcher()
 			byKey[term.Key] = m
-			c.long = append(c.long, longTerms{state.TopologyKey{Label: term.Key}, m})
+			n.prepared = append(n.prepared, longTerms{state.TopologyKey{Label: term.Key}, m})
 		}
 		m.Add(term, state.EffectOf(ref.Kind, ref.Weight))
 	}
-	return nil
 }
 
 // weightOf returns what a preferred term adds for each pod that it selects.
@@ -74,7 +78,7 @@ type set struct {
 	pod        model.Pod // one that the same terms select
 	hardWeight int64
 	byKey      []relations
-	long       []longTerms // instead of own terms in byKey
+	long       []longTerms // instead of own terms in byKey; only read
 	version    uint64      // of the state's terms plus one, for which theirs are valid
 	shares     shares
 }

@@ -74,8 +74,14 @@ type need struct {
 
 // required and preferred are the needs of CountNeed and SetNeed.
 type (
-	required  struct{ need }
-	preferred struct{ need }
+	required struct {
+		need
+		prepared *demanded // set by Prepare
+	}
+	preferred struct {
+		need
+		prepared []longTerms // set by Prepare if there are many terms
+	}
 )
 
 func (p *Plugin) need(pod *model.Pod, kinds ...model.TermKind) need {
