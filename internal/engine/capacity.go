@@ -21,6 +21,7 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 	}
 	slots := e.slotsToCheck(c)
 	e.visited(len(slots))
+	defer func() { e.added(n) }()
 	var byUse []int
 	for i := range c.needs {
 		f := c.profile.readers[i]

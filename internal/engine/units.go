@@ -20,7 +20,15 @@ const (
 	// ratedUnits for computing its lower bound, triedUnits for trying which pods to
 	// evict there.
 	lookedUnits, ratedUnits, triedUnits = 20, 150, 4000
+	// addedUnits is the price of each pod that Capacity adds to a node, in addition to
+	// plugin calls.
+	addedUnits = 80
 )
+
+// added records pods that Capacity added to nodes, after looking at the cluster once.
+func (e *Engine) added(pods int) {
+	e.meter.Spend(price.Nodes, decisionUnits+addedUnits*int64(pods))
+}
 
 // asked records calls of a plugin for a number of nodes.
 func (e *Engine) asked(plugin int32, nodes int) {

@@ -124,6 +124,17 @@ var tenantInputs = []tenantInput{
 		node.Labels["relabelled"] = fmt.Sprint(second)
 		c.SetNode(node)
 	}},
+	{name: "running pods, 30 with 5,000 labels", running: 30, pod: func(i int, p *v1.Pod) {
+		for k := range 5000 {
+			p.Labels[fmt.Sprintf("k%d-%d", i, k)] = "x"
+		}
+	}},
+	{name: "running pods, 30 with 3,000 claims", running: 30, pod: func(i int, p *v1.Pod) {
+		for k := range 3000 {
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", k), VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprintf("c%d-%d", i, k)}}})
+		}
+	}},
 	{name: "selectors of devices", cluster: func(c *simulate.Cluster) {
 		for i := range 100 {
 			_ = c.SetObject(gpus(tenantNode(i).Name, 8))

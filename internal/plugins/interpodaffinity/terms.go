@@ -156,7 +156,11 @@ func (p *Plugin) selectionOf(pod *model.Pod, ref *model.TermRef) (selection, err
 
 // setText returns the canonical text of the pods that a term selects, whatever its key.
 func setText(term *model.Term, ref *model.TermRef) string {
-	text := append(make([]byte, 0, 128), '\n')
+	size := 128
+	for _, name := range term.Namespaces {
+		size += len(name) + len(` ""`)
+	}
+	text := append(make([]byte, 0, size), '\n')
 	for _, name := range term.Namespaces {
 		text = model.AppendQuote(append(text, ' '), name)
 	}
