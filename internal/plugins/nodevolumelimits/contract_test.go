@@ -1,6 +1,7 @@
 package nodevolumelimits
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestContract(t *testing.T) {
 			"PersistentVolumeClaimAdd PersistentVolumeClaimDelete PersistentVolumeClaimUpdate, asked",
 			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate, asked",
 			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassDelete storage.k8s.io/StorageClassUpdate, asked",
+			"storage.k8s.io/VolumeAttachmentAdd storage.k8s.io/VolumeAttachmentUpdate, asked",
 			"storage.k8s.io/VolumeAttachmentDelete storage.k8s.io/VolumeAttachmentUpdate, hint, alike, cause",
 		},
 	})
@@ -131,6 +133,34 @@ func TestVariant(t *testing.T) {
 		}
 		if after := string(need.AppendText(nil)); after != before {
 			t.Errorf("%s: the need became %s", row.name, after)
+		}
+	}
+}
+
+// TestAttachesOwn compares new attachments with a pod's volumes. A pod is not woken for each
+// status of an attachment.
+func TestAttachesOwn(t *testing.T) {
+	on := func(node, volume string) *model.VolumeAttachment {
+		return model.NewVolumeAttachment(attached("a", "attacher=d node="+node+" volume="+volume))
+	}
+	for _, row := range []struct {
+		name string
+		e    model.Event
+		want bool
+	}{
+		{"attached", model.Event{Action: model.Add, Object: on("n1", "v")}, true},
+		{"another volume", model.Event{Action: model.Add, Object: on("n1", "other")}, false},
+		{"status", model.Event{Action: model.Update, OldObject: on("n1", "v"), Object: on("n1", "v")}, false},
+		{"recreated for another node", model.Event{Action: model.Update, OldObject: on("n2", "v"), Object: on("n1", "v")}, true},
+		{"detached", model.Event{Action: model.Delete, OldObject: on("n1", "v")}, false},
+	} {
+		asked := model.NeedOf("class c\nvolume v")
+		if got := attachesOwn(asked, row.e); got != row.want {
+			t.Errorf("%s: %t, want %t", row.name, got, row.want)
+		}
+		var touch model.Touch
+		if touchesAttached(row.e, &touch); slices.Contains(touch.Has, model.Key{Kind: volumeKey, Name: "v"}) != row.want {
+			t.Errorf("%s: touches %v, want the volume: %t", row.name, touch, row.want)
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // EventsToRegister registers for nodes that come or can attach more, for pods and
-// attachments that go, for the pod's claims, and for drivers that need not be installed any
-// more. kube-scheduler forgets the last of these, nodes without a CSINode, limits that are
-// lifted, and drivers that register without a limit.
+// attachments that go, for attachments of the pod's volumes, for the pod's claims, and for
+// drivers that need not be installed any more. kube-scheduler does not register for the
+// last of these and for new attachments, nor for nodes without a CSINode, limits that are
+// lifted, and drivers without a limit.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add},
@@ -26,6 +27,10 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 		asking(model.PersistentVolumeClaimEvent),
 		asking(model.PersistentVolumeEvent),
 		asking(model.StorageClassEvent),
+		{
+			Resource: model.VolumeAttachmentEvent, Actions: model.Add | model.Update,
+			Asked: &model.AskedHint{Hint: attachesOwn, Cause: causeOfAsked}, Touches: touchesAttached,
+		},
 		{
 			Resource: model.VolumeAttachmentEvent, Actions: model.Update | model.Delete, Hint: usesDriver,
 			Alike: attachments, Cause: cause, Touches: touches,

@@ -108,6 +108,31 @@ func sharesVolume(asked model.Need, e model.Event) bool {
 
 func touchesHandles(e model.Event, to *model.Touch) { to.Has = append(to.Has, handlesOf(e)...) }
 
+// attachesOwn reports whether a volume of the waiting pod was attached to a node, where the
+// pod then takes no further place.
+func attachesOwn(asked model.Need, e model.Event) bool {
+	key, attaches := attachedBy(e)
+	return attaches && slices.Contains(keysOf(asked), key)
+}
+
+func touchesAttached(e model.Event, to *model.Touch) {
+	if key, attaches := attachedBy(e); attaches {
+		to.Has = append(to.Has, key)
+		return
+	}
+	to.Seeks = append(to.Seeks, model.Never()...)
+}
+
+// attachedBy returns the key of the volume of a new attachment. Changes of the status
+// attach nothing.
+func attachedBy(e model.Event) (key model.Key, attaches bool) {
+	now, exists := e.Object.(*model.VolumeAttachment)
+	if !exists || e.OldObject != nil && !detaches(e) {
+		return model.Key{}, false
+	}
+	return model.Key{Kind: volumeKey, Name: now.Volume}, true
+}
+
 // handlesOf returns the keys of the volumes of the pod that came.
 func handlesOf(e model.Event) (keys []model.Key) {
 	if e.Pod.Volumes == nil || e.Cluster == nil {
