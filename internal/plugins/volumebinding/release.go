@@ -53,9 +53,12 @@ func (*Plugin) Member(c plugin.Cycle, member *model.Pod) any {
 // FreeForGroup releases the claims of all members. Members may share a claim.
 func (*Plugin) FreeForGroup(_ state.View, _ *model.PodGroup, _ *model.Pod, notes []any) (plugin.GroupFreed, error) {
 	var freed plugin.GroupFreed
+	seen := map[model.ClaimKey]bool{}
 	for _, note := range notes {
 		for _, write := range note.([]plan.Write) {
-			if !slices.ContainsFunc(freed.Writes, func(w plan.Write) bool { return w.Namespace == write.Namespace && w.Name == write.Name }) {
+			key := model.ClaimKey{Namespace: write.Namespace, Name: write.Name}
+			if !seen[key] {
+				seen[key] = true
 				freed.Writes = append(freed.Writes, write)
 			}
 		}
@@ -74,11 +77,15 @@ func astray(v state.View, pod *model.Pod) (all []*model.Claim) {
 	if rejection != "" || err != nil {
 		return nil
 	}
+	seen := map[*model.Claim]bool{}
 	for i := range claims.delayed {
 		claim := claims.delayed[i].Claim
+		if !claim.IsSelected || seen[claim] {
+			continue
+		}
+		seen[claim] = true
 		_, exists := v.Slot(claim.SelectedNode)
-		_, assumed := assumedNode(v, claim)
-		if claim.IsSelected && !exists && !assumed && !slices.Contains(all, claim) {
+		if _, assumed := assumedNode(v, claim); !exists && !assumed {
 			all = append(all, claim)
 		}
 	}
