@@ -299,3 +299,170 @@ func TestOutsideOrderIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleAccountGainsNoCredit has a namespace that pauses while another one has expensive
+// turns. Afterwards they take turns: the pause is not made up for.
+func TestIdleAccountGainsNoCredit(t *testing.T) {
+	q := newQueue(t)
+	prices := map[string]float64{"a": 5, "b": 5}
+	a, b := podsIn("a", 11, 0), podsIn("b", 30, 0)
+	q.Wake(at(0), arrived(append(slices.Clone(a[:1]), b[:20]...)...))
+	turns(t, q, at(2), prices)
+	q.Wake(at(3), arrived(append(slices.Clone(a[1:]), b[20:]...)...))
+	ahead := 0
+	for i, name := range turns(t, q, at(4), prices) {
+		if ahead++; name[0] == 'b' {
+			ahead -= 2
+		}
+		if ahead < -2 || ahead > 2 {
+			t.Fatalf("after %d turns a is %d turns ahead", i+1, ahead)
+		}
+	}
+}
+
+// TestDebtIsBounded has expensive turns while no other pod is ready, many or a single one.
+// Later pods of others go first for a bounded amount of work.
+func TestDebtIsBounded(t *testing.T) {
+	for _, cost := range []float64{100, 50_000} { // milliseconds
+		q := newQueue(t)
+		prices := map[string]float64{"heavy": cost, "light": 1.9}
+		q.Wake(at(0), arrived(podsIn("heavy", int(50_000/cost), 0)...))
+		turns(t, q, at(0), prices)
+		q.Wake(at(1), arrived(podIn("heavy", "again", 0)))
+		q.Wake(at(2), arrived(podsIn("light", 1000, 0)...))
+		const most = owedMax/(19*price.Millisecond/10) + 1
+		if before := slices.Index(turns(t, q, at(3), prices), "again"); before > most {
+			t.Errorf("turns of %v ms: %d turns of others came first, want at most %d", cost, before, most)
+		}
+	}
+}
+
+// TestExpensiveInLargeCluster has the same turn in a small and in a large cluster, where
+// ordinary turns cost more.
+func TestExpensiveInLargeCluster(t *testing.T) {
+	for nodes, want := range map[int]int{1000: 1, 10_000: 0} {
+		q := newQueue(t)
+		var changes []model.Change
+		for i := range nodes {
+			node := model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
+			changes = append(changes, model.Change{Kind: model.NodeSet, Node: node})
+		}
+		q.Wake(at(0), q.State().Apply(changes))
+		q.Wake(at(0), arrived(podsIn("a", 1, 0)...))
+		turn(t, q, at(1), map[string]float64{"a": 3})
+		if open, _ := q.Accounts(); open != want {
+			t.Errorf("%d nodes: %d accounts after a turn of 3 ms, want %d", nodes, open, want)
+		}
+	}
+}
+
+// charge pops the next pod and charges its turn.
+func charge(t *testing.T, q *Queue, milliseconds float64, unfinished bool) {
+	t.Helper()
+	w, ok := q.Pop(at(0))
+	if !ok {
+		t.Fatal("no pod is ready")
+	}
+	q.Charge(w, &price.Bill{price.Nodes: int64(milliseconds * price.Millisecond)}, unfinished)
+	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed})
+}
+
+// TestNewAccountStartsLevel opens an account after another namespace had many expensive
+// turns. From then on they take turns.
+func TestNewAccountStartsLevel(t *testing.T) {
+	q := newQueue(t)
+	prices := map[string]float64{"a": 5, "b": 5}
+	a := podsIn("a", 30, 0)
+	q.Wake(at(0), arrived(a[:20]...))
+	turns(t, q, at(0), prices)
+	q.Wake(at(1), arrived(append(podsIn("b", 10, 0), a[20:]...)...))
+	ahead := 0
+	for i, name := range turns(t, q, at(2), prices) {
+		if ahead++; name[0] == 'a' {
+			ahead -= 2
+		}
+		if ahead > 2 {
+			t.Fatalf("after %d turns b is %d turns ahead", i+1, ahead)
+		}
+	}
+}
+
+// TestUnfinishedTurnOpensAccount has an unfinished turn that cost little so far.
+func TestUnfinishedTurnOpensAccount(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(podIn("a", "p", 0)))
+	charge(t, q, 0.1, true)
+	if open, _ := q.Accounts(); open != 1 {
+		t.Errorf("%d accounts, want 1", open)
+	}
+}
+
+// TestOldestAccountCloses opens one account more than the limit.
+func TestOldestAccountCloses(t *testing.T) {
+	q := newQueue(t)
+	for i := range accountsMax + 1 {
+		q.Wake(at(0), arrived(podIn(fmt.Sprint("tenant-", i), "p", 0)))
+		charge(t, q, 3, false)
+	}
+	for name, want := range map[string]bool{"tenant-0": false, "tenant-1": true, fmt.Sprint("tenant-", accountsMax-1): true, fmt.Sprint("tenant-", accountsMax): true} {
+		if open := q.accounts.byNamespace[name] != nil; open != want {
+			t.Errorf("the account of %s is open: %t, want %t", name, open, want)
+		}
+	}
+}
+
+// TestOwnCheapTurnsPayNothing has cheap turns of a namespace with a debt. Only the turns of
+// others pay it.
+func TestOwnCheapTurnsPayNothing(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(podsIn("heavy", 5, 0)...))
+	charge(t, q, 10, false)
+	for range 4 {
+		charge(t, q, 1, false)
+	}
+	if d := q.accounts.debtAt(0); d == nil || d.units != 10*price.Millisecond {
+		t.Errorf("the debt is %v, want 10 ms", d)
+	}
+}
+
+// TestSmallestDebtIsDropped owes work at one priority more than the limit.
+func TestSmallestDebtIsDropped(t *testing.T) {
+	q := newQueue(t)
+	for i := range debtsMax + 1 {
+		q.Wake(at(0), arrived(podIn("heavy", fmt.Sprint("p", i), int32(i))))
+		charge(t, q, float64(100-i), false)
+	}
+	for priority, want := range map[int32]bool{0: true, debtsMax - 2: true, debtsMax - 1: false, debtsMax: true} {
+		if owed := q.accounts.debtAt(priority) != nil; owed != want {
+			t.Errorf("work is owed at priority %d: %t, want %t", priority, owed, want)
+		}
+	}
+}
+
+// TestAccountWithReadyPodsStays has a pod of low priority wait beside much work of others.
+// Its account must not close before its turn, and closes with its debts later.
+func TestAccountWithReadyPodsStays(t *testing.T) {
+	q := newQueue(t)
+	prices := map[string]float64{"heavy": 30, "light": 1.5}
+	q.Wake(at(0), arrived(podIn("heavy", "high", 10)))
+	turn(t, q, at(0), prices)
+	q.Wake(at(1), arrived(append(podsIn("light", 800, 0), podIn("heavy", "low", -5))...))
+	prices["heavy"] = 0.1
+	got := turns(t, q, at(2), prices)
+	if open, _ := q.Accounts(); got[len(got)-1] != "low" || open != 0 || len(q.accounts.owed) != 0 {
+		t.Errorf("%s had the last turn, %d accounts are open, and %v is owed", got[len(got)-1], open, q.accounts.owed)
+	}
+}
+
+// TestGroupIsChargedAtItsPriority charges the turn of a group whose first member has
+// another priority.
+func TestGroupIsChargedAtItsPriority(t *testing.T) {
+	q := newQueue(t)
+	pod := podIn("heavy", "member", 0)
+	work := plan.WorkFor(pod)
+	work.Group = &model.PodGroup{Priority: 7}
+	q.Charge(work, &price.Bill{price.Nodes: 10 * price.Millisecond}, false)
+	if q.accounts.debtAt(7) == nil || q.accounts.debtAt(0) != nil {
+		t.Errorf("%v is owed, want a debt at priority 7", q.accounts.owed)
+	}
+}
