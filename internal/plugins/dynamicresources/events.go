@@ -65,7 +65,9 @@ func claimIn(e model.Event) *model.ResourceClaim {
 	return e.Object.(*model.ResourceClaim)
 }
 
-// changesOwn reports whether a claim of the waiting pod is new, or its status has changed, or it is gone and had an allocation.
+// changesOwn reports whether a claim of the waiting pod is new, or its status has changed, or
+// it is gone and had an allocation. A claim that was deleted and created again is new, also
+// if the watch shows that as one change: a pod waits while its claim is being deleted.
 func changesOwn(waiting *model.Pod, e model.Event) bool {
 	claim := claimIn(e)
 	switch {
@@ -74,5 +76,9 @@ func changesOwn(waiting *model.Pod, e model.Event) bool {
 	case e.Object == nil:
 		return claim.Allocation() != nil
 	}
-	return e.OldObject == nil || !equality.Semantic.DeepEqual(e.OldObject.(*model.ResourceClaim).Object.Status, claim.Object.Status)
+	if e.OldObject == nil {
+		return true
+	}
+	before := e.OldObject.(*model.ResourceClaim).Object
+	return before.UID != claim.Object.UID || !equality.Semantic.DeepEqual(before.Status, claim.Object.Status)
 }

@@ -3,8 +3,11 @@ package dynamicresources
 import (
 	"slices"
 	"testing"
+	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -93,5 +96,20 @@ func TestClaimsTouchWhoeverHasThem(t *testing.T) {
 	}
 	if found != 1 {
 		t.Errorf("%d registrations are about changes of the pod's own claims", found)
+	}
+}
+
+// TestRecreatedClaim has a claim of the waiting pod deleted and created again, shown as one
+// change with the same status. A pod waits while its claim is being deleted, so it is woken.
+func TestRecreatedClaim(t *testing.T) {
+	before := claim("c", 1)
+	before.UID, before.DeletionTimestamp = "first", &metav1.Time{Time: time.Unix(1, 0)}
+	for uid, want := range map[types.UID]bool{"first": false, "second": true} {
+		now := claim("c", 1)
+		now.UID = uid
+		e := model.Event{Resource: model.ResourceClaimEvent, Action: model.Update, OldObject: model.NewResourceClaim(before), Object: model.NewResourceClaim(now)}
+		if got := changesOwn(pod("p", "c"), e); got != want {
+			t.Errorf("claim with UID %s: changes the pod's claim: %t, want %t", uid, got, want)
+		}
 	}
 }
