@@ -75,7 +75,7 @@ and for the pod, where they apply,
   podGroup    the pod group with whose members the pod is decided about (gate GenericWorkload),
   group       what would become of that group; of a list, the first of its members has it,
   advice      what would help the pod that is named: suggestions, each with its changes, the node that the pod goes to then, and how many other
-              pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain.md describes it,
+              pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain-json.md describes it,
   history     with --scheduler, of a live cluster whose scheduler is Berth, what that knows of the pod that is named: its attempts, what woke it each time, what it
               waits for and who is before it,
   decision    and why it is on its node, if it has one: the best nodes with every plugin's score, and what tipped the balance.

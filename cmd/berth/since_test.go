@@ -71,7 +71,7 @@ func TestExplainSinceScreens(t *testing.T) {
 	}
 }
 
-// TestExplainSinceAsData compares JSON with YAML, and expects what docs/explain.md says.
+// TestExplainSinceAsData compares JSON with YAML, and expects the fields of docs/explain-json.md.
 func TestExplainSinceAsData(t *testing.T) {
 	then, now := pending("name: web", "", "3"), pending("name: web", "", "3")+on("big", "n3", "2")
 	var fromJSON, fromYAML attribution.Result

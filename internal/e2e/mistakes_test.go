@@ -31,7 +31,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-var updateMistakes = flag.Bool("update-mistakes", false, "write the transcript of TestTwelveMistakes into docs/explain.md")
+var updateMistakes = flag.Bool("update-mistakes", false, "write the transcript of TestTwelveMistakes into docs/pending.md")
 
 // mistakes is a cluster of 500 nodes of its own, so that what is said of it is the same in each run, with Berth.
 type mistakes struct {
@@ -41,8 +41,9 @@ type mistakes struct {
 	dynamic    dynamic.Interface
 	kubeconfig string
 	// path is a folder with kubectl, and Berth as its plugin.
-	path       string
-	transcript strings.Builder
+	path string
+	// shown are the blocks of code that docs/pending.md must show.
+	shown []string
 }
 
 // mistake is one of the twelve.
@@ -54,8 +55,6 @@ type mistake struct {
 	// says is what its explanation suggests; fix are the commands that do that.
 	says string
 	fix  []string
-	// fixed is what is told of it besides the commands.
-	fixed string
 }
 
 func newMistakes(t *testing.T) *mistakes {
@@ -263,7 +262,7 @@ func repeated(n int, text func(i int) string) string {
 const gpuNodes, computeNodes = 25, 50
 
 // TestTwelveMistakes makes twelve classic mistakes, one after the other, expects each to be explained in at most ten lines with a suggestion that names its cause, follows the suggestion with
-// kubectl, and expects the pod to have a node then. What is said is in docs/explain.md.
+// kubectl, and expects the pod to have a node then. docs/pending.md shows what is printed.
 func TestTwelveMistakes(t *testing.T) {
 	m := newMistakes(t)
 	m.prepare()
@@ -286,23 +285,20 @@ func TestTwelveMistakes(t *testing.T) {
 		if !strings.Contains(out, x.says) {
 			t.Errorf("%s: %q is not suggested", x.title, x.says)
 		}
-		fmt.Fprintf(&m.transcript, "### %d. %s\n\n```\n$ kubectl berth explain %s\n%s```\n\n", i+1, x.title, x.pod, out)
-		if x.fixed != "" {
-			fmt.Fprintf(&m.transcript, "%s\n\n", x.fixed)
-		}
-		m.transcript.WriteString("```\n")
+		fixed := ""
 		for _, line := range x.fix {
-			fmt.Fprintf(&m.transcript, "$ %s\n%s", line, m.run(line))
+			fixed += fmt.Sprintf("$ %s\n%s", line, m.run(line))
 		}
-		m.transcript.WriteString("```\n\n")
+		m.shown = append(m.shown, fmt.Sprintf("$ kubectl berth explain %s\n%s", x.pod, out), fixed)
 		m.awaitBound(x.pod)
 	}
 	m.compare()
 }
 
-// compare compares the transcript with the one of the documents, or writes it there.
+// compare compares the blocks of code of the document with what was printed, or writes them
+// there. The text between the blocks belongs to the document; each title must be in it.
 func (m *mistakes) compare() {
-	const path, begin, end = "../../docs/explain.md", "<!-- The transcript of TestTwelveMistakes begins here. -->\n\n", "<!-- It ends here. -->"
+	const path, begin, end = "../../docs/pending.md", "<!-- The transcript of TestTwelveMistakes begins here. -->\n\n", "<!-- It ends here. -->"
 	page, err := os.ReadFile(path)
 	m.must(err)
 	before, rest, ok := strings.Cut(string(page), begin)
@@ -310,7 +306,20 @@ func (m *mistakes) compare() {
 	if !ok || !ended {
 		m.Fatalf("%s has no place for the transcript", path)
 	}
-	now := m.transcript.String()
+	const fence = "```\n"
+	parts := strings.Split(had, fence) // text and blocks of code, in turn
+	if len(parts) != 2*len(m.shown)+1 {
+		m.Fatalf("%s has %d fences, want %d: two blocks of code for each mistake", path, len(parts)-1, 2*len(m.shown))
+	}
+	for i, x := range m.all() {
+		if heading := fmt.Sprintf("### %d. %s\n", i+1, x.title); !strings.Contains(parts[4*i], heading) {
+			m.Errorf("%s lacks the heading %q before its block of code", path, heading)
+		}
+	}
+	for i, block := range m.shown {
+		parts[2*i+1] = block
+	}
+	now := strings.Join(parts, fence)
 	if *updateMistakes {
 		m.must(os.WriteFile(path, []byte(before+begin+now+end+after), 0o600))
 		return
@@ -318,7 +327,7 @@ func (m *mistakes) compare() {
 	// Which of several equal pods or nodes is named depends on which of them ran first.
 	masked := func(text string) string { return regexp.MustCompile(`-\d+\b`).ReplaceAllString(text, "-N") }
 	if diff := cmp.Diff(masked(had), masked(now)); diff != "" {
-		m.Errorf("docs/explain.md differs from what is printed (- document, + printed); -update-mistakes writes it anew:\n%s", diff)
+		m.Errorf("docs/pending.md differs from what is printed (- document, + printed); -update-mistakes writes it anew:\n%s", diff)
 	}
 }
 
@@ -380,7 +389,7 @@ func (m *mistakes) all() []mistake {
 		{title: "Room enough, but in pieces", made: repeated(gpuNodes, func(i int) string {
 			return gpuPod(fmt.Sprintf("piece-%02d", i), "1", "nodeSelector: {"+v1.LabelHostname+": "+gpuNode(i)+"}")
 		}) + gpuPod("whole", "4", ""), pod: "whole", says: "lower the nvidia.com/gpu request of container main from 4 to 3",
-			fixed: "75 GPUs are free, three on each node.", fix: again("whole", `s/gpu: "4"/gpu: "3"/`)},
+			fix: again("whole", `s/gpu: "4"/gpu: "3"/`)},
 		{title: "A volume in another zone", made: inZone("eu-1a"), pod: "volume", says: "change the node selector " + zone + "=eu-1a to " + zone + "=eu-1b",
 			fix: again("volume", "s/eu-1a/eu-1b/")},
 		{title: "Too large for any node", made: podOf("giant", "100", ""), pod: "giant", says: "lower the cpu request of container main from 100 to 63770m",
@@ -393,10 +402,10 @@ func (m *mistakes) all() []mistake {
 		{title: "A skew that cannot be kept", made: spread(0, 1) + spread(1, 1), pod: "spread-1", says: "raise the maxSkew of the spread constraint on " + zone + " from 1 to 2",
 			fix: again("spread-1", "s/maxSkew: 1/maxSkew: 2/")},
 		{title: "No device is left", made: scan(0) + scan(1), pod: "scan-1", says: "remove pod default/scan-0 from node medium-00000, which holds devices",
-			fixed: "With the pod its claim gives the device back.", fix: []string{"kubectl delete pod scan-0 --now"}},
+			fix: []string{"kubectl delete pod scan-0 --now"}},
 		{title: "A priority that is too low", before: func() { m.deletePods(gpuNodes, "piece-%02d"); m.delete("whole") },
 			made: repeated(gpuNodes, func(i int) string { return gpuPod(fmt.Sprintf("service-%02d", i), "4", "priorityClassName: service") }) + gpuPod("urgent", "1", "priorityClassName: batch"),
-			pod:  "urgent", says: "raise its priority from 100 to 1001 or more", fixed: "That pod is evicted.",
+			pod:  "urgent", says: "raise its priority from 100 to 1001 or more",
 			fix: append([]string{"kubectl create priorityclass urgent --value 1001"}, again("urgent", "s/priorityClassName: batch/priorityClassName: urgent/; /^  priority: /d")...)},
 		{title: "A scheduling gate", made: podOf("gated", "1", "schedulingGates: [{name: example.com/quota}]"), pod: "gated", says: "remove the scheduling gate example.com/quota",
 			fix: []string{`kubectl patch pod gated --type json --patch '[{"op": "remove", "path": "/spec/schedulingGates"}]'`}},
@@ -407,7 +416,7 @@ func (m *mistakes) all() []mistake {
  spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}}
 END`}},
 		{title: "A gang that is too large", before: func() { m.deletePods(gpuNodes, "service-%02d"); m.delete("urgent") },
-			made: gang, pod: "train-00", says: "minCount 25", fixed: "The PodGroup goes when its pods are gone, so both are created again.",
+			made: gang, pod: "train-00", says: "minCount 25",
 			fix: []string{"kubectl get podgroups,pods -l gang=train -o yaml | sed 's/minCount: 30/minCount: 25/' | kubectl replace --force -f - | grep podgroup"}},
 	}
 }
