@@ -183,7 +183,7 @@ func workloads(r *Request) []Row {
 	var rows []Row
 	for _, why := range kept.order {
 		rows = append(rows, Row{check, Fail, fmt.Sprintf("%d pods would stay pending if they were made again: %s: %s", len(kept.of[why]), why, some(kept.of[why])),
-			"do not change over while these need it (docs/migrate.md)"})
+			"do not change over while these need it (docs/gates.md)"})
 	}
 	for _, name := range foreign.order {
 		rows = append(rows, Row{check, Warn, fmt.Sprintf("%d pods ask for the scheduler name %s, which no profile has: %s", len(foreign.of[name]), name, some(foreign.of[name])),
