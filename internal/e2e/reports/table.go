@@ -9,12 +9,13 @@ import (
 // head is the page above its table.
 const head = `# Reports of operators
 
-People who operate schedulers reported these cases, or met them with Berth. Each is a small file
-in [internal/e2e/reports/testdata](../internal/e2e/reports/testdata), with input of our own,
-that is played on a real API server. ` + "`make reports`" + ` plays all of them with Berth and with
-kube-scheduler 1.37. It fails if Berth is not right in every row, or if kube-scheduler is not as
-this table has it. The column shows "right", or the first pod that differs. "Waits" means that
-the pod fits and is not retried in time.
+Operators of schedulers reported these cases, or met them with Berth. Each row is a small
+[file](../internal/e2e/reports/testdata) of objects and steps, written for this project, that runs
+against a real API server.
+
+` + "`make reports`" + ` runs every case with Berth and with kube-scheduler 1.37. It fails if Berth is wrong
+in any row, or if kube-scheduler's result differs from this table. The third column is "right" or
+the first pod that differs. "Waits" means that the pod fits and is not retried in time.
 
 | Area | Right | kube-scheduler 1.37 | Report |
 |---|---|---|---|
