@@ -1,12 +1,3 @@
-// Package advice finds the smallest changes after which a pending pod finds a node.
-//
-// It takes a cluster (a state, the engine that decides, the ingest that compiles), a pod that no node will do for, and what each node objects to; it gives an
-// Advice: suggestions, the smallest change first. A suggestion is never guessed from the text of a rejection: the change is made, on a copy of the pod or in the
-// state, the engine decides again, and only what has a node then is suggested. What was changed in the state is taken back before For returns. It owns
-// nothing. The number of decisions is bounded; it never reads a clock, and evicts or writes nothing.
-//
-// Read in this order: this file (what is given, and in which order), trial.go (how a change is tried), then what is tried: pod.go, requests.go, selectors.go,
-// cluster.go, room.go, storage.go.
 package advice
 
 import (

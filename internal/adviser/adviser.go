@@ -1,8 +1,3 @@
-// Package adviser says in events what would give pods a node that have none.
-//
-// It takes decisions that no node will do for a pod; it gives a sentence about the least change of the pod itself with which it would have a node, as package advice finds it: made, and decided about by the engine. It searches
-// on the goroutine of the loop, a decision at a time, in a hundredth of the loop's time. It owns the advice that was found lately, by kind of pod. It never changes a decision, engine or state, and never delays an event: advice that is not
-// known yet is left out.
 package adviser
 
 import (

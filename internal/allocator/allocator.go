@@ -1,11 +1,3 @@
-// Package allocator asks the structured allocator of k8s.io/dynamic-resource-allocation which devices claims would get on a node.
-//
-// It takes claims, a node and the slices that it can use, classes, and what is allocated; it gives an allocation for each claim, or says that there is none,
-// or why it cannot be known; and how many devices of a class a node can use. It owns the
-// cache of compiled CEL expressions, and searches that continue in a later turn. It never
-// remembers an allocation.
-//
-// It counts the work of searches, and reads no clock.
 package allocator
 
 import (

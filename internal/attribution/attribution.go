@@ -1,10 +1,3 @@
-// Package attribution finds which differences between two snapshots of a cluster change the answer about a pod.
-//
-// It takes a cluster as it is now (a state, the engine that decides, the ingest that compiles), the objects of both snapshots, and a pod; it gives a Result: the answer then and now, and causes. A cause is a set of
-// differences that is enough to change the answer, and of which none can be left out unless the search had to end. Nothing is guessed from texts: the differences are made in the state, and the engine decides again. It owns
-// the state while it searches, and leaves it anywhere between both snapshots. The number of decisions and of objects that are replaced is bounded; it never reads a clock or a file, and evicts or writes nothing.
-//
-// Read in this order: this file (what is given), differences.go (what differs), world.go (how differences are made in the state), search.go (which sets are tried), reduce.go (what of a set is needed).
 package attribution
 
 import (

@@ -1,7 +1,3 @@
-// Package audit collects violations of invariants.
-//
-// It takes sentences from the Audit methods of state, queue, engine, loop and outbox, which count from nothing what these keep up to date; it gives
-// one error. It owns nothing. It never decides what an invariant is: each stands next to the field that it is about.
 package audit
 
 import (

@@ -1,11 +1,3 @@
-// Package devices holds what is known of devices: which there are, by node and pool, and which are allocated to claims.
-//
-// It takes compiled ResourceSlices, DeviceTaintRules, DeviceClasses and ResourceClaims, the names of nodes by slot, and what placements promise to
-// claims. It gives classes and claims by name, the slices that a node can use, the state of allocation in the form that the allocator of
-// k8s.io/dynamic-resource-allocation reads, and for each node a key by which nodes with alike devices are known. It owns its indexes, and reports to its
-// owner which slots have changed. It never decides: plugins do.
-//
-// The goroutine that owns the state owns the Store. Others may read it while it is not written.
 package devices
 
 import (

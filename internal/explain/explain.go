@@ -1,9 +1,3 @@
-// Package explain shows why each node is feasible or not for each pending pod of a cluster that does not change.
-//
-// It takes a checked configuration and API objects; it gives an Explanation of a pod (each plugin's rejections and scores of every node, and what
-// preemption would do, with kube-scheduler's texts, as JSON) and a Summary of it for people; of a pod group, a Group. It owns a state with the pods that have
-// a node, and an engine. It judges each pending pod against that state alone, and the members of a group one after another; what it assumes or adds meanwhile it
-// takes back, so no explanation influences another. It never calls an API server, reads a file or reads a clock.
 package explain
 
 import (

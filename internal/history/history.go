@@ -1,7 +1,3 @@
-// Package history keeps what the running scheduler has decided lately, and what became of the pods that wait.
-//
-// It takes the rounds of a loop, and asks the engine about some decisions while they are made; it gives an Answer about one pod: why it is on its node, what its attempts were and what
-// woke it each time, what it waits for and who is before it. It owns a bounded memory of decisions. It never changes a decision, and never calls an API server.
 package history
 
 import (

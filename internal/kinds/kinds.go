@@ -1,12 +1,3 @@
-// Package kinds is the table of the kinds of API object that scheduling can read.
-//
-// It takes API objects; it gives the properties of their kind: the resource to watch, what is kept of an object, which of its versions are
-// the same for scheduling, the change that a version makes, and the events that can follow. It owns the table and what trimmed objects
-// share in memory. It never talks to an API server and never decides which kinds are watched: plugins list the kinds that they read, and
-// package config collects them.
-//
-// A new kind takes a constant in package model, a row here, and a store in package state; for simulations from files also a row in package
-// manifest. Tests fail while one of these is missing.
 package kinds
 
 import (

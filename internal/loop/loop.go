@@ -1,7 +1,3 @@
-// Package loop is the spine: it carries one pod after another from the queue to a decision.
-//
-// It takes changes from ingest and gives decisions to commit. It owns the state, the queue and the engine: the goroutine that
-// calls Once is their only user. It never waits for the API server; for plugins from outside and extenders it waits, as kube-scheduler does.
 package loop
 
 import (

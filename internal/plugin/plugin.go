@@ -1,12 +1,3 @@
-// Package plugin is the contract between the built-in plugins and the code that runs them, by kube-scheduler's extension points.
-//
-// It takes nothing. It gives an interface for each extension point, the compiled forms of a plugin's demands, and Profile, the plugins of one
-// scheduler name in order. It owns nothing and never decides: the queue runs PreEnqueue, QueueSort and EnqueueExtensions, the engine PreFilter
-// to Reserve, commit PreBind to PostBind.
-//
-// A built-in plugin is a pure function. It reduces a pod to a need: the part of the pod that the plugin depends on, with a canonical text. Pods
-// whose needs have equal texts share every result, whatever else differs. The text and the compiled form are made from one value, so they cannot
-// disagree.
 package plugin
 
 import (

@@ -1,11 +1,3 @@
-// Package price counts the work that decisions cost.
-//
-// It takes amounts of work from engine, state and plugins. It gives the units of each
-// turn by kind of work, and reports when the budget of a turn is used up. It owns only
-// its counts and reads no clock: the same inputs cost the same units.
-//
-// A unit is about a nanosecond on ordinary hardware. BenchmarkUnits in package engine
-// prints units beside time.
 package price
 
 import "math"

@@ -1,11 +1,3 @@
-// Package queue keeps the pods that wait for a node, and gives the one whose turn it is.
-//
-// It takes state.Delta (pods that arrived, left or failed, and events that may help) and the engine's decisions; it gives
-// plan.Work, one pod at a time. It owns every waiting pod: each is in exactly one place, and places change only along the
-// table in place.go. It never looks at nodes, reads a clock (time is an argument) or talks to an API.
-//
-// The semantics are kube-scheduler's: order by priority and then by time of the last failure, exponential backoff in whole
-// seconds, pods parked until an event that a rejecting plugin registered for.
 package queue
 
 import (

@@ -1,10 +1,3 @@
-// Package state holds the cluster as far as it is known, in the dense form that decisions are computed from.
-//
-// It takes model.Change values and placements to assume; it gives a Delta (the consequences for waiting pods), the Node view of each slot, and a
-// journal from which caches catch up. It owns the node slots, the pods placed on them, the image counts, the tallies and term counts, the
-// nominations, the namespaces, services and controllers of pods, and the store of volumes. It never calls an API, reads a clock, or decides where a pod goes.
-//
-// One goroutine owns a State: it writes and reads it without locks.
 package state
 
 import (

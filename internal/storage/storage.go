@@ -1,10 +1,3 @@
-// Package storage holds what is known of volumes: the objects of storage, which pods use which of them on which node, and what is free.
-//
-// It takes compiled objects, the labels of nodes by slot, pods as they come to nodes and leave them, and which objects placements hold. It gives
-// the objects by name; for each node the volumes in use; and what of a class is free, by node: volumes to bind, and capacity to provision. It owns
-// its indexes, and reports to its owner which slots have changed. It never decides: plugins do.
-//
-// The goroutine that owns the state owns the Store. Others may read it while it is not written.
 package storage
 
 import (

@@ -1,7 +1,3 @@
-// Package group decides about pod groups: their members find nodes one after another, enough of them or none.
-//
-// It takes a state, an engine and work with a pod group; it gives a plan.GroupDecision. It owns what it assumes in the state while it decides: when it returns, the
-// members of a group that is placed are assumed there, and otherwise the state is as it was. It never looks at a node itself, it asks the engine.
 package group
 
 import (

@@ -1,13 +1,3 @@
-// Package preempt finds which pods to evict from which node, so that a pod without a feasible node finds room there.
-//
-// It takes the cycle of a pod that no node would do for; it gives the node and its victims, or why evicting pods helps nowhere. It owns nothing. It
-// never changes the state, evicts nothing and nominates nobody: it only tries, in dry runs of the cycle.
-//
-// The rules are those of kube-scheduler's DefaultPreemption, except that all nodes are candidates, and that equals are decided by Cycle.Tie.
-//
-// Most nodes are never tried. For each node a bound is known, than which its candidate cannot be better; nodes are tried in the order of their bounds
-// until no bound is better than the best candidate. Bounds follow from sums, and are kept from one turn to the next, as is that order. Where an extender
-// has a say about victims all nodes are tried, and it is asked about all candidates.
 package preempt
 
 import (

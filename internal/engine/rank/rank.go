@@ -1,17 +1,3 @@
-// Package rank keeps the nodes that a pod may go to in the order of what they score, so that the best for one more such pod is known without a look at each.
-//
-// Nodes form *groups*. The nodes of a group are alike in everything that other nodes have a say in: the scores that are normalised over all feasible nodes, and the domains of topology
-// keys whose pods are counted. So one node of a group says whether all of them are feasible, and what they score in that regard. What remains is a number for each node, its *sum*, that
-// depends on the node alone. Within a group the nodes with the highest sum are the best whatever becomes of the others, so of each group no other nodes need be looked at:
-//
-//	group (coordinates)      levels: sum → nodes, ascending
-//	zone-a, 0 pods           155 → {…}   160 → {…}   171 → {n7, n9}   ◀ best of the group
-//	zone-b, 2 pods           160 → {…}   168 → {n4}                   ◀
-//
-// A node that changes moves to another level or group; that costs the logarithm of how many nodes there are. Which of several equally good nodes is taken is decided by [Table.Pick], and,
-// without a table, in the same way by [Pick].
-//
-// Where the order is not that of a number, and nothing is alike of nodes, as of those on which evicting pods may help, a [Tournament] has the best.
 package rank
 
 import "slices"

@@ -1,8 +1,3 @@
-// Package dynamicresources places a pod where the devices are that its ResourceClaims ask for, or the extended resources for which devices of a class stand.
-//
-// It takes a pod's claims and requests, what is known of devices, and a node; it gives a verdict and a score. For a chosen node it gives the devices that the
-// pod's claims are promised from then on, the writes that make a claim for extended resources, allocate and reserve, and the wait for devices that have to be
-// prepared. For a pod without a node it gives back an allocation that is in the way, or deletes a claim that it once made. It owns what its hints remember; what is allocated is in the state's store.
 package dynamicresources
 
 import (

@@ -1,0 +1,51 @@
+// Package plugin is the contract of the built-in plugins, by kube-scheduler's extension
+// points.
+//
+// It defines an interface for each extension point, the compiled forms of a plugin's
+// demands, and Profile, the plugins of one scheduler name in order. It owns nothing and
+// decides nothing: the queue runs PreEnqueue, QueueSort and EnqueueExtensions, the engine
+// PreFilter to Reserve and PostFilter, commit Permit to PostBind.
+//
+// # Needs
+//
+// A built-in plugin is a pure function. It reduces a pod to a need: the part of the pod
+// that the plugin depends on, with a canonical text. Pods whose needs have equal texts
+// share every result, whatever else differs. Text and compiled form are made from one
+// value, so they cannot disagree. A cache keyed by pod template would miss equal demands
+// of different workloads, and would depend on fields that no plugin reads.
+//
+// Example: 10,000 pods of 300 Deployments, all with nodeSelector disk=ssd and 40
+// different requests. NodeAffinity sees one need and NodeResourcesFit forty. At 5,000
+// nodes that is 205,000 plugin calls, once. A call for every pod and node would be 100
+// million.
+//
+// A NodeFilter's needs are compiled in package ingest, off the loop's goroutine. A
+// StateFilter or StateScore also reads the view in the pod's turn, such as the pod's
+// claims, and then shares columns like the others. A CountFilter depends on the pods
+// around a node and has rules instead of a column. PreScore is part of Score: a nil need
+// is kube-scheduler's Skip, and a need that fails to compile fails the turn. A verdict
+// may be a failure, which fails the turn unless an earlier filter rejects the node.
+//
+// A plugin declares the node aspects that it reads, the kinds that it reads besides pods
+// and nodes (Reads), and the events that can help a pod that it rejected. An undeclared
+// read fails the tests that compare with package oracle, since the simulation hides kinds
+// that are not declared.
+//
+// # Optional capabilities
+//
+//   - PodPreFilter: the pod alone shows that the plugin restricts nothing, so its
+//     PreFilter is skipped.
+//   - Preparing: long needs, such as 10,000 terms or tolerations, are indexed before the
+//     pod reaches the loop. A verdict then costs the node's size, not the need's. The
+//     index is kept with the pod (model.Pod.Prepared), and the hash of its text
+//     identifies the need. docs/limits.md has the limits.
+//   - Sparse and Variant: a column for a few nodes, or for few differences from another.
+//   - Following: the column also depends on things that nodes share.
+//   - Costly: the plugin searches, so values are computed on demand within a budget. Work
+//     that exceeds it returns ErrUnfinished, and the next turn continues it.
+//   - Versioned: the counts behind a rule have versions, so a remembered rejection can be
+//     confirmed.
+//   - VaryingFilter, VaryingScore: for some pods, such as those with extended resources
+//     backed by devices, the need depends on the state.
+//   - GroupPreEnqueue, GroupFreeing, PlacementGenerate: for pod groups.
+package plugin
