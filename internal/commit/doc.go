@@ -23,7 +23,7 @@
 // by the object's name (loop/waits.go), calls VolumeBinding, and allows it. The pod is
 // bound with one of 64 workers. A batch of 10,000 changes to other objects costs this
 // binding nothing (TestUnrelatedChangesAskNobody). If the claim is bound elsewhere, the
-// plugin rejects, the steps are undone and the pod is parked or backs off.
+// plugin rejects, the steps are undone and the pod backs off.
 //
 // Every binding is answered, also at a stop. If the outcome is unknown, its room stays
 // reserved, and the API server is polled until it answers or the watch settles it.

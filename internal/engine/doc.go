@@ -11,16 +11,14 @@
 // The function decide in engine.go runs five steps. Each takes the result of the step
 // before.
 //
-//   - PreFilter plugins may rule out most nodes, and CountFilters find their counts. The
-//     result is a cycle. A plugin that restricts nothing for a pod (plugin.PodPreFilter)
-//     returns so when the pod is compiled, and is skipped.
-//   - Filter: each filter's column drops the slots that it rejects. Rules about counts
-//     follow, then out-of-tree filters. The result is the list of feasible slots. If
-//     other pods are nominated to a node, the pod must fit with and without them.
-//   - Score: columns are normalised, weighted and added up. The highest total wins. A
-//     need that recurs has its nodes ranked already, so no node is scanned.
-//   - Reserve: plugins add holds and binding steps to the placement. An ordinary pod has
-//     neither.
+//   - PreFilter plugins may rule out most nodes, and CountFilters find their counts. A
+//     plugin that restricts nothing for a pod (plugin.PodPreFilter) is skipped.
+//   - Filter: each column drops the slots that its plugin rejects. Rules about counts
+//     follow, then out-of-tree filters. If other pods are nominated to a node, the pod
+//     must fit with and without them.
+//   - Score: columns are normalised, weighted and added up. Among equal nodes package
+//     rank draws one by a hash of seed and pod.
+//   - Reserve: plugins add holds and binding steps to the placement.
 //   - PostFilter, if no node is feasible: plugins may choose victims and nominate the
 //     pod.
 //
@@ -74,16 +72,13 @@
 // scan looks up count[domain of node]. Their scores are computed for the whole feasible
 // set at once, because normalisation depends on the set.
 //
+// For pods of a kind that recurs, a ranking replaces the scan (package rank). ranking.go
+// decides by counted work which is cheaper. The scan is the ranking's oracle: property
+// tests and --berth-audit compare feasible nodes, totals and the chosen node.
+//
 // Pinned pods, such as a DaemonSet's, name their node in a field selector. Only the few
 // nodes that are named are evaluated, without a column: a column for a need that occurs
 // once would be waste.
-//
-// # Rankings
-//
-// For pods of a kind that recurs, a ranking replaces the scan; package rank describes it.
-// ranking.go decides by counted work which of the two is cheaper. The scan is the
-// ranking's oracle: property tests and --berth-audit compare feasible nodes, totals and
-// the chosen node.
 //
 // # Rejections
 //
@@ -110,13 +105,6 @@
 // Pods with a nomination or a node name are always decided anew. Rejections under a
 // state.Restriction are not remembered. --berth-audit and the simulation decide again and
 // compare.
-//
-// # Ties
-//
-// Equal nodes are the leaves of a binary tree, ordered by the bits of a hash of their
-// names. The way down is drawn from a hash of seed and pod, each side by its share of the
-// leaves (rank/pick.go). So equal nodes are equally likely, a run can be repeated, the
-// result does not depend on slots, and one of 200,000 nodes is found by counts.
 //
 // # Missing plugins
 //

@@ -65,11 +65,13 @@
 // # Preemptors
 //
 // Deleting one victim does not wake the preemptor, since it picks no victim that it can
-// spare (preemption.go). The end of its last victim wakes it. If its victims take longer
-// than half a minute, it receives the deletions of pods that late. Until the watch shows
-// the last victim gone or terminating, other events do not have it tried. After an
-// attempt caused by another event, all deletions count again. A failed eviction causes a
-// retry at once, a second failure in a row causes a backoff.
+// spare (preemption.go). Room left by victims of another preemptor is meant for that one.
+// So a parked preemptor receives no deletion of a victim until its own victims are all
+// gone, which wakes it. A finalizer may hold a victim for hours, so after half a minute
+// it receives the deletions of other victims too. Until the watch shows the last victim
+// gone or terminating, other events do not cause an attempt. After an attempt that
+// another event caused, all deletions count again. A failed eviction causes a retry at
+// once, a second failure in a row a backoff.
 //
 // # Groups
 //
