@@ -1,10 +1,3 @@
-// Compare measures Berth beside kube-scheduler and a binder that makes no decisions, end to end, on one API server.
-//
-// It takes the folder of built binaries and the names of scenes (package scene); it gives a table with ratios on standard output, every
-// round as CSV and a chart if flags name the files (package report), and progress on standard error. The contenders get the same nodes and
-// the same pods in turn, several rounds each, in an order that changes from round to round. It owns the clusters and the contenders it
-// starts. The binder and the lister are this same program, started as separate processes so that their cost can be measured. It never
-// decides where a pod goes.
 package main
 
 import (
