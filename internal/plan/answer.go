@@ -5,7 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// Answer is everything the engine thinks about one pod: the decision, and each plugin's view of each node.
+// Answer is a full explanation for one pod: the decision, and the result of each plugin
+// on each node.
 type Answer struct {
 	Pod      *model.Pod
 	Profile  string
@@ -14,13 +15,15 @@ type Answer struct {
 	Nodes []NodeAnswer
 }
 
-// NodeAnswer is what the plugins think of one node.
+// NodeAnswer holds the plugins' results for one node.
 type NodeAnswer struct {
 	Name     string
 	Feasible bool
-	// Rejections are by every filter that objects, in the profile's order; the first is the one that is reported.
+	// Rejections come from every filter that rejects the node, in the profile's order.
+	// The first is the reported one.
 	Rejections []reason.Rejection
-	// Scores are by every scorer that has a say, in the profile's order; only of feasible nodes, and only where there is a choice.
+	// Scores are in the profile's order, without the plugins that skip the pod. They are
+	// set on feasible nodes, and only if several nodes are feasible.
 	Scores []Score
 	// Total is the weighted sum of Scores.
 	Total int64
@@ -34,16 +37,18 @@ type Score struct {
 	Score int64
 }
 
-// Detail is what a decision about one pod came from.
+// Detail explains one decision: the best nodes, and the filters that removed the others.
 type Detail struct {
-	// Feasible is how many nodes would do, Best are the best of them, the one that was taken first. Of a single one nothing is scored.
+	// Feasible counts the feasible nodes. Best lists the best of them, the chosen node
+	// first. A single feasible node is not scored.
 	Feasible int
 	Best     []NodeAnswer
-	// Removed are the plugins that removed nodes, in the order in which they run.
+	// Removed lists the plugins that removed nodes, in execution order.
 	Removed []Removal
 }
 
-// Removal is how many nodes a filter was the first to reject; or how many nodes some PreFilter plugins together left out.
+// Removal counts the nodes that one filter was the first to reject. For PreFilter
+// plugins, it counts the nodes that several of them together left out.
 type Removal struct {
 	Plugins []string
 	Nodes   int

@@ -2,8 +2,8 @@ package plan
 
 import "github.com/berth-scheduler/berth/internal/price"
 
-// Deferral is the content of an event: pods of a namespace let others of the same
-// priority go first, because their turns are expensive.
+// Deferral is the content of an event: pods of a namespace wait for other pods of the
+// same priority, because their own turns are expensive.
 type Deferral struct {
 	// Units is the cost of the pod's turn in all its rounds. A unit is about a
 	// nanosecond.

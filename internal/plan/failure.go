@@ -2,9 +2,10 @@ package plan
 
 import "fmt"
 
-// PluginError is the error of a plugin at an extension point, in kube-scheduler's words.
+// PluginError is the error of a plugin at an extension point, with kube-scheduler's text.
 type PluginError struct {
-	// Point is kube-scheduler's name of the extension point, such as PreFilter; FilterPoint for Filter, which has words of its own.
+	// Point is kube-scheduler's name of the extension point, such as PreFilter.
+	// FilterPoint selects the text of Filter errors, which differs from the others.
 	Point  string
 	Plugin string
 	Err    error
@@ -13,7 +14,7 @@ type PluginError struct {
 // FilterPoint is the Point of errors at Filter.
 const FilterPoint = "Filter"
 
-// Error returns the text.
+// Error returns kube-scheduler's text.
 func (e *PluginError) Error() string {
 	if e.Point == FilterPoint {
 		return fmt.Sprintf("running %q filter plugin: %v", e.Plugin, e.Err)

@@ -1,7 +1,8 @@
-// Package plan says what was decided.
+// Package plan defines scheduling decisions.
 //
-// It gives the words that pass between queue, engine, state, commit, report and explain: Work (pods whose turn it is), Decision (where
-// they go, or why nowhere), Rejection. Values only: it owns nothing, computes nothing and has no effects.
+// It holds the values that pass between queue, engine, state, commit, report and explain.
+// Work is the pods to decide about. Decision is their placement, or the Rejection that
+// explains why they have none. The package owns nothing and has no effects.
 package plan
 
 import (
@@ -15,138 +16,162 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// QueuedPod is a pod whose turn it is, with what the queue knows of it.
+// QueuedPod is a pod popped from the queue for its turn, with its queueing history.
 type QueuedPod struct {
 	Pod *model.Pod
-	// Attempt counts the pod's turns, this one included.
+	// Attempt counts the pod's turns, including this one.
 	Attempt int
-	// Since is when the pod first became ready to be scheduled.
+	// Since is the time at which the pod first became ready to be scheduled.
 	Since time.Time
-	// AfterFlush says that nothing happened that could help the pod: it is tried because it was parked for long.
+	// AfterFlush means that no event could have helped the pod. The pod is retried
+	// because it was parked for a long time.
 	AfterFlush bool
-	// Popped is when this turn began.
+	// Popped is the start of this turn.
 	Popped time.Time
-	// Woken is what ended the pod's last wait.
+	// Woken is the end of the pod's last wait.
 	Woken Woken
 }
 
-// Woken is what made a pod, or its group, ready to be tried.
+// Woken describes the event that made a pod, or its group, ready for an attempt.
 type Woken struct {
-	// Event is kube-scheduler's name of the event, such as AssignedPodDelete or UnscheduledPodAdd.
+	// Event is kube-scheduler's name of the event, such as AssignedPodDelete or
+	// UnscheduledPodAdd.
 	Event string
-	// Plugin is that of the plugins that rejected the pod whose registration says that the event may help; empty where no registration was asked.
+	// Plugin is the rejecting plugin whose event registration matched. It is empty if no
+	// registration was consulted.
 	Plugin string
 }
 
-// Work is the pods to be decided about together: one, or the members of a group, in the order in which they are placed. There is at least
-// one.
+// Work is the pods to decide about together: a single pod, or the members of a group in
+// placement order.
+//
+// Invariant: Work has at least one pod.
 type Work struct {
 	Pods []QueuedPod
-	// Group is the pod group whose members they are; nil for a pod that is decided about alone. A member by itself is work with one pod and the group.
+	// Group is the pod group of the pods. It is nil for a pod that is decided about
+	// alone. The work of a single member has one pod and the group.
 	Group *model.PodGroup
-	// Tree is the tree of groups that the pods belong to, of which Group is then what stands for all of it; in the work of a member by itself, Group is its own. It is nil
-	// for a group that belongs to no composite one.
+	// Tree is the tree of groups that contains the pods. It is nil for a group outside of
+	// any composite group. Group then represents the whole tree. In the work of a single
+	// member, Group is the member's own group.
 	Tree *model.GroupTree
-	// Rounds counts the earlier rounds of the turn, all of which ended unfinished.
+	// Rounds counts the earlier rounds of the turn, which ended unfinished.
 	Rounds int
 }
 
 // WorkFor returns the work of deciding about a pod that does not come from the queue.
 func WorkFor(pod *model.Pod) Work { return Work{Pods: []QueuedPod{{Pod: pod}}} }
 
-// Outcome is how a decision ended.
+// Outcome is the result of a decision.
 type Outcome uint8
 
 const (
-	// Undecided is the zero value: there is no decision.
+	// Undecided is the zero value: the decision has not been made.
 	Undecided Outcome = iota
-	// Placed means that every pod has a node. Placements says which.
+	// Placed means that every pod has a node, listed in Placements.
 	Placed
-	// Unschedulable means that no node will do. Rejection says why.
+	// Unschedulable means that no node is feasible. Rejection explains why.
 	Unschedulable
-	// Failed means that no answer could be found. Err says why. The pods are tried again after a backoff.
+	// Failed means that an error, Err, prevented a decision. The pods are retried after a
+	// backoff.
 	Failed
-	// Terminating means that the pod is being deleted. It was not tried and is not tried again.
+	// Terminating means that the pod is being deleted. It was not tried and will not be.
 	Terminating
-	// NoNodes means that the cluster is empty. As in kube-scheduler, the pods are tried again after a backoff.
+	// NoNodes means that the cluster has no nodes. As in kube-scheduler, the pods are
+	// retried after a backoff.
 	NoNodes
 	// Unfinished means that the turn has used up its budget of work for one round.
-	// Nothing was decided: the pods are ready at once, and their next turn goes on where
-	// this one stopped.
+	// Nothing was decided. The pods are ready at once, and their next turn continues this
+	// one.
 	Unfinished
 )
 
 var outcomeNames = [...]string{"undecided", "placed", "unschedulable", "failed", "terminating", "no nodes", "unfinished"}
 
-// String returns the outcome in words.
+// String returns the name of the outcome.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// Decision is the answer to one Work.
+// Decision is the result of one Work.
 type Decision struct {
 	Work
 	Outcome Outcome
-	// Placements are in the order of Work.Pods if the outcome is Placed; otherwise there are none.
+	// Placements are in the order of Work.Pods. They are empty unless the outcome is
+	// Placed.
 	Placements []Placement
-	// Evictions are the pods to remove so that the first of the pods, which is nominated, finds room; in the decision about one member of a group, so that its group
-	// does.
+	// Evictions are the pods to remove so that the first pod, which is nominated, fits.
+	// In the decision about a group member, they make room for the whole group.
 	Evictions []Eviction
-	// Writes are what PostFilter plugins have written so that the pods find room, besides
-	// evictions. No binding waits for them; pods whose claims they give back do.
+	// Writes come from PostFilter plugins and make room besides evictions. No binding
+	// waits for them. Pods whose claims they release do.
 	Writes []Write
-	// Advice is a sentence about what would give the pod a node, for its event alone; empty if none is known, or none is asked for.
+	// Advice is a sentence that suggests how to get the pod a node, used only in the
+	// pod's event. It is empty if no suggestion was found or requested.
 	Advice string
-	// Deferral is what the first pod's event says of the price of its turns; nil if
-	// nothing.
+	// Deferral, unless it is nil, is added to the first pod's event and explains the
+	// price of its turns.
 	Deferral *Deferral
-	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
+	// PostFilter is the text that PostFilter plugins add to the rejection. It may be
+	// empty.
 	PostFilter string
-	// PostFilterErr is set if a PostFilter plugin failed; PostFilter has its text. The outcome is that of the filters all the same.
+	// PostFilterErr is the error of a PostFilter plugin. PostFilter contains its text.
+	// The error does not change the outcome, which the filters determine.
 	PostFilterErr error
-	// Nominations say what becomes of status.nominatedNodeName. A pod without one keeps what it has.
+	// Nominations change status.nominatedNodeName. Pods that are not listed keep theirs.
 	Nominations []Nomination
 	// Rejection is set if the outcome is Unschedulable.
 	Rejection *Rejection
 	// Err is set if the outcome is Failed.
 	Err error
-	// Details is the number under which a witness of the loop keeps what the decision about a member of a group came from; 0 if none does.
+	// Details is the key under which a witness of the loop stores the details of a
+	// decision about a group member. It is 0 if no witness stores them.
 	Details uint64
-	// Nodes is how many nodes there are, Feasible how many of them would do for the last pod that was looked at.
+	// Nodes counts all nodes. Feasible counts those that are feasible for the last pod
+	// tried.
 	Nodes, Feasible int
 }
 
-// GroupDecision is the answer to a Work with a group.
+// GroupDecision is the result of a Work with a group.
 type GroupDecision struct {
 	Group *model.PodGroup
-	// Tree is that of the work; nil for a group that belongs to no composite one.
+	// Tree is the work's tree. It is nil for a group outside of any composite group.
 	Tree *model.GroupTree
-	// Below are the decisions about the PodGroups of a tree that have members among Members, which theirs are parts of, in the order of the tree.
+	// Below are the decisions about the PodGroups of a tree that have members among
+	// Members, in the tree's order. Their members are parts of Members.
 	Below []GroupDecision
-	// Outcome is Placed if enough members have a node, Unschedulable if not, Failed if no answer could be found, and Terminating if all that wait are being deleted.
+	// Outcome is Placed if enough members have a node, and Unschedulable if they do not.
+	// It is Failed after an error, and Terminating if all waiting members are being
+	// deleted.
 	Outcome Outcome
-	// Message says why, for a group that is Unschedulable or Failed.
+	// Message explains the outcomes Unschedulable and Failed.
 	Message string
-	// Members are the decisions about its members, one pod each; those of a tree in the order in which they are placed. The evictions for the group are part of one of them.
+	// Members are the decisions about the members, one pod each. Members of a tree are in
+	// placement order. One decision contains the group's evictions.
 	Members []Decision
-	// Preemption is what was found about evicting pods for the group; nil if nobody looked.
+	// Preemption is the result of the search for victims. It is nil if no search was
+	// made.
 	Preemption *GroupPreemption
 }
 
-// Root names what was decided about.
+// Root identifies the group or tree that the decision is about.
 func (d *GroupDecision) Root() model.RootKey {
 	return model.RootKey{Key: d.Group.Key, Composite: d.Tree != nil}
 }
 
-// GroupPreemption is what was found about evicting pods for a pod group.
+// GroupPreemption is the result of preemption for a pod group.
 type GroupPreemption struct {
-	// Status is kube-scheduler's name of the result. Ongoing says that it is a success because pods that were evicted before are not gone yet.
+	// Status is kube-scheduler's name of the result. Ongoing means that the status is
+	// Success because victims of an earlier attempt are still terminating.
 	Status  string
 	Ongoing bool
-	// Victims is how many pods are evicted. Disruptions counts those that are members of a group, of one that is evicted as a whole only the group; Violations
-	// those whose eviction violates a PodDisruptionBudget.
+	// Victims counts the evicted pods. Disruptions counts the victims that are members of
+	// a group, where a group that is evicted as a whole counts once. Violations counts
+	// the victims whose eviction violates a PodDisruptionBudget.
 	Victims, Disruptions, Violations int
 }
 
-// What GroupPreemption.Status may be: pods are evicted, or were and are not gone yet; nothing helps; there is nobody to evict; it could not be found out.
+// Status values of GroupPreemption. Success: pods are evicted, or earlier victims are
+// still terminating. Unschedulable: no eviction helps. Unresolvable: no pod can be
+// evicted. Error: the search for victims failed.
 const (
 	StatusSuccess       = "Success"
 	StatusUnschedulable = "Unschedulable"
@@ -154,17 +179,18 @@ const (
 	StatusError         = "Error"
 )
 
-// Waits reports whether the group waits for pods that are evicted for it, or were and are not gone yet.
+// Waits reports whether the group waits for its victims, of this attempt or an earlier
+// one.
 func (d *GroupDecision) Waits() bool {
 	return d.Outcome == Unschedulable && d.Preemption != nil && d.Preemption.Status == StatusSuccess
 }
 
-// IsAbout reports whether the pod is one of those that were decided about.
+// IsAbout reports whether the pod is among the pods of the decision.
 func (d *Decision) IsAbout(pod *model.Pod) bool {
 	return slices.ContainsFunc(d.Pods, func(other QueuedPod) bool { return other.Pod.UID == pod.UID })
 }
 
-// NominationOf returns what becomes of the pod's nomination.
+// NominationOf returns the nomination of a pod. Pods that are not listed keep theirs.
 func (d *Decision) NominationOf(pod *model.Pod) Nomination {
 	for i := range d.Nominations {
 		if d.Nominations[i].Pod.UID == pod.UID {
@@ -174,51 +200,55 @@ func (d *Decision) NominationOf(pod *model.Pod) Nomination {
 	return Nomination{Pod: pod}
 }
 
-// Placement is one pod's place on a node.
+// Placement assigns one pod to a node.
 type Placement struct {
 	QueuedPod
 	NodeName string
-	// Total is the node's weighted score; 0 when there was no choice to make.
+	// Total is the node's weighted score. It is 0 if only one node was feasible.
 	Total int64
-	// Nodes is how many nodes there were, Feasible how many of them would have done.
+	// Nodes counts all nodes. Feasible counts the feasible ones.
 	Nodes, Feasible int
-	// Holds are what the placement reserves besides room on the node.
+	// Holds are reservations besides the node's resources.
 	Holds []Hold
-	// Steps are what plugins do before and after the pod is bound, in order. Most pods have none.
+	// Steps are the plugins' actions before and after the binding, in order. Most pods
+	// have none.
 	Steps []Step
 }
 
-// Hold is something besides room on the node that a placement reserves for its pod until the pod is forgotten: a volume for a claim,
-// devices for a claim. The state assumes it with the pod and gives it back.
+// Hold is a reservation besides the node's resources, such as a volume or devices for a
+// claim. The state assumes it together with the pod, and releases it when the pod is
+// forgotten.
 type Hold struct {
 	Plugin string
-	// Object is what is held.
+	// Object is the reserved object.
 	Object model.Ref
-	// Value says what of the object is held. Only the plugin knows its type.
+	// Value identifies the reserved part of the object. Its type is private to the
+	// plugin.
 	Value any
 }
 
-// Eviction is a pod to be removed from its node.
+// Eviction is a pod to remove from its node.
 type Eviction struct {
-	// Pod may be being deleted already; then nothing is left to do.
+	// Pod may already be terminating; the eviction then needs no request.
 	Pod      *model.Pod
 	NodeName string
 }
 
-// NominationMode says what becomes of a pod's status.nominatedNodeName.
+// NominationMode is a change of a pod's status.nominatedNodeName.
 type NominationMode uint8
 
-// The modes.
+// The nomination modes.
 const (
-	// Keep leaves it as it is.
+	// Keep leaves the nomination unchanged.
 	Keep NominationMode = iota
-	// Set makes it the name of a node.
+	// Set replaces it with the name of a node.
 	Set
 	// Clear makes it empty.
 	Clear
 )
 
-// Nomination is what becomes of one pod's status.nominatedNodeName. The pod need not be one of those that the decision is about.
+// Nomination changes one pod's status.nominatedNodeName. The pod need not be among the
+// pods of the decision.
 type Nomination struct {
 	Pod  *model.Pod
 	Mode NominationMode
@@ -226,24 +256,29 @@ type Nomination struct {
 	NodeName string
 }
 
-// Rejection is a decision's "no": what each node objected to, or what ruled out all of them at once.
+// Rejection explains why no node is feasible: a reason for each node, or one for all.
 type Rejection struct {
-	// Group is the whole text, for a member of a pod group that is rejected because its group is. Nothing else is set then.
+	// Group is the complete text for a member of a pod group that is rejected because its
+	// group is. The other fields are then empty.
 	Group string
-	// PreFilter is the message of a plugin that ruled out every node before any was looked at.
+	// PreFilter is the message of a plugin that rejected every node before filters ran.
 	PreFilter string
-	// Counts says how many nodes were rejected for each reason, when PreFilter is empty. Sorted as kube-scheduler prints them.
+	// Counts holds the number of rejected nodes for each reason, in kube-scheduler's
+	// order. It is empty if PreFilter is set.
 	Counts []reason.Count
-	// Plugins are the names of the plugins that must change their mind before another try is worth it, sorted.
+	// Plugins are the names of the rejecting plugins, sorted. Only an event that may
+	// change such a plugin's verdict justifies another attempt.
 	Plugins []string
-	// Pending are those of Plugins that answered Pending: they wait for something outside of the cluster. When the hint of one of them says that the pod
-	// may be tried, it is tried at once, without regard to its backoff.
+	// Pending are the Plugins that returned Pending, because they wait for something
+	// outside of the cluster. A wake-up by such a plugin's hint skips the pod's backoff.
 	Pending []string
-	// Kept means that some node would do but for room that is kept there for a pod group.
+	// Kept means that a node would be feasible if no room were reserved there for a pod
+	// group.
 	Kept bool
 }
 
-// Text returns kube-scheduler's sentence about a rejection by so many nodes, without what PostFilter plugins add.
+// Text returns kube-scheduler's sentence for a rejection by this number of nodes, without
+// the text of PostFilter plugins.
 func (r *Rejection) Text(nodes int) string {
 	if r.Group != "" {
 		return r.Group

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Stage is the extension point that a step belongs to. Steps are done in the order of their stages.
+// Stage is the extension point of a step. Steps run in the order of their stages.
 type Stage uint8
 
 // The stages, in order.
@@ -27,75 +27,90 @@ var stageNames = [...]string{"Reserve", "Permit", "PreBind", "Bind", "PostBind"}
 // String returns kube-scheduler's name of the extension point.
 func (s Stage) String() string { return stageNames[s] }
 
-// Step is one thing that a plugin has done between a decision and its end.
+// Step is an action that a plugin adds before or after the binding of a pod.
 type Step struct {
 	Stage  Stage
 	Plugin string
-	// Write is sent when the step begins; nil if there is nothing to send.
+	// Write, unless it is nil, is sent when the step begins.
 	Write *Write
-	// Call is run when the step begins, on a goroutine of its own: a commit.Call of a plugin from outside; nil if there is nothing to run. A step has at
-	// most one of Write and Call.
+	// Call, unless it is nil, is run when the step begins, in a goroutine of its own. It
+	// is a commit.Call of an out-of-tree plugin. Invariant: Write or Call is nil.
 	Call any
-	// Wait is what must happen, after Write or Call was answered, before the next step begins; nil if nothing.
+	// Wait, unless it is nil, begins after the response to Write or Call. The next step
+	// begins when the wait ends.
 	Wait *Wait
-	// Undo is sent when this step or a later one fails after Write was sent; nil if there is nothing to undo.
+	// Undo, unless it is nil, is sent if this step or a later one fails after Write was
+	// sent.
 	Undo *Write
-	// UndoCall is run, once, when this step or a later one fails, also if Call failed; nil if there is nothing to undo. Its result is ignored.
+	// UndoCall, unless it is nil, is run once if this step or a later one fails, even if
+	// Call failed. Its result is ignored.
 	UndoCall any
 }
 
-// Write is a patch of one object, or its deletion. It is sent again when its outcome is unknown, so it must name the version or the UID of the object that
-// it applies to, or a name that no other object ever has, and applying it a second time must change nothing. A server-side apply makes the object if there is
-// none.
+// Write is a patch of one object, or its deletion.
+//
+// A Write is sent again if the outcome is unknown, so applying it twice must change
+// nothing. It must therefore contain the object's version, its UID or a name that is
+// never reused. A server-side apply creates the object if it does not exist.
 type Write struct {
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
 	Subresource     string
 	Type            types.PatchType
 	Data            []byte
-	// Delete makes it a deletion. Data are the options; there is no type. An object that is gone already is deleted. Nothing is learned of its answer, but with
-	// Learn it is sent until it is answered.
+	// Delete means that the write is a deletion with the options Data and without a Type.
+	// It succeeds if the object is already gone. The response is not passed to the loop;
+	// with Learn, the request is repeated until it is answered.
 	Delete bool
-	// Latest means that of several such writes to one object, made by decisions, the latest counts: it is sent when the one before has ended, and replaces one that
-	// waits for that.
+	// Latest replaces older writes: if several decisions have Writes with Latest for one
+	// object, the latest counts. It is sent when the previous write has ended, and
+	// replaces a write that is still queued.
 	Latest bool
-	// GivesBack is the version of the object from which a write of a decision takes an
-	// allocation or a reservation, or which it deletes; nil for other writes. From the
-	// decision until the write has ended no decision relies on the object. Such a write
-	// must be refused if the object has changed meanwhile.
+	// GivesBack is the version of the object that loses an allocation or a reservation,
+	// or is deleted; nil for other writes. Only a decision's Writes set it. From the
+	// decision until the write has ended, no decision relies on the object. The API
+	// server must reject the write if the object has changed since that version.
 	GivesBack model.Compiled
-	// IfAbsent, unless it is nil, names an object that must not exist; nothing else of it
-	// counts. The API server is asked first. If the object exists, the write of a decision
-	// is not sent. Steps ignore it.
+	// IfAbsent, unless it is nil, names an object that must not exist; its other fields
+	// are ignored. The object is read first, and if it exists, the write is not sent.
+	// Only a decision's Writes use it; steps ignore it.
 	IfAbsent *Write
-	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
-	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a
-	// write was stored, it is not given up: what is stored must not stay unknown while the holds of the placement are released.
+	// Learn passes the object in the response to the loop at once, like an update from
+	// the watch. The loop gets it before the result of the binding. It is for objects
+	// that reach the state compiled.
+	//
+	// A write with Learn is not given up while its outcome is unknown. Otherwise the
+	// holds of the placement would be released although the write may be stored.
 	Learn bool
-	// Stored, unless it is nil, reports whether an object, as the scheduler keeps it, shows that the write was stored. When the write is refused because the
-	// object is not as it demands (409 or 422), as after an earlier try whose answer was lost, the object is read, and if Stored says so the write has
-	// succeeded.
+	// Stored, unless it is nil, reports whether an object, as cached by the scheduler,
+	// shows that the write was stored. An earlier try whose response was lost can cause a
+	// later try to fail with 409 or 422. The object is then read, and the write has
+	// succeeded if Stored returns true.
 	Stored func(object metav1.Object) bool
 }
 
-// Wait is what a placement waits for. The plugin that made the step says when it is over.
+// Wait delays a placement until its plugin reports that the wait is over.
 type Wait struct {
-	// Timeout is how long the wait may take; the step fails then, with Err, or if that is nil with a text that names the timeout.
+	// Timeout limits the wait. After it the step fails with Err, or with a text that
+	// names the timeout if Err is nil. As in kube-scheduler, the timeouts of all Permit
+	// steps begin with the binding.
 	Timeout time.Duration
 	Err     error
-	// Event, unless it is nil, is an event about the pod, which the wait begins with.
+	// Event, unless it is nil, is recorded about the pod when the wait begins.
 	Event *PodEvent
 	// For are the objects whose changes may end the wait.
 	For []model.Ref
-	// Devices are the devices of the pod's claims, where the wait is for some of them. Nothing depends on them; they are for whoever counts.
+	// Devices are the devices of the pod's claims, if the wait is for some of them. They
+	// are only used for metrics.
 	Devices []Device
 }
 
-// Device is one device that is allocated to a pod's claim. Awaited says that the binding waits for it.
+// Device is a device allocated to a pod's claim. Awaited means that the binding waits for
+// the device.
 type Device struct {
 	Driver  string
 	Awaited bool
 }
 
-// PodEvent is a normal event about a pod, in the terms of events.k8s.io/v1.
+// PodEvent is a normal event about a pod, with the fields of events.k8s.io/v1.
 type PodEvent struct{ Reason, Action, Note string }
