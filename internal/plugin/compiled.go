@@ -13,25 +13,26 @@ type Text = model.Text
 // Preparing is implemented by needs that are expensive to compile. Prepare does the part
 // of the compilation that depends on the need alone. It is called for needs with long
 // texts, before the pod reaches the loop. The pod then keeps the need, and the loop
-// compiles it later. The results of Prepare are only read afterwards, since several
-// engines may compile the same need.
+// compiles it later. Several engines may compile the same need, so the results of Prepare
+// are read-only afterwards.
 type Preparing interface {
 	Text
 	Prepare()
 }
 
-// FilterNeed is the part of a pod that a NodeFilter or a StateFilter judges.
+// FilterNeed is the part of a pod that a NodeFilter or a StateFilter depends on.
 type FilterNeed interface {
 	Text
-	// Compile prepares the need for many nodes. It is called once for all needs with equal texts. What it returns must not keep the pod in
-	// memory longer than necessary.
+	// Compile prepares the need for many nodes. It is called once for all needs with
+	// equal texts. The result must not keep the pod in memory longer than necessary.
 	Compile() Verdicts
 }
 
 // Verdicts is a compiled FilterNeed.
 type Verdicts interface {
-	// Filter returns the verdict on one node. It allocates nothing, unless it has to search, as for devices. A code with the bit reason.Failed means that there is no verdict because of
-	// an error, which fails the pod's turn if no filter before it rejects the node.
+	// Filter returns the verdict on one node. It does not allocate, unless it has to
+	// search, as for devices. A code with the bit reason.Failed is an error instead of a
+	// verdict. It fails the pod's turn if no earlier filter rejects the node.
 	Filter(node state.Node) reason.Code
 	// Reasons returns kube-scheduler's texts for a code that Filter returned.
 	Reasons(code reason.Code) []string
@@ -43,91 +44,111 @@ type Failures interface {
 	Err(code reason.Code) error
 }
 
-// PodFailures is implemented by Failures whose errors name objects of the pod, which pods with equal needs do not share.
+// PodFailures is implemented by Failures whose errors name objects of the pod. Pods with
+// equal needs do not share these objects.
 type PodFailures interface {
 	Failures
 	// ErrOf returns the error that a failed code stands for in the turn of a pod.
 	ErrOf(v state.View, pod *model.Pod, code reason.Code) error
 }
 
-// Unasked is not a score. It means that the plugin was not called, or did not finish
-// within the budget of the turn, see ErrUnfinished.
+// Unasked is a placeholder for a score. It means that the plugin was not called, or did
+// not finish within the budget of the turn, see ErrUnfinished.
 const Unasked int32 = -1
 
-// Costly is implemented by Verdicts and NodeScores that may have to search. A column
-// calls them only for nodes that a decision looks at, in the order of slots, up to the
-// first node that fails the turn. If they return Unasked, here or in package reason, the
-// turn is unfinished.
+// Costly is implemented by Verdicts and NodeScores that may have to search. Their columns
+// are filled lazily: only for nodes that a decision visits, in the order of slots, up to
+// the first node that fails the turn. If such a call returns Unasked, here or in package
+// reason, the turn is unfinished.
 type Costly interface {
 	// IsCostly reports whether a search is needed.
 	IsCostly() bool
 }
 
-// Requests is implemented by Verdicts that pass a node if and only if there is room for one more pod, and as much free as requested.
+// Requests is implemented by Verdicts that only compare free resources. A node passes if
+// and only if it has room for one more pod and the requested amounts are free.
 type Requests interface {
 	Verdicts
-	// Request returns what must be free. Amounts of 0 or less are not asked for. It must not be changed.
+	// Request returns the amounts that must be free. Amounts of 0 or less are ignored.
+	// The result must not be changed.
 	Request() *model.Resources
 }
 
-// Sparse is implemented by Verdicts that may know the verdict on all nodes but few: a column for them is filled without asking about each node. A local
-// volume, of which there are thousands, can be used on one node.
+// Sparse is implemented by Verdicts that may have the same verdict on all but a few
+// nodes. Their columns are filled without calling Filter on each node. For example, a
+// cluster may have thousands of local volumes, each usable on one node.
 type Sparse interface {
-	// Sparse returns the slots of the nodes that must be asked about, and the verdict on all others; ok is false if it does not know. It is called by
+	// Sparse returns the slots of the nodes on which Filter must be called, and the
+	// verdict on all others. ok is false if no such verdict is available. It is called in
 	// the goroutine that owns the state.
 	Sparse(s *state.State) (slots []int32, others reason.Code, ok bool)
 }
 
-// Variant is implemented by Verdicts that may be those of another need on all nodes but few: a column for them is a copy, corrected there. A volume that
-// pods share is used on few nodes, and on the others counts as any does.
+// Variant is implemented by Verdicts that may equal another need's verdicts on all but a
+// few nodes. Their column is a corrected copy of the other column. For example, a volume
+// that pods share differs from an unused volume only on the few nodes that use it.
 type Variant interface {
-	// Variant returns the other need, in whose verdicts codes mean the same, and the slots of the nodes that must be asked about; ok is false if there is
-	// none such. It is called by the goroutine that owns the state.
+	// Variant returns the other need, whose codes have the same meaning, and the slots of
+	// the nodes on which Filter must be called. ok is false if no such need exists. It is
+	// called in the goroutine that owns the state.
 	Variant(s *state.State) (of FilterNeed, slots []int32, ok bool)
 }
 
-// Following is implemented by Verdicts and NodeScores that depend also on what many nodes share, such as devices which all of them can use. A change of that is not
-// journalled on each of the nodes: with every placement that would be as many as there are. It is called by the goroutine that decides.
+// Following is implemented by Verdicts and NodeScores that also depend on objects shared
+// by many nodes, such as devices usable on all of them. A change of these objects is not
+// recorded in the journal of each node, since every placement would then touch all nodes.
+// Its methods are called in the goroutine that decides.
 type Following interface {
-	// Filled notes that all nodes have just been asked about.
+	// Filled notes that all nodes have just been evaluated.
 	Filled(s *state.State)
-	// Follow appends the slots of nodes for which the value may have changed with what they share since Filled or Follow was last called, and returns how many
-	// nodes it asked about itself.
+	// Follow appends the slots of nodes whose value may have changed with the shared
+	// objects since the last call of Filled or Follow. It also returns the number of
+	// nodes that it evaluated itself.
 	Follow(s *state.State, to []int32) (slots []int32, asked int)
 }
 
 // SharedNeed is implemented by needs of a StateFilter whose Verdicts are Following.
 type SharedNeed interface {
-	// SharesDevices reports whether verdicts depend on what changes with state.Versions.Devices.
+	// SharesDevices reports whether verdicts depend on changes of state.Versions.Devices.
 	SharesDevices() bool
 }
 
-// CountNeed is the part of a pod that a CountFilter judges.
+// CountNeed is the part of a pod that a CountFilter depends on.
 type CountNeed interface {
 	Text
-	// Compile prepares the need. It is called once for all needs of equal text.
+	// Compile prepares the need. It is called once for all needs with equal texts.
 	Compile() Counting
 }
 
-// Counting is the compiled form of a CountNeed: it gives rules about counts.
+// Counting is a compiled CountNeed. It produces rules about counts of pods in domains.
 type Counting interface {
-	// PreFilter finds, in the view of the pod's turn, the counts that the rules are about. It returns false when there is nothing to check. That
-	// holds for the whole turn: as in kube-scheduler, whose PreFilter then returns Skip, Rules is not called, whatever pods a dry run adds. A
-	// rejection that is not empty rejects every node as unresolvable; an error means that the pod's demands are invalid.
+	// PreFilter finds the counts for the rules, in the view of the pod's turn.
+	//
+	// It returns false if nothing has to be checked in the whole turn: kube-scheduler's
+	// Skip. As in kube-scheduler, Rules is then not called, even if a dry run adds pods.
+	// A non-empty rejection rejects every node as unresolvable. An error means that the
+	// pod's demands are invalid.
 	PreFilter(v state.View) (check bool, rejection string, err error)
-	// Rules appends the rules that hold in a view, which is that of PreFilter or a dry run of it; the first rule that rejects a node gives the
-	// verdict. They are valid until the state changes or PreFilter is called again. Rules only reads, so several goroutines may call it.
+	// Rules appends the rules that hold in a view: the view of PreFilter, or a dry run of
+	// it. The first rule that rejects a node gives the verdict. The rules are valid until
+	// the state changes or PreFilter is called again. Rules only reads, so several
+	// goroutines may call it.
 	Rules(v state.View, to []CountRule) []CountRule
-	// Reasons puts a rule's code into kube-scheduler's words.
+	// Reasons returns kube-scheduler's texts for a rule's code.
 	Reasons(code reason.Code) []string
 }
 
-// Versioned is implemented by Counting whose rules are known not to have changed, although pods or nodes have. What it rejected is then looked at
-// again on the nodes that changed, and on no others.
+// Versioned is implemented by Counting that can detect that its rules are unchanged
+// although pods or nodes have changed. Cached rejections are then checked again only on
+// the changed nodes.
 type Versioned interface {
 	Counting
-	// AppendVersions appends the versions of the tallies and the terms that PreFilter found. In views without differences the rules reject the same
-	// domains, and nodes are in the same domains, while these are equal, and what state.Versions has besides the journal.
+	// AppendVersions appends the versions of the tallies and the terms that PreFilter
+	// found.
+	//
+	// While these and state.Versions, apart from the journal, are equal, nodes stay in
+	// their domains and the rules reject the same domains. This holds in views without
+	// differences.
 	AppendVersions(to []uint64) []uint64
 }
 
@@ -135,13 +156,16 @@ type Versioned interface {
 type CountRule struct {
 	// Domains holds the domain of each slot, -1 for none.
 	Domains []int32
-	// Counts by domain; a domain beyond its end counts nothing. Differences are added to them.
+	// Counts is indexed by domain; domains beyond its end have the count 0. Differences
+	// are added to the counts.
 	Counts      []int32
 	Differences []state.Difference
 	Min, Max    int32
-	// Code is the verdict on a node whose count is out of range, Missing the verdict on a node without a domain.
+	// Code is the verdict on a node whose count is out of range. Missing is the verdict
+	// on a node without a domain.
 	Code, Missing reason.Code
-	// Layout is that of the domains, Counted what is counted. A rule that does not say what is counted has nodes scanned for.
+	// Layout belongs to Domains. Counted identifies the counted pods. If Counted is zero,
+	// the nodes are scanned instead of read from a ranking.
 	Layout  state.Layout
 	Counted state.Counted
 }
@@ -170,59 +194,73 @@ func (r *CountRule) Verdict(slot int32) reason.Code {
 // ScoreNeed is the part of a pod that a NodeScore depends on.
 type ScoreNeed interface {
 	Text
-	// Compile prepares the need for many nodes. It is called once for all needs with equal texts. An error fails the pod's turn.
+	// Compile prepares the need for many nodes. It is called once for all needs with
+	// equal texts. An error fails the pod's turn.
 	Compile() (NodeScores, error)
 }
 
 // NodeScores is a compiled ScoreNeed.
 type NodeScores interface {
-	// Score returns the raw score of one node; if the scores are ClassScores, the node's class. It allocates nothing, unless it has to search.
+	// Score returns the raw score of one node, or its class if the scores are
+	// ClassScores. It does not allocate, unless it has to search.
 	Score(node state.Node) int32
 }
 
-// ClassScores is implemented by NodeScores that depend on facts about all nodes together: if these change, so may the score of every node. Score
-// then returns the class of a node, which depends on the node alone, and Classes the raw score of each class. So a change of the facts costs as much
-// as there are classes, and of nodes only those are asked about again that changed themselves.
+// ClassScores is implemented by NodeScores that depend on facts about all nodes together.
+// If these facts change, every score may change. Score then returns the class of a node,
+// which depends on the node alone, and Classes returns the raw score of each class. A
+// change of the facts therefore costs as much as the number of classes, and only changed
+// nodes are evaluated again.
 type ClassScores interface {
 	NodeScores
-	// Classes returns the raw score of each class that Score has returned so far, by class. That of class 0 is 0. The slice is valid until the
-	// next call. It is called by the goroutine that decides.
+	// Classes returns the raw score of each class that Score has returned so far, by
+	// class. Class 0 has the score 0. The slice is valid until the next call. It is
+	// called in the goroutine that decides.
 	Classes(v state.View) []int32
 }
 
 // SetNeed is the part of a pod that a SetScore depends on.
 type SetNeed interface {
 	Text
-	// Compile prepares the need. It is called once for all needs of equal text. An error fails the pod's turn.
+	// Compile prepares the need. It is called once for all needs with equal texts. An
+	// error fails the pod's turn.
 	Compile() (SetScores, error)
 }
 
 // SetScores scores all feasible nodes together.
 type SetScores interface {
-	// Score writes the normalised score, 0 to MaxScore, of each slot. It returns false when it adds nothing to any node.
+	// Score writes the normalised score, 0 to MaxScore, of each slot. It returns false if
+	// it adds nothing to any node.
 	Score(v state.View, slots []int32, scores []int64) (bool, error)
 }
 
-// Axis is the domains of the nodes under a topology key, and a count for each.
+// Axis is the partition of the nodes by a topology key, with a count for each domain.
 type Axis struct {
-	// Present, unless it is empty, is negative by slot for the nodes that lack the key, for which the domain does not matter. It is the same wherever the domains are.
+	// Present, unless it is empty, is indexed by slot and negative for nodes without the
+	// key, whose domain is ignored. Equal Domains have equal Present.
 	Present []int32
-	// Domains are those of each slot, -1 for none; Counts are by domain, and a domain beyond its end counts nothing.
+	// Domains holds the domain of each slot, -1 for none. Counts is indexed by domain;
+	// domains beyond its end have the count 0.
 	Domains, Counts []int32
-	// ByDomain means that also which domains there are matters: nodes of different ones are not alike, whatever the counts.
+	// ByDomain means that nodes of different domains differ even if their counts are
+	// equal.
 	ByDomain bool
-	// Layout is that of the domains. Counted is what is counted; it is zero where nothing is, or nodes of different domains are not alike.
+	// Layout belongs to Domains. Counted identifies the counted pods. It is zero if
+	// nothing is counted, or if nodes of different domains always differ.
 	Layout  state.Layout
 	Counted state.Counted
 }
 
-// AlikeScores is implemented by SetScores that score those nodes alike that on each of some axes have the same domain, or the same count in domains of their own. So one
-// node can stand for many.
+// AlikeScores is implemented by SetScores in which many nodes have equal scores, so that
+// one node can represent many. Two nodes are equal if, on each axis, they are in the same
+// domain, or are alone in their domains and have the same count.
 type AlikeScores interface {
 	SetScores
-	// Axes appends the axes in a view; known is false if it cannot tell them. The arrays of two turns are the same if they hold the same domains. It is called by the goroutine that
-	// decides.
+	// Axes appends the axes in a view. known is false if they cannot be determined. The
+	// arrays of two turns are identical if they hold the same domains. It is called in
+	// the goroutine that decides.
 	Axes(v state.View, to []Axis) (axes []Axis, known bool)
-	// ScoreAlike is Score where each slot stands for so many nodes like it as sizes says by position.
+	// ScoreAlike is Score in which each slot represents sizes[i] equal nodes, by position
+	// i.
 	ScoreAlike(v state.View, slots []int32, sizes []int, scores []int64) (bool, error)
 }

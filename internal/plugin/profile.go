@@ -9,18 +9,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Profile is the plugins of one scheduler name, at each extension point in the order in which they run. It is built by config and never changes.
+// Profile is the plugins of one scheduler name, at each extension point in the order in
+// which they run. It is built by package config and never changes.
 type Profile struct {
-	// Name is the scheduler name that pods choose the profile by.
+	// Name is the pods' spec.schedulerName.
 	Name              string
 	QueueSort         QueueSort
 	PreEnqueue        []PreEnqueue
 	EnqueueExtensions []EnqueueExtensions
 	PreFilters        []PreFilter
-	// PreFilterOrder are the names of the plugins at PreFilter in their order, StateFilters among them: the first that rejects a pod is reported. It may
-	// be empty; StateFilters then follow in the order of Filters.
+	// PreFilterOrder names the plugins at PreFilter in order, including StateFilters. The
+	// first plugin that rejects a pod is reported. If it is empty, StateFilters come
+	// last, in the order of Filters.
 	PreFilterOrder []string
-	// Filters run in this order; the first that rejects a node is reported.
+	// Filters run in this order. The first filter that rejects a node is reported.
 	Filters     []Filter
 	PostFilters []PostFilter
 	PreScores   []PreScore
@@ -32,11 +34,12 @@ type Profile struct {
 	BindSteps []BindSteps
 	Bind      []Bind
 	PostBind  []PostBind
-	// Placements are asked about pod groups; nil means that members may go to any nodes.
+	// Placements divide the nodes for pod groups. Nil means that members may use any
+	// nodes.
 	Placements *Placements
-	// Outside runs those of the plugins that come from outside; nil if there is none.
+	// Outside runs the profile's out-of-tree plugins. It is nil without such plugins.
 	Outside Outside
-	// Extenders are asked after Filters, beside Scores, and at preemption and Bind.
+	// Extenders are called after Filters, beside Scores, at preemption and at Bind.
 	Extenders []Extender
 }
 
@@ -46,37 +49,44 @@ type Weighted struct {
 	Weight int64
 }
 
-// Queued is what determines a waiting pod's place in the queue.
+// Queued determines a waiting pod's position in the queue.
 type Queued struct {
 	Pod *model.Pod
-	// Since is when the pod was queued, or queued again after its last failed attempt.
+	// Since is the time at which the pod was queued, or queued again after its last
+	// failed attempt.
 	Since time.Time
-	// Waiting is what else the queue knows of the pod; nil for a pod that does not come from the queue.
+	// Waiting is the queue's other data about the pod. It is nil for a pod that does not
+	// come from the queue.
 	Waiting Waiting
 }
 
-// Waiting is what the queue knows of a pod that waits in it. It must not be kept: it is read in Less and nowhere else.
+// Waiting is the queue's data about a waiting pod. It must be read only in Less, and not
+// be retained.
 type Waiting interface {
-	// Kept is where a QueueSort plugin keeps what it has made of the pod for its comparisons, as long as the pod waits; nil at first. It may be of a
-	// former version of the pod.
+	// Kept is a place for a QueueSort plugin to cache a value for its comparisons while
+	// the pod waits. It is nil at first. The value may stem from an older version of the
+	// pod.
 	Kept() *any
-	// Attempts counts the pod's turns so far; Rejections those of them that ended in a rejection, Errors those that ended in an error since the last
-	// rejection.
+	// Attempts counts the pod's turns. Rejections counts the turns that ended in a
+	// rejection. Errors counts the turns that ended in an error since the last rejection.
 	Attempts() int
 	Rejections() int
 	Errors() int
-	// Ready is when the pod could first be tried; zero if it could not yet.
+	// Ready is the time at which the pod could first be tried, or zero if it never could.
 	Ready() time.Time
-	// BackoffEnd is the second with which its last backoff ends; zero if it has not failed.
+	// BackoffEnd is the second in which the pod's last backoff ends. It is zero if the
+	// pod has not failed.
 	BackoffEnd() time.Time
-	// Rejectors are the plugins that rejected it in its last turn, Pending those of them that answered Pending. They must not be changed.
+	// Rejectors are the plugins that rejected the pod in its last turn. Pending are the
+	// Rejectors that returned Pending. Neither slice may be changed.
 	Rejectors() []string
 	Pending() []string
-	// Gate is the PreEnqueue plugin that holds it, empty if none does.
+	// Gate is the PreEnqueue plugin that holds the pod, or empty.
 	Gate() string
 }
 
-// PreFilterAt returns the position of a plugin in PreFilterOrder, which is behind all others for one that is not in it.
+// PreFilterAt returns the position of a plugin in PreFilterOrder. A plugin that is not
+// listed comes after all others.
 func (p *Profile) PreFilterAt(name string) int {
 	if i := slices.Index(p.PreFilterOrder, name); i >= 0 {
 		return i
@@ -84,7 +94,7 @@ func (p *Profile) PreFilterAt(name string) int {
 	return len(p.PreFilterOrder)
 }
 
-// Waiter returns the named plugin of the profile if it has steps that wait, nil otherwise.
+// Waiter returns the named plugin of the profile if it has steps that wait, or nil.
 func (p *Profile) Waiter(name string) Waiter {
 	for _, x := range p.Permit {
 		if w, ok := x.(Waiter); ok && w.Name() == name {
@@ -99,7 +109,8 @@ func (p *Profile) Waiter(name string) Waiter {
 	return nil
 }
 
-// RunPreEnqueue returns the reason why the pod must not be tried yet, and the plugin that gave it; both are empty if it may be tried.
+// RunPreEnqueue returns the reason to hold the pod back, and the plugin that gave it.
+// Both are empty if the pod may be tried.
 func (p *Profile) RunPreEnqueue(v state.View, pod *model.Pod) (plugin, reason string) {
 	for _, pre := range p.PreEnqueue {
 		if reason := preEnqueue(pre, v, pod); reason != "" {
@@ -119,8 +130,9 @@ func preEnqueue(p PreEnqueue, v state.View, pod *model.Pod) (reason string) {
 	return ""
 }
 
-// Compile computes the pod's needs of each filter and then each score plugin of the profile, and which PreFilter plugins need not be run for it. It
-// is called before the pod reaches the loop, on the goroutine that compiles pods.
+// Compile computes the pod's needs, first of each filter, then of each score plugin of
+// the profile. It also determines the PreFilter plugins that skip the pod. It is called
+// before the pod reaches the loop, in the goroutine that compiles pods.
 func (p *Profile) Compile(pod *model.Pod) {
 	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
 	pod.Prepared = nil
@@ -143,8 +155,8 @@ func (p *Profile) Compile(pod *model.Pod) {
 	pod.Needs, pod.SkipsPreFilter = needs, p.skipped(pod)
 }
 
-// FilterNeed returns the need of a pod for the filter at a position of the profile, prepared if it
-// is long.
+// FilterNeed returns the pod's need of the filter at a position of the profile. A long
+// need has been prepared.
 func (p *Profile) FilterNeed(at int, f NodeFilter, pod *model.Pod) FilterNeed {
 	if prepared, ok := pod.PreparedAt(at).(FilterNeed); ok {
 		return prepared
@@ -152,8 +164,8 @@ func (p *Profile) FilterNeed(at int, f NodeFilter, pod *model.Pod) FilterNeed {
 	return f.FilterNeed(pod)
 }
 
-// ScoreNeed returns the need of a pod for the Score plugin at a position of the profile, prepared
-// if it is long.
+// ScoreNeed returns the pod's need of the Score plugin at a position of the profile. A
+// long need has been prepared.
 func (p *Profile) ScoreNeed(at int, s NodeScore, pod *model.Pod) ScoreNeed {
 	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(ScoreNeed); ok {
 		return prepared
@@ -161,8 +173,8 @@ func (p *Profile) ScoreNeed(at int, s NodeScore, pod *model.Pod) ScoreNeed {
 	return s.ScoreNeed(pod)
 }
 
-// CountNeed returns the need of a pod for the CountFilter at a position of the profile,
-// prepared if it is long.
+// CountNeed returns the pod's need of the CountFilter at a position of the profile. A
+// long need has been prepared.
 func (p *Profile) CountNeed(at int, f CountFilter, pod *model.Pod) CountNeed {
 	if prepared, ok := pod.PreparedAt(at).(CountNeed); ok {
 		return prepared
@@ -170,8 +182,8 @@ func (p *Profile) CountNeed(at int, f CountFilter, pod *model.Pod) CountNeed {
 	return f.CountNeed(pod)
 }
 
-// SetNeed returns the need of a pod for the SetScore at a position of the profile, prepared
-// if it is long.
+// SetNeed returns the pod's need of the SetScore at a position of the profile. A long
+// need has been prepared.
 func (p *Profile) SetNeed(at int, s SetScore, pod *model.Pod) SetNeed {
 	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(SetNeed); ok {
 		return prepared
@@ -183,29 +195,31 @@ func (p *Profile) SetNeed(at int, s SetScore, pod *model.Pod) SetNeed {
 func (p *Profile) skipped(pod *model.Pod) (bits uint64) {
 	for i, f := range p.PreFilters {
 		if f, ok := f.(PodPreFilter); ok && f.Skips(pod) {
-			bits |= 1 << i // of more than 64 plugins the rest is always run
+			bits |= 1 << i // a shift of 64 or more yields 0, so later plugins always run
 		}
 	}
 	return bits
 }
 
-// texts is memory for the texts of needs, until they are interned: pods are compiled on several goroutines.
+// texts pools buffers for the texts of needs until they are interned. Pods are compiled
+// in several goroutines.
 var texts = sync.Pool{New: func() any { return new([]byte) }}
 
-// NeedOf interns a need; one that is nil is zero.
+// NeedOf interns a need. A nil need is the zero value.
 func NeedOf(need Text) model.Need {
 	interned, _ := needOf(need)
 	return interned
 }
 
-// needOf is NeedOf; long is whether the text is.
+// needOf is NeedOf. long reports whether the need has a long text.
 func needOf(need Text) (interned model.Need, long bool) {
 	if need == nil {
 		return model.Need{}, false
 	}
 	text := texts.Get().(*[]byte)
 	*text = need.AppendText((*text)[:0])
-	if interned, long = model.NeedOfText(*text); !long { // the pool keeps no memory for long texts
+	// long buffers are not pooled, to limit memory
+	if interned, long = model.NeedOfText(*text); !long {
 		texts.Put(text)
 	}
 	return interned, long

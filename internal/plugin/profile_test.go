@@ -11,7 +11,8 @@ type text string
 
 func (t text) AppendText(to []byte) []byte { return append(to, t...) }
 
-// TestLongNeedsAreKnownByTheirHash: a long text is not kept, and differs from every other text.
+// TestLongNeedsAreKnownByTheirHash: a long text is replaced by a hash, which differs for
+// every other text.
 func TestLongNeedsAreKnownByTheirHash(t *testing.T) {
 	long := strings.Repeat("x", model.LongText)
 	a, isLong := needOf(text(long))

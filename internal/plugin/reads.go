@@ -5,23 +5,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Reads declares what a filter reads besides the pod that it judges. Three things follow
-// from it: which changes of a node make a column stale, which kinds are watched, and which
-// events can help a pod that the filter rejected. So a registration that is forgotten wakes
-// too many pods, and never too few: see Events. Hints are trusted, and any registration for
-// a kind of objects stands for all of its actions.
+// Reads declares the inputs of a filter besides the pod.
+//
+// The declaration determines which node changes make a column stale, which kinds are
+// watched, and which events can help a rejected pod (see Events). A forgotten
+// registration therefore wakes too many pods, never too few. Hints are trusted, and any
+// registration for a kind of objects counts for all of its actions.
 type Reads struct {
 	// Nodes are the aspects of a node.
 	Nodes model.Aspect
-	// Domains means that the filter counts pods in the domains of nodes: other pods matter,
-	// and nodes that go.
+	// Domains means that the filter counts pods in the domains of nodes. Other pods and
+	// deleted nodes then matter too.
 	Domains bool
-	// Objects are the kinds of the other objects.
+	// Objects are the kinds of other objects.
 	Objects []model.Kind
 }
 
-// ReadsOf returns what the filter of a plugin reads; nothing if the plugin has none, or one
-// whose verdicts are not stored.
+// ReadsOf returns the declared inputs of a plugin's filter. ok is false if the plugin has
+// no filter, or a filter whose verdicts are not cached.
 func ReadsOf(p Plugin) (r Reads, ok bool) {
 	switch f := p.(type) {
 	case StateFilter:
@@ -39,9 +40,9 @@ func ReadsOf(p Plugin) (r Reads, ok bool) {
 	return r, true
 }
 
-// Events returns the events that can help a pod that the plugin rejected: those that the
-// plugin registers, each narrowed by a hint, and without a hint those that its filter
-// declares to read and no registration mentions.
+// Events returns the events that can help a pod that the plugin rejected. These are the
+// plugin's own registrations, each narrowed by a hint, and the declared inputs of its
+// filter that no registration covers, without a hint.
 func Events(x EnqueueExtensions) []model.EventToRegister {
 	own := x.EventsToRegister()
 	reads, ok := ReadsOf(x)
@@ -99,7 +100,7 @@ func (r *Reads) ofNodes() model.Action {
 	return actions
 }
 
-// ofPods returns the actions on pods with a node that can help.
+// ofPods returns the actions on assigned pods that can help.
 func (r *Reads) ofPods() (actions model.Action) {
 	if r.Nodes&(model.Usage|model.Ports) != 0 {
 		actions |= model.Delete
