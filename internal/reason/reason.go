@@ -1,7 +1,9 @@
 // Package reason defines why a pod cannot run on a node, or at all.
 //
-// It takes nothing; it gives the small code that a column stores for each node, and the readable rejection that a code stands for. It owns no
-// state and never depends on a plugin. A reason is never an error: "it does not fit" and "the check failed" are different types everywhere.
+// A Code is the small number that a column stores for each node. A Rejection is the
+// readable form of a code. The package owns no state and never depends on a plugin. A
+// reason is never an error: "it does not fit" and "the check failed" have different types
+// everywhere.
 package reason
 
 import (
@@ -10,8 +12,9 @@ import (
 	"strings"
 )
 
-// Code is one plugin's verdict on one node: None if the plugin does not reject it. The other values are private to the plugin, which converts
-// them to a Rejection on request. The two highest bits have the same meaning for all plugins.
+// Code is one plugin's verdict on one node; None means that the node passes. The other
+// values are private to the plugin, which converts them to a Rejection on request. The
+// two highest bits have the same meaning for all plugins.
 type Code uint32
 
 const (
@@ -19,16 +22,19 @@ const (
 	None Code = 0
 	// Unresolvable marks a rejection that evicting pods from the node cannot resolve.
 	Unresolvable Code = 1 << 31
-	// Failed means that the plugin returned an error instead of a verdict. It is no rejection: it fails the pod's turn.
+	// Failed means that the plugin returned an error instead of a verdict. It fails the
+	// pod's turn.
 	Failed Code = 1 << 30
-	// Unasked is no verdict: the plugin was not asked, or could not find out within the budget of the turn, which goes on in a later round. It has the bit of Failed.
+	// Unasked means that no verdict is available: the plugin was not called, or did not
+	// finish within the budget of the turn, which continues in a later round. The bit
+	// Failed is set.
 	Unasked = ^None
 )
 
 // IsUnresolvable reports whether evicting pods from the node cannot help.
 func (c Code) IsUnresolvable() bool { return c&Unresolvable != 0 }
 
-// IsFailed reports whether the code is an error and no verdict.
+// IsFailed reports whether the code is an error instead of a verdict.
 func (c Code) IsFailed() bool { return c&Failed != 0 }
 
 // Rejection is a plugin's "no" with its reasons.
@@ -37,15 +43,18 @@ type Rejection struct {
 	Plugin string
 	// Unresolvable rejections cannot be resolved by evicting pods.
 	Unresolvable bool
-	// Pending means that the plugin waits for something outside of the cluster. Such a rejection is unresolvable, too.
+	// Pending means that the plugin waits for something outside of the cluster. Such a
+	// rejection is also unresolvable.
 	Pending bool
-	// Failed means that the plugin returned an error, which is the only reason. Only full answers have such: an error in a decision fails the turn.
+	// Failed means that the plugin returned an error, which is then the only reason. It
+	// occurs only in full answers, because an error in a decision fails the turn.
 	Failed bool
 	// Reasons are kube-scheduler's texts, such as "Insufficient cpu".
 	Reasons []string
 }
 
-// StatusCode returns kube-scheduler's name of the status: Unschedulable, UnschedulableAndUnresolvable, Pending or Error.
+// StatusCode returns kube-scheduler's name of the status: Unschedulable,
+// UnschedulableAndUnresolvable, Pending or Error.
 func (r Rejection) StatusCode() string {
 	switch {
 	case r.Failed:
@@ -61,21 +70,21 @@ func (r Rejection) StatusCode() string {
 // Message joins the reasons as kube-scheduler does.
 func (r Rejection) Message() string { return strings.Join(r.Reasons, ", ") }
 
-// Count is how many nodes were rejected for one reason.
+// Count is the number of nodes rejected for a reason.
 type Count struct {
 	Nodes  int
 	Reason string
 }
 
-// Counted returns how many nodes were rejected for each reason, sorted as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes
-// before 2.
+// Counted returns the number of rejected nodes for each reason. As in kube-scheduler, the
+// order is by the text "<nodes> <reason>", so that 10 comes before 2.
 func Counted(nodes map[string]int) []Count {
 	counts := make([]Count, 0, len(nodes))
 	for text, n := range nodes {
 		counts = append(counts, Count{Nodes: n, Reason: text})
 	}
 	slices.SortFunc(counts, func(a, b Count) int {
-		if a.Nodes == b.Nodes { // as of all resources that no node has
+		if a.Nodes == b.Nodes { // as for resources that no node has
 			return strings.Compare(a.Reason, b.Reason)
 		}
 		return strings.Compare(strconv.Itoa(a.Nodes)+" ", strconv.Itoa(b.Nodes)+" ")
