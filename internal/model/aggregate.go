@@ -6,12 +6,13 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// manyContainers is from how many containers on a pod's requests are added up by this package.
-// The library compares the whole sum of the sidecars so far with each init container, and looks
-// for the status of each container among all of them: both cost the square of the containers.
+// manyContainers is the number of containers from which this package adds up a pod's
+// requests itself. The library compares the whole sum of the previous sidecars with each
+// init container, and searches all statuses for each container. Both are quadratic in the
+// number of containers.
 const manyContainers = 32
 
-// podRequests is resourcehelper.PodRequests, in time linear in the pod's containers and amounts.
+// podRequests is resourcehelper.PodRequests in time linear in the containers and amounts.
 func podRequests(pod *v1.Pod, opts resourcehelper.PodResourcesOptions) v1.ResourceList {
 	if len(pod.Spec.Containers)+len(pod.Spec.InitContainers) >= manyContainers {
 		pod = inOneContainer(pod, opts)
@@ -20,8 +21,8 @@ func podRequests(pod *v1.Pod, opts resourcehelper.PodResourcesOptions) v1.Resour
 	return resourcehelper.PodRequests(pod, opts)
 }
 
-// inOneContainer returns a pod for which the library computes the same requests, with a single
-// container. Pod-level requests, overhead and resizes are left to the library.
+// inOneContainer returns a pod with a single container and, by the library, the same
+// requests. The library still handles pod-level requests, overhead and resizes.
 func inOneContainer(pod *v1.Pod, opts resourcehelper.PodResourcesOptions) *v1.Pod {
 	const name = "all"
 	sum := aggregate{pod: pod, defaults: opts.NonMissingContainerRequests}
@@ -45,9 +46,9 @@ func inOneContainer(pod *v1.Pod, opts resourcehelper.PodResourcesOptions) *v1.Po
 // aggregate adds up the requests of a pod's containers.
 type aggregate struct {
 	pod *v1.Pod
-	// defaults are the requests of a container that has none of a resource.
+	// defaults apply to containers without a request of the resource.
 	defaults v1.ResourceList
-	// statuses are by the container's name.
+	// statuses are indexed by container name.
 	statuses   map[string]*v1.ContainerStatus
 	infeasible bool
 }
@@ -86,11 +87,12 @@ func (a *aggregate) actuatedRequests(c *v1.Container) v1.ResourceList {
 	return a.allocatedRequests(c)
 }
 
-// of returns the sum of containers and sidecars or, where it is larger, the amount while an init
-// container runs beside the sidecars before it.
+// of returns, for each resource, the larger of two amounts. One is the sum over
+// containers and sidecars. The other is the maximum over init containers, each with the
+// sidecars before it.
 //
-// An init container changes the maximum only in resources that it requests: the sum of the
-// sidecars before it has been compared already.
+// An init container changes the maximum only in resources that it requests: the sum of
+// the sidecars before it has been compared already.
 func (a *aggregate) of(requests func(*v1.Container) v1.ResourceList) v1.ResourceList {
 	sum, sidecars, largest := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
 	for i := range a.pod.Spec.Containers {
@@ -118,7 +120,7 @@ func (a *aggregate) of(requests func(*v1.Container) v1.ResourceList) v1.Resource
 	return sum
 }
 
-// each calls yield with the requests, and the defaults for resources that they lack.
+// each calls yield with the requests, and with the defaults of the missing resources.
 func (a *aggregate) each(requests v1.ResourceList, yield func(v1.ResourceName, resource.Quantity)) {
 	for name, q := range requests {
 		yield(name, q)

@@ -7,19 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DisruptionBudget is a compiled PodDisruptionBudget. It is built once and never changed afterwards.
+// DisruptionBudget is a compiled PodDisruptionBudget. It is immutable.
 type DisruptionBudget struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object    *policyv1.PodDisruptionBudget
 	Namespace string
-	// Selector selects the pods of the namespace that the budget is for. It selects none if the object's is missing, empty or invalid, as in
-	// kube-scheduler; for the API an empty one selects all.
+	// Selector selects pods of the namespace. As in kube-scheduler, it selects none if
+	// the object's selector is missing, empty or invalid. In the API, an empty selector
+	// selects all pods.
 	Selector labels.Selector
-	// Allowed is how many of these pods may be disrupted now.
+	// Allowed is the number of these pods that may be disrupted now.
 	Allowed int32
 }
 
-// NewDisruptionBudget compiles an API object. The object is kept and must not be changed afterwards.
+// NewDisruptionBudget compiles an API object. It keeps the object, which must not be
+// changed afterwards.
 func NewDisruptionBudget(object *policyv1.PodDisruptionBudget) *DisruptionBudget {
 	b := &DisruptionBudget{
 		Object: object, Namespace: Interned(object.Namespace), Selector: labels.Nothing(), Allowed: object.Status.DisruptionsAllowed,
@@ -41,8 +43,8 @@ func (b *DisruptionBudget) UID() types.UID { return b.Object.UID }
 // Version returns the object's resourceVersion.
 func (b *DisruptionBudget) Version() string { return b.Object.ResourceVersion }
 
-// Covers reports whether the budget counts the disruption of a pod. It does not if the pod has no labels, or if its disruption has been counted
-// already.
+// Covers reports whether the budget counts the disruption of a pod. Pods without labels
+// do not count, nor do pods whose disruption has been counted already.
 func (b *DisruptionBudget) Covers(pod *Pod) bool {
 	return b.Namespace == pod.Namespace && len(pod.Labels) > 0 && b.Selector.Matches(pod.Labels) && b.Counts(pod)
 }

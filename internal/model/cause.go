@@ -9,37 +9,45 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Cause is what an event must touch to be of any help to a pod that a plugin rejected. It lets an event find the pods that it can help without a
-// look at the others. An event that meets it need not help: that is for the hint to say.
+// Cause is a necessary condition for an event to help a pod that a plugin rejected. It
+// lets an event find the pods that it may help without visiting the others. A matching
+// event need not help; the hint decides.
 type Cause struct {
-	// Wants is what the object of the event must have, by Touch.Has. Without ways it need have nothing.
+	// Wants are alternatives. The event's object must meet at least one, through
+	// Touch.Has. Empty Wants are always met.
 	Wants []Way
-	// Keys are those of which the event must seek one, by Touch.Seeks. Without keys every event may help.
+	// Keys match if the event seeks any of them, through Touch.Seeks. Empty Keys match
+	// every event.
 	Keys []Key
 }
 
-// Touch is what an event touches, in two ways. The event can help a pod only if both agree with the pod's Cause, so it suffices to look up one.
+// Touch describes an event in two ways. Both must match the pod's Cause, so a lookup by
+// either is sufficient.
 type Touch struct {
-	// Has are the keys of the object that the event is about, before and after the event.
+	// Has are the keys of the event's object, before and after the event.
 	Has []Key
-	// Seeks is what the Keys of a cause must contain. Without ways they need contain nothing.
+	// Seeks are alternatives. The Keys of a cause must meet at least one. Empty Seeks are
+	// always met.
 	Seeks []Way
 }
 
-// Way is clauses that must all be met, of which a lookup needs only one. A way without clauses is always met.
+// Way is a conjunction of clauses. Since all must be met, a lookup needs only one clause.
+// A way without clauses is always met.
 type Way []Clause
 
-// Clause is met by each of its keys. A clause without keys is never met.
+// Clause is a disjunction of keys. A clause without keys is never met.
 type Clause []Key
 
-// Key is one thing that an object can have or an event can change, such as a label of a node. Kind separates the keys of one plugin from each
-// other; keys of different registrations never meet.
+// Key is a property that an object can have or an event can change, such as a label of a
+// node. Kind separates the keys of one plugin. Keys of different registrations never
+// match.
 type Key struct {
 	Kind string
-	// Namespace is that of a pod; empty for any.
+	// Namespace is a pod's namespace, or empty for any.
 	Namespace string
-	// Name and Value are of a label or another thing with a value. Present means that the value does not matter; it is empty then. Without a
-	// name the key is of the object, whatever its labels.
+	// Name and Value are a label, or another property with a value. Present matches any
+	// value, and Value is then empty. Without a Name, the key matches the object
+	// regardless of labels.
 	Name, Value string
 	Present     bool
 }
@@ -58,10 +66,11 @@ func (k Key) Compare(o Key) int {
 	)
 }
 
-// Never are ways that are never met.
+// Never returns ways that are never met.
 func Never() []Way { return []Way{{{}}} }
 
-// AppendLabelKeys appends the keys of an object's labels: each with its value, and as present.
+// AppendLabelKeys appends two keys for each label of an object: with its value, and as
+// present.
 func AppendLabelKeys(to []Key, kind string, set map[string]string) []Key {
 	to = slices.Grow(to, 2*len(set))
 	for name, value := range set {
@@ -70,8 +79,9 @@ func AppendLabelKeys(to []Key, kind string, set map[string]string) []Key {
 	return to
 }
 
-// AppendPodKeys appends the keys of a pod, as PodWay asks for them: its namespace, and of each of its labels the value, in its namespace and in
-// any, and the presence.
+// AppendPodKeys appends the keys of a pod that PodWay looks up: the namespace, and three
+// keys for each label. These are the value in the namespace, the value in any namespace,
+// and the presence.
 func AppendPodKeys(to []Key, kind string, pod *Pod) []Key {
 	to = append(slices.Grow(to, 1+3*len(pod.Labels)), Key{Kind: kind, Namespace: pod.Namespace})
 	for name, value := range pod.Labels {
@@ -83,11 +93,13 @@ func AppendPodKeys(to []Key, kind string, pod *Pod) []Key {
 	return to
 }
 
-// clauseMax bounds the keys of a clause that PodWay makes: a clause of more would cost more than it tells.
+// clauseMax limits the keys of a clause in PodWay. A longer clause costs more than it
+// saves.
 const clauseMax = 64
 
-// PodWay returns the way that is met, by AppendPodKeys, by the pods in some namespaces that a selector selects; all namespaces are meant by [""].
-// Requirements that pods without the label can meet give no clause.
+// PodWay returns a way that is met, by AppendPodKeys, by all pods in the namespaces that
+// the selector selects. [""] means all namespaces. Requirements that pods without the
+// label can meet yield no clause.
 func PodWay(kind string, namespaces []string, s labels.Selector) Way {
 	requirements, selectable := s.Requirements()
 	if !selectable || len(namespaces) == 0 {
@@ -115,7 +127,8 @@ func PodWay(kind string, namespaces []string, s labels.Selector) Way {
 	return way
 }
 
-// labelClause is met by a pod in one of the namespaces whose label has one of the values; if these are too many, by any pod that has the label.
+// labelClause is met by pods in the namespaces whose label has any of the values. If the
+// combinations exceed clauseMax, it is met by any pod with the label.
 func labelClause(kind string, namespaces []string, name string, values []string) Clause {
 	if len(namespaces)*len(values) > clauseMax {
 		return Clause{{Kind: kind, Name: name, Present: true}}
@@ -132,8 +145,8 @@ func labelClause(kind string, namespaces []string, name string, values []string)
 // Label is one label of an object.
 type Label struct{ Key, Value string }
 
-// ChangedLabels calls yield with the name of each label that differs between two versions of an object, and the value that it has now; has is
-// false if it is gone.
+// ChangedLabels calls yield for each label that differs between two versions of an
+// object, with its name and new value. has is false if the label was removed.
 func ChangedLabels(before, after map[string]string, yield func(name, value string, has bool)) {
 	for name, value := range after {
 		if had, ok := before[name]; !ok || had != value {

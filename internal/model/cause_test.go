@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestPodWayIsMetBySelectedPods draws selectors and namespaces, few and very many, and pods: a pod that they select meets every clause of the way. No
-// clause is longer than is worth it.
+// TestPodWayIsMetBySelectedPods draws random selectors, namespaces (a few or very many)
+// and pods. Each selected pod must meet every clause of the way. No clause may be much
+// longer than clauseMax.
 func TestPodWayIsMetBySelectedPods(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	some := func(prefix string) (values []string) {

@@ -10,7 +10,7 @@ type ChangeKind uint8
 
 // The kinds of change.
 const (
-	// PodSet: a pod exists in this version. Set again for every newer version.
+	// PodSet: a pod exists in this version. It is repeated for every newer version.
 	PodSet ChangeKind = iota
 	// PodGone: the pod with that key no longer exists, or has finished.
 	PodGone
@@ -26,21 +26,23 @@ const (
 	BindDone
 	// PreemptionDone: the result of a preemption that the scheduler started.
 	PreemptionDone
-	// WriteDone: a write that gave something back has ended.
+	// WriteDone: a write that released an allocation, a reservation or an object has
+	// ended.
 	WriteDone
-	// EventRaised: something has happened that only matters to waiting pods.
+	// EventRaised: an event that only matters to waiting pods.
 	EventRaised
-	// PodUndecided: an earlier process stopped while it decided about the pod. Once, the
-	// pod has its turn after the other pods that are ready, and after pods of earlier
-	// such changes.
+	// PodUndecided: an earlier process stopped while it decided about the pod. The pod's
+	// next turn comes after the other ready pods, and after pods of earlier changes of
+	// this kind. This applies once.
 	PodUndecided
 )
 
-// Change is one new fact about the cluster. Exactly the fields that its kind names are set.
+// Change is one new fact about the cluster. Only the fields of its kind are set.
 type Change struct {
 	Kind ChangeKind
 	Pod  *Pod // PodSet
-	// WasNominated means that the pod's status named a nominated node in a version that came before this one, and that this one stands for too.
+	// WasNominated means that an earlier version of the pod, merged into this one, had a
+	// nominated node in its status.
 	WasNominated bool           // PodSet
 	Key          PodKey         // PodGone
 	Node         *Node          // NodeSet
@@ -53,50 +55,57 @@ type Change struct {
 	UID        types.UID    // PodUndecided
 
 	Object   runtime.Object // ObjectSet
-	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not
-	// Learned means that the API server answered a write with the object, and the watch need not have shown it yet. Such a version replaces an older one of
-	// the same object, and nothing else.
+	Compiled Compiled       // ObjectSet; nil for kinds that are not compiled
+	// Learned means that the object comes from the API server's response to a write. The
+	// watch may not have shown it yet. A learned version only replaces an older version
+	// of the same object.
 	Learned bool // ObjectSet
 	Ref     Ref  // ObjectSet, ObjectGone
 }
 
-// BindingResult is how a binding ended.
+// BindingResult is the result of a binding.
 type BindingResult struct {
 	Pod      *Pod
 	NodeName string
-	// Err is nil if the API server stored the binding. Otherwise its text starts with the step that failed.
+	// Err is nil if the API server stored the binding. Otherwise its text starts with the
+	// failed step.
 	Err error
-	// Rejectors are the plugins that rejected the pod in Permit, if that is what Err says. The pod waits for an event that can change their
-	// mind.
+	// Rejectors are the plugins that rejected the pod at Permit, if Err is such a
+	// rejection. The pod then waits for an event that can change their verdict.
 	Rejectors []string
 }
 
-// PreemptionResult is how the evictions of one preemption ended: each victim is gone or on its way out, or stays.
+// PreemptionResult is the result of one preemption. Each victim is gone, terminating, or
+// kept.
 type PreemptionResult struct {
-	// Tree is the CompositePodGroup at the top of the tree that the preemptor belongs to, if the evictions are for that; zero otherwise.
+	// Tree is the root of the preemptor's CompositePodGroup tree, if the evictions make
+	// room for the tree. Otherwise it is zero.
 	Tree GroupKey
-	// Preemptor is the pod for which room was to be made, in the version that was decided about.
+	// Preemptor is the pod that needs the room, in the version that was decided about.
 	Preemptor *Pod
-	// Victims are all pods that were to be evicted; Kept those of them that stay, because their eviction failed or was not tried.
+	// Victims are all pods to evict. Kept are the Victims that stay, because their
+	// eviction failed or was not tried.
 	Victims, Kept []*Pod
-	// InMemory means that the last victim was a pod that had not been bound yet: its binding was cancelled, and no deletion will be seen.
+	// InMemory means that the last victim was not bound yet. Its binding was cancelled,
+	// so no deletion event will follow.
 	InMemory bool
-	// Err is why the preemption failed, nil if it did not.
+	// Err is the reason why the preemption failed, or nil.
 	Err error
 }
 
-// WriteResult is the end of a write of a decision that gave something back: it is stored,
-// refused or given up, and cannot be stored any more.
+// WriteResult is the end of a decision's write that released something. The write is
+// stored, refused or given up, and can no longer be stored later.
 type WriteResult struct {
-	// Object is the version from which something was given back.
+	// Object is the version that the write changed or deleted.
 	Object Compiled
-	// Deleted means that the object was deleted. It may be shown for a while.
+	// Deleted means that the object was deleted. The watch may still show it for a while.
 	Deleted bool
 	// Decisions is the number of decisions that made the write.
 	Decisions int
 }
 
-// NominationRequest is what a plugin from outside asks to be noted of a pod: that it is nominated to a node, or to none if the name is empty.
+// NominationRequest is a nomination by an out-of-tree plugin. An empty node name removes
+// the pod's nomination.
 type NominationRequest struct {
 	Pod      PodKey
 	UID      types.UID

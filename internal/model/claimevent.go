@@ -4,8 +4,9 @@ import (
 	"slices"
 )
 
-// ClaimEvents registers for events about the claims that a pod uses; for those that are made for the pod only if ephemeral is set. Deletions are not
-// among the actions. Such an event finds the pods that name its claim, and no other.
+// ClaimEvents registers for events about the claims that a pod uses. Claims made for the
+// pod are included only if ephemeral is set. The actions must not contain Delete. Each
+// event finds exactly the pods that use its claim.
 func ClaimEvents(actions Action, ephemeral bool) EventToRegister {
 	return EventToRegister{
 		Resource: PersistentVolumeClaimEvent, Actions: actions,
@@ -20,7 +21,8 @@ func ClaimEvents(actions Action, ephemeral bool) EventToRegister {
 	}
 }
 
-// claimNames returns the keys of the claims that the pod uses, sorted, each once; those that are made for it only if that is included.
+// claimNames returns the keys of the claims that the pod uses, sorted and distinct.
+// Claims made for the pod are included only if ephemeral is set.
 func (v *PodVolumes) claimNames(ephemeral bool) []ClaimKey {
 	if v == nil {
 		return nil
@@ -35,7 +37,7 @@ func (v *PodVolumes) claimNames(ephemeral bool) []ClaimKey {
 	return slices.Compact(keys)
 }
 
-// Named returns the keys of the claims that the pod names directly, sorted, each once.
+// Named returns the keys of the claims that the pod names directly, sorted and distinct.
 func (v *PodVolumes) Named() []ClaimKey { return v.claimNames(false) }
 
 // ClaimKeys appends a key for each claim, for causes and touches.

@@ -8,27 +8,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CompositeGroup is a compiled CompositePodGroup. It is built once and never changed afterwards.
+// CompositeGroup is a compiled CompositePodGroup. It is immutable.
 type CompositeGroup struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *schedulingv1alpha3.CompositePodGroup
-	// Key is its namespace and name. A PodGroup may have the same: they are different things.
+	// Key is the namespace and name. A PodGroup with the same key is a different object.
 	Key GroupKey
-	// MinGroupCount is how many of the groups directly below it must succeed for it to do so: a gang's minGroupCount, otherwise 1.
+	// MinGroupCount is the number of groups directly below that must succeed for this
+	// group to succeed: a gang's minGroupCount, otherwise 1.
 	MinGroupCount int
-	// IsGang says that its policy is gang. Otherwise the policy is basic, or none that is known, which counts as basic.
+	// IsGang means that the policy is gang. All other policies, including unknown
+	// policies, count as basic.
 	IsGang bool
-	// Priority is that of the object; 0 if it has none. That of the root counts for all below it.
+	// Priority is the object's priority, or 0. The root's priority applies to the whole
+	// tree.
 	Priority int32
-	// IsUnit says that all pods below it may only be evicted together: its disruptionMode is all.
+	// IsUnit means that all pods below may only be evicted together: disruptionMode all.
 	IsUnit bool
-	// TopologyKey is the node label of which the nodes of all pods below it must have one value; empty if they may have any.
+	// TopologyKey is a node label that must have the same value on the nodes of all pods
+	// below. Empty means no restriction.
 	TopologyKey string
-	// Parent is the name of the CompositePodGroup of its namespace that it belongs to; empty for a root.
+	// Parent is the name of the CompositePodGroup above, in the same namespace. It is
+	// empty for a root.
 	Parent string
 }
 
-// NewCompositeGroup compiles an API object. The object is kept and must not be changed afterwards.
+// NewCompositeGroup compiles an API object. It keeps the object, which must not be
+// changed afterwards.
 func NewCompositeGroup(object *schedulingv1alpha3.CompositePodGroup) *CompositeGroup {
 	g := &CompositeGroup{Object: object, Key: GroupKey{Interned(object.Namespace), object.Name}, MinGroupCount: 1}
 	if gang := object.Spec.SchedulingPolicy.Gang; gang != nil {
@@ -38,7 +44,8 @@ func NewCompositeGroup(object *schedulingv1alpha3.CompositePodGroup) *CompositeG
 		g.Priority = *object.Spec.Priority
 	}
 	g.IsUnit = object.Spec.DisruptionMode != nil && object.Spec.DisruptionMode.All != nil
-	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 { // the API allows one
+	// the API allows at most 1
+	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 {
 		g.TopologyKey = c.Topology[0].Key
 	}
 	if parent := object.Spec.ParentCompositePodGroupName; parent != nil {
@@ -56,7 +63,8 @@ func (g *CompositeGroup) UID() types.UID { return g.Object.UID }
 // Version returns the object's resourceVersion.
 func (g *CompositeGroup) Version() string { return g.Object.ResourceVersion }
 
-// PreemptionPolicy is the group's own, or the default. It counts only with the gate PodGroupPreemptionPolicy.
+// PreemptionPolicy returns the group's policy, or the default. It applies only with the
+// feature gate PodGroupPreemptionPolicy.
 func (g *CompositeGroup) PreemptionPolicy() v1.PreemptionPolicy {
 	if policy := g.Object.Spec.PreemptionPolicy; policy != nil {
 		return v1.PreemptionPolicy(*policy)
@@ -64,28 +72,32 @@ func (g *CompositeGroup) PreemptionPolicy() v1.PreemptionPolicy {
 	return v1.PreemptLowerPriority
 }
 
-// RootKey names what is tried as one: a PodGroup that belongs to no composite one, or the tree with this CompositePodGroup at its top. Both may have the same name.
+// RootKey identifies a unit of scheduling: a PodGroup without a parent, or the tree with
+// this CompositePodGroup as its root. Both may have the same name.
 type RootKey struct {
 	Key       GroupKey
 	Composite bool
 }
 
-// String returns namespace and name.
+// String returns namespace/name.
 func (k RootKey) String() string { return k.Key.String() }
 
-// GroupTree is a pod group, or a composite pod group with the groups below it. It is built when it is asked for, and never changed afterwards.
+// GroupTree is a pod group, or a composite pod group with the groups below it. It is
+// built on demand and immutable.
 type GroupTree struct {
-	// Group is set for a PodGroup, Composite for a CompositePodGroup; never both.
+	// Group is set for a PodGroup, Composite for a CompositePodGroup. Invariant: exactly
+	// one is set.
 	Group     *PodGroup
 	Composite *CompositeGroup
-	// Below are the groups that name the composite one as their parent, those that were created first at the beginning, and of these by name. A PodGroup has none.
+	// Below are the groups whose parent is Composite, ordered by creation time, then
+	// name. A PodGroup has none.
 	Below []*GroupTree
 }
 
-// TreeOf returns a pod group by itself as a tree.
+// TreeOf returns a tree that consists of one pod group.
 func TreeOf(group *PodGroup) *GroupTree { return &GroupTree{Group: group} }
 
-// Key returns the namespace and name of the group at the top.
+// Key returns the namespace and name of the root.
 func (t *GroupTree) Key() GroupKey {
 	if t.Composite != nil {
 		return t.Composite.Key
@@ -93,7 +105,7 @@ func (t *GroupTree) Key() GroupKey {
 	return t.Group.Key
 }
 
-// Object returns the API object of the group at the top.
+// Object returns the API object of the root.
 func (t *GroupTree) Object() metav1.Object {
 	if t.Composite != nil {
 		return t.Composite.Object
@@ -101,7 +113,8 @@ func (t *GroupTree) Object() metav1.Object {
 	return t.Group.Object
 }
 
-// TopologyKey returns the node label of which the nodes of all its pods must have one value; empty if they may have any.
+// TopologyKey returns the root's topology key: a node label that must have the same value
+// on the nodes of all pods. Empty means no restriction.
 func (t *GroupTree) TopologyKey() string {
 	if t.Composite != nil {
 		return t.Composite.TopologyKey
@@ -109,7 +122,8 @@ func (t *GroupTree) TopologyKey() string {
 	return t.Group.TopologyKey
 }
 
-// Leaves calls yield with each PodGroup of the tree, in order, until yield returns false. It can be ranged over.
+// Leaves calls yield with each PodGroup of the tree, in order, until yield returns false.
+// It can be used with range.
 func (t *GroupTree) Leaves(yield func(*PodGroup) bool) { t.leaves(yield) }
 
 func (t *GroupTree) leaves(yield func(*PodGroup) bool) bool {
@@ -124,8 +138,8 @@ func (t *GroupTree) leaves(yield func(*PodGroup) bool) bool {
 	return true
 }
 
-// Root returns what stands for the whole tree as a group of all its pods: it has the name, priority and preemption policy of the composite group at the top, and
-// no topology of its own.
+// Root returns a PodGroup that represents all pods of the tree. It has the name, priority
+// and preemption policy of the root, and no topology.
 func (t *GroupTree) Root() *PodGroup {
 	g := t.Composite
 	object := &schedulingv1beta1.PodGroup{ObjectMeta: g.Object.ObjectMeta}

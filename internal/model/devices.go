@@ -12,8 +12,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 )
 
-// LeaderAnnotation names the process that wrote it to a claim when it had taken over and
-// was about to rely on the claim's allocation.
+// LeaderAnnotation names the process that wrote it to a claim. A new leader writes it
+// before it relies on the claim's allocation.
 const LeaderAnnotation = "scheduler.berth.dev/leader"
 
 // ResourceClaim is a compiled ResourceClaim.
@@ -21,12 +21,13 @@ type ResourceClaim struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *resourcev1.ResourceClaim
 	Key    ClaimKey
-	// Asks is what the claim demands of devices: requests and constraints, in a canonical text that names no claim. Claims that were made from one
-	// template ask the same.
+	// Asks is a canonical text of the claim's requests and constraints. It does not
+	// contain the claim's name, so claims made from one template have equal Asks.
 	Asks Need
 }
 
-// NewResourceClaim compiles an API object. The object is kept and must not be changed afterwards.
+// NewResourceClaim compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewResourceClaim(object *resourcev1.ResourceClaim) *ResourceClaim {
 	return &ResourceClaim{
 		Object: object, Key: ClaimKey{Interned(object.Namespace), object.Name},
@@ -43,10 +44,10 @@ func (c *ResourceClaim) UID() types.UID { return c.Object.UID }
 // Version returns the object's resourceVersion.
 func (c *ResourceClaim) Version() string { return c.Object.ResourceVersion }
 
-// Allocation returns what is allocated to the claim, nil if nothing is.
+// Allocation returns the claim's allocation, or nil.
 func (c *ResourceClaim) Allocation() *resourcev1.AllocationResult { return c.Object.Status.Allocation }
 
-// DeviceRef returns the reference of the ResourceClaim of a key.
+// DeviceRef returns the reference of the ResourceClaim with this key.
 func (k ClaimKey) DeviceRef() Ref { return Ref{ResourceClaimKind, k.Namespace, k.Name} }
 
 // DeviceClass is a compiled DeviceClass.
@@ -54,11 +55,13 @@ type DeviceClass struct {
 	// Object is the API object. Shared; never written.
 	Object *resourcev1.DeviceClass
 	Name   string
-	// Selects is a canonical text of its selectors, on which alone it depends which devices are of the class.
+	// Selects is a canonical text of the selectors. It determines the devices of the
+	// class.
 	Selects Need
 }
 
-// NewDeviceClass compiles an API object. The object is kept and must not be changed afterwards.
+// NewDeviceClass compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewDeviceClass(object *resourcev1.DeviceClass) *DeviceClass {
 	return &DeviceClass{Object: object, Name: object.Name, Selects: needOfJSON(object.Spec.Selectors)}
 }
@@ -79,7 +82,8 @@ type ResourceSlice struct {
 	Name   string
 }
 
-// NewResourceSlice compiles an API object. The object is kept and must not be changed afterwards.
+// NewResourceSlice compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewResourceSlice(object *resourcev1.ResourceSlice) *ResourceSlice {
 	return &ResourceSlice{Object: object, Name: object.Name}
 }
@@ -93,13 +97,14 @@ func (s *ResourceSlice) UID() types.UID { return s.Object.UID }
 // Version returns the object's resourceVersion.
 func (s *ResourceSlice) Version() string { return s.Object.ResourceVersion }
 
-// DevicePool is what there is of a driver's pool at one time. Shared; never written.
+// DevicePool is a version of a driver's pool. It is shared and immutable.
 type DevicePool struct {
 	Driver string
-	// Slices are those of all generations, by name, with the taints that rules add to their
-	// devices, and without the counters of allocated devices that are not published.
+	// Slices are the slices of all generations, by name. Their devices include the taints
+	// added by rules. Their counters are reduced by the consumption of allocated devices
+	// that are no longer published.
 	Slices []*resourcev1.ResourceSlice
-	// What describes the slices without the names of node, pool and devices, hashed.
+	// What hashes the slices without the names of node, pool and devices.
 	What [sha256.Size]byte
 }
 
@@ -110,7 +115,8 @@ type DeviceTaintRule struct {
 	Name   string
 }
 
-// NewDeviceTaintRule compiles an API object. The object is kept and must not be changed afterwards.
+// NewDeviceTaintRule compiles an API object. It keeps the object, which must not be
+// changed afterwards.
 func NewDeviceTaintRule(object *resourcev1.DeviceTaintRule) *DeviceTaintRule {
 	return &DeviceTaintRule{Object: object, Name: object.Name}
 }
@@ -124,7 +130,8 @@ func (r *DeviceTaintRule) UID() types.UID { return r.Object.UID }
 // Version returns the object's resourceVersion.
 func (r *DeviceTaintRule) Version() string { return r.Object.ResourceVersion }
 
-// Applies reports whether the rule taints a device of a pool. A rule without a selector taints none.
+// Applies reports whether the rule taints a device of a pool. A rule without a selector
+// taints none.
 func (r *DeviceTaintRule) Applies(driver, pool, device string) bool {
 	if !r.Concerns(driver, pool) {
 		return false
@@ -139,7 +146,7 @@ func (r *DeviceTaintRule) Concerns(driver, pool string) bool {
 	return s != nil && (s.Driver == nil || *s.Driver == driver) && (s.Pool == nil || *s.Pool == pool)
 }
 
-// needOfJSON returns a canonical text of API types, whose encoding has an order.
+// needOfJSON returns a canonical text of API types, whose JSON encoding is deterministic.
 func needOfJSON(value any) Need {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -148,16 +155,18 @@ func needOfJSON(value any) Need {
 	return NeedOf(string(text))
 }
 
-// PodDevices are the claims for devices of a pod, in the order of its spec.
+// PodDevices are the ResourceClaims of a pod, in the order of its spec.
 type PodDevices struct {
 	Claims []PodResourceClaim
-	// Err is why not all of them can be named, as kube-scheduler says it; nil if they can. Claims are those before the first that cannot.
+	// Err is kube-scheduler's error about the first claim whose name cannot be
+	// determined, or nil. Claims are then the claims before it.
 	Err error
 }
 
-// PodResourceClaim is a claim for devices that a pod uses. Entries of the spec for which no claim is needed are left out.
+// PodResourceClaim is a ResourceClaim that a pod uses. Spec entries that need no claim
+// are left out.
 type PodResourceClaim struct {
-	// Entry is the entry's name in the pod's spec.
+	// Entry is the name of the entry in the pod's spec.
 	Entry string
 	Key   ClaimKey
 	// Owned means that the claim was made for the pod, which must be its owner.
@@ -169,7 +178,7 @@ func (d *PodDevices) Names(key ClaimKey) bool {
 	return d != nil && slices.ContainsFunc(d.Claims, func(c PodResourceClaim) bool { return c.Key == key })
 }
 
-// Keys returns the keys of the claims, sorted, each once.
+// Keys returns the keys of the claims, sorted and distinct.
 func (d *PodDevices) Keys() []ClaimKey {
 	if d == nil {
 		return nil
@@ -182,7 +191,7 @@ func (d *PodDevices) Keys() []ClaimKey {
 	return slices.Compact(keys)
 }
 
-// devicesOf returns the claims for devices of a pod, nil if its spec has none.
+// devicesOf returns the ResourceClaims of a pod, or nil if its spec has none.
 func devicesOf(pod *v1.Pod) *PodDevices {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil

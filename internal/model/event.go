@@ -12,10 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/amount"
 )
 
-// EventResource is the kind of thing a cluster event is about, in kube-scheduler's terms.
+// EventResource is the kind of object that a cluster event is about, in kube-scheduler's
+// terms.
 type EventResource uint8
 
-// The resources of events. AnyPod is only registered for, never raised: it stands for the three kinds of pod.
+// The resources of events. AnyPodEvent is only registered, never raised: it covers the
+// three kinds of pod.
 const (
 	NodeEvent EventResource = iota
 	AssignedPodEvent
@@ -36,14 +38,16 @@ const (
 	PodGroupEvent
 	CompositePodGroupEvent
 	// NamespaceEvent and SelectorEvent have no counterpart in kube-scheduler, whose hints
-	// forget these changes. The first is about the labels of a namespace. The second is
-	// about the pods that a Service or a controller selects: default spread constraints
-	// use them. Plugins from outside never see either.
+	// ignore these changes. NamespaceEvent is about the labels of a namespace.
+	// SelectorEvent is about the pods that a Service or a controller selects, which
+	// default spread constraints use. Out-of-tree plugins never get either event.
 	NamespaceEvent
 	SelectorEvent
-	// OtherEvent is about an object that Berth itself does not read. Event and EventToRegister name its resource in Other.
+	// OtherEvent is about an object that Berth itself does not read. Event and
+	// EventToRegister name its resource in Other.
 	OtherEvent
-	// AnyEvent is registered for all resources. Where it is raised, it stands for more events than could be kept: every parked pod is tried again.
+	// AnyEvent is registered for all resources. When raised, it replaces more events than
+	// could be kept: every parked pod is tried again.
 	AnyEvent
 )
 
@@ -55,8 +59,12 @@ var eventResourceNames = [...]string{
 	"", "*",
 }
 
-// EventResourceNamed returns the resource that a plugin registers under kube-scheduler's name: that of a constant here, such as Node or *, or OtherEvent
-// with the name, such as resource.k8s.io/DeviceTaintRule, or <plural>.<version>.<group> for a custom resource.
+// EventResourceNamed returns the resource that a plugin registers by kube-scheduler's
+// name.
+//
+// Names such as Node or * map to the constants above. Other names map to OtherEvent with
+// the name, such as resource.k8s.io/DeviceTaintRule. A custom resource has a name of the
+// form <plural>.<version>.<group>.
 func EventResourceNamed(name string) (resource EventResource, other string) {
 	for i, known := range eventResourceNames {
 		if resource = EventResource(i); name == known && resource != OtherEvent && !resource.isOwn() {
@@ -69,7 +77,7 @@ func EventResourceNamed(name string) (resource EventResource, other string) {
 // String returns kube-scheduler's name, as used in metric labels.
 func (r EventResource) String() string { return eventResourceNames[r] }
 
-// isOwn reports whether the events about a resource are Berth's own.
+// isOwn reports whether only Berth has events about the resource.
 func (r EventResource) isOwn() bool { return r == NamespaceEvent || r == SelectorEvent }
 
 // Covers reports whether a registration for r includes events about raised.
@@ -77,7 +85,7 @@ func (r EventResource) Covers(raised EventResource) bool {
 	return r == raised || r == AnyEvent && !raised.isOwn() || r == AnyPodEvent && (raised == AssignedPodEvent || raised == UnscheduledPodEvent || raised == TargetPodEvent)
 }
 
-// Action is what happened to the resource. A registration may combine several actions.
+// Action is the kind of change. A registration may combine several actions.
 type Action uint32
 
 // The actions of cluster events, with kube-scheduler's meaning and order.
@@ -98,7 +106,7 @@ const (
 	UpdatePodSchedulingGatesEliminated
 	UpdatePodGeneratedResourceClaim
 
-	// Update is any update; a registration for it includes every kind of update.
+	// Update combines all updates. A registration for it includes every kind of update.
 	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition | UpdateNodeAnnotation |
 		UpdateNodeDeclaredFeature | UpdateNodePreemptionPolicy | UpdatePodLabel | UpdatePodScaleDown | UpdatePodScaleUp |
 		UpdatePodToleration | UpdatePodSchedulingGatesEliminated | UpdatePodGeneratedResourceClaim
@@ -108,48 +116,52 @@ const (
 type Event struct {
 	Resource EventResource
 	Action   Action
-	// For events about a node; OldNode is nil for Add, Node is nil for Delete.
+	// OldNode and Node are set for node events. OldNode is nil for Add, Node for Delete.
 	OldNode, Node *Node
-	// Classes resolves the extended resources that devices stand for; for events about a node.
+	// Classes resolves extended resources that devices provide, for node events.
 	Classes ClassResolver
-	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
+	// OldPod and Pod are set for pod events. OldPod is nil for Add, Pod for Delete.
 	OldPod, Pod *Pod
-	// Cluster resolves names that a pod refers to; for events about a pod.
+	// Cluster resolves names that a pod refers to, for pod events.
 	Cluster Cluster
-	// Labels is the change that a NamespaceEvent or a SelectorEvent is about.
+	// Labels is the change of a NamespaceEvent or a SelectorEvent.
 	Labels *LabelsChange
-	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.
+	// OldObject and Object are set for events about compiled objects. OldObject is nil
+	// for Add, Object for Delete.
 	OldObject, Object Compiled
-	// Recounted means that the volumes of a node were counted anew because of the object:
-	// those of claims in use there, or of attachments.
+	// Recounted means that the object caused a new count of a node's volumes: of the
+	// volumes of claims in use there, or of attachments.
 	Recounted bool
-	// Pools, for events about claims and slices, are the pools as they are now whose devices were given back, or whose slices have changed. Those that
-	// are gone are left out.
+	// Pools, for events about claims and slices, are the current pools whose devices were
+	// released or whose slices have changed. Deleted pools are left out.
 	Pools []*DevicePool
-	// For events whose resource is OtherEvent: kube-scheduler's name of the resource, and the versions of the object; see OtherChange.
+	// Other is set for OtherEvent. It holds kube-scheduler's name of the resource, and
+	// the versions of the object.
 	Other *OtherChange
-	// OnlyUpTo, unless nil, limits the event to pods of at most that priority: it is about room reserved for a nominated pod, which pods of
-	// higher priority could use before.
+	// OnlyUpTo, unless nil, limits the event to pods of at most that priority. The event
+	// is about room reserved for a nominated pod, and pods of higher priority could use
+	// that room before.
 	OnlyUpTo *int32
-	// OnlyHeld limits the event to pods that a PreEnqueue plugin holds, and to pods that
-	// were parked while a write in flight gave back a claim of theirs.
+	// OnlyHeld limits the event to two groups: pods that a PreEnqueue plugin holds, and
+	// pods parked while a write in flight was releasing a claim of theirs.
 	OnlyHeld bool
 }
 
-// Cluster resolves names to what they stand for now, as hints need it. A change after the
-// event is an event of its own.
+// Cluster resolves names in their current state, for hints. Later changes have events of
+// their own.
 type Cluster interface {
-	// NamespaceLabels returns the labels of a namespace, nil only if it is not known.
+	// NamespaceLabels returns the labels of a namespace, or nil if the namespace is
+	// unknown.
 	NamespaceLabels(name string) labels.Set
-	// NamespacesSelected returns the known namespaces that a selector selects, in no order;
-	// ok is false if they are more than the given number.
+	// NamespacesSelected returns the existing namespaces that a selector selects, in no
+	// order. ok is false if they are more than most.
 	NamespacesSelected(by labels.Selector, most int) (names []string, ok bool)
-	// Attachable returns the CSI driver and the handle of the volume that a claim stands
-	// for; the driver is empty if no CSI driver attaches it.
+	// Attachable returns the CSI driver and the handle of a claim's volume. The driver is
+	// empty if no CSI driver attaches the volume.
 	Attachable(key ClaimKey) (driver, handle string)
 }
 
-// NamespaceLabels returns the labels of a namespace, nil if it is not known.
+// NamespaceLabels returns the labels of a namespace, or nil if the namespace is unknown.
 func (e *Event) NamespaceLabels(name string) labels.Set {
 	if e.Cluster == nil {
 		return nil
@@ -157,9 +169,9 @@ func (e *Event) NamespaceLabels(name string) labels.Set {
 	return e.Cluster.NamespaceLabels(name)
 }
 
-// LabelsChange is a change of a namespace's labels, or of the labels that a service
-// selects by. Before is nil for a new object, After for an object that is gone, and only
-// then. Changes of controllers have neither.
+// LabelsChange is a change of a namespace's labels, or of a service's selector. Before is
+// nil only for a new object, After only for a deleted object. Changes of controllers have
+// neither.
 type LabelsChange struct {
 	Ref           Ref
 	Before, After labels.Set
@@ -182,7 +194,8 @@ var actionNames = [...]struct {
 	{UpdatePodGeneratedResourceClaim, "UpdatePodGeneratedResourceClaim"},
 }
 
-// eventLabels holds the label of each resource with each action, by the action's bit, so that counting events allocates no text.
+// eventLabels holds the label of each resource and action, indexed by the action's bit.
+// Counting events therefore does not allocate.
 var eventLabels = func() (labels [len(eventResourceNames)][len(actionNames)]string) {
 	for resource, name := range eventResourceNames {
 		for _, a := range actionNames {
@@ -192,7 +205,8 @@ var eventLabels = func() (labels [len(eventResourceNames)][len(actionNames)]stri
 	return labels
 }()
 
-// Label returns kube-scheduler's name of the event, as used in metric labels and logs, such as AssignedPodDelete.
+// Label returns kube-scheduler's name of the event, as used in metric labels and logs,
+// such as AssignedPodDelete.
 func (e *Event) Label() string {
 	if e.Other != nil {
 		return e.Other.label(e.Action)
@@ -203,40 +217,49 @@ func (e *Event) Label() string {
 	return e.Resource.String() + "Update"
 }
 
-// EventToRegister is one registration of a plugin: the events that can help a pod that the plugin rejected, and a hint that checks one event for
-// one pod. All but Resource and Actions may be nil. Alike, Cause and Touches save hints; they are not asked about events of the waiting pod itself.
+// EventToRegister is a registration of a plugin: the events that can help a pod that the
+// plugin rejected, and a hint that checks an event for a pod. All fields except Resource
+// and Actions may be nil. Alike, Cause and Touches reduce the number of hints. They are
+// not called for events about the waiting pod itself.
 type EventToRegister struct {
 	Resource EventResource
-	// Other is kube-scheduler's name of the resource if Resource is OtherEvent; see EventResourceNamed.
+	// Other is kube-scheduler's name of the resource if Resource is OtherEvent. See
+	// EventResourceNamed.
 	Other   string
 	Actions Action
-	// Hint reports whether the event may help the waiting pod; nil means always. A hint of a plugin from outside that fails returns true.
+	// Hint reports whether the event may help the waiting pod. Nil means always. If an
+	// out-of-tree plugin's hint fails, it returns true.
 	Hint func(waiting *Pod, event Event) bool
-	// Alike returns what of the pod the hint depends on: pods with equal results get equal hints for every event. Nil means that the hint is the
-	// same for all pods.
+	// Alike returns the part of the pod that the hint depends on: pods with equal results
+	// get equal hints for every event. Nil means that the hint is the same for all pods.
 	Alike func(waiting *Pod) Need
-	// Cause returns what events must touch to help the pod, or pods that are alike. Nil means that any event may help.
+	// Cause returns a necessary condition for an event to help the pod, and pods that are
+	// alike. Nil means that any event may help.
 	Cause func(waiting *Pod) Cause
-	// Asked, unless nil, stands for Hint, Alike and Cause where these depend on more than the pod: on objects that it refers to.
+	// Asked, unless nil, replaces Hint, Alike and Cause if these depend on objects that
+	// the pod refers to.
 	Asked *AskedHint
-	// Touches adds what the event touches to an empty Touch. It is set if there is a Cause.
+	// Touches fills an empty Touch from the event. It is set if Cause is set.
 	Touches func(event Event, to *Touch)
 }
 
-// AskedHint checks events for pods by what each asked of the cluster when the plugin rejected or held it: by plugin.StateEnqueueExtensions. Pods that asked alike
-// are alike.
+// AskedHint checks events by the demands of each pod at the time when the plugin rejected
+// or held it. See plugin.StateEnqueueExtensions. Pods with equal demands are alike.
 type AskedHint struct {
-	// Hint and Cause are as those of a registration.
+	// Hint and Cause correspond to those of EventToRegister.
 	Hint  func(asked Need, event Event) bool
 	Cause func(asked Need) Cause
-	// Begin and Spent are nil for hints that are always cheap. Begin begins an event, behind which others wait: the hints about it, of all pods together, have a
-	// budget of work. Spent returns how many units all hints have cost so far, see package price.
+	// Begin and Spent are nil for hints that are always cheap. Begin starts an event;
+	// waiting is the number of events behind it. All hints about one event share a budget
+	// of work. Spent returns the units that all hints have cost so far, see package
+	// price.
 	Begin func(waiting int)
 	Spent func() int64
 }
 
-// Concerns reports whether the registration includes the event. A registration for a specific update does not include an unspecific one:
-// kube-scheduler compares the numbers.
+// Concerns reports whether the registration includes the event. A registration for a
+// specific update does not include an unspecific Update, because kube-scheduler compares
+// the numbers.
 func (r EventToRegister) Concerns(e Event) bool {
 	if r.Resource == OtherEvent && (e.Other == nil || e.Other.Resource != r.Other) {
 		return false
@@ -244,7 +267,8 @@ func (r EventToRegister) Concerns(e Event) bool {
 	return r.Resource.Covers(e.Resource) && r.Actions&e.Action != 0 && e.Action <= r.Actions
 }
 
-// Labels returns kube-scheduler's names of the events that the registration includes, such as NodeAdd; NodeUpdate stands for all updates of nodes, and * for all events.
+// Labels returns kube-scheduler's names of the registered events, such as NodeAdd. The
+// name NodeUpdate covers all updates of nodes, and * covers all events.
 func (r *EventToRegister) Labels() []string {
 	if r.Resource == AnyEvent {
 		return []string{r.Resource.String()}
@@ -264,12 +288,14 @@ func (r *EventToRegister) Labels() []string {
 	return labels
 }
 
-// Helps reports whether the registration includes the event and its hint is positive, as it may be if it depends on what the pod asked.
+// Helps reports whether the registration includes the event and its hint is positive. A
+// hint in Asked counts as positive.
 func (r EventToRegister) Helps(waiting *Pod, e Event) bool {
 	return r.Concerns(e) && (r.Hint == nil || r.Hint(waiting, e))
 }
 
-// NodeUpdates returns the actions of a node's update, in the order in which kube-scheduler raises them. A heartbeat has none.
+// NodeUpdates returns the actions of a node's update, in the order in which
+// kube-scheduler raises them. A heartbeat has none.
 func NodeUpdates(before, after *Node) []Action {
 	var actions []Action
 	a, b := before.Object, after.Object
@@ -280,7 +306,8 @@ func NodeUpdates(before, after *Node) []Action {
 		}
 	}
 	when(a.Spec.Unschedulable && !b.Spec.Unschedulable, UpdateNodeTaint)
-	// The whole list is compared, not the compiled amounts: kube-scheduler raises the event also for resources that scheduling does not count.
+	// The whole list is compared instead of the compiled amounts: kube-scheduler raises
+	// the event even for resources that scheduling does not count.
 	when(!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable), UpdateNodeAllocatable)
 	when(changed&Labels != 0, UpdateNodeLabel)
 	when(!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints), UpdateNodeTaint)
@@ -291,8 +318,8 @@ func NodeUpdates(before, after *Node) []Action {
 	return actions
 }
 
-// sameConditions compares condition types and their status; heartbeats and messages do not count. Of a type that is listed twice the last status
-// counts.
+// sameConditions compares condition types and their status, but not heartbeats and
+// messages. If a type is listed twice, its last status counts.
 func sameConditions(a, b []v1.NodeCondition) bool {
 	return maps.Equal(statusByType(a), statusByType(b))
 }
@@ -305,7 +332,8 @@ func statusByType(conditions []v1.NodeCondition) map[v1.NodeConditionType]v1.Con
 	return status
 }
 
-// PodUpdates returns the specific actions of a pod's update, or the unspecific Update if there is none.
+// PodUpdates returns the specific actions of a pod's update. Without any, it returns the
+// unspecific Update.
 func PodUpdates(before, after *Pod) []Action {
 	var actions []Action
 	when := func(condition bool, action Action) {
@@ -327,8 +355,8 @@ func PodUpdates(before, after *Pod) []Action {
 	return actions
 }
 
-// scaled reports whether some amount that a pod occupies fell, and whether some rose. A resource that disappeared fell, one that appeared rose,
-// whatever its amount.
+// scaled reports whether any amount that a pod occupies fell, and whether any rose. A
+// removed resource fell and an added resource rose, whatever the amount.
 func scaled(before, after *Pod) (down, up bool) {
 	if before.occupiesAll && after.occupiesAll {
 		return scaledAmounts(&before.Occupies, &after.Occupies)
@@ -336,7 +364,8 @@ func scaled(before, after *Pod) (down, up bool) {
 	return scaledLists(occupiedList(before.Object), occupiedList(after.Object))
 }
 
-// scaledAmounts compares dense vectors. It is exact only if the vectors are equivalent to the lists; see isComplete.
+// scaledAmounts compares dense vectors. It is exact only if the vectors are equivalent to
+// the lists, see isComplete.
 func scaledAmounts(before, after *Resources) (down, up bool) {
 	compare := func(a, b int64) {
 		down = down || b < a
@@ -362,7 +391,8 @@ func scaledAmounts(before, after *Resources) (down, up bool) {
 	return down, up
 }
 
-// scaledLists compares in thousandths, and includes resources that scheduling does not count.
+// scaledLists compares in thousandths, and includes resources that scheduling does not
+// count.
 func scaledLists(before, after v1.ResourceList) (down, up bool) {
 	for name, was := range before {
 		is, ok := after[name]

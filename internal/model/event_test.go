@@ -128,7 +128,8 @@ func TestPodUpdates(t *testing.T) {
 		if got := PodUpdates(NewPod(row.before), NewPod(row.after)); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %b, want %b", row.name, got, row.want)
 		}
-		// A pod that was compiled by hand lacks the flag that its amounts are complete and must give the same result.
+		// Without the flag occupiesAll, as for a pod compiled by hand, the result is the
+		// same.
 		x, y := *NewPod(row.before), *NewPod(row.after)
 		x.occupiesAll = false
 		if got := PodUpdates(&x, &y); !slices.Equal(got, row.want) {
@@ -188,7 +189,7 @@ func TestHelps(t *testing.T) {
 	}
 }
 
-// The actions' order is kube-scheduler's: comparing registrations with events depends on it.
+// Comparing registrations with events depends on kube-scheduler's order of the actions.
 func TestActionOrder(t *testing.T) {
 	order := []Action{
 		Add, Delete, UpdateNodeAllocatable, UpdateNodeLabel, UpdateNodeTaint, UpdateNodeCondition, UpdateNodeAnnotation,

@@ -1,6 +1,6 @@
 package model
 
-// IsZero reports whether nothing at all is asked for: all fixed amounts are 0 and no scalar is present.
+// IsZero reports whether all fixed amounts are 0 and no scalar is present.
 func (r *Resources) IsZero() bool {
 	return r.CPUMilli == 0 && r.MemoryBytes == 0 && r.EphemeralBytes == 0 && len(r.Scalars) == 0
 }

@@ -8,16 +8,17 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// ClassResolver finds the DeviceClasses whose devices can be requested as extended resources.
+// ClassResolver finds the DeviceClasses whose devices can be requested as extended
+// resources.
 type ClassResolver interface {
-	// ClassFor returns the class whose devices stand for a resource, nil if there is none.
+	// ClassFor returns the class whose devices provide a resource, or nil.
 	ClassFor(name ResourceName) *DeviceClass
-	// HasClasses reports whether there are any classes.
+	// HasClasses reports whether any class exists.
 	HasClasses() bool
 }
 
-// ImpliedClass returns the name of the class that the name of a resource alone implies, as deviceclass.resource.kubernetes.io/gpu implies gpu; empty if it
-// implies none.
+// ImpliedClass returns the class that a resource name implies, or empty. For example,
+// deviceclass.resource.kubernetes.io/gpu implies gpu.
 func ImpliedClass(name ResourceName) string {
 	class, ok := strings.CutPrefix(name.Value(), resourcev1.ResourceDeviceClassPrefix)
 	if !ok {
@@ -26,21 +27,22 @@ func ImpliedClass(name ResourceName) string {
 	return class
 }
 
-// ImpliedResource returns the name of the resource that a class stands for by its own name.
+// ImpliedResource returns the name of the resource that a class provides implicitly.
 func ImpliedResource(class string) string { return resourcev1.ResourceDeviceClassPrefix + class }
 
 // ResourceNameOf interns the name of a resource.
 func ResourceNameOf(name string) ResourceName { return unique.Make(name) }
 
-// CanBeDevices reports whether the devices of some class could stand for a resource.
+// CanBeDevices reports whether the devices of a class could provide the resource.
 func CanBeDevices(name ResourceName) bool { return NameCanBeDevices(v1.ResourceName(name.Value())) }
 
-// NameCanBeDevices is CanBeDevices by the resource's name.
+// NameCanBeDevices is CanBeDevices for a name that is not interned.
 func NameCanBeDevices(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) || IsExtendedName(name)
 }
 
-// AreDevices reports whether the devices of some class stand for any resource of which r has an amount.
+// AreDevices reports whether devices of a class provide any resource with a nonzero
+// amount in r.
 func (r *Resources) AreDevices(classes ClassResolver) bool {
 	for _, s := range r.Scalars {
 		if s.Value != 0 && classes.ClassFor(s.Name) != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// FuzzSelector takes two label selectors and labels, as text. What a selector demands, each labels that it matches must have; and selectors with the same canonical text
-// must match the same labels.
+// FuzzSelector takes two label selectors and labels, as text. Labels that a selector
+// matches must have its Demands. Selectors with the same canonical text must match the
+// same labels.
 func FuzzSelector(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"app=web", "app in (web)", "app=web,tier=front"},

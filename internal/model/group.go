@@ -6,35 +6,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GroupKey is a pod group's namespace and name; zero for a pod without a group.
+// GroupKey is a pod group's namespace and name, or zero for a pod without a group.
 type GroupKey struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (k GroupKey) String() string { return k.Namespace + "/" + k.Name }
 
-// Ref returns the reference of the PodGroup of a key.
+// Ref returns the reference of the PodGroup with this key.
 func (k GroupKey) Ref() Ref { return Ref{PodGroupKind, k.Namespace, k.Name} }
 
-// PodGroup is a compiled PodGroup. It is built once and never changed afterwards.
+// PodGroup is a compiled PodGroup. It is immutable.
 type PodGroup struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *schedulingv1beta1.PodGroup
 	Key    GroupKey
-	// IsGang says that its policy is gang. Otherwise the policy is basic, or none that is known, which counts as basic.
+	// IsGang means that the policy is gang. All other policies, including unknown
+	// policies, count as basic.
 	IsGang bool
-	// MinCount is how many members must have a node for the attempt to succeed: a gang's minCount, otherwise 1.
+	// MinCount is the number of members that must have a node for the attempt to succeed:
+	// a gang's minCount, otherwise 1.
 	MinCount int
-	// Priority is that of the group, to which its members' must be equal; 0 if the object has none.
+	// Priority is the object's priority, or 0. The members' priorities must equal it.
 	Priority int32
-	// IsUnit says that its members may only be evicted together: its disruptionMode is all.
+	// IsUnit means that the members may only be evicted together: disruptionMode all.
 	IsUnit bool
-	// TopologyKey is the node label of which the nodes of all members must have one value; empty if they may have any.
+	// TopologyKey is a node label that must have the same value on the nodes of all
+	// members. Empty means no restriction.
 	TopologyKey string
-	// Parent is the name of the CompositePodGroup of its namespace that it belongs to, which counts with the gate CompositePodGroup alone; empty if there is none.
+	// Parent is the name of the CompositePodGroup above, in the same namespace, or empty.
+	// It applies only with the feature gate CompositePodGroup.
 	Parent string
 }
 
-// NewPodGroup compiles an API object. The object is kept and must not be changed afterwards.
+// NewPodGroup compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
 	g := &PodGroup{Object: object, Key: GroupKey{Interned(object.Namespace), object.Name}, MinCount: 1}
 	if gang := object.Spec.SchedulingPolicy.Gang; gang != nil {
@@ -44,7 +49,8 @@ func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
 		g.Priority = *object.Spec.Priority
 	}
 	g.IsUnit = object.Spec.DisruptionMode != nil && object.Spec.DisruptionMode.All != nil
-	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 { // the API allows one
+	// the API allows at most 1
+	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 {
 		g.TopologyKey = c.Topology[0].Key
 	}
 	if parent := object.Spec.ParentCompositePodGroupName; parent != nil {
@@ -59,7 +65,8 @@ func (g *PodGroup) Ref() Ref { return g.Key.Ref() }
 // UID returns the object's UID.
 func (g *PodGroup) UID() types.UID { return g.Object.UID }
 
-// PreemptionPolicy is the group's own, or the default. It counts only with the gate PodGroupPreemptionPolicy; without it that of the members does.
+// PreemptionPolicy returns the group's policy, or the default. It applies only with the
+// feature gate PodGroupPreemptionPolicy; otherwise the members' policies apply.
 func (g *PodGroup) PreemptionPolicy() v1.PreemptionPolicy {
 	if policy := g.Object.Spec.PreemptionPolicy; policy != nil {
 		return v1.PreemptionPolicy(*policy)
@@ -70,7 +77,7 @@ func (g *PodGroup) PreemptionPolicy() v1.PreemptionPolicy {
 // Version returns the object's resourceVersion.
 func (g *PodGroup) Version() string { return g.Object.ResourceVersion }
 
-// groupOf returns the group that a pod names.
+// groupOf returns the key of the group that a pod names.
 func groupOf(object *v1.Pod) GroupKey {
 	if of := object.Spec.SchedulingGroup; of != nil && of.PodGroupName != nil {
 		return GroupKey{Interned(object.Namespace), Interned(*of.PodGroupName)}

@@ -1,6 +1,7 @@
 package model
 
-// Kind is a kind of API object that scheduling can read. The table in package kinds has one row for each.
+// Kind is a kind of API object that scheduling can read. Package kinds has a table with
+// one row for each.
 type Kind uint8
 
 // The kinds.
@@ -36,5 +37,5 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// Ref returns the reference of the pod of a key.
+// Ref returns the reference of the pod with this key.
 func (k PodKey) Ref() Ref { return Ref{PodKind, k.Namespace, k.Name} }

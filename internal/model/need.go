@@ -7,13 +7,16 @@ import (
 	"unique"
 )
 
-// Need is the part of a pod that one plugin depends on, as a value that compares equal exactly when the plugin's result for every node must be
-// equal. The zero Need means that the plugin does not apply to the pod.
+// Need is the part of a pod that one plugin depends on, as a comparable value. Needs are
+// equal exactly when the plugin's result for every node must be equal. The zero Need
+// means that the plugin does not apply to the pod.
 //
-// A Need is an interned canonical text: comparing, hashing and copying one costs as much as a pointer, and unused texts are garbage-collected.
+// A Need is an interned canonical text. Comparing, hashing and copying a Need is as cheap
+// as for a pointer, and unused texts are garbage-collected.
 type Need struct{ handle unique.Handle[string] }
 
-// NeedOf interns the canonical text of a need. Its format is private to the plugin; it must not be empty.
+// NeedOf interns the canonical text of a need. Its format is private to the plugin. It
+// must not be empty.
 func NeedOf(canonical string) Need { return Need{unique.Make(canonical)} }
 
 // longPrefix begins the text that replaces a long canonical text; the size and the hash
@@ -28,9 +31,9 @@ func LongNeedOf(canonical []byte) Need {
 	return NeedOf(string(append(text, sum[:]...)))
 }
 
-// LongText is the length in bytes from which on a hash identifies a canonical text. A pod
-// may have a text of a megabyte, which would be kept as long as anything that was computed
-// for the need.
+// LongText is the length in bytes from which a hash identifies a canonical text. A pod
+// may have a text of a megabyte, which would be retained with every result computed for
+// the need.
 const LongText = 4 << 10
 
 // NeedOfText returns the need of a canonical text, and whether the text is long.
@@ -41,7 +44,7 @@ func NeedOfText(canonical []byte) (need Need, long bool) {
 	return NeedOf(string(canonical)), false
 }
 
-// Size returns the length of the canonical text in bytes, also if the text is not kept.
+// Size returns the length of the canonical text in bytes, even if the text is not kept.
 func (n Need) Size() int {
 	text := n.String()
 	if size, long := strings.CutPrefix(text, longPrefix); long {
@@ -56,14 +59,14 @@ type Text interface {
 	AppendText(text []byte) []byte
 }
 
-// PreparedNeed is a need of a pod that was compiled, as far as possible, with the pod.
+// PreparedNeed is a need that was compiled with the pod, as far as possible.
 type PreparedNeed struct {
 	// At is the position of the need in the pod's Needs.
 	At   int
 	Need Text
 }
 
-// Prepared returns the pod's prepared need of a type, with its position; ok is false if
+// Prepared returns the pod's prepared need of a type, with its position. ok is false if
 // the pod has none.
 func Prepared[T Text](pod *Pod) (need T, at int, ok bool) {
 	for i := range pod.Prepared {
@@ -95,13 +98,15 @@ func (n Need) String() string {
 	return n.handle.Value()
 }
 
-// Normalization is how a plugin's raw scores are scaled to the range 0..MaxScore over all feasible nodes.
+// Normalization defines how a plugin's raw scores are scaled to 0..MaxScore over all
+// feasible nodes.
 type Normalization uint8
 
-// The normalizations. With m the largest raw score, Largest gives ⌊100·raw/m⌋ and LargestReversed 100 − ⌊100·raw/m⌋. If m is 0, Largest does not
-// change the scores and LargestReversed gives every node 100.
+// The normalizations. m is the largest raw score. Largest computes ⌊100·raw/m⌋, and
+// LargestReversed computes 100 − ⌊100·raw/m⌋. If m is 0, Largest does not change the
+// scores and LargestReversed gives every node 100.
 const (
-	// AsIs does not change the scores; they are in range already.
+	// AsIs does not change the scores, which must be in range already.
 	AsIs Normalization = iota
 	Largest
 	LargestReversed

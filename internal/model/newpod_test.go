@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// TestNewPodTakesNoWrongShortCut compares compiled pods with the definition of each amount.
+// TestNewPodTakesNoWrongShortCut compares compiled pods with the definition of each
+// amount.
 func TestNewPodTakesNoWrongShortCut(t *testing.T) {
 	r := random.New(1)
 	for i := range 1500 {

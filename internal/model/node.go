@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Node is a compiled node. It is built once, by NewNode, and never changed afterwards. It does not include the pods on the node: these are in
-// the state.
+// Node is a compiled node, built by NewNode. It is immutable. The pods on the node are
+// not part of it; they are in package state.
 type Node struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *v1.Node
@@ -17,11 +17,13 @@ type Node struct {
 	Name        string
 	Allocatable Resources
 	AllowedPods int64
-	// Images holds the sizes in bytes of the images on the node, by every name of an image.
+	// Images holds the sizes of the images on the node in bytes, by each name of an
+	// image.
 	Images map[string]int64
 }
 
-// NewNode compiles an API object. The object is kept and must not be changed afterwards.
+// NewNode compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewNode(object *v1.Node) *Node {
 	node := &Node{
 		Object:      object,
@@ -33,7 +35,8 @@ func NewNode(object *v1.Node) *Node {
 		node.Images = make(map[string]int64, 2*len(object.Status.Images))
 		for i := range object.Status.Images {
 			for _, name := range object.Status.Images[i].Names {
-				if _, listed := node.Images[name]; !listed { // of a name that is listed twice the first size counts
+				// the first size of a repeated name counts
+				if _, listed := node.Images[name]; !listed {
 					node.Images[Interned(name)] = object.Status.Images[i].SizeBytes
 				}
 			}
@@ -45,8 +48,8 @@ func NewNode(object *v1.Node) *Node {
 // Unschedulable reports whether the node is cordoned.
 func (n *Node) Unschedulable() bool { return n.Object.Spec.Unschedulable }
 
-// Aspect is a part of a node that can change by itself. Plugins declare which aspects they read; caches are refilled only for nodes where one of
-// those changed.
+// Aspect is a part of a node that can change separately. Plugins declare the aspects that
+// they read. Caches are refilled only for nodes on which such an aspect has changed.
 type Aspect uint16
 
 // The aspects of a node.
@@ -56,32 +59,35 @@ const (
 	Allocatable
 	Images
 	Features
-	// Usage is what the pods on the node occupy: requests and the number of pods.
+	// Usage is the resources requested by the pods on the node, and the number of pods.
 	Usage
-	// Ports are the host ports that pods on the node hold.
+	// Ports are the host ports used by pods on the node.
 	Ports
-	// PodLabels are the labels of pods on the node, and which of them are being deleted. No plugin reads them of a node: tallies count by them.
+	// PodLabels are the labels of pods on the node, and which of the pods are
+	// terminating. No plugin reads them per node; tallies count pods by them.
 	PodLabels
-	// Volumes are the volumes that pods on the node use or that are attached to it, and what its CSINode says.
+	// Volumes are the volumes used by pods on the node or attached to it, and its
+	// CSINode.
 	Volumes
-	// Supply is what of storage is free that few nodes besides this one can use: volumes to bind, capacity to provision.
+	// Supply is the free storage that only a few other nodes can use: volumes to bind and
+	// capacity to provision.
 	Supply
-	// Devices are the devices that the node alone can use: what there is of them, and which are allocated.
+	// Devices are the devices that only this node can use, and their allocations.
 	Devices
-	// Nominations are the pods that are nominated to the node.
+	// Nominations are the pods nominated to the node.
 	Nominations
-	// Starts are the times at which the pods on the node started, which preemption reads.
+	// Starts are the start times of the pods on the node, which preemption reads.
 	Starts
 	// Presence changes when a node appears, disappears or is replaced.
 	Presence
 
-	// Static is everything in a node's own object.
+	// Static combines the aspects of a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features
-	// AllAspects is what changes with a new or deleted node.
+	// AllAspects combines the aspects that change with a new or deleted node.
 	AllAspects = Static | Usage | Ports | Volumes | Supply | Devices | Nominations | Starts | Presence
 )
 
-// Changed returns the aspects in which two versions of one node differ.
+// Changed returns the aspects that differ between two versions of a node.
 func Changed(before, after *Node) Aspect {
 	var changed Aspect
 	a, b := before.Object, after.Object

@@ -11,10 +11,11 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// NodeSelector selects nodes by their labels, as a volume's node affinity or the selector of a StorageCapacity does. It may be used by several
-// goroutines.
+// NodeSelector selects nodes by their labels, for a volume's node affinity or a
+// StorageCapacity. It is safe for concurrent use.
 type NodeSelector struct {
-	// required, unless nil, is all that is demanded: each label must have one of its values.
+	// required, unless nil, is the complete condition: each label must have a listed
+	// value.
 	required []Zone
 	terms    *nodeaffinity.LazyErrorNodeSelector
 	selector labels.Selector
@@ -22,7 +23,7 @@ type NodeSelector struct {
 	mentions []string
 }
 
-// The texts of selectors begin with their form.
+// The first byte of a selector's text is its form.
 const (
 	nodeSelectorForm  = 'n'
 	labelSelectorForm = 'l'
@@ -37,16 +38,17 @@ func affinityOf(pv *v1.PersistentVolume) Need {
 }
 
 func textOfNodeSelector(selector *v1.NodeSelector) Need {
-	encoded, _ := selector.Marshal() // it has no way to fail
+	encoded, _ := selector.Marshal() // cannot fail
 	return NeedOf(string(append([]byte{nodeSelectorForm}, encoded...)))
 }
 
 func textOfLabelSelector(selector *metav1.LabelSelector) Need {
-	encoded, _ := selector.Marshal() // sorts its labels, and has no way to fail
+	encoded, _ := selector.Marshal() // sorts the labels; cannot fail
 	return NeedOf(string(append([]byte{labelSelectorForm}, encoded...)))
 }
 
-// NodeSelectorOf compiles a canonical text of Volume or StorageCapacity. It returns nil for the zero text of a volume, which selects every node.
+// NodeSelectorOf compiles a canonical text of a Volume or StorageCapacity. For the zero
+// text of a volume it returns nil, which selects every node.
 func NodeSelectorOf(text Need) *NodeSelector {
 	if text.IsZero() {
 		return nil
@@ -69,11 +71,12 @@ func NodeSelectorOf(text Need) *NodeSelector {
 	return &NodeSelector{terms: nodeaffinity.NewLazyErrorNodeSelector(source), required: inValues(source), demands: demands, mentions: mentions}
 }
 
-// NodeSelectorTerms returns the selector that a canonical text of Volume stands for; one without terms for the zero text.
+// NodeSelectorTerms decodes the canonical text of a Volume. For the zero text, the result
+// has no terms.
 func NodeSelectorTerms(text Need) *v1.NodeSelector {
 	source := new(v1.NodeSelector)
 	if !text.IsZero() && source.Unmarshal([]byte(text.String()[1:])) != nil {
-		return new(v1.NodeSelector) // it was not made by this package
+		return new(v1.NodeSelector) // the text is not from this package
 	}
 	return source
 }
@@ -100,7 +103,7 @@ func demandsOfTerms(source *v1.NodeSelector) (demands [][]Zone, mentions []strin
 	for i := range source.NodeSelectorTerms {
 		expressions := source.NodeSelectorTerms[i].MatchExpressions
 		if len(expressions) == 0 && len(source.NodeSelectorTerms[i].MatchFields) == 0 {
-			continue // it selects nothing
+			continue // an empty term selects nothing
 		}
 		var term []Zone
 		for _, r := range expressions {
@@ -123,7 +126,8 @@ func distinct(names []string) []string {
 	return slices.Compact(names)
 }
 
-// inValues returns the values that labels must have, if the selector demands nothing else; nil otherwise.
+// inValues returns the values that labels must have, or nil if the selector has other
+// conditions.
 func inValues(source *v1.NodeSelector) []Zone {
 	if len(source.NodeSelectorTerms) != 1 || len(source.NodeSelectorTerms[0].MatchFields) > 0 {
 		return nil
@@ -134,14 +138,14 @@ func inValues(source *v1.NodeSelector) []Zone {
 			return nil
 		}
 		if _, err := labels.NewRequirement(r.Key, selection.In, r.Values); err != nil {
-			return nil // the library says what becomes of such a term
+			return nil // the library decides how to treat such a term
 		}
 		required = append(required, Zone{r.Key, r.Values})
 	}
 	return required
 }
 
-// exactly is inValues for labels.
+// exactly is inValues for label selectors.
 func exactly(source *metav1.LabelSelector) []Zone {
 	if len(source.MatchExpressions) > 0 {
 		return nil
@@ -154,8 +158,8 @@ func exactly(source *metav1.LabelSelector) []Zone {
 	return required
 }
 
-// Matches reports whether it selects a node with these labels. A term that cannot be parsed selects none; fields are not looked at. A nil selector
-// selects every node.
+// Matches reports whether the selector selects a node with these labels. A term that
+// cannot be parsed selects none. Fields are ignored. A nil selector selects every node.
 func (s *NodeSelector) Matches(of labels.Set) bool {
 	switch {
 	case s == nil:
@@ -175,8 +179,9 @@ func (s *NodeSelector) Matches(of labels.Set) bool {
 	return matches && err == nil
 }
 
-// Demands returns, for each term of the selector, the labels that it demands, each with one of several values: a selected node meets all that one of
-// the terms demands. It returns nil if some term demands no label's value. The slice must not be changed.
+// Demands returns the required label values of each term. A selected node meets all
+// requirements of at least one term: each label has a listed value. It returns nil if any
+// term requires no label value. The slice must not be changed.
 func (s *NodeSelector) Demands() [][]Zone {
 	if s == nil {
 		return nil
@@ -184,7 +189,8 @@ func (s *NodeSelector) Demands() [][]Zone {
 	return s.demands
 }
 
-// Mentions returns the labels that the selector looks at, each once. The slice must not be changed.
+// Mentions returns the distinct labels that the selector reads. The slice must not be
+// changed.
 func (s *NodeSelector) Mentions() []string {
 	if s == nil {
 		return nil

@@ -5,14 +5,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AllActions is every action: what kube-scheduler calls All.
+// AllActions combines all actions: kube-scheduler's All.
 const AllActions = Add | Delete | Update
 
-// OtherChange is a change of an object that Berth itself does not read, such as a custom resource that a plugin from outside has registered.
+// OtherChange is a change of an object that Berth itself does not read, such as a custom
+// resource registered by an out-of-tree plugin.
 type OtherChange struct {
-	// Resource is kube-scheduler's name: resource.k8s.io/ResourceClaim, or <plural>.<version>.<group> of a custom resource.
+	// Resource is kube-scheduler's name, such as resource.k8s.io/ResourceClaim. A custom
+	// resource has a name of the form <plural>.<version>.<group>.
 	Resource string
-	// Old is nil if the object is new, New if it is gone. Custom resources are *unstructured.Unstructured, others have their type of k8s.io/api.
+	// Old is nil for a new object, New for a deleted object. Custom resources are
+	// *unstructured.Unstructured; other objects have their k8s.io/api type.
 	Old, New any
 }
 
@@ -27,8 +30,10 @@ func (c *OtherChange) label(action Action) string {
 	return c.Resource + "Update"
 }
 
-// Objects returns the API objects of an event as kube-scheduler gives them to hints: before is nil for Add, after for Delete. A pod that has a node
-// which its API object does not show yet is a copy with spec.nodeName set.
+// Objects returns the API objects of an event as kube-scheduler passes them to hints:
+// before is nil for Add, after is nil for Delete. If the scheduler has assigned a node
+// that the pod's API object does not show yet, the result is a copy with spec.nodeName
+// set.
 func (e *Event) Objects() (before, after any) {
 	switch {
 	case e.OldNode != nil || e.Node != nil:
@@ -68,13 +73,14 @@ func (p *Pod) shown() *v1.Pod {
 	return &with
 }
 
-// APIObject returns the API object that an object was compiled from, trimmed to what scheduling reads; nil if there is none. It must not be written.
+// APIObject returns the API object from which an object was compiled, trimmed to the
+// fields that scheduling reads, or nil. It must not be changed.
 func APIObject(compiled Compiled) runtime.Object {
 	object, _ := apiObject(compiled).(runtime.Object)
 	return object
 }
 
-// apiObject returns the API object that an object was compiled from.
+// apiObject returns the API object from which an object was compiled.
 func apiObject(compiled Compiled) any {
 	switch c := compiled.(type) {
 	case *Claim:
@@ -109,11 +115,13 @@ func apiObject(compiled Compiled) any {
 	return nil
 }
 
-// OfEachPod is an Alike for hints of which nothing is known: no two pods are alike, so that the hint is asked about each.
+// OfEachPod is an Alike for opaque hints: no two pods are alike, so the hint is called
+// for each pod.
 func OfEachPod(waiting *Pod) Need { return NeedOf(waiting.Namespace + "/" + waiting.Name) }
 
-// DefaultEvents returns what a plugin from outside is woken by that registers no events itself, and what wakes a pod that an extender rejected: every
-// action on these resources, as in kube-scheduler. Volume attachments and resource slices are not among them.
+// DefaultEvents returns the events for out-of-tree plugins that register none, and for
+// pods rejected by an extender. As in kube-scheduler, they are every action on these
+// resources, without volume attachments and resource slices.
 func DefaultEvents() []EventToRegister {
 	resources := []EventResource{
 		AssignedPodEvent, UnscheduledPodEvent, TargetPodEvent, NodeEvent, PersistentVolumeEvent, PersistentVolumeClaimEvent, CSINodeEvent, CSIDriverEvent,

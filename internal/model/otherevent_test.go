@@ -26,7 +26,7 @@ func TestEventResourceNamed(t *testing.T) {
 	}
 }
 
-// TestObjects gives the API objects of events as kube-scheduler gives them to hints.
+// TestObjects checks that hints get the same API objects as in kube-scheduler.
 func TestObjects(t *testing.T) {
 	node := func(name string) *model.Node {
 		return model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})

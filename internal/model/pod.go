@@ -12,13 +12,14 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// PodKey is a pod's namespace and name. Unlike a UID it can be used again after the pod is gone.
+// PodKey is a pod's namespace and name. Unlike a UID, it can be reused after the pod is
+// gone.
 type PodKey struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (k PodKey) String() string { return k.Namespace + "/" + k.Name }
 
-// Pod is a compiled pod. It is built once, by NewPod or ingest, and never changed afterwards.
+// Pod is a compiled pod, built by NewPod or package ingest. It is immutable.
 type Pod struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *v1.Pod
@@ -28,23 +29,27 @@ type Pod struct {
 	Name          string
 	SchedulerName string
 	Priority      int32
-	// Labels are the object's, stored here because selectors are matched against many pods at a time.
+	// Labels are the object's labels, stored here because selectors are matched against
+	// many pods at a time.
 	Labels labels.Set
 	// labelSet identifies the namespace and the labels.
 	labelSet LabelSet
-	// NodeName is the node the pod is bound to, empty while it is pending.
+	// NodeName is the node to which the pod is bound, empty while it is pending.
 	NodeName string
-	// NominatedNode is status.nominatedNodeName, which any client may have written, or what the scheduler has decided since; see WithNominatedNode.
+	// NominatedNode is status.nominatedNodeName, which any client may write, or a later
+	// decision of the scheduler. See WithNominatedNode.
 	NominatedNode string
 	// Terminating pods have a deletion timestamp.
 	Terminating bool
 
-	// Occupies is what the pod occupies on its node: with pod-level requests, overhead, and the resources in its status.
+	// Occupies are the resources that the pod occupies on its node, including pod-level
+	// requests, overhead and the resources in its status.
 	Occupies Resources
-	// occupiesAll means that Occupies is equivalent to the list of quantities, so that versions can be compared by it.
+	// occupiesAll means that Occupies is equivalent to the list of quantities, so that it
+	// is sufficient for comparing versions.
 	occupiesAll bool
-	// NonZeroCPUMilli and NonZeroMemoryBytes are what scoring assumes the pod occupies on its node: Occupies with defaults for containers
-	// without requests.
+	// NonZeroCPUMilli and NonZeroMemoryBytes are the resources that scoring assumes on
+	// the pod's node: Occupies, with defaults for containers without requests.
 	NonZeroCPUMilli    int64
 	NonZeroMemoryBytes int64
 	// Ports are the host ports that the pod uses, in canonical form.
@@ -53,34 +58,38 @@ type Pod struct {
 	// Terms are the terms of the pod's affinity and anti-affinity to other pods.
 	Terms []TermRef
 
-	// Volumes are the pod's volumes that scheduling looks at; nil for most pods.
+	// Volumes are the pod's volumes that scheduling reads. It is nil for most pods.
 	Volumes *PodVolumes
-	// Devices are the pod's claims for devices; nil for most pods.
+	// Devices are the pod's ResourceClaims. It is nil for most pods.
 	Devices *PodDevices
-	// Group is the pod group that the pod names; zero for most pods.
+	// Group is the pod group that the pod names. It is zero for most pods.
 	Group GroupKey
 
-	// Asks is what the pod requests of a node, from the spec alone. Only pending pods have it.
+	// Asks are the resources that the pod requests from a node, by the spec alone. They
+	// are set for pending pods only.
 	Asks Resources
-	// Scored is what NodeResourcesFit assumes as the request when it scores: container requests with defaults, without pod-level requests. Only
-	// pending pods have it.
+	// Scored is the request that NodeResourcesFit assumes in scoring: container requests
+	// with defaults, without pod-level requests. It is set for pending pods only.
 	Scored Resources
 
-	// Needs holds each plugin's need of a pending pod, by the plugin's position in the pod's profile. They are computed when the pod is
-	// compiled, off the decision path; pods on nodes have none.
+	// Needs holds each plugin's need of a pending pod, by the plugin's position in the
+	// pod's profile. They are computed when the pod is compiled, outside of the decision.
+	// Pods on nodes have none.
 	Needs []Need
-	// Prepared has the needs with long texts. Ordinary pods have no such needs.
+	// Prepared holds the needs with long texts. Ordinary pods have no such needs.
 	Prepared []PreparedNeed
-	// SkipsPreFilter has a bit for each of the first 64 PreFilter plugins of the pod's profile, the lowest for the first: it is set if the plugin
-	// restricts nothing for the pod, whatever the cluster is like. It is computed with Needs.
+	// SkipsPreFilter has a bit for each of the first 64 PreFilter plugins of the pod's
+	// profile, starting with the lowest. A set bit means that the plugin never restricts
+	// the pod, whatever the cluster contains. It is computed with Needs.
 	SkipsPreFilter uint64
 
-	// Malformed is why the pod cannot be scheduled as written; empty for valid pods. Such a pod is parked with this text, and no other is evicted for it.
-	// What it occupies and needs is not worked out.
+	// Malformed explains why the pod cannot be scheduled as written. It is empty for
+	// valid pods. A malformed pod is parked with this text and never preempts. The
+	// resources that it occupies and its needs are not computed.
 	Malformed string
 }
 
-// LabelSet returns what the pod has in common with the pods of its namespace that have equal labels.
+// LabelSet identifies the pods of the namespace that have equal labels.
 func (p *Pod) LabelSet() LabelSet {
 	if p.labelSet == (LabelSet{}) { // not made by NewPod
 		return labelSetOf(p.Namespace, p.Labels)
@@ -88,15 +97,16 @@ func (p *Pod) LabelSet() LabelSet {
 	return p.labelSet
 }
 
-// WithNominatedNode returns a copy of the pod with another nominated node, empty for none: what the scheduler has decided, and the API does not
-// show yet.
+// WithNominatedNode returns a copy of the pod with another nominated node, or none if
+// name is empty. It holds a decision that the API does not show yet.
 func (p *Pod) WithNominatedNode(name string) *Pod {
 	with := *p
 	with.NominatedNode = name
 	return &with
 }
 
-// Started returns when the kubelet took the pod over, in Unix seconds; ok is false if it has not.
+// Started returns the time at which the kubelet accepted the pod, in Unix seconds. ok is
+// false if it has not.
 func (p *Pod) Started() (seconds int64, ok bool) {
 	if t := p.Object.Status.StartTime; t != nil {
 		return t.Unix(), true
@@ -104,10 +114,10 @@ func (p *Pod) Started() (seconds int64, ok bool) {
 	return 0, false
 }
 
-// NeverPreempts reports whether the pod must not have others evicted.
+// NeverPreempts reports whether the pod must not preempt other pods.
 func (p *Pod) NeverPreempts() bool { return p.PreemptionPolicy() == v1.PreemptNever }
 
-// PreemptionPolicy is the pod's, or the default.
+// PreemptionPolicy returns the pod's policy, or the default.
 func (p *Pod) PreemptionPolicy() v1.PreemptionPolicy {
 	if policy := p.Object.Spec.PreemptionPolicy; policy != nil {
 		return *policy
@@ -115,7 +125,7 @@ func (p *Pod) PreemptionPolicy() v1.PreemptionPolicy {
 	return v1.PreemptLowerPriority
 }
 
-// IsPreempted reports whether the pod is being deleted because a scheduler evicted it for another.
+// IsPreempted reports whether the pod is terminating because a scheduler preempted it.
 func (p *Pod) IsPreempted() bool {
 	if !p.Terminating {
 		return false
@@ -134,7 +144,8 @@ func (p *Pod) Key() PodKey { return PodKey{p.Namespace, p.Name} }
 // String returns namespace/name.
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// HostPort is a port that a pod uses on its node's addresses. IP is "0.0.0.0" if the pod names none.
+// HostPort is a port used on a node's addresses. IP is "0.0.0.0" if the pod specifies
+// none.
 type HostPort struct {
 	Port     int32
 	Protocol v1.Protocol
@@ -144,13 +155,14 @@ type HostPort struct {
 // AnyIP is the address that conflicts with every other address.
 const AnyIP = "0.0.0.0"
 
-// Conflicts reports whether one node cannot have both ports in use. Addresses are compared as text.
+// Conflicts reports whether both ports cannot be in use on one node. Addresses are
+// compared as text.
 func (a HostPort) Conflicts(b HostPort) bool {
 	return a.Port == b.Port && a.Protocol == b.Protocol && (a.IP == b.IP || a.IP == AnyIP || b.IP == AnyIP)
 }
 
-// HostPortsOf returns the distinct host ports of containers and restartable init containers. Ordinary init containers have finished before the
-// pod's containers need their ports, and are left out.
+// HostPortsOf returns the distinct host ports of containers and sidecars. Ordinary init
+// containers are left out: they finish before the pod's containers need their ports.
 func HostPortsOf(pod *v1.Pod) []HostPort {
 	var ports distinctPorts
 	add := func(c *v1.Container) {
@@ -171,13 +183,13 @@ func HostPortsOf(pod *v1.Pod) []HostPort {
 	return ports.list
 }
 
-// fewPorts is the limit for comparing ports one by one.
+// fewPorts is the limit for comparing ports one at a time.
 const fewPorts = 16
 
 // distinctPorts lists distinct ports in the order of their addition.
 type distinctPorts struct {
 	list []HostPort
-	seen map[HostPort]struct{} // nil while they are few
+	seen map[HostPort]struct{} // nil below fewPorts
 }
 
 func (d *distinctPorts) add(p *v1.ContainerPort) {
@@ -215,8 +227,8 @@ func (a HostPort) Compare(b HostPort) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)), strings.Compare(a.IP, b.IP))
 }
 
-// PortConflicts reports whether a port conflicts with any port of a list, which is sorted
-// by Compare. It takes at most two binary searches, however long the list is.
+// PortConflicts reports whether a port conflicts with any port of a list sorted by
+// Compare. It needs at most two binary searches.
 func PortConflicts(sorted []HostPort, port HostPort) bool {
 	if port.IP == AnyIP { // conflicts with every address
 		i, found := slices.BinarySearchFunc(sorted, HostPort{port.Port, port.Protocol, ""}, HostPort.Compare)
@@ -248,10 +260,11 @@ func (p *Pod) NonZero() *Resources {
 	return &Resources{CPUMilli: p.NonZeroCPUMilli, MemoryBytes: p.NonZeroMemoryBytes}
 }
 
-// Interned makes equal strings share memory; used for texts that are repeated in many pods.
+// Interned makes equal strings share memory. It is used for texts repeated in many pods.
 func Interned(s string) string { return unique.Make(s).Value() }
 
-// NewPod compiles an API object. The object is kept and must not be changed afterwards.
+// NewPod compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewPod(object *v1.Pod) *Pod {
 	pod := &Pod{
 		Object:        object,
@@ -277,9 +290,11 @@ func NewPod(object *v1.Pod) *Pod {
 	return pod
 }
 
-// request computes what the pod occupies and requests. Adding up containers is the largest part of compiling a pod, and for most pods one sum is
-// enough: a pod that was never resized occupies what it requests; and if every container has requests of cpu and memory, scoring has nothing to
-// assume.
+// request computes the resources that the pod occupies and requests.
+//
+// Adding up containers is the most expensive part of compiling a pod, and for most pods
+// one sum is sufficient. A pod that was never resized occupies its requests. If every
+// container requests cpu and memory, scoring has no defaults to add.
 func (p *Pod) request(object *v1.Pod) {
 	if isResized(object) || resourcehelper.IsPodLevelRequestsSet(object) {
 		occupied := occupiedList(object)

@@ -9,26 +9,28 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// PodVolumes are the volumes of a pod that scheduling looks at.
+// PodVolumes are the volumes of a pod that scheduling reads.
 type PodVolumes struct {
-	// Claims are the claims that the pod uses, in the order of its volumes; a claim that is named twice is listed twice.
+	// Claims are the claims that the pod uses, in the order of its volumes. A claim that
+	// is named twice is listed twice.
 	Claims []PodClaim
-	// Disks are its inline volumes that two pods on a node can share only under conditions.
+	// Disks are inline volumes that two pods on a node can share only under conditions.
 	Disks []Disk
-	// Inline are its inline volumes of in-tree plugins that a CSI driver serves.
+	// Inline are inline volumes of in-tree plugins that a CSI driver serves.
 	Inline []InlineVolume
 }
 
 // PodClaim is a claim that a pod uses.
 type PodClaim struct {
 	Key ClaimKey
-	// Ephemeral means that the claim is made for the pod, which must be its owner.
+	// Ephemeral means that the claim is created for the pod, which must be its owner.
 	Ephemeral bool
-	// Repeated means that an earlier volume of the pod names the claim, too.
+	// Repeated means that an earlier volume of the pod names the same claim.
 	Repeated bool
 }
 
-// Names reports whether the pod uses the claim; an ephemeral one only if that is included.
+// Names reports whether the pod uses the claim. Ephemeral claims count only if ephemeral
+// is set.
 func (v *PodVolumes) Names(key ClaimKey, ephemeral bool) bool {
 	return v != nil && slices.ContainsFunc(v.Claims, func(c PodClaim) bool { return c.Key == key && (ephemeral || !c.Ephemeral) })
 }
@@ -58,15 +60,16 @@ const (
 // Disk is an inline disk.
 type Disk struct {
 	Kind DiskKind
-	// Name tells it from others of its kind: the name of a GCE disk, the id of an AWS volume, the IQN of an iSCSI target, the image of an RBD.
+	// Name is unique among the disks of a kind: the name of a GCE disk, the id of an AWS
+	// volume, the IQN of an iSCSI target, or the image of an RBD.
 	Name string
-	// Pool and Monitors are of an RBD.
+	// Pool and Monitors are set for RBD.
 	Pool     string
 	Monitors []string
 	ReadOnly bool
 }
 
-// Identity returns a text that two disks share exactly if they are equal.
+// Identity returns a text that is equal exactly for equal disks.
 func (d *Disk) Identity() string {
 	text := append(make([]byte, 0, 64), byte(d.Kind))
 	text = strconv.AppendBool(text, d.ReadOnly)
@@ -81,8 +84,8 @@ func (d *Disk) Identity() string {
 // Disks are the disks of a pod, prepared for comparisons with many others.
 type Disks struct {
 	list []Disk
-	// byPart indexes the disks by the parts that conflicting disks share. It is nil if
-	// the disks are few.
+	// byPart indexes the disks by the parts that conflicting disks share. It is nil for a
+	// few disks.
 	byPart map[diskPart]access
 }
 
@@ -92,10 +95,10 @@ type diskPart struct {
 	name, pool, monitor string
 }
 
-// access is the use of the disks of a part: writes means that a disk is not read-only.
+// access describes the use of a part's disks. writes means that a disk is not read-only.
 type access struct{ writes bool }
 
-// fewDisks is the limit for comparing disks one by one.
+// fewDisks is the limit for comparing disks one at a time.
 const fewDisks = 4
 
 // NewDisks prepares disks for comparisons. The list must not be changed afterwards.
@@ -117,8 +120,8 @@ func NewDisks(list []Disk) Disks {
 // Len returns the number of disks.
 func (d Disks) Len() int { return len(d.list) }
 
-// Conflict reports whether a disk conflicts with any of the disks: pods on a node cannot
-// use both.
+// Conflict reports whether a disk conflicts with any of the disks, so that pods on one
+// node cannot use both.
 func (d Disks) Conflict(o *Disk) bool {
 	if d.byPart == nil {
 		return slices.ContainsFunc(d.list, func(own Disk) bool { return own.Conflicts(o) })
@@ -145,7 +148,7 @@ func (d *Disk) eachPart(yield func(diskPart) bool) {
 	}
 }
 
-// Conflicts reports whether pods on one node cannot use both.
+// Conflicts reports whether pods on one node cannot use both disks.
 func (d *Disk) Conflicts(o *Disk) bool {
 	if d.Kind != o.Kind || d.Name != o.Name || d.Pool != o.Pool {
 		return false
@@ -161,15 +164,17 @@ func (d *Disk) Conflicts(o *Disk) bool {
 	return !d.ReadOnly || !o.ReadOnly
 }
 
-// InlineVolume is an inline volume of an in-tree plugin, as the CSI driver that serves it knows it.
+// InlineVolume is an inline volume of an in-tree plugin, with the driver and handle of
+// the CSI driver that serves it.
 type InlineVolume struct {
 	Driver, Handle string
-	// Err is why it cannot be translated; nil if it can. After is how many of the pod's claims come before it.
+	// Err is the error of the translation to CSI, or nil. After is the number of the
+	// pod's claims before the volume.
 	Err   error
 	After int
 }
 
-// manyVolumes is the number of volumes above which space is allocated for all at once.
+// manyVolumes is the number of volumes above which memory is allocated for all at once.
 const manyVolumes = 64
 
 // orNil returns a list, or nil if it is empty.
@@ -180,7 +185,7 @@ func orNil[T any](list []T) []T {
 	return slices.Clip(list)
 }
 
-// volumesOf returns the volumes of a pod that scheduling looks at, nil if there are none.
+// volumesOf returns the volumes of a pod that scheduling reads, or nil.
 func volumesOf(pod *v1.Pod) *PodVolumes {
 	var volumes PodVolumes
 	namespace := ""
@@ -224,7 +229,7 @@ func volumesOf(pod *v1.Pod) *PodVolumes {
 	return &volumes
 }
 
-// markRepeated sets Repeated. Its cost is linear in the length of the list.
+// markRepeated sets Repeated, in time linear in the length of the list.
 func markRepeated(claims []PodClaim) {
 	if len(claims) < 2 {
 		return
@@ -237,10 +242,11 @@ func markRepeated(claims []PodClaim) {
 	}
 }
 
-// inlineVolume translates an inline volume; ok is false if no CSI driver serves it.
+// inlineVolume translates an inline volume. ok is false if no CSI driver serves it.
 func inlineVolume(v *v1.Volume, namespace string) (inline InlineVolume, ok bool) {
 	if v.GCEPersistentDisk == nil && v.AWSElasticBlockStore == nil && v.AzureDisk == nil && v.Cinder == nil && v.PortworxVolume == nil {
-		return inline, false // those that are looked at, before the translator goes through all of its plugins
+		// a quick check, because the translator tries all of its plugins
+		return inline, false
 	}
 	if name, err := translator.GetInTreePluginNameFromSpec(nil, v); err != nil || !isMigrated(name) {
 		return inline, false
@@ -252,8 +258,8 @@ func inlineVolume(v *v1.Volume, namespace string) (inline InlineVolume, ok bool)
 	return InlineVolume{Driver: Interned(translated.Spec.CSI.Driver), Handle: translated.Spec.CSI.VolumeHandle}, true
 }
 
-// InlineDriver returns the CSI driver that has replaced the in-tree plugin of an inline volume, also where such volumes are never counted; empty if
-// there is none.
+// InlineDriver returns the CSI driver that replaces the in-tree plugin of an inline
+// volume, or empty. It also covers types of volume that are never counted.
 func InlineDriver(v *v1.Volume) string {
 	plugin, err := translator.GetInTreePluginNameFromSpec(nil, v)
 	if err != nil {

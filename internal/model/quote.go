@@ -12,8 +12,8 @@ func SortedCopy(texts []string) []string {
 	return texts
 }
 
-// AppendQuote is strconv.AppendQuote for long texts: strconv makes room for the quoted string and
-// no more, so a text of many strings would be copied once for each of them.
+// AppendQuote is strconv.AppendQuote for long texts. strconv only reserves space for the
+// quoted string, so a text of many strings would be copied for each string.
 func AppendQuote(text []byte, s string) []byte {
 	return strconv.AppendQuote(slices.Grow(text, len(s)+2), s)
 }

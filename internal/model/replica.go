@@ -8,9 +8,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Replica returns what compiling an object would give, if p was compiled from a replica of it: a pod of the same namespace whose labels, annotations and spec are the same in memory, but for the
-// node, as those of one template are. So nothing is read but a few pointers. ok is false if the object may differ in more, if what is compiled depends on the pod's name or
-// status, as it does with volumes and claims, or if there are no containers.
+// Replica returns the result of compiling an object, if p was compiled from a replica of
+// it.
+//
+// Pods of one template share memory. An object is a replica if it has the same namespace,
+// and if its labels, annotations and spec are identical in memory except for the node.
+// Only a few pointers are therefore compared.
+//
+// ok is false if the object may differ in more, or if it has no containers. It is also
+// false if the compiled pod depends on the pod's name or status, as with volumes and
+// claims.
 func (p *Pod) Replica(object *v1.Pod) (replica *Pod, ok bool) {
 	of := p.Object
 	if p.Malformed != "" || of.Namespace != object.Namespace || (of.Spec.NodeName == "") != (object.Spec.NodeName == "") ||
@@ -31,9 +38,9 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// sameSpec reports whether two specs are the same in memory, but for the node.
+// sameSpec reports whether two specs are identical in memory, except for the node.
 func sameSpec(a, b *v1.PodSpec) bool {
-	return sameSlice(a.Containers, b.Containers) && // the likeliest to differ first
+	return sameSlice(a.Containers, b.Containers) && // most likely to differ
 		sameSlice(a.InitContainers, b.InitContainers) && sameSlice(a.EphemeralContainers, b.EphemeralContainers) &&
 		sameSlice(a.Volumes, b.Volumes) && sameSlice(a.ResourceClaims, b.ResourceClaims) && a.Affinity == b.Affinity &&
 		sameSlice(a.TopologySpreadConstraints, b.TopologySpreadConstraints) && sameSlice(a.Tolerations, b.Tolerations) &&
@@ -49,12 +56,12 @@ func sameSpec(a, b *v1.PodSpec) bool {
 		sameSlice(a.ReadinessGates, b.ReadinessGates) && a.EnableServiceLinks == b.EnableServiceLinks
 }
 
-// sameSlice reports whether two slices are the same in memory.
+// sameSlice reports whether two slices are identical in memory.
 func sameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (a == nil) == (b == nil) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// sameMap reports whether two maps are the same in memory.
+// sameMap reports whether two maps are identical in memory.
 func sameMap[K comparable, V any](a, b map[K]V) bool {
 	return len(a) == len(b) && (a == nil) == (b == nil) && (len(a) == 0 || reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// template is a pod of which others are replicas.
+// template returns the pod whose replicas are tested.
 func template() *v1.Pod {
 	yes := true
 	return &v1.Pod{
@@ -32,7 +32,7 @@ func replicaOf(of *v1.Pod) *v1.Pod {
 	return &pod
 }
 
-// TestReplica: a replica is what NewPod makes of the object, pending and on a node.
+// TestReplica: a replica equals the result of NewPod, both pending and on a node.
 func TestReplica(t *testing.T) {
 	of := template()
 	on := *of
@@ -49,7 +49,8 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// TestReplicaOfAnother: whatever else differs in memory, there is no replica: every field of a spec, and what NewPod reads besides.
+// TestReplicaOfAnother: a difference in memory prevents a replica. It covers every field
+// of a spec and the other fields that NewPod reads.
 func TestReplicaOfAnother(t *testing.T) {
 	compiled := model.NewPod(template())
 	no := false
@@ -96,7 +97,7 @@ func TestReplicaOfAnother(t *testing.T) {
 	}
 }
 
-// fill gives a field another value.
+// fill sets a field to another value.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -14,8 +14,8 @@ const (
 	DefaultMemoryBytes int64 = 200 * 1024 * 1024
 )
 
-// Occupied returns what a pod occupies on its node: the largest of what it requests, what the node allocated and what is in effect, with
-// pod-level requests and overhead.
+// Occupied returns the resources that a pod occupies on its node: the maximum of
+// requested, allocated and actuated amounts, with pod-level requests and overhead.
 func Occupied(pod *v1.Pod) Resources {
 	return ResourcesOf(occupiedList(pod))
 }
@@ -24,15 +24,17 @@ func occupiedList(pod *v1.Pod) v1.ResourceList {
 	return podRequests(pod, statusAware())
 }
 
-// Asked returns what a pending pod requests of a node: from its spec, with pod-level requests and overhead.
+// Asked returns the resources that a pending pod requests from a node, by its spec, with
+// pod-level requests and overhead.
 func Asked(pod *v1.Pod) Resources { return ResourcesOf(askedList(pod)) }
 
 func askedList(pod *v1.Pod) v1.ResourceList {
 	return podRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
-// Scored returns the request by which NodeResourcesFit scores a pending pod: container requests with defaults, and overhead. Pod-level requests
-// are ignored, as in kube-scheduler.
+// Scored returns the request used by NodeResourcesFit to score a pending pod: container
+// requests with defaults, and overhead. As in kube-scheduler, pod-level requests are
+// ignored.
 func Scored(pod *v1.Pod) Resources {
 	return ResourcesOf(podRequests(pod, resourcehelper.PodResourcesOptions{
 		SkipPodLevelResources:       true,
@@ -40,8 +42,9 @@ func Scored(pod *v1.Pod) Resources {
 	}))
 }
 
-// NonZero returns the cpu and memory that scoring assumes a pod on a node occupies: Occupied, with a default for each container without
-// requests. For a pod with pod-level requests a default applies only to resources without a pod-level request.
+// NonZero returns the cpu and memory that scoring assumes a pod on a node occupies:
+// Occupied, with a default for each container without requests. If the pod has pod-level
+// requests, defaults apply only to resources without a pod-level request.
 func NonZero(pod *v1.Pod) (cpuMilli, memoryBytes int64) {
 	opts := statusAware()
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
@@ -81,7 +84,8 @@ func cpuAndMemory(list v1.ResourceList) (cpuMilli, memoryBytes int64) {
 	return amount.Milli(cpu), amount.Whole(memory)
 }
 
-// isResized reports whether the status has resources of its own, or a condition that a resize is pending.
+// isResized reports whether the status has resources of its own, or a condition that a
+// resize is pending.
 func isResized(pod *v1.Pod) bool {
 	if pod.Status.Resources != nil || pod.Status.AllocatedResources != nil ||
 		resourcehelper.IsPodResizeInfeasible(pod) || resourcehelper.IsPodResizeDeferred(pod) {
@@ -97,7 +101,7 @@ func isResized(pod *v1.Pod) bool {
 	return false
 }
 
-// requestsCPUAndMemory reports whether every container has requests of cpu and memory, be they 0.
+// requestsCPUAndMemory reports whether every container requests cpu and memory, even 0.
 func requestsCPUAndMemory(pod *v1.Pod) bool {
 	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {

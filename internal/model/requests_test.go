@@ -13,16 +13,17 @@ import (
 
 const mi = 1 << 20
 
-// list reads "cpu=1 memory=2Gi".
+// list parses "cpu=1 memory=2Gi".
 var list = build.Resources
 
-// container is a line of a test pod. Status lists count as absent when they are empty texts.
+// container is a line of a test pod. An empty text means that the status has no list.
 type container struct {
 	spec              string
 	allocated, actual string
 }
 
-// testPod is a short form of a pod. Containers named in inits run first; one whose name starts with "sidecar" is restartable.
+// testPod is a short form of a pod. Containers named in inits run first. A name that
+// starts with "sidecar" is restartable.
 type testPod struct {
 	containers []container
 	inits      []string
@@ -85,8 +86,9 @@ func specs(requests ...string) []container {
 	return all
 }
 
-// The numbered rows are those of docs/reference/resources.md#requests-of-a-pod. asks marks rows about pending pods, which are read from the spec
-// alone; the others are about pods on nodes. A pod without status has the same amounts in both.
+// The numbered rows are in docs/reference/resources.md#requests-of-a-pod. Each row has
+// the amounts that the pod occupies on a node, and the amounts that it requests while
+// pending, by the spec alone. For a pod without status, these are equal.
 func TestRequests(t *testing.T) {
 	one, two := specs("cpu=500m memory=256Mi"), specs("cpu=500m memory=256Mi", "cpu=1 memory=512Mi")
 	running := []container{{"cpu=4", "cpu=2", "cpu=2"}}
@@ -126,8 +128,9 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The numbered rows are those of docs/reference/resources.md#requests-for-scoring. Besides what the pod is assumed to occupy on its node, a row
-// has the request by which it is scored while it is pending.
+// The numbered rows are in docs/reference/resources.md#requests-for-scoring. Each row has
+// the resources that scoring assumes the pod occupies on its node, and its request while
+// pending.
 func TestNonZero(t *testing.T) {
 	for _, row := range []struct {
 		name             string
@@ -168,7 +171,8 @@ func TestPlacedPodsAskNothing(t *testing.T) {
 	}
 }
 
-// The rows show the names and the rounding of docs/reference/resources.md#names-and-rounding.
+// The rows show the names and the rounding of
+// docs/reference/resources.md#names-and-rounding.
 func TestResourcesOf(t *testing.T) {
 	for _, row := range []struct{ list, want string }{
 		{"cpu=1500m memory=1Ki ephemeral-storage=1Mi", "1500 1024 1048576"},

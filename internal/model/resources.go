@@ -12,10 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/amount"
 )
 
-// ResourceName is an interned name of a scalar resource, such as nvidia.com/gpu or hugepages-2Mi.
+// ResourceName is the interned name of a scalar resource, such as nvidia.com/gpu or
+// hugepages-2Mi.
 type ResourceName = unique.Handle[string]
 
-// Scalar is an amount of one resource other than cpu, memory, ephemeral-storage and pods, in whole units.
+// Scalar is an amount in whole units of a resource other than cpu, memory,
+// ephemeral-storage and pods.
 type Scalar struct {
 	Name  ResourceName
 	Value int64
@@ -23,8 +25,9 @@ type Scalar struct {
 
 // Resources is a dense vector of amounts.
 //
-// The three resources of every pod are fields; the others are a short list sorted by name. A scalar that is listed with value 0 is present: a
-// pod that requests zero of a resource differs from one that does not request it.
+// The three resources of every pod are fields. The others are a short list sorted by
+// name. A scalar with value 0 is present in the list: a pod that requests zero of a
+// resource differs from a pod that does not request it.
 type Resources struct {
 	CPUMilli       int64
 	MemoryBytes    int64
@@ -32,11 +35,11 @@ type Resources struct {
 	Scalars        []Scalar
 }
 
-// fewScalars is up to how many scalars are compared one by one. Only pods that are made to be
-// expensive have more; their lists are searched by name.
+// fewScalars is the number of scalars up to which a linear search is used. Only pods made
+// to be expensive have more; their lists are searched by name.
 const fewScalars = 16
 
-// Scalar returns the amount of the named scalar resource, 0 when it is not listed.
+// Scalar returns the amount of the named scalar resource, or 0 if it is not listed.
 func (r *Resources) Scalar(name ResourceName) int64 {
 	if i, listed := r.indexOf(name); listed {
 		return r.Scalars[i].Value
@@ -44,7 +47,7 @@ func (r *Resources) Scalar(name ResourceName) int64 {
 	return 0
 }
 
-// IsListed reports whether the scalar resource is listed, with whatever amount.
+// IsListed reports whether the scalar resource is listed, with any amount.
 func (r *Resources) IsListed(name ResourceName) bool {
 	_, listed := r.indexOf(name)
 	return listed
@@ -63,7 +66,7 @@ func (r *Resources) indexOf(name ResourceName) (i int, listed bool) {
 	return 0, false
 }
 
-// search returns the position of a scalar, or the position where it would have to be inserted.
+// search returns the position of a scalar, or the position at which to insert it.
 func (r *Resources) search(name ResourceName) (at int, listed bool) {
 	return slices.BinarySearchFunc(r.Scalars, name, func(s Scalar, name ResourceName) int {
 		if s.Name == name {
@@ -73,7 +76,8 @@ func (r *Resources) search(name ResourceName) (at int, listed bool) {
 	})
 }
 
-// ResourceKey finds a resource's amount in a vector without comparing names where that can be avoided.
+// ResourceKey identifies an amount in a vector. Except for scalars, a lookup compares no
+// names.
 type ResourceKey struct {
 	kind resourceKind
 	name ResourceName // of a scalar
@@ -101,7 +105,7 @@ func KeyOf(name v1.ResourceName) ResourceKey {
 	return ResourceKey{scalarKind, unique.Make(string(name))}
 }
 
-// In returns the amount in the vector; 0 for a scalar that it does not list.
+// In returns the amount in the vector, or 0 for a scalar that is not listed.
 func (k ResourceKey) In(r *Resources) int64 {
 	switch k.kind {
 	case cpuKind:
@@ -114,16 +118,16 @@ func (k ResourceKey) In(r *Resources) int64 {
 	return r.Scalar(k.name)
 }
 
-// IsCPU reports whether it is CPU, which has a default in scoring.
+// IsCPU reports whether the resource is cpu, which has a default in scoring.
 func (k ResourceKey) IsCPU() bool { return k.kind == cpuKind }
 
-// IsMemory reports whether it is memory, which has a default in scoring.
+// IsMemory reports whether the resource is memory, which has a default in scoring.
 func (k ResourceKey) IsMemory() bool { return k.kind == memoryKind }
 
-// IsScalar reports whether it is one of those in the list.
+// IsScalar reports whether the resource is a scalar.
 func (k ResourceKey) IsScalar() bool { return k.kind == scalarKind }
 
-// Equal reports whether both vectors name the same resources in the same amounts.
+// Equal reports whether both vectors contain the same resources in the same amounts.
 func (r *Resources) Equal(o *Resources) bool {
 	if r.CPUMilli != o.CPUMilli || r.MemoryBytes != o.MemoryBytes || r.EphemeralBytes != o.EphemeralBytes ||
 		len(r.Scalars) != len(o.Scalars) {
@@ -137,8 +141,9 @@ func (r *Resources) Equal(o *Resources) bool {
 	return true
 }
 
-// ResourcesOf converts a list of quantities: cpu to milli, everything else to whole units, both rounded up. Names that scheduling does not count
-// (see IsScalarName) are dropped, and so is "pods", which only a node has. Amounts saturate; see package amount.
+// ResourcesOf converts a list of quantities, rounding up: cpu to milli, all others to
+// whole units. It drops names that scheduling does not count (see IsScalarName), and
+// "pods", which only a node has. Amounts saturate, see package amount.
 func ResourcesOf(list v1.ResourceList) Resources {
 	var r Resources
 	if len(list) > fewScalars {
@@ -167,8 +172,8 @@ func ResourcesOf(list v1.ResourceList) Resources {
 	return r
 }
 
-// allocatableOf returns what a node offers. It is less than amount.Max, which stands for requests
-// that are larger than any node.
+// allocatableOf returns the resources that a node offers. Each is less than amount.Max,
+// which represents requests larger than any node.
 func allocatableOf(list v1.ResourceList) Resources {
 	r := ResourcesOf(list)
 	r.CPUMilli, r.MemoryBytes = min(r.CPUMilli, amount.Max-1), min(r.MemoryBytes, amount.Max-1)
@@ -179,8 +184,9 @@ func allocatableOf(list v1.ResourceList) Resources {
 	return r
 }
 
-// isComplete reports whether ResourcesOf loses nothing of the list: every resource is counted, no amount was rounded, and no field is present with
-// the value 0.
+// isComplete reports whether comparisons of ResourcesOf(list) in thousandths give the
+// same results as comparisons of the list. Every resource must be counted, no amount may
+// be rounded except cpu to milli, and no field may be present with the value 0.
 func isComplete(list v1.ResourceList) bool {
 	for name, q := range list {
 		switch name {
@@ -201,20 +207,22 @@ func isComplete(list v1.ResourceList) bool {
 	return true
 }
 
-// isWhole reports whether a quantity is a whole number of units, and its thousandths an amount.
+// isWhole reports whether a quantity is a whole number of units that fits into
+// thousandths.
 func isWhole(q resource.Quantity) bool {
 	whole := amount.Whole(q)
 	return whole <= amount.Max/1000 && amount.Milli(q) == 1000*whole
 }
 
-// AllowedPods returns how many pods a node with this allocatable list allows; without an entry, none.
+// AllowedPods returns the number of pods that a node with this allocatable list allows. A
+// list without "pods" allows none.
 func AllowedPods(list v1.ResourceList) int64 {
 	q := list[v1.ResourcePods]
 	return amount.Whole(q)
 }
 
-// IsScalarName reports whether scheduling counts the named resource besides cpu, memory and ephemeral-storage: huge pages, attachable volumes,
-// names of the kubernetes.io domain, and extended resources.
+// IsScalarName reports whether scheduling counts the resource as a scalar: huge pages,
+// attachable volumes, names of the kubernetes.io domain, and extended resources.
 func IsScalarName(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), v1.ResourceAttachableVolumesPrefix) ||
@@ -225,8 +233,9 @@ func isNativeName(name v1.ResourceName) bool {
 	return strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
-// IsExtendedName reports whether the name is an extended resource: qualified by a domain that is not kubernetes.io, not
-// a quota name ("requests."), and still a qualified name when quota prefixes it.
+// IsExtendedName reports whether the name is an extended resource. Its domain is not
+// kubernetes.io, it has no quota prefix "requests.", and it is still a qualified name
+// with that prefix.
 func IsExtendedName(name v1.ResourceName) bool {
 	if !strings.Contains(string(name), "/") || isNativeName(name) || strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) {
 		return false

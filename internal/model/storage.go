@@ -15,8 +15,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/amount"
 )
 
-// Compiled is a compiled object: a *Volume, *Claim, *StorageClass, *CSINode, *CSIDriver, *StorageCapacity or *VolumeAttachment of storage, a
-// *ResourceClaim, *ResourceSlice, *DeviceClass or *DeviceTaintRule of devices, a *DisruptionBudget, or a *PodGroup or *CompositeGroup. It is built once and never changed afterwards.
+// Compiled is a compiled object. It is immutable.
+//
+// For storage it is a *Volume, *Claim, *StorageClass, *CSINode, *CSIDriver,
+// *StorageCapacity or *VolumeAttachment. For devices it is a *ResourceClaim,
+// *ResourceSlice, *DeviceClass or *DeviceTaintRule. The others are *DisruptionBudget,
+// *PodGroup and *CompositeGroup.
 type Compiled interface {
 	// Ref returns the reference of the object.
 	Ref() Ref
@@ -25,7 +29,7 @@ type Compiled interface {
 	Version() string
 }
 
-// OrNil returns an object as an interface that is nil if the object is.
+// OrNil converts an object to an interface, which is nil for a nil object.
 func OrNil[T any, P interface {
 	*T
 	Compiled
@@ -47,7 +51,7 @@ func (k ClaimKey) Compare(o ClaimKey) int {
 	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
 }
 
-// Ref returns the reference of the claim of a key.
+// Ref returns the reference of the PersistentVolumeClaim with this key.
 func (k ClaimKey) Ref() Ref { return Ref{PersistentVolumeClaimKind, k.Namespace, k.Name} }
 
 // ClaimKey returns the key of the claim that the reference names.
@@ -58,23 +62,27 @@ type Claim struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *v1.PersistentVolumeClaim
 	Key    ClaimKey
-	// Class is the name of its StorageClass: that of the beta annotation if there is one, even if it is empty.
+	// Class is the name of the StorageClass. The beta annotation takes precedence, even
+	// if it is empty.
 	Class string
-	// Request is the storage that it requests, in bytes; HasRequest is false if it requests none.
+	// Request is the requested storage in bytes. HasRequest is false without a request.
 	Request    int64
 	HasRequest bool
-	// Bound means that it has a volume and that the binding is complete. Phases say nothing about that.
+	// Bound means that the claim has a volume and the binding is complete. The phase is
+	// ignored.
 	Bound bool
-	// SelectedNode is the annotation that names the node for which its volume is to be provisioned; IsSelected is whether there is one.
+	// SelectedNode is the annotation with the node for which to provision a volume.
+	// IsSelected reports whether the annotation is present.
 	SelectedNode string
 	IsSelected   bool
-	// Owner is the UID of the object that controls it, such as the pod that an ephemeral claim was made for.
+	// Owner is the UID of the controlling object, such as the pod of an ephemeral claim.
 	Owner types.UID
-	// Exclusive means that only one pod may use it (ReadWriteOncePod).
+	// Exclusive means that only one pod may use the claim (ReadWriteOncePod).
 	Exclusive bool
 }
 
-// NewClaim compiles an API object. The object is kept and must not be changed afterwards.
+// NewClaim compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewClaim(object *v1.PersistentVolumeClaim) *Claim {
 	request, asks := object.Spec.Resources.Requests[v1.ResourceStorage]
 	_, complete := object.Annotations[volume.AnnBindCompleted]
@@ -100,7 +108,7 @@ func (c *Claim) UID() types.UID { return c.Object.UID }
 // Version returns the object's resourceVersion.
 func (c *Claim) Version() string { return c.Object.ResourceVersion }
 
-// Deleting reports whether the claim is being deleted.
+// Deleting reports whether the claim is terminating.
 func (c *Claim) Deleting() bool { return c.Object.DeletionTimestamp != nil }
 
 // StorageClass is a compiled StorageClass.
@@ -108,11 +116,13 @@ type StorageClass struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *storagev1.StorageClass
 	Name   string
-	// Topologies is the canonical text of the nodes for which volumes may be provisioned (allowedTopologies); zero for all.
+	// Topologies is the canonical text of allowedTopologies: the nodes for which volumes
+	// may be provisioned. Zero means all nodes.
 	Topologies Need
 }
 
-// NewStorageClass compiles an API object. The object is kept and must not be changed afterwards.
+// NewStorageClass compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewStorageClass(object *storagev1.StorageClass) *StorageClass {
 	c := &StorageClass{Object: object, Name: Interned(object.Name)}
 	if len(object.AllowedTopologies) > 0 {
@@ -138,7 +148,8 @@ func (c *StorageClass) UID() types.UID { return c.Object.UID }
 // Version returns the object's resourceVersion.
 func (c *StorageClass) Version() string { return c.Object.ResourceVersion }
 
-// Waits reports whether claims of the class are bound only when a pod that uses them is placed.
+// Waits reports whether claims of the class are bound only when a pod that uses them is
+// placed: the mode WaitForFirstConsumer.
 func (c *StorageClass) Waits() bool {
 	mode := c.Object.VolumeBindingMode
 	return mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer
@@ -148,13 +159,15 @@ func (c *StorageClass) Waits() bool {
 type CSIDriver struct {
 	Object *storagev1.CSIDriver
 	Name   string
-	// TracksCapacity means that it publishes how much storage it can provision, and where.
+	// TracksCapacity means that the driver publishes the capacity that it can provision.
 	TracksCapacity bool
-	// MustBeInstalled means that pods with its volumes only go to nodes that list it.
+	// MustBeInstalled means that pods with the driver's volumes may only use nodes on
+	// which the driver is registered.
 	MustBeInstalled bool
 }
 
-// NewCSIDriver compiles an API object. The object is kept and must not be changed afterwards.
+// NewCSIDriver compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewCSIDriver(object *storagev1.CSIDriver) *CSIDriver {
 	is := func(b *bool) bool { return b != nil && *b }
 	return &CSIDriver{
@@ -172,25 +185,28 @@ func (d *CSIDriver) UID() types.UID { return d.Object.UID }
 // Version returns the object's resourceVersion.
 func (d *CSIDriver) Version() string { return d.Object.ResourceVersion }
 
-// migratedPlugins is the annotation of a CSINode that lists the in-tree plugins whose volumes a CSI driver serves on the node.
+// migratedPlugins is the annotation of a CSINode that lists in-tree plugins. A CSI driver
+// serves their volumes on the node.
 const migratedPlugins = v1.MigratedPluginsAnnotationKey
 
-// CSINode is a compiled CSINode: what CSI drivers can do on the node of its name.
+// CSINode is a compiled CSINode: the CSI drivers on the node of the same name.
 type CSINode struct {
 	Object *storagev1.CSINode
 	Name   string
-	// Drivers are the names of the drivers that are installed, with how many volumes the node can have of each, -1 for any number.
+	// Drivers maps installed drivers to the number of volumes that the node can attach,
+	// or Unlimited.
 	Drivers map[string]int64
-	// Limited means that one of the drivers has a limit.
+	// Limited means that at least one driver has a limit.
 	Limited bool
 	// Migrated are the in-tree plugins whose volumes a CSI driver serves on the node.
 	Migrated map[string]bool
 }
 
-// Unlimited is the limit of a driver that has none.
+// Unlimited is the limit of a driver without a limit.
 const Unlimited = -1
 
-// NewCSINode compiles an API object. The object is kept and must not be changed afterwards.
+// NewCSINode compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewCSINode(object *storagev1.CSINode) *CSINode {
 	n := &CSINode{Object: object, Name: Interned(object.Name), Drivers: map[string]int64{}}
 	for i := range object.Spec.Drivers {
@@ -218,29 +234,33 @@ func (n *CSINode) UID() types.UID { return n.Object.UID }
 // Version returns the object's resourceVersion.
 func (n *CSINode) Version() string { return n.Object.ResourceVersion }
 
-// MigratedText returns the list of migrated plugins as it is written.
+// MigratedText returns the unparsed list of migrated plugins.
 func (n *CSINode) MigratedText() string { return n.Object.Annotations[migratedPlugins] }
 
-// Equal reports whether scheduling reads the same of both.
+// Equal reports whether both objects are equal for scheduling.
 func (n *CSINode) Equal(o *CSINode) bool {
 	return maps.Equal(n.Drivers, o.Drivers) && maps.Equal(n.Migrated, o.Migrated)
 }
 
-// StorageCapacity is a compiled CSIStorageCapacity: how much storage of a class a driver can provision for some nodes.
+// StorageCapacity is a compiled CSIStorageCapacity: the storage of a class that a driver
+// can provision for some nodes.
 type StorageCapacity struct {
 	Object *storagev1.CSIStorageCapacity
 	Class  string
-	// Nodes is the canonical text of the selector of nodes; zero if it selects none.
+	// Nodes is the canonical text of the node selector, or zero if it selects none.
 	Nodes Need
-	// Limit is the size of the largest volume that can be provisioned, in bytes; Usable is false if it is unknown, so that none can be.
+	// Limit is the size in bytes of the largest volume that can be provisioned. Usable is
+	// false if the limit is unknown; no volume can then be provisioned.
 	Limit  int64
 	Usable bool
-	// Capacity is what can be provisioned altogether, in bytes; HasCapacity is false if it is unknown.
+	// Capacity is the total number of bytes that can be provisioned. HasCapacity is false
+	// if it is unknown.
 	Capacity    int64
 	HasCapacity bool
 }
 
-// Room returns how much can be provisioned altogether, in bytes; amount.Max if it is unknown.
+// Room returns the total number of bytes that can be provisioned, or amount.Max if
+// unknown.
 func (c *StorageCapacity) Room() int64 {
 	if !c.HasCapacity {
 		return amount.Max
@@ -248,7 +268,8 @@ func (c *StorageCapacity) Room() int64 {
 	return c.Capacity
 }
 
-// NewStorageCapacity compiles an API object. The object is kept and must not be changed afterwards.
+// NewStorageCapacity compiles an API object. It keeps the object, which must not be
+// changed afterwards.
 func NewStorageCapacity(object *storagev1.CSIStorageCapacity) *StorageCapacity {
 	c := &StorageCapacity{Object: object, Class: Interned(object.StorageClassName)}
 	if object.Capacity != nil {
@@ -275,14 +296,18 @@ func (c *StorageCapacity) UID() types.UID { return c.Object.UID }
 // Version returns the object's resourceVersion.
 func (c *StorageCapacity) Version() string { return c.Object.ResourceVersion }
 
-// VolumeAttachment is a compiled VolumeAttachment of a PersistentVolume: the volume is attached to a node, or is to be.
+// VolumeAttachment is a compiled VolumeAttachment of a PersistentVolume, which is
+// attached to a node or will be.
 type VolumeAttachment struct {
-	Object           *storagev1.VolumeAttachment
-	Name, Node       string
-	Attacher, Volume string // the driver and the name of the PersistentVolume; empty if the source is inline
+	Object     *storagev1.VolumeAttachment
+	Name, Node string
+	// Attacher is the driver. Volume is the name of the PersistentVolume; empty if
+	// inline.
+	Attacher, Volume string
 }
 
-// NewVolumeAttachment compiles an API object. The object is kept and must not be changed afterwards.
+// NewVolumeAttachment compiles an API object. It keeps the object, which must not be
+// changed afterwards.
 func NewVolumeAttachment(object *storagev1.VolumeAttachment) *VolumeAttachment {
 	a := &VolumeAttachment{
 		Object: object, Name: object.Name, Node: Interned(object.Spec.NodeName), Attacher: Interned(object.Spec.Attacher),

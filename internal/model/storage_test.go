@@ -43,7 +43,8 @@ func TestNewClaim(t *testing.T) {
 	}
 }
 
-// TestVolumesAreTranslated has the examples of every in-tree plugin, with the node affinity that the translated volume has.
+// TestVolumesAreTranslated has examples of every in-tree plugin, with the node affinity
+// of the translated volume.
 func TestVolumesAreTranslated(t *testing.T) {
 	source := func(s v1.PersistentVolumeSource) build.VolumeOption {
 		return func(v *v1.PersistentVolume) { v.Spec.PersistentVolumeSource = s }
@@ -56,7 +57,8 @@ func TestVolumesAreTranslated(t *testing.T) {
 	for _, row := range []struct {
 		text, want string
 		options    []build.VolumeOption
-		// on are labels of a node, and whether the volume can be used there as it is, and once translated.
+		// on are labels of a node. asIs and migrated are whether the node can use the
+		// volume before and after translation.
 		on             string
 		asIs, migrated bool
 	}{
@@ -232,8 +234,9 @@ func TestNewStorageClassAndDriver(t *testing.T) {
 	}
 }
 
-// TestNodeSelector compares random selectors of volumes and capacities with the libraries: which nodes they select, what they demand, what they look
-// at; and two have one text if and only if they are equal.
+// TestNodeSelector compares random selectors of volumes and capacities with the
+// libraries: selected nodes, demands and mentioned labels. Two selectors must have equal
+// texts if and only if they are equal.
 func TestNodeSelector(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	nodes := make([]labels.Set, 60)
@@ -312,7 +315,7 @@ func TestNodeSelector(t *testing.T) {
 	}
 }
 
-// meets reports whether labels meet all that one of the terms demands.
+// meets reports whether labels meet all demands of at least one term.
 func meets(of labels.Set, demands [][]model.Zone) bool {
 	for _, term := range demands {
 		met := true

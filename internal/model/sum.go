@@ -8,41 +8,43 @@ import (
 	"github.com/berth-scheduler/berth/internal/amount"
 )
 
-// Sum is a sum of amounts to which more are added and from which they are taken again.
+// Sum is a sum of amounts that supports exact subtraction.
 //
-// Its Resources saturate at amount.Max. What exceeds that is remembered, so that a sum is exact
-// again when it is small enough. Only pods that request more than any node has cause that.
+// Its Resources saturate at amount.Max. The excess is stored, so that a sum is exact
+// again once it is small enough. Only pods that request more than any node has cause an
+// excess.
 //
-// Sums own their scalars: copies are made with Clone or CopyFrom.
+// A sum owns its scalars. Copy it with Clone or CopyFrom.
 type Sum struct {
 	Resources
-	// beyond is nil as long as no amount exceeds amount.Max.
+	// beyond is nil if no amount exceeds amount.Max.
 	beyond map[ResourceKey]excess
 }
 
-// excess is how much a sum exceeds amount.Max: a number of 128 bits, more than 0.
+// excess is the 128-bit amount by which a sum exceeds amount.Max. Invariant: it is
+// positive.
 type excess struct{ high, low uint64 }
 
-// Clone returns a sum that owns what it has.
+// Clone returns a copy with its own memory.
 func (s *Sum) Clone() Sum {
 	var c Sum
 	c.CopyFrom(s)
 	return c
 }
 
-// CopyFrom makes the sum equal to another, and reuses its memory.
+// CopyFrom makes the sum equal to another, reusing its own memory.
 func (s *Sum) CopyFrom(o *Sum) {
 	scalars := append(s.Scalars[:0], o.Scalars...)
 	s.Resources, s.beyond = o.Resources, maps.Clone(o.beyond)
 	s.Scalars = scalars
 }
 
-// Equal reports whether both sums are the same, also beyond amount.Max.
+// Equal reports whether both sums are equal, including the excess over amount.Max.
 func (s *Sum) Equal(o *Sum) bool {
 	return s.Resources.Equal(&o.Resources) && maps.Equal(s.beyond, o.beyond)
 }
 
-// Add adds amounts (sign +1), or takes away what was added before (-1).
+// Add adds amounts (sign +1), or subtracts amounts that were added before (-1).
 func (s *Sum) Add(o *Resources, sign int64) {
 	s.CPUMilli = s.plus(ResourceKey{kind: cpuKind}, s.CPUMilli, sign*o.CPUMilli)
 	s.MemoryBytes = s.plus(ResourceKey{kind: memoryKind}, s.MemoryBytes, sign*o.MemoryBytes)
@@ -56,7 +58,7 @@ func (s *Sum) Add(o *Resources, sign int64) {
 	}
 }
 
-// AddSum adds another sum (+1), or takes away one that is part of this (-1).
+// AddSum adds another sum (+1), or subtracts a sum that was added before (-1).
 func (s *Sum) AddSum(o *Sum, sign int64) {
 	s.Add(&o.Resources, sign)
 	for key, more := range o.beyond {
@@ -69,8 +71,8 @@ func (s *Sum) AddSum(o *Sum, sign int64) {
 	}
 }
 
-// plus returns an amount of the sum with another added to it. Invariant: an amount that has an
-// excess is amount.Max, so that whatever is added to it overflows.
+// plus returns an amount of the sum with another added to it. Invariant: an amount with
+// an excess is amount.Max, so adding to it always overflows.
 func (s *Sum) plus(key ResourceKey, have, more int64) int64 {
 	sum := have + more
 	if s.beyond == nil && (more <= 0 || sum >= have) {
@@ -86,7 +88,7 @@ func (s *Sum) plus(key ResourceKey, have, more int64) int64 {
 	return sum
 }
 
-// exceed adds to what is beyond amount.Max.
+// exceed adds to the excess over amount.Max.
 func (s *Sum) exceed(key ResourceKey, more excess) {
 	if more == (excess{}) {
 		return
@@ -100,7 +102,7 @@ func (s *Sum) exceed(key ResourceKey, more excess) {
 	s.beyond[key] = e
 }
 
-// lower returns an amount less what is taken away, first from what is beyond amount.Max.
+// lower subtracts from an amount, first from its excess, and returns the result.
 func (s *Sum) lower(key ResourceKey, have int64, less excess) int64 {
 	e := s.beyond[key]
 	low, borrow := bits.Sub64(e.low, less.low, 0)
@@ -116,7 +118,7 @@ func (s *Sum) lower(key ResourceKey, have int64, less excess) int64 {
 	return have - int64(-low)
 }
 
-// at returns the place of an amount that the sum has.
+// at returns a pointer to an amount of the sum.
 func (s *Sum) at(key ResourceKey) *int64 {
 	switch key.kind {
 	case cpuKind:
@@ -151,8 +153,8 @@ func (s *Sum) addScalars(o []Scalar, sign int64) {
 	}
 }
 
-// insertScalars inserts those of a sorted list that the sum does not list. It merges from the end,
-// so that each element moves once.
+// insertScalars inserts the elements of a sorted list that the sum does not list. It
+// merges from the end, so that each element moves once.
 func (s *Sum) insertScalars(o []Scalar, sign int64, missing int) {
 	i := len(s.Scalars) - 1
 	s.Scalars = append(s.Scalars, make([]Scalar, missing)...)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/amount"
 )
 
-// unlimited is a sum of amounts by resource, without limits.
+// unlimited is an exact sum of amounts by resource.
 type unlimited map[ResourceKey]*big.Int
 
 func (e unlimited) add(r *Resources, sign int64) {
@@ -29,7 +29,7 @@ func amountsOf(r *Resources) map[ResourceKey]int64 {
 	return all
 }
 
-// hugeOrNot returns amounts of which many are at the end of what an amount can be.
+// hugeOrNot returns random amounts, many of them close to the maximum of an amount.
 func hugeOrNot(r *rand.Rand, scalars int) Resources {
 	one := func() int64 {
 		return []int64{0, 1, 1000, amount.Max, amount.Max - r.Int64N(5), 1<<62 + r.Int64N(3), r.Int64()}[r.IntN(7)]
@@ -43,8 +43,8 @@ func hugeOrNot(r *rand.Rand, scalars int) Resources {
 	return all
 }
 
-// TestSumsAreExactAgain is a property test: pods come and go in any order, also several at once, and
-// each sum is that of the pods that are there, or amount.Max if it is larger.
+// TestSumsAreExactAgain is a property test. Pods come and go in any order, also several
+// at once. Each sum must equal the sum over the present pods, limited to amount.Max.
 func TestSumsAreExactAgain(t *testing.T) {
 	for seed := range uint64(2_000) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -58,7 +58,7 @@ func TestSumsAreExactAgain(t *testing.T) {
 				there = append(there, hugeOrNot(r, scalars))
 				sum.Add(&there[n], +1)
 				want.add(&there[n], +1)
-			case r.IntN(4) == 0: // all those behind one, by their sum
+			case r.IntN(4) == 0: // all pods from one on, by their sum
 				at := r.IntN(n)
 				var part Sum
 				for i := range there[at:] {
@@ -82,7 +82,7 @@ func TestSumsAreExactAgain(t *testing.T) {
 				there = there[:n-1]
 			}
 			if r.IntN(4) == 0 {
-				copied := sum.Clone() // owns what it has
+				copied := sum.Clone() // has its own memory
 				copied.Add(&Resources{CPUMilli: amount.Max}, +1)
 				copied.DropZeros()
 			}

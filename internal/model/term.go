@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// TermKind is the list of a pod's affinity that a term is in.
+// TermKind is the list of a pod's affinity that contains a term.
 type TermKind uint8
 
 // The kinds of term.
@@ -21,12 +21,14 @@ const (
 	PreferredAntiAffinity
 )
 
-// TermRef is a term of a pod's affinity that is not parsed yet: most pods have the same terms as many others.
+// TermRef is an unparsed term of a pod's affinity. Most pods share their terms with many
+// other pods, so each term is parsed only once.
 type TermRef struct {
 	Kind TermKind
-	// Weight of a preferred term.
+	// Weight is set for preferred terms.
 	Weight int32
-	// Text is the term in canonical form, with the owner's namespace: equal texts select the same pods.
+	// Text is the canonical form of the term, including the owner's namespace. Terms with
+	// equal texts select the same pods.
 	Text unique.Handle[string]
 	// Source is the term in the pod's object.
 	Source *v1.PodAffinityTerm
@@ -34,9 +36,10 @@ type TermRef struct {
 
 // Term selects pods by namespace and labels, and relates them by a topology key.
 type Term struct {
-	// Namespaces are the listed ones, or the owner's if the term names none and has no selector. Sorted.
+	// Namespaces are the listed namespaces, sorted. If the term has neither a list nor a
+	// selector of namespaces, they are the owner's namespace.
 	Namespaces []string
-	// NamespaceSelector selects further namespaces by their labels; nil selects none.
+	// NamespaceSelector selects additional namespaces by their labels. Nil selects none.
 	NamespaceSelector labels.Selector
 	Selector          labels.Selector
 	Key               string
@@ -66,7 +69,7 @@ func termNamespaces(owner string, source *v1.PodAffinityTerm) []string {
 	return slices.Compact(names)
 }
 
-// SelectsNamespace reports whether the term can select pods of a namespace with these labels.
+// SelectsNamespace reports whether the term selects the namespace with these labels.
 func (t *Term) SelectsNamespace(name string, of labels.Set) bool {
 	return slices.Contains(t.Namespaces, name) || t.NamespaceSelector != nil && t.NamespaceSelector.Matches(of)
 }
@@ -116,8 +119,10 @@ func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
 	return AppendSelector(append(b, '/'), source.LabelSelector)
 }
 
-// Demands returns alternatives: of each, every object that the selector matches has one of the labels, which are distinct and all of one key. It is empty if
-// the selector has no requirement that gives such labels, or selects nothing.
+// Demands returns alternative necessary conditions of a selector: every object that it
+// matches has at least one label of each alternative. The labels of an alternative are
+// distinct and have the same key. The result is empty if no requirement lists values, or
+// if the selector matches nothing.
 func Demands(s labels.Selector) [][]Label {
 	requirements, selectable := s.Requirements()
 	if !selectable {
@@ -127,7 +132,7 @@ func Demands(s labels.Selector) [][]Label {
 	for _, r := range requirements {
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
-			values := r.ValuesUnsorted() // a copy, in which the selector's author may have repeated some
+			values := r.ValuesUnsorted() // a copy, which may contain duplicates
 			slices.Sort(values)
 			var some []Label
 			for _, value := range slices.Compact(values) {
@@ -139,8 +144,9 @@ func Demands(s labels.Selector) [][]Label {
 	return all
 }
 
-// AppendSelector appends a label selector in canonical form, with additional required labels: selectors with equal texts select the same
-// objects. A nil selector selects nothing and has another text than an empty one, which selects everything.
+// AppendSelector appends the canonical form of a label selector with additional required
+// labels. Selectors with equal texts select the same objects. A nil selector selects
+// nothing; its text differs from an empty selector's, which selects everything.
 func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte {
 	if s == nil {
 		return append(b, "nil"...)
@@ -170,7 +176,8 @@ func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte 
 	return b
 }
 
-// LabelSet identifies the pods of one namespace that have equal labels: selectors select all of them or none. It compares as fast as a pointer.
+// LabelSet identifies the pods of one namespace that have equal labels: a selector
+// matches all of them or none. Comparing is as cheap as for a pointer.
 type LabelSet struct{ text unique.Handle[string] }
 
 func labelSetOf(namespace string, labels map[string]string) LabelSet {

@@ -19,25 +19,31 @@ type Volume struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *v1.PersistentVolume
 	Name   string
-	// Class is the name of its StorageClass: that of the beta annotation if there is one, even if it is empty.
+	// Class is the name of the StorageClass. The beta annotation takes precedence, even
+	// if it is empty.
 	Class string
-	// Capacity is its size in bytes.
+	// Capacity is the size in bytes.
 	Capacity int64
-	// Affinity is the canonical text of its node affinity; zero if it can be used on every node.
+	// Affinity is the canonical text of the node affinity. Zero means that every node can
+	// use the volume.
 	Affinity Need
-	// Zones is the canonical text of its zone and region labels; zero if it has none.
+	// Zones is the canonical text of the zone and region labels, or zero without such
+	// labels.
 	Zones Need
-	// InTree is the in-tree plugin that it belongs to, if a CSI driver may serve such volumes on some nodes; empty otherwise. Its node affinity
-	// there is Migrated, or MigrationErr says why it has none.
+	// InTree is the volume's in-tree plugin, if a CSI driver may serve the volume on some
+	// nodes. The node affinity on these nodes is Migrated. MigrationErr is set if it
+	// cannot be determined.
 	InTree       string
 	Migrated     Need
 	MigrationErr error
-	// Driver is the CSI driver that attaches it, after translation if it is in-tree, and Handle the driver's name of it; both are empty if it is not
-	// attached by a driver.
+	// Driver is the CSI driver that attaches the volume, after translation of an in-tree
+	// volume. Handle is the driver's name of the volume. Both are empty if no driver
+	// attaches it.
 	Driver, Handle string
 }
 
-// NewVolume compiles an API object. The object is kept and must not be changed afterwards.
+// NewVolume compiles an API object. It keeps the object, which must not be changed
+// afterwards.
 func NewVolume(object *v1.PersistentVolume) *Volume {
 	size := object.Spec.Capacity[v1.ResourceStorage]
 	v := &Volume{
@@ -77,8 +83,9 @@ func (v *Volume) UID() types.UID { return v.Object.UID }
 // Version returns the object's resourceVersion.
 func (v *Volume) Version() string { return v.Object.ResourceVersion }
 
-// AffinityOn returns the node affinity that counts on a node: of an in-tree volume that a CSI driver serves there, that of the translated volume,
-// or why it cannot be translated. csi is nil if the node has no CSINode.
+// AffinityOn returns the node affinity that applies on a node. If a CSI driver serves the
+// in-tree volume there, it is the affinity of the translated volume, or the error of the
+// translation. csi is nil if the node has no CSINode.
 func (v *Volume) AffinityOn(csi *CSINode) (Need, error) {
 	if v.InTree == "" || csi == nil || !csi.Migrated[v.InTree] {
 		return v.Affinity, nil
@@ -86,7 +93,8 @@ func (v *Volume) AffinityOn(csi *CSINode) (Need, error) {
 	return v.Migrated, v.MigrationErr
 }
 
-// ClaimKey returns the key of the claim that the volume names; ok is false if it names none.
+// ClaimKey returns the key of the claim that the volume names. ok is false if it names
+// none.
 func (v *Volume) ClaimKey() (key ClaimKey, ok bool) {
 	ref := v.Object.Spec.ClaimRef
 	if ref == nil {
@@ -95,11 +103,12 @@ func (v *Volume) ClaimKey() (key ClaimKey, ok bool) {
 	return ClaimKey{ref.Namespace, ref.Name}, true
 }
 
-// translator translates in-tree volumes into volumes of CSI drivers. It has no state.
+// translator translates in-tree volumes to CSI volumes. It is stateless.
 var translator = csitranslation.New()
 
-// inTree are the in-tree plugins whose volumes CSI drivers serve, as far as kube-scheduler considers them: volumes of azure-file and vsphere-volume
-// can be translated, but it neither counts nor translates them.
+// inTree are the in-tree plugins that kube-scheduler considers as migrated to CSI.
+// Volumes of azure-file and vsphere-volume could be translated too, but kube-scheduler
+// neither counts nor translates them.
 var inTree = map[string]bool{
 	"kubernetes.io/aws-ebs": true, "kubernetes.io/gce-pd": true, "kubernetes.io/azure-disk": true, "kubernetes.io/cinder": true,
 	"kubernetes.io/portworx-volume": true,
@@ -107,8 +116,9 @@ var inTree = map[string]bool{
 
 func isMigrated(plugin string) bool { return inTree[plugin] }
 
-// DriverOf returns the CSI driver that provisions for a StorageClass: the provisioner itself, or the driver that has replaced an in-tree plugin.
-// inTree is that plugin, empty if there is none. It is empty if the provisioner is in-tree and no driver has replaced it.
+// DriverOf returns the CSI driver that provisions for a StorageClass: the provisioner, or
+// the driver that replaces an in-tree plugin. inTree is the in-tree plugin, or empty.
+// driver is empty for an in-tree plugin without a replacement.
 func DriverOf(provisioner string) (driver, inTree string) {
 	if !translator.IsMigratableIntreePluginByName(provisioner) {
 		return provisioner, ""
@@ -123,10 +133,11 @@ func DriverOf(provisioner string) (driver, inTree string) {
 	return name, provisioner
 }
 
-// ZoneLabels are the labels of nodes and volumes by which volumes are in zones and regions, in the order in which they are looked at.
+// ZoneLabels are the zone and region labels of nodes and volumes, in the order of their
+// evaluation.
 var ZoneLabels = [...]string{v1.LabelFailureDomainBetaZone, v1.LabelFailureDomainBetaRegion, v1.LabelTopologyZone, v1.LabelTopologyRegion}
 
-// Zone is the zones or regions of which a volume is in one, by a label of nodes.
+// Zone is a label of nodes with the values that it may have on the nodes of a volume.
 type Zone struct {
 	Label  string
 	Values []string
@@ -134,8 +145,9 @@ type Zone struct {
 
 const zoneSeparator = "__"
 
-// zonesOf returns the canonical text of the zone labels among the labels of a volume, in the order of ZoneLabels; the values of a label are sorted, each
-// once. A label with an empty part is ignored.
+// zonesOf returns the canonical text of a volume's zone labels, in the order of
+// ZoneLabels. The values of a label are sorted and distinct. A label with an empty part
+// is ignored.
 func zonesOf(of map[string]string) Need {
 	var text strings.Builder
 	for _, label := range ZoneLabels {
@@ -164,7 +176,7 @@ func zoneValues(label string) []string {
 	return slices.Compact(values)
 }
 
-// ZonesOf returns what a text of Volume.Zones stands for.
+// ZonesOf decodes a text of Volume.Zones.
 func ZonesOf(text Need) []Zone {
 	var zones []Zone
 	for line := range strings.Lines(text.String()) {
@@ -174,7 +186,8 @@ func ZonesOf(text Need) []Zone {
 	return zones
 }
 
-// Matches reports whether a node with these labels is in one of the zones. A beta label that the node lacks is looked up under its new name.
+// Matches reports whether a node with these labels is in one of the zones. If the node
+// lacks a beta label, its GA name is looked up.
 func (z *Zone) Matches(of labels.Set) bool {
 	value, ok := of[z.Label]
 	if !ok {
