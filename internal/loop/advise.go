@@ -8,28 +8,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Adviser looks for what would give nodes to pods that have none, a bit at a time, on the goroutine of the loop. It must not change engine and state. What it costs it has to bound itself.
+// Adviser searches for the smallest changes that would give pending pods a node. It works
+// in short steps on the loop's goroutine and limits its own cost. It must not change
+// engine or state.
 type Adviser interface {
-	// Rejected is called after the decision that no node will do for a pod that belongs to no group, in the state in which it was made. It returns a sentence for the event about that, empty
-	// if none is known.
+	// Rejected is called after a single pod was found unschedulable, in the state of that
+	// decision. It returns a sentence for the FailedScheduling event, or an empty string.
 	Rejected(now time.Time, e *engine.Engine, s *state.State, d *plan.Decision) string
-	// Search goes on with what is looked for. It is called before each round.
+	// Search continues the searches. It is called before each round.
 	Search(now time.Time, e *engine.Engine, s *state.State)
-	// Next returns when Search can go on; ok is false if there is nothing to look for.
+	// Next returns when Search can continue. ok is false without a search.
 	Next() (at time.Time, ok bool)
 }
 
-// Advise has events about pods without a node say what would help them. It must be called before the first round.
+// Advise sets the adviser, whose hints are added to FailedScheduling events. It must be
+// called before the first round.
 func (l *Loop) Advise(by Adviser) { l.adviser = by }
 
-// search lets the adviser go on.
+// search continues the searches of the adviser.
 func (l *Loop) search(now time.Time) {
 	if l.adviser != nil {
 		l.adviser.Search(now, l.engine, l.state)
 	}
 }
 
-// advise adds to the decision about a single pod what would help.
+// advise adds a hint to the decision about an unschedulable single pod.
 func (l *Loop) advise(now time.Time, d *plan.Decision) {
 	if l.adviser == nil || d.Outcome != plan.Unschedulable {
 		return

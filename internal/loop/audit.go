@@ -6,9 +6,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// Audit checks the invariants of what the loop owns: those of the state, the queue and the engine, that they agree, and those of waits. It returns
-// every violation in one error, nil if there is none. It changes nothing. It may be called only between rounds, on the goroutine that calls Once,
-// and takes time in proportion to everything that the loop owns.
+// Audit checks the invariants of the state, the queue, the engine and the waits, and
+// their consistency with each other. It returns every violation in one error, or nil, and
+// changes nothing. It may be called only between rounds, on the goroutine that calls
+// Once. Its time is proportional to everything that the loop owns.
 func (l *Loop) Audit() error {
 	v := audit.Of("loop")
 	l.auditPlaces(v)
@@ -16,8 +17,9 @@ func (l *Loop) Audit() error {
 	return errors.Join(l.state.Audit(), l.queue.Audit(), l.engine.Audit(), v.Err())
 }
 
-// auditPlaces checks the invariant that a pod is either on a node or waits for one: an assumed pod is binding in the queue, every pod that is binding
-// is assumed, and a pod on its node that the API server has confirmed is not in the queue.
+// auditPlaces checks that a pod is either on a node or waits for one. Pods that are
+// assumed in the state must be exactly those that are binding in the queue. A confirmed
+// pod must not be in the queue.
 func (l *Loop) auditPlaces(v *audit.Violations) {
 	for slot := range l.state.Slots() {
 		for pod := range l.state.PodsOn(int32(slot)) {

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Clock gives other goroutines the loop's time, which is steady: setting the system's clock does not change it. It is an Observer of the loop and
-// takes the time from the loop's first decision. The zero value is ready.
+// Clock gives other goroutines the loop's steady time, which does not follow changes of
+// the system's clock. It is an Observer of the loop and reads the time of the loop's
+// first decision. The zero value is ready.
 type Clock struct{ set atomic.Pointer[reading] }
 
-// reading is the loop's time at a time of the process.
+// reading pairs a time of the loop with a time of the process.
 type reading struct{ loop, process time.Time }
 
-// Round takes the time from the first decision.
+// Round reads the time of the first decision.
 func (c *Clock) Round(r *Round) {
 	if r.Decided && c.set.Load() == nil {
 		c.set.Store(&reading{r.Decisions[0].Pods[0].Popped, time.Now().Add(-r.Popping - r.Deciding - r.Settling)})
@@ -22,7 +23,7 @@ func (c *Clock) Round(r *Round) {
 // Standing does nothing.
 func (c *Clock) Standing(*Standing) {}
 
-// Now returns the loop's time, or the system's before the first decision.
+// Now returns the loop's time. Before the first decision it returns the system's time.
 func (c *Clock) Now() time.Time {
 	at := c.set.Load()
 	if at == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// onceForGroup is the rest of a round in which the members of a pod group are decided about.
+// onceForGroup continues a round with the decision about a pod group.
 func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	l.state.Meter().Begin(l.budget)
 	d := l.searches.Decide(l.state, l.engine, work, l.report.placements())
@@ -20,7 +20,8 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 		l.noteGroup(&d, &d.Members[0])
 	}
 	for i := range d.Below {
-		below, with := &d.Below[i], &d.Members[0] // one that runs already has no member in the decision
+		// a running group has no member in the decision
+		below, with := &d.Below[i], &d.Members[0]
 		if len(below.Members) > 0 {
 			with = &below.Members[0]
 		}
@@ -41,7 +42,7 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	l.report.ended(l)
 }
 
-// noteGroup has the condition of a PodGroup written with the decision about a member.
+// noteGroup adds the write of a PodGroup's condition to the decision about a member.
 func (l *Loop) noteGroup(d *plan.GroupDecision, with *plan.Decision) {
 	if d.Outcome == plan.Placed {
 		l.state.NoteGroupScheduled(d.Group)

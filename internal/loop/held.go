@@ -6,12 +6,12 @@ import (
 )
 
 // applyBudget limits the units of work that a round spends on applying changes. Further
-// changes are held for the next rounds, so that a burst of giant pods does not delay the
-// pods of others.
+// changes are held for the next rounds, so that a burst of giant pods does not delay
+// other pods.
 const applyBudget = 10 * price.Millisecond
 
-// The approximate cost of applying a change, in units. An element of a list costs more
-// than it should if pods have few of them, so a number of elements is included.
+// The approximate cost of applying a change, in units. For pods with few elements the
+// base cost suffices, so a number of elements is included.
 const (
 	changeUnits   = price.Millisecond / 1000
 	termUnits     = 4 * changeUnits
@@ -36,8 +36,8 @@ func applyUnits(c *model.Change) int64 {
 func excess(length, included int) int64 { return int64(max(length-included, 0)) }
 
 // drain returns the changes to apply in this round, in the order of the source. The first
-// round applies all changes, because no pod may be decided about on a part of the cluster.
-// Later, a part of the changes is what a slower watch would have shown.
+// round applies all changes, because no decision may be based on a part of the cluster.
+// Later, applying only a part is equivalent to a slower watch.
 func (l *Loop) drain() []model.Change {
 	if len(l.held) == 0 {
 		l.held = l.source.Drain()
@@ -56,8 +56,8 @@ func (l *Loop) drain() []model.Change {
 	return changes
 }
 
-// within returns how many of the changes can be applied within a budget, at least 1 if
-// there is any.
+// within returns the number of changes that can be applied within a budget. It is at
+// least 1 if changes is not empty.
 func within(changes []model.Change, budget int64) int {
 	for i := range changes {
 		if budget -= applyUnits(&changes[i]); budget < 0 {

@@ -11,39 +11,45 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Room for a group that others overtake. A group that needs much room at once is passed by pods that take what becomes free bit by bit, for ever if they keep
-// coming. So a group that has been rejected for longer than it has patience is looked for room as if the pods were gone that came after it. If there is room then, it
-// is kept: from then on pods that do not outrank the group leave it, on those nodes and nowhere else, as they would for nominated pods, and it becomes free as they
-// end. After a while the group gives way for as long, so that nobody waits for ever, and then room is kept for twice as long.
+// Small pods can starve a group that needs much space at once: each takes what becomes
+// free before the group can use it. So for a group that stays rejected longer than its
+// patience, the loop computes a placement as if pods that came later were gone. If the
+// members fit, the nodes of this placement are reserved: pods that do not outrank the
+// group leave room there, as for nominated pods. The space becomes free as running pods
+// end. After a while the reservation ends for an equally long time, so that no pod waits
+// for ever. The next reservation lasts twice as long.
 //
-// All of it is in memory alone, and no pod is evicted: not for the group, nor for a pod that leaves it room. Groups cannot block each other for ever:
-// each gives its room up in time.
+// Reservations are kept in memory only. No pod is evicted: neither for the group nor for
+// a pod that leaves room. Groups cannot block each other for ever, because each
+// reservation ends.
 
 const (
-	// keptFirst is how long room is kept for a group the first time.
+	// keptFirst is the duration of a group's first reservation.
 	keptFirst = 5 * time.Minute
-	// mostKept is for how many groups room is kept at a time.
+	// mostKept bounds the number of reservations at a time.
 	mostKept = 4
-	// searchEvery is how long no other group is looked for room at least after one was, restPerMoved for how long besides for each pod that was moved for that: ten times
-	// as long as it takes to take a pod off its node and put it back.
+	// searchEvery is the minimal pause between two searches for room. restPerMoved
+	// extends it for each pod that the search moved: ten times the cost of taking a pod
+	// off its node and putting it back.
 	searchEvery, restPerMoved = time.Second, 200 * time.Microsecond
 )
 
-// keeping is what the loop knows of the room that is kept for groups.
+// keeping holds the reservations for groups.
 type keeping struct {
-	groups []keptFor // in the order in which it was found
-	// rests is until when no group is looked for room.
+	groups []keptFor // in the order of their reservations
+	// rests is the earliest time of the next search.
 	rests time.Time
 }
 
-// keptFor is a group or a tree that room is kept for, until a time. uid is that of the PodGroup, or of the CompositePodGroup at the top.
+// keptFor is the reservation for a group or a tree. uid is the UID of the PodGroup, or of
+// the CompositePodGroup at the top.
 type keptFor struct {
 	root  model.RootKey
 	uid   types.UID
 	until time.Time
 }
 
-// next returns when room is next given up.
+// next returns when the next reservation ends.
 func (k *keeping) next() (at time.Time, ok bool) {
 	for i := range k.groups {
 		if until := k.groups[i].until; !ok || until.Before(at) {
@@ -53,7 +59,8 @@ func (k *keeping) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// endKeeping gives up the room of groups whose time is over, that are gone, or that cannot start: members are missing, or held. It reports whether there were any.
+// endKeeping ends reservations that have expired, whose group is gone, or whose group
+// cannot start because members are missing or gated. It reports whether any ended.
 func (l *Loop) endKeeping(now time.Time) bool {
 	before := len(l.kept.groups)
 	l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool {
@@ -70,7 +77,7 @@ func (l *Loop) endKeeping(now time.Time) bool {
 	return len(l.kept.groups) < before
 }
 
-// isThere reports whether the object that room is kept for exists.
+// isThere reports whether the object of a reservation still exists.
 func (l *Loop) isThere(k *keptFor) bool {
 	if k.root.Composite {
 		object := l.state.View().Composite(k.root.Key)
@@ -80,7 +87,8 @@ func (l *Loop) isThere(k *keptFor) bool {
 	return object != nil && object.UID() == k.uid
 }
 
-// keepRoom keeps room for a group or a tree that has just been rejected, if it is overtaken and would have room otherwise. The room is given up when the group is placed, or
+// keepRoom reserves room for a group or a tree that was just rejected, if it is overtaken
+// and would otherwise have room. A reservation ends when the group is placed, or when
 // pods are evicted for it.
 func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 	root := d.Root()
@@ -101,11 +109,13 @@ func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 			groups = append(groups, group.Key)
 		}
 	}
-	if slices.ContainsFunc(groups, l.state.KeepsForMembers) { // it has just become part of a tree, or is no longer
+	// it has just joined or left a tree
+	if slices.ContainsFunc(groups, l.state.KeepsForMembers) {
 		return
 	}
 	room, moved := group.Room(l.state, l.engine, d)
-	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved) // now is when the round began
+	// now is the beginning of the round
+	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved)
 	if len(room) == 0 {
 		l.queue.SoughtInVain(now, root)
 		return

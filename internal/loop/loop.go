@@ -14,29 +14,33 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Source gives the changes since it was last drained.
+// Source returns the changes since the last call of Drain.
 type Source interface {
 	Drain() []model.Change
-	// Asked returns what plugins from outside have asked for since it was last called: nominations, and pods to be tried. It is called twice for each
-	// decision, nearly always in vain.
+	// Asked returns the requests of out-of-tree plugins since the last call: nominations
+	// and pods to activate. It must be cheap, because it is called twice for each
+	// decision and nearly always returns nothing.
 	Asked() (nominated []model.NominationRequest, activated []model.PodKey)
-	// Ready receives a value when there may be something to drain.
+	// Ready receives a value when Drain may return changes.
 	Ready() <-chan struct{}
 }
 
-// Committer carries decisions out, later and elsewhere. The result of a binding comes back through the Source.
+// Committer carries out decisions asynchronously. Results of bindings return through the
+// Source.
 type Committer interface {
 	Start(decision plan.Decision)
-	// Allow and Reject end the wait of a plugin for a pod.
+	// Allow and Reject end a plugin's wait for a pod.
 	Allow(pod types.UID, plugin string)
 	Reject(pod types.UID, plugin string, reason error)
-	// Cancel fails a binding that has not been sent. It reports whether it could.
+	// Cancel fails a binding that has not been sent. It returns false if it was sent
+	// already.
 	Cancel(pod types.UID, reason error) bool
-	// Room returns a channel that is closed, or receives, when the backlog has room for a decision.
+	// Room returns a channel that is closed, or receives, when the backlog can accept
+	// another decision.
 	Room() <-chan struct{}
 }
 
-// Loop carries pods from the queue to a decision.
+// Loop takes pods from the queue and decides about them.
 type Loop struct {
 	source Source
 	state  *state.State
@@ -45,9 +49,9 @@ type Loop struct {
 	commit Committer
 	waits  waits
 	kept   keeping
-	// searches are those for pods to evict for groups.
+	// searches limits the searches for victims of pod groups.
 	searches group.Searches
-	adviser  Adviser // nil if events are not to say what would help
+	adviser  Adviser // nil: no hints in events
 	report   reporting
 	pulse    Pulse
 	// budget limits the units of work of a turn in one round, if the turn can stop and
@@ -55,20 +59,21 @@ type Loop struct {
 	budget int64
 	// unfinished means that the turn of the last round continues in a later round.
 	unfinished bool
-	// held are changes that were drained and are not applied yet. began means that there
-	// was a round.
+	// held are changes that were drained but not applied yet. began is set by the first
+	// round.
 	held   []model.Change
 	began  bool
 	asks   chan func()   // functions for Do
-	asking chan struct{} // has room while no call of Ask waits
-	free   time.Time     // when the next function of Ask may be called; the holder of asking owns it
+	asking chan struct{} // a semaphore of size 1 for Ask
+	// when Ask may call the next function; owned by the holder of asking
+	free time.Time
 	// now is a steady clock: setting the system's clock does not change it. wall is the
-	// system's clock, with its corrections. Times in API objects use wall, because
-	// other processes write them by their system's clocks.
+	// system's clock, with its corrections. Times in API objects use wall, because other
+	// processes write them by their system's clocks.
 	now, wall func() time.Time
 }
 
-// New builds a loop. It owns its arguments, and the state of the queue.
+// New builds a loop. The loop owns its arguments and the state of the queue.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
 	return &Loop{
 		source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget,
@@ -80,9 +85,9 @@ func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Commit
 // whether a pod or a group had its turn.
 func (l *Loop) Once(now time.Time) bool { return l.OnceAt(now, now) }
 
-// OnceAt runs one round of the scheduler: now is the time of the steady clock, wall the
-// time to write into API objects and to compare with theirs. Both are inputs of the
-// round.
+// OnceAt runs one round of the scheduler. now is the time of the steady clock. wall is
+// the time that is written into API objects and compared with theirs. Both are inputs of
+// the round.
 func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.pulse.begin(Updating)
 	l.unfinished = false
@@ -93,8 +98,8 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
-	if l.endKeeping(now) { // Wake has noticed of which groups members are missing
-		l.queue.Wake(now, l.state.Apply(nil)) // the events that the room is free
+	if l.endKeeping(now) { // Wake has found groups with missing members
+		l.queue.Wake(now, l.state.Apply(nil)) // wakes pods for the room that became free
 	}
 	l.takeAsked(now, nil)
 	l.report.applied(len(changes), delta)
@@ -123,17 +128,20 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
 	l.state.GiveBack(decision.Writes...)
-	l.takeAsked(now, decision.Nominations) // by plugins in this turn, whose pod does not skip its backoff for that
+	// a pod does not skip its backoff for requests that plugins made during its turn
+	l.takeAsked(now, decision.Nominations)
 	l.queue.Settle(now, decision)
-	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
+	// assumed now, written later; the result returns through the source
+	l.commit.Start(decision)
 	l.wait(&decision)
 	l.report.ended(l)
 	return true
 }
 
-// takeAsked does what plugins from outside have asked for. A decision has the last word about the nominations that it makes.
+// takeAsked applies the requests of out-of-tree plugins. Nominations of the decision
+// override requests.
 func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
-	if len(l.held) > 0 { // a held change may create the pod that a plugin asks about
+	if len(l.held) > 0 { // a held change may create a requested pod
 		l.queue.Renominate(l.state.Nominate(decided...)...)
 		return
 	}
@@ -153,11 +161,11 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 	l.queue.Activate(now, activated)
 }
 
-// Unfinished reports whether the last round left work that the next round can continue
-// at once, such as changes to apply, pods to wake or an unfinished turn.
+// Unfinished reports whether the next round can continue work at once: changes to apply,
+// pods to wake, or an unfinished turn.
 func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished || len(l.held) > 0 }
 
-// Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
+// Next returns when Once has work without a change. ok is false without such a time.
 func (l *Loop) Next() (at time.Time, ok bool) {
 	at, ok = l.queue.Next()
 	if end, keeps := l.kept.next(); keeps && (!ok || end.Before(at)) {
@@ -204,8 +212,9 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// steady returns a clock that starts at the system's present time and is not changed when somebody sets the system's clock: backoffs are measured by
-// it, and they neither end nor get longer then. It goes by the monotonic part of what the system's clock reads.
+// steady returns a clock that starts at the system's time and ignores later settings of
+// the system's clock. Backoffs use it, so a clock step neither ends nor extends them. It
+// is based on the monotonic reading of the system's clock.
 func steady(system func() time.Time) func() time.Time {
 	began := system()
 	return func() time.Time { return began.Round(0).Add(system().Sub(began)) }
@@ -219,11 +228,14 @@ func (l *Loop) TakeOver(leader string) {
 	l.state.TakeOver(leader, l.now())
 }
 
-// State returns the state of the cluster. It may be read only between rounds, on the goroutine that calls Once.
+// State returns the state of the cluster. It may be read only between rounds, on the
+// goroutine that calls Once.
 func (l *Loop) State() *state.State { return l.state }
 
-// Queue returns the waiting pods. It may be read only between rounds, on the goroutine that calls Once.
+// Queue returns the waiting pods. It may be read only between rounds, on the goroutine
+// that calls Once.
 func (l *Loop) Queue() *queue.Queue { return l.queue }
 
-// Engine returns the engine. It may be asked only between rounds, on the goroutine that calls Once.
+// Engine returns the engine. It may be used only between rounds, on the goroutine that
+// calls Once.
 func (l *Loop) Engine() *engine.Engine { return l.engine }

@@ -12,42 +12,50 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Observer measures what the loop does. Its methods are called by the goroutine that calls Once, which waits: they must be quick. Their
-// arguments are valid until they return.
+// Observer measures the loop. Its methods run on the goroutine that calls Once, so they
+// must be quick. Their arguments are valid only during the call.
 type Observer interface {
-	// Round is called after a round in which anything happened.
+	// Round is called after a round with any activity.
 	Round(r *Round)
-	// Standing is called whenever no pod is left to decide about or to wake, and about once a second while there are some.
+	// Standing is called whenever no pod is ready or being woken, and about once a second
+	// otherwise.
 	Standing(s *Standing)
 }
 
-// Witness is an Observer that also looks at a decision about a single pod before anything comes of it: engine and state are as they were when it was made, so the engine can be asked
-// what it came from. It must not change them.
+// Witness is an Observer that also inspects a decision before it is applied. Engine and
+// state still are as during the decision, so the engine can compute its details again. A
+// witness must not change them.
 type Witness interface {
 	Observer
-	// Decided is called after each decision about a single pod, which took so long.
+	// Decided is called after each decision about a single pod. took is the duration of
+	// the decision.
 	Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration)
-	// DecidedMember is called after each decision about a member of a pod group, before the next member is decided about; see group.Witness. It returns what becomes the Details of the decision. What
-	// it takes is part of Round.Deciding.
+	// DecidedMember is called after each decision about a member of a pod group, before
+	// the next member; see group.Witness. It returns the Details of the decision. Its
+	// time counts as part of Round.Deciding.
 	DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 
-// Round is what one round did. Durations are in real time, also where the loop runs in virtual time.
+// Round describes one round. Durations are in real time, even if the loop runs in virtual
+// time.
 type Round struct {
-	// Changes is how many changes were applied, Delta what they meant for pods that wait, and Applying how long that took, including the waking
-	// of pods.
+	// Changes is the number of applied changes, and Delta their consequences for waiting
+	// pods. Applying is the duration, including the waking of pods.
 	Changes  int
 	Delta    state.Delta
 	Applying time.Duration
-	// Decided says whether there was a pod to decide about, and Decisions what was decided: about that pod, or about each member of its group.
+	// Decided means that a pod had its turn. Decisions has the decision about that pod,
+	// or about each member of its group.
 	Decided   bool
 	Decisions []plan.Decision
-	// Group is the decision about the group, nil for a pod without one.
+	// Group is the decision about the group, nil for a single pod.
 	Group *plan.GroupDecision
-	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
-	// decision in the queue and give it to commit. Witnessing is how long witnesses looked at the decision, and advice was looked for after it.
+	// Popping is the time to pop the work, and Deciding the time to decide. Settling
+	// covers assuming the placements, updating the queue and handing over to commit.
+	// Witnessing covers the witnesses, and the adviser after the decision.
 	Popping, Deciding, Witnessing, Settling time.Duration
-	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
+	// Generated counts the domain placements of a pod group, and Evaluated has those that
+	// were tried.
 	Generated int
 	Evaluated []Evaluation
 	// Turn is the first pod of the popped work, nil without a turn.
@@ -60,62 +68,71 @@ type Round struct {
 	Moves []queue.Move
 }
 
-// Evaluation is how a domain placement was tried: whether it had room for enough members, and how long that took.
+// Evaluation is the attempt of a domain placement. Feasible means room for enough
+// members; Took is the duration.
 type Evaluation struct {
 	Feasible bool
 	Took     time.Duration
 }
 
-// Standing is how things stand between two rounds.
+// Standing describes the loop between two rounds.
 type Standing struct {
 	Queue queue.Counts
 	// Accounts counts the namespaces with expensive turns lately. Yielding counts those
-	// that let others go first now.
+	// whose next pod yields now.
 	Accounts, Yielding int
-	// Unschedulable counts the pods that plugins keep from being scheduled, in no particular order.
+	// Unschedulable counts the pods by the plugin that rejects or gates them, in no
+	// particular order.
 	Unschedulable []Unschedulable
-	// HintsAsked is how often a plugin was asked so far whether an event may help a pod.
+	// HintsAsked counts the calls of queueing hints so far.
 	HintsAsked int64
-	// Nodes and Pods are how many the state has; of the pods on nodes, Assumed are not confirmed yet.
+	// Nodes and Pods count the objects in the state. Assumed counts the pods on nodes
+	// that the API server has not confirmed.
 	Nodes, Pods, Assumed int
-	// Work is how much work decisions took so far.
+	// Work counts the work of all decisions so far.
 	Work engine.Counters
-	// Columns is how many columns are kept, ColumnBytes is about how many bytes they take.
+	// Columns is the number of cached columns, ColumnBytes their approximate size.
 	Columns, ColumnBytes int
-	// Rejections is how many rejections are remembered, RejectionBytes is about how many bytes they take.
+	// Rejections is the number of cached rejections, RejectionBytes their approximate
+	// size.
 	Rejections, RejectionBytes int
-	// Rankings is how many tables of ranked nodes are kept, RankingBytes is about how many bytes they take.
+	// Rankings is the number of cached tables of ranked nodes, RankingBytes their
+	// approximate size.
 	Rankings, RankingBytes int
-	// Asked is how often each plugin was asked about a node so far, in no particular order of profiles.
+	// Asked counts the calls of each plugin for a node so far, in no particular order of
+	// profiles.
 	Asked []Asked
-	// Tallies is how many tallies are kept, TallyBytes is about how many bytes they take.
+	// Tallies is the number of cached tallies, TallyBytes their approximate size.
 	Tallies, TallyBytes int
-	// TalliesFound is how often a tally that was needed existed so far.
+	// TalliesFound counts the lookups so far that found an existing tally.
 	TalliesFound int64
-	// TallyUpdates is how often a tally counted a pod that came or went so far, TalliesBuilt how many tallies were built from nothing.
+	// TallyUpdates counts the updates of tallies for pods that came or went so far.
+	// TalliesBuilt counts the tallies built from nothing.
 	TallyUpdates, TalliesBuilt int64
 }
 
-// Unschedulable is how many pods of a profile a plugin keeps from being scheduled.
+// Unschedulable is the number of pods of a profile that a plugin rejects or gates.
 type Unschedulable struct {
 	Profile, Plugin string
 	Pods            int
 }
 
-// Asked is how often a plugin was asked about a node, in the phase Filter or Score.
+// Asked is the number of calls of a plugin for a node, in the phase Filter or Score.
 type Asked struct {
 	Profile, Plugin string
 	Phase           engine.Phase
 	Times           int64
 }
 
-// standingEvery is how often Standing is called while there are pods to decide about or to wake.
+// standingEvery is the interval between calls of Standing while pods are ready or being
+// woken.
 const standingEvery = time.Second
 
-// reporting collects what observers are called with. Without observers it does nothing and reads no clock.
+// reporting collects the arguments of the observers. Without observers it does nothing
+// and reads no clock.
 type reporting struct {
 	observers []Observer
-	witnesses []Witness // those of observers that are
+	witnesses []Witness // the observers that are witnesses
 	round     Round
 	kept      []plan.Decision // memory of round.Decisions
 	evaluated []Evaluation    // memory of round.Evaluated
@@ -142,9 +159,9 @@ func (r *reporting) begin() {
 	r.lap = time.Now()
 }
 
-// took returns the time since the present step began, and begins the next.
+// took returns the duration of the present step and begins the next one.
 func (r *reporting) took() time.Duration {
-	d := time.Since(r.lap) // costs half as much as time.Now
+	d := time.Since(r.lap) // half the cost of time.Now
 	r.lap = r.lap.Add(d)
 	return d
 }
@@ -172,7 +189,7 @@ func (r *reporting) cost(bill price.Bill) {
 	}
 }
 
-// placements returns what learns of domain placements, nil without observers.
+// placements returns the observer of domain placements, nil without observers.
 func (r *reporting) placements() group.Observer {
 	if len(r.observers) == 0 {
 		return nil
@@ -180,13 +197,14 @@ func (r *reporting) placements() group.Observer {
 	return &evaluating{r, r.lap}
 }
 
-// evaluating measures how long domain placements take.
+// evaluating measures the durations of domain placements.
 type evaluating struct {
 	*reporting
-	began time.Time // when the present one was begun
+	began time.Time // when the present placement began
 }
 
-// Decided calls the witnesses after a decision about a member. One of them at most keeps something.
+// Decided calls the witnesses after a decision about a member. At most one of them
+// returns a number of details.
 func (e *evaluating) Decided(run *engine.Run, v state.View, d *plan.Decision, among int) (details uint64) {
 	for _, w := range e.witnesses {
 		details = max(details, w.DecidedMember(run, v, d, among))
@@ -194,13 +212,13 @@ func (e *evaluating) Decided(run *engine.Run, v state.View, d *plan.Decision, am
 	return details
 }
 
-// Generated notes how many there are.
+// Generated records the number of domain placements.
 func (e *evaluating) Generated(placements int) {
 	e.round.Generated += placements
 	e.began = time.Now()
 }
 
-// Evaluated notes how one was tried.
+// Evaluated records the result of a domain placement.
 func (e *evaluating) Evaluated(feasible bool) {
 	took := time.Since(e.began)
 	e.began = e.began.Add(took)
@@ -227,7 +245,7 @@ func (r *reporting) witnessed(l *Loop, d *plan.Decision) {
 	r.round.Witnessing = r.took()
 }
 
-// advised notes how long the adviser took after a decision.
+// advised records the duration of the adviser's work after a decision.
 func (r *reporting) advised() {
 	if len(r.observers) > 0 {
 		r.round.Witnessing += r.took()
@@ -242,7 +260,8 @@ func (r *reporting) decidedGroup(d *plan.GroupDecision) {
 
 // ended calls the observers after a round.
 func (r *reporting) ended(l *Loop) {
-	moves := l.queue.TakeMoves() // also without observers: the queue keeps them until they are taken
+	// also without observers, because the queue stores them until then
+	moves := l.queue.TakeMoves()
 	if len(r.observers) == 0 {
 		return
 	}
@@ -266,7 +285,7 @@ func (r *reporting) ended(l *Loop) {
 	}
 }
 
-// describe fills in how things stand. It reuses the slices of what was filled in before.
+// describe fills in the Standing. It reuses the slices of the previous call.
 func (l *Loop) describe(s *Standing) {
 	tallies, built := s.Tallies, s.TalliesBuilt
 	*s = Standing{
@@ -286,7 +305,8 @@ func (l *Loop) describe(s *Standing) {
 		s.Unschedulable = append(s.Unschedulable, Unschedulable{profile, plugin, pods})
 	})
 	s.TallyUpdates, s.TalliesBuilt = l.state.TallyWork()
-	if s.Tallies != tallies || s.TalliesBuilt != built { // otherwise their size has hardly changed, and adding it up costs time
+	// otherwise the size has hardly changed, and its computation takes time
+	if s.Tallies != tallies || s.TalliesBuilt != built {
 		s.TallyBytes = l.state.TallyBytes()
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Stand applies changes and decides nothing, until leading is closed or the context ends. A replica that does not lead stands by, so that Run
-// has next to nothing to catch up with when it leads.
+// Stand applies changes without deciding, until leading is closed or the context ends. A
+// replica that does not lead stands by, so that Run has little to catch up with when it
+// leads.
 func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	always := make(chan struct{})
 	close(always)
@@ -44,8 +45,9 @@ func (l *Loop) answer(ask func()) {
 	ask()
 }
 
-// Do calls the function on the goroutine of Run or Stand, between two rounds; the function may read everything that the loop owns. Do returns
-// nil when the function has returned, or the reason why the context ended before the function was called.
+// Do calls the function on the goroutine of Run or Stand, between two rounds. The
+// function may read everything that the loop owns. Do returns nil after the call, or the
+// cause if the context ended before it.
 func (l *Loop) Do(ctx context.Context, look func()) error {
 	done := make(chan struct{})
 	ask := func() {
@@ -61,11 +63,12 @@ func (l *Loop) Do(ctx context.Context, look func()) error {
 	}
 }
 
-// askShare is one in how much of the time functions of Ask are called at most.
+// askShare limits the functions of Ask to one part in askShare of the time.
 const askShare = 100
 
-// Ask is Do for questions that come from outside: one after the other, and after each comes a pause, so that they take at most one hundredth of the loop's time. The function should take
-// a few milliseconds at most.
+// Ask is Do for questions from outside the process. Questions run one after the other,
+// with a pause after each, so that they use at most a hundredth of the loop's time. The
+// function should take at most a few milliseconds.
 func (l *Loop) Ask(ctx context.Context, look func()) error {
 	select {
 	case l.asking <- struct{}{}:

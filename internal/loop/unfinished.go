@@ -7,12 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/price"
 )
 
-// turnBudget is the budget of a turn in one round, in units of work, if the turn can
-// stop and continue. An ordinary turn costs a thousandth of it.
+// turnBudget is the budget of a turn in one round, in units of work, if the turn can stop
+// and continue. An ordinary turn costs a thousandth of it.
 const turnBudget = 20 * price.Millisecond
 
-// A search starts over when the devices that it looks at change. So the budget of a turn doubles after
-// every stallRounds unfinished rounds, at most stallDoublings times.
+// A search restarts when the devices that it reads change. So the budget of a turn
+// doubles after every stallRounds unfinished rounds, at most stallDoublings times.
 const (
 	stallRounds    = 1000
 	stallDoublings = 4

@@ -12,40 +12,44 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// waits are the placements that wait for something to happen. A wait is found by the objects that its step names, so a change costs nothing
-// that nobody waits for, and asks about each wait that it touches once.
+// waits holds the placements with waiting steps. Waits are indexed by the objects that
+// their steps name. So a change that concerns no wait costs nothing, and a wait is
+// checked once for each batch of changes that touches it.
 //
-// A wait is here from the decision on, before the outbox has come to its step: what happens in between is not missed.
+// A wait is added with the decision, before the outbox reaches its step, so no change in
+// between is missed.
 type waits struct {
-	// Invariant: each pod is listed under its key. byRef lists exactly the waits of these pods, by each of their objects; no list is empty.
+	// Invariant: each pod is listed under its key. byRef lists exactly the waits of these
+	// pods, by each of their objects; no list is empty.
 	byPod map[model.PodKey]*waitingPod
 	byRef map[model.Ref][]*wait
 	// Invariant: between rounds nothing is touched.
 	touched []*wait
-	asked   int64 // how often a plugin was asked
+	asked   int64 // calls of plugins
 }
 
 // waitingPod is a placement with steps that wait or call.
 type waitingPod struct {
 	placement plan.Placement
-	waits     []*wait // those that are not over
+	waits     []*wait // without finished waits
 }
 
 type wait struct {
-	pod    *waitingPod
-	waiter plugin.Waiter // nil if only others can end it, as with plugins from outside
+	pod *waitingPod
+	// nil if only others can end the wait, as with out-of-tree plugins
+	waiter plugin.Waiter
 	plugin string
 	refs   []model.Ref
-	// Invariant: at is where waits.byRef lists the wait, once for each object.
-	at      []int // by refs: position in waits.byRef
+	// Invariant: at has the position of the wait in waits.byRef for each of refs.
+	at      []int
 	touched bool
-	// Invariant: a wait that is listed is not over.
+	// Invariant: a listed wait is not over.
 	over bool
 }
 
 var errGone = errors.New("the pod is being deleted")
 
-// wait takes in the placements of a decision that was given to commit and that wait, or for which plugins from outside are called.
+// wait adds the placements of a decision that wait, or that call out-of-tree plugins.
 func (l *Loop) wait(decision *plan.Decision) {
 	for i := range decision.Placements {
 		if p := &decision.Placements[i]; slices.ContainsFunc(p.Steps, takesTime) {
@@ -54,13 +58,14 @@ func (l *Loop) wait(decision *plan.Decision) {
 	}
 }
 
-// takesTime reports whether the pod of a placement may go while the step is made.
+// takesTime reports whether the pod of a placement may be deleted during the step.
 func takesTime(s plan.Step) bool { return s.Wait != nil || s.Call != nil }
 
 func (l *Loop) await(placement *plan.Placement) {
 	key := placement.Pod.Key()
 	if former := l.waits.byPod[key]; former != nil {
-		l.waits.forget(former) // another pod of that name, whose binding has failed or will
+		// an earlier pod of this name, whose binding has failed or will fail
+		l.waits.forget(former)
 	}
 	pod := &waitingPod{placement: *placement}
 	l.waits.byPod[key] = pod
@@ -79,11 +84,12 @@ func (l *Loop) await(placement *plan.Placement) {
 		}
 	}
 	for _, w := range slices.Clone(pod.waits) {
-		l.ask(w) // it may have happened already
+		l.ask(w) // the wait may be over already
 	}
 }
 
-// endWaits takes in changes: it asks the plugins whose waits they touch, and cancels the bindings of pods that go.
+// endWaits applies changes: it checks the waits that they touch, and cancels the bindings
+// of deleted pods.
 func (l *Loop) endWaits(changes []model.Change) {
 	if len(l.waits.byPod) == 0 {
 		return
@@ -118,7 +124,9 @@ func (l *Loop) endWaits(changes []model.Change) {
 			l.waits.touch(model.Ref{Kind: model.NodeKind, Name: c.Name})
 		case model.ObjectSet, model.ObjectGone:
 			l.waits.touch(c.Ref)
-			// A volume is news about the claim that it names: who waits for a claim cannot name the volume that is made for it, and may see that last.
+			// A volume also touches the claim that it names. A plugin that waits for a
+			// claim cannot name the volume that will be provisioned, and the volume may
+			// be the last change.
 			if volume, ok := c.Compiled.(*model.Volume); ok {
 				if claim, ok := volume.ClaimKey(); ok {
 					l.waits.touch(claim.Ref())
@@ -136,7 +144,7 @@ func (l *Loop) endWaits(changes []model.Change) {
 	l.waits.touched = l.waits.touched[:0]
 }
 
-// ask asks a plugin whether a wait is over, and tells commit if it is.
+// ask checks with the plugin whether a wait is over, and reports its end to commit.
 func (l *Loop) ask(w *wait) {
 	if w.waiter == nil {
 		return
@@ -168,7 +176,7 @@ func (ws *waits) add(w *wait) {
 	}
 }
 
-// touch notes that an object has changed.
+// touch marks the waits for a changed object.
 func (ws *waits) touch(ref model.Ref) {
 	for _, w := range ws.byRef[ref] {
 		if !w.touched {
@@ -178,7 +186,8 @@ func (ws *waits) touch(ref model.Ref) {
 	}
 }
 
-// drop takes out a wait that is over. The last wait for each of its objects takes its position.
+// drop removes a finished wait. The last wait for each of its objects moves to its
+// position.
 func (ws *waits) drop(w *wait) {
 	w.over = true
 	for i, ref := range w.refs {
@@ -195,7 +204,7 @@ func (ws *waits) drop(w *wait) {
 	w.pod.waits = slices.DeleteFunc(w.pod.waits, func(other *wait) bool { return other == w })
 }
 
-// forget takes out a pod whose binding has ended.
+// forget removes a pod whose binding has ended.
 func (ws *waits) forget(pod *waitingPod) {
 	for len(pod.waits) > 0 {
 		ws.drop(pod.waits[0])
@@ -205,12 +214,12 @@ func (ws *waits) forget(pod *waitingPod) {
 	}
 }
 
-// WaitsAsked returns how often plugins were asked whether a wait is over.
+// WaitsAsked returns the number of calls of plugins that checked a wait.
 func (l *Loop) WaitsAsked() int64 { return l.waits.asked }
 
-// Waiting returns how many placements with steps that wait or call have not ended.
+// Waiting returns the number of placements with unfinished steps that wait or call.
 func (l *Loop) Waiting() int { return len(l.waits.byPod) }
 
-// Cancel fails a binding that has not been sent, because its place is needed, say. It reports whether it could; the pod comes back through
-// the source.
+// Cancel fails a binding that has not been sent, for example because its place is needed.
+// It returns false if the binding was sent already. The pod returns through the source.
 func (l *Loop) Cancel(pod types.UID, reason error) bool { return l.commit.Cancel(pod, reason) }
