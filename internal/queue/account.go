@@ -9,13 +9,13 @@ import (
 
 // A single pod can make its turn cost a thousand times as much as an ordinary turn. A
 // namespace with expensive turns gets an account. After each expensive turn its pods
-// yield to the other pods of the same priority, until these have had as much work. If
-// no other pod of that priority is ready, pods with an account continue at once.
-// Accounts never override priorities.
+// yield to the other pods of the same priority, until these have had as much work. If no
+// other pod of that priority is ready, pods with an account continue at once. Accounts
+// never override priorities.
 //
 // Accounts belong to namespaces, not to owners: an author can name any owner in a pod,
-// while access rights and quotas are set by namespace. Pods without an account keep
-// their order, and their work is not counted one by one.
+// while access rights and quotas are set by namespace. Pods without an account keep their
+// order, and their work is not counted one by one.
 //
 // Debts count work and no time, so the same inputs give the same order.
 const (
@@ -52,7 +52,7 @@ type account struct {
 	served int64
 	// latest is the total work at the end of the last expensive turn of this account.
 	latest int64
-	// said means that an event has reported an expensive turn of this account.
+	// said is set after an event has reported an expensive turn of this account.
 	said bool
 }
 

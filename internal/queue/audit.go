@@ -7,9 +7,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// Audit checks the invariants that stand next to the fields of a Queue, by counting from nothing. It returns every violation in one error, nil
-// if there is none. It changes nothing, and asks plugins only for the order and the causes of pods. It takes time in proportion to the number of
-// pods that wait; the goroutine that uses the queue calls it.
+// Audit checks the invariants of a Queue by recounting everything. It returns every
+// violation in one error, or nil, and changes nothing. It calls plugins only for the
+// order and the causes of pods. Its time is proportional to the number of waiting pods.
+// The goroutine that uses the queue must call it.
 func (q *Queue) Audit() error {
 	v := audit.Of("queue")
 	q.auditEntries(v)
@@ -57,7 +58,8 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 }
 
 func (q *Queue) auditHeaps(v *audit.Violations) {
-	steady := q.config.Profiles[0].Outside == nil // the order of a plugin from outside may change while pods wait
+	// the order of an out-of-tree plugin may change while pods wait
+	steady := q.config.Profiles[0].Outside == nil
 	heaps := map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle}
 	for _, of := range q.accounts.open {
 		heaps["of account "+of.namespace] = &of.active

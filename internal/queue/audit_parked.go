@@ -50,7 +50,8 @@ func (q *Queue) auditParked(v *audit.Violations) {
 	}
 }
 
-// auditMemberships checks that a parked pod is in each index of its plugins, and that another is in none.
+// auditMemberships checks that a parked pod is in each index of its plugins, and any
+// other pod in none.
 func (q *Queue) auditMemberships(v *audit.Violations, e *entry) {
 	var indexes []*index
 	if q.isListed(e) {
@@ -82,7 +83,8 @@ func (q *Queue) auditMemberships(v *audit.Violations, e *entry) {
 	}
 }
 
-// isListed reports whether a pod must be listed under the plugins that keep it from being tried.
+// isListed reports whether a pod must be indexed under the plugins that reject or gate
+// it.
 func (q *Queue) isListed(e *entry) bool {
 	p := q.profiles[e.pod.SchedulerName]
 	return e.isRejected() || e.place == gated && len(e.plugins) > 0 && p.rechecks(e.plugins[0])
@@ -92,7 +94,7 @@ func (p *parkedIndex) isAmongWoken(c *cohort) bool {
 	return p.woken.at(c.index) == c
 }
 
-// has reports whether the neighbours of a membership agree that it is in the cohort.
+// has reports whether the neighbours of a membership confirm that it is in the cohort.
 func (c *cohort) has(m *membership) bool {
 	return (m.before == nil && c.first == m || m.before != nil && m.before.after == m) &&
 		(m.after == nil && c.last == m || m.after != nil && m.after.before == m)
@@ -156,7 +158,8 @@ func (q *Queue) auditCohort(v *audit.Violations, c *cohort) {
 	}
 }
 
-// auditSpots checks that a bucket, which has the given pod, is found by what can help it.
+// auditSpots checks that a bucket with the given pod is found by the events that can help
+// it.
 func (x *index) auditSpots(v *audit.Violations, key pluginKey, b *bucket, pod *model.Pod) {
 	for i, s := range b.spots {
 		if s.at >= len(s.posting.listed) || s.posting.listed[s.at] != (listing{b, i}) {
@@ -179,7 +182,7 @@ func (x *index) auditSpots(v *audit.Violations, key pluginKey, b *bucket, pod *m
 	}
 }
 
-// listsAll reports whether what at accepts includes the postings at all of the keys.
+// listsAll reports whether at accepts the postings of all keys.
 func (c *catalog) listsAll(at func(*posting) bool, keys []model.Key) bool {
 	return !slices.ContainsFunc(keys, func(key model.Key) bool { return c.byKey[key] == nil || !at(c.byKey[key]) })
 }

@@ -7,49 +7,57 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// bucket is the parked pods, or the gated ones that are listed, in one index for which the hint is the same. A bucket that has lost its last pod is not used again.
+// bucket holds the pods of one index, parked or gated, that share one result of the hint.
+// A bucket that has lost its last pod is not used again.
 type bucket struct {
 	index *index
 	alike model.Need
-	// Invariant: cohorts are ordered by priority, the highest first, and of one priority those that await nothing come first; no two are alike. There is
-	// at least one, and none is woken.
+	// Invariant: cohorts are sorted by priority, the highest first; at equal priority,
+	// cohorts that await nothing come first. No two have the same rank, at least one
+	// exists, and none is woken.
 	cohorts []*cohort
-	// Invariant: spots are where the postings of the index have the bucket: once among all; in each catalog at every key of one clause of each
-	// way, or of each key of its cause; or among those that are found always.
+	// Invariant: spots has each position of the bucket in the postings of the index.
+	// These are the posting of all buckets; in catalog wanting the keys of one clause for
+	// each way; in catalog keyed each key of its cause. Instead of keys it may be the
+	// posting always of a catalog.
 	spots  []spot
 	lookup uint64 // the last lookup that found the bucket
-	kept   bool   // also without cohorts, while a pod of it is listed anew
+	kept   bool   // do not remove without cohorts: a pod is being indexed again
 }
 
-// cohort is parked pods of one bucket and one priority, all or none of which wait for victims to be gone, the longest parked first: the order of their
-// turns, as far as that is by priority and time.
+// cohort holds parked pods of one bucket and one priority with the same awaits. The pods
+// are ordered by parking, the longest parked first. That is the order of their turns, as
+// far as priority and time determine it.
 //
-// When an event is found to help the pods of a bucket, their cohorts are taken out of it and woken as a whole; then their pods are moved, one after
-// the other, in slices. The order of turns decides between cohorts.
+// When an event helps the pods of a bucket, their cohorts are removed from the bucket and
+// woken as a whole. Then their pods are moved one by one, in slices. Between cohorts the
+// order of turns decides.
 type cohort struct {
 	bucket   *bucket
 	priority int32
-	awaits   awaited // by each of the pods
-	// Invariant: from first to last the memberships are linked in both directions, are of this cohort, and were parked one after the other. There is
-	// at least one.
+	awaits   awaited // of each pod
+	// Invariant: from first to last the memberships are linked in both directions, belong
+	// to this cohort and are sorted by parking. At least one exists.
 	first, last *membership
 
 	woken  bool
-	why    string // then, kube-scheduler's name of the event
-	atOnce bool   // and whether its pods skip what is left of their backoff
-	number uint64 // and how many cohorts were woken before it
-	index  int    // and its place among those that are woken
+	why    string // if woken: kube-scheduler's name of the event
+	atOnce bool   // if woken: the pods skip the rest of their backoff
+	number uint64 // if woken: the number of cohorts woken before
+	index  int    // if woken: the position in the heap of woken cohorts
 }
 
-// awaited is what a parked pod waits for besides an event that helps it.
+// awaited lists conditions that hold back a parked pod besides the events that help it.
 type awaited uint8
 
 const (
-	victimsLeave  awaited = 1 << iota // its victims are not all gone
-	writeInFlight                     // when it was parked, a write in flight gave back a claim of it
+	victimsLeave awaited = 1 << iota // not all of its victims are gone
+	// when it was parked, a write in flight released a claim of the pod
+	writeInFlight
 )
 
-// awaits returns what a parked pod awaits. It does not change while the pod is parked.
+// awaits returns the conditions of a parked pod. They do not change while the pod is
+// parked.
 func (e *entry) awaits() (all awaited) {
 	if e.isRejected() && len(e.preemptor().preempting.leaving) > 0 {
 		all |= victimsLeave
@@ -60,8 +68,8 @@ func (e *entry) awaits() (all awaited) {
 	return all
 }
 
-// membership is the place of a parked pod in one index. What is alike stays known when the pod is not parked any more, because most pods are
-// parked again and again.
+// membership is the position of a parked pod in one index. alike stays valid after the
+// pod leaves, because most pods are parked again and again.
 type membership struct {
 	entry         *entry
 	alike         model.Need
@@ -84,12 +92,12 @@ func rankOf(priority int32, awaits awaited) int64 { return -4*int64(priority) + 
 
 func (c *cohort) rank() int64 { return rankOf(c.priority, c.awaits) }
 
-// another returns an empty cohort for pods like these.
+// another returns an empty cohort for pods of the same kind.
 func (c *cohort) another() *cohort {
 	return &cohort{bucket: c.bucket, priority: c.priority, awaits: c.awaits}
 }
 
-// drop removes a cohort without pods, and the bucket from its index if it was the last.
+// drop removes a cohort without pods. With its last cohort the bucket leaves the index.
 func (b *bucket) drop(c *cohort) {
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(other *cohort) bool { return other == c })
 	if len(b.cohorts) == 0 && !b.kept {
@@ -97,7 +105,7 @@ func (b *bucket) drop(c *cohort) {
 	}
 }
 
-// link adds a pod, which mostly was parked after all others.
+// link adds a pod. Usually the pod was parked after all others.
 func (c *cohort) link(m *membership) {
 	before := c.last
 	for before != nil && before.entry.parking > m.entry.parking {
@@ -130,8 +138,8 @@ func (c *cohort) unlink(m *membership) {
 	m.cohort, m.before, m.after = nil, nil, nil
 }
 
-// split takes out the pods that were parked after the given number of parkings, and returns them as a cohort of their own; nil if there are none.
-// It takes time in proportion to their number.
+// split moves the pods that were parked after the given number of parkings to a new
+// cohort. It returns nil without such pods. Its time is proportional to their number.
 func (c *cohort) split(parkings uint64) *cohort {
 	if c.last.entry.parking <= parkings {
 		return nil

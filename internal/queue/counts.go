@@ -4,7 +4,8 @@ import "github.com/berth-scheduler/berth/internal/model"
 
 // Counts is the number of waiting pods by place.
 //
-// Incomplete are members of groups whose PodGroup does not exist. Other members count where their group waits.
+// Incomplete counts members of groups whose PodGroup does not exist. Other members count
+// at the place of their group.
 type Counts struct{ Active, BackingOff, Parked, Gated, Incomplete, Binding int }
 
 // Counts returns the number of waiting pods by place.
@@ -19,10 +20,11 @@ func (q *Queue) Counts() Counts {
 	}
 }
 
-// EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order. Listed members of groups count as parked.
+// EachUnschedulable calls yield with the number of pods that each plugin rejects or
+// gates, in no particular order. Indexed members of groups count as parked.
 func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
 	for key, in := range q.parked.byPlugin {
-		if key.plugin != noPlugin && key.by != byGate { // those are counted in gatedBy
+		if key.plugin != noPlugin && key.by != byGate { // gatedBy counts gated pods
 			yield(key.profile, key.plugin, in.pods)
 		}
 	}
@@ -31,18 +33,19 @@ func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) 
 	}
 }
 
-// TakeMoves returns the moves since it was last called. The slice is valid until the queue is next used.
+// TakeMoves returns the moves since the last call. The slice is valid until the next use
+// of the queue.
 func (q *Queue) TakeMoves() []Move {
 	moves := q.moves
 	q.moves = q.moves[:0]
 	return moves
 }
 
-// HintsAsked returns how often a hint was called.
+// HintsAsked returns the number of calls of hints.
 func (q *Queue) HintsAsked() int64 { return q.parked.hintCalls }
 
-// PlaceOf returns the place where a pod waits, in words; empty if the queue does not hold it. That of a member of a group is where the group waits, unless it
-// is held itself.
+// PlaceOf returns the place of a pod in words, empty for a pod that is not in the queue.
+// A member of a group waits at the place of its group, unless the member itself is gated.
 func (q *Queue) PlaceOf(key model.PodKey) string {
 	if e := q.entries[key]; e != nil {
 		if e.place == joined {

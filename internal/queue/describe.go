@@ -12,86 +12,97 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Description is what the queue knows of one waiting pod. Its slices are the caller's.
+// Description describes one waiting pod. The caller owns its slices.
 type Description struct {
 	Pod *model.Pod
-	// Place is where it waits, in words; that of a member of a group is where the group waits, unless the member is held itself.
+	// Place is where the pod waits, in words. A member of a group waits at the place of
+	// its group, unless the member itself is gated.
 	Place string
 	// Attempts counts its turns.
 	Attempts int
-	// Since is when it began to wait as it does.
+	// Since is when its present wait began.
 	Since time.Time
-	// BackoffEnd is the second after which it may be tried; zero if no backoff is left.
+	// BackoffEnd is the second after which it may be tried; zero without a remaining
+	// backoff.
 	BackoffEnd time.Time
-	// Rejectors are the plugins that rejected it, or the PreEnqueue plugin that holds it, while it is parked or gated. Of these, Pending answered Pending.
+	// Rejectors are the plugins that rejected the pod, or the PreEnqueue plugin that
+	// gates it. Pending are the Rejectors that answered Pending.
 	Rejectors, Pending []string
-	// WaitsFor are the events that those plugins have registered for, if one can end the wait.
+	// WaitsFor has the events that the Rejectors registered, if an event can end the
+	// wait.
 	WaitsFor []WaitedFor
-	// WokenBy is what ended its last wait.
+	// WokenBy is the end of its last wait.
 	WokenBy plan.Woken
 	// Leaving are the victims of its last attempt that are not gone yet.
 	Leaving []types.UID
-	// Ahead says which pods have their turn before it; nil unless it is active, or if Unordered says that this is not worked out, because a plugin from outside orders the queue.
+	// Ahead has the pods whose turn is before its own; nil unless the pod is active. It
+	// is also nil if Unordered is set, because an out-of-tree plugin orders the queue.
 	Ahead     *Ahead
 	Unordered bool
-	// Cost is what its last turn, or its group's, cost in units of about a nanosecond; 0
-	// if none was expensive. Yields says that it waits for others of its priority to have
-	// had as much work as the expensive turns of its namespace.
+	// Cost is the cost of its last turn, or of its group's, in units of about a
+	// nanosecond; 0 if none was expensive. Yields means that other pods of its priority
+	// go first, until they have had as much work as the expensive turns of its namespace.
 	Cost   int64
 	Yields bool
-	// Group is its group; nil for a pod that waits alone.
+	// Group describes its group; nil for a single pod.
 	Group *GroupDescription
 }
 
-// WaitedFor is the events that a plugin has registered for, by kube-scheduler's names.
+// WaitedFor has the events that a plugin registered, by kube-scheduler's names.
 type WaitedFor struct {
 	Plugin string
 	Events []string
 }
 
-// Ahead is the pods, and groups, that have their turn before a pod, or before its group.
+// Ahead has the pods and groups whose turn is before a pod or its group.
 type Ahead struct {
-	// Pods is how many there are; at least so many if AtLeast says that not all were looked at.
+	// Pods is their number. If AtLeast is set, the search stopped at its limit and the
+	// number may be higher.
 	Pods    int
 	AtLeast bool
-	// Next are the first of those that were looked at, in their order. A group is one.
+	// Next are the first of the inspected pods, in order. A group counts as one.
 	Next []model.PodKey
 }
 
-// GroupDescription is what holds up a pod group, or a tree of them.
+// GroupDescription describes the wait of a pod group or a tree.
 type GroupDescription struct {
 	Key model.GroupKey
-	// Tree says that the key is that of a CompositePodGroup.
+	// Tree means that Key names a CompositePodGroup.
 	Tree bool
-	// Exists says that the PodGroup, or the CompositePodGroup, exists.
+	// Exists means that the PodGroup or the CompositePodGroup exists.
 	Exists bool
-	// MinCount is how many members must have a node, 0 for a tree; Waiting how many wait, Placed how many have a node.
+	// MinCount is the number of members that must have a node, 0 for a tree. Waiting
+	// counts the members that wait, Placed the members on nodes.
 	MinCount, Waiting, Placed int
-	// Gate is the PreEnqueue plugin that holds the group.
+	// Gate is the PreEnqueue plugin that gates the group.
 	Gate string
-	// HeldCount is how many members a PreEnqueue plugin holds, RejectedCount how many others plugins rejected in their last attempt; Held and Rejected name the first of them by
-	// name.
+	// HeldCount counts the members that a PreEnqueue plugin gates. RejectedCount counts
+	// the other members that plugins rejected in their last attempt. Held and Rejected
+	// have the first of these, by name.
 	HeldCount, RejectedCount int
 	Held, Rejected           []Member
 }
 
-// Member is a member of a group, with the plugins that reject it or hold it.
+// Member is a member of a group, with the plugins that reject or gate it.
 type Member struct {
 	Key     model.PodKey
 	Plugins []string
 }
 
-// The bounds of a description: how many pods of the line are looked at, and how many pods are named. Looking at one takes some 0.1 µs.
+// The limits of a description: the number of inspected pods, at some 0.1 µs each, and the
+// number of named pods.
 const (
 	describedMax = 20_000
 	namedMax     = 5
 )
 
-// ownSort is the name of the QueueSort plugin that is built in. Every other one is from outside, and its comparisons are calls of code of others, which may take long.
+// ownSort is the name of the built-in QueueSort plugin. Any other is out-of-tree, and
+// calls of its Less may be slow.
 const ownSort = "PrioritySort"
 
-// Describe returns what the queue knows of a pod; ok is false if it does not wait. It changes nothing and calls no plugin. It looks at describedMax pods of the line at most, and once at
-// each member of the pod's group, as every turn of the group does too.
+// Describe describes a pod; ok is false if the pod does not wait. It changes nothing and
+// calls no plugin. It inspects at most describedMax active pods, and each member of the
+// pod's group once, as every turn of the group does.
 func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok bool) {
 	e := q.entries[key]
 	if e == nil {
@@ -128,7 +139,7 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 	return d, true
 }
 
-// ahead finds what has its turn before an entry that is active.
+// ahead finds the entries whose turn is before an active entry.
 func (q *Queue) ahead(e *entry) *Ahead {
 	a, looked := &Ahead{}, 0
 	var next []*entry
@@ -165,8 +176,8 @@ func (q *Queue) ahead(e *entry) *Ahead {
 	return a
 }
 
-// inLine reports whether an active entry has its turn before another, as far as that is
-// known: what the next turns cost is not.
+// inLine reports whether an active entry has its turn before another. It ignores the
+// unknown cost of the next turns.
 func (q *Queue) inLine(a, b *entry) bool {
 	if a.pod.Priority == b.pod.Priority && q.accounts.debtAt(a.pod.Priority) != nil {
 		if yields := q.accountFor(a) != nil; yields != (q.accountFor(b) != nil) {
@@ -176,7 +187,7 @@ func (q *Queue) inLine(a, b *entry) bool {
 	return q.active.less(a, b)
 }
 
-// allActive returns the entries that are active, those with accounts last.
+// allActive returns the active entries; entries with accounts come last.
 func (q *Queue) allActive() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, e := range q.active.all() {
@@ -208,7 +219,8 @@ func (q *Queue) describeGroup(g *group) *GroupDescription {
 			d.Placed += v.GroupPlaced(key)
 		}
 	}
-	for key, e := range g.members { // all of them: which ones the map has first must not matter
+	// all of them, because the order of the map must not matter
+	for key, e := range g.members {
 		switch {
 		case e.place == gated:
 			d.Held = nameFew(d.Held, key, e)
@@ -220,7 +232,7 @@ func (q *Queue) describeGroup(g *group) *GroupDescription {
 	return d
 }
 
-// nameFew adds a member to a list of few, which is sorted by name. It keeps the first ones.
+// nameFew adds a member to a short list that is sorted by name. It keeps the first names.
 func nameFew(few []Member, key model.PodKey, e *entry) []Member {
 	at, _ := slices.BinarySearchFunc(few, key, func(m Member, key model.PodKey) int {
 		return cmp.Or(cmp.Compare(m.Key.Namespace, key.Namespace), cmp.Compare(m.Key.Name, key.Name))
@@ -232,7 +244,7 @@ func nameFew(few []Member, key model.PodKey, e *entry) []Member {
 	return few[:min(namedMax, len(few))]
 }
 
-// eventNames returns kube-scheduler's names of the events of registrations, sorted.
+// eventNames returns kube-scheduler's names of the registered events, sorted.
 func eventNames(registered []model.EventToRegister) []string {
 	var names []string
 	for i := range registered {
@@ -242,7 +254,8 @@ func eventNames(registered []model.EventToRegister) []string {
 	return slices.Compact(names)
 }
 
-// noteWoken notes what makes an entry ready, when it is about to go to another place. That a backoff is over, or that there is nothing else to do, ends no wait for an event.
+// noteWoken records the cause that makes an entry ready, just before its move. The end of
+// a backoff, or an early pop from the backoff queue, does not end a wait for an event.
 func (e *entry) noteWoken(to place, why string) {
 	switch {
 	case to != active && to != backingOff && to != erring:
@@ -252,7 +265,8 @@ func (e *entry) noteWoken(to place, why string) {
 	}
 }
 
-// wokenFor returns the plugin whose registration was met by the event that wakes a parked pod.
+// wokenFor returns the plugin whose registration matched the event that wakes a parked
+// pod.
 func (e *entry) wokenFor(why string) string {
 	for i := range e.memberships {
 		if c := e.memberships[i].cohort; c.woken && c.why == why {

@@ -2,21 +2,25 @@ package queue
 
 import "time"
 
-// How many attempts before the end of a backoff may be in vain: earlyBurst of them at once, and one each earlyEvery in the long run. kube-scheduler has no
-// such limit but its own pace, which is slower with 5,000 nodes. Without one, many pods that fit nowhere would be tried all the time where pods end all the
-// time, each of which may help them, and would take from the API server what CPU it could use.
+// Budget of failed attempts before the end of a backoff: earlyBurst at once, and one each
+// earlyEvery in the long run. kube-scheduler is limited only by its own speed, which is
+// lower with 5,000 nodes. Without a limit, many pods that fit nowhere would be retried
+// all the time in a cluster where pods end all the time, because each of these may help.
+// The retries would take CPU from the API server.
 const (
 	earlyBurst = 1000
 	earlyEvery = 5 * time.Millisecond
 )
 
-// earlyTries limits the attempts before the end of a backoff that are in vain. Those that place their pod do not count.
+// earlyTries limits the failed attempts before the end of a backoff. Attempts that place
+// their pod do not count.
 type earlyTries struct {
-	// full is when as many as earlyBurst may be in vain at once again. The time from now to then, in steps of earlyEvery, is how many were lately.
+	// full is the time at which the budget is full again. The time until then, in steps
+	// of earlyEvery, is the number of recent failures.
 	full time.Time
 }
 
-// earlySpan is how long it takes until a burst may be repeated.
+// earlySpan is the time to refill the budget.
 const earlySpan = earlyBurst * earlyEvery
 
 // allowed reports whether a pod may be tried before its backoff ends.
@@ -27,10 +31,10 @@ func (t *earlyTries) allowed(now time.Time) bool {
 	return !now.Before(t.next())
 }
 
-// next is from when on a pod may be tried before its backoff ends.
+// next returns the time at which a pod may next be tried before its backoff ends.
 func (t *earlyTries) next() time.Time { return t.full.Add(earlyEvery - earlySpan) }
 
-// inVain counts an attempt that did not place its pod, or as many pods as a group has.
+// inVain counts an attempt that did not place its pod; for a group it counts each pod.
 // The largest groups count as a burst.
 func (t *earlyTries) inVain(now time.Time, pods int) {
 	if t.full.Before(now) {

@@ -2,7 +2,8 @@ package queue
 
 import "time"
 
-// flush moves pods whose backoff has ended, and those that have been idle for too long: of each at most a slice, and the rest in the next calls.
+// flush moves pods whose backoff has ended, and pods that have been idle for too long. It
+// moves at most a slice of each; later calls continue.
 func (q *Queue) flush(now time.Time) {
 	moved := 0
 	for _, h := range []*heap[*entry]{&q.backoff, &q.errored} {
@@ -16,7 +17,8 @@ func (q *Queue) flush(now time.Time) {
 		}
 	}
 	if !q.flushing {
-		if since := now.Sub(q.checked); since < parkedCheck && since >= 0 { // below 0 the clock was set back
+		// negative: the clock was set back
+		if since := now.Sub(q.checked); since < parkedCheck && since >= 0 {
 			return
 		}
 		q.checked, q.flushing = now, true
@@ -24,7 +26,7 @@ func (q *Queue) flush(now time.Time) {
 	q.flushIdle(now)
 }
 
-// flushIdle continues with the pods that had been idle for too long when that was last checked.
+// flushIdle continues with the pods that had been idle for too long at the last check.
 func (q *Queue) flushIdle(now time.Time) {
 	for range q.config.Slice {
 		e := q.idle.first()
@@ -34,7 +36,7 @@ func (q *Queue) flushIdle(now time.Time) {
 		}
 		e.flushed = q.checked
 		if e.preempting.under == 0 {
-			q.forgetVictim(e) // its deletion was answered, and no watch has shown it
+			q.forgetVictim(e) // the deletion was answered, but the watch has not shown it
 		}
 		if e.place == gated {
 			q.admit(now, e, active, idleTooLong)

@@ -16,38 +16,56 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// The members of a pod group have their turn together. Each has an entry, which says whether a PreEnqueue plugin holds it; where the group waits, and for how long it
-// backs off, is in the group's head. As in kube-scheduler a group that was rejected is tried again when its backoff has ended, whatever happens meanwhile, and before that when an event helps one of its
-// members, see groupevents.go; only while one of its members is held, it has too few, or its PodGroup does not exist, does it wait for that to change. A member that is bound is no longer in the
-// group; if its binding fails, it joins the others again.
+// The members of a pod group have their turn together. Each member has its own entry,
+// which records whether a PreEnqueue plugin gates it. The head of the group holds the
+// place and the backoff of the group.
+//
+// As in kube-scheduler, a rejected group is retried when its backoff ends, without any
+// event. It is retried earlier when an event helps a member, see groupevents.go. A group
+// is not retried while a member is gated, while it has too few members, or while its
+// PodGroup does not exist.
+//
+// A bound member is no longer in the group. If its binding fails, it joins the others
+// again.
 
-// group is the members of a pod group that wait, or of all groups of a tree, see tree.go.
+// group holds the waiting members of a pod group, or of all groups of a tree, see
+// tree.go.
 type group struct {
 	key model.GroupKey
-	// of counts the members by their PodGroup if it is a tree, whose CompositePodGroup at the top has the key; nil if it is one PodGroup.
+	// of is nil for a single PodGroup. For a tree it counts the members by their
+	// PodGroup; key then names the CompositePodGroup at the top.
 	of map[model.GroupKey]int
-	// quorum is what is known of a tree's having enough members.
+	// quorum caches whether a tree has enough members.
 	quorum quorum
-	// uid is that of the PodGroup, or of the root of the tree, that the attempts were for.
+	// uid is the UID of the PodGroup, or of the root of the tree, that the attempts
+	// belong to.
 	uid types.UID
-	// head stands for the group in the heaps. Its pod is no pod: it has the group's name and priority.
-	// Invariant: its place is active, backing off, erring, gated, incomplete or deciding. While it is deciding all members are. It is backing off only if an event has woken it.
+	// head represents the group in the heaps. Its pod is a placeholder with the name and
+	// the priority of the group.
+	//
+	// Invariant: its place is active, backing off, erring, gated, incomplete or deciding.
+	// While it is deciding, all members are. It is backing off only if an event has woken
+	// it.
 	head entry
-	// Invariant: members are those entries of the queue that are joined, gated or deciding and whose pods name the group, or one of the tree; there is at least one.
+	// Invariant: members has exactly the joined, gated and deciding entries whose pods
+	// name the group, or a group of the tree. At least one exists.
 	members map[model.PodKey]*entry
-	// Invariant: held is how many members are gated, joined how many are joined.
+	// Invariant: held is the number of gated members, joined the number of joined
+	// members.
 	held, joined int
-	// Invariant: fresh are members; each that is joined and has not been ready yet is among them. So a group that becomes active looks at each member once, however
-	// often it moves.
+	// Invariant: fresh are members, among them each joined member that has not been ready
+	// yet. So a group that becomes active visits each member once, however often it
+	// moves.
 	fresh map[*entry]struct{}
-	// gate is the PreEnqueue plugin that holds the group, if one of the group does, or if pods are being evicted for it.
+	// gate is the PreEnqueue plugin that gates the group as a whole, or the preemption
+	// plugin during evictions for the group.
 	gate string
-	// overtaken is what the queue knows of its being overtaken.
+	// overtaken records for how long the group has been overtaken.
 	overtaken overtaken
 	wait      groupWait
 }
 
-// root names the group, or the tree.
+// root returns the key of the group or the tree.
 func (g *group) root() model.RootKey {
 	return model.RootKey{Key: g.key, Composite: g.of != nil}
 }
@@ -74,7 +92,8 @@ func (q *Queue) join(now time.Time, e *entry) *group {
 	return g
 }
 
-// groupFor returns the group in which the first waiting member of a PodGroup waits: the tree that this belongs to, or one of its own.
+// groupFor returns the group for the first waiting member of a PodGroup: the tree of the
+// PodGroup, or else a new group.
 func (q *Queue) groupFor(now time.Time, pod *model.Pod) *group {
 	root, _ := q.rootOf(pod.Group)
 	if root != nil && q.trees[root.Key] != nil {
@@ -86,12 +105,14 @@ func (q *Queue) groupFor(now time.Time, pod *model.Pod) *group {
 		g.key, g.of = root.Key, map[model.GroupKey]int{}
 		q.trees[g.key] = g
 	}
-	g.uid, _, _ = q.objectOf(g) // so that a backoff that begins with a failed binding is not taken for one of another PodGroup
+	// without a UID, review would reset a backoff that began with a failed binding
+	g.uid, _, _ = q.objectOf(g)
 	g.head = entry{heads: g, place: incomplete, since: now, order: q.arrivals, pod: headOf(g.key, pod.SchedulerName, 0)}
 	return g
 }
 
-// objectOf returns the UID and the priority of the PodGroup, or of the CompositePodGroup at the top of a tree; ok is false if it does not exist.
+// objectOf returns the UID and the priority of the PodGroup, or of the CompositePodGroup
+// at the top of a tree. ok is false if the object does not exist.
 func (q *Queue) objectOf(g *group) (uid types.UID, priority int32, ok bool) {
 	v := q.config.State.View()
 	if g.of != nil {
@@ -104,7 +125,7 @@ func (q *Queue) objectOf(g *group) (uid types.UID, priority int32, ok bool) {
 	return "", 0, false
 }
 
-// headOf makes what stands for a group among pods.
+// headOf returns the placeholder pod of a group.
 func headOf(key model.GroupKey, schedulerName string, priority int32) *model.Pod {
 	return &model.Pod{
 		Namespace: key.Namespace, Name: key.Name, SchedulerName: schedulerName, Priority: priority,
@@ -112,7 +133,7 @@ func headOf(key model.GroupKey, schedulerName string, priority int32) *model.Pod
 	}
 }
 
-// leave takes a pod out of its group.
+// leave removes a pod from its group.
 func (q *Queue) leave(e *entry) {
 	q.unlist(e)
 	delete(e.group.members, e.pod.Key())
@@ -123,7 +144,7 @@ func (q *Queue) leave(e *entry) {
 	e.group = nil
 }
 
-// review finds out where a group is to wait, after something has changed of it.
+// review moves a group to its place after a change.
 func (q *Queue) review(now time.Time, g *group, why string) {
 	if g.head.place != deciding {
 		q.moveToWhereItBelongs(now, g, why)
@@ -140,19 +161,21 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 		return
 	}
 	uid, _, ok := q.objectOf(g)
-	if !ok || uid != g.uid { // with another PodGroup it begins anew
+	if !ok || uid != g.uid { // a new PodGroup starts without history
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		g.overtaken = overtaken{}
 		g.wait = groupWait{listens: g.wait.listens}
 	}
 	g.uid = uid
 	switch to := q.placeOf(now, g); {
-	case to != h.place && !(h.place == active && (to == erring || to == backingOff)): // one that is ready stays so
+	// a group that is ready stays ready
+	case to != h.place && !(h.place == active && (to == erring || to == backingOff)):
 		q.moveHead(g, to, why)
 	case h.place == active || h.backsOff():
 		q.heapOf(h, h.place).fix(h)
 	}
-	q.reviewListening(g) // also where it stays: another PodGroup was not rejected yet
+	// also without a move, because a new PodGroup was not rejected yet
+	q.reviewListening(g)
 }
 
 // placeOf returns the place where a group belongs.
@@ -183,7 +206,8 @@ func (q *Queue) placeOf(now time.Time, g *group) place {
 	return active
 }
 
-// gateOf returns the PreEnqueue plugin that holds a group because it has too few members; empty if none does.
+// gateOf returns the PreEnqueue plugin that gates a group for lack of members; empty if
+// none does.
 func (q *Queue) gateOf(g *group) string {
 	if g.of != nil {
 		return q.gateOfTree(g)
@@ -197,7 +221,7 @@ func (q *Queue) gateOf(g *group) string {
 	return ""
 }
 
-// moveHead takes a group, and the members that are joined, from its place to another.
+// moveHead moves a group and its joined members to another place.
 func (q *Queue) moveHead(g *group, to place, why string) {
 	h := &g.head
 	if h.place == active || h.backsOff() {
@@ -226,14 +250,15 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 	}
 }
 
-// movedWith notes that so many members wait where their group does.
+// movedWith records a move of members together with their group.
 func (q *Queue) movedWith(g *group, members int, why string) {
 	if line := g.head.place.line(); line != "" && members > 0 {
 		q.moves = append(q.moves, Move{line, why, members})
 	}
 }
 
-// admitMember is admit for a member of a group: plugin is the PreEnqueue plugin that holds it, if one does.
+// admitMember is admit for a member of a group. plugin is the PreEnqueue plugin that
+// gates the member, if any.
 func (q *Queue) admitMember(now time.Time, e *entry, plugin, why string) {
 	g := q.join(now, e)
 	if e.place == gated {
@@ -293,7 +318,7 @@ func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 	return work
 }
 
-// SettleGroup takes in the decision about the group that was popped last.
+// SettleGroup applies the decision about the group that was popped last.
 func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	g := q.groups[d.Group.Key]
 	if d.Tree != nil {
@@ -332,13 +357,15 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 			e.errors++
 			e.plugins, e.pending = nil, nil
 		}
-		if d.Outcome != plan.Placed { // the others go on where they were
+		if d.Outcome != plan.Placed { // after a success the other members keep their time
 			e.since = now
 		}
 		q.admit(now, e, active, attemptFailed)
 	}
 	switch d.Outcome {
-	case plan.Placed, plan.Terminating: // members that go on waiting keep the group's place; without any the group is forgotten below
+	// waiting members keep the place of the group; moveToWhereItBelongs drops a group
+	// without members
+	case plan.Placed, plan.Terminating:
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		g.overtaken = overtaken{}
 	case plan.Unschedulable:
@@ -357,7 +384,7 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	q.moveToWhereItBelongs(now, g, attemptFailed)
 }
 
-// goOnWith puts back a group whose turn is to go on, where it was before it was popped.
+// goOnWith puts back a group with an unfinished turn to its former place.
 func (q *Queue) goOnWith(g *group) {
 	g.head.attempts--
 	g.head.unfinished = true
@@ -372,17 +399,18 @@ func (q *Queue) goOnWith(g *group) {
 // backsOff reports whether an entry waits for the end of a backoff.
 func (e *entry) backsOff() bool { return e.place == backingOff || e.place == erring }
 
-// backOff has a group back off from its last attempt to the end of its backoff.
+// backOff starts the backoff of a group at its last attempt.
 func (e *entry) backOff(until time.Time) { e.until, e.lasts = until, until.Sub(e.since) }
 
-// stamp has a group wait from now on, behind what has come by now.
+// stamp restarts the wait of a group, behind everything that has arrived by now.
 func (q *Queue) stamp(h *entry, now time.Time) {
 	q.arrivals++
 	h.since, h.order = now, q.arrivals
 }
 
-// backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long, but while room is kept for it:
-// that is not to be empty for longer than it must.
+// backoffMax returns the longest backoff of an entry. As in kube-scheduler, a group of n
+// pods has sqrt(n) times the maximum. A group with reserved room has the plain maximum,
+// because the reserved room should not stay empty longer than necessary.
 func (q *Queue) backoffMax(e *entry) time.Duration {
 	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.KeepsFor(e.heads.root()) {
 		return q.config.BackoffMax

@@ -10,20 +10,20 @@ import (
 )
 
 // In kube-scheduler a rejected group is retried by backoff alone. When a drain takes a
-// member's node and room comes back in the middle of a backoff, newer pods take that
+// member's node and room becomes free in the middle of a backoff, newer pods take that
 // room.
 //
-// Here the rejected members of a group are indexed as parked pods are, and an event that
-// helps one of them wakes the group. As for a pod, the event ends the wait and not the
+// Here the rejected members of a group are indexed like parked pods, and an event that
+// helps a member wakes the group. As for a pod, the event ends the wait but not the
 // backoff: a group that still backs off from an attempt moves to the backoff queue.
 // Attempts that only the end of a backoff caused do not count for that, because a parked
 // pod has none. So a group that has waited for long is ready at once. Without an event
 // the group is retried as in kube-scheduler.
 //
-// A group also awaits an event while it is held: its victims have not left yet, a member
-// is gated, or members are missing. The first event that helps is remembered until the
-// group can be tried. So what happens during an eviction is not lost, and a member that
-// is held and let go again does not have the others indexed anew.
+// A group also awaits an event while it is gated: its victims have not left yet, a member
+// is gated, or members are missing. The first event that helps is stored until the group
+// can be tried. So events during an eviction are not lost, and a member that is gated and
+// released does not require indexing the other members again.
 //
 // With a GroupPatience of 0 events wake no group.
 
@@ -49,8 +49,8 @@ type groupWait struct {
 // listed member of a group.
 func (e *entry) isRejected() bool { return e.place == parked || e.listed }
 
-// preemptor returns the entry for which victims of a rejected pod's last attempt leave:
-// its own, or the head of its group.
+// preemptor returns the entry that waits for the victims of a rejected pod's last
+// attempt: the pod's own entry, or the head of its group.
 func (e *entry) preemptor() *entry {
 	if e.listed {
 		return &e.group.head
@@ -153,7 +153,7 @@ func (q *Queue) wakeGroup(now time.Time, g *group, woken plan.Woken, atOnce bool
 	}
 }
 
-// backOffGroup has a group back off after a rejection.
+// backOffGroup starts the backoff of a group after a rejection.
 func (q *Queue) backOffGroup(g *group) {
 	h := &g.head
 	h.backOff(q.backoffEnd(h))
@@ -162,8 +162,8 @@ func (q *Queue) backOffGroup(g *group) {
 	}
 }
 
-// backOffBinding has a group back off after the binding of a member that failed again.
-// kube-scheduler tries it again at once every time, as fast as the API server refuses.
+// backOffBinding starts the backoff of a group after the binding of a member has failed
+// again. kube-scheduler retries it at once every time, as fast as the API server refuses.
 func (q *Queue) backOffBinding(now time.Time, e *entry) {
 	g := q.join(now, e)
 	g.wait.woken, g.wait.failed, g.wait.pace = false, true, e.until
@@ -173,7 +173,7 @@ func (q *Queue) backOffBinding(now time.Time, e *entry) {
 	}
 }
 
-// updateRejected takes in a new version of a pod that waits for an event. The change may
+// updateRejected applies a new version of a pod that waits for an event. The change may
 // be such an event.
 func (q *Queue) updateRejected(now time.Time, e *entry, pod *model.Pod) {
 	before := e.pod
@@ -182,7 +182,7 @@ func (q *Queue) updateRejected(now time.Time, e *entry, pod *model.Pod) {
 		q.update(now, e, pod)
 		return
 	}
-	// What could cure the new version may differ, so it is parked anew.
+	// The new version may have other causes, so it is indexed again.
 	q.parked.renew(e, q.profiles[pod.SchedulerName], q.config.State.View(), func() {
 		e.pod = pod
 		if pod.Malformed != "" {

@@ -8,36 +8,39 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// heap is a priority queue of things that know their position in it.
+// heap is a priority queue whose elements store their position.
 //
-// What comes after everything else goes to the end of a run, which is in order anyway, and the rest into a binary heap. When an event wakes many
-// pods, they come in the order of their turns, and so they are popped: at the end of a run that costs a comparison or two for each, in a large heap
-// many, each of which reads two pods from memory.
+// An element that comes after all others is appended to a sorted run; all others go to a
+// binary heap. When an event wakes many pods, they arrive and are popped in the order of
+// their turns. A run then needs one or two comparisons for a pod. A large binary heap
+// needs many, and each reads two pods from memory.
 type heap[T comparable] struct {
-	entries []T // of the binary heap
+	entries []T // the binary heap
 	run     run[T]
 	less    func(a, b T) bool
-	// index is where a thing's position is kept: in entries if it is not negative, else the complement of its number in the run.
+	// index returns where an element stores its position. A position in entries is not
+	// negative; a number in the run is stored as its complement.
 	index func(T) *int
 }
 
-// run is a list in order, from which anything can be taken.
+// run is a sorted list from which any element can be removed.
 type run[T comparable] struct {
-	// list has the run from head on; what is taken out of its middle leaves a zero value, a hole.
-	// Invariant: the first and the last are no holes, and there are at most as many holes as things.
+	// list has the run from head on. Removal from the middle leaves a zero value, a hole.
+	// Invariant: the first and the last element are no holes, and holes do not outnumber
+	// elements.
 	list        []T
 	head, holes int
-	zero        int // the number of what is, or would be, at position 0 of list; positions count on from there
+	zero        int // the number of position 0 of list; later positions count on from it
 }
 
 func newHeap(less func(a, b *entry) bool) heap[*entry] {
 	return heap[*entry]{less: less, index: func(e *entry) *int { return &e.index }}
 }
 
-// size is how many things the heap holds.
+// size returns the number of elements.
 func (h *heap[T]) size() int { return len(h.entries) + h.run.size() }
 
-// at returns the thing with an index, nothing if there is none.
+// at returns the element with an index, the zero value if none exists.
 func (h *heap[T]) at(index int) (e T) {
 	list := h.entries
 	if index < 0 {
@@ -49,7 +52,7 @@ func (h *heap[T]) at(index int) (e T) {
 	return e
 }
 
-// all returns all things, each with the index that it must have.
+// all returns all elements with their correct indexes.
 func (h *heap[T]) all() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		for i, e := range h.entries {
@@ -66,7 +69,8 @@ func (h *heap[T]) all() iter.Seq2[int, T] {
 	}
 }
 
-// before returns what the thing with an index must not come before: its parent in the binary heap, or its predecessor in the run.
+// before returns the element that must not come after the element with an index: its
+// parent in the binary heap, or its predecessor in the run.
 func (h *heap[T]) before(index int) (before T, ok bool) {
 	if index > 0 {
 		return h.entries[(index-1)/2], true
@@ -80,7 +84,7 @@ func (h *heap[T]) before(index int) (before T, ok bool) {
 	return before, false
 }
 
-// first returns what comes before all others, nothing if the heap is empty.
+// first returns the first element, the zero value if the heap is empty.
 func (h *heap[T]) first() (first T) {
 	if h.run.size() > 0 {
 		first = h.run.list[h.run.head]
@@ -102,11 +106,13 @@ func (h *heap[T]) add(e T) {
 	}
 }
 
-// lateMax is how many things at the end of the run make way for one that comes before them.
+// lateMax is the number of elements at the end of the run that make way for an earlier
+// element.
 const lateMax = 64
 
-// makeWay moves what comes after a thing from the end of the run into the binary heap: otherwise one late arrival would keep all that follows out of
-// the run. It returns false if that is too much. Each thing makes way once at most.
+// makeWay moves the elements that come after e from the end of the run to the binary
+// heap. Otherwise one late arrival would keep all later elements out of the run. It
+// returns false if too many elements would move. Each element makes way at most once.
 func (h *heap[T]) makeWay(e T) bool {
 	r := &h.run
 	for moved := false; r.size() > 0; moved = true {
@@ -138,7 +144,7 @@ func (h *heap[T]) remove(e T) {
 	}
 }
 
-// fix restores the order after the thing's has changed.
+// fix restores the order after an element has changed.
 func (h *heap[T]) fix(e T) {
 	if i := *h.index(e); i >= 0 {
 		stdheap.Fix(h, i)
@@ -165,9 +171,9 @@ func (r *run[T]) audit(v *audit.Violations, name string) {
 	}
 }
 
-// append adds a thing at the end and returns its number.
+// append adds an element at the end and returns its number.
 func (r *run[T]) append(e T) (number int) {
-	if len(r.list) == cap(r.list) && r.head > len(r.list)/2 { // there is room at the front
+	if len(r.list) == cap(r.list) && r.head > len(r.list)/2 { // the front has free space
 		n := copy(r.list, r.list[r.head:])
 		clear(r.list[n:])
 		r.list, r.head, r.zero = r.list[:n], 0, r.zero+r.head
@@ -176,10 +182,11 @@ func (r *run[T]) append(e T) (number int) {
 	return r.zero + len(r.list) - 1
 }
 
-// emptyKept is up to how many positions the memory of an empty run is kept.
+// emptyKept is the largest capacity that an empty run keeps.
 const emptyKept = 1024
 
-// take takes out what is at a position. It reports whether what is left has moved up into the holes and must be numbered anew.
+// take removes the element at a position. It returns true if the remaining elements have
+// moved into the holes and must be numbered again.
 func (r *run[T]) take(at int) (moved bool) {
 	var hole T
 	r.list[at] = hole
@@ -205,7 +212,7 @@ func (r *run[T]) take(at int) (moved bool) {
 	return false
 }
 
-// Len, Less, Swap, Push and Pop are for container/heap alone.
+// Len, Less, Swap, Push and Pop are for container/heap only.
 func (h *heap[T]) Len() int           { return len(h.entries) }
 func (h *heap[T]) Less(i, j int) bool { return h.less(h.entries[i], h.entries[j]) }
 func (h *heap[T]) Swap(i, j int) {
@@ -228,8 +235,9 @@ func (h *heap[T]) Pop() any {
 	return e
 }
 
-// removeAt is container/heap's Remove with half as many comparisons where many entries are popped one after the other: the hole goes down to the end
-// along the smaller children, and the last entry, which mostly belongs near the end, comes up from there.
+// removeAt is container/heap's Remove with half the comparisons if many elements are
+// popped in a row. The hole moves down to the end along the smaller children. Then the
+// last element, which usually belongs near the end, moves up from there.
 func removeAt(h stdheap.Interface, i int) {
 	last := h.Len() - 1
 	for child := 2*i + 1; child < last; child = 2*i + 1 {

@@ -6,41 +6,44 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// index holds the parked pods that one plugin of one profile rejected for the events of one of its registrations.
+// index holds the parked pods that one plugin of one profile rejected, for the events of
+// a single registration.
 type index struct {
 	*model.EventToRegister
 	plugin  string
 	pending bool // the plugin answered Pending
-	// Invariant: buckets are listed by what is alike in their pods.
+	// Invariant: each bucket is listed under the need that its pods share.
 	byAlike map[model.Need]*bucket
 	all     posting
-	wanting catalog // by what causes want of an event's object
+	wanting catalog // by the keys that causes want from an event's object
 	keyed   catalog // by the keys of causes
 }
 
 // catalog lists buckets by key.
 type catalog struct {
-	// Invariant: no posting is empty, and each stands under its key.
+	// Invariant: no posting is empty, and each is listed under its key.
 	byKey map[model.Key]*posting
-	// always are the buckets that every event finds.
+	// always has the buckets that every event finds.
 	always posting
 }
 
-// posting is a list of buckets, in an order that follows from the order in which they came and went.
+// posting is a list of buckets. Its order depends only on the sequence of additions and
+// removals.
 type posting struct {
 	in  *catalog // nil if the posting always exists
 	key model.Key
-	// Invariant: listed is each bucket that has a spot here.
+	// Invariant: listed has each bucket with a spot here.
 	listed []listing
 }
 
-// listing is a bucket in a posting, and which of the bucket's spots that is.
+// listing is a bucket in a posting, with the index of the corresponding spot of the
+// bucket.
 type listing struct {
 	bucket *bucket
 	spot   int
 }
 
-// spot is a place in a posting.
+// spot is a position in a posting.
 type spot struct {
 	posting *posting
 	at      int
@@ -53,7 +56,8 @@ func newIndex(registration *model.EventToRegister, plugin string, pending bool) 
 	}
 }
 
-// alikeOf returns what of the pod the hint depends on, unless it depends on what the pod asked.
+// alikeOf returns the need on which the hint for a pod depends, for registrations without
+// an AskedHint.
 func (x *index) alikeOf(pod *model.Pod) (alike model.Need) {
 	if x.Alike != nil {
 		alike = x.Alike(pod)
@@ -61,8 +65,8 @@ func (x *index) alikeOf(pod *model.Pod) (alike model.Need) {
 	return alike
 }
 
-// keysMax is the number of keys of a cause up to which a bucket is listed at them. With
-// more, events find the bucket by what its cause wants alone.
+// keysMax bounds the keys of a cause under which a bucket is listed. With more keys,
+// events find the bucket by the wants of its cause alone.
 const keysMax = 500
 
 // bucketOf returns the bucket for pods like the given one.
@@ -87,10 +91,11 @@ func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
 	return b
 }
 
-// hasCause reports whether pods have causes. An event helps any of them otherwise.
+// hasCause reports whether the pods have causes. Without causes an event may help any of
+// them.
 func (x *index) hasCause() bool { return x.Cause != nil || x.Asked != nil }
 
-// causeOf returns the cause of a pod, and of all that are alike.
+// causeOf returns the cause of a pod and of all pods in its bucket.
 func (x *index) causeOf(pod *model.Pod, alike model.Need) model.Cause {
 	if x.Asked != nil {
 		return x.Asked.Cause(alike)
@@ -98,7 +103,7 @@ func (x *index) causeOf(pod *model.Pod, alike model.Need) model.Cause {
 	return x.Cause(pod)
 }
 
-// remove takes a bucket out of the index.
+// remove removes a bucket from the index.
 func (x *index) remove(b *bucket) {
 	delete(x.byAlike, b.alike)
 	for _, s := range b.spots {
@@ -107,7 +112,8 @@ func (x *index) remove(b *bucket) {
 	b.spots = nil
 }
 
-// listWays lists a bucket, for each way, at the keys of one clause: the one at whose keys the fewest buckets are listed so far.
+// listWays lists a bucket, for each way, under the keys of the clause with the fewest
+// buckets so far.
 func (c *catalog) listWays(b *bucket, ways []model.Way) {
 	if len(ways) == 0 {
 		c.always.list(b)
@@ -122,7 +128,8 @@ func (c *catalog) listWays(b *bucket, ways []model.Way) {
 	}
 }
 
-// fewest returns the clause of a way at whose keys the fewest buckets are listed, the first of several.
+// fewest returns the clause of a way under whose keys the fewest buckets are listed, the
+// first of several.
 func (c *catalog) fewest(way model.Way) model.Clause {
 	if len(way) == 1 {
 		return way[0]
@@ -136,7 +143,7 @@ func (c *catalog) fewest(way model.Way) model.Clause {
 	return way[best]
 }
 
-// count returns how many buckets are listed at the keys, where a bucket counts for each.
+// count returns the number of buckets under the keys. A bucket counts for each key.
 func (c *catalog) count(keys []model.Key) (n int) {
 	if len(c.byKey) == 0 {
 		return 0
@@ -149,7 +156,7 @@ func (c *catalog) count(keys []model.Key) (n int) {
 	return n
 }
 
-// listKeys lists a bucket at each of the keys.
+// listKeys lists a bucket under each of the keys.
 func (c *catalog) listKeys(b *bucket, keys []model.Key) {
 	for _, key := range keys {
 		at := c.byKey[key]
@@ -166,7 +173,7 @@ func (p *posting) list(b *bucket) {
 	b.spots = append(b.spots, spot{p, len(p.listed) - 1})
 }
 
-// remove takes out the bucket at a position, where the last one goes.
+// remove removes the bucket at a position. The last bucket takes that position.
 func (p *posting) remove(at int) {
 	last := len(p.listed) - 1
 	moved := p.listed[last]
@@ -178,7 +185,8 @@ func (p *posting) remove(at int) {
 	}
 }
 
-// find appends the buckets that the event may help, each once, in an order that depends on no map.
+// find appends the buckets that the event may help, each once, in an order that depends
+// on no map.
 func (p *parkedIndex) find(x *index, event model.Event, to []*bucket) []*bucket {
 	p.lookups++
 	if !x.hasCause() {
@@ -187,7 +195,7 @@ func (p *parkedIndex) find(x *index, event model.Event, to []*bucket) []*bucket 
 	touch := &p.touch
 	touch.Has, touch.Seeks = touch.Has[:0], touch.Seeks[:0]
 	x.Touches(event, touch)
-	// Either of the two finds every bucket that can be helped.
+	// Each of the two catalogs alone finds every bucket that the event can help.
 	all := len(x.all.listed)
 	wanting, keyed := lookup{found: p.wanting.found[:0]}, lookup{found: p.keyed.found[:0]}
 	wanting.at(&x.wanting, touch.Has)
@@ -204,10 +212,10 @@ func (p *parkedIndex) find(x *index, event model.Event, to []*bucket) []*bucket 
 	return p.takeFound(&x.keyed, keyed.found, to)
 }
 
-// lookup is what one lookup in a catalog found.
+// lookup is the result of a lookup in a catalog.
 type lookup struct {
 	found   []*posting
-	buckets int // in them, and those that are found always; a bucket counts for each of its spots
+	buckets int // in found and always; a bucket counts for each of its spots
 }
 
 // at looks up the keys.
@@ -216,7 +224,8 @@ func (l *lookup) at(c *catalog, keys []model.Key) {
 	l.add(c, keys)
 }
 
-// seek looks up the keys of one clause of each way. It reports whether every bucket of the catalog meets the ways.
+// seek looks up the keys of one clause of each way. It returns true if every bucket of
+// the catalog meets the ways.
 func (l *lookup) seek(c *catalog, ways []model.Way) (all bool) {
 	l.buckets = len(c.always.listed)
 	for _, way := range ways {
@@ -240,8 +249,8 @@ func (l *lookup) add(c *catalog, keys []model.Key) {
 	}
 }
 
-// takeFound appends the buckets of the postings, and those that are found always. The postings may have been found by the labels of a map, so they
-// are ordered first.
+// takeFound appends the buckets of the postings, and the buckets that every event finds.
+// The postings may come from the labels of a map, so they are sorted first.
 func (p *parkedIndex) takeFound(c *catalog, found []*posting, to []*bucket) []*bucket {
 	if len(found) > 1 {
 		slices.SortFunc(found, func(a, b *posting) int { return a.key.Compare(b.key) })
@@ -253,7 +262,7 @@ func (p *parkedIndex) takeFound(c *catalog, found []*posting, to []*bucket) []*b
 	return to
 }
 
-// take appends those buckets of a posting that this lookup has not found yet.
+// take appends the buckets of a posting that this lookup has not found yet.
 func (p *parkedIndex) take(at *posting, to []*bucket) []*bucket {
 	for i := range at.listed {
 		if b := at.listed[i].bucket; b.lookup != p.lookups {

@@ -6,8 +6,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// inTurn is the order in which ready pods are popped. It asks the plugin once: of two pods, the one that arrived first goes first unless the plugin
-// puts the other before it.
+// inTurn returns the order of popping ready pods. It calls the plugin once for
+// each comparison: of two pods, the earlier arrival goes first unless the plugin puts the
+// other before it.
 func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
 	return func(a, b *entry) bool {
 		x, y := plugin.Queued{Pod: a.pod, Since: a.since, Waiting: a}, plugin.Queued{Pod: b.pod, Since: b.since, Waiting: b}
@@ -18,7 +19,7 @@ func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
 	}
 }
 
-// byWindow orders by the end of the backoff.
+// byWindow sorts by the end of the backoff.
 func byWindow(a, b *entry) bool {
 	if !a.until.Equal(b.until) {
 		return a.until.Before(b.until)
@@ -26,7 +27,7 @@ func byWindow(a, b *entry) bool {
 	return a.order < b.order
 }
 
-// byWindowThen orders by the end of the backoff, and pods of the same second by turn.
+// byWindowThen sorts by the end of the backoff, and pods of the same second by turn.
 func byWindowThen(byTurn func(a, b *entry) bool) func(a, b *entry) bool {
 	return func(a, b *entry) bool {
 		if !a.until.Equal(b.until) {
@@ -36,7 +37,7 @@ func byWindowThen(byTurn func(a, b *entry) bool) func(a, b *entry) bool {
 	}
 }
 
-// byIdleness orders parked and gated pods, the longest idle first.
+// byIdleness sorts parked and gated pods, the longest idle first.
 func byIdleness(a, b *entry) bool {
 	if x, y := a.idleSince(), b.idleSince(); !x.Equal(y) {
 		return x.Before(y)
@@ -44,7 +45,8 @@ func byIdleness(a, b *entry) bool {
 	return a.order < b.order
 }
 
-// idleSince is when the pod last failed, or was last looked at because it was idle for long.
+// idleSince returns when the pod last failed, or was last flushed for being idle too
+// long.
 func (e *entry) idleSince() time.Time {
 	if e.flushed.After(e.since) {
 		return e.flushed
@@ -52,11 +54,13 @@ func (e *entry) idleSince() time.Time {
 	return e.since
 }
 
-// window is the grain of backoffs: they end with a whole second, so that pods that failed together are ordered by priority.
+// window is the resolution of backoffs. They end with a whole second, so that pods that
+// failed together are sorted by priority.
 const window = time.Second
 
-// backoffEnd returns the second after which the pod may be tried again: since + initial·2^(n-1), at most the maximum, where n
-// counts errors in a row, or else rejections.
+// backoffEnd returns the second after which the pod may be retried: since +
+// initial·2^(n-1), at most the maximum. n is the number of errors in a row; without
+// errors it is the number of rejections.
 func (q *Queue) backoffEnd(e *entry) time.Time {
 	n := e.errors
 	if n == 0 {
@@ -70,9 +74,12 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 	return e.since.Add(min(wait, longest)).Truncate(window)
 }
 
-// isBackingOff reports whether the pod's backoff has not ended; it includes the second in which it ends. A backoff that ends later than
-// any backoff can was set before the clock was set back, and counts as ended. A group goes on with the backoff of the members that it had when it was tried,
-// as in kube-scheduler, also if those that remain would have a shorter one.
+// isBackingOff reports whether the pod's backoff still lasts, including the second in
+// which it ends. A backoff that ends later than any backoff can was set before the clock
+// was set back, and counts as ended.
+//
+// As in kube-scheduler, a group keeps the backoff of its members at the attempt, even if
+// fewer members would have a shorter one.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
 	longest := max(q.backoffMax(e), e.lasts)
 	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= longest+window

@@ -6,25 +6,28 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// A group, or a tree of them, that needs much room at once can be overtaken for ever by pods that take what becomes free bit by bit. The queue measures for how long it has been
-// rejected, and when room may be kept for it.
+// Small pods can overtake a group or a tree that needs much space for ever, because each
+// takes what becomes free. The queue records for how long a group has been rejected, and
+// when the loop may reserve room for it.
 
-// overtaken is what the queue knows of a group's being overtaken.
+// overtaken records for how long a group has been overtaken.
 type overtaken struct {
-	// since is when the first of its attempts was rejected, all after which were; zero if there is none.
+	// since is the time of the first rejection after the group's last success; zero
+	// without one.
 	since time.Time
-	// rests is until when no room is kept for the group.
+	// rests is the earliest time of the next reservation for the group.
 	rests time.Time
-	// kept and sought are how often room was kept, or looked for, in vain.
+	// kept counts reservations that expired unused. sought counts searches that found no
+	// room.
 	kept, sought int
 }
 
-// mostDoublings is how often times are doubled: that for which room is kept for a group, and that for which it then gives way.
+// mostDoublings bounds the doublings of a reservation and of the pause after it.
 const mostDoublings = 5
 
 func doubled(d time.Duration, times int) time.Duration { return d << min(times, mostDoublings) }
 
-// waiting returns the members of a group or a tree that wait; nil if there are none.
+// waiting returns the waiting group or tree; nil if no member waits.
 func (q *Queue) waiting(root model.RootKey) *group {
 	if root.Composite {
 		return q.trees[root.Key]
@@ -35,7 +38,8 @@ func (q *Queue) waiting(root model.RootKey) *group {
 	return nil
 }
 
-// IsOvertaken reports whether a group or a tree has been rejected for longer than it has patience, and is not to give way now.
+// IsOvertaken reports whether a group or a tree has been rejected for longer than its
+// patience and is not pausing.
 func (q *Queue) IsOvertaken(now time.Time, root model.RootKey) bool {
 	g := q.waiting(root)
 	if g == nil || q.config.GroupPatience <= 0 || g.overtaken.since.IsZero() {
@@ -44,8 +48,9 @@ func (q *Queue) IsOvertaken(now time.Time, root model.RootKey) bool {
 	return now.Sub(g.overtaken.since) >= q.config.GroupPatience && !now.Before(g.overtaken.rests)
 }
 
-// KeepsFor returns for how long room is to be kept for a group: so long at first, and twice as long each time after it was kept in vain, so that in the end it is
-// kept for as long as those take that have to end.
+// KeepsFor returns the duration of the next reservation for a group: first, doubled for
+// each reservation that expired unused. So in the end it outlasts the pods that have to
+// end.
 func (q *Queue) KeepsFor(root model.RootKey, first time.Duration) time.Duration {
 	if g := q.waiting(root); g != nil {
 		return doubled(first, g.overtaken.kept)
@@ -53,7 +58,9 @@ func (q *Queue) KeepsFor(root model.RootKey, first time.Duration) time.Duration 
 	return first
 }
 
-// KeptInVain notes that room was kept for a group, first so long and now for longer, and it did not start. It gives way for as long.
+// KeptInVain records that a reservation for a group expired unused. The pause before the
+// next one is as long as the reservation. first is the duration of the group's first
+// reservation.
 func (q *Queue) KeptInVain(now time.Time, root model.RootKey, first time.Duration) {
 	if g := q.waiting(root); g != nil {
 		g.overtaken.rests = now.Add(doubled(first, g.overtaken.kept))
@@ -61,7 +68,8 @@ func (q *Queue) KeptInVain(now time.Time, root model.RootKey, first time.Duratio
 	}
 }
 
-// SoughtInVain notes that a group would have no room even if it had not been overtaken. It is looked for again after its patience, twice that the next time, and so on.
+// SoughtInVain records that a group would not fit even without the pods that overtook it.
+// The next search follows after the group's patience, and this pause doubles each time.
 func (q *Queue) SoughtInVain(now time.Time, root model.RootKey) {
 	if g := q.waiting(root); g != nil {
 		g.overtaken.rests = now.Add(doubled(q.config.GroupPatience, g.overtaken.sought))
@@ -69,7 +77,8 @@ func (q *Queue) SoughtInVain(now time.Time, root model.RootKey) {
 	}
 }
 
-// IsTried reports whether a group is tried as it is: it is complete and none of its members is held, or pods are being evicted for it.
+// IsTried reports whether a group can be tried as it is: it is complete and no member is
+// gated, or pods are being evicted for it.
 func (q *Queue) IsTried(root model.RootKey) bool {
 	g := q.waiting(root)
 	if g == nil {

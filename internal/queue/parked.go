@@ -31,29 +31,33 @@ func newProfile(p *plugin.Profile) profile {
 	return known
 }
 
-// rechecks reports whether events have a pod looked at again that the PreEnqueue plugin holds. That a preemption has ended is known without events.
+// rechecks reports whether events can release a pod that the PreEnqueue plugin gates. The
+// end of a preemption needs no event.
 func (p profile) rechecks(plugin string) bool {
 	return plugin != preemptionPlugin && slices.ContainsFunc(p.registered[plugin], isIndexed)
 }
 
-// isIndexed reports whether events of the registration are looked up: events about the waiting pod itself ask it alone, and there are none about other
-// waiting pods.
+// isIndexed reports whether the registration is indexed. Events about the waiting pod
+// itself concern only that pod, and events about other waiting pods do not exist.
 func isIndexed(r model.EventToRegister) bool {
 	return r.Resource != model.TargetPodEvent && r.Resource != model.UnscheduledPodEvent
 }
 
-// parkedIndex finds the parked pods, and those that a PreEnqueue plugin with registrations holds, that an event can help without a look at the others. It holds them by the plugin that rejected them, by
-// the plugin's registrations, and by what the hint of each depends on.
+// parkedIndex finds the pods that an event can help without visiting the others. It has
+// the parked pods, and the pods gated by a PreEnqueue plugin with registrations. They are
+// indexed by plugin, by registration, and by the need on which the hint depends.
 type parkedIndex struct {
 	byPlugin map[pluginKey]*rejectedBy
-	// Invariant: inOrder has what byPlugin has, ordered by key. Events look at the plugins in this order.
+	// Invariant: inOrder has the values of byPlugin, sorted by key. Events visit the
+	// plugins in this order.
 	inOrder []*rejectedBy
-	// parkings is how often a pod was parked.
+	// parkings counts how often a pod was parked.
 	parkings uint64
-	// woken holds the cohorts that are being woken, the one whose first pod has its turn before all others first.
-	// Invariant: woken has each cohort that says so, once and at its index, and no other.
+	// woken has the cohorts that are being woken, sorted by the turns of their first
+	// pods. Invariant: woken has each cohort that is marked as woken, once and at its
+	// index, and no other.
 	woken   heap[*cohort]
-	wakings uint64 // how many cohorts were ever woken
+	wakings uint64 // the number of cohorts ever woken
 	// Invariant: awaitWrites is the number of parked pods that awaitsWrite marks.
 	awaitWrites int
 	hintCalls   int64
@@ -68,30 +72,33 @@ type pluginKey struct {
 	by              answer
 }
 
-// answer is how a plugin keeps a pod from being tried.
+// answer is how a plugin holds back a pod.
 type answer uint8
 
 const (
 	byRejection answer = iota
-	byGate             // as a PreEnqueue plugin
+	byGate             // by a PreEnqueue plugin
 	byPending          // by kube-scheduler's Pending
 )
 
-// compare puts plugins that answered Pending first: when an event is heard, their hints decide whether a pod skips its backoff.
+// compare puts plugins that answered Pending first, because their hints decide whether a
+// pod skips its backoff.
 func (k pluginKey) compare(o pluginKey) int {
 	return cmp.Or(cmp.Compare(o.by, k.by), cmp.Compare(k.profile, o.profile), cmp.Compare(k.plugin, o.plugin))
 }
 
-// rejectedBy holds the pods to which one plugin of one profile gave one answer.
+// rejectedBy has the pods with one answer from one plugin of one profile.
 type rejectedBy struct {
 	key pluginKey
-	// indexes has one index for each registration about other objects than the waiting pod itself.
+	// indexes has one index for each registration about objects other than the waiting
+	// pod.
 	indexes []*index
-	// Invariant: pods is how many pods are parked under the plugin, at least one.
+	// Invariant: pods is the number of pods parked under the plugin, at least one.
 	pods int
 }
 
-// noPlugin is the plugin name of pods that no plugin rejected, such as malformed ones. Only their own update can help them.
+// noPlugin is the plugin name of pods that no plugin rejected, such as malformed pods.
+// Only their own update can help them.
 const noPlugin = ""
 
 func newParkedIndex(byTurn func(a, b *entry) bool) parkedIndex {
@@ -109,7 +116,7 @@ func (e *entry) rejectors() []string {
 	return e.plugins
 }
 
-// under returns the key of a plugin under which a pod is listed.
+// under returns the key of a plugin under which a pod is indexed.
 func (e *entry) under(plugin string) pluginKey {
 	key := pluginKey{profile: e.pod.SchedulerName, plugin: plugin}
 	if e.place == gated {
@@ -120,10 +127,10 @@ func (e *entry) under(plugin string) pluginKey {
 	return key
 }
 
-// gatedUnder returns the key of the PreEnqueue plugin that holds a gated pod.
+// gatedUnder returns the key of the PreEnqueue plugin that gates a pod.
 func (e *entry) gatedUnder() pluginKey { return e.under(e.plugins[0]) }
 
-// add lists a pod under each plugin that rejected it, or that holds it, in a state.
+// add indexes a pod under each plugin that rejected or gates it.
 func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	p.parkings++
 	e.parking = p.parkings
@@ -138,7 +145,8 @@ func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	}
 	again := e.parkedLast == e.pod && slices.Equal(e.parkedUnder, plugins)
 	e.parkedLast, e.parkedUnder = e.pod, plugins
-	// Memberships point to each other, so the slice must not move while the pod is parked.
+	// Memberships point to each other, so the slice must not move while the pod is
+	// parked.
 	e.memberships = slices.Grow(e.memberships[:0], count)[:count]
 	i := 0
 	for _, plugin := range plugins {
@@ -159,7 +167,7 @@ func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	}
 }
 
-// remove takes a pod out of all indexes. It is no longer woken then.
+// remove removes a pod from all indexes. It also ends its waking.
 func (p *parkedIndex) remove(e *entry) {
 	for i := range e.memberships {
 		p.leave(&e.memberships[i])
@@ -174,7 +182,7 @@ func (p *parkedIndex) remove(e *entry) {
 	}
 }
 
-// leavePlugin counts one pod less under a plugin.
+// leavePlugin decrements the pods of a plugin.
 func (p *parkedIndex) leavePlugin(in *rejectedBy) {
 	if in.pods--; in.pods == 0 {
 		delete(p.byPlugin, in.key)
@@ -182,8 +190,8 @@ func (p *parkedIndex) leavePlugin(in *rejectedBy) {
 	}
 }
 
-// renew lists a pod anew after a change to it. Its buckets are kept meanwhile, because
-// most changes, such as the one of its condition, leave it in the same buckets: a bucket
+// renew indexes a pod again after a change of the pod. Its buckets are kept meanwhile:
+// most changes, such as a new condition, leave the pod in the same buckets, and a bucket
 // of long needs is expensive to list.
 func (p *parkedIndex) renew(e *entry, profile profile, v state.View, change func()) {
 	kept := make([]*bucket, len(e.memberships))
@@ -210,7 +218,8 @@ func (p *parkedIndex) renew(e *entry, profile profile, v state.View, change func
 	}
 }
 
-// leave takes one membership out of its cohort, and removes cohorts and buckets that it leaves empty.
+// leave removes one membership from its cohort, and then cohorts and buckets that are
+// empty.
 func (p *parkedIndex) leave(m *membership) {
 	c, wasFirst := m.cohort, m.before == nil
 	c.unlink(m)
@@ -240,7 +249,7 @@ func (p *parkedIndex) rejectedBy(key pluginKey, events []model.EventToRegister) 
 	return in
 }
 
-// isWokenAtOnce reports whether an event was found that lets a parked pod skip what is left of its backoff.
+// isWokenAtOnce reports whether an event lets a parked pod skip the rest of its backoff.
 func (e *entry) isWokenAtOnce() bool {
 	for i := range e.memberships {
 		if c := e.memberships[i].cohort; c.woken && c.atOnce {
@@ -250,7 +259,8 @@ func (e *entry) isWokenAtOnce() bool {
 	return false
 }
 
-// isWoken reports whether an event that helps a parked pod has been found, and its name.
+// isWoken reports whether an event that helps a parked pod has been found, and the
+// event's name.
 func (e *entry) isWoken() (why string, woken bool) {
 	for i := range e.memberships {
 		if c := e.memberships[i].cohort; c.woken {

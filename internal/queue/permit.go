@@ -7,21 +7,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// A decision is one step, so no event can happen during it. But a pod may wait for plugins at Permit for minutes, and an event that happens
-// meanwhile can be the one that would change their mind. As in kube-scheduler, a pod that is rejected there looks at what it has missed.
+// No event can happen during a decision, because a decision is one step. But a pod may
+// wait at Permit for minutes, and events in that time may resolve its rejection. As in
+// kube-scheduler, a pod that is rejected at Permit checks the events that it missed.
 
-// missed are the events since the first of the pods that are now at Permit came there. There is nothing to keep while there is none.
+// missed has the events since the first of the pods now at Permit arrived there. Without
+// such pods nothing is stored.
 //
-// Invariant: pods is how many entries are at Permit; at most missedMax events are kept, and none while there are no such pods.
+// Invariant: pods is the number of entries at Permit. At most missedMax events are
+// stored, and none without such pods.
 type missed struct {
 	pods   int
 	events []model.Event
-	count  uint64 // of all events that were kept so far
-	looked int    // how many events pods have looked at in the batch of changes at hand
+	count  uint64 // the number of events ever stored
+	looked int    // checks of events in the present batch of changes
 }
 
-// missedMax bounds how many events are kept. A pod that has missed more is tried again without looking, which costs about as much as looking at
-// so many.
+// missedMax bounds the stored events. A pod that missed more is retried without a check.
+// A retry costs about as much as checking that many events.
 const missedMax = 1000
 
 func (m *missed) add(event model.Event) {
@@ -35,7 +38,8 @@ func (m *missed) add(event model.Event) {
 	m.count++
 }
 
-// since returns the events from the given one on; all is false if some of them were not kept.
+// since returns the events from the given one on. all is false if some of them were
+// dropped.
 func (m *missed) since(from uint64) (events []model.Event, all bool) {
 	first := m.count - uint64(len(m.events))
 	if from < first {
@@ -46,13 +50,13 @@ func (m *missed) since(from uint64) (events []model.Event, all bool) {
 
 func atPermit(step plan.Step) bool { return step.Stage == plan.Permit }
 
-// enterPermit notes that a pod, which has a node, is at Permit.
+// enterPermit records that a pod with a node is at Permit.
 func (q *Queue) enterPermit(e *entry) {
 	q.missed.pods++
 	e.from = q.missed.count
 }
 
-// leavePermit notes that its binding has ended.
+// leavePermit records that the binding of a pod at Permit has ended.
 func (q *Queue) leavePermit(e *entry) {
 	e.permits = false
 	if q.missed.pods--; q.missed.pods == 0 {
@@ -60,8 +64,9 @@ func (q *Queue) leavePermit(e *entry) {
 	}
 }
 
-// rejectedAtPermit parks a pod that plugins rejected at Permit, unless something has happened meanwhile that can change their mind. When a batch
-// of changes has such pods look at very many events, the last of them are tried again without looking.
+// rejectedAtPermit parks a pod that plugins rejected at Permit, unless an event in the
+// meantime may help it. If such pods of one batch have checked more than missedMax
+// events, the remaining pods are retried without a check.
 func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []string) {
 	e := q.entries[pod.Key()]
 	if e == nil || e.pod.UID != pod.UID {
@@ -90,7 +95,8 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 		if !event.Reaches(pod.Priority) {
 			continue
 		}
-		if event.Resource == model.AnyEvent { // more happened than could be kept
+		// stands for more events than could be stored
+		if event.Resource == model.AnyEvent {
 			q.wake(now, e, event.Label(), false)
 			return
 		}
@@ -101,8 +107,8 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 	}
 }
 
-// rejectedOwner returns the pod that the event is about, if the event is that it has left its node because it was just rejected at Permit: that is
-// no reason to try it again.
+// rejectedOwner returns the pod that an event is about, if the pod left its node because
+// it was just rejected at Permit. That event is no reason to retry the pod.
 func (q *Queue) rejectedOwner(event model.Event) *entry {
 	if event.OldPod == nil || event.Action != model.Delete {
 		return nil

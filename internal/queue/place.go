@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// place is where a waiting pod is. A pod is always in exactly one.
+// place is where a waiting pod is. A pod is always in exactly one place.
 type place uint8
 
 const (
-	arriving   place = iota
-	active           // ready to be popped
-	backingOff       // rejected and woken; waits out its backoff unless there is nothing else to do
-	erring           // its last attempt ended in an error; waits out its backoff
-	parked           // rejected; waits for an event that can help
-	gated            // must not be tried yet
-	joined           // waits where its group does
-	incomplete       // of a group: its PodGroup does not exist
-	deciding         // popped
-	binding          // has a node; the API server has not answered yet
+	arriving place = iota
+	active         // ready to be popped
+	// rejected and woken; waits for the end of its backoff, or for an empty active queue
+	backingOff
+	erring     // its last attempt ended in an error; waits for the end of its backoff
+	parked     // rejected; waits for an event that can help
+	gated      // must not be tried yet
+	joined     // waits at the place of its group
+	incomplete // for groups: the PodGroup does not exist
+	deciding   // popped
+	binding    // has a node; the API server has not answered yet
 	gone
 	places
 )
@@ -28,7 +29,7 @@ var placeNames = [places]string{"arriving", "active", "backing off", "backing of
 // String returns the place in words.
 func (p place) String() string { return placeNames[p] }
 
-// next lists the places that a pod may go to from where it is. Any other move is a bug.
+// next lists the legal moves of a pod from each place. Any other move is a bug.
 var next = [places][]place{
 	arriving:   {active, gated, joined},
 	active:     {deciding, gated, gone},
@@ -37,12 +38,13 @@ var next = [places][]place{
 	parked:     {active, backingOff, erring, gated, gone},
 	gated:      {active, backingOff, erring, gated, joined, gone},
 	joined:     {gated, deciding, gone},
-	deciding:   {active, parked, erring, gated, joined, binding, gone}, // active if its turn is unfinished
-	binding:    {parked, erring, gated, joined, gone},
+	// active if its turn is unfinished
+	deciding: {active, parked, erring, gated, joined, binding, gone},
+	binding:  {parked, erring, gated, joined, gone},
 }
 
-// move takes a pod from its place to another. why is kube-scheduler's name of the event that made it move; it is empty for moves out of
-// the queue.
+// move moves a pod to another place. why is kube-scheduler's name of the event that
+// caused the move; it is empty for moves out of the queue.
 func (q *Queue) move(e *entry, to place, why string) {
 	if !slices.Contains(next[e.place], to) {
 		panic(fmt.Sprintf("queue: pod %s cannot go from %s to %s", e.pod, e.place, to))
@@ -85,7 +87,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	}
 }
 
-// leaveHeap takes an entry out of the heap of its place, if that has one.
+// leaveHeap removes an entry from the heap of its place, if the place has one.
 func (q *Queue) leaveHeap(e *entry) {
 	if h := q.heapOf(e, e.place); h != nil {
 		h.remove(e)
@@ -93,7 +95,7 @@ func (q *Queue) leaveHeap(e *entry) {
 	e.account = nil
 }
 
-// enterHeap puts an entry into the heap of its place, if that has one.
+// enterHeap adds an entry to the heap of its place, if the place has one.
 func (q *Queue) enterHeap(e *entry) {
 	if e.place == active {
 		if a := q.accountFor(e); a != nil {
@@ -124,7 +126,8 @@ func (q *Queue) heapOf(e *entry, p place) *heap[*entry] {
 	return nil
 }
 
-// line returns kube-scheduler's name of the queue that a place belongs to, as used in metric labels; empty for places outside its queues.
+// line returns kube-scheduler's name of the queue for a place, as used in metric labels;
+// empty for places outside its queues.
 func (p place) line() string {
 	switch p {
 	case active:

@@ -11,51 +11,62 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// While pods are being evicted for a pod, another attempt would find some of them still there. So, as in kube-scheduler, the pod is held back then, until
-// its last victim is seen to be gone or on its way out, or an eviction has failed. What is held back is what would try the pod again: a pod that nothing
-// wakes meanwhile stays parked. It hears of nothing while it is held back, so it is tried when it no longer is.
+// While pods are being evicted for a pod, another attempt would still find some of them.
+// So, as in kube-scheduler, the preemptor is gated until its last victim is gone or
+// terminating, or an eviction has failed. The gate applies when the preemptor would be
+// retried; a preemptor that nothing wakes stays parked. No event wakes a gated preemptor,
+// so it is retried when the gate opens.
 //
-// That victims go is no such thing: there is no room before all of a pod's victims are gone, as it would do without those that need not go, and what the
-// victims of another leave is for that other. So a preemptor that is parked does not hear of victims, its own or another's, until its own are all gone,
-// which wakes it. That holds until its next attempt: where something else had it tried and that was in vain, it hears of every deletion again.
+// Deleting one victim does not wake a parked preemptor. Room is free only after the last
+// victim is gone, since preemption picks no victim it can spare, and the victims of
+// another preemptor make room for that preemptor. So a preemptor ignores deletions of all
+// victims until its own are all gone, which wakes it. This ends with its next attempt: a
+// preemptor that was retried for another reason and failed reacts to every deletion
+// again.
 //
-// A victim may be held by a finalizer for hours, and the preemptor for which another one had to go may be gone itself or have found room elsewhere. So a preemptor whose
-// own victims are not gone some time after another's is gone, see roomAwaited, hears of that then.
+// A finalizer may hold a victim for hours, and the preemptor that evicted another victim
+// may be gone or placed elsewhere. So a preemptor that still waits for its own victims
+// reacts to the deletion of another's victim after roomAwaited.
 
-// preemptionPlugin is the PreEnqueue plugin under which a pod is held back.
+// preemptionPlugin is the PreEnqueue plugin under which a preemptor is gated.
 const preemptionPlugin = "DefaultPreemption"
 
-// roomAwaited is how long after the end of another's victim a preemptor still waits for its own without being told: as long as pods have by default to end.
+// roomAwaited is the delay with which the deletion of another's victim wakes a preemptor
+// whose own victims are not gone. It equals the default grace period of pods.
 const roomAwaited = 30 * time.Second
 
-// preempting is what the queue knows of the evictions for a pod.
+// preempting records the evictions for a pod. Overlapping preemptions form a series,
+// which ends when none is under way.
 type preempting struct {
 	under int // preemptions for the pod that have not ended
-	// last is the last victim of the newest, until it is seen to be gone or being deleted, and as long as the preemption has not ended; left says that
-	// it is.
+	// last is the last victim of the newest preemption. It is stored until the victim is
+	// gone or terminating and the preemption has ended. left means that the victim is
+	// gone or terminating.
 	last types.UID
 	left bool
-	// broken says that one of those that have ended since there were none failed; retry that one of them failed, or that its last victim was not bound.
+	// broken means that a preemption of the current series failed. retry means that one
+	// failed, or that its last victim was not bound.
 	broken, retry bool
-	// leaving are the victims of the last attempt that have not been seen to be gone.
+	// leaving are the victims of the last attempt that are not known to be gone.
 	leaving []types.UID
-	// failed counts the times in a row that they ended in an error.
+	// failed counts the series in a row that ended in an error.
 	failed int
 }
 
-// holdsPreemptors reports whether a profile holds back pods for which others are being evicted.
+// holdsPreemptors reports whether a profile gates preemptors.
 func holdsPreemptors(p *plugin.Profile) bool {
 	return slices.ContainsFunc(p.PreEnqueue, func(pre plugin.PreEnqueue) bool { return pre.Name() == preemptionPlugin })
 }
 
-// preempts notes the evictions of a decision about a pod. Room is there when all victims are gone; the pod is held back until the last of those leaves
-// that are not being deleted already.
+// preempts records the evictions of a decision about a pod. The pod has room when all
+// victims are gone. It is gated until the last victim leaves that was not terminating
+// already.
 func (q *Queue) preempts(e *entry, d *plan.Decision) {
 	q.forgetLeaving(e)
 	q.awaitVictims(e, d)
 }
 
-// awaitVictims adds the evictions of a decision to the victims that a pod, or a group,
+// awaitVictims adds the evictions of a decision to the victims that a pod or a group
 // waits for.
 func (q *Queue) awaitVictims(e *entry, d *plan.Decision) {
 	if q.profiles[e.pod.SchedulerName].holdsPreemptors && (e.heads == nil || q.config.GroupPatience > 0) {
@@ -78,7 +89,7 @@ func (q *Queue) awaitVictims(e *entry, d *plan.Decision) {
 	}
 }
 
-// left takes in that evicted pods are gone or being deleted.
+// left records that evicted pods are gone or terminating.
 func (q *Queue) left(victims []types.UID) {
 	for _, uid := range victims {
 		waiting := q.awaited[uid]
@@ -97,7 +108,7 @@ func (q *Queue) left(victims []types.UID) {
 
 func (p *preempting) isAwaiting() bool { return p.last != "" && !p.left }
 
-// leave notes that the last victim is gone or being deleted, or need not be awaited.
+// leave records that the last victim is gone or terminating, or need not be awaited.
 func (p *preempting) leave() {
 	if p.left = true; p.under == 0 {
 		p.last, p.left = "", false
@@ -114,7 +125,7 @@ func (q *Queue) forgetVictim(e *entry) {
 	unlist(q.awaited, uid, e)
 }
 
-// victimOf returns the pod that an event says is gone from its node, if it had to make room for another.
+// victimOf returns the deleted pod of an event, if it was a victim.
 func (q *Queue) victimOf(event *model.Event) (uid types.UID, ok bool) {
 	if event.Resource != model.AssignedPodEvent || event.Action != model.Delete || event.OldPod == nil {
 		return "", false
@@ -123,8 +134,9 @@ func (q *Queue) victimOf(event *model.Event) (uid types.UID, ok bool) {
 	return event.OldPod.UID, ok
 }
 
-// gone takes in that a victim is not on its node any more. Pods that waited for no other are woken, whatever plugin rejected them: what such a plugin
-// registers for may have been the deletion of a victim that they did not hear of.
+// gone records that a victim has left its node. Pods without further victims are woken,
+// whatever plugin rejected them: that plugin may have registered for a deletion that they
+// ignored.
 func (q *Queue) gone(uid types.UID) {
 	waiting := q.leaving[uid]
 	delete(q.leaving, uid)
@@ -144,7 +156,7 @@ func (q *Queue) gone(uid types.UID) {
 // forgetLeaving drops the victims that a pod waits for to be gone.
 func (q *Queue) forgetLeaving(e *entry) {
 	listens := e.heads != nil && e.heads.wait.listens
-	if listens { // its members are listed by whether it waits for victims
+	if listens { // members are indexed by whether the group waits for victims
 		q.unlisten(e.heads)
 		defer q.reviewListening(e.heads)
 	}
@@ -154,7 +166,7 @@ func (q *Queue) forgetLeaving(e *entry) {
 	e.preempting.leaving = nil
 }
 
-// unlist drops a pod from those that wait for a victim.
+// unlist removes a pod from the list of a victim.
 func unlist(by map[types.UID][]*entry, uid types.UID, e *entry) {
 	rest := slices.DeleteFunc(by[uid], func(other *entry) bool { return other == e })
 	if by[uid] = rest; len(rest) == 0 {
@@ -162,19 +174,21 @@ func unlist(by map[types.UID][]*entry, uid types.UID, e *entry) {
 	}
 }
 
-// victimGone is the event that lets a pod go on that was held back, or waited for its victims to be gone.
+// victimGone is the event that wakes a preemptor after its victims have left.
 var victimGone = (&model.Event{Resource: model.AssignedPodEvent, Action: model.Delete}).Label()
 
-// isHeldBack reports whether a pod is held back because others are being evicted for it.
+// isHeldBack reports whether a pod is gated because others are being evicted for it.
 func (e *entry) isHeldBack() bool { return e.place == gated && e.plugins[0] == preemptionPlugin }
 
-// isPreempting reports whether a pod is to be held back because others are being evicted for it.
+// isPreempting reports whether a pod must be gated because others are being evicted for
+// it.
 func (q *Queue) isPreempting(e *entry) bool {
 	return e.preempting.isAwaiting() && q.profiles[e.pod.SchedulerName].holdsPreemptors
 }
 
-// preempted takes in that a preemption has ended. If it failed, or if the last victim was not bound yet, no deletion will be seen that could wake the
-// pod, so it is ready at once. Otherwise the deletion is on its way.
+// preempted records the end of a preemption. After a failure, or if the last victim was
+// not bound yet, no deletion will follow that could wake the pod, so the pod is ready at
+// once. Otherwise the deletion is on its way.
 func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 	e := q.entries[result.Preemptor.Key()]
 	if q.isGrouped(result.Preemptor) {
@@ -219,7 +233,8 @@ func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 		}
 		q.review(now, e.heads, forced)
 	case p.failed > 1 && (e.isHeldBack() || e.place == parked):
-		// kube-scheduler tries it again at once, over and over; where evictions are forbidden, say, that would never end.
+		// kube-scheduler retries the pod at once, again and again. If evictions are
+		// forbidden, for example, that would never end.
 		e.since, e.errors = now, min(p.failed-1, e.attempts)
 		e.until = q.backoffEnd(e)
 		q.admit(now, e, erring, attemptFailed)

@@ -17,23 +17,27 @@ import (
 
 // Config is the configuration of a queue.
 type Config struct {
-	// Profiles are the scheduler names of the pods, with their plugins. The first one's QueueSort orders all pods.
+	// Profiles are the profiles of the pods, by scheduler name. The QueueSort plugin of
+	// the first profile orders all pods.
 	Profiles []*plugin.Profile
-	// State is what plugins read at PreEnqueue. The loop that the queue is for writes it, between two calls of the queue; if it is nil, New makes one.
+	// State is the state that plugins read at PreEnqueue. The loop writes it between
+	// calls of the queue. If it is nil, New creates a state.
 	State *state.State
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
-	// ParkedMax is how long a pod is parked before it is tried again although nothing happened.
+	// ParkedMax is the time after which a parked pod is retried without an event.
 	ParkedMax time.Duration
-	// Groups means that the members of a pod group have their turn together. Otherwise each pod waits alone, whatever group it names.
+	// Groups means that the members of a pod group have their turn together. Otherwise
+	// each pod waits alone, even if it names a group.
 	Groups bool
-	// Trees means that pod groups may be parts of composite ones, and that all groups of a tree have their turn together.
+	// Trees means that pod groups may belong to composite pod groups, and that all groups
+	// of a tree have their turn together.
 	Trees bool
-	// GroupPatience is how long a pod group that is rejected lets other pods overtake it;
-	// 0 means for ever, and that no event wakes such a group.
+	// GroupPatience is how long a rejected pod group lets other pods overtake it. 0 means
+	// for ever, and also that no event wakes such a group.
 	GroupPatience time.Duration
-	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
-	// means DefaultSlice.
+	// Slice bounds the hints that one call of Wake runs, and the pods that one call of
+	// Wake or Pop moves. Later calls continue. 0 means DefaultSlice.
 	Slice int
 }
 
@@ -44,66 +48,74 @@ const (
 	DefaultParkedMax      = 5 * time.Minute
 )
 
-// DefaultGroupPatience is Berth's own.
+// DefaultGroupPatience is Berth's own default.
 const DefaultGroupPatience = time.Minute
 
-// parkedCheck is how often pods that are parked for too long are looked for.
+// parkedCheck is the interval between checks for pods that are parked for too long.
 const parkedCheck = 30 * time.Second
 
 // Queue holds the waiting pods. One goroutine uses it.
 //
-// What must hold between two calls of its methods stands next to the fields, as invariants. Audit checks them.
+// The invariants at the fields hold between two calls of its methods. Audit checks them.
 type Queue struct {
 	config   Config
 	profiles map[string]profile
 	// Invariant: each entry is listed under its pod's key. None is arriving or gone.
 	entries map[model.PodKey]*entry
-	// Invariant: each heap holds exactly the entries of its places, each once and at
-	// its index. Active entries with an account are in the heap of the account instead
-	// of active. A parent never comes after its child.
-	active   heap[*entry]
-	backoff  heap[*entry] // rejected pods that back off; taken early when no pod is active, as far as early allows
-	errored  heap[*entry] // pods whose attempt ended in an error; they always wait
+	// Invariant: each heap holds exactly the entries of its places, each once and at its
+	// index. Active entries with an account are in the heap of the account instead of
+	// active. A parent never comes after its child.
+	active heap[*entry]
+	// rejected pods that back off; popped early if no pod is active and early allows it
+	backoff  heap[*entry]
+	errored  heap[*entry] // pods whose attempt ended in an error; never popped early
 	idle     heap[*entry] // parked and gated pods, the longest idle first
 	accounts accounts
 	parked   parkedIndex
 	waking   waking
 
-	// Invariant: counts is how many entries are in each place.
+	// Invariant: counts has the number of entries in each place.
 	counts [places]int
-	// Invariant: each member of a group waits in it, and each group has a member. It is listed under the PodGroups of its members: its own, or those of a tree.
+	// Invariant: each member of a group waits in it, and each group has a member. A group
+	// is listed under the PodGroups of its members: its own, or those in its tree.
 	groups map[model.GroupKey]*group
-	// Invariant: trees lists the groups that are trees under the CompositePodGroup at the top, and no other.
+	// Invariant: trees has exactly the groups that are trees, listed under the
+	// CompositePodGroup at the top.
 	trees map[model.GroupKey]*group
-	// Invariant: joined is how many joined members have a group whose head is in each place.
+	// Invariant: joined has the number of joined members by the place of their group's
+	// head.
 	joined [places]int
-	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
-	gatedBy map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
-	// Invariant: awaited lists each pod under the last victim that it waits for, and no other; no list is empty.
+	// Invariant: gatedBy has exactly the PreEnqueue plugins that gate pods. A gated pod
+	// has one plugin.
+	gatedBy map[pluginKey]int // gated pods by their PreEnqueue plugin
+	// Invariant: awaited lists exactly the pods that wait for a last victim, under that
+	// victim. No list is empty.
 	awaited map[types.UID][]*entry
-	// Invariant: leaving lists each pod under each victim that it waits for to be gone, and no other; no list is empty.
+	// Invariant: leaving lists each pod under each victim that must still go, and no
+	// other pod. No list is empty.
 	leaving  map[types.UID][]*entry
 	moves    []Move
 	works    slab.Slab[plan.QueuedPod]
 	missed   missed
 	now      time.Time // of the last call of Wake
-	batches  uint64    // of changes that Wake has taken in
+	batches  uint64    // number of calls of Wake
 	arrivals uint64
 	early    earlyTries
 	last     lastTurns
-	checked  time.Time // when pods that are idle for too long were last looked for
-	flushing bool      // not all of them have been moved yet
+	checked  time.Time // last check for pods that are idle for too long
+	flushing bool      // the pods of this check have not all been moved
 	holding  bool      // Pop stopped while it set aside pods that await a write
 }
 
-// Move is pods that came to wait somewhere, in kube-scheduler's words: one, or members of a group that moved together.
+// Move is a move of one pod, or of members of a group together, in kube-scheduler's
+// terms.
 type Move struct {
 	Queue string // active, backoff or unschedulable
-	Event string // what made them move, such as AssignedPodDelete or BackoffComplete
+	Event string // the cause, such as AssignedPodDelete or BackoffComplete
 	Pods  int
 }
 
-// What makes pods move besides the events of the cluster.
+// The causes of moves besides the events of the cluster.
 const (
 	podAdd        = "UnscheduledPodAdd"
 	podUpdate     = "UnscheduledPodUpdate"
@@ -119,60 +131,67 @@ const (
 	givenBack = "ResourceClaimGivenBack"
 )
 
-// entry is one waiting pod.
+// entry is one waiting pod, or the head of a group.
 type entry struct {
 	pod   *model.Pod
-	group *group // with which it waits, nil for most pods and while it is binding
-	heads *group // that it stands for; nil for a pod
+	group *group // the group of a member; nil for most pods and while the pod is binding
+	heads *group // the group of a head; nil for a pod
 	place place
 	index int // in the heap of its place
-	kept  any // what the QueueSort plugin has made of the pod
-	// Invariant: no two entries have the same order, and none a later one than the last arrival.
-	order uint64 // of arrival; decides between pods of equal priority and time
+	kept  any // the QueueSort plugin's memory for the pod
+	// Invariant: all entries have different orders, none later than the last arrival.
+	order uint64 // of arrival; the tie-break between pods of equal priority and time
 
-	since time.Time // of arrival, or of the last failed attempt
-	// Invariant: ready is known of every pod but those that are gated or joined, which may not have been ready yet; and of the members of an active group.
-	ready      time.Time     // when it first could be tried
+	since time.Time // time of arrival, or of the last failed attempt
+	// Invariant: ready is set, except for gated and joined pods that have not been ready
+	// yet. It is also set for all members of an active group.
+	ready      time.Time     // when the pod could first be tried
 	until      time.Time     // end of the backoff
-	lasts      time.Duration // how long it lasts from its beginning, of a group
-	flushed    time.Time     // when it was last looked at only because it was idle for long
-	afterFlush bool          // the next attempt was caused by that
-	unfinished bool          // its last turn continues in its next
-	rounds     int           // of its last turn that ended unfinished
-	// Invariant: only active entries have an account, and it belongs to their
-	// namespace.
+	lasts      time.Duration // of a group: the full duration of the backoff
+	flushed    time.Time     // when it was last flushed for being idle too long
+	afterFlush bool          // the next attempt results from that
+	unfinished bool          // its last turn continues in its next turn
+	rounds     int           // unfinished rounds of its last turn
+	// Invariant: only active entries have an account, and it belongs to their namespace.
 	account *account
-	cost    int64      // units of its last turn, 0 if none was expensive yet
+	cost    int64      // units of its last turn, 0 before the first expensive turn
 	costs   bool       // cost belongs to an unfinished turn
-	woken   plan.Woken // what made the pod, or the group, ready
+	woken   plan.Woken // why the pod, or the group, became ready
 	early   bool       // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
 	attempts   int
-	rejections int      // attempts that ended in a rejection
-	errors     int      // attempts in a row that ended in an error
-	plugins    []string // that rejected the pod, or the PreEnqueue plugin that holds it
-	// Invariant: each of pending is one of plugins; a gated pod has none.
-	pending []string // those of plugins that answered Pending
-	// Invariant: a parked pod, a listed member of a group, and a gated pod whose plugin has it looked at again, has a membership in each index of each of its plugins, in their
-	// order; other pods have none. Its parking is not later than the last.
+	rejections int // attempts that ended in a rejection
+	errors     int // attempts in a row that ended in an error
+	// the plugins that rejected the pod, or the PreEnqueue plugin that gates it
+	plugins []string
+	// Invariant: pending is a subset of plugins, and empty for a gated pod.
+	pending []string // the plugins that answered Pending
+	// Invariant: an indexed pod has a membership in each index of each of its plugins, in
+	// their order; other pods have none. A pod is indexed if it is parked, a listed
+	// member of a group, or gated by a plugin whose events can release it. parking is not
+	// later than the last parking.
 	memberships []membership
 	parking     uint64     // the number of its last parking
 	parkedLast  *model.Pod // the version that was parked last
-	parkedUnder []string   // and the plugins that had rejected it
-	listed      bool       // it is a joined member that its group listens for
-	awaitsWrite bool       // when it was parked, a write in flight gave back a claim of it
-	batch       uint64     // the last batch of changes in which it was rejected at Permit
-	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
-	permits bool   // the binding waits, or may, for plugins at Permit
-	from    uint64 // then, the first event that it missed
-	// Invariant: only a pod that is deciding, or at Permit, is activated.
-	activated bool // a plugin has asked to have it tried again
-	// Invariant: a pod whose last victim is awaited is listed in Queue.awaited, and no other. A pod that DefaultPreemption holds awaits one. While a pod
-	// is parked, it either awaits room or does not; that changes in no parking.
+	parkedUnder []string   // the plugins that had rejected that version
+	listed      bool       // it is a joined member, and its group awaits events for it
+	// when it was parked, a write in flight released a claim of the pod
+	awaitsWrite bool
+	batch       uint64 // the last batch of changes with its rejection at Permit
+	// Invariant: permits is set only for binding pods, and from is not later than the
+	// last stored event.
+	permits bool   // the binding waits, or may wait, for plugins at Permit
+	from    uint64 // if permits: the first event that it missed
+	// Invariant: activated is set only for pods that are deciding or at Permit.
+	activated bool // a plugin has requested a retry
+	// Invariant: Queue.awaited lists exactly the pods with an awaited last victim. A pod
+	// that DefaultPreemption gates has such a victim. While a pod is parked, it does not
+	// change between waiting for victims and not waiting.
 	preempting preempting
 }
 
-// New builds a queue. It checks the times; config has checked the file that they come from.
+// New builds a queue. It returns an error for invalid times, a negative slice, or a
+// missing profile. Package config validates the configuration file.
 func New(config Config) (*Queue, error) {
 	switch {
 	case config.BackoffInitial <= 0:
@@ -219,11 +238,12 @@ func New(config Config) (*Queue, error) {
 	}, nil
 }
 
-// State returns the state that plugins read at PreEnqueue. It must have taken in what a Delta came from when Wake gets that.
+// State returns the state that plugins read at PreEnqueue. The changes behind a Delta
+// must be applied to it before Wake receives the Delta.
 func (q *Queue) State() *state.State { return q.config.State }
 
-// Wake takes in what happened: pods that came, went or failed to bind, evictions, and events that may help those that are parked. It may leave events to the
-// next call; see Unfinished.
+// Wake applies a delta: pods that came, went or failed to bind, evictions, and events
+// that may help parked pods. Remaining events are left to the next call; see Unfinished.
 func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	q.now = now
 	q.batches++
@@ -272,7 +292,8 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	q.wakeSlice(now)
 }
 
-// Pop returns the work whose turn it is, if any is ready: a pod, or all waiting members of a group.
+// Pop returns the work whose turn it is, if any is ready: a pod, or all waiting members
+// of a group.
 func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
 	e, early, ok := q.first(now)
@@ -298,7 +319,8 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	return plan.Work{Pods: q.works.One(pod), Rounds: rounds}, true
 }
 
-// goesOn begins a round of an entry's turn, and returns the number of the turn's earlier rounds.
+// goesOn begins a round of an entry's turn, and returns the number of the turn's earlier
+// rounds.
 func (e *entry) goesOn() (rounds int) {
 	if !e.unfinished {
 		e.rounds = 0
@@ -325,17 +347,18 @@ func (q *Queue) first(now time.Time) (e *entry, early, ok bool) {
 	return e, true, true
 }
 
-// Renominate replaces pods by versions that differ in the nominated node alone: what was decided, and the API does not show yet. That wakes none of
-// them.
+// Renominate replaces pods by versions that differ only in the nominated node. The API
+// does not show these nominations yet. No pod is woken.
 func (q *Queue) Renominate(pods ...*model.Pod) {
 	for _, pod := range pods {
 		if e := q.entries[pod.Key()]; e != nil && e.pod.UID == pod.UID {
-			e.pod = pod // neither the order of turns nor what can wake a pod depends on it
+			e.pod = pod // neither the order of turns nor the index depends on nominations
 		}
 	}
 }
 
-// Waiting returns a pod that waits in the queue or is being decided about, nil if there is none such with this UID.
+// Waiting returns a pod that waits or is being decided about. It returns nil if the queue
+// has no such pod with this UID.
 func (q *Queue) Waiting(key model.PodKey, uid types.UID) *model.Pod {
 	e := q.entries[key]
 	if e == nil || e.pod.UID != uid || e.place == binding {
@@ -344,7 +367,7 @@ func (q *Queue) Waiting(key model.PodKey, uid types.UID) *model.Pod {
 	return e.pod
 }
 
-// Settle takes in the decision about the pods that were popped last.
+// Settle applies the decision about the pods that were popped last.
 func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	for i := range d.Pods {
 		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
@@ -354,7 +377,9 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 			}
 			e.permits = i < len(d.Placements) && slices.ContainsFunc(d.Placements[i].Steps, atPermit)
 			if i == 0 {
-				q.preempts(e, &d) // before it is parked: what it hears of depends on that
+				// before parking, because waiting for victims limits the events that wake
+				// the pod
+				q.preempts(e, &d)
 			}
 			q.settle(now, e, &d)
 		}
@@ -380,8 +405,8 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	}
 }
 
-// goOn puts a pod with an unfinished turn back to its place in the active queue. The
-// turn counts as no attempt.
+// goOn puts a pod with an unfinished turn back to its place in the active queue. The turn
+// does not count as an attempt.
 func (q *Queue) goOn(e *entry, d *plan.Decision) {
 	e.attempts--
 	e.afterFlush, e.unfinished = d.Pods[0].AfterFlush, true
@@ -389,8 +414,8 @@ func (q *Queue) goOn(e *entry, d *plan.Decision) {
 	q.move(e, active, toGoOn)
 }
 
-// park sets a pod aside until an event can change the mind of the plugins that rejected it. A pod that was activated meanwhile is tried again after its
-// backoff.
+// park sets a pod aside until an event may resolve its rejection. A pod that was
+// activated meanwhile is retried after its backoff.
 func (q *Queue) park(now time.Time, e *entry, rejectors, pending []string) {
 	e.since, e.errors = now, 0
 	e.rejections++
@@ -404,9 +429,10 @@ func (q *Queue) park(now time.Time, e *entry, rejectors, pending []string) {
 	}
 }
 
-// Activate makes pods that wait for the end of a backoff or for an event ready at once, for plugins that ask for it. A pod that is being decided about, or
-// that waits at Permit, is tried again after its backoff if it is rejected. Pods that are ready or unknown stay as they are; so do pods that a PreEnqueue
-// plugin goes on holding.
+// Activate makes pods ready at once, at the request of plugins, if they wait for a
+// backoff or an event. A pod that is being decided about or waits at Permit is retried
+// after its backoff, if it is rejected. Pods that are ready or unknown do not change, nor
+// do pods that a PreEnqueue plugin still gates.
 func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 	for _, key := range keys {
 		e := q.entries[key]
@@ -414,7 +440,7 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 		case e == nil:
 		case e.place == parked || e.place == gated:
 			q.admit(now, e, active, forced)
-		case e.place == backingOff || e.place == erring: // they have passed the PreEnqueue plugins
+		case e.place == backingOff || e.place == erring: // they have passed PreEnqueue
 			q.move(e, active, forced)
 		case e.place == joined && e.group.head.backsOff():
 			e.group.head.until = time.Time{}
@@ -425,8 +451,9 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 	}
 }
 
-// Next returns when the queue next has something to do without an event or a change: at once if work is left, or when a pod may be tried, or for the
-// check for pods parked too long. ok is false when no pod waits for a time.
+// Next returns when the queue has work without a change: unfinished work is due at once,
+// later come ends of backoffs and checks for idle pods. ok is false if no pod waits for a
+// time.
 func (q *Queue) Next() (at time.Time, ok bool) {
 	earliest := func(t time.Time) {
 		if !ok || t.Before(at) {
@@ -468,7 +495,8 @@ func (q *Queue) arrive(now time.Time, pod *model.Pod) {
 	q.admit(now, e, active, podAdd)
 }
 
-// update takes in a new version of a waiting pod. A pod in a heap keeps its time; a parked pod is woken if the change may help.
+// update applies a new version of a waiting pod. A pod in a heap keeps its time. A parked
+// pod is woken if the change may help it.
 func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	switch e.place {
 	case active, backingOff, erring:
@@ -490,16 +518,17 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	}
 }
 
-// showUpdate passes the changes of a held pod to the hints of the plugin that holds it, as
-// kube-scheduler does: a plugin may follow the pod there. Whatever the hints return, the plugin is
-// called at PreEnqueue, so that a change which a hint overlooks does not hold the pod for ever.
+// showUpdate passes the changes of a gated pod to the hints of the plugin that gates it,
+// as kube-scheduler does, because a plugin may track the pod there. PreEnqueue runs
+// whatever the hints return, so that a change that a hint overlooks does not hold the pod
+// for ever.
 func (q *Queue) showUpdate(e *entry, before *model.Pod) {
 	for _, action := range model.PodUpdates(before, e.pod) {
 		q.helps(e, model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: e.pod})
 	}
 }
 
-// fail puts back a pod whose attempt ended in an error, in the decision or in the binding.
+// fail puts back a pod whose decision or binding ended in an error.
 func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e := q.entries[pod.Key()]
 	if e == nil || e.pod.UID != pod.UID {
@@ -509,13 +538,15 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e.since, e.plugins, e.pending, e.activated = now, nil, nil, false
 	e.errors++
 	e.until = q.backoffEnd(e)
-	if q.isGrouped(pod) && e.errors > 1 { // once, its group is tried again at once
+	// after its first error the group is retried at once
+	if q.isGrouped(pod) && e.errors > 1 {
 		q.backOffBinding(now, e)
 	}
 	q.admit(now, e, erring, attemptFailed)
 }
 
-// admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin holds it.
+// admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin
+// gates the pod.
 func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
 	plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(q.config.State.View(), e.pod)
 	if plugin == "" && q.isPreempting(e) {
@@ -538,7 +569,8 @@ func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
 	q.move(e, to, why)
 }
 
-// gate sets aside a pod that a PreEnqueue plugin holds. For a pod that is gated already, only the plugin changes.
+// gate sets aside a pod that a PreEnqueue plugin gates. For a pod that is gated already,
+// only the plugin changes.
 func (q *Queue) gate(e *entry, plugin, why string) {
 	if e.place == gated {
 		q.ungate(e)
@@ -571,7 +603,8 @@ func (e *entry) beReady(now time.Time) {
 	}
 }
 
-// helps reports whether the event may help the pod, by the registrations of the plugins that rejected it; atOnce says that one of them answered Pending.
+// helps reports whether the event may help the pod, by the registrations of the plugins
+// that rejected it. atOnce means that such a plugin answered Pending.
 func (q *Queue) helps(e *entry, event model.Event) (helps, atOnce bool) {
 	registered := q.profiles[e.pod.SchedulerName].registered
 	for _, plugin := range e.plugins {
@@ -588,7 +621,8 @@ func (q *Queue) helps(e *entry, event model.Event) (helps, atOnce bool) {
 	return helps, false
 }
 
-// wake moves a parked or gated pod to where it can be tried again, as soon as its backoff allows, or at once.
+// wake moves a parked or gated pod to where it can be retried after its backoff, or at
+// once.
 func (q *Queue) wake(now time.Time, e *entry, why string, atOnce bool) {
 	if e.listed {
 		q.wakeGroup(now, e.group, plan.Woken{Event: why, Plugin: e.wokenFor(why)}, atOnce)
@@ -601,7 +635,7 @@ func (q *Queue) wake(now time.Time, e *entry, why string, atOnce bool) {
 	q.admit(now, e, active, why)
 }
 
-// drop forgets a pod.
+// drop removes a pod from the queue.
 func (q *Queue) drop(e *entry) {
 	if e.place == gated {
 		q.ungate(e)

@@ -9,19 +9,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// The members of all PodGroups below a CompositePodGroup that belongs to no other wait together, as those of one group do: the tree has one head, with the priority of
-// its root. A PodGroup that names a parent is incomplete as long as one of those above it does not exist, or when there are too many of them; then its
-// members wait by themselves, and they join the tree when it is there.
+// The members of all PodGroups below a CompositePodGroup without a parent wait together,
+// like the members of one group. The tree has one head with the priority of its root.
+//
+// A PodGroup that names a parent is incomplete while an ancestor does not exist, or while
+// it has too many ancestors. Until then its members wait separately; later they join the
+// tree.
 
-// quorum is what was last found about a tree's having enough members. It holds until a member leaves, a group changes, or the last member that a PodGroup needs comes.
+// quorum caches whether a tree has enough members. It is valid until a member leaves, a
+// group changes, or the last member that a PodGroup needs arrives.
 type quorum struct {
 	known bool
-	left  uint64 // by then, how often members of groups had left their nodes
-	gate  string // the plugin that holds the tree; empty if none does
+	left  uint64 // the value of GroupsLeft at that time
+	gate  string // the plugin that gates the tree; empty if none does
 }
 
-// rootOf returns the CompositePodGroup at the top of the tree that a PodGroup belongs to; nil if it belongs to none, or does not exist. It is an error if one of those
-// above it does not exist, or if there are too many.
+// rootOf returns the CompositePodGroup at the top of a PodGroup's tree; nil if the
+// PodGroup has no parent or does not exist. It returns an error if an ancestor does not
+// exist or the PodGroup has too many ancestors.
 func (q *Queue) rootOf(key model.GroupKey) (*model.CompositeGroup, error) {
 	v := q.config.State.View()
 	object := v.Group(key)
@@ -31,7 +36,8 @@ func (q *Queue) rootOf(key model.GroupKey) (*model.CompositeGroup, error) {
 	return v.Root(object)
 }
 
-// lacksParent reports whether a PodGroup that waits by itself belongs to a tree that is not there.
+// lacksParent reports whether a PodGroup that waits separately belongs to an incomplete
+// tree.
 func (q *Queue) lacksParent(g *group) bool {
 	if g.of != nil {
 		return false
@@ -40,7 +46,7 @@ func (q *Queue) lacksParent(g *group) bool {
 	return err != nil
 }
 
-// count notes that a member of a tree comes or goes.
+// count adds a change to the number of a tree's members.
 func (q *Queue) count(g *group, of model.GroupKey, change int) {
 	g.of[of] += change
 	switch object := q.config.State.View().Group(of); {
@@ -53,7 +59,7 @@ func (q *Queue) count(g *group, of model.GroupKey, change int) {
 	}
 }
 
-// allOf returns how many members a PodGroup of a tree has, with and without a node.
+// allOf returns the number of members of a PodGroup in a tree, with and without a node.
 func (q *Queue) allOf(g *group, of model.GroupKey) int {
 	return g.of[of] + q.config.State.View().GroupPlaced(of)
 }
@@ -76,7 +82,7 @@ func (q *Queue) gateOfTree(g *group) string {
 	return g.quorum.gate
 }
 
-// forgetGroup forgets a group without members.
+// forgetGroup drops a group without members.
 func (q *Queue) forgetGroup(g *group) {
 	if g.of != nil {
 		delete(q.trees, g.key)
@@ -85,11 +91,13 @@ func (q *Queue) forgetGroup(g *group) {
 	delete(q.groups, g.key)
 }
 
-// reviewPodGroup finds out where the members of a PodGroup are to wait, after something has changed of it or of those above it.
+// reviewPodGroup moves the members of a PodGroup to their place after a change of the
+// PodGroup or its ancestors.
 func (q *Queue) reviewPodGroup(now time.Time, key model.GroupKey) {
 	g := q.groups[key]
 	if g == nil {
-		if root, _ := q.rootOf(key); root != nil && q.trees[root.Key] != nil { // it is there for the others to be tried
+		// others of the tree may have waited for this PodGroup
+		if root, _ := q.rootOf(key); root != nil && q.trees[root.Key] != nil {
 			q.trees[root.Key].quorum = quorum{}
 			q.review(now, q.trees[root.Key], groupChanged)
 		}
@@ -104,7 +112,8 @@ func (q *Queue) reviewPodGroup(now time.Time, key model.GroupKey) {
 	q.review(now, g, groupChanged)
 }
 
-// moveMembers has the members of a PodGroup wait where they belong now, by themselves or with a tree.
+// moveMembers moves the members of a PodGroup to their present group: a separate group or
+// a tree.
 func (q *Queue) moveMembers(now time.Time, from *group, key model.GroupKey) {
 	members := from.which(func(e *entry) bool { return e.pod.Group == key })
 	for _, e := range members {

@@ -7,70 +7,85 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// An event may concern very many parked pods. So that the loop never stands still for long, events are taken in slices: each round asks a bounded
-// number of hints and moves a bounded number of pods, and the next round continues. Meanwhile changes are taken in, and pods are decided about.
+// An event may concern very many parked pods. So that the loop never stalls, events are
+// processed in slices: each round runs a bounded number of hints and moves a bounded
+// number of pods. The next round continues. Between rounds, changes are applied and pods
+// are decided about.
 //
-// First the hints are asked, one event after the other. What they help is woken only when all hints of an event have been asked, in the order
-// of turns; so no pod takes the room of an event before a pod that comes before it, whatever plugins rejected the two. A pod is helped as if the
-// event had reached it at once, with these differences: its backoff is looked at when it is moved; until then it counts as parked; and a pod that was
-// parked after the event, by a decision that saw what had happened, is not woken by it.
+// First all hints of an event run, event by event. Only then are the helped pods woken,
+// in the order of turns. So no pod takes the room of an event before a pod with an
+// earlier turn, whatever plugins rejected the two.
+//
+// The result is the same as with immediate events, with three differences. The backoff of
+// a pod is checked when the pod is moved. Until then the pod counts as parked. A pod that
+// was parked after the event is not woken by it, because its decision took the event into
+// account.
 
-// DefaultSlice is how many hints a round asks, and how many pods it moves, before it leaves the rest to the next. A hint or a move takes 1 to 6 µs,
-// so that a round takes a few milliseconds at most.
+// DefaultSlice is the number of hints that a round runs, and of pods that it moves. A
+// hint or a move takes 1 to 6 µs, so a round takes at most a few milliseconds.
 const DefaultSlice = 500
 
-// pendingMax bounds how many events wait to be taken. When there are more, every parked pod is tried again without looking.
+// pendingMax bounds the pending events. Beyond it, every parked pod is retried without
+// hints.
 const pendingMax = 10_000
 
-// waking is the events whose hints have not all been asked.
+// waking has the events whose hints have not all run.
 type waking struct {
-	// pending are the events, of which the first done are over.
-	// Invariant: at most pendingMax events are pending; done is less than their number, or both are 0.
+	// pending has the events; the first done events are over. Invariant: at most
+	// pendingMax events are pending; done is less than their number, or both are 0.
 	pending []pendingEvent
 	done    int
-	// found are the buckets that the first event that is not over may help, asked is how many of them have been asked.
-	// Invariant: nothing is found before the first event was looked up, and asked is not more than what was found.
+	// found has the buckets that the first pending event may help, and asked counts the
+	// buckets whose hints ran. Invariant: found is empty until the first event was looked
+	// up, and asked is not more than its length.
 	lookedUp bool
 	found    []*bucket
 	asked    int
-	// overdue are deletions of victims that pods which await room did not hear of, see preemption.go, the oldest first.
-	// Invariant: at most overdueMax are kept, and none is due before the one in front of it.
+	// overdue has deletions of victims that waiting preemptors ignored, see
+	// preemption.go, the oldest first. Invariant: at most overdueMax are stored, sorted
+	// by due.
 	overdue []overdueEvent
 }
 
-// overdueEvent is an event that is to be heard at a time by pods that still await room then.
+// overdueEvent is delivered at due to preemptors that still wait for their own victims.
 type overdueEvent struct {
 	pendingEvent
 	due time.Time
 }
 
-// overdueMax bounds how many events are to be heard later. When there are more, the newest helps every pod that awaits room.
+// overdueMax bounds the overdue events. Beyond it, the newest helps every preemptor that
+// waits for victims.
 const overdueMax = 1000
 
-// pendingEvent is an event that is to wake parked pods.
+// pendingEvent is an event that may wake parked pods.
 type pendingEvent struct {
 	event model.Event
-	// parkings is how often a pod had been parked when the event happened. Pods that were parked later do not concern it.
+	// parkings is the number of parkings before the event. The event does not concern
+	// pods that were parked later.
 	parkings uint64
-	// except is the pod that the event is about, if it has just been rejected at Permit: that it left its node is no reason to try it again.
+	// except is the pod of the event, if it was just rejected at Permit: its own
+	// departure from the node is no reason to retry it.
 	except *entry
-	// victim means that the event is that a pod is gone which had to make room for another. Pods that await room themselves do not hear of it.
+	// victim means that the event is the deletion of a victim. Preemptors that wait for
+	// victims ignore it.
 	victim bool
-	// overdue means that the event was such a deletion some time ago. Only pods that await room hear of it.
+	// overdue means that the event was such a deletion some time ago. Only preemptors
+	// that wait for victims receive it.
 	overdue bool
 	// all means that the event helps every pod that an event can help.
 	all bool
 }
 
-// Unfinished reports whether the last calls of Wake and Pop left work that the next ones continue, without a change and at any time.
+// Unfinished reports whether the last calls of Wake and Pop left work. The next calls can
+// continue it at any time, without a change.
 func (q *Queue) Unfinished() bool {
 	return q.Waking() || q.flushing || q.holding || q.accounts.sorting
 }
 
-// Waking reports whether the last call of Wake left pods to be woken by the next.
+// Waking reports whether the last call of Wake left pods to wake.
 func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.size() > 0 }
 
-// hear takes in an event, for pods that are parked now.
+// hear adds an event for the pods that are parked now.
 func (q *Queue) hear(event model.Event, victim bool) {
 	if len(q.parked.inOrder) == 0 {
 		return
@@ -86,7 +101,7 @@ func (q *Queue) hear(event model.Event, victim bool) {
 	}
 }
 
-// hearLater keeps an event for pods that will still await room at a time.
+// hearLater stores an event for preemptors that will still wait for victims at due.
 func (w *waking) hearLater(event pendingEvent, due time.Time) {
 	event.overdue, event.except = true, nil
 	if len(w.overdue) < overdueMax {
@@ -97,7 +112,7 @@ func (w *waking) hearLater(event pendingEvent, due time.Time) {
 	w.overdue[overdueMax-1] = overdueEvent{event, due}
 }
 
-// hearOverdue takes in the events that are due.
+// hearOverdue adds the overdue events that are due.
 func (q *Queue) hearOverdue(now time.Time) {
 	w := &q.waking
 	n := 0
@@ -112,8 +127,9 @@ func (q *Queue) hearOverdue(now time.Time) {
 	}
 }
 
-// isBeingWoken reports whether an event that helps a parked pod has been found, or may yet be, and the event's name. While hints about events are
-// left to ask, that is assumed of every pod that was parked before the last of them.
+// isBeingWoken reports whether an event helps a parked pod, or may turn out to help, and
+// the event's name. While hints are pending, any pod that was parked before the last
+// event may still be helped.
 func (q *Queue) isBeingWoken(e *entry) (why string, woken bool) {
 	if why, woken := e.isWoken(); woken {
 		return why, true
@@ -125,7 +141,7 @@ func (q *Queue) isBeingWoken(e *entry) (why string, woken bool) {
 	return last.event.Label(), e.parking <= last.parkings
 }
 
-// wakeSlice continues with the events that were heard.
+// wakeSlice continues with the pending events.
 func (q *Queue) wakeSlice(now time.Time) {
 	w := &q.waking
 	over := false
@@ -137,7 +153,9 @@ func (q *Queue) wakeSlice(now time.Time) {
 		}
 	}
 	if w.lookedUp && !over {
-		return // the event at hand may help other pods, which come before those that were found so far
+		// the present event may help more pods, with earlier turns than the pods found so
+		// far
+		return
 	}
 	for moved := 0; moved < q.config.Slice && q.parked.woken.size() > 0; {
 		c := q.parked.woken.first()
@@ -147,17 +165,17 @@ func (q *Queue) wakeSlice(now time.Time) {
 	}
 }
 
-// left is how many events are not over.
+// left returns the number of pending events that are not over.
 func (w *waking) left() int { return len(w.pending) - w.done }
 
-// foundKept bounds how long a list of what an event found is kept for the next event.
+// foundKept is the largest capacity that found keeps for the next event.
 const foundKept = 1000
 
 // next ends the first event.
 func (w *waking) next() {
 	w.pending[w.done] = pendingEvent{}
 	w.done++
-	if w.done > w.left() { // now and then move up the rest, so that the list does not grow for ever
+	if w.done > w.left() { // reclaims the space of finished events from time to time
 		n := copy(w.pending, w.pending[w.done:])
 		clear(w.pending[n:])
 		w.pending, w.done = w.pending[:n], 0
@@ -168,7 +186,8 @@ func (w *waking) next() {
 	w.lookedUp, w.found, w.asked = false, w.found[:0], 0
 }
 
-// ask asks hints about the first event, until that was at least the given amount of work or all have been asked. It returns how much it was.
+// ask runs hints for the first event until it has done limit work, or until all have run.
+// It returns the work done.
 func (q *Queue) ask(limit int) (work int) {
 	w, p := &q.waking, &q.parked
 	first := &w.pending[w.done]
@@ -195,7 +214,8 @@ func (q *Queue) ask(limit int) (work int) {
 	return work
 }
 
-// beginHints begins an event for hints that have a budget, behind which others wait.
+// beginHints starts an event for hints that have a budget. waiting is the number of
+// events behind it.
 func (p *parkedIndex) beginHints(e *pendingEvent, waiting int) {
 	for _, in := range p.inOrder {
 		for _, x := range in.indexes {
@@ -206,7 +226,8 @@ func (p *parkedIndex) beginHints(e *pendingEvent, waiting int) {
 	}
 }
 
-// findAll appends the buckets that the event may help. It returns how many indexes it looked at.
+// findAll appends the buckets that the event may help. It returns the number of indexes
+// that it visited.
 func (p *parkedIndex) findAll(e *pendingEvent, to []*bucket) (found []*bucket, looked int) {
 	for _, in := range p.inOrder {
 		if e.event.OnlyHeld && in.key.by != byGate && p.awaitWrites == 0 {
@@ -231,8 +252,9 @@ func (p *parkedIndex) findAll(e *pendingEvent, to []*bucket) (found []*bucket, l
 	return to, looked
 }
 
-// concerns reports whether the bucket has a pod that was parked before the event, and that the event reaches. A bucket of one pod that is being
-// woken already is not asked about: another registration, or another event, has helped it.
+// concerns reports whether the event reaches a pod of the bucket that was parked before
+// it. A bucket whose only pod is being woken already is skipped: another registration, or
+// another event, has helped the pod.
 func (b *bucket) concerns(e *pendingEvent) bool {
 	for _, c := range b.cohorts {
 		if !e.reaches(c) {
@@ -261,10 +283,12 @@ func (e *pendingEvent) reaches(c *cohort) bool {
 	return e.all || !e.victim || c.awaits&victimsLeave == 0
 }
 
-// hintPrice is how many units of work an ordinary hint costs at most: a dearer one counts as several in a slice.
+// hintPrice is the maximal cost of an ordinary hint, in units of work. A more expensive
+// hint counts as several in a slice.
 const hintPrice = 5_000
 
-// accepts asks the hint, which is the same for each pod of the bucket. It returns as how many further hints it counts.
+// accepts runs the hint, which returns the same for each pod of the bucket. cost is the
+// number of further hints that it counts as.
 func (p *parkedIndex) accepts(b *bucket, event model.Event) (helps bool, cost int) {
 	switch {
 	case b.index.Asked != nil:
@@ -279,7 +303,7 @@ func (p *parkedIndex) accepts(b *bucket, event model.Event) (helps bool, cost in
 	return b.index.Hint(b.cohorts[0].first.entry.pod, event), 0
 }
 
-// spentBy returns what hints have cost so far, 0 if they are always cheap.
+// spentBy returns the total cost of the hints so far, 0 if they are always cheap.
 func spentBy(hint *model.AskedHint) int64 {
 	if hint.Spent == nil {
 		return 0
@@ -287,7 +311,8 @@ func spentBy(hint *model.AskedHint) int64 {
 	return hint.Spent()
 }
 
-// wakeBucket wakes the pods of a bucket that the event concerns. It returns how many cohorts that are.
+// wakeBucket wakes the pods of a bucket that the event concerns. It returns the number of
+// woken cohorts.
 func (p *parkedIndex) wakeBucket(b *bucket, e *pendingEvent) (cohorts int) {
 	kept := b.cohorts[:0]
 	for _, c := range b.cohorts {
@@ -321,7 +346,7 @@ func (p *parkedIndex) wakeBucket(b *bucket, e *pendingEvent) (cohorts int) {
 	return cohorts
 }
 
-// in returns the membership of a pod, which may be nil, in a cohort.
+// in returns the membership of a pod in a cohort, nil if none. The pod may be nil.
 func (e *entry) in(c *cohort) *membership {
 	if e == nil {
 		return nil
