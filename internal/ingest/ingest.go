@@ -1,8 +1,11 @@
 // Package ingest converts API objects to changes for the loop.
 //
-// It takes API objects, those of the watch and those that writes were answered with, and results of bindings and preemptions, from any goroutine; it gives batches of model.Change, and pods that plugins from outside
-// ask to have tried. It owns the changes that the loop has not drained yet, at most one of the watch for each object that the state keeps: a newer version replaces one
-// that was not drained. It compiles the needs of pods on the caller's goroutine, to relieve the loop. It never decides anything.
+// Its input is API objects, from watches and from answers to writes, and results of
+// bindings and preemptions, from any goroutine. Its output is batches of model.Change,
+// and requests of out-of-tree plugins. It owns the changes that the loop has not drained
+// yet. Of each object from a watch it stores at most one change: a newer version replaces
+// a version that was not drained. It compiles the needs of pods on the caller's
+// goroutine, to relieve the loop. It never decides anything.
 package ingest
 
 import (
@@ -25,24 +28,29 @@ type Ingest struct {
 	compile   map[string]Compile // by scheduler name
 	malformed func(ref model.Ref, problem any)
 	ready     chan struct{}
-	// pending and placed are the pods that were last compiled, as pods often come replica after replica.
+	// pending and placed are the last compiled pods, because replicas often arrive in
+	// sequence.
 	pending, placed atomic.Pointer[model.Pod]
 
 	mu      sync.Mutex
 	changes []model.Change
-	at      map[model.Ref]int // position in changes of the newest one about an object
+	at      map[model.Ref]int // position in changes of the newest change of an object
 	others  others
-	// asks is set when plugins have asked for something that the loop has not taken: it looks without the lock, before and after each decision.
+	// asks is set while requests of plugins are waiting. The loop checks it without the
+	// lock, before and after each decision.
 	asks atomic.Bool
-	// activated are the pods to be activated, each once, in the order in which that was first asked.
+	// activated has the pods to activate, each once, in the order of their first
+	// requests.
 	activated []model.PodKey
 	asked     map[model.PodKey]struct{}
-	// nominated are nominations by plugins, the newest of each pod; order has the pods in the order in which that was first asked.
+	// nominated has the newest nomination of each pod. order has the pods in the order of
+	// their first requests.
 	nominated map[model.PodKey]model.NominationRequest
 	order     []model.PodKey
 }
 
-// New returns an ingest for the pods of the given scheduler names. It ignores pending pods with other names.
+// New returns an ingest for the pods of the given scheduler names. It ignores pending
+// pods with other names.
 func New(compile map[string]Compile, options ...Option) *Ingest {
 	in := &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}, asked: map[model.PodKey]struct{}{}, nominated: map[model.PodKey]model.NominationRequest{}}
 	for _, option := range options {
@@ -51,11 +59,11 @@ func New(compile map[string]Compile, options ...Option) *Ingest {
 	return in
 }
 
-// Option is something that not every ingest has.
+// Option is an optional setting of an Ingest.
 type Option func(*Ingest)
 
-// OnMalformed calls a function for each object that is set aside because it cannot be
-// compiled, on the goroutine that shows the object.
+// OnMalformed sets a function to call for each object that is set aside because it cannot
+// be compiled. The call is on the goroutine that adds the object.
 func OnMalformed(f func(ref model.Ref, problem any)) Option {
 	return func(in *Ingest) { in.malformed = f }
 }
@@ -63,7 +71,8 @@ func OnMalformed(f func(ref model.Ref, problem any)) Option {
 // Ready returns a channel that receives a value after a change was added.
 func (in *Ingest) Ready() <-chan struct{} { return in.ready }
 
-// Drain returns the changes since the last call, in the order in which each object was first changed.
+// Drain returns the changes since the last call, in the order of the first change of each
+// object.
 func (in *Ingest) Drain() []model.Change {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -76,7 +85,8 @@ func (in *Ingest) Drain() []model.Change {
 	return changes
 }
 
-// forget makes at empty. After a list of a large cluster it is made anew: clearing it would take as long each time as there was in it once.
+// forget empties at. After the list of a large cluster it makes a new map, because
+// clearing the old one would take time in proportion to its largest size, each time.
 func (in *Ingest) forget() {
 	if len(in.at) > few {
 		in.at = map[model.Ref]int{}
@@ -85,17 +95,18 @@ func (in *Ingest) forget() {
 	clear(in.at)
 }
 
-// few is how many changes of one batch are usual.
+// few is the usual maximum of changes in a batch.
 const few = 1024
 
-// Waiting returns how many changes Drain would return.
+// Waiting returns the number of changes that Drain would return.
 func (in *Ingest) Waiting() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.changes)
 }
 
-// Set adds a version of an object. It ignores objects of kinds that scheduling does not read, and pending pods of other schedulers.
+// Set adds a version of an object. It ignores kinds that scheduling does not read, and
+// pending pods of other schedulers.
 func (in *Ingest) Set(object kinds.Object) {
 	row := kinds.Of(object)
 	if row == nil {
@@ -162,7 +173,8 @@ func malformed(object *v1.Pod, problem any) model.Change {
 		Terminating: object.DeletionTimestamp != nil,
 		Malformed:   fmt.Sprintf("the pod cannot be read: %v", problem),
 	}
-	if priority := object.Spec.Priority; priority != nil { // on a node, it is a victim of those alone that outrank it
+	// on a node, only pods of higher priority may evict it
+	if priority := object.Spec.Priority; priority != nil {
 		pod.Priority = *priority
 	}
 	return model.Change{Kind: model.PodSet, Pod: pod}
@@ -171,9 +183,10 @@ func malformed(object *v1.Pod, problem any) model.Change {
 // Remove adds the removal of an object.
 func (in *Ingest) Remove(ref model.Ref) { in.add(ref, kinds.Get(ref.Kind).Gone(ref)) }
 
-// Learned adds a version of an object that the API server answered a write with. It is for kinds that reach the state compiled; others are ignored, as the
-// state could not tell whether the watch has shown newer ones. Such versions are never replaced, nor do they replace what the watch shows: the state
-// knows which of the two is the newer.
+// Learned adds a version of an object from the API server's answer to a write. It ignores
+// kinds that reach the state uncompiled, because the state could not compare their
+// versions with those from the watch. Learned versions are never replaced and never
+// replace versions from the watch: the state determines the newer of the two.
 func (in *Ingest) Learned(object kinds.Object) {
 	row := kinds.Of(object)
 	if row == nil {
@@ -211,7 +224,7 @@ func (in *Ingest) Preempted(result model.PreemptionResult) {
 	in.signal()
 }
 
-// Written adds the end of a write that gave something back. Results are never replaced.
+// Written adds the end of a write that released a claim. Results are never replaced.
 func (in *Ingest) Written(result model.WriteResult) {
 	in.mu.Lock()
 	in.changes = append(in.changes, model.Change{Kind: model.WriteDone, Write: &result})
@@ -219,7 +232,7 @@ func (in *Ingest) Written(result model.WriteResult) {
 	in.signal()
 }
 
-// Undecided adds that an earlier process stopped while it decided about a pod.
+// Undecided reports a pod that an earlier process was deciding about when it stopped.
 func (in *Ingest) Undecided(uid types.UID) {
 	in.mu.Lock()
 	in.changes = append(in.changes, model.Change{Kind: model.PodUndecided, UID: uid})

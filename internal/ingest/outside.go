@@ -6,11 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// ActivatedMax is how many pods can wait to be activated; more are not taken. A cluster has 150,000 pods.
+// ActivatedMax bounds the pods waiting to be activated; further requests are rejected. A
+// cluster has 150,000 pods.
 const ActivatedMax = 200_000
 
-// Activate asks to have pods tried as soon as possible although they back off or wait for an event. It never blocks. A pod that is asked for again
-// before the loop has taken it counts once; one that does not wait by then is ignored. It reports whether there was room for all; see ActivatedMax.
+// Activate requests that pods are retried as soon as possible, even if they back off or
+// wait for an event. It never blocks. Repeated requests for a pod are merged. Pods that
+// are no longer pending are ignored. It returns false if some requests were rejected; see
+// ActivatedMax.
 func (in *Ingest) Activate(pods ...model.PodKey) bool {
 	in.mu.Lock()
 	all := true
@@ -31,11 +34,12 @@ func (in *Ingest) Activate(pods ...model.PodKey) bool {
 	return all
 }
 
-// NominatedMax is how many pods can wait to be nominated by plugins; more are not taken.
+// NominatedMax bounds the pods with waiting nominations; further requests are rejected.
 const NominatedMax = 10_000
 
-// Nominate asks to have a pending pod's nomination noted. It never blocks. Of a pod that is asked for again before the loop has taken it, the last word
-// counts; one that does not wait by then is ignored. It reports whether there was room; see NominatedMax.
+// Nominate requests a nomination of a pending pod. It never blocks. A later request for a
+// pod replaces an earlier one. Pods that are no longer pending are ignored. It returns
+// false if the request was rejected; see NominatedMax.
 func (in *Ingest) Nominate(request model.NominationRequest) bool {
 	in.mu.Lock()
 	_, known := in.nominated[request.Pod]
@@ -52,8 +56,9 @@ func (in *Ingest) Nominate(request model.NominationRequest) bool {
 	return room
 }
 
-// Asked returns what plugins have asked for since it was last called: of Nominate one request for each pod, and the pods of Activate, each once; both in
-// the order in which a pod was first asked for.
+// Asked returns the requests of plugins since the last call: one nomination for each pod,
+// and the pods to activate, each once. Both are in the order of the first request for
+// each pod.
 func (in *Ingest) Asked() (nominated []model.NominationRequest, activated []model.PodKey) {
 	if !in.asks.Load() {
 		return nil, nil
@@ -90,14 +95,16 @@ func (in *Ingest) takeNominated() []model.NominationRequest {
 	return requests
 }
 
-// OthersMax is how many changes of objects that Berth itself does not read can wait. When there are more they are replaced by one event about anything.
+// OthersMax bounds the waiting changes of objects that Berth itself does not read. Beyond
+// it, a single event of kind AnyEvent replaces them.
 const OthersMax = 10_000
 
-// others are the changes of objects that Berth itself does not read, which the loop has not drained.
+// others indexes the changes of objects that Berth itself does not read and the loop has
+// not drained.
 type others struct {
-	at    map[otherRef]int // position in Ingest.changes of the newest one about an object
+	at    map[otherRef]int // position in Ingest.changes of the newest change of an object
 	count int
-	full  bool // there were too many, and the event about anything stands for those and all that follow
+	full  bool // too many changes: a single AnyEvent replaces them and all later ones
 }
 
 type otherRef struct {
@@ -105,8 +112,9 @@ type otherRef struct {
 	object   types.NamespacedName
 }
 
-// Raise adds a change of an object that Berth itself does not read: before is nil if it is new, after if it is gone. Of consecutive updates that were not
-// drained the first old version and the last new one are kept.
+// Raise adds a change of an object that Berth itself does not read. Old is nil for a new
+// object, New for a deleted one. Consecutive updates that were not drained are merged:
+// the first old version and the last new version remain.
 func (in *Ingest) Raise(object types.NamespacedName, change model.OtherChange) {
 	action := model.Update
 	switch {
@@ -146,10 +154,11 @@ func (in *Ingest) raise(ref otherRef, action model.Action, change model.OtherCha
 	in.changes = append(in.changes, model.Change{Kind: model.EventRaised, Event: event})
 }
 
-// dropOthers takes out the changes of objects that Berth itself does not read.
+// dropOthers removes the changes of objects that Berth itself does not read.
 func (in *Ingest) dropOthers() {
 	kept := in.changes[:0]
-	moved := make(map[int]int, len(in.at)) // from and to where the others move up
+	// from old to new positions of the other changes
+	moved := make(map[int]int, len(in.at))
 	for i, change := range in.changes {
 		if change.Kind != model.EventRaised {
 			moved[i] = len(kept)
