@@ -12,16 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Version is that of Decision and of Past: it is raised when a field changes its meaning or goes.
+// Version is the version of Decision and Past. It increases when a field changes its
+// meaning or is removed.
 const Version = 1
 
-// Answer is what a running scheduler knows of a pod.
+// Answer describes a pod of the running scheduler.
 type Answer struct {
 	// Pod is namespace/name.
 	Pod     string `json:"pod"`
 	UID     string `json:"uid,omitempty"`
 	Profile string `json:"profile,omitempty"`
-	// Decision is why the pod is, or was last, on its node; nil if no such decision is kept.
+	// Decision is the decision that last placed the pod; nil if none is stored.
 	Decision *Decision `json:"decision,omitempty"`
 	History  *Past     `json:"history"`
 }
@@ -32,16 +33,18 @@ type Decision struct {
 	At      time.Time `json:"at"`
 	Attempt int       `json:"attempt"`
 	Node    string    `json:"node"`
-	// Total is the node's weighted score, nil where there was no choice. Of so many Nodes so many were Feasible.
+	// Total is the node's weighted score, nil without a choice. Feasible of Nodes passed
+	// all filters.
 	Total    *int64 `json:"total,omitempty"`
 	Nodes    int    `json:"nodes"`
 	Feasible int    `json:"feasible"`
-	// Best are the best nodes, the one that was taken first; Tipped says by which plugins it is ahead of the second, those that count most first.
+	// Best are the best nodes, the chosen node first. Tipped has the plugins whose scores
+	// differ between the first and the second node, the most points first.
 	Best   []Node   `json:"best,omitempty"`
 	Tipped []Margin `json:"tipped,omitempty"`
-	// Removed are the plugins that removed nodes, in the order in which they run.
+	// Removed has the plugins that removed nodes, in the order of their calls.
 	Removed []Removal `json:"removed,omitempty"`
-	// NotRecorded says why Best, Tipped and Removed are not there.
+	// NotRecorded is the reason why Best, Tipped and Removed are missing.
 	NotRecorded string `json:"notRecorded,omitempty"`
 }
 
@@ -59,111 +62,127 @@ type Score struct {
 	Score  int64  `json:"score"`
 }
 
-// Margin is how far a plugin puts the node that was taken before the second, in weighted points; negative where it prefers the second.
+// Margin is a plugin's difference between the chosen node and the second, in weighted
+// points. It is negative if the plugin prefers the second.
 type Margin struct {
 	Plugin string `json:"plugin"`
 	Weight int64  `json:"weight"`
-	// Score is that of the node that was taken minus that of the second, Points is Score times Weight.
+	// Score is the score of the chosen node minus the score of the second. Points is
+	// Score times Weight.
 	Score  int64 `json:"score"`
 	Points int64 `json:"points"`
 }
 
-// Removal is how many nodes a plugin was the first to reject; several PreFilter plugins may have left out nodes together.
+// Removal is the number of nodes that a plugin was the first to reject. PreFilter plugins
+// may have removed nodes together.
 type Removal struct {
 	Plugins []string `json:"plugins"`
 	Nodes   int      `json:"nodes"`
 }
 
-// Past is the way of a pod so far, and what it waits for.
+// Past is the history of a pod and the reason for its wait.
 type Past struct {
 	Version int `json:"version"`
-	// Place is where it is, in words; Since is when it came there, if that is known.
+	// Place is where the pod is, in words. Since is when its present wait began, if
+	// known.
 	Place string     `json:"place"`
 	Since *time.Time `json:"since,omitempty"`
-	// Attempts counts its turns, and Kept has the first and the last of them that are kept.
+	// Attempts counts its turns. Kept has the first and the last of the stored turns.
 	Attempts int       `json:"attempts"`
 	Kept     []Attempt `json:"kept"`
-	// Forgotten says that attempts were made of which nothing is kept.
+	// Forgotten means that some attempts are not stored.
 	Forgotten bool `json:"forgotten,omitempty"`
-	// Rejectors are the plugins that rejected it, or the PreEnqueue plugin that holds it; of these, Pending wait for something outside of the cluster. WaitsFor are the events that
-	// they have registered for, any of which may wake it.
+	// Rejectors are the plugins that rejected the pod, or the PreEnqueue plugin that
+	// gates it. Pending are the Rejectors that wait for something outside the cluster.
+	// WaitsFor has the registered events of the Rejectors; any of them may wake the pod.
 	Rejectors []string   `json:"rejectors,omitempty"`
 	Pending   []string   `json:"pending,omitempty"`
 	WaitsFor  []WaitsFor `json:"waitsFor,omitempty"`
-	// WokenBy is what ended its last wait, WokenFor the plugin whose registration that event met.
+	// WokenBy is the event that ended its last wait, WokenFor the plugin whose
+	// registration matched.
 	WokenBy  string `json:"wokenBy,omitempty"`
 	WokenFor string `json:"wokenFor,omitempty"`
-	// Nominated is the node that the pod is nominated to, Leaving counts the victims of its last attempt that are not gone yet.
+	// Nominated is the nominated node. Leaving counts the victims of the last attempt
+	// that are not gone yet.
 	Nominated string `json:"nominated,omitempty"`
 	Leaving   int    `json:"leaving,omitempty"`
-	// BackoffEnd is when it may be tried again.
+	// BackoffEnd is the end of its backoff.
 	BackoffEnd *time.Time `json:"backoffEnd,omitempty"`
-	// CostUnits is what its last turn cost if that was expensive, in units of about a
-	// nanosecond. Yields says that it lets others of its priority go first, because turns
-	// of its namespace are expensive.
+	// CostUnits is the cost of its last turn if that was expensive, in units of about a
+	// nanosecond. Yields means that other pods of its priority go first, because turns of
+	// its namespace are expensive.
 	CostUnits int64 `json:"costUnits,omitempty"`
 	Yields    bool  `json:"yields,omitempty"`
-	// Ahead says who has the turn before it, of a pod that is ready; or AheadUnknown why that is not worked out.
+	// Ahead has the pods before a ready pod. AheadUnknown is the reason why Ahead is
+	// missing.
 	Ahead        *Ahead `json:"ahead,omitempty"`
 	AheadUnknown string `json:"aheadUnknown,omitempty"`
-	// Group says what holds up the pod group that it waits with.
+	// Group describes the pod group that the pod waits with.
 	Group *Group `json:"group,omitempty"`
 }
 
 // Attempt is one turn of the pod.
 type Attempt struct {
-	// Number is 0 for a binding that failed of which the turn is not kept.
+	// Number is 0 for a failed binding whose turn is not stored.
 	Number int       `json:"number,omitempty"`
 	At     time.Time `json:"at"`
-	// Outcome is one of placed, unschedulable, failed and no nodes.
+	// Outcome is placed, unschedulable, failed or no nodes.
 	Outcome string `json:"outcome"`
-	// WokenBy is what made the pod ready for this turn, WokenFor the plugin whose registration the event met. Helped says whether the pod found a node.
+	// WokenBy is the event that made the pod ready for this turn, WokenFor the plugin
+	// whose registration matched. Helped means that the pod was placed.
 	WokenBy  string `json:"wokenBy,omitempty"`
 	WokenFor string `json:"wokenFor,omitempty"`
 	Helped   bool   `json:"helped"`
-	// InGroup says that it was decided about together with the members of its group.
+	// InGroup means that the decision included the other members of its group.
 	InGroup  bool   `json:"inGroup,omitempty"`
 	Node     string `json:"node,omitempty"`
 	Nodes    int    `json:"nodes"`
 	Feasible int    `json:"feasible"`
-	// Message is the text of the FailedScheduling event, cut if it is very long.
+	// Message is the text of the FailedScheduling event, shortened if very long.
 	Message string `json:"message,omitempty"`
-	// Removed are the plugins that removed nodes, if the details of the turn were recorded.
+	// Removed has the plugins that removed nodes, if the details of the turn were
+	// recorded.
 	Removed []Removal `json:"removed,omitempty"`
-	// Nominated is the node that the pod was nominated to. Of the Evictions pods that were evicted for it, Victims are the first, as far as they are in its namespace.
+	// Nominated is the nominated node. Evictions counts the pods evicted for this pod.
+	// Victims are the first of these, without pods of other namespaces.
 	Nominated string   `json:"nominated,omitempty"`
 	Victims   []string `json:"victims,omitempty"`
 	Evictions int      `json:"evictions,omitempty"`
-	// BindingFailed is why the binding failed; RejectedBy are the plugins that rejected the pod at Permit.
+	// BindingFailed is the reason why the binding failed. RejectedBy are the plugins that
+	// rejected the pod at Permit.
 	BindingFailed string   `json:"bindingFailed,omitempty"`
 	RejectedBy    []string `json:"rejectedBy,omitempty"`
 }
 
-// WaitsFor is the events that a plugin has registered for.
+// WaitsFor has the events that a plugin registered.
 type WaitsFor struct {
 	Plugin string   `json:"plugin"`
 	Events []string `json:"events"`
 }
 
-// Ahead is how many pods have their turn before the pod, and those of the first of them that are in its namespace.
+// Ahead is the number of pods whose turn is earlier. Next has the first of them, without
+// pods of other namespaces.
 type Ahead struct {
 	Pods    int      `json:"pods"`
 	AtLeast bool     `json:"atLeast,omitempty"`
 	Next    []string `json:"next,omitempty"`
 }
 
-// Group is what holds up a pod group, or a tree of them.
+// Group describes the wait of a pod group or a tree.
 type Group struct {
 	Name string `json:"name"`
-	// Composite says that it is a CompositePodGroup. Exists says whether the object exists.
+	// Composite means a CompositePodGroup. Exists means that the object exists.
 	Composite bool `json:"composite,omitempty"`
 	Exists    bool `json:"exists"`
-	// MinCount is how many members must have a node; Missing how many of these do not exist yet.
+	// MinCount is the number of members that must have a node. Missing is the number of
+	// these that do not exist yet.
 	MinCount int `json:"minCount,omitempty"`
 	Missing  int `json:"missing,omitempty"`
 	Waiting  int `json:"waiting"`
 	Placed   int `json:"placed"`
-	// Gate is the PreEnqueue plugin that holds the group. Held and Rejected are the first members that a PreEnqueue plugin holds, and that plugins rejected in their last attempt.
+	// Gate is the PreEnqueue plugin that gates the group. Held has the first of the gated
+	// members. Rejected has the first of the members that plugins rejected in their last
+	// attempt.
 	Gate          string   `json:"gate,omitempty"`
 	HeldCount     int      `json:"heldCount,omitempty"`
 	Held          []Member `json:"held,omitempty"`
@@ -171,7 +190,7 @@ type Group struct {
 	Rejected      []Member `json:"rejected,omitempty"`
 }
 
-// Member is a member of a group, with the plugins that hold or reject it.
+// Member is a member of a group, with the plugins that gate or reject it.
 type Member struct {
 	Pod     string   `json:"pod"`
 	Plugins []string `json:"plugins"`
@@ -183,8 +202,11 @@ const (
 	placeAssumed = "on its node, which the API server has not confirmed"
 )
 
-// Of returns what is known of a pod, nil if the scheduler does not have it: it neither waits for a node nor is on one. It is called between two rounds of the loop that owns the state and
-// the queue. It looks at all placements that are kept, and at what queue.Describe looks at, which takes a few milliseconds at most. outside says in which profiles plugins from outside or extenders have a say.
+// Of returns the history of a pod. It returns nil if the pod neither waits nor is on a
+// node. Of may be called only between two rounds of the loop that owns the state and the
+// queue. It searches all stored placements and calls queue.Describe, which takes at most
+// a few milliseconds. outside reports whether a profile has out-of-tree plugins or
+// extenders.
 func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside func(profile string) bool) *Answer {
 	d, waits := q.Describe(h.now(), key)
 	node, confirmed, placed := s.NodeOf(key)
@@ -222,7 +244,8 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 	} else if x := a.Decision; x != nil {
 		p.Kept = append(p.Kept, Attempt{Number: x.Attempt, At: x.At, Outcome: plan.Placed.String(), Helped: true, Node: x.Node, Nodes: x.Nodes, Feasible: x.Feasible})
 	}
-	if placed && a.Decision != nil && a.Decision.Node != node { // somebody else has bound it
+	// another scheduler has bound it
+	if placed && a.Decision != nil && a.Decision.Node != node {
 		a.Decision = nil
 	}
 	p.Forgotten = p.Numbered() < p.Attempts
@@ -230,8 +253,8 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 	return a
 }
 
-// ahead returns how far the system's clock is ahead of the steady one, which it is not
-// once somebody has set it. Rounding drops the time between the two reads.
+// ahead returns the offset of the system's clock from the steady clock, which is not zero
+// after the system's clock was set. Rounding removes the time between the two reads.
 func (h *History) ahead() time.Duration {
 	if h.wall == nil {
 		return 0
@@ -239,7 +262,7 @@ func (h *History) ahead() time.Duration {
 	return h.wall().Round(0).Sub(h.now().Round(0)).Round(time.Millisecond)
 }
 
-// shift moves all times of an answer, so that they fit the system's clock.
+// shift moves all times of an answer to the system's clock.
 func (a *Answer) shift(by time.Duration) {
 	if a.Decision != nil {
 		a.Decision.At = a.Decision.At.Add(by)
@@ -254,7 +277,7 @@ func (a *Answer) shift(by time.Duration) {
 	}
 }
 
-// Numbered returns of how many attempts the turn is kept.
+// Numbered returns the number of attempts whose turn is stored.
 func (p *Past) Numbered() (n int) {
 	for i := range p.Kept {
 		if p.Kept[i].Number > 0 {
@@ -264,7 +287,8 @@ func (p *Past) Numbered() (n int) {
 	return n
 }
 
-// complete takes the turn of a failed binding of which no turn was noted from the placement that it was for. x is the last placement of the pod.
+// complete fills in the turn of a failed binding from the placement, if the turn was not
+// recorded. x is the last placement of the pod.
 func (p *Past) complete(x *Decision) {
 	for i := range p.Kept {
 		switch a := &p.Kept[i]; {
@@ -277,7 +301,7 @@ func (p *Past) complete(x *Decision) {
 	}
 }
 
-// describe fills in what the queue knows.
+// describe copies the description from the queue.
 func (p *Past) describe(d *queue.Description) {
 	p.Place, p.Attempts = d.Place, d.Attempts
 	p.Since, p.BackoffEnd = timeOf(d.Since), timeOf(d.BackoffEnd)
@@ -294,7 +318,8 @@ func (p *Past) describe(d *queue.Description) {
 	if x := d.Ahead; x != nil {
 		p.Ahead = &Ahead{Pods: x.Pods, AtLeast: x.AtLeast}
 		for _, key := range x.Next {
-			if key.Namespace == d.Pod.Namespace { // who may see this pod need not see those of others
+			// a user who may see this pod may lack access to other namespaces
+			if key.Namespace == d.Pod.Namespace {
 				p.Ahead.Next = append(p.Ahead.Next, key.String())
 			}
 		}
@@ -322,20 +347,20 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// unordered is why it is not said who has the turn before a pod.
+// unordered is the reason for an unknown Ahead.
 const unordered = "a plugin from outside orders the queue, and is not asked for an answer"
 
-// Why the details of a decision are not there.
+// The reasons for missing details.
 const (
 	notOutside   = "plugins from outside or extenders have a say in this profile, and they are not asked a second time"
 	notForgotten = "they were not recorded, as recording takes at most 2 % of the time that decisions take, or are forgotten"
 )
 
-// decision is what is kept of a placement.
+// decision converts a stored placement.
 func (h *History) decision(x *placement, outside func(profile string) bool) *Decision {
 	d := &Decision{Version: Version, At: time.Unix(0, x.at).UTC(), Attempt: int(x.attempt), Node: x.node, Nodes: int(x.nodes), Feasible: int(x.feasible)}
 	if x.feasible > 1 {
-		total := x.total // the memory is the next placement's
+		total := x.total // a copy, because the next placement may reuse the memory
 		d.Total = &total
 	}
 	detail := h.details.of(x.detail)
@@ -364,7 +389,8 @@ func (h *History) decision(x *placement, outside func(profile string) bool) *Dec
 	return d
 }
 
-// margins returns what puts the first node before the second, what counts most first. Both have scores of the same plugins.
+// margins returns the plugins that score the two nodes differently, the most points for
+// the first node first. Both nodes have scores of the same plugins.
 func margins(first, second []plan.Score) []Margin {
 	var all []Margin
 	for i, s := range first {
@@ -383,7 +409,7 @@ func removals(from []plan.Removal) (to []Removal) {
 	return to
 }
 
-// attempt is what is kept of a turn of a pod. The namespace ends with a slash.
+// attempt converts a stored turn of a pod. The namespace ends with a slash.
 func (h *History) attempt(from *attempt, namespace string) Attempt {
 	a := Attempt{
 		Number: int(from.number), At: time.Unix(0, from.at).UTC(), Outcome: from.outcome.String(), WokenBy: from.woken.Event, WokenFor: from.woken.Plugin,

@@ -11,18 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Of the attempts of a pod the first ones are kept, and the last ones.
+// The first and the last attempts of a pod are stored.
 const (
 	firstKept = 2
 	lastKept  = 6
 )
 
-// record is the attempts of one pod that was not placed at once.
+// record has the attempts of one pod that was not placed at once.
 type record struct {
 	key     model.PodKey
 	uid     types.UID
 	profile string
-	// attempts are those that are kept, in their order; noted is how many there were.
+	// attempts are the stored attempts, in order. noted counts all attempts.
 	attempts []attempt
 	noted    int
 	bytes    int
@@ -30,7 +30,7 @@ type record struct {
 	older, newer *record
 }
 
-// attempt is how one turn of a pod ended.
+// attempt is the result of one turn of a pod.
 type attempt struct {
 	at              int64 // in nanoseconds of Unix time
 	number          int32
@@ -39,26 +39,28 @@ type attempt struct {
 	grouped         bool
 	woken           plan.Woken
 	rejection       *plan.Rejection
-	// text is what PostFilter plugins add to the rejection, or an error.
+	// text is the message of PostFilter plugins in addition to the rejection, or an
+	// error.
 	text   string
 	detail uint64
 	more   *more
-	bytes  int // that it takes, without what it shares with the attempt before or with the pod before
+	bytes  int // its size, without memory shared with the previous attempt or pod
 }
 
-// more is what only some attempts have.
+// more has the fields that few attempts need.
 type more struct {
-	node      string // that the pod was placed on
+	node      string // the node of the placement
 	total     int64
-	nominated string // that the pod was nominated to
+	nominated string // the nominated node
 	victims   []string
 	evictions int
-	// failed is why the binding failed, and by whom it was rejected at Permit.
+	// failed is the reason why the binding failed. rejectors are the plugins that
+	// rejected the pod at Permit.
 	failed    string
 	rejectors []string
 }
 
-// What parts of a record take, about, with the entry of the map.
+// The approximate sizes of the parts of a record, including the map entry.
 const (
 	recordBytes  = 320
 	attemptBytes = 136
@@ -67,19 +69,22 @@ const (
 	victimBytes  = 80
 )
 
-// textMax is how much of a long text is kept; victimsMax how many victims are named.
+// textMax bounds the stored bytes of a text, victimsMax the named victims.
 const (
 	textMax    = 1024
 	victimsMax = 5
 )
 
-// records are the attempts of pods, the pod tried longest ago forgotten first.
+// records has the attempts of pods. The pod with the oldest last attempt is dropped
+// first.
 type records struct {
-	// Invariant: byPod lists each record under its key; from newest on, older links lead to each of them once, and newer links back. bytes is the sum of theirs, at most bytesMax.
+	// Invariant: byPod lists each record under its key. From newest on, the older links
+	// reach each record once, and the newer links lead back. bytes is the sum of the
+	// sizes of the records, at most bytesMax.
 	byPod           map[model.PodKey]*record
 	newest, oldest  *record
 	bytes, bytesMax int
-	// last is the rejection that was noted last: alike pods that come one after another share it.
+	// last is the rejection that was recorded last. Similar pods in sequence share it.
 	last *plan.Rejection
 }
 
@@ -87,7 +92,7 @@ func newRecords(bytes int) records {
 	return records{byPod: map[model.PodKey]*record{}, bytesMax: bytes}
 }
 
-// note notes a decision about a pod.
+// note records a decision about a pod.
 func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
 	q := &d.Pods[0]
 	a := attempt{
@@ -100,7 +105,8 @@ func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
 	case plan.Unschedulable:
 		a.rejection, a.text = d.Rejection, d.PostFilter
 		if size := sizeOfRejection(d.Rejection); size > textMax {
-			a.rejection, a.text = nil, cut(d.Rejection.Text(d.Nodes)) // add counts the text
+			// add counts the text
+			a.rejection, a.text = nil, cut(d.Rejection.Text(d.Nodes))
 		} else if d.Rejection != x.last {
 			bytes += size
 			x.last = d.Rejection
@@ -118,7 +124,7 @@ func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
 	x.add(q.Pod, a, bytes)
 }
 
-// add adds an attempt to the record of a pod, which becomes the newest.
+// add adds an attempt to the record of a pod, which becomes the newest record.
 func (x *records) add(pod *model.Pod, a attempt, bytes int) {
 	key := pod.Key()
 	r := x.byPod[key]
@@ -154,7 +160,7 @@ func (x *records) add(pod *model.Pod, a attempt, bytes int) {
 	x.grow(r, bytes)
 }
 
-// bindingFailed notes that the binding of a pod failed that had been placed.
+// bindingFailed records that the binding of a placed pod has failed.
 func (x *records) bindingFailed(now time.Time, f *state.Failure) {
 	why := "the binding failed"
 	if f.Err != nil {
@@ -171,7 +177,7 @@ func (x *records) bindingFailed(now time.Time, f *state.Failure) {
 	x.add(f.Pod, attempt{at: now.UnixNano(), outcome: plan.Placed, more: &more{failed: why, rejectors: f.Rejectors}}, attemptBytes)
 }
 
-// grow counts bytes of a record, and forgets the oldest records if there are too many.
+// grow adds to the size of a record, and drops the oldest records above the limit.
 func (x *records) grow(r *record, bytes int) {
 	r.bytes += bytes
 	x.bytes += bytes
@@ -232,7 +238,7 @@ func sizeOfRejection(r *plan.Rejection) int {
 	return size
 }
 
-// cut cuts a long text, between two characters.
+// cut shortens a long text, at a character boundary.
 func cut(text string) string {
 	if len(text) <= textMax {
 		return text

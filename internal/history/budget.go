@@ -8,8 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// What the history may cost: of the time that decisions take, two hundredths for details of decisions and one for notes about pods that were not placed at once; and of the time in which
-// nothing is decided, one in idleShare for each, since then it delays hardly anybody. What is not used is saved up to a while's worth. Placements cost so little that all are noted.
+// Limits of the cost of the history. Details may take 2 % of the time of decisions, and
+// notes about pods that were not placed at once 1 %. Each may also take one part in
+// idleShare of the time without decisions, which delays hardly any pod. Unused budget is
+// saved up to savedMax. Placements are so cheap that all are recorded.
 const (
 	detailsPercent = 2
 	notesPercent   = 1
@@ -17,18 +19,22 @@ const (
 	savedMax       = 5 * time.Millisecond
 )
 
-// noteCost is about what a note costs: two or three looks into memory that is not in the processor's cache. It is not measured, which would cost as much.
+// noteCost is the approximate cost of a note: two or three cache misses. Measuring it
+// would cost as much.
 const noteCost = 500 * time.Nanosecond
 
-// ownerPause is how long it is until another pod of an owner is recorded before others.
+// ownerPause is the time after which a pod of the same owner has precedence again.
 const ownerPause = time.Minute
 
-// budget says of which decisions details are recorded, and which attempts are noted. Half of what is saved is for the first pod of an owner in a while, and for the first attempts of pods.
+// budget selects the decisions whose details are recorded, and the attempts that are
+// noted. Half of the savings is reserved for the first pod of an owner in a while, and
+// for the first attempts of pods.
 type budget struct {
-	details, notes time.Duration // saved
-	cost           time.Duration // of recording details, about
+	details, notes time.Duration // savings
+	cost           time.Duration // the approximate cost of recording details
 	last           time.Time     // when the last decision began
-	// owners are those of which a pod was recorded, each at its position; of two at one position the newer is kept.
+	// owners remembers the owners of recorded pods, each at its position. At a collision
+	// the newer owner stays.
 	owners [1024]seenOwner
 }
 
@@ -39,7 +45,7 @@ type seenOwner struct {
 
 func newBudget() budget { return budget{details: savedMax, notes: savedMax} }
 
-// earn takes in that a decision was begun at a time and took so long.
+// earn adds the budget for a decision that began at a time. took is its duration.
 func (b *budget) earn(at time.Time, took time.Duration) {
 	idle := time.Duration(0)
 	if !b.last.IsZero() {
@@ -50,10 +56,11 @@ func (b *budget) earn(at time.Time, took time.Duration) {
 	b.notes = min(b.notes+took*notesPercent/100+idle/idleShare, savedMax)
 }
 
-// most is what is saved for details at most: enough for two recordings.
+// most returns the maximal savings for details: enough for two recordings.
 func (b *budget) most() time.Duration { return max(savedMax, 2*b.cost) }
 
-// affords reports whether details may be recorded so many times, first those of a decision about the given pod.
+// affords reports whether details may be recorded the given number of times, starting
+// with a decision about the given pod.
 func (b *budget) affords(q *plan.QueuedPod, times int) bool {
 	if b.details < time.Duration(times)*b.cost || b.details <= 0 {
 		return false
@@ -61,18 +68,20 @@ func (b *budget) affords(q *plan.QueuedPod, times int) bool {
 	return b.details >= b.most()/2+b.cost || b.isFirst(q)
 }
 
-// spend takes in what a recording has cost.
+// spend subtracts the cost of a recording.
 func (b *budget) spend(q *plan.QueuedPod, cost time.Duration) {
 	b.details -= cost
 	if b.cost == 0 {
 		b.cost = cost
 	}
-	b.cost += (min(cost, 2*b.cost) - b.cost) / 4 // one that was interrupted by the operating system says little of the next
+	// limited, because a recording that the operating system interrupted does not predict
+	// the next
+	b.cost += (min(cost, 2*b.cost) - b.cost) / 4
 	of := ownerOf(q)
 	b.owners[of%uint64(len(b.owners))] = seenOwner{of, q.Popped}
 }
 
-// takeNote reports whether an attempt may be noted, and spends what that costs.
+// takeNote reports whether an attempt may be noted, and spends the cost.
 func (b *budget) takeNote(first bool) bool {
 	if b.notes < noteCost || !first && b.notes < savedMax/2 {
 		return false
@@ -88,7 +97,8 @@ func (b *budget) isFirst(q *plan.QueuedPod) bool {
 	return seen.tail != of || q.Popped.Sub(seen.at) >= ownerPause
 }
 
-// ownerOf returns a number for the controller of a pod, or for the pod if it has none.
+// ownerOf returns a number for the controller of a pod, or for the pod itself without a
+// controller.
 func ownerOf(q *plan.QueuedPod) uint64 {
 	if owner := metav1.GetControllerOfNoCopy(q.Pod.Object); owner != nil {
 		return tail(string(owner.UID))

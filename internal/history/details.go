@@ -2,9 +2,11 @@ package history
 
 import "github.com/berth-scheduler/berth/internal/plan"
 
-// details are those of the last decisions that were recorded, numbered from 1 in their order, the oldest forgotten first.
+// details has the details of the last recorded decisions, numbered from 1. The oldest are
+// dropped first.
 type details struct {
-	// Invariant: kept has the details from number first+1 on, of which gone are forgotten; bytes is the sum of what the others take, at most bytesMax.
+	// Invariant: kept has the details from number first+1 on, and the first gone of them
+	// are dropped. bytes is the total size of the others, at most bytesMax.
 	kept            []kept
 	gone            int
 	first           uint64
@@ -16,7 +18,7 @@ type kept struct {
 	bytes  int
 }
 
-// add keeps details and returns their number, 0 if they take more than there is.
+// add stores details and returns their number, 0 if they exceed the limit.
 func (k *details) add(d *plan.Detail) uint64 {
 	size := sizeOfDetail(d)
 	if size > k.bytesMax {
@@ -27,7 +29,8 @@ func (k *details) add(d *plan.Detail) uint64 {
 		k.kept[k.gone] = kept{}
 		k.gone++
 	}
-	if k.gone > 64 && k.gone > len(k.kept)/2 { // each is moved up once for one that was forgotten
+	// each move of an element pays for one dropped element
+	if k.gone > 64 && k.gone > len(k.kept)/2 {
 		n := copy(k.kept, k.kept[k.gone:])
 		clear(k.kept[n:])
 		k.kept, k.first, k.gone = k.kept[:n], k.first+uint64(k.gone), 0
@@ -37,7 +40,7 @@ func (k *details) add(d *plan.Detail) uint64 {
 	return k.first + uint64(len(k.kept))
 }
 
-// of returns the details with a number, nil if they are forgotten or there never were any.
+// of returns the details with a number, nil if they were dropped or never existed.
 func (k *details) of(number uint64) *plan.Detail {
 	if number <= k.first+uint64(k.gone) || number > k.first+uint64(len(k.kept)) {
 		return nil
@@ -45,7 +48,7 @@ func (k *details) of(number uint64) *plan.Detail {
 	return &k.kept[number-k.first-1].detail
 }
 
-// What parts of details take, about; texts are shared.
+// The approximate sizes of the parts of details. Texts are shared and not counted.
 const (
 	detailBytes  = 128
 	nodeBytes    = 128

@@ -17,21 +17,23 @@ type Config struct {
 	Bytes int
 	// Now is a steady clock; nil means time.Now.
 	Now func() time.Time
-	// Wall is the system's clock, which people read the times of answers by; nil means
-	// Now.
+	// Wall is the system's clock, for the times in answers; nil means Now.
 	Wall func() time.Time
 }
 
-// DefaultBytes suffices for the last 43,000 placements, the attempts of 20,000 pods that wait, and the details of some thousand decisions.
+// DefaultBytes suffices for the last 43,000 placements, the attempts of 20,000 waiting
+// pods, and the details of some thousand decisions.
 const DefaultBytes = 48 << 20
 
-// MaxBytes is the most that may be given. A question looks at all placements that are kept, on the goroutine of the loop: at some 230,000 then.
+// MaxBytes is the largest value of Config.Bytes. An answer searches all stored placements
+// on the goroutine of the loop; with MaxBytes these are some 230,000.
 const MaxBytes = 256 << 20
 
-// The memory is divided: placements and details have a quarter each, attempts the rest.
+// Placements and details have a quarter of the memory each, attempts the rest.
 const quarter = 4
 
-// History is the memory. It is a loop.Witness; the goroutine of the loop is its only user, of Of too.
+// History is the memory. It is a loop.Witness. The goroutine of the loop is its only
+// user, also of Of.
 type History struct {
 	now     func() time.Time
 	wall    func() time.Time // nil: answers have the times of now
@@ -39,19 +41,23 @@ type History struct {
 	placed  placements
 	details details
 	waiting records
-	// detail is the number of the details of the decision at hand, 0 if there are none.
+	// detail is the number of the details of the present decision, 0 without details.
 	detail uint64
-	// grouped is how long recording details of members of the group at hand has taken.
+	// grouped is the time spent on recording details of members of the present group.
 	grouped time.Duration
 	counts  Counts
 }
 
-// Counts are how often something happened so far, and what is kept now.
+// Counts has totals of events so far, and the sizes of the memory.
 type Counts struct {
-	// Decisions were made; Left of these were not noted, because there were too many of pods that wait. Details of so many were recorded, which took Recording.
+	// Decisions counts the decisions. Left counts the decisions about waiting pods that
+	// exceeded the budget and were not noted. Details counts the recordings of details,
+	// and Recording is the total time spent on it.
 	Decisions, Left, Details int64
 	Recording                time.Duration
-	// Placements, Waiting and Detailed are how many placements, pods that were not placed at once, and details are kept; Bytes is about how many bytes all of it takes.
+	// Placements, Waiting and Detailed count the stored placements, the stored pods that
+	// were not placed at once, and the stored details. Bytes is the approximate size of
+	// all.
 	Placements, Waiting, Detailed, Bytes int
 }
 
@@ -70,29 +76,32 @@ func New(config Config) (*History, error) {
 	return &History{now: config.Now, wall: config.Wall, budget: newBudget(), placed: newPlacements(share), details: details{bytesMax: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
 }
 
-// bestKept is how many of the best nodes are kept of a decision, the one that was taken included.
+// bestKept is the number of best nodes stored for a decision, including the chosen node.
 const bestKept = 3
 
-// Decided records the details of a decision about a single pod, if they may cost something.
+// Decided records the details of a decision about a single pod, within the budget.
 func (h *History) Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration) {
 	h.detail = 0
 	h.budget.earn(d.Pods[0].Popped, took)
 	h.detail, _ = h.record(e, v, d, 1)
 }
 
-// DecidedMember records the details of a decision about a member of a pod group, if they may cost something: as often as there are domain placements in which it is decided about, of which one is taken.
+// DecidedMember records the details of a decision about a member of a pod group, within
+// the budget. among is the number of domain placements that decide about the member. All
+// of them may be recorded, so the budget must suffice for all.
 func (h *History) DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64 {
 	number, cost := h.record(run, v, d, among)
 	h.grouped += cost
 	return number
 }
 
-// detailer is an engine, or a run of it.
+// detailer is an engine or a run of the engine.
 type detailer interface {
 	Detail(v state.View, pod *model.Pod, best int) (plan.Detail, bool)
 }
 
-// record records the details of a decision, if so many such recordings may be made. It returns their number, 0 if there are none.
+// record records the details of a decision if the budget allows the given number of
+// recordings. It returns the number of the details, 0 without details.
 func (h *History) record(e detailer, v state.View, d *plan.Decision, times int) (number uint64, cost time.Duration) {
 	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.Pods[0], times) {
 		return 0, 0
@@ -109,7 +118,7 @@ func (h *History) record(e detailer, v state.View, d *plan.Decision, times int) 
 	return h.details.add(&detail), cost
 }
 
-// Round notes the decisions of a round.
+// Round records the decisions of a round.
 func (h *History) Round(r *loop.Round) {
 	for i := range r.Delta.Failed {
 		h.waiting.bindingFailed(h.now(), &r.Delta.Failed[i])
@@ -140,7 +149,7 @@ func (h *History) note(d *plan.Decision, detail uint64, grouped bool) {
 	if d.Outcome == plan.Terminating {
 		return
 	}
-	if placed && q.Attempt == 1 { // as most are
+	if placed && q.Attempt == 1 { // the usual case
 		return
 	}
 	if h.budget.takeNote(q.Attempt == 1) {
@@ -150,7 +159,7 @@ func (h *History) note(d *plan.Decision, detail uint64, grouped bool) {
 	}
 }
 
-// Counts returns what happened so far, and what is kept.
+// Counts returns the totals so far and the sizes of the memory.
 func (h *History) Counts() Counts {
 	c := h.counts
 	c.Placements, c.Waiting, c.Detailed = h.placed.size(), len(h.waiting.byPod), len(h.details.kept)-h.details.gone
@@ -158,7 +167,8 @@ func (h *History) Counts() Counts {
 	return c
 }
 
-// tail returns the last eight bytes of a text as a number: of names and UIDs they mostly differ, and comparing them costs less than comparing texts.
+// tail returns the last eight bytes of a text as a number. The ends of names and UIDs
+// usually differ, and numbers are cheaper to compare than texts.
 func tail(text string) (n uint64) {
 	for i := max(0, len(text)-8); i < len(text); i++ {
 		n = n<<8 | uint64(text[i])

@@ -7,9 +7,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// placement is what is kept of a pod that got a node: values alone, so that noting it costs little, and no object is kept alive by it.
+// placement describes the placement of a pod. It has only values, so that it is cheap to
+// record and keeps no object alive.
 type placement struct {
-	tail            uint64 // of the name, by which it is found
+	tail            uint64 // of the name, for the search
 	namespace, name string
 	uid             types.UID
 	profile, node   string
@@ -21,17 +22,17 @@ type placement struct {
 	nodes, feasible int32
 }
 
-// placementBytes is about what a placement takes with its texts.
+// placementBytes is the approximate size of a placement with its texts.
 const placementBytes = 288
 
-// chunk is how many placements are allocated at a time.
+// chunk is the number of placements allocated at a time.
 const chunk = 512
 
-// placements are the last ones, in a ring that grows until it is full.
+// placements has the last placements, in a ring that grows until it is full.
 type placements struct {
 	chunks [][]placement
-	most   int // how many are kept
-	noted  int // how many there were so far
+	most   int // the maximal number of stored placements
+	noted  int // the number of placements so far
 }
 
 func newPlacements(bytes int) placements { return placements{most: max(1, bytes/placementBytes)} }
@@ -40,7 +41,7 @@ func (p *placements) size() int { return min(p.noted, p.most) }
 
 func (p *placements) bytes() int { return p.size() * placementBytes }
 
-// add notes a decision that placed a pod.
+// add records a decision that placed a pod.
 func (p *placements) add(d *plan.Decision, detail uint64) {
 	at := p.noted % p.most
 	p.noted++
@@ -55,7 +56,9 @@ func (p *placements) add(d *plan.Decision, detail uint64) {
 	to.nodes, to.feasible = int32(d.Nodes), int32(d.Feasible)
 }
 
-// of returns the last placement of a pod, nil if none is kept. It looks at all that are kept, which takes 0.2 ms with DefaultBytes, and with MaxBytes about 5 ms (BenchmarkOf).
+// of returns the last placement of a pod, nil if none is stored. It searches all stored
+// placements, which takes 0.2 ms with DefaultBytes and about 5 ms with MaxBytes
+// (BenchmarkOf).
 func (p *placements) of(key model.PodKey) *placement {
 	want := tail(key.Name)
 	for i := range p.size() {
