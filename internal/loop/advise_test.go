@@ -13,10 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// advising is an adviser that notes what it is called for.
+// advising is an adviser that records its calls.
 type advising struct {
 	calls []string
-	next  time.Time // when it can go on, unless it is zero
+	next  time.Time // when it can continue, unless zero
 }
 
 func (a *advising) Rejected(_ time.Time, _ *engine.Engine, s *state.State, d *plan.Decision) string {
@@ -30,7 +30,8 @@ func (a *advising) Search(_ time.Time, _ *engine.Engine, s *state.State) {
 
 func (a *advising) Next() (at time.Time, ok bool) { return a.next, !a.next.IsZero() }
 
-// TestAdviser calls an adviser before each round, and after the decision that no node will do for a single pod, whose event then says what it returns.
+// TestAdviser calls an adviser before each round, and after an unschedulable decision
+// about a single pod. The event of the pod contains the returned hint.
 func TestAdviser(t *testing.T) {
 	g := newGrouping(t, "")
 	by := &advising{}
@@ -61,7 +62,8 @@ func TestAdviser(t *testing.T) {
 	}
 }
 
-// TestAdviserGoesOn has a round when the adviser can go on, unless there is one before.
+// TestAdviserGoesOn runs a round when the adviser can continue, unless another round is
+// due earlier.
 func TestAdviserGoesOn(t *testing.T) {
 	g := newGrouping(t, "")
 	by := &advising{}
@@ -76,7 +78,7 @@ func TestAdviserGoesOn(t *testing.T) {
 	g.nodes(0)
 	g.changes.Set(build.Pod(build.Named("first"), build.Container("cpu=1")))
 	g.round()
-	at, ok := g.loop.Next() // that of the queue
+	at, ok := g.loop.Next() // the queue's next time
 	if !ok || !at.Before(by.next) {
 		t.Fatalf("the next round is at %s (%t), not before %s", at, ok, by.next)
 	}

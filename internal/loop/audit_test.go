@@ -49,7 +49,8 @@ func auditedLoop(t *testing.T) *Loop {
 	return l
 }
 
-// TestAuditFindsEachViolation corrupts a loop in one way after the other. The sentence names the invariant that is violated.
+// TestAuditFindsEachViolation corrupts a loop in one way after the other. The sentence
+// names the violated invariant.
 func TestAuditFindsEachViolation(t *testing.T) {
 	key, volume := model.PodKey{Namespace: "ns", Name: "p"}, model.Ref{Name: "volume"}
 	for _, row := range []struct {
@@ -81,7 +82,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 	}
 }
 
-// TestEndedWaitsAreNotKept lets two pods wait for one object, ends one wait and touches the other: memory must hold neither when they are over.
+// TestEndedWaitsAreNotKept lets two pods wait for one object, ends one wait and touches
+// the other. When both are over, memory must hold neither.
 func TestEndedWaitsAreNotKept(t *testing.T) {
 	l := auditedLoop(t)
 	volume := model.Ref{Name: "volume"}

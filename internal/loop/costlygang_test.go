@@ -19,9 +19,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// TestGangOfTwoKindsEnds decides about a gang with two kinds of claims, whose first members cost more than
-// the budget of a round. Such an attempt keeps no progress, so each round has twice the budget of the
-// round before, until the attempt ends.
+// TestGangOfTwoKindsEnds decides about a gang with two kinds of claims, whose first
+// members exceed the budget of a round. Such an attempt keeps no progress. So each round
+// has twice the budget of the round before, until the attempt ends.
 func TestGangOfTwoKindsEnds(t *testing.T) {
 	const nodes, first, second = 200, 900, 300
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})

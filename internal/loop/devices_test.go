@@ -18,10 +18,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// withDevices is a scheduler of nodes with eight devices each, of which pods take one each, and of pods with claims that nothing can satisfy.
+// withDevices is a scheduler of nodes with eight devices each. Some pods take one device
+// each; others have claims that nothing can satisfy.
 type withDevices struct {
 	full
-	next, ended int // of the pods that take devices
+	next, ended int // numbers of pods that take devices
 }
 
 func deviceSelectors(expressions ...string) (selectors []resourcev1.DeviceSelector) {
@@ -31,7 +32,8 @@ func deviceSelectors(expressions ...string) (selectors []resourcev1.DeviceSelect
 	return selectors
 }
 
-// newWithDevices has half of the devices in use. The hopeless ask for a class of which no device is, for another driver's devices, or for a model that there is not.
+// newWithDevices has half of the devices in use. Each hopeless pod requests an
+// unavailable class, model or driver.
 func newWithDevices(t testing.TB, nodes, hopeless int) *withDevices {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, false)
@@ -96,7 +98,8 @@ func (f *withDevices) create(name, class string, selectors ...string) {
 	f.changes.Set(pod)
 }
 
-// take creates a pod that takes a device, and has it placed. The allocation is written then.
+// take creates a pod that takes a device, and has it placed. Then the allocation is
+// written.
 func (f *withDevices) take(t testing.TB) {
 	name := fmt.Sprint("taker-", f.next)
 	f.next++
@@ -119,8 +122,9 @@ func (f *withDevices) free() {
 	f.changes.Remove(claimRef(key.Name))
 }
 
-// TestDevicesGivenBackBesideHopeless counts decisions while devices are given back and taken: those whose claims can never be satisfied are not tried again,
-// however many they are. A pod that waits for such a device is.
+// TestDevicesGivenBackBesideHopeless counts decisions while devices are released and
+// taken. Pods whose claims can never be satisfied are not retried, however many they are.
+// A pod that waits for such a device is retried.
 func TestDevicesGivenBackBesideHopeless(t *testing.T) {
 	for _, hopeless := range []int{30, 600} {
 		f := newWithDevices(t, 4, hopeless)
@@ -150,7 +154,8 @@ func TestDevicesGivenBackBesideHopeless(t *testing.T) {
 			f.rest()
 			f.now = f.now.Add(11 * time.Second) // its backoff has ended
 		}
-		// In each turn the one that waits is placed, another takes what it gives back, and the next one is rejected.
+		// In each turn the waiting pod is placed, another pod takes its released device,
+		// and the next pod is rejected.
 		if decisions := f.engine.Counters().Decisions - before; decisions != 3*turns {
 			t.Errorf("%d hopeless pods: %d decisions were made in %d turns, want 3 each", hopeless, decisions, turns)
 		}
@@ -160,8 +165,10 @@ func TestDevicesGivenBackBesideHopeless(t *testing.T) {
 	}
 }
 
-// BenchmarkHopelessClaims measures what pods with claims that nothing can satisfy cost the others: of two schedulers one has 10,000 of them, and both have their turns
-// in the same run. Other pods take devices as fast as can be, and for each another pod gives one back.
+// BenchmarkHopelessClaims measures how pods with claims that nothing can satisfy slow
+// down other pods. The second of two schedulers has 10,000 such pods; both have their
+// turns in the same run. Other pods take devices as fast as possible, and each time
+// another pod releases one.
 func BenchmarkHopelessClaims(b *testing.B) {
 	nodes, parked, turn := build.Sized(500), build.Sized(10_000), 500
 	alone, beside := newWithDevices(b, nodes, 0), newWithDevices(b, nodes, parked)

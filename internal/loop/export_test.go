@@ -7,10 +7,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// GoBy makes the loop go by another system's clock.
+// GoBy replaces the system's clock of the loop.
 func (l *Loop) GoBy(system func() time.Time) { l.now, l.wall = steady(system), system }
 
-// KeepFor keeps room for a group until a time, as if it had been found.
+// KeepFor reserves room for a group until a time, as if a search had found it.
 func (l *Loop) KeepFor(group *model.PodGroup, room []plan.Nomination, until time.Time) {
 	root := model.RootKey{Key: group.Key}
 	l.state.Keep(root, []model.GroupKey{group.Key}, room)

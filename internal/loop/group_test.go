@@ -25,7 +25,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// grouping is a scheduler with the gate GenericWorkload, whose decisions are carried out by the test.
+// grouping is a scheduler with the gate GenericWorkload. The test carries out its
+// decisions.
 type grouping struct {
 	*testing.T
 	loop    *loop.Loop
@@ -34,7 +35,7 @@ type grouping struct {
 	now     time.Time
 }
 
-// newGrouping has the profiles of a configuration; with none the default one.
+// newGrouping uses the profiles of a configuration, by default the default configuration.
 func newGrouping(t *testing.T, profiles string, observers ...loop.Observer) *grouping {
 	t.Helper()
 	return newGroupingWith(t, map[string]bool{"GenericWorkload": true}, profiles, observers...)
@@ -68,14 +69,14 @@ func newGroupingWith(t *testing.T, on map[string]bool, profiles string, observer
 	return g
 }
 
-// nodes creates nodes that have room for so many pods each.
+// nodes creates nodes with room for the given numbers of pods.
 func (g *grouping) nodes(slots ...int) {
 	for i, n := range slots {
 		g.changes.Set(build.Node(fmt.Sprint("n", i), build.Allocatable(fmt.Sprintf("cpu=99 memory=8Gi pods=%d", n))))
 	}
 }
 
-// gang is the PodGroup g, of so many pods at least, or of a basic policy if that is 0.
+// gang is the PodGroup g with a minCount, or with a basic policy if minCount is 0.
 func gang(minCount int32, changes ...func(*schedulingv1beta1.PodGroup)) *schedulingv1beta1.PodGroup {
 	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: "g", UID: "uid-g", Generation: 3}}
 	if group.Spec.SchedulingPolicy.Basic = &(schedulingv1beta1.BasicSchedulingPolicy{}); minCount > 0 {
@@ -104,7 +105,8 @@ func ofScheduler(name string) build.PodOption {
 	return func(p *v1.Pod) { p.Spec.SchedulerName = name }
 }
 
-// round runs one round, checks every invariant, and says what was decided: a line for each pod, and what is written of the group.
+// round runs one round and checks every invariant. It returns a line for each decision
+// about a pod, and the writes for the group.
 func (g *grouping) round() string {
 	g.Helper()
 	before := len(g.commit.made)
@@ -147,7 +149,7 @@ func (g *grouping) round() string {
 	return strings.Join(lines, "\n")
 }
 
-// condition says what a write makes of the group's condition.
+// condition returns the group's condition after a write.
 func (g *grouping) condition(w *plan.Write) string {
 	g.Helper()
 	var patch struct {
@@ -295,8 +297,9 @@ func TestGroupDecisions(t *testing.T) {
 	}
 }
 
-// TestGroupIsScheduledOnce: once enough members were placed the condition is True, and stays so, whatever becomes of others, and also before the watch shows it. A group
-// that is created anew begins anew.
+// TestGroupIsScheduledOnce: once enough members were placed, the condition stays True
+// whatever happens to other members, and also before the watch shows it. A recreated
+// group starts without it.
 func TestGroupIsScheduledOnce(t *testing.T) {
 	g := newGrouping(t, "")
 	g.nodes(2)
@@ -322,7 +325,8 @@ func TestGroupIsScheduledOnce(t *testing.T) {
 	}
 }
 
-// TestMembersKeepTheirOrder: members are tried by attempts, then by age, those of one age in the order of their arrival, and each has its own count of attempts.
+// TestMembersKeepTheirOrder: members are tried by attempts, then by age, then by arrival.
+// Each member has its own count of attempts.
 func TestMembersKeepTheirOrder(t *testing.T) {
 	g := newGrouping(t, "")
 	g.nodes(2)
@@ -344,12 +348,14 @@ func TestMembersKeepTheirOrder(t *testing.T) {
 	g.changes.Set(member("late"))
 	g.now = g.now.Add(time.Hour)
 	second := order()
-	if want := []string{"c2", "b2", "a2", "late1"}; !slices.Equal(first, []string{"c1", "b1", "a1"}) || !slices.Equal(second, want) { // all were rejected at the same time
+	// all were rejected at the same time
+	if want := []string{"c2", "b2", "a2", "late1"}; !slices.Equal(first, []string{"c1", "b1", "a1"}) || !slices.Equal(second, want) {
 		t.Errorf("first %v, then %v", first, second)
 	}
 }
 
-// TestGroupsAreToldApart: pods of another group, or of another namespace, are no members; a group without a PodGroup is not decided about.
+// TestGroupsAreToldApart: pods of another group or namespace are no members. No decision
+// is made about a group without a PodGroup.
 func TestGroupsAreToldApart(t *testing.T) {
 	g := newGrouping(t, "")
 	g.nodes(1, 1)
@@ -370,7 +376,8 @@ func TestGroupsAreToldApart(t *testing.T) {
 	}
 }
 
-// TestRoomIsFreeAtOnce keeps room for a group that is then gone, or incomplete: a pod that left it room has it in the round that finds out.
+// TestRoomIsFreeAtOnce reserves room for a group that is then deleted or incomplete. A
+// pod that left room takes it in the round that detects this.
 func TestRoomIsFreeAtOnce(t *testing.T) {
 	for _, row := range []struct {
 		end string

@@ -53,9 +53,9 @@ var giantShapes = map[string]func(i int) *v1.Pod{
 	},
 }
 
-// TestGiantChangesAreHeld shows giant pods at once, and a small pod between them. No round
-// applies more than two giants, the small pod is decided about before the last of them,
-// and nothing is lost.
+// TestGiantChangesAreHeld shows giant pods at once, and a small pod between them. No
+// round applies more than two giants. The small pod is decided about before the last
+// giant, and nothing is lost.
 func TestGiantChangesAreHeld(t *testing.T) {
 	for name, shape := range giantShapes {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestRunAppliesHeldChanges(t *testing.T) {
 	})
 }
 
-// TestNominationOfHeldPod has a plugin nominate a pod whose change is held. The nomination
-// is applied once the pod is known.
+// TestNominationOfHeldPod has a plugin nominate a pod whose change is held. The
+// nomination is applied when the pod exists.
 func TestNominationOfHeldPod(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes := ingest.New(c.Compile())
@@ -158,7 +158,8 @@ func TestNominationOfHeldPod(t *testing.T) {
 		changes.Set(giant(i))
 	}
 	pod := ranks("nominated", "1", 0)
-	pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/gate"}} // so that no decision ends the nomination
+	// so that no decision ends the nomination
+	pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/gate"}}
 	changes.Set(pod)
 	changes.Nominate(model.NominationRequest{Pod: model.PodKey{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, NodeName: "a"})
 	for l.Once(now) || l.Unfinished() {

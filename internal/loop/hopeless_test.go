@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// newHopeless has nodes with a pod of high priority and two small ones each, and pods of the same high priority that need a whole node: they fit nowhere and
-// can preempt nobody.
+// newHopeless has nodes with a pod of high priority and two small pods each. Parked pods
+// of the same high priority need a whole node: they fit nowhere and can preempt no pod.
 func newHopeless(t testing.TB, nodes, parked int) *full {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, false)
@@ -45,19 +45,23 @@ func newHopeless(t testing.TB, nodes, parked int) *full {
 	return f
 }
 
-// BenchmarkHopelessPreemptors measures what pods that fit nowhere and can preempt nobody cost the others: of two schedulers one has 3,000 of them, and both
-// have their turns in the same run. Other pods are placed as fast as can be, and for each a pod ends, which may help any of those that are parked: they are
-// tried as often as their backoffs allow.
+// BenchmarkHopelessPreemptors measures how pods that fit nowhere and can preempt no pod
+// slow down other pods. The second of two schedulers has 3,000 such pods; both have their
+// turns in the same run. Other pods are placed as fast as possible, and each time a pod
+// ends, which may help any parked pod. So the parked pods are retried as often as their
+// backoffs allow.
 func BenchmarkHopelessPreemptors(b *testing.B) {
 	nodes, parked := build.Sized(5000), build.Sized(3000)
 	alone, beside := newHopeless(b, nodes, 0), newHopeless(b, nodes, parked)
 	compareAlone(b, alone, beside, 2*nodes, parked, 1)
 }
 
-// turn is how many pods a scheduler places before it is the other's turn, ofRound how many turns are a round: some seconds, as backoffs end with a whole second.
+// turn is the number of pods that a scheduler places before the other's turn. ofRound is
+// the number of turns in a round. A round is some seconds long, because backoffs end with
+// a whole second.
 const turn, ofRound = 500, 40
 
-// cpuTime returns how much processor time the process has used.
+// cpuTime returns the CPU time of the process so far.
 func cpuTime(t testing.TB) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -66,15 +70,22 @@ func cpuTime(t testing.TB) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// perPod is how much time passes for a scheduler with each pod that it places, whatever the machine does besides.
+// perPod is the virtual time of a scheduler for each placed pod, independent of the
+// machine.
 const perPod = 50 * time.Microsecond
 
-// compareAlone places pods in two schedulers in turns, for each a pod ends, and compares the processor time that both take. Of the rounds of each the fastest counts, because others may use the
-// machine meanwhile; and time passes for the queues as if each placed 20,000 pods per second, so that there are as many attempts whatever the machine does. It reports how many pods per second each places, and how many attempts of those that wait beside are in vain. running is how many pods run that may
-// end, an attempt is about so many pods.
+// compareAlone places pods in two schedulers in turns. For each placed pod a running pod
+// ends. It compares the CPU time of the schedulers and reports their throughput, and the
+// failed attempts of waiting pods.
+//
+// The fastest round of each scheduler counts, because other processes may use the
+// machine. For the queues, virtual time passes as if each scheduler placed 20,000 pods
+// per second, so the number of attempts does not depend on the machine. running is the
+// number of running pods that may end, podsOfAttempt the approximate number of pods in an
+// attempt.
 func compareAlone(b *testing.B, alone, beside *full, running, waiting, podsOfAttempt int) {
 	tried := beside.commit.made[plan.Unschedulable]
-	least := map[*full]time.Duration{} // that a round took
+	least := map[*full]time.Duration{} // of a round
 	placedAll := 0
 	b.ResetTimer()
 	for left := b.N; left > 0; {
@@ -99,7 +110,7 @@ func compareAlone(b *testing.B, alone, beside *full, running, waiting, podsOfAtt
 		}
 		placedAll += placed
 		if placed < turn*ofRound && len(least) > 0 {
-			continue // too short to say anything
+			continue // too short to measure
 		}
 		for f, d := range took {
 			if d = d * turn * ofRound / time.Duration(placed); least[f] == 0 || d < least[f] {

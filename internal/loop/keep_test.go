@@ -13,10 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// overtaking is a scheduler in which a gang of two waits for a node with room for two, on which two pods are that came later. There are two more such pods on another node.
+// overtaking is a scheduler with a waiting gang of two. A node has room for two pods, but
+// two pods that were created later run there. Another node has two more such pods.
 type overtaking struct {
 	*grouping
-	small int // how many small pods there were
+	small int // number of small pods so far
 }
 
 func newOvertaking(t *testing.T) *overtaking {
@@ -37,7 +38,7 @@ func newOvertaking(t *testing.T) *overtaking {
 	return o
 }
 
-// later has a small pod run on a node that was created after the gang.
+// later starts a small pod on a node. It was created after the gang.
 func (o *overtaking) later(node string) {
 	p := build.Pod(build.Named(fmt.Sprint("small-", o.small)), build.Container("cpu=1"), build.NodeName(node))
 	p.CreationTimestamp = metav1.NewTime(o.now.Add(time.Second))
@@ -45,7 +46,8 @@ func (o *overtaking) later(node string) {
 	o.small++
 }
 
-// overtake has the older pod on n0 end and another one take its room, and the gang tried again. It returns for how many groups room is kept then.
+// overtake ends the oldest pod on n0, lets another pod take its room, and retries the
+// gang. It returns the number of reservations after that.
 func (o *overtaking) overtake(after time.Duration) int {
 	o.Helper()
 	o.now = o.now.Add(after)
@@ -56,7 +58,8 @@ func (o *overtaking) overtake(after time.Duration) int {
 	return o.loop.State().Keeps()
 }
 
-// TestRoomIsKeptForTheOvertaken follows a gang that others overtake: its patience, for how long room is kept for it, for how long it gives way then, and its start.
+// TestRoomIsKeptForTheOvertaken follows a gang that others overtake: its patience, the
+// reservation, the pause after it, and its start.
 func TestRoomIsKeptForTheOvertaken(t *testing.T) {
 	const first = 5 * time.Minute
 	o := newOvertaking(t)
@@ -84,7 +87,8 @@ func TestRoomIsKeptForTheOvertaken(t *testing.T) {
 		o.now = end
 		o.round()
 		expect(0, o.loop.State().Keeps())
-		for o.now.Add(15*time.Second).Sub(end) < first<<times { // it gives way for as long
+		// it pauses for the same time
+		for o.now.Add(15*time.Second).Sub(end) < first<<times {
 			expect(0, o.overtake(15*time.Second))
 		}
 	}
@@ -102,7 +106,8 @@ func TestRoomIsKeptForTheOvertaken(t *testing.T) {
 	}
 }
 
-// TestOvertakenStarts has the gang find room in the first attempt after its patience: no room is looked for any more.
+// TestOvertakenStarts places the gang in the first attempt after its patience. No search
+// for room follows.
 func TestOvertakenStarts(t *testing.T) {
 	o := newOvertaking(t)
 	for i := range 2 {
@@ -114,7 +119,8 @@ func TestOvertakenStarts(t *testing.T) {
 	}
 }
 
-// TestRoomIsOfOnePodGroup has another PodGroup of the same name take the place of the one that room is kept for: that room is given up.
+// TestRoomIsOfOnePodGroup replaces a PodGroup with reserved room by another of the same
+// name. That ends the reservation.
 func TestRoomIsOfOnePodGroup(t *testing.T) {
 	o := newOvertaking(t)
 	if n := o.overtake(2 * queue.DefaultGroupPatience); n != 1 {
@@ -131,10 +137,11 @@ func TestRoomIsOfOnePodGroup(t *testing.T) {
 	}
 }
 
-// TestNoRoomEvenWithoutLater has a gang wait for room that pods have which came before it: none is kept, and none is looked for until it has had patience once more.
+// TestNoRoomEvenWithoutLater has a gang wait for room of older pods. No room is reserved,
+// and the next search waits for the gang's patience.
 func TestNoRoomEvenWithoutLater(t *testing.T) {
 	o := newOvertaking(t)
-	o.now = o.now.Add(-time.Hour) // when the pods were created that are there from now on
+	o.now = o.now.Add(-time.Hour) // the creation time of the following pods
 	for range 2 {
 		o.overtake(0)
 	}
@@ -146,7 +153,8 @@ func TestNoRoomEvenWithoutLater(t *testing.T) {
 	if n := o.overtake(2 * queue.DefaultGroupPatience); n != 0 {
 		t.Errorf("room is kept for %d groups", n)
 	}
-	for range 2 { // pods that came later take the place of these: the gang is looked for room again after its patience
+	// later pods replace these: the next search follows after the gang's patience
+	for range 2 {
 		if n := o.overtake(15 * time.Second); n != 0 {
 			t.Errorf("room is kept for %d groups, and the gang rests", n)
 		}
@@ -156,7 +164,8 @@ func TestNoRoomEvenWithoutLater(t *testing.T) {
 	}
 }
 
-// TestNextEndOfRoom has a round when the room of a group is to be given up, whether or not there is another reason for one, and whichever of two groups comes first.
+// TestNextEndOfRoom runs a round at the end of a reservation, with and without other
+// reasons for a round, and in both orders of two groups.
 func TestNextEndOfRoom(t *testing.T) {
 	g := newGrouping(t, "")
 	other := gang(1)

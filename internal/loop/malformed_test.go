@@ -64,7 +64,8 @@ func anyObject(row *kinds.Row, fill *randfill.Filler, r *rand.Rand) kinds.Object
 	object.SetUID(types.UID(fmt.Sprint(row.Resource.Resource, object.GetName())))
 	if pod, ok := object.(*v1.Pod); ok {
 		pod.Spec.SchedulerName, pod.Spec.SchedulingGates, pod.Status.Phase, pod.DeletionTimestamp = v1.DefaultSchedulerName, nil, v1.PodPending, nil
-		pod.Spec.NodeName, pod.Name = []string{"", "", "a", "c"}[r.IntN(4)], fmt.Sprint("p-", r.Uint32()) // the spec of a pod does not change
+		// the spec of a pod does not change
+		pod.Spec.NodeName, pod.Name = []string{"", "", "a", "c"}[r.IntN(4)], fmt.Sprint("p-", r.Uint32())
 		pod.UID = types.UID(pod.Name)
 	}
 	if node, ok := object.(*v1.Node); ok && r.IntN(2) == 0 {
@@ -99,8 +100,8 @@ func gatedParts(t *testing.T, on map[string]bool) (*config.Config, *queue.Queue,
 	return c, waiting, decider
 }
 
-// TestAnyObjects shows a loop with all kinds objects that hold anything their types can:
-// it goes on deciding, with and without all feature gates, and in the end places an
+// TestAnyObjects shows a loop objects of all kinds with arbitrary contents. The loop
+// continues to decide, with and without all feature gates, and in the end places an
 // ordinary pod.
 func TestAnyObjects(t *testing.T) {
 	for seed := range int64(6) {

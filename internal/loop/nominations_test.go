@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestDecisionHasTheLastWordAboutNominations has a plugin nominate the pod of the turn elsewhere while PostFilter runs; DefaultPreemption then nominates it
-// to a, from which it evicts pods.
+// TestDecisionHasTheLastWordAboutNominations has a plugin nominate the pod of the turn
+// elsewhere during PostFilter. DefaultPreemption then nominates the pod to a, where it
+// evicts pods.
 func TestDecisionHasTheLastWordAboutNominations(t *testing.T) {
 	c, waiting, _ := defaultParts(t, false)
 	changes := ingest.New(c.Compile())

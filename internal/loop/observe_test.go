@@ -23,19 +23,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// notes are what an observer was told.
+// notes records the calls of an observer.
 type notes struct {
 	rounds   []loop.Round
 	standing loop.Standing
 	told     int
-	// audit is called after every round: an observer may audit.
+	// audit is called after every round, because an observer may audit.
 	audit    func() error
 	violated []error
 }
 
 func (n *notes) Round(r *loop.Round) {
 	kept := *r
-	kept.Decisions, kept.Evaluated = slices.Clone(r.Decisions), slices.Clone(r.Evaluated) // valid until Round returns
+	// valid until Round returns
+	kept.Decisions, kept.Evaluated = slices.Clone(r.Decisions), slices.Clone(r.Evaluated)
 	n.rounds = append(n.rounds, kept)
 	if err := n.audit(); err != nil {
 		n.violated = append(n.violated, err)
@@ -43,8 +44,8 @@ func (n *notes) Round(r *loop.Round) {
 }
 func (n *notes) Standing(s *loop.Standing) { n.standing, n.told = *s, n.told+1 }
 
-// TestObserver runs the loop on a cluster in memory and looks at what an observer is told: rounds in which something happened, and in
-// the end how things stand.
+// TestObserver runs the loop on a cluster in memory and checks the calls of an observer:
+// Round for each round with activity, and the final Standing.
 func TestObserver(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -102,7 +103,7 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// TestObserverOfPlacements: a round tells of the domain placements of its group, and of none of the group before.
+// TestObserverOfPlacements: a round reports the domain placements of its own group only.
 func TestObserverOfPlacements(t *testing.T) {
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
 	if err != nil {
@@ -160,7 +161,8 @@ func TestObserverOfPlacements(t *testing.T) {
 	}
 }
 
-// slowWitness is an observer that takes two seconds to look at a decision, and keeps what it is told.
+// slowWitness is an observer that inspects a decision for two seconds and records its
+// calls.
 type slowWitness struct {
 	stopwatch
 	saw []string
@@ -173,7 +175,7 @@ func (w *slowWitness) Decided(e *engine.Engine, v state.View, d *plan.Decision, 
 
 func (w *slowWitness) DecidedMember(*engine.Run, state.View, *plan.Decision, int) uint64 { return 0 }
 
-// slowAdviser takes three seconds to know nothing.
+// slowAdviser returns no hint after three seconds.
 type slowAdviser struct{ advising }
 
 func (slowAdviser) Rejected(time.Time, *engine.Engine, *state.State, *plan.Decision) string {
@@ -181,7 +183,8 @@ func (slowAdviser) Rejected(time.Time, *engine.Engine, *state.State, *plan.Decis
 	return ""
 }
 
-// TestWitness shows a witness each decision about a single pod before anything comes of it; how long it looks, and advice is looked for, is told apart from how long deciding takes.
+// TestWitness shows a witness each decision about a single pod before it is applied. The
+// time of the witness and the adviser is measured separately from the time to decide.
 func TestWitness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &slowWitness{}

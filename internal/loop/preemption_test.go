@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// held is a committer that carries nothing out: the test says what becomes of each decision.
+// held is a committer that carries nothing out: the test determines the result of each
+// decision.
 type held struct{ made []plan.Decision }
 
 func (h *held) Start(d plan.Decision)         { h.made = append(h.made, d) }
@@ -26,7 +27,7 @@ func (*held) Reject(types.UID, string, error) {}
 func (*held) Cancel(types.UID, error) bool    { return false }
 func (*held) Room() <-chan struct{}           { return nil }
 
-// preempting is a scheduler whose decisions are carried out by the test.
+// preempting is a scheduler whose decisions the test carries out.
 type preempting struct {
 	*testing.T
 	loop    *loop.Loop
@@ -35,8 +36,9 @@ type preempting struct {
 	now     time.Time
 }
 
-// newPreempting has a node a that is full of two pods of priority 0, and a pod high that needs all of it and has been decided about: both are to be evicted
-// for it, that named first before that named last. Other objects are there before.
+// newPreempting has a node a that two pods of priority 0 fill. The pod high needs all of
+// the node, and its decision evicts both pods, first before last. The given objects exist
+// before.
 func newPreempting(t *testing.T, others ...kinds.Object) *preempting {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, true)
@@ -53,14 +55,14 @@ func newPreempting(t *testing.T, others ...kinds.Object) *preempting {
 	return p
 }
 
-// ranks is a pod of a priority.
+// ranks is a pod with a priority.
 func ranks(name, cpu string, priority int32, options ...build.PodOption) *v1.Pod {
 	p := build.Pod(append(options, build.Named(name), build.Container("cpu="+cpu))...)
 	p.UID, p.Spec.Priority = types.UID(name), &priority
 	return p
 }
 
-// lowly is a pod of half of the node. That named first is the more important one.
+// lowly is a pod that uses half of the node. first is more important than last.
 func lowly(name string, options ...build.PodOption) *v1.Pod {
 	p := ranks(name, "1", 0, append(options, build.NodeName("a"))...)
 	started := map[string]int64{"first": 100, "last": 200}[name]
@@ -70,7 +72,7 @@ func lowly(name string, options ...build.PodOption) *v1.Pod {
 
 func keyOf(name string) model.PodKey { return model.PodKey{Namespace: v1.NamespaceDefault, Name: name} }
 
-// round runs one round, in which a pod is to be decided about or not, and checks every invariant.
+// round runs one round with or without a decision, and checks every invariant.
 func (p *preempting) round(decides bool) {
 	p.Helper()
 	if decided := p.loop.Once(p.now); decided != decides {
@@ -81,7 +83,7 @@ func (p *preempting) round(decides bool) {
 	}
 }
 
-// decided returns what the round's decision was; it must be about the pod.
+// decided runs a round and returns its decision, which must be about the given pod.
 func (p *preempting) decided(about string) *plan.Decision {
 	p.Helper()
 	p.round(true)
@@ -92,7 +94,7 @@ func (p *preempting) decided(about string) *plan.Decision {
 	return d
 }
 
-// preempts creates a pod, for which both others are to be evicted.
+// preempts creates a pod whose decision must evict both other pods.
 func (p *preempting) preempts(name string) {
 	p.Helper()
 	p.changes.Set(ranks(name, "2", 10))
@@ -132,7 +134,7 @@ func (p *preempting) place(name, want string) {
 	}
 }
 
-// terminates shows that a victim is being deleted for the pod, gone that it is not there any more.
+// terminates shows a victim as terminating; gone shows its deletion.
 func (p *preempting) terminates(name string) { p.changes.Set(lowly(name, preempted)) }
 
 func preempted(pod *v1.Pod) {
@@ -142,7 +144,7 @@ func preempted(pod *v1.Pod) {
 
 func (p *preempting) gone(name string) { p.changes.Remove(keyOf(name).Ref()) }
 
-// ends gives the result of the last preemption.
+// ends reports the result of the last preemption.
 func (p *preempting) ends(result model.PreemptionResult) {
 	for i := len(p.commit.made) - 1; i >= 0; i-- {
 		d := &p.commit.made[i]
@@ -162,8 +164,8 @@ func (p *preempting) ends(result model.PreemptionResult) {
 	p.Fatal("there was no preemption")
 }
 
-// TestPreemption follows a preemption whose victims go one after the other: the preemptor is not tried before all of them are gone, and then placed on the
-// node that it was nominated to.
+// TestPreemption follows a preemption whose victims leave one after the other. The
+// preemptor is retried only when all are gone, and then placed on its nominated node.
 func TestPreemption(t *testing.T) {
 	p := newPreempting(t)
 	for _, happens := range []func(){
@@ -180,7 +182,8 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptorsTogether has two preemptors wait, each for the victims on its node: what happens to the one's does not have the other tried.
+// TestPreemptorsTogether has two preemptors wait, each for the victims on its node.
+// Events of one node do not wake the preemptor of the other.
 func TestPreemptorsTogether(t *testing.T) {
 	other := func(options ...build.PodOption) *v1.Pod {
 		return ranks("other", "2", 5, append(options, build.NodeName("b"))...)
@@ -206,8 +209,9 @@ func TestPreemptorsTogether(t *testing.T) {
 	}
 }
 
-// TestPreemptorIsTriedInVain has a pod that was not evicted go while the evictions are under way, which may make room: the preemptor is held back until the
-// last victim is on its way out. From then on each deletion has it tried, as with kube-scheduler.
+// TestPreemptorIsTriedInVain deletes a pod that is no victim during the evictions, which
+// may make room. The preemptor stays gated until its last victim terminates. From then on
+// each deletion wakes it, as with kube-scheduler.
 func TestPreemptorIsTriedInVain(t *testing.T) {
 	p := newPreempting(t, build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10")), ranks("elsewhere", "1", 10, build.NodeName("b")),
 		ranks("stays", "1", 10, build.NodeName("b")))
@@ -233,8 +237,8 @@ func TestPreemptorIsTriedInVain(t *testing.T) {
 	p.bound(p.decided("high"), "a")
 }
 
-// TestPreemptionEndsBeforeItIsSeen has the evictions end while the watch is behind: the preemptor waits until that shows the last one, and nobody is
-// evicted a second time.
+// TestPreemptionEndsBeforeItIsSeen ends the evictions while the watch is behind. The
+// preemptor waits until the watch shows the last deletion, and no pod is evicted twice.
 func TestPreemptionEndsBeforeItIsSeen(t *testing.T) {
 	p := newPreempting(t)
 	p.gone("first")
@@ -247,8 +251,9 @@ func TestPreemptionEndsBeforeItIsSeen(t *testing.T) {
 	p.bound(p.decided("high"), "a")
 }
 
-// TestPreemptionFails has evictions fail again and again: the preemptor is tried at once, then after backoffs that grow, and chooses the same victims,
-// which can go after all.
+// TestPreemptionFails has evictions fail again and again. The preemptor is retried at
+// once, then after growing backoffs. It chooses the same victims, whose evictions succeed
+// in the end.
 func TestPreemptionFails(t *testing.T) {
 	p := newPreempting(t)
 	refused := model.PreemptionResult{Err: errors.New("evict default/first: forbidden")}
@@ -269,7 +274,8 @@ func TestPreemptionFails(t *testing.T) {
 	p.bound(p.decided("high"), "a")
 }
 
-// TestPreemptionOfOneOfTwoFails has one victim go and the other stay: it is chosen again, alone.
+// TestPreemptionOfOneOfTwoFails has one victim leave and the other stay: only the second
+// is chosen again.
 func TestPreemptionOfOneOfTwoFails(t *testing.T) {
 	p := newPreempting(t)
 	evictions := p.commit.made[0].Evictions
@@ -285,8 +291,9 @@ func TestPreemptionOfOneOfTwoFails(t *testing.T) {
 	p.bound(p.decided("high"), "a")
 }
 
-// TestPreemptorIsDeleted deletes the preemptor while its evictions are under way, and creates another pod of its name or not. What becomes of the evictions
-// changes nothing for that pod, and the room is anybody's.
+// TestPreemptorIsDeleted deletes the preemptor during its evictions, and may create
+// another pod of its name. The results of the evictions do not affect that pod, and any
+// pod may take the room.
 func TestPreemptorIsDeleted(t *testing.T) {
 	for name, again := range map[string]bool{"deleted": false, "created again": true} {
 		for outcome, result := range map[string]model.PreemptionResult{"evicted": {}, "failed": {Err: errors.New("forbidden")}} {
@@ -302,11 +309,11 @@ func TestPreemptorIsDeleted(t *testing.T) {
 				other.UID = "another"
 				if again {
 					p.changes.Set(other)
-					p.evictsBoth(p.decided("high")) // there is no other node
+					p.evictsBoth(p.decided("high")) // no other node exists
 					p.commit.made = p.commit.made[:1]
 					p.place("high", "parked")
 				}
-				p.ends(result) // that of the pod that is gone
+				p.ends(result) // the result for the deleted pod
 				p.round(false)
 				if again {
 					p.place("high", "parked")
@@ -326,8 +333,9 @@ func TestPreemptorIsDeleted(t *testing.T) {
 	}
 }
 
-// TestPreemptionInMemory evicts a pod that is not bound yet: its binding is cancelled, which shows as a binding that failed, and the preemptor is ready
-// at once, because no deletion will be seen.
+// TestPreemptionInMemory evicts a pod that is not bound yet. Its binding is cancelled,
+// which looks like a failed binding. The preemptor is ready at once, because no deletion
+// will be seen.
 func TestPreemptionInMemory(t *testing.T) {
 	p := newPreempting(t)
 	p.gone("first")
@@ -351,8 +359,8 @@ func TestPreemptionInMemory(t *testing.T) {
 	p.place("assumed", "backing off after an error")
 }
 
-// TestPreemptorFindsAnotherNode adds a node while the evictions are under way: the preemptor is held back until the last victim is seen to be on its way
-// out, and then goes there.
+// TestPreemptorFindsAnotherNode adds a node during the evictions. The preemptor stays
+// gated until the last victim terminates, and is then placed on the new node.
 func TestPreemptorFindsAnotherNode(t *testing.T) {
 	node := build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10"))
 	for _, test := range []struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// slowSource takes a second to say what was asked for.
+// slowSource takes a second to return the requests of plugins.
 type slowSource struct {
 	*ingest.Ingest
 	asked func()
@@ -43,7 +43,7 @@ func (s slowSort) Less(a, b plugin.Queued) bool {
 	return s.QueueSort.Less(a, b)
 }
 
-// slowCommit takes three seconds to take in a decision.
+// slowCommit takes three seconds to accept a decision.
 type slowCommit struct{ held }
 
 func (s *slowCommit) Start(d plan.Decision) {
@@ -51,7 +51,7 @@ func (s *slowCommit) Start(d plan.Decision) {
 	s.held.Start(d)
 }
 
-// stopwatch is an observer that keeps what it is told.
+// stopwatch is an observer that records its calls.
 type stopwatch struct {
 	rounds   []loop.Round
 	standing []time.Time
@@ -64,7 +64,7 @@ func (s *stopwatch) Standing(at *loop.Standing) {
 	s.last.Asked, s.last.Unschedulable = slices.Clone(at.Asked), slices.Clone(at.Unschedulable)
 }
 
-// TestHowLongARoundTakes has each part of a round take its own time.
+// TestHowLongARoundTakes gives each part of a round a different duration.
 func TestHowLongARoundTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := defaultParts(t, false)
@@ -111,7 +111,8 @@ func TestHowLongARoundTakes(t *testing.T) {
 	})
 }
 
-// TestWhenObserversHear counts the rounds that an observer hears of: those with a change, a decision or a move, and no others.
+// TestWhenObserversHear counts the calls of Round: one for each round with a change, a
+// decision or a move, and no others.
 func TestWhenObserversHear(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes, watch := ingest.New(c.Compile()), &stopwatch{}
@@ -134,13 +135,14 @@ func TestWhenObserversHear(t *testing.T) {
 	hears("a decision without a change", 3)
 	hears("nothing", 3)
 	now = now.Add(queue.DefaultParkedMax + time.Minute)
-	l.Once(now) // those that were parked for too long are woken
+	l.Once(now) // pods that were parked for too long are woken
 	if n := len(watch.rounds); n < 4 || watch.rounds[3].Changes != 0 || len(watch.rounds[3].Moves) == 0 {
 		t.Errorf("%d rounds were heard of, want one in which pods moved", n)
 	}
 }
 
-// TestStandingIsNotToldTooOften makes decisions that take 300 ms each: in between an observer hears once a second how things stand, and at once when there is nothing left to do.
+// TestStandingIsNotToldTooOften makes decisions that take 300 ms each. Meanwhile Standing
+// is called once a second, and at once when no work is left.
 func TestStandingIsNotToldTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, waiting, _ := defaultParts(t, false)
@@ -172,7 +174,8 @@ func TestStandingIsNotToldTooOften(t *testing.T) {
 	})
 }
 
-// TestHowThingsStand compares each figure with what the parts of the loop say, and with what is known of this cluster.
+// TestHowThingsStand compares each figure with the parts of the loop and with the known
+// contents of this cluster.
 func TestHowThingsStand(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes, watch := ingest.New(c.Compile()), &stopwatch{}
@@ -239,7 +242,7 @@ func TestHowThingsStand(t *testing.T) {
 	}
 }
 
-// nominated are the pods that are nominated to nodes, as "node: pod".
+// nominated returns the nominated pods, as "node: pod".
 func nominated(l *loop.Loop) (all []string) {
 	for node, pods := range l.State().View().NominatedPods() {
 		for _, p := range pods {
@@ -250,7 +253,8 @@ func nominated(l *loop.Loop) (all []string) {
 	return all
 }
 
-// TestAskedFromOutside has plugins nominate pods, take nominations back, and have pods tried, while the loop decides or stands by.
+// TestAskedFromOutside has plugins nominate pods, clear nominations and activate pods,
+// while the loop decides or stands by.
 func TestAskedFromOutside(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -301,7 +305,8 @@ func TestAskedFromOutside(t *testing.T) {
 	}
 }
 
-// TestUnfinished has ten pods of as many shapes woken by one event, in slices of one: the loop says so until all are.
+// TestUnfinished wakes ten pods of ten shapes by one event, in slices of one. The loop
+// reports unfinished work until all are woken.
 func TestUnfinished(t *testing.T) {
 	c, _, decider := defaultParts(t, false)
 	rules := c.Queue(queue.DefaultParkedMax)
@@ -333,7 +338,8 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestRunDecidesAboutAll shows a loop many pods at once, and nothing after that: it decides about all of them in that instant.
+// TestRunDecidesAboutAll shows a loop many pods at once, and nothing after that. It
+// decides about all of them in that instant.
 func TestRunDecidesAboutAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)

@@ -19,15 +19,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// harbour is a committer with room for as many decisions as the test says, whose bindings fail if the test says so.
+// harbour is a committer whose room for decisions, and whose failures of bindings, are
+// set by the test.
 type harbour struct {
 	changes *ingest.Ingest
-	room    chan struct{} // receives when there is room for one; closed if there always is
-	fails   bool
-	made    []made
+	// receives for each decision with room; closed for unlimited room
+	room  chan struct{}
+	fails bool
+	made  []made
 }
 
-// made is a decision, and when it was made by the bubble's clock and by the loop's.
+// made is a decision with its time by the bubble's clock and by the loop's clock.
 type made struct {
 	about    string
 	at, loop time.Time
@@ -44,7 +46,7 @@ func (*harbour) Reject(types.UID, string, error) {}
 func (*harbour) Cancel(types.UID, error) bool    { return false }
 func (h *harbour) Room() <-chan struct{}         { return h.room }
 
-// about returns about which pods decisions were made.
+// about returns the pods of the decisions.
 func (h *harbour) about() (names []string) {
 	for _, m := range h.made {
 		names = append(names, m.about)
@@ -62,7 +64,8 @@ type running struct {
 	ctx   context.Context
 }
 
-// run runs a loop with a node for many pods, and always room unless the function changes that.
+// run runs a loop with a node for many pods. Room is unlimited unless the function
+// changes that.
 func run(t *testing.T, change func(r *running)) *running {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, true)
@@ -87,7 +90,7 @@ func run(t *testing.T, change func(r *running)) *running {
 // adds shows the loop a pod.
 func (r *running) adds(name string) { r.changes.Set(ranks(name, "1", 0)) }
 
-// decides checks about which pods decisions have been made so far.
+// decides checks the pods of the decisions so far.
 func (r *running) decides(want ...string) {
 	r.Helper()
 	synctest.Wait()
@@ -107,7 +110,7 @@ func (r *running) answers() {
 	}
 }
 
-// ends checks that Run returns when its context ends, and Do with the reason.
+// ends checks that Run returns when its context ends, and that Do returns the cause.
 func (r *running) ends() {
 	r.Helper()
 	synctest.Wait()
@@ -141,7 +144,8 @@ func TestRunSleepsUntilSomethingComes(t *testing.T) {
 	})
 }
 
-// TestRunWaitsForRoom makes decisions as there is room for them; the loop answers meanwhile, and ends.
+// TestRunWaitsForRoom limits the room for decisions: the loop decides only when it has
+// room. Meanwhile it answers, and it ends with its context.
 func TestRunWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, func(*running) {})
@@ -164,7 +168,7 @@ func TestRunWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestRunEndsAmidWork ends a loop that always has something to do.
+// TestRunEndsAmidWork ends a loop that always has work.
 func TestRunEndsAmidWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, func(r *running) { close(r.room); r.fails = true })
@@ -179,8 +183,10 @@ func TestRunEndsAmidWork(t *testing.T) {
 	})
 }
 
-// TestRunWakesByTheClock has every binding of a pod fail: it is tried when its error backoff ends and not otherwise, though nothing else happens. Backoffs take 1, 2, 4, 8, and then
-// 10 s, and the rest of the second in which they end, which is all of it for those that begin with a second.
+// TestRunWakesByTheClock has every binding of a pod fail. The pod is retried only when
+// its error backoff ends, without any other event. Backoffs take 1, 2, 4, 8, and then 10
+// s. They are extended to the end of their second, by a whole second if they begin with
+// one.
 func TestRunWakesByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
@@ -193,7 +199,8 @@ func TestRunWakesByTheClock(t *testing.T) {
 	})
 }
 
-// wantTimes checks that decisions were made after so many milliseconds, by the bubble's clock and by the loop's, which began at that time.
+// wantTimes checks the times of the decisions in milliseconds, by the bubble's clock and
+// by the loop's clock, since the given beginnings.
 func (r *running) wantTimes(began, loopBegan time.Time, want ...int64) {
 	r.Helper()
 	synctest.Wait()
@@ -222,10 +229,11 @@ func (r *running) readsClocks(by time.Duration) {
 	}
 }
 
-// TestRunWhileTheClockIsSet sets the system's clock forwards and back while a pod backs off: it is tried at the same times as if nobody had.
-// View.Wall follows the system's clock.
+// TestRunWhileTheClockIsSet sets the system's clock forwards and back while a pod backs
+// off. The pod is retried at the same times as without. View.Wall follows the system's
+// clock.
 func TestRunWhileTheClockIsSet(t *testing.T) {
-	base := time.Now() // with a monotonic part, which times in a bubble have not
+	base := time.Now() // with a monotonic part, which times in a bubble lack
 	base = base.Add(-time.Duration(base.Nanosecond()))
 	for _, by := range []time.Duration{365 * 24 * time.Hour, time.Hour, time.Minute, -time.Minute, -time.Hour, -365 * 24 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -248,8 +256,9 @@ func TestRunWhileTheClockIsSet(t *testing.T) {
 	}
 }
 
-// setBy returns what the system's clock would read had it been set by so many seconds: another time of day, and the same monotonic time. There is no way to make such a time
-// but to write the seconds of its first word, which begin at bit 30 (see package time).
+// setBy returns the reading of a system's clock that was set by some seconds: another
+// wall time with the same monotonic time. Such a time can only be made by writing the
+// seconds in its first word, which begin at bit 30 (see package time).
 func setBy(t *testing.T, now time.Time, seconds int64) time.Time {
 	set := now
 	*(*uint64)(unsafe.Pointer(&set)) += uint64(seconds << 30)
@@ -259,7 +268,8 @@ func setBy(t *testing.T, now time.Time, seconds int64) time.Time {
 	return set
 }
 
-// TestClockFollowsTheLoop compares the clock for other goroutines with the loop's: before the first decision it is the system's, then the loop's.
+// TestClockFollowsTheLoop compares the clock for other goroutines with the system's time
+// before the first decision, and with the loop's time after it.
 func TestClockFollowsTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &loop.Clock{}
@@ -277,7 +287,8 @@ func TestClockFollowsTheLoop(t *testing.T) {
 		time.Sleep(125 * time.Millisecond)
 		clock.Round(round)
 		time.Sleep(time.Minute)
-		round.Decisions[0].Pods[0].Popped = behind.Add(time.Second) // counts no more
+		// later rounds are ignored
+		round.Decisions[0].Pods[0].Popped = behind.Add(time.Second)
 		clock.Round(round)
 		if got, want := clock.Now(), behind.Add(time.Minute+125*time.Millisecond); !got.Equal(want) {
 			t.Errorf("it is %v, want %v", got, want)
@@ -285,7 +296,8 @@ func TestClockFollowsTheLoop(t *testing.T) {
 	})
 }
 
-// TestAskTakesAHundredthOfTheTime has three questions take 2 ms each: after each the next waits for 99 times as long, and for its context at most.
+// TestAskTakesAHundredthOfTheTime has three questions that take 2 ms each. After each,
+// the next waits for 99 times as long, or until its context ends.
 func TestAskTakesAHundredthOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)

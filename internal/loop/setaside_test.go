@@ -44,7 +44,7 @@ func oneDevice() []kinds.Object {
 	}
 }
 
-// claimFor is a claim for one device, which is given to it if that is demanded.
+// claimFor is a claim for one device, with an allocation if allocated is set.
 func claimFor(name string, allocated bool) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-claim"}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -64,8 +64,8 @@ func named(claim string) build.PodOption {
 	}
 }
 
-// TestSetAsideFailsClosed has objects set aside that a pod depends on: it finds no node, which it
-// finds while they can be read.
+// TestSetAsideFailsClosed sets aside objects that a pod depends on. The pod is
+// unschedulable, although a node is feasible while the objects can be read.
 func TestSetAsideFailsClosed(t *testing.T) {
 	node := build.Node("a", build.Allocatable("cpu=8 memory=8Gi pods=10"))
 	tolerant := build.Tolerations(v1.Toleration{Operator: v1.TolerationOpExists})
@@ -85,7 +85,7 @@ func TestSetAsideFailsClosed(t *testing.T) {
 	} {
 		for _, readable := range []bool{true, false} {
 			if readable && name == "the claim that has the only device" {
-				continue // it has it in any case
+				continue // the pod is placed in any case
 			}
 			c, waiting, decider := defaultParts(t, true)
 			source := &aside{Ingest: ingest.New(c.Compile())}

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// decisions takes decisions and carries none out.
+// decisions accepts decisions and carries none out.
 type decisions struct {
 	made   chan plan.Decision
 	always chan struct{}
@@ -33,7 +33,8 @@ func (decisions) Reject(types.UID, string, error) {}
 func (decisions) Cancel(types.UID, error) bool    { return false }
 func (d decisions) Room() <-chan struct{}         { return d.always }
 
-// newStandby returns a loop with the default configuration, what it is fed from, and what takes its decisions. Pods are woken in slices, unless slice is 0.
+// newStandby returns a loop with the default configuration, its source, and the receiver
+// of its decisions. Pods are woken in slices, unless slice is 0.
 func newStandby(t *testing.T, slice int, observers ...loop.Observer) (*loop.Loop, *ingest.Ingest, decisions) {
 	t.Helper()
 	c, err := config.Default()
@@ -57,8 +58,8 @@ func newStandby(t *testing.T, slice int, observers ...loop.Observer) (*loop.Loop
 	return loop.New(changes, waiting, decider, taken, observers...), changes, taken
 }
 
-// TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
-// pod that another replica has bound meanwhile.
+// TestStandby shows a standby loop a node and pods: it applies them and decides nothing.
+// As leader it decides, but not about a pod that another replica has bound meanwhile.
 func TestStandby(t *testing.T) {
 	l, changes, taken := newStandby(t, 0)
 	close(taken.always)
@@ -104,7 +105,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// allWoken receives a value when none of three pods is parked any more. It observes instead of asking, because each question begins another round.
+// allWoken receives a value when none of three pods is parked. It observes, because each
+// question would begin another round.
 type allWoken chan struct{}
 
 func (allWoken) Round(*loop.Round) {}
@@ -113,13 +115,13 @@ func (a allWoken) Standing(s *loop.Standing) {
 	if s.Queue.Active+s.Queue.BackingOff == 3 {
 		select {
 		case a <- struct{}{}:
-		default: // known already
+		default: // already sent
 		}
 	}
 }
 
-// TestStandbyLeavesNothingUnfinished has a loop stand by while pods are being woken, in slices of one: all of them are woken, although nothing else
-// happens.
+// TestStandbyLeavesNothingUnfinished has a loop stand by while pods are being woken, in
+// slices of one. All of them are woken, without any other event.
 func TestStandbyLeavesNothingUnfinished(t *testing.T) {
 	woken := allWoken(make(chan struct{}, 1))
 	l, changes, _ := newStandby(t, 1, woken)
@@ -156,7 +158,7 @@ func TestStandbyLeavesNothingUnfinished(t *testing.T) {
 	<-ended
 }
 
-// TestStandbyTakesWhatComes shows a loop that stands by, and that nobody asks, a node a day.
+// TestStandbyTakesWhatComes shows a standby loop one node a day, without questions.
 func TestStandbyTakesWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, changes, _ := newStandby(t, 0)
@@ -167,14 +169,16 @@ func TestStandbyTakesWhatComes(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 			changes.Set(build.Node(name))
 			synctest.Wait()
-			if n := l.State().Nodes(); n != i+1 { // the loop waits, and reads nothing meanwhile
+			// the loop waits, and reads nothing meanwhile
+			if n := l.State().Nodes(); n != i+1 {
 				t.Errorf("the loop knows %d nodes, want %d", n, i+1)
 			}
 		}
 	})
 }
 
-// awaitState asks the loop again and again until the condition, which looks at what the loop owns, holds.
+// awaitState calls the condition, which reads the loop's state, on the loop's goroutine
+// until it holds.
 func awaitState(t *testing.T, ctx context.Context, l *loop.Loop, condition func() bool) {
 	t.Helper()
 	for holds := false; !holds; {

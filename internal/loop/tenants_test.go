@@ -82,7 +82,7 @@ func TestUnfinishedTurnYieldsToHigherPriority(t *testing.T) {
 	}
 }
 
-// fromOutside is a QueueSort plugin that is not built in.
+// fromOutside is an out-of-tree QueueSort plugin.
 type fromOutside struct{ plugin.QueueSort }
 
 func (fromOutside) Name() string { return "Theirs" }

@@ -18,14 +18,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// tree is the CompositePodGroup t, two groups of which must start.
+// tree is the CompositePodGroup t with a minGroupCount of 2.
 func tree(uid types.UID) *schedulingv1alpha3.CompositePodGroup {
 	c := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: "t", UID: uid}}
 	c.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 2}
 	return c
 }
 
-// newTree is a scheduler in which a tree of the groups g and h, with a member each, a and b, waits for a node that two pods are on which came later.
+// newTree is a scheduler with a waiting tree of the groups g and h, with the members a
+// and b. Two pods that were created later use the node.
 func newTree(t *testing.T) *overtaking {
 	o := &overtaking{grouping: newGroupingWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true}, "")}
 	o.nodes(2)
@@ -44,7 +45,8 @@ func newTree(t *testing.T) *overtaking {
 	return o
 }
 
-// once runs a round. It returns what was decided, and of what conditions are written with which member.
+// once runs a round. It returns the decisions, and the PodGroups whose conditions are
+// written with each member.
 func (o *overtaking) once() string {
 	o.Helper()
 	before := len(o.commit.made)
@@ -68,7 +70,8 @@ func (o *overtaking) decided(from int) string {
 	return strings.Join(lines, "; ")
 }
 
-// TestConditionsOfTree writes the condition of each group of a tree with the decision about its own member.
+// TestConditionsOfTree writes the condition of each group of a tree with the decision
+// about its own member.
 func TestConditionsOfTree(t *testing.T) {
 	o := newTree(t)
 	if got := o.decided(0); got != "a unschedulable, of podgroups g; b unschedulable, of podgroups h" {
@@ -83,7 +86,8 @@ func TestConditionsOfTree(t *testing.T) {
 	}
 }
 
-// TestRoomIsKeptForTree keeps room for a tree that is overtaken, until there is another CompositePodGroup of its name.
+// TestRoomIsKeptForTree reserves room for an overtaken tree, until another
+// CompositePodGroup of its name exists.
 func TestRoomIsKeptForTree(t *testing.T) {
 	o := newTree(t)
 	o.now = o.now.Add(2 * queue.DefaultGroupPatience)

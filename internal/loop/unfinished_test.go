@@ -26,7 +26,7 @@ import (
 type costly struct {
 	left map[string]int64 // by pod, the unpaid part of its price
 	kind price.Kind
-	// burns makes the units take about as much time as they stand for, for benchmarks.
+	// burns makes the units take about as much time as they represent, for benchmarks.
 	burns bool
 	sink  uint64
 }

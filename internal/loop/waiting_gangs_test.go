@@ -20,13 +20,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// waitingGang is what gangs of eight that cannot start are like. A node has 4 cpu and runs pods of 100m, but for free nodes, which only gangs tolerate.
+// waitingGang describes gangs of eight that cannot start. A node has 4 cpu and runs pods
+// of 100m, except free nodes, which only gangs tolerate.
 type waitingGang struct {
 	name string
-	free int // nodes
-	// cpu is what member i requests, in thousandths.
+	free int // number of nodes
+	// cpu is the request of member i, in millicores.
 	cpu func(i int) int64
-	// small is how many small pods of priority 0 there are on each node; the gangs have this priority, and may evict them, if it is not 0.
+	// small is the number of small pods of priority 0 on each node. Gangs have the given
+	// priority; if it is not 0, they may evict small pods.
 	small    int
 	priority int32
 }
@@ -34,13 +36,15 @@ type waitingGang struct {
 var waitingGangs = []waitingGang{
 	{name: "NoRoom", small: 2, cpu: func(int) int64 { return 4000 }},
 	{name: "RoomForSeven", small: 2, free: 7, cpu: func(int) int64 { return 4000 }},
-	{name: "RoomForSevenOfTwoKinds", small: 2, free: 7, cpu: func(i int) int64 { return 3950 + 50*int64(i%2) }}, // further orders are tried, in vain
+	// tries further orders without success
+	{name: "RoomForSevenOfTwoKinds", small: 2, free: 7, cpu: func(i int) int64 { return 3950 + 50*int64(i%2) }},
 	{name: "EvictionsDoNotHelp", small: 6, priority: 1000, cpu: func(int) int64 { return 4000 }},
 }
 
 const ofGang = 8
 
-// newWaitingGangs returns a scheduler that has tried the gangs until each backs off for as long as it ever does, some of them every second.
+// newWaitingGangs returns a scheduler that has tried the gangs until each has reached its
+// longest backoff. Some gangs are retried every second.
 func newWaitingGangs(t testing.TB, nodes, gangs int, of *waitingGang) *full {
 	t.Helper()
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
@@ -80,7 +84,9 @@ func newWaitingGangs(t testing.TB, nodes, gangs int, of *waitingGang) *full {
 		}
 	}
 	f.rest()
-	const longest, steady = 28, 28 + 1 + 2 + 4 + 8 + 16 // seconds: a gang of eight backs off for so long in the end; from so long on all do
+	// in seconds: the longest backoff of a gang of eight, and the time until all gangs
+	// have reached it
+	const longest, steady = 28, 28 + 1 + 2 + 4 + 8 + 16
 	for second := range steady {
 		if f.rest(); second < longest {
 			for g := second * gangs / longest; g < (second+1)*gangs/longest; g++ {
@@ -112,12 +118,14 @@ func (f *full) addGang(g int, of *waitingGang) {
 	}
 }
 
-// BenchmarkWaitingGangs measures what 1,000 gangs of eight that cannot start cost the others, as BenchmarkHopelessPreemptors does for single pods: other pods are placed
-// as fast as can be, for each a pod ends, and the gangs are tried as often as their backoffs allow.
+// BenchmarkWaitingGangs measures how 1,000 gangs of eight that cannot start slow down
+// other pods, as BenchmarkHopelessPreemptors does for single pods. Other pods are placed
+// as fast as possible, each time a pod ends, and the gangs are retried as often as their
+// backoffs allow.
 func BenchmarkWaitingGangs(b *testing.B) {
 	for _, of := range waitingGangs {
 		nodes, gangs := build.Sized(5000), build.Sized(1000)
-		var alone, beside *full // they go on where they were when the benchmark is run longer
+		var alone, beside *full // reused when the benchmark runs longer
 		b.Run(of.name, func(b *testing.B) {
 			if alone == nil {
 				alone, beside = newWaitingGangs(b, nodes, 0, &of), newWaitingGangs(b, nodes, gangs, &of)

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// heeding is a committer that carries nothing out and notes what it is told about waits.
+// heeding is a committer that carries nothing out and records the calls about waits.
 type heeding struct {
 	held
 	told []string
@@ -38,13 +38,14 @@ func (h *heeding) Cancel(pod types.UID, reason error) bool {
 	return pod == "there"
 }
 
-// patient is a Permit plugin that lets each pod wait for the objects that the test names, until the test says otherwise. Those it has no objects for go on at once,
-// or call a plugin from outside if their name says so.
+// patient is a Permit plugin that lets each pod wait for the objects of the test, until
+// the test ends the wait. Pods without objects do not wait, or call an out-of-tree plugin
+// if their name requests it.
 type patient struct {
 	objects map[string][]model.Ref
 	done    map[string]bool
 	err     map[string]error
-	asked   []string // about which pods
+	asked   []string // pods of its calls
 }
 
 func (*patient) Name() string { return "Patient" }
@@ -66,7 +67,7 @@ func (p *patient) Done(_ state.View, placement *plan.Placement) (bool, error) {
 	return p.done[name], p.err[name]
 }
 
-// foreign is another Permit plugin, which only others can end the wait of.
+// foreign is another Permit plugin, whose waits end only from outside.
 type foreign struct{}
 
 func (foreign) Name() string { return "Foreign" }
@@ -85,7 +86,8 @@ var (
 	leader  = keyOf("leader").Ref()
 )
 
-// awaiting is a loop that has decided about pods that wait, and a committer that has not bound them.
+// awaiting is a loop that has decided about pods that wait, with a committer that has not
+// bound them.
 type awaiting struct {
 	*testing.T
 	*patient
@@ -131,7 +133,8 @@ func (a *awaiting) round() {
 	}
 }
 
-// expects checks about which pods the plugin was asked since the last look, what commit was told, and how many placements have not ended.
+// expects checks the pods of the plugin's calls since the last check, the calls of
+// commit, and the number of placements that have not ended.
 func (a *awaiting) expects(asked, told string, waiting int) {
 	a.Helper()
 	slices.Sort(a.asked)
@@ -151,7 +154,9 @@ func waitsFor(refs ...model.Ref) *patient {
 	return &patient{objects: map[string][]model.Ref{"p": refs, "q": {nodeA}}, done: map[string]bool{}, err: map[string]error{}}
 }
 
-// TestWhatAWaitHearsOf has one pod wait for a claim, its node and another pod, named twice, and another for its node alone: each change asks about those that it touches, once.
+// TestWhatAWaitHearsOf has one pod wait for a claim, its node and another pod, named
+// twice, and another for its node alone. Each change checks the waits that it touches,
+// once.
 func TestWhatAWaitHearsOf(t *testing.T) {
 	pod := func(name string, options ...build.PodOption) *v1.Pod { return ranks(name, "1", 0, options...) }
 	for _, row := range []struct {
@@ -203,7 +208,7 @@ func TestWhatAWaitHearsOf(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			a := newAwaiting(t, waitsFor(claim, nodeA, leader, claim), "p", "q")
-			a.expects("[p q]", "[]", 2) // it may have happened already
+			a.expects("[p q]", "[]", 2) // the wait may be over already
 			row.shows(a)
 			a.round()
 			a.expects(row.asked, row.told, 2)
@@ -214,7 +219,7 @@ func TestWhatAWaitHearsOf(t *testing.T) {
 	}
 }
 
-// TestWaitEnds ends waits: commit is told once, and the plugin is not asked again.
+// TestWaitEnds ends waits. Commit receives one call, and the plugin is not called again.
 func TestWaitEnds(t *testing.T) {
 	touch := func(a *awaiting, version int) {
 		a.changes.Set(build.PersistentVolumeClaim("c", fmt.Sprint("version=", version)))
@@ -261,7 +266,8 @@ func TestWaitEnds(t *testing.T) {
 
 var errNo = errors.New("no")
 
-// TestManyWaitForOneObject ends the waits of pods for one object one after another, in several orders: the others hear of it as before.
+// TestManyWaitForOneObject ends the waits of pods for one object one after another, in
+// several orders. The remaining waits are still checked.
 func TestManyWaitForOneObject(t *testing.T) {
 	names := []string{"p0", "p1", "p2", "p3"}
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}} {
@@ -282,7 +288,8 @@ func TestManyWaitForOneObject(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithTheBinding ends the binding of a pod that waits, and that of one of its name: only its own counts.
+// TestWaitEndsWithTheBinding ends the binding of a waiting pod, and of a namesake. Only
+// its own binding ends the wait.
 func TestWaitEndsWithTheBinding(t *testing.T) {
 	a := newAwaiting(t, waitsFor(claim), "p", "q")
 	a.expects("[p q]", "[]", 2)
@@ -296,13 +303,15 @@ func TestWaitEndsWithTheBinding(t *testing.T) {
 	a.changes.Set(build.PersistentVolumeClaim("c", "version=3"))
 	a.round()
 	a.expects("[]", "[]", 1)
-	a.changes.Set(ranks("p", "1", 0, build.Terminating)) // it is bound: nothing is left to cancel
+	// already bound: nothing is left to cancel
+	a.changes.Set(ranks("p", "1", 0, build.Terminating))
 	a.round()
 	a.expects("[]", "[]", 1)
 }
 
-// TestNextOfThatNameWaits deletes a pod that waits, and decides about another of its name before the binding of the first has ended: the waits are those of the second,
-// and the end of the first does not end them.
+// TestNextOfThatNameWaits deletes a waiting pod, and decides about a namesake before the
+// first binding has ended. The waits belong to the second pod, and the end of the first
+// binding does not end them.
 func TestNextOfThatNameWaits(t *testing.T) {
 	a := newAwaiting(t, waitsFor(claim), "p")
 	a.expects("[p]", "[]", 1)
@@ -322,7 +331,8 @@ func TestNextOfThatNameWaits(t *testing.T) {
 	a.expects("[]", "[cancel second: the pod is being deleted]", 1)
 }
 
-// TestOthersEndTheWait has pods wait for what only plugins from outside know, or call these: nobody is asked, and their bindings are cancelled when they go.
+// TestOthersEndTheWait has pods wait for, or call, out-of-tree plugins. No plugin is
+// called, and the bindings are cancelled when the pods are deleted.
 func TestOthersEndTheWait(t *testing.T) {
 	a := newAwaiting(t, waitsFor(), "foreign", "calls", "plain")
 	a.expects("[]", "[]", 2)

@@ -23,7 +23,7 @@ type atOnce struct {
 	changes *ingest.Ingest
 	last    plan.Decision
 	made    map[plan.Outcome]int
-	// attempts, unless it is nil, is filled in with the last attempt of each pod.
+	// attempts, if not nil, receives the last attempt of each pod.
 	attempts map[string]int
 }
 
@@ -42,17 +42,19 @@ func (*atOnce) Reject(types.UID, string, error) {}
 func (*atOnce) Cancel(types.UID, error) bool    { return false }
 func (*atOnce) Room() <-chan struct{}           { return nil }
 
-// full is a scheduler of a full cluster, in which pods of several shapes are parked because no node has room for them.
+// full is a scheduler of a full cluster. Pods of several shapes are parked because no
+// node has room for them.
 type full struct {
 	loop    *loop.Loop
 	engine  *engine.Engine
 	changes *ingest.Ingest
 	commit  *atOnce
 	now     time.Time
-	ended   int // how many pods have ended
+	ended   int // number of pods that have ended
 }
 
-// fourToANode is what a pod requests of which four fill a node; those that are parked request from a quarter of it on.
+// fourToANode is the request of a pod that uses a quarter of a node. Parked pods request
+// at least a quarter of that.
 const fourToANode = 8000
 
 // defaultParts returns the default configuration, with a queue and an engine for it.
@@ -73,7 +75,8 @@ func defaultParts(t testing.TB, audit bool) (*config.Config, *queue.Queue, *engi
 	return c, waiting, decider
 }
 
-// newFull fills the nodes, and parks pods. Shapes differ in their requests, and the smallest fits four times where one pod has ended.
+// newFull fills the nodes and parks pods. Shapes differ in their requests. Four pods of
+// the smallest shape fit in the place of an ended pod.
 func newFull(t testing.TB, nodes, parked, shapes int, audit bool) *full {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, audit)
@@ -106,21 +109,23 @@ func (*full) pod(name string, cpuMilli int64, options ...build.PodOption) *v1.Po
 	return p
 }
 
-// rest runs rounds until there is nothing to do.
+// rest runs rounds until no work is left.
 func (f *full) rest() {
 	for f.loop.Once(f.now) || f.changes.Waiting() > 0 {
 	}
 }
 
-// endOne ends a pod that runs, which wakes all that are parked.
+// endOne ends a running pod, which wakes all parked pods.
 func (f *full) endOne() {
 	f.changes.Remove(model.PodKey{Namespace: v1.NamespaceDefault, Name: runningName(f.ended)}.Ref())
 	f.ended += 4 // the next is on another node
 }
 
-// BenchmarkWave ends one pod in a full cluster while many are parked for room: upstream's hint wakes all of them, a few find room and the others are
-// rejected again. It measures until the queue is at rest, and until a new pod is decided that arrives right after the event; that comes last, because
-// it waits since the shortest.
+// BenchmarkWave ends one pod in a full cluster while many pods are parked for room.
+// kube-scheduler's hint wakes all of them; a few are placed and the others are rejected
+// again. It measures the time until the queue is at rest, and until the decision about a
+// new pod that arrives right after the event. That pod comes last, because its wait is
+// the shortest.
 func BenchmarkWave(b *testing.B) {
 	for _, size := range []struct{ nodes, parked, shapes int }{
 		{build.Sized(5000), build.Sized(20000), build.Sized(500)}, {build.Sized(5000), build.Sized(20000), build.Sized(20000)}, {build.Sized(50000), build.Sized(20000), build.Sized(500)},
@@ -154,7 +159,8 @@ func BenchmarkWave(b *testing.B) {
 	}
 }
 
-// TestWavesAreDecidedAlike has wave follow wave, and decides again about every pod whose rejection was remembered.
+// TestWavesAreDecidedAlike runs wave after wave, and repeats the decision about every pod
+// with a cached rejection.
 func TestWavesAreDecidedAlike(t *testing.T) {
 	f := newFull(t, 20, 300, 30, true)
 	for range 10 {
@@ -170,8 +176,9 @@ func TestWavesAreDecidedAlike(t *testing.T) {
 	}
 }
 
-// TestWaveIsDecidedOncePerShape wakes many pods at once and looks at each decision: every pod has its own attempt, event and backoff, as if it had
-// been decided about by itself, but a shape is decided once for each change of the cluster, and pods that are rejected alike share one rejection.
+// TestWaveIsDecidedOncePerShape wakes many pods at once and checks each decision. Every
+// pod has its own attempt, event and backoff. But each shape is decided once for each
+// change of the cluster, and similar rejected pods share one rejection.
 func TestWaveIsDecidedOncePerShape(t *testing.T) {
 	const nodes, parked, shapes = 50, 1000, 20
 	f := newFull(t, nodes, parked, shapes, false)
@@ -191,7 +198,7 @@ func TestWaveIsDecidedOncePerShape(t *testing.T) {
 		t.Errorf("%d decisions were made from nothing, want at most one for each of %d shapes, and for each of %d pods that were placed or new",
 			decided, shapes, changes)
 	}
-	// After its first decision in the wave, a shape follows the placed pods by a look at their nodes.
+	// After its first decision in the wave, a shape only checks the nodes of placed pods.
 	if visited := after.Visited - before.Visited; visited > 2*decided*nodes {
 		t.Errorf("%d slots were visited in %d decisions", visited, decided)
 	}
@@ -206,7 +213,7 @@ func TestWaveIsDecidedOncePerShape(t *testing.T) {
 	if counts := f.loop.Queue().Counts(); counts.Parked != parked+1-found || counts.Active+counts.BackingOff != 0 {
 		t.Errorf("%+v after the wave", counts)
 	}
-	// An event that comes before the backoff has ended finds the pods backing off.
+	// An event before the end of the backoff finds the pods backing off.
 	f.endOne()
 	f.loop.Queue().TakeMoves()
 	f.now = f.now.Add(100 * time.Millisecond)
@@ -219,15 +226,16 @@ func TestWaveIsDecidedOncePerShape(t *testing.T) {
 	}
 }
 
-// TestFreedRoomIsTakenAtOnce ends pods while thousands wait, before and in the middle of the wave that follows: the first to have its turn takes the room
-// in the round in which it is freed, however many pods are still to be woken.
+// TestFreedRoomIsTakenAtOnce ends pods while thousands wait, before and during the
+// following wave. The first pod in turn takes the room in the round that frees it,
+// however many pods remain to be woken.
 func TestFreedRoomIsTakenAtOnce(t *testing.T) {
 	const parked = 3000
 	f := newFull(t, 50, parked, 1, false)
 	for end := range 3 {
 		f.endOne()
 		before := f.commit.made[plan.Placed]
-		for i := range 4 { // so many fit where one has ended
+		for i := range 4 { // four pods fit in the place of an ended pod
 			f.loop.Once(f.now)
 			if placed := f.commit.made[plan.Placed] - before; placed != i+1 {
 				t.Fatalf("end %d: %d pods are placed after %d rounds", end, placed, i+1)
