@@ -73,7 +73,8 @@ func TestExpensivePodsYield(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podsIn("heavy", 4, 0)...))
 	q.Wake(at(1), arrived(podsIn("light", 12, 0)...))
-	got := turns(t, q, at(2), map[string]float64{"heavy": 10, "light": 2.5 - 1}) // 7 light turns cost more than 10
+	// 7 light turns cost more than 10
+	got := turns(t, q, at(2), map[string]float64{"heavy": 10, "light": 2.5 - 1})
 	want := []string{"heavy0", "light0", "light1", "light2", "light3", "light4", "light5", "light6", "heavy1", "light7", "light8", "light9", "light10", "light11", "heavy2", "heavy3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("turns in the order\n%q, want\n%q", got, want)
@@ -300,8 +301,8 @@ func TestOutsideOrderIsKept(t *testing.T) {
 	}
 }
 
-// TestIdleAccountGainsNoCredit has a namespace that pauses while another one has expensive
-// turns. Afterwards they take turns: the pause is not made up for.
+// TestIdleAccountGainsNoCredit has a namespace that pauses while another one has
+// expensive turns. Afterwards they take turns: the pause gives no credit.
 func TestIdleAccountGainsNoCredit(t *testing.T) {
 	q := newQueue(t)
 	prices := map[string]float64{"a": 5, "b": 5}
@@ -320,8 +321,8 @@ func TestIdleAccountGainsNoCredit(t *testing.T) {
 	}
 }
 
-// TestDebtIsBounded has expensive turns while no other pod is ready, many or a single one.
-// Later pods of others go first for a bounded amount of work.
+// TestDebtIsBounded has expensive turns while no other pod is ready, many or a single
+// one. Later pods of others go first for a bounded amount of work.
 func TestDebtIsBounded(t *testing.T) {
 	for _, cost := range []float64{100, 50_000} { // milliseconds
 		q := newQueue(t)
@@ -411,8 +412,8 @@ func TestOldestAccountCloses(t *testing.T) {
 	}
 }
 
-// TestOwnCheapTurnsPayNothing has cheap turns of a namespace with a debt. Only the turns of
-// others pay it.
+// TestOwnCheapTurnsPayNothing has cheap turns of a namespace with a debt. Only the turns
+// of others pay it.
 func TestOwnCheapTurnsPayNothing(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(podsIn("heavy", 5, 0)...))
@@ -439,8 +440,8 @@ func TestSmallestDebtIsDropped(t *testing.T) {
 	}
 }
 
-// TestAccountWithReadyPodsStays has a pod of low priority wait beside much work of others.
-// Its account must not close before its turn, and closes with its debts later.
+// TestAccountWithReadyPodsStays has a pod of low priority wait beside much work of
+// others. Its account must not close before its turn, and closes with its debts later.
 func TestAccountWithReadyPodsStays(t *testing.T) {
 	q := newQueue(t)
 	prices := map[string]float64{"heavy": 30, "light": 1.5}

@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// auditedQueue has a pod in every place in which one can wait. Of the parked ones, two are being woken, and the rest of the slice is left.
+// auditedQueue has a pod in every place where a pod can wait. Two of the parked pods are
+// being woken, in an unfinished slice.
 func auditedQueue(t *testing.T) *Queue {
 	t.Helper()
 	q := newQueue(t)
@@ -27,7 +28,7 @@ func auditedQueue(t *testing.T) *Queue {
 		reject(q, at(0), pop(t, q, at(0), name), "Fit")
 	}
 	q.Wake(at(0), podDeleted)
-	q.config.Slice = 0 // the rest stays as it is
+	q.config.Slice = 0 // keeps the rest of the slice
 	q.Wake(at(0), arrived(pod("parked", 0), pod("parked-after", 0), pod("parked-low", -1), pod("parked-too", -1)))
 	for _, name := range []string{"parked", "parked-after", "parked-low"} {
 		reject(q, at(0), pop(t, q, at(0), name), "Fit")
@@ -58,7 +59,8 @@ func auditedQueue(t *testing.T) *Queue {
 	return q
 }
 
-// TestAuditFindsEachViolation corrupts a queue in one way after the other. The sentence names the invariant that is violated.
+// TestAuditFindsEachViolation corrupts a queue in one way after the other. The sentence
+// names the violated invariant.
 func TestAuditFindsEachViolation(t *testing.T) {
 	fit := pluginKey{plugin: "Fit"}
 	get := func(q *Queue, name string) *entry { return q.entries[model.PodKey{Namespace: "ns", Name: name}] }
@@ -183,7 +185,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 	}
 }
 
-// TestUpdateKeepsTheOrder gives an active pod a higher priority than those before it: the heap stays in order, and the pod's turn is next.
+// TestUpdateKeepsTheOrder raises the priority of an active pod above the pods before it.
+// The heap stays in order, and the pod's turn is next.
 func TestUpdateKeepsTheOrder(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("first", 1), pod("second", 0)))

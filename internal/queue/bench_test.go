@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// parkedCrowd is a queue in which a number of pods is parked, as the plugins rejected them.
+// parkedCrowd is a queue with parked pods that the given plugins rejected.
 func parkedCrowd(t testing.TB, size int, plugins []string, pod func(i int) *v1.Pod) *queue.Queue {
 	t.Helper()
 	c, err := config.Default()
@@ -45,7 +45,7 @@ func parkedCrowd(t testing.TB, size int, plugins []string, pod func(i int) *v1.P
 	return q
 }
 
-// parkAll rejects every pod that is ready.
+// parkAll rejects every ready pod.
 func parkAll(q *queue.Queue, now time.Time, plugins []string) {
 	for {
 		w, ok := q.Pop(now)
@@ -56,7 +56,7 @@ func parkAll(q *queue.Queue, now time.Time, plugins []string) {
 	}
 }
 
-// groupedCrowd is a queue in which a number of groups waits, which events wake.
+// groupedCrowd is a queue with waiting groups that events wake.
 func groupedCrowd(t testing.TB, groups, members int, pod func(i int) *v1.Pod) *queue.Queue {
 	t.Helper()
 	c, err := config.Default()
@@ -88,7 +88,7 @@ func groupedCrowd(t testing.TB, groups, members int, pod func(i int) *v1.Pod) *q
 	return q
 }
 
-// rejectGroups rejects every group that is ready, and returns how many.
+// rejectGroups rejects every ready group, and returns their number.
 func rejectGroups(q *queue.Queue, now time.Time, plugins []string) (tried int) {
 	for {
 		w, ok := q.Pop(now)
@@ -107,7 +107,7 @@ func rejectGroups(q *queue.Queue, now time.Time, plugins []string) (tried int) {
 	}
 }
 
-// A crowd is pods that wait, of which none is helped by the events.
+// A crowd is waiting pods that none of the events helps.
 type otherCrowd struct {
 	plugins []string
 	pod     func(i int) *v1.Pod
@@ -119,8 +119,9 @@ func selecting(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-// otherCrowds are tenants with like labels, each in its namespace; pools, each with its own value of one label; and tolerations, each of another
-// value of one taint. The events concern one more tenant, pool or taint.
+// otherCrowds returns three crowds. Tenants have equal labels, each in its own namespace.
+// Pools have different values of one label, tolerations different values of one taint.
+// The events concern one more tenant, pool or taint.
 func otherCrowds() map[string]otherCrowd {
 	stranger := func(app string) *model.Pod {
 		return model.NewPod(&v1.Pod{
@@ -195,8 +196,8 @@ func otherCrowds() map[string]otherCrowd {
 	}
 }
 
-// selectedTenants are tenants with like labels whose terms select the namespaces of their
-// own by a label. The events are about one more tenant of that kind.
+// selectedTenants are tenants with equal labels whose terms select the tenant's own
+// namespaces by a label. The events are about one more such tenant.
 func selectedTenants() otherCrowd {
 	named := func(tenant string, near, apart bool) *v1.Pod {
 		term := []v1.PodAffinityTerm{{
@@ -241,7 +242,8 @@ func selectedTenants() otherCrowd {
 
 const othersParked = 5_000
 
-// BenchmarkEventBesideOthers measures an event beside five thousand parked pods of other tenants, pools or tolerations, none of which it can help.
+// BenchmarkEventBesideOthers measures an event beside five thousand parked pods of other
+// tenants, pools or tolerations. It can help none of them.
 func BenchmarkEventBesideOthers(b *testing.B) {
 	for name, c := range otherCrowds() {
 		q := parkedCrowd(b, build.Sized(othersParked), c.plugins, c.pod)
@@ -258,8 +260,8 @@ func BenchmarkEventBesideOthers(b *testing.B) {
 	}
 }
 
-// BenchmarkEventForAll measures an event that helps all of a hundred thousand parked pods, to the round in which the last of them is woken:
-// ns/op is of all rounds together.
+// BenchmarkEventForAll measures an event that helps all of a hundred thousand parked
+// pods, until the last of them is woken. ns/op covers all rounds together.
 func BenchmarkEventForAll(b *testing.B) {
 	size := build.Sized(100_000)
 	plugins := []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration"}
@@ -295,8 +297,8 @@ func BenchmarkEventForAll(b *testing.B) {
 	b.ReportMetric(float64(len(rounds))/float64(b.N), "rounds/op")
 }
 
-// BenchmarkEventForGroups is BenchmarkEventForAll for a thousand rejected groups of 64. The
-// event helps each member.
+// BenchmarkEventForGroups is BenchmarkEventForAll for a thousand rejected groups of 64.
+// The event helps each member.
 func BenchmarkEventForGroups(b *testing.B) {
 	const members = 64
 	groups, plugins := build.Sized(1000), []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration"}
@@ -310,7 +312,7 @@ func BenchmarkEventForGroups(b *testing.B) {
 	rejectGroups(q, now, plugins)
 	b.ReportAllocs()
 	for b.Loop() {
-		now = now.Add(time.Second) // the backoff goes on
+		now = now.Add(time.Second) // the backoff still lasts
 		delta := state.Delta{Events: []model.Event{freed}}
 		for {
 			began := time.Now()
@@ -334,8 +336,9 @@ func BenchmarkEventForGroups(b *testing.B) {
 	b.ReportMetric(float64(len(rounds))/float64(b.N), "rounds/op")
 }
 
-// BenchmarkRejection measures how long the queue takes over a pod that is woken, popped and rejected again, beside ten thousand that stay parked. The
-// pods are alike (one bucket each index), or each has labels, a namespace and terms of its own.
+// BenchmarkRejection measures the time of the queue for a pod that is woken, popped and
+// rejected again, beside ten thousand parked pods. The pods are equal, with one bucket in
+// each index, or each has its own labels, namespace and terms.
 func BenchmarkRejection(b *testing.B) {
 	plugins := []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration", "InterPodAffinity", "PodTopologySpread"}
 	tenants, parked := otherCrowds()["Tenants"].pod, build.Sized(10_000)

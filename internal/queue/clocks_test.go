@@ -9,12 +9,26 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestClocks plays what happens to the pod p, and states after each step exactly what the queue keeps of it: its place; since when it waits, when it first could be tried and
-// when its backoff ends, in seconds; its attempts, those that ended in a rejection, and the errors in a row; and whether the next attempt is due to idleness alone.
+// TestClocks plays events of the pod p. After each step it states all data that the queue
+// stores about p:
+//   - its place
+//   - the times in seconds when its wait began, when it could first be tried, and when
+//     its backoff ends
+//   - its attempts, rejections, and errors in a row
+//   - whether the next attempt is due to idleness alone
 //
-// The first word of a step is when it happens. Then "arrive", "wake" (a pod was deleted), "pop", "other" and "popother" (a pod of
-// higher priority comes, and is popped), "none" (a Pop that finds nothing), "reject" and "affinity" (rejected by the plugin that
-// hears of deletions, and by one that hears of nothing), "fail", "place", "unbind" (the binding fails), and "flush" (idle pods are moved, and none is popped).
+// A step begins with its time. Then follows the event:
+//   - arrive
+//   - wake: a pod was deleted
+//   - pop
+//   - other, popother: a pod of higher priority arrives, and is popped
+//   - none: Pop returns nothing
+//   - reject: the plugin that registered for deletions rejects the pod
+//   - affinity: a plugin without registrations rejects the pod
+//   - fail
+//   - place
+//   - unbind: the binding fails
+//   - flush: idle pods are moved, and none is popped
 func TestClocks(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -153,7 +167,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// clocksOf spells what the queue keeps of the pod p, and of a pop what it says of the attempt.
+// clocksOf formats the stored times and counts of the pod p, and the attempt of a pop.
 func clocksOf(q *Queue, what string, work plan.Work) string {
 	e := q.entries[pod("p", 0).Key()]
 	second := func(at time.Time) string {

@@ -18,8 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestCostlyHintsEndARound parks pods whose hints cost as much as hundreds of ordinary ones: a round asks few of them and leaves the rest
-// to the next rounds, and in the end all pods are woken.
+// TestCostlyHintsEndARound parks pods whose hints cost as much as hundreds of ordinary
+// hints. A round runs few of them and leaves the rest to the next rounds. In the end all
+// pods are woken.
 func TestCostlyHintsEndARound(t *testing.T) {
 	c, err := config.Default()
 	if err != nil {

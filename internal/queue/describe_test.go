@@ -14,7 +14,8 @@ import (
 
 func key(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
 
-// TestWoken follows a pod through places: its turns say what ended each wait, and not that a backoff was over or that there was nothing else to do.
+// TestWoken follows a pod through places. Its turns report the end of each wait, but
+// neither ends of backoffs nor early pops.
 func TestWoken(t *testing.T) {
 	q := newQueue(t)
 	woken := func(now time.Time, want plan.Woken) plan.Work {
@@ -28,7 +29,8 @@ func TestWoken(t *testing.T) {
 	q.Wake(at(0), arrived(pod("p", 0)))
 	reject(q, at(0), woken(at(0), plan.Woken{Event: "UnscheduledPodAdd"}), "Fit")
 	q.Wake(at(0.5), podDeleted)
-	reject(q, at(3), woken(at(3), plan.Woken{Event: "AssignedPodDelete", Plugin: "Fit"}), "Fit") // after its backoff
+	// after its backoff
+	reject(q, at(3), woken(at(3), plan.Woken{Event: "AssignedPodDelete", Plugin: "Fit"}), "Fit")
 	q.Wake(at(9), podDeleted)
 	fail(q, at(9), woken(at(9), plan.Woken{Event: "AssignedPodDelete", Plugin: "Fit"}))
 	reject(q, at(20), woken(at(20), plan.Woken{Event: "BackoffComplete"}), "Fit")
@@ -72,7 +74,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeLooksAtFew looks at a bounded number of pods, however many are ready.
+// TestDescribeLooksAtFew inspects a bounded number of pods, however many are ready.
 func TestDescribeLooksAtFew(t *testing.T) {
 	q := newQueue(t)
 	pods := make([]*model.Pod, describedMax+1000)
@@ -92,7 +94,7 @@ func TestDescribeLooksAtFew(t *testing.T) {
 	}
 }
 
-// countingSort is a QueueSort plugin from outside.
+// countingSort is an out-of-tree QueueSort plugin.
 type countingSort struct {
 	prioritysort.Plugin
 	asked int
@@ -105,7 +107,8 @@ func (s *countingSort) Less(a, b plugin.Queued) bool {
 	return s.Plugin.Less(a, b)
 }
 
-// TestDescribeAsksNobody does not call a QueueSort plugin from outside, and says that the order is not worked out.
+// TestDescribeAsksNobody does not call an out-of-tree QueueSort plugin, and reports an
+// unknown order.
 func TestDescribeAsksNobody(t *testing.T) {
 	if ownSort != prioritysort.Name {
 		t.Errorf("the built-in plugin is %s", prioritysort.Name)
@@ -120,7 +123,8 @@ func TestDescribeAsksNobody(t *testing.T) {
 	}
 }
 
-// TestDescribeVeryLargeGroup describes a group of very many members, always in the same way.
+// TestDescribeVeryLargeGroup describes a group of very many members, always in the same
+// way.
 func TestDescribeVeryLargeGroup(t *testing.T) {
 	g := newGroupQueue(t)
 	const members = 50_000
@@ -145,7 +149,7 @@ func TestDescribeVeryLargeGroup(t *testing.T) {
 	}
 }
 
-// TestDescribeGroup says which members hold a group up.
+// TestDescribeGroup names the members that hold up a group.
 func TestDescribeGroup(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(memberOf("g", "a", 0), memberOf("g", "b", 0))

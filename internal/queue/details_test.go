@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// The times are kube-scheduler's, and what is tried before a backoff ends is at most a thousand attempts at once and two hundred a second.
+// The times equal kube-scheduler's. Early attempts are limited to a thousand at once and
+// two hundred a second.
 func TestTimes(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -34,7 +35,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestWaitingSays has a QueueSort plugin read what the queue knows of a pod in each place.
+// TestWaitingSays has a QueueSort plugin read the data of a pod in each place.
 func TestWaitingSays(t *testing.T) {
 	q := newOutsideQueue(t)
 	p := pod("p", 0)
@@ -72,7 +73,7 @@ func TestWaitingSays(t *testing.T) {
 	q.Wake(at(20), podDeleted)
 	says("gated again", `3/1/0 ready 2 until 10 rejectors [] pending [] gate "Quota"`)
 
-	// What the plugin keeps, stays.
+	// The plugin's memory for the pod persists.
 	*q.entries[p.Key()].Kept() = "kept"
 	q.Wake(at(21), arrived(pod("p", 7)))
 	if kept := *q.entries[p.Key()].Kept(); kept != "kept" {
@@ -80,7 +81,7 @@ func TestWaitingSays(t *testing.T) {
 	}
 }
 
-// A decision that says none of what a decision can say is a bug, and the panic says which pod it is about.
+// A decision without any valid outcome is a bug. The panic names the pod.
 func TestUnknownOutcome(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
@@ -93,7 +94,8 @@ func TestUnknownOutcome(t *testing.T) {
 	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Terminating + 100})
 }
 
-// Where preemptors are not held back, a pod may have others evicted again before those that it had evicted first are gone: it waits for the last ones.
+// A profile that does not gate preemptors allows a pod to evict others before its earlier
+// victims are gone. The pod waits for the last ones.
 func TestPreemptsAgainBeforeTheFirstAreGone(t *testing.T) {
 	q := preemptingQueue(t, false)
 	q.Wake(at(0), arrived(pod("p", 1)))
@@ -134,7 +136,8 @@ func (several) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Work is counted by the indexes that an event concerns, and a pod is found in each of them.
+// Work is counted by the indexes that an event concerns, and a pod is found in each of
+// them.
 func TestFindAllCountsIndexes(t *testing.T) {
 	q, err := New(Config{
 		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New(), EnqueueExtensions: []plugin.EnqueueExtensions{several{}, &fit{}}}},
@@ -167,7 +170,8 @@ func TestFindAllCountsIndexes(t *testing.T) {
 	}
 }
 
-// A pod that was activated in a turn that ended in an error waits out its backoff, and is activated no longer.
+// A pod that was activated in a turn with an error waits for the end of its backoff. The
+// activation is dropped.
 func TestActivatedBeforeAnError(t *testing.T) {
 	q := newOutsideQueue(t)
 	p := pod("p", 0)

@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestDevicesFindWhoCanUseThem parks pods that wait for devices of four kinds, and gives some back of one: hints are asked once for each of the kinds that the driver
-// may have, however many pods wait, and only those are woken that can use such a device.
+// TestDevicesFindWhoCanUseThem parks pods that wait for devices of four kinds, and
+// releases devices of one kind. However many pods wait, hints run once for each possible
+// kind of the driver. Only pods that can use such a device are woken.
 func TestDevicesFindWhoCanUseThem(t *testing.T) {
 	for _, size := range []int{40, 4000} {
 		c, err := config.Default()

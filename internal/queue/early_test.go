@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// hopeless has pods that were rejected and are woken all the time: each call of storm is an event that may help all of them, and pops what can be popped.
+// hopeless has rejected pods that are woken all the time. Each call of storm raises an
+// event that may help all of them, and pops every pod that can be popped.
 func hopeless(t *testing.T, pods int) (q *Queue, storm func(seconds float64, outcome plan.Outcome) int) {
 	t.Helper()
 	q = newQueue(t)
@@ -32,8 +33,9 @@ func hopeless(t *testing.T, pods int) (q *Queue, storm func(seconds float64, out
 	return q, storm
 }
 
-// TestEarlyAttemptsInVainAreLimited wakes 3,000 pods a hundred times a second. Before their backoffs end, a burst is tried in vain, and then only as many
-// as the limit allows; a pod is never tried later than when its backoff has ended.
+// TestEarlyAttemptsInVainAreLimited wakes 3,000 pods a hundred times a second. Before
+// their backoffs end, a burst of attempts fails, and then only as many as the limit
+// allows. The end of its backoff is the latest time of a pod's attempt.
 func TestEarlyAttemptsInVainAreLimited(t *testing.T) {
 	q, storm := hopeless(t, 3000)
 	if first := storm(0, plan.Unschedulable); first != 3000 {
@@ -55,7 +57,7 @@ func TestEarlyAttemptsInVainAreLimited(t *testing.T) {
 	}
 }
 
-// TestEarlyAttemptsThatHelpAreNotLimited: pods that find their place are placed at once, however many.
+// TestEarlyAttemptsThatHelpAreNotLimited: feasible pods are placed at once, however many.
 func TestEarlyAttemptsThatHelpAreNotLimited(t *testing.T) {
 	_, storm := hopeless(t, 3000)
 	storm(0, plan.Unschedulable)
@@ -64,7 +66,8 @@ func TestEarlyAttemptsThatHelpAreNotLimited(t *testing.T) {
 	}
 }
 
-// TestEarlyAttemptsAfterTheClockWasSetBack: what was in vain in a future that has not come does not count for longer than a burst takes.
+// TestEarlyAttemptsAfterTheClockWasSetBack: failures at a time in the future count no
+// longer than a burst takes.
 func TestEarlyAttemptsAfterTheClockWasSetBack(t *testing.T) {
 	var tries earlyTries
 	for range earlyBurst {
@@ -78,8 +81,8 @@ func TestEarlyAttemptsAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// TestEarlyAttemptsOfManyPods: an attempt in vain of as many pods as a burst has takes as
-// long to be forgotten as all of them, also after others.
+// TestEarlyAttemptsOfManyPods: the failure of a group as large as a burst counts as long
+// as the failures of all its pods, also after other failures.
 func TestEarlyAttemptsOfManyPods(t *testing.T) {
 	var tries earlyTries
 	tries.inVain(at(0), earlyBurst/2)

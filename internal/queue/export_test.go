@@ -1,17 +1,19 @@
 package queue
 
-// Kept is how much a queue holds.
+// Kept counts the contents of a queue.
 type Kept struct {
 	Pods, InHeaps int
-	// Plugins are those under which pods are parked; Indexes, Buckets and Postings what these are found by.
+	// Plugins are the plugins with parked pods; Indexes, Buckets and Postings find these
+	// pods.
 	Plugins, Indexes, Buckets, Postings int
-	// Gates are the PreEnqueue plugins that hold pods. Awaited and Leaving are victims.
+	// Gates are the PreEnqueue plugins that gate pods. Awaited and Leaving are victims.
 	Gates, Awaited, Leaving int
-	// Missed are the events that pods at Permit may look at, Pending those whose hints have not all been asked; Woken are cohorts.
+	// Missed are the events stored for pods at Permit. Pending are the events whose hints
+	// have not all run. Woken are cohorts.
 	Missed, Pending, Woken int
 }
 
-// Kept returns how much the queue holds.
+// Kept returns the contents of the queue.
 func (q *Queue) Kept() Kept {
 	k := Kept{
 		Pods: len(q.entries), InHeaps: q.active.size() + q.backoff.size() + q.errored.size() + q.idle.size(), Plugins: len(q.parked.byPlugin),
@@ -28,10 +30,10 @@ func (q *Queue) Kept() Kept {
 	return k
 }
 
-// Memory is for how many things the queue keeps memory, whether or not there are any.
+// Memory has capacities: the number of elements that the queue has memory for.
 type Memory struct{ Active, BackingOff, Erring, Idle, Missed, Pending, Found, Moves, Touched, Looked int }
 
-// Memory returns for how many things the queue keeps memory.
+// Memory returns the capacities.
 func (q *Queue) Memory() Memory {
 	of := func(h *heap[*entry]) int { return cap(h.entries) + cap(h.run.list) }
 	return Memory{

@@ -21,14 +21,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// groupQueue is a queue whose pods may be members of groups, with the state that it reads.
+// groupQueue is a queue whose pods may be members of groups, with its state.
 type groupQueue struct {
 	*testing.T
 	*Queue
 	now time.Time
 }
 
-// newGroupQueue has more plugins at PreEnqueue than those about gates and gangs.
+// newGroupQueue has the given PreEnqueue plugins in addition to those for gates and
+// gangs.
 func newGroupQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	q, err := New(Config{
@@ -43,7 +44,7 @@ func newGroupQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	return g
 }
 
-// apply makes changes, which the queue hears of.
+// apply applies changes and wakes the queue.
 func (g *groupQueue) apply(changes ...model.Change) {
 	g.Helper()
 	g.State().SetNow(g.now)
@@ -58,7 +59,7 @@ func (g *groupQueue) audited() {
 	}
 }
 
-// group is a PodGroup of so many pods at least.
+// podGroup is a PodGroup with a minCount.
 func podGroup(name string, minCount, priority int32) model.Change {
 	object := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	object.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount}
@@ -70,7 +71,7 @@ func groupGone(name string) model.Change {
 	return model.Change{Kind: model.ObjectGone, Ref: model.GroupKey{Namespace: "ns", Name: name}.Ref()}
 }
 
-// memberOf is a pod of a group; its labels hold it back if there are any.
+// memberOf is a pod of a group. Its labels may gate it.
 func memberOf(group, name string, priority int32, labels ...string) model.Change {
 	object := pod(name, priority).Object.DeepCopy()
 	object.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
@@ -84,7 +85,7 @@ func podLeaves(name string) model.Change {
 	return model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "ns", Name: name}}
 }
 
-// places says where pods wait.
+// places returns the places of pods.
 func (g *groupQueue) places(names ...string) string {
 	var all []string
 	for _, name := range names {
@@ -93,7 +94,7 @@ func (g *groupQueue) places(names ...string) string {
 	return strings.Join(all, ", ")
 }
 
-// pop takes the work whose turn it is, and says what it is.
+// pop takes the next work, and returns a description.
 func (g *groupQueue) pop() (plan.Work, string) {
 	g.Helper()
 	g.SetNow()
@@ -115,10 +116,11 @@ func (g *groupQueue) pop() (plan.Work, string) {
 	return work, strings.TrimSpace(text)
 }
 
-// SetNow tells the state the time.
+// SetNow sets the time of the state.
 func (g *groupQueue) SetNow() { g.State().SetNow(g.now) }
 
-// settle ends the turn of a group. Members that are not named end as their group does; the others are placed on the node a.
+// settle ends the turn of a group. The named members are placed on the node a. The others
+// are unschedulable if the group is placed, and otherwise have its outcome.
 func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...string) {
 	g.Helper()
 	d := plan.GroupDecision{Group: work.Group, Tree: work.Tree, Outcome: outcome}
@@ -138,7 +140,7 @@ func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...stri
 	g.audited()
 }
 
-// preempts ends the turn of a group for which pods are evicted.
+// preempts ends the turn of a group with evictions.
 func (g *groupQueue) preempts(work plan.Work, victims ...string) {
 	g.Helper()
 	d := plan.GroupDecision{Group: work.Group, Tree: work.Tree, Outcome: plan.Unschedulable}
@@ -154,7 +156,7 @@ func (g *groupQueue) preempts(work plan.Work, victims ...string) {
 	g.audited()
 }
 
-// hears is told of what came of evictions.
+// hears wakes the queue with the results of evictions.
 func (g *groupQueue) hears(delta state.Delta) {
 	g.Helper()
 	g.SetNow()
@@ -172,14 +174,16 @@ func (g *groupQueue) fails(work plan.Work, name string) {
 	}
 }
 
-// TestTurnAfterAPlacedGroup has a member come to a group that has had its turn. If all pods were placed, the group waits anew, behind what has come meanwhile. If some go on waiting,
-// the group keeps its place and these have waited all the time; after a rejection both wait anew.
+// TestTurnAfterAPlacedGroup has a member arrive after the turn of its group. If all pods
+// were placed, the group starts a new wait behind later arrivals. If some members still
+// wait, the group keeps its place, and their wait continues. After a rejection both start
+// a new wait.
 func TestTurnAfterAPlacedGroup(t *testing.T) {
 	for _, row := range []struct {
 		outcome plan.Outcome
 		placed  []string
 		next    string
-		since   float64 // when the pod b has begun to wait
+		since   float64 // when the wait of pod b began
 	}{
 		{plan.Placed, []string{"a", "b"}, "p1", 0},
 		{plan.Placed, []string{"a"}, "g: b2 c1", 0},
@@ -207,12 +211,13 @@ func TestTurnAfterAPlacedGroup(t *testing.T) {
 	}
 }
 
-// TestWhereAGroupWaits: what happens to a group's members and its PodGroup decides where all of them wait.
+// TestWhereAGroupWaits: events of its members and its PodGroup determine the place of a
+// group.
 func TestWhereAGroupWaits(t *testing.T) {
 	g := newGroupQueue(t)
 	for i, step := range []struct {
 		change model.Change
-		want   string // where a, b and c wait
+		want   string // places of a, b and c
 		counts Counts
 	}{
 		{memberOf("g", "a", 0), "incomplete, , ", Counts{Incomplete: 1}},
@@ -224,7 +229,8 @@ func TestWhereAGroupWaits(t *testing.T) {
 		{groupGone("g"), "incomplete, incomplete, incomplete", Counts{Incomplete: 3}},
 		{podGroup("g", 3, 0), "active, active, active", Counts{Active: 3}},
 		{memberOf("g", "d", 0, "gate"), "gated, gated, gated", Counts{Gated: 4}},
-		{memberOf("g", "d", 0, "other"), "gated, gated, gated", Counts{Gated: 4}}, // see below
+		// see below
+		{memberOf("g", "d", 0, "other"), "gated, gated, gated", Counts{Gated: 4}},
 		{podLeaves("d"), "active, active, active", Counts{Active: 3}},
 		{memberOf("h", "x", 0, "gate"), "active, active, active", Counts{Active: 3, Gated: 1}},
 		{podLeaves("b"), "gated, , gated", Counts{Gated: 3}},
@@ -233,7 +239,7 @@ func TestWhereAGroupWaits(t *testing.T) {
 		{podLeaves("c"), ", , ", Counts{Gated: 1}},
 		{podLeaves("x"), ", , ", Counts{}},
 	} {
-		if i == 9 { // without its label the pod is held no more
+		if i == 9 { // without its label the pod is no longer gated
 			step.change = memberOf("g", "d", 0)
 			step.want, step.counts = "active, active, active", Counts{Active: 4}
 		}
@@ -253,7 +259,8 @@ func onNode(p *model.Pod) *model.Pod {
 	return model.NewPod(object)
 }
 
-// TestTurnsOfGroups: a group has its turn by its own priority and by when its first member came; its members are in kube-scheduler's order.
+// TestTurnsOfGroups: a group has its turn by its own priority and the arrival of its
+// first member. Its members are in kube-scheduler's order.
 func TestTurnsOfGroups(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("low", 1, 0), podGroup("high", 2, 9), podGroup("same", 1, 5))
@@ -285,7 +292,7 @@ func TestTurnsOfGroups(t *testing.T) {
 	if len(g.groups)+len(g.entries) > 0 {
 		t.Errorf("%d groups and %d pods are remembered", len(g.groups), len(g.entries))
 	}
-	// A group whose priority changes has its turn by the new one.
+	// A group whose priority changes has its turn by the new priority.
 	g.apply(memberOf("low", "a", 0), memberOf("same", "b", 0))
 	g.apply(podGroup("low", 1, 7))
 	if _, text := g.pop(); text != "low: a1" {
@@ -293,7 +300,8 @@ func TestTurnsOfGroups(t *testing.T) {
 	}
 }
 
-// TestBackoffOfAGroup: it doubles, and the longest is that of a pod times the root of the number of members. Errors count apart from rejections.
+// TestBackoffOfAGroup: the backoff doubles, up to the maximum of a pod times the root of
+// the number of members. Errors count separately from rejections.
 func TestBackoffOfAGroup(t *testing.T) {
 	for _, outcome := range []plan.Outcome{plan.Unschedulable, plan.Failed} {
 		for _, row := range []struct {
@@ -316,7 +324,8 @@ func TestBackoffOfAGroup(t *testing.T) {
 					t.Errorf("the group is %s, %+v", got, g.Counts())
 				}
 				before := g.now
-				g.now = before.Add(time.Duration(want)*time.Second + 999*time.Millisecond) // the second in which it ends counts
+				// the second of its end counts
+				g.now = before.Add(time.Duration(want)*time.Second + 999*time.Millisecond)
 				if _, text := g.pop(); text != "" {
 					t.Fatalf("%s: %d members, attempt %d: popped before %d s are over", outcome, row.members, n+1, want)
 				}
@@ -326,7 +335,8 @@ func TestBackoffOfAGroup(t *testing.T) {
 	}
 }
 
-// TestBackoffOfAGroupThatShrinks: it is that of the members which the group had when it was tried. A clock that is set back before the attempt ends it.
+// TestBackoffOfAGroupThatShrinks: the backoff depends on the number of members at the
+// attempt. A clock that is set back to before the attempt ends it.
 func TestBackoffOfAGroupThatShrinks(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), memberOf("g", "c", 0), memberOf("g", "d", 0))
@@ -361,7 +371,8 @@ func TestBackoffOfAGroupThatShrinks(t *testing.T) {
 	}
 }
 
-// TestBackoffOfAGroupCreatedAnew: attempts at a PodGroup that was deleted do not count for the next of its name.
+// TestBackoffOfAGroupCreatedAnew: attempts of a deleted PodGroup do not count for its
+// namesake.
 func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
 	other := podGroup("g", 1, 0)
 	other.Compiled.(*model.PodGroup).Object.UID = "other"
@@ -382,7 +393,7 @@ func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
 		if i < 2 {
 			g.apply(groupGone("g"))
 			g.apply(podGroup("g", 1, 0))
-		} else { // the watch missed that it was deleted
+		} else { // the watch missed the deletion
 			g.apply(other)
 		}
 		work, text := g.pop()
@@ -397,7 +408,8 @@ func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
 	}
 }
 
-// TestOrderOfMembersThatArriveAtOnce: they are tried in the order of their arrival, whatever their names.
+// TestOrderOfMembersThatArriveAtOnce: members are tried in the order of their arrival,
+// whatever their names.
 func TestOrderOfMembersThatArriveAtOnce(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("g", 3, 0), memberOf("g", "c", 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
@@ -411,12 +423,14 @@ func TestOrderOfMembersThatArriveAtOnce(t *testing.T) {
 	}
 }
 
-// TestTurnAfterAnAttempt: a group that was tried is behind what has come by then, at the same time as well.
+// TestTurnAfterAnAttempt: after its attempt, a group is behind all earlier arrivals, even
+// at the same time.
 func TestTurnAfterAnAttempt(t *testing.T) {
 	for outcome, want := range map[plan.Outcome]string{plan.Unschedulable: "h: b1, g: a2", plan.Failed: "h: b1, g: a2", plan.Placed: "g: c2, h: b1"} {
 		g := newGroupQueue(t)
 		g.apply(podGroup("g", 1, 0), podGroup("h", 1, 0), memberOf("g", "a", 0), memberOf("h", "b", 0, "gate"))
-		if outcome == plan.Placed { // some of the attempt go on waiting, so the group keeps its turn
+		// some members still wait, so the group keeps its turn
+		if outcome == plan.Placed {
 			g.apply(memberOf("g", "c", 0))
 		}
 		work, _ := g.pop()
@@ -431,8 +445,9 @@ func TestTurnAfterAnAttempt(t *testing.T) {
 	}
 }
 
-// TestBackoffOfAMemberWhoseBindingFails: its group is tried again at once after the first failure, and after the second when the backoff has ended, also where it is the
-// only one that waits.
+// TestBackoffOfAMemberWhoseBindingFails: the group is retried at once after the first
+// failure, and after the end of the backoff for the second. That also holds for an only
+// member.
 func TestBackoffOfAMemberWhoseBindingFails(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0))
@@ -453,7 +468,8 @@ func TestBackoffOfAMemberWhoseBindingFails(t *testing.T) {
 	}
 }
 
-// TestClockSetBackAfterAMembersBindingFailed: the backoff of the group that follows has nothing to do with how long ago its last attempt was.
+// TestClockSetBackAfterAMembersBindingFailed: the following backoff of the group does not
+// depend on the time of its last attempt.
 func TestClockSetBackAfterAMembersBindingFailed(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
@@ -461,7 +477,7 @@ func TestClockSetBackAfterAMembersBindingFailed(t *testing.T) {
 		work, _ := g.pop()
 		g.settle(work, plan.Placed, "a")
 		if g.now = g.now.Add(after); after > 0 {
-			g.apply(memberOf("g", "c", 0, "gate")) // so that the group is not ready
+			g.apply(memberOf("g", "c", 0, "gate")) // keeps the group from being ready
 		}
 		g.fails(work, "a")
 	}
@@ -476,8 +492,9 @@ func TestClockSetBackAfterAMembersBindingFailed(t *testing.T) {
 	}
 }
 
-// TestMovesOfALargeGroup: members arrive one after another while their group is incomplete, gated or active, and one is held and let go again. Whatever moves the group
-// is one move of all members.
+// TestMovesOfALargeGroup: members arrive one after another while their group is
+// incomplete, gated or active, and one member is gated and released. Each move of the
+// group is a single move of all members.
 func TestMovesOfALargeGroup(t *testing.T) {
 	const members = 1000
 	g := newGroupQueue(t)
@@ -491,7 +508,8 @@ func TestMovesOfALargeGroup(t *testing.T) {
 			t.Errorf("%s: %d moves of %d pods, want %d of %d", what, len(all), n, moves, pods)
 		}
 	}
-	wake := func(changes ...model.Change) { g.Wake(g.now, g.State().Apply(changes)) } // without an audit, which looks at all members
+	// without an audit, which visits all members
+	wake := func(changes ...model.Change) { g.Wake(g.now, g.State().Apply(changes)) }
 	for i := range members / 2 {
 		wake(memberOf("g", fmt.Sprint("a", i), 0))
 	}
@@ -533,7 +551,7 @@ func TestMovesOfALargeGroup(t *testing.T) {
 	}
 }
 
-// TestSettledGroups: what becomes of a group by the outcome of its turn.
+// TestSettledGroups checks a group after each outcome of its turn.
 func TestSettledGroups(t *testing.T) {
 	setUp := func(t *testing.T) (*groupQueue, plan.Work) {
 		g := newGroupQueue(t)
@@ -549,7 +567,7 @@ func TestSettledGroups(t *testing.T) {
 		outcome plan.Outcome
 		placed  []string
 		want    string
-		next    string // what is popped next, at once
+		next    string // the next pop, at once
 	}{
 		{"all are placed", plan.Placed, []string{"a", "b", "c"}, "binding, binding, binding", ""},
 		{"some are placed", plan.Placed, []string{"a", "b"}, "binding, binding, active", "g: c2"},
@@ -570,8 +588,8 @@ func TestSettledGroups(t *testing.T) {
 	}
 }
 
-// TestGroupSettledKeepsItsTime: members that a satisfied group has left over keep their time, so that they come before pods that came later. Those of a rejected one
-// go to the end.
+// TestGroupSettledKeepsItsTime: the remaining members of a placed group keep their time,
+// so they come before later pods. Members of a rejected group go to the end.
 func TestGroupSettledKeepsItsTime(t *testing.T) {
 	for outcome, want := range map[plan.Outcome]string{plan.Placed: "g: b2", plan.Unschedulable: "single1"} {
 		g := newGroupQueue(t)
@@ -592,7 +610,9 @@ func TestGroupSettledKeepsItsTime(t *testing.T) {
 	}
 }
 
-// TestMemberWhoseBindingFails joins its group again: once it is tried again at once, then its group waits out the backoff of its errors. A rejection ends the count.
+// TestMemberWhoseBindingFails: the member joins its group again. The first time the group
+// is retried at once; later it waits for the backoff of its errors. A rejection resets
+// the count.
 func TestMemberWhoseBindingFails(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
@@ -626,7 +646,8 @@ func TestMemberWhoseBindingFails(t *testing.T) {
 	if g.fails(work, "b"); g.places("b") != "active" {
 		t.Errorf("after a rejection, a binding fails once, and the member is %s", g.places("b"))
 	}
-	// A member whose binding fails while another has its turn waits for the end of that.
+	// A member whose binding fails during the turn of another member waits for the end of
+	// the turn.
 	g.apply(memberOf("g", "c", 0))
 	work, _ = g.pop()
 	if len(work.Pods) != 2 {
@@ -634,7 +655,7 @@ func TestMemberWhoseBindingFails(t *testing.T) {
 	}
 }
 
-// TestMembersOfNoGroup: without the gate GenericWorkload a member is a pod like any other.
+// TestMembersOfNoGroup: without the gate GenericWorkload a member is like any other pod.
 func TestMembersOfNoGroup(t *testing.T) {
 	g := newGroupQueue(t)
 	g.config.Groups = false
@@ -695,7 +716,8 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 	}
 }
 
-// TestWhatATurnLeaves: what is known of a group's last turn is what that turn found, for the group and for each of its members.
+// TestWhatATurnLeaves: a turn replaces the results of the last turn, for the group and
+// for each of its members.
 func TestWhatATurnLeaves(t *testing.T) {
 	g := newGroupQueue(t)
 	g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), memberOf("g", "c", 0))
@@ -734,8 +756,9 @@ func TestWhatATurnLeaves(t *testing.T) {
 	}
 }
 
-// TestGroupIsHeldWhileItPreempts: a group is gated until the last of the pods that are evicted for it is leaving, or the evictions have failed, and then backs off like any group that
-// was rejected. Failing once it has its next turn at once, failing again it waits for its backoff.
+// TestGroupIsHeldWhileItPreempts: a group is gated until its last victim leaves or the
+// evictions fail. Then it backs off like any rejected group. After a first failure it has
+// its next turn at once; after more failures it waits for its backoff.
 func TestGroupIsHeldWhileItPreempts(t *testing.T) {
 	broken := errors.New("forbidden")
 	for _, row := range []struct {

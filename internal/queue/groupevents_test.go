@@ -29,8 +29,8 @@ func (g *groupQueue) roomComes(seconds float64) {
 	g.hears(podDeleted)
 }
 
-// rejected has the group g tried and rejected at the times, the last of which an event or
-// the end of a backoff caused.
+// rejected pops and rejects the group g at each of the times. The last time follows from
+// an event or the end of a backoff.
 func (g *groupQueue) rejected(times ...float64) {
 	g.Helper()
 	for _, seconds := range times {
@@ -43,8 +43,8 @@ func (g *groupQueue) rejected(times ...float64) {
 	}
 }
 
-// TestEventWakesAGroup: a group that has only been retried by backoff is ready at once,
-// with its place in the order of turns, before newer pods.
+// TestEventWakesAGroup: a group that was retried only by backoff is ready at once. It has
+// its place in the order of turns, before newer pods.
 func TestEventWakesAGroup(t *testing.T) {
 	g := newWakingQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "m", 0))
@@ -99,9 +99,9 @@ func TestEventEndsNoBackoffOfAGroup(t *testing.T) {
 	}
 }
 
-// TestEventsWakeNoGroup: none helps a group whose attempt ended in an error, whose
-// members no plugin rejected, or that lets others overtake it for ever. Neither do events
-// of before.
+// TestEventsWakeNoGroup: events do not help a group whose attempt ended in an error,
+// whose members no plugin rejected, or whose patience is unlimited. Earlier events do not
+// help either.
 func TestEventsWakeNoGroup(t *testing.T) {
 	for name, outcome := range map[string]plan.Outcome{"error": plan.Failed, "no patience": plan.Unschedulable, "no plugin": plan.Unschedulable} {
 		g := newWakingQueue(t)
@@ -127,8 +127,8 @@ func TestEventsWakeNoGroup(t *testing.T) {
 	}
 }
 
-// TestUpdateWakesAGroup: a change of a rejected member is looked at as one of a parked
-// pod is.
+// TestUpdateWakesAGroup: an update of a rejected member is handled like an update of a
+// parked pod.
 func TestUpdateWakesAGroup(t *testing.T) {
 	g := newWakingQueue(t)
 	g.profiles[""].registered["Fit"] = append(g.profiles[""].registered["Fit"], model.EventToRegister{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel})
@@ -145,8 +145,8 @@ func TestUpdateWakesAGroup(t *testing.T) {
 	}
 }
 
-// TestGroupAwaitsItsVictims: a group for which pods leave is woken when the last of them
-// is gone, and not before. A group whose preemption failed waits for none.
+// TestGroupAwaitsItsVictims: a preempting group is woken when its last victim is gone,
+// and not before. A group whose preemption failed waits for none.
 func TestGroupAwaitsItsVictims(t *testing.T) {
 	leaves := func(name string) state.Delta {
 		return state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: onNode(pod(name, 0))}}}
@@ -174,8 +174,8 @@ func TestGroupAwaitsItsVictims(t *testing.T) {
 	}
 }
 
-// TestHeldGroupsRememberEvents: an event that helps a group while it cannot be tried
-// wakes it as soon as it can. After an attempt the event is forgotten.
+// TestHeldGroupsRememberEvents: an event that helps a gated group wakes it when it is no
+// longer gated. After an attempt the event is forgotten.
 func TestHeldGroupsRememberEvents(t *testing.T) {
 	for _, row := range []struct {
 		name             string
@@ -230,9 +230,9 @@ func TestHeldGroupsRememberEvents(t *testing.T) {
 	}
 }
 
-// TestEventsWakeNoGroupWhoseBindingFails: a binding that failed twice is not tried again
-// before the backoff has ended, whether an event helps the group before the failure or
-// after it.
+// TestEventsWakeNoGroupWhoseBindingFails: a binding that failed twice is not retried
+// before the end of the backoff, whether an event helps the group before or after the
+// failure.
 func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		g := newWakingQueue(t)
@@ -261,9 +261,10 @@ func TestEventsWakeNoGroupWhoseBindingFails(t *testing.T) {
 	}
 }
 
-// TestReadyGroupBacksOffWhenABindingFails: a group is ready again after each attempt that placed one
-// member and not the other. It is not tried before the end of the backoff of a binding that fails each
-// time, such as for a pod whose deletion the watch has yet to show.
+// TestReadyGroupBacksOffWhenABindingFails: a group is ready again after each attempt that
+// placed only a single member of two. It is not retried before the end of the backoff of
+// a binding that fails each time, such as for a pod whose deletion the watch has yet to
+// show.
 func TestReadyGroupBacksOffWhenABindingFails(t *testing.T) {
 	g := newWakingQueue(t)
 	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
@@ -286,8 +287,8 @@ func TestReadyGroupBacksOffWhenABindingFails(t *testing.T) {
 	}
 }
 
-// TestAnotherPodGroupRemembersNothing: an event that helped a PodGroup does not concern the
-// PodGroup that replaces it while it is held.
+// TestAnotherPodGroupRemembersNothing: an event that helped a gated PodGroup does not
+// concern the PodGroup that replaces it.
 func TestAnotherPodGroupRemembersNothing(t *testing.T) {
 	for _, helped := range []bool{true, false} {
 		g := newWakingQueue(t)
@@ -308,8 +309,8 @@ func TestAnotherPodGroupRemembersNothing(t *testing.T) {
 	}
 }
 
-// TestMembersAreIndexedOnce: a member of a large group that is held and let go again,
-// over and over, does not have the others indexed anew.
+// TestMembersAreIndexedOnce: a member of a large group is gated and released, over and
+// over. The other members are not indexed again.
 func TestMembersAreIndexedOnce(t *testing.T) {
 	const members = 1000
 	g := newWakingQueue(t)
@@ -328,8 +329,8 @@ func TestMembersAreIndexedOnce(t *testing.T) {
 	}
 }
 
-// TestGroupsMoveInSlices: a slice has fewer groups the more members they have, whether an
-// event wakes them or their backoff ends.
+// TestGroupsMoveInSlices: a slice has fewer groups the more members they have, for events
+// and for ends of backoffs.
 func TestGroupsMoveInSlices(t *testing.T) {
 	for what, move := range map[string]func(g *groupQueue){
 		"an event": func(g *groupQueue) { g.roomComes(0.5) },
@@ -365,7 +366,7 @@ func TestGroupsMoveInSlices(t *testing.T) {
 }
 
 // TestEarlyAttemptsOfGroupsAreLimited: each member counts as a pod. A group of a thousand
-// may be tried early in vain once in five seconds.
+// may fail early once in five seconds.
 func TestEarlyAttemptsOfGroupsAreLimited(t *testing.T) {
 	g := newWakingQueue(t)
 	changes := []model.Change{podGroup("g", 1, 0)}

@@ -19,8 +19,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestNothingIsKeptOfPodsThatAreGone lets rounds of pods come, wait in every place and go, of which each round has names, namespaces, labels, taints,
-// volumes, domains and priorities of its own. After a round the queue holds nothing, and it keeps no more memory than after the rounds before.
+// TestNothingIsKeptOfPodsThatAreGone runs rounds of pods that arrive, wait in every place
+// and leave. Each round has its own names, namespaces, labels, taints, volumes, domains
+// and priorities. After a round the queue is empty, and its memory has not grown since
+// the earlier rounds.
 func TestNothingIsKeptOfPodsThatAreGone(t *testing.T) {
 	defaults, err := config.Default()
 	if err != nil {
@@ -77,7 +79,8 @@ func TestNothingIsKeptOfPodsThatAreGone(t *testing.T) {
 		if woken := q.Counts(); woken.Active+woken.BackingOff < 3 {
 			t.Fatalf("round %d: the events woke too few pods to prove anything: %+v", round, woken)
 		}
-		// Some go while they wait for victims, others after these have gone or the preemption has failed.
+		// Some leave while they wait for victims, others after the victims have left or
+		// the preemption has failed.
 		gone := state.Delta{Evicted: []types.UID{victims[0].UID}, Moved: []types.UID{victims[1].UID}}
 		for _, pod := range evicting {
 			gone.Preempted = append(gone.Preempted, &model.PreemptionResult{Preemptor: pod, Err: errors.New("forbidden")})
@@ -110,7 +113,8 @@ func TestNothingIsKeptOfPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// freshPods returns pods that differ in all that parked pods are found by, from each other and from those of every other round, and pods to evict.
+// freshPods returns victims, and pods that differ in all their index keys from each other
+// and from other rounds.
 func freshPods(round, number int) (pods, victims []*model.Pod) {
 	for i := range number {
 		fresh := fmt.Sprintf("%d-%d", round, i)
@@ -140,7 +144,8 @@ func freshPods(round, number int) (pods, victims []*model.Pod) {
 	return pods, victims
 }
 
-// freshEvents are about what the pods of a round wait for; the first is about something else.
+// freshEvents are the events that the pods of a round wait for; the first is an unrelated
+// event.
 func freshEvents(round int) []model.Event {
 	events := []model.Event{{Resource: model.AssignedPodEvent, Action: model.Add, Pod: model.NewPod(build.Pod(build.NodeName("n")))}}
 	for i := range 10 {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// order pops what is ready, and returns the first pod of each turn.
+// order pops all ready work, and returns the first pod of each turn.
 func order(t *testing.T, q *Queue) (names []string) {
 	t.Helper()
 	for {
@@ -27,7 +27,7 @@ func order(t *testing.T, q *Queue) (names []string) {
 }
 
 // TestUndecidedComesLast has pods of an earlier process wait for the others, once,
-// whatever their priority, and among themselves in the order in which they are named.
+// whatever their priority. Among themselves they keep the order of the undecided list.
 func TestUndecidedComesLast(t *testing.T) {
 	for _, test := range []struct {
 		undecided []types.UID
@@ -38,7 +38,8 @@ func TestUndecidedComesLast(t *testing.T) {
 		{[]types.UID{"mid", "urgent", "gone", "mid"}, []string{"high", "low", "mid", "urgent"}},
 		{[]types.UID{"low", "mid", "high", "urgent"}, []string{"low", "mid", "high", "urgent"}},
 	} {
-		for _, before := range []bool{true, false} { // the note comes before the pods, or after them
+		// the note comes before the pods, or after them
+		for _, before := range []bool{true, false} {
 			q := newQueue(t)
 			arrived := []*model.Pod{pod("low", 1), pod("urgent", 1000), pod("mid", 5), pod("high", 10)}
 			if before {
@@ -55,8 +56,7 @@ func TestUndecidedComesLast(t *testing.T) {
 	}
 }
 
-// TestUndecidedOnlyOnce has a pod wait once: when it comes again, it has its ordinary
-// turn.
+// TestUndecidedOnlyOnce has a pod wait once. After that it has its ordinary turn.
 func TestUndecidedOnlyOnce(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(start, state.Delta{Undecided: []types.UID{"urgent"}, Arrived: []*model.Pod{pod("urgent", 1000)}})
@@ -70,7 +70,7 @@ func TestUndecidedOnlyOnce(t *testing.T) {
 	}
 }
 
-// TestUndecidedIsNotStarved has others arrive for ever: the pod waits for as many turns
+// TestUndecidedIsNotStarved has others arrive for ever. The pod waits for as many turns
 // as others were ready when it was first passed over.
 func TestUndecidedIsNotStarved(t *testing.T) {
 	q := newQueue(t)

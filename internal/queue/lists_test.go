@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestFewestBuckets has a catalog with lists of different lengths: of the clauses of a way the one is taken at whose keys the fewest buckets are listed, the
-// first of several, and a lookup knows how many it finds.
+// TestFewestBuckets has a catalog with lists of different lengths. Of each way, the
+// clause with the fewest buckets is taken, the first of several. A lookup counts its
+// results.
 func TestFewestBuckets(t *testing.T) {
 	key := func(name string) model.Key { return model.Key{Name: name} }
 	c := catalog{byKey: map[model.Key]*posting{}}
@@ -61,8 +62,9 @@ func TestFewestBuckets(t *testing.T) {
 	}
 }
 
-// TestEventsThatAreOver ends events one after the other: those that are left move up when they are fewer than those that are over, and the memory for
-// what an event found is kept unless it is much.
+// TestEventsThatAreOver ends events one after the other. The rest moves up when the
+// finished events outnumber it. The memory for found buckets is reused unless it is
+// large.
 func TestEventsThatAreOver(t *testing.T) {
 	w := waking{pending: make([]pendingEvent, 3)}
 	for i, want := range []string{"3 1", "1 0", "0 0"} {
@@ -74,7 +76,8 @@ func TestEventsThatAreOver(t *testing.T) {
 	}
 }
 
-// TestRunMovesUp adds to a run whose list is full: it moves up what it holds only if more than half of the list is free.
+// TestRunMovesUp adds to a run whose list is full. The contents move up only if more than
+// half of the list is free.
 func TestRunMovesUp(t *testing.T) {
 	for taken, want := range []string{"4 0 0", "4 1 0", "4 2 0", "4 0 3"} {
 		r := run[*entry]{list: make([]*entry, 0, 4)}
@@ -91,7 +94,8 @@ func TestRunMovesUp(t *testing.T) {
 	}
 }
 
-// TestRenominate replaces waiting pods by versions with another nominated node: they stay where they are.
+// TestRenominate replaces waiting pods by versions with another nominated node. The pods
+// keep their places.
 func TestRenominate(t *testing.T) {
 	q := newQueue(t)
 	p := pod("p", 0)
@@ -112,7 +116,8 @@ func TestRenominate(t *testing.T) {
 	expectPlace(t, q, "unknown", "")
 }
 
-// TestOrderOfBackoffs compares pods whose backoffs end at different times, and at the same: by arrival after errors, by turn after rejections.
+// TestOrderOfBackoffs compares pods whose backoffs end at different times, and at the
+// same time: by arrival after errors, by turn after rejections.
 func TestOrderOfBackoffs(t *testing.T) {
 	entryAt := func(seconds float64, order uint64, name string) *entry {
 		return &entry{until: at(seconds), order: order, pod: pod(name, 0)}
@@ -135,7 +140,8 @@ func TestOrderOfBackoffs(t *testing.T) {
 	}
 }
 
-// TestSplitCohort takes the pods out of a cohort that were parked after a number of parkings: those that were parked by then stay, in their order.
+// TestSplitCohort splits off the pods that were parked after a number of parkings. The
+// others stay, in their order.
 func TestSplitCohort(t *testing.T) {
 	numbers := func(c *cohort) (parkings []uint64) {
 		for m := c.first; m != nil; m = m.after {
@@ -158,7 +164,7 @@ func TestSplitCohort(t *testing.T) {
 	}
 }
 
-// TestParkedAnewInItsBucket changes a parked pod in what its hints do not depend on. It
+// TestParkedAnewInItsBucket changes a parked pod without effect on its hints. The pod
 // stays in its bucket, which is not listed again. A version that no plugin can read is in
 // no bucket.
 func TestParkedAnewInItsBucket(t *testing.T) {
@@ -189,7 +195,7 @@ func TestParkedAnewInItsBucket(t *testing.T) {
 }
 
 // TestLongCauseIsListedByWhatItWants parks pods that need very many resources. Events
-// find them by one of the resources; they are not listed at all of them.
+// find them by one resource; the pods are not listed under all.
 func TestLongCauseIsListedByWhatItWants(t *testing.T) {
 	x := newIndex(&model.EventToRegister{Cause: func(*model.Pod) model.Cause {
 		cause := model.Cause{Wants: []model.Way{{}}}

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// TestHeapRemovesInOrder adds, removes and reorders entries at random positions, and compares the order with that of a sorted list. Some seeds add most
-// entries in order.
+// TestHeapRemovesInOrder adds, removes and reorders entries at random positions, and
+// compares the order with a sorted list. Some seeds add most entries in order.
 func TestHeapRemovesInOrder(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -78,8 +78,9 @@ func TestHeapRemovesInOrder(t *testing.T) {
 
 func byOrder(a, b *entry) int { return cmp.Compare(a.order, b.order) }
 
-// TestPoppingIsCheap counts the comparisons of adding entries and taking out one after the other: about the logarithm of their number for each if they
-// come in reverse order, two if they come in order, also if a few others come in between.
+// TestPoppingIsCheap counts the comparisons for adding all entries and then removing one
+// after the other. In reverse order each entry needs about the logarithm of their number.
+// In order it needs two, even with a few other entries in between.
 func TestPoppingIsCheap(t *testing.T) {
 	const entries = 1 << 12
 	for _, row := range []struct {
@@ -116,8 +117,8 @@ func TestPoppingIsCheap(t *testing.T) {
 	}
 }
 
-// TestRunGivesMemoryBack adds and takes out entries without ever emptying the heap, and then many of which a few stay: what it keeps is in proportion to
-// what it holds.
+// TestRunGivesMemoryBack adds and removes entries without ever emptying the heap, and
+// then removes all but a few. The memory is proportional to the contents.
 func TestRunGivesMemoryBack(t *testing.T) {
 	h := newHeap(func(a, b *entry) bool { return a.order < b.order })
 	all := make([]*entry, 50_000)

@@ -25,11 +25,12 @@ func otherEvent(resource string, action model.Action, object any) state.Delta {
 	}}}
 }
 
-// outsider is a plugin from outside. It holds pods that it has been told to hold, and registers for quotas that are called after a pod or new.
+// outsider is an out-of-tree plugin. It gates the pods in holds, and registers for quotas
+// with the name of a pod or "new".
 type outsider struct {
 	name  string
 	holds map[string]bool
-	asked int // at PreEnqueue
+	asked int // calls at PreEnqueue
 	hints int
 }
 
@@ -55,7 +56,8 @@ func (o *outsider) EventsToRegister() []model.EventToRegister {
 	}}
 }
 
-// defaults is a plugin that is woken by what kube-scheduler wakes plugins by that register nothing; any is woken by everything.
+// defaults is a plugin with kube-scheduler's default events for plugins without
+// registrations. everything registers for every event.
 type defaults struct{}
 
 func (defaults) Name() string                              { return "Defaults" }
@@ -91,7 +93,7 @@ func newOutsideQueue(t *testing.T, changes ...func(*plugin.Profile)) *outsideQue
 	return &outsideQueue{q, o, t}
 }
 
-// in checks where a pod is, and the invariants.
+// in checks the place of a pod, and the invariants.
 func (q *outsideQueue) in(name, want string) {
 	q.t.Helper()
 	if err := q.Audit(); err != nil {
@@ -102,7 +104,7 @@ func (q *outsideQueue) in(name, want string) {
 	}
 }
 
-// rejects lets a pod arrive if it must, pops it and rejects it.
+// rejects pops a pod and rejects it, and before that adds the pod if necessary.
 func (q *outsideQueue) rejects(now time.Time, name string, plugins, pending []string) {
 	q.t.Helper()
 	if q.PlaceOf(pod(name, 0).Key()) == "" {
@@ -112,7 +114,9 @@ func (q *outsideQueue) rejects(now time.Time, name string, plugins, pending []st
 	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins, Pending: pending}})
 }
 
-// TestPending wakes a pod by the events of plugins of which some answered Pending: it is ready at once if one of these agrees, and backs off otherwise.
+// TestPending wakes a pod by the events of plugins with and without the answer Pending.
+// The pod is ready at once if a plugin that answered Pending accepts the event, and backs
+// off otherwise.
 func TestPending(t *testing.T) {
 	both := []string{"Fit", "Quota"}
 	for _, row := range []struct {
@@ -142,7 +146,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestPendingOwnUpdate changes a pod itself: the plugin that answered Pending registers for that.
+// TestPendingOwnUpdate updates a pod under a plugin that registered such updates. The pod
+// is ready at once only if the plugin answered Pending.
 func TestPendingOwnUpdate(t *testing.T) {
 	for want, pending := range map[string][]string{"active": {"Everything"}, "backing off": nil} {
 		q := newOutsideQueue(t)
@@ -154,7 +159,8 @@ func TestPendingOwnUpdate(t *testing.T) {
 	}
 }
 
-// TestOtherEvents wakes pods by events about resources that Berth does not read, as their plugins register them.
+// TestOtherEvents wakes pods by events about resources that Berth does not read, as their
+// plugins register them.
 func TestOtherEvents(t *testing.T) {
 	claim := func(action model.Action) state.Delta {
 		return state.Delta{Events: []model.Event{{Resource: model.ResourceClaimEvent, Action: action}}}
@@ -188,7 +194,7 @@ func TestOtherEvents(t *testing.T) {
 	}
 }
 
-// TestHintOfEachPod asks the hint of a plugin from outside about each pod by itself.
+// TestHintOfEachPod calls the hint of an out-of-tree plugin for each pod separately.
 func TestHintOfEachPod(t *testing.T) {
 	q := newOutsideQueue(t)
 	for i := range 3 {
@@ -203,7 +209,8 @@ func TestHintOfEachPod(t *testing.T) {
 	}
 }
 
-// TestActivateInTurn activates pods that a plugin cannot wake: one in its own turn, or at Permit, waits out its backoff when it is rejected.
+// TestActivateInTurn activates pods that a plugin cannot wake: a pod that is activated in
+// its own turn, or at Permit, waits for its backoff after a rejection.
 func TestActivateInTurn(t *testing.T) {
 	q := newOutsideQueue(t)
 	keys := func(names ...string) (keys []model.PodKey) {
@@ -230,10 +237,11 @@ func TestActivateInTurn(t *testing.T) {
 	q.in("p", "binding")
 	q.Wake(at(0.2), state.Delta{Failed: []state.Failure{{Pod: w.Pods[0].Pod, Rejectors: []string{"Quota"}}}})
 	q.in("p", "backing off")
-	q.rejects(at(0.3), "p", []string{"Quota"}, nil) // popped early; it is activated no longer
+	// popped early; the activation is over
+	q.rejects(at(0.3), "p", []string{"Quota"}, nil)
 	q.in("p", "parked")
 
-	// A binding without Permit, and one that succeeds, leave nothing behind.
+	// A binding without Permit, and a successful binding, leave nothing behind.
 	q = newOutsideQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
 	w = pop(t, q.Queue, at(0), "p")
@@ -246,7 +254,8 @@ func TestActivateInTurn(t *testing.T) {
 	q.in("p", "active")
 }
 
-// TestGatedIsLookedAtAgain holds pods back by a plugin from outside: events that it registered have it asked again, and no others.
+// TestGatedIsLookedAtAgain gates pods by an out-of-tree plugin. The plugin is called
+// again for the events that it registered, and no others.
 func TestGatedIsLookedAtAgain(t *testing.T) {
 	q := newOutsideQueue(t)
 	q.quota.holds["p"], q.quota.holds["other"] = true, true
@@ -284,7 +293,7 @@ func TestGatedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// follower is an outsider that registers for the labels of pods, and notes its hints.
+// follower is an outsider that registers for the labels of pods, and records its hints.
 type follower struct {
 	*outsider
 	seen []string
@@ -298,8 +307,9 @@ func (f *follower) EventsToRegister() []model.EventToRegister {
 	}, Alike: model.OfEachPod}}
 }
 
-// TestHeldPodChanges has a held pod change its own labels: the hint of the plugin that holds it gets
-// both versions, and the plugin is called again, whatever the hint returns.
+// TestHeldPodChanges has a gated pod change its own labels. The hint of the plugin that
+// gates it receives both versions, and the plugin is called again, whatever the hint
+// returns.
 func TestHeldPodChanges(t *testing.T) {
 	f := &follower{outsider: &outsider{name: "Follower", holds: map[string]bool{"p": true}}}
 	q := newOutsideQueue(t, func(p *plugin.Profile) {
@@ -322,14 +332,16 @@ func TestHeldPodChanges(t *testing.T) {
 	}
 }
 
-// TestGatedByTwo asks two plugins in turn: what wakes a pod is what the one registers that holds it.
+// TestGatedByTwo calls two plugins in turn. Only the registrations of the plugin that
+// gates the pod can wake it.
 func TestGatedByTwo(t *testing.T) {
 	second := &outsider{name: "Second", holds: map[string]bool{"p": true}}
 	q := newOutsideQueue(t, func(p *plugin.Profile) { p.PreEnqueue = append(p.PreEnqueue, second) })
 	q.quota.holds["p"] = true
 	q.Wake(at(0), arrived(pod("p", 0)))
 	delete(q.quota.holds, "p")
-	q.Wake(at(1), quotaEvent(model.Add)) // now the second holds it, which registers nothing
+	// now gated by the second, which registers nothing
+	q.Wake(at(1), quotaEvent(model.Add))
 	q.in("p", "gated")
 	delete(second.holds, "p")
 	q.Wake(at(2), quotaEvent(model.Add))
@@ -338,7 +350,7 @@ func TestGatedByTwo(t *testing.T) {
 	q.in("p", "active")
 }
 
-// byAttempts is an order by what the queue knows of pods.
+// byAttempts orders pods by their attempts.
 type byAttempts struct{}
 
 func (byAttempts) Name() string { return "ByAttempts" }
@@ -371,7 +383,8 @@ func (o turning) Less(_, _ plugin.Queued) bool { return o.IntN(2) == 0 }
 
 type noOutside struct{ plugin.Outside }
 
-// TestContradictoryOrder uses an order that contradicts itself: no pod is lost, and none comes twice.
+// TestContradictoryOrder uses an order that contradicts itself: no pod is lost, and none
+// appears twice.
 func TestContradictoryOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -399,7 +412,8 @@ func TestContradictoryOrder(t *testing.T) {
 	}
 }
 
-// TestAnyEventAtPermit has a pod miss, while it is at Permit, the event that stands for all those that were too many to keep.
+// TestAnyEventAtPermit has a pod at Permit miss the event that replaces an overflow of
+// events.
 func TestAnyEventAtPermit(t *testing.T) {
 	q := newOutsideQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))

@@ -43,7 +43,8 @@ func TestOvertaken(t *testing.T) {
 		t.Error("overtaken without an end of patience")
 	}
 	q.config.GroupPatience = time.Minute
-	// A search in vain is repeated after 1, 2, 4 ... 32, 32 minutes, and does not change for how long room is kept.
+	// A search that finds no room is repeated after 1, 2, 4 ... 32, 32 minutes. It does
+	// not change the duration of reservations.
 	at := now.Add(time.Hour)
 	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 32} {
 		q.SoughtInVain(at, root)

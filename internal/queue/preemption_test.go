@@ -22,7 +22,8 @@ type preemptionGate struct{}
 func (preemptionGate) Name() string                 { return preemptionPlugin }
 func (preemptionGate) PreEnqueue(*model.Pod) string { return "" }
 
-// preemptingQueue has the plugins of newQueue, and DefaultPreemption at PreEnqueue if held.
+// preemptingQueue has the plugins of newQueue, and DefaultPreemption at PreEnqueue if
+// held.
 func preemptingQueue(t *testing.T, held bool) *Queue {
 	t.Helper()
 	pre := []plugin.PreEnqueue{gate{}}
@@ -39,7 +40,7 @@ func preemptingQueue(t *testing.T, held bool) *Queue {
 	return q
 }
 
-// preempt settles that a pod is rejected, and others are evicted for it.
+// preempt settles the rejection of a pod with evictions.
 func preempt(q *Queue, now time.Time, w plan.Work, victims ...*model.Pod) {
 	d := plan.Decision{
 		Work: w, Outcome: plan.Unschedulable,
@@ -62,7 +63,7 @@ func ended(preemptor *model.Pod, inMemory bool, err error) state.Delta {
 	return state.Delta{Preempted: []*model.PreemptionResult{{Preemptor: preemptor, InMemory: inMemory, Err: err}}}
 }
 
-// terminates shows that a victim is being deleted, victimLeft that some are gone.
+// terminates shows a victim as terminating; victimLeft shows deletions.
 func terminates(name string) state.Delta { return state.Delta{Evicted: []types.UID{types.UID(name)}} }
 
 func victimLeft(names ...string) state.Delta {
@@ -74,7 +75,7 @@ func victimLeft(names ...string) state.Delta {
 	return delta
 }
 
-// expectPlace checks where a pod is, and the invariants.
+// expectPlace checks the place of a pod, and the invariants.
 func expectPlace(t *testing.T, q *Queue, name, want string) {
 	t.Helper()
 	if got := q.PlaceOf(model.PodKey{Namespace: "ns", Name: name}); got != want {
@@ -85,7 +86,8 @@ func expectPlace(t *testing.T, q *Queue, name, want string) {
 	}
 }
 
-// TestPreemptorIsHeldBack wakes a pod while others are evicted for it, in each order of what can happen.
+// TestPreemptorIsHeldBack wakes a pod during its evictions, in each possible order of
+// events.
 func TestPreemptorIsHeldBack(t *testing.T) {
 	p := pod("p", 1)
 	start := func(t *testing.T, held bool) *Queue {
@@ -133,7 +135,8 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 				return
 			}
 			q.Wake(at(1), ended(p, false, nil))
-			expectPlace(t, q, "p", "gated") // the deletion of the last victim is answered, and not seen
+			// the deletion of the last victim is answered, and not seen
+			expectPlace(t, q, "p", "gated")
 			q.TakeMoves()
 			q.Wake(at(1), terminates("last"))
 			expectPlace(t, q, "p", "backing off")
@@ -146,7 +149,8 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 	}
 }
 
-// TestPreemptorChangesMeanwhile deletes the preemptor, recreates it, places it and has it preempt again while others are evicted for it.
+// TestPreemptorChangesMeanwhile deletes the preemptor, recreates it, places it and has it
+// preempt again, during its evictions.
 func TestPreemptorChangesMeanwhile(t *testing.T) {
 	p := pod("p", 1)
 	start := func(t *testing.T) *Queue {
@@ -167,7 +171,7 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		again := pod("p", 1)
 		again.UID = "another"
 		q.Wake(at(1), arrived(again))
-		expectPlace(t, q, "p", "active") // nothing is evicted for this one
+		expectPlace(t, q, "p", "active") // nothing is evicted for this pod
 		q.Wake(at(1), ended(p, true, nil))
 		reject(q, at(1), pop(t, q, at(1), "p"), "Fit")
 		q.Wake(at(1), ended(p, true, nil))
@@ -192,14 +196,15 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		q.Wake(at(3), podDeleted)
 		expectPlace(t, q, "p", "gated")
 		q.Wake(at(3), ended(p, false, nil))
-		expectPlace(t, q, "p", "active") // one of the two has failed, so there may be no event
+		// either has failed, so no event may follow
+		expectPlace(t, q, "p", "active")
 	})
 	t.Run("held back for a victim that is never seen to leave", func(t *testing.T) {
 		q := start(t)
 		q.Wake(at(2), podDeleted)
 		q.Wake(at(600), state.Delta{})
 		q.Pop(at(600))
-		expectPlace(t, q, "p", "gated") // as long as the evictions have not ended
+		expectPlace(t, q, "p", "gated") // until the evictions have ended
 		q.Wake(at(600), ended(p, false, nil))
 		expectPlace(t, q, "p", "gated")
 		pop(t, q, at(1200), "p")
@@ -219,8 +224,8 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 	})
 }
 
-// TestPreemptorAwaitsItsVictims has victims go: the deletion of one wakes a preemptor that it made room for if it was the last to go, and no other that
-// waits for victims.
+// TestPreemptorAwaitsItsVictims deletes victims. The deletion of its last victim wakes a
+// preemptor. No other deletion wakes a preemptor that waits for victims.
 func TestPreemptorAwaitsItsVictims(t *testing.T) {
 	p := pod("p", 1)
 	start := func(t *testing.T, rejector string) *Queue {
@@ -267,7 +272,8 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		preempt(q, at(0), pop(t, q, at(0), "other"), pod("shared", 0), pod("last", 0))
 		reject(q, at(0), pop(t, q, at(0), "waits"), "Fit")
 		q.Wake(at(60), victimLeft("shared"))
-		expectPlace(t, q, "waits", "active") // it has evicted nobody, and hears of all
+		// it has no victims, and every event reaches it
+		expectPlace(t, q, "waits", "active")
 		expectPlace(t, q, "other", "parked")
 		steps(t, q, victimLeft("last"), victimLeft("first"))
 		expectPlace(t, q, "other", "active")
@@ -292,7 +298,7 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		expectPlace(t, q, "p", "active")
 		preempt(q, at(90), pop(t, q, at(90), "p"), going("last"))
 		q.Wake(at(200), state.Delta{})
-		expectPlace(t, q, "p", "parked") // it is tried again once
+		expectPlace(t, q, "p", "parked") // it is retried once
 		if len(q.waking.overdue) > 0 {
 			t.Errorf("%d events are kept", len(q.waking.overdue))
 		}
@@ -313,7 +319,7 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		q.Wake(at(50), terminates("last"))
 		w := pop(t, q, at(50), "p")
 		q.Wake(at(60), victimLeft("theirs"))
-		preempt(q, at(61), w, going("last")) // it has seen the room
+		preempt(q, at(61), w, going("last")) // its decision took the room into account
 		q.Wake(at(100), state.Delta{})
 		expectPlace(t, q, "p", "parked")
 	})
@@ -363,7 +369,8 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 	})
 }
 
-// TestFailingPreemptionsBackOff has every eviction fail: the pod is tried again at once after the first, then after the error backoff, which grows.
+// TestFailingPreemptionsBackOff has every eviction fail. The pod is retried at once after
+// the first failure, then after the error backoff, which grows.
 func TestFailingPreemptionsBackOff(t *testing.T) {
 	q := preemptingQueue(t, true)
 	p := pod("p", 1)

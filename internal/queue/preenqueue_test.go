@@ -11,10 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// needsVolume is a PreEnqueue plugin that reads the cluster: it holds pods until the volume of their label is there. It registers for volumes.
+// needsVolume is a PreEnqueue plugin that reads the cluster. It gates pods until the
+// volume of their label exists, and registers for volumes.
 type needsVolume struct {
 	asked, hints int
-	now          time.Time // of the turn in which it was asked last
+	now          time.Time // of the turn of its last call
 }
 
 func (*needsVolume) Name() string { return "NeedsVolume" }
@@ -39,8 +40,9 @@ func (p *needsVolume) EventsToRegister() []model.EventToRegister {
 	}}
 }
 
-// TestPreEnqueueReadsTheCluster holds pods for objects: they are looked at again when the plugin's hint says so, once for each event and never for others; one that was
-// let pass is not looked at again while it is active or backs off.
+// TestPreEnqueueReadsTheCluster gates pods for missing objects. The plugin is called
+// again when its hint accepts an event, once for each event and for no others. A pod that
+// passed is not checked again while it is active or backs off.
 func TestPreEnqueueReadsTheCluster(t *testing.T) {
 	s, p := state.New(), &needsVolume{}
 	q, err := New(Config{

@@ -23,7 +23,8 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
-// newQueue has one profile: pods with the label gate are gated, and the plugin Fit registers for deleted pods.
+// newQueue has one profile: pods with the label gate are gated, and the plugin Fit
+// registers for deleted pods.
 func newQueue(t *testing.T) *Queue {
 	t.Helper()
 	q, err := New(Config{
@@ -53,7 +54,8 @@ type fit struct{}
 
 func (*fit) Name() string { return "Fit" }
 
-// EventsToRegister registers for deleted pods, which help every pod. It must not be asked about a malformed one.
+// EventsToRegister registers for deleted pods, which help every pod. Its hint must not be
+// called for a malformed pod.
 func (*fit) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{
 		Resource: model.AssignedPodEvent, Actions: model.Delete,
@@ -119,7 +121,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestGroupSettles settles two pods that were decided about together: each goes where the decision sends it.
+// TestGroupSettles settles two pods with a common decision: each moves to the place of
+// its outcome.
 func TestGroupSettles(t *testing.T) {
 	for outcome, want := range map[plan.Outcome]string{
 		plan.Placed: "binding", plan.Unschedulable: "parked", plan.Failed: "backing off after an error",
@@ -137,7 +140,8 @@ func TestGroupSettles(t *testing.T) {
 	}
 }
 
-// TestBackoff follows one pod through failing attempts: it waits 1, 2, 4, 8, 10, 10 seconds, and then to the end of the second.
+// TestBackoff follows one pod through failing attempts: it waits 1, 2, 4, 8, 10, 10
+// seconds, and then to the end of the second.
 func TestBackoff(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
@@ -330,7 +334,8 @@ func TestNewChecksItsConfig(t *testing.T) {
 	}
 }
 
-// TestGateThatComesLateLeavesNothingBehind wakes a parked pod that a PreEnqueue plugin has come to hold, and lets both waiting times pass.
+// TestGateThatComesLateLeavesNothingBehind wakes a parked pod that a PreEnqueue plugin
+// gates by then, and lets both waiting times pass.
 func TestGateThatComesLateLeavesNothingBehind(t *testing.T) {
 	q := newQueue(t)
 	waiting := pod("p", 0)
@@ -407,7 +412,8 @@ func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 	expect("flush", Move{"active", "UnschedulableTimeout", 1})
 }
 
-// TestClockSetBack checks that no pod waits longer than the longest backoff when the clock jumps back.
+// TestClockSetBack checks that no pod waits longer than the longest backoff when the
+// clock jumps back.
 func TestClockSetBack(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(7200), arrived(pod("erring", 1), pod("parked", 0)))
@@ -419,8 +425,9 @@ func TestClockSetBack(t *testing.T) {
 	pop(t, q, at(0), "parked")
 }
 
-// TestFairness has pods of the highest priority that are never bound, woken by every event, beside others: each of the others has its turn
-// within one backoff of the failing ones, oldest first.
+// TestFairness has pods of the highest priority that are never bound, woken by every
+// event, beside others. Each of the others has its turn within one backoff of the failing
+// pods, oldest first.
 func TestFairness(t *testing.T) {
 	q := newQueue(t)
 	for i := range 100 {
@@ -453,8 +460,9 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// TestRejectedAtPermit rejects a pod at Permit: it is parked under the plugin, unless an event that helps has happened since it came there. That
-// it has left its node helps others and not itself.
+// TestRejectedAtPermit rejects a pod at Permit. It is parked under the plugin, unless an
+// event that helps has happened since it arrived there. Its own departure from the node
+// helps only others.
 func TestRejectedAtPermit(t *testing.T) {
 	mine, other := pod("p", 0), pod("q", 0)
 	deleted := func(p *model.Pod) model.Event {
@@ -483,12 +491,13 @@ func TestRejectedAtPermit(t *testing.T) {
 		}
 		former, earlier := pod("former", 1), pod("earlier", 2)
 		q.Wake(at(0), arrived(mine, former, earlier))
-		settle(pop(t, q, at(0), "earlier")) // what was kept for it does not count any more
+		settle(pop(t, q, at(0), "earlier")) // the events stored for it are over
 		q.Wake(at(0), state.Delta{Events: []model.Event{deleted(other), deleted(other)}})
 		q.Wake(at(0), state.Delta{Left: []model.PodKey{earlier.Key()}})
 		settle(pop(t, q, at(0), "former"))
 		w := pop(t, q, at(0), "p")
-		q.Wake(at(0), state.Delta{Events: []model.Event{deleted(other)}}) // while another is at Permit, and before this one is
+		// while another is at Permit, and before this one is
+		q.Wake(at(0), state.Delta{Events: []model.Event{deleted(other)}})
 		settle(w)
 		q.Wake(at(1), state.Delta{Events: row.before})
 		q.Wake(at(2), state.Delta{Failed: []state.Failure{rejected}, Events: row.with})

@@ -18,8 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestEventAsksNobodyAmongOthers counts the hints of events beside parked pods of other tenants, pools and tolerations: none is asked. An event that
-// concerns one of them asks about that one.
+// TestEventAsksNobodyAmongOthers counts the hints of events beside parked pods of other
+// tenants, pools and tolerations. No hint runs. An event that concerns a single pod runs
+// the hint for that pod.
 func TestEventAsksNobodyAmongOthers(t *testing.T) {
 	for name, c := range otherCrowds() {
 		q := parkedCrowd(t, 1000, c.plugins, c.pod)
@@ -59,8 +60,9 @@ var podFreed = model.Event{Resource: model.AssignedPodEvent, Action: model.Delet
 	ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "freed", UID: "freed"}, Spec: v1.PodSpec{NodeName: "n"},
 })}
 
-// TestEventForAllIsTakenInSlices wakes twenty thousand pods that want the same room: one hint is asked, and no round moves more than a slice.
-// Between the slices pods have their turn, by priority and then by time.
+// TestEventForAllIsTakenInSlices wakes twenty thousand pods that want the same room. One
+// hint runs, and no round moves more than a slice. Between the slices pods have their
+// turns, by priority and then by time.
 func TestEventForAllIsTakenInSlices(t *testing.T) {
 	const size = 20_000
 	q := parkedCrowd(t, size, []string{"NodeResourcesFit"}, func(i int) *v1.Pod {
@@ -95,7 +97,8 @@ func TestEventForAllIsTakenInSlices(t *testing.T) {
 	}
 }
 
-// TestManyHintsAreAskedInSlices has an event that concerns five thousand pods of different requests, and helps half of them.
+// TestManyHintsAreAskedInSlices has an event that concerns five thousand pods of
+// different requests, and helps half of them.
 func TestManyHintsAreAskedInSlices(t *testing.T) {
 	const size = 5000
 	q := parkedCrowd(t, size, []string{"NodeResourcesFit"}, func(i int) *v1.Pod { return requesting(int64(1 + i)) })
@@ -117,8 +120,10 @@ func TestManyHintsAreAskedInSlices(t *testing.T) {
 	}
 }
 
-// TestPodsOfAStatefulSetAreAskedAboutOnce deletes a pod that kept all others of its set away, and they it. Each of them has a label of its own, so
-// one of the two hints depends on the pod; it is not asked about pods that the other has helped.
+// TestPodsOfAStatefulSetAreAskedAboutOnce deletes a pod whose anti-affinity, in both
+// directions, kept all others of its set away. Each pod has its own label, so the hint of
+// one direction depends on the pod. That hint does not run for pods that the other hint
+// has helped.
 func TestPodsOfAStatefulSetAreAskedAboutOnce(t *testing.T) {
 	const size = 2000
 	member := func(i int) *v1.Pod {
@@ -150,8 +155,9 @@ func offering(cpuMilli int64) *model.Node {
 	}}})
 }
 
-// TestSlicesKeepTheOrderOfTurns wakes pods of various priorities, rejected by various plugins, at various times, in slices of any size, and has
-// each decided about as soon as it is its turn: the order is the same as if the event had been taken at once.
+// TestSlicesKeepTheOrderOfTurns wakes pods of various priorities, rejected by various
+// plugins, at various times, in slices of any size. Each pod is decided about at its
+// turn. The order is the same as without slices.
 func TestSlicesKeepTheOrderOfTurns(t *testing.T) {
 	random.EverySeed(t, "./internal/queue", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -184,7 +190,7 @@ func TestSlicesKeepTheOrderOfTurns(t *testing.T) {
 	})
 }
 
-// turns parks the pods, raises the event and returns the order in which they have their turn.
+// turns parks the pods, raises the event and returns the order of their turns.
 func turns(t *testing.T, rules queue.Config, pods []*model.Pod, rejectors [][]string, event model.Event) (order []string) {
 	t.Helper()
 	q, err := queue.New(rules)
@@ -196,7 +202,7 @@ func turns(t *testing.T, rules queue.Config, pods []*model.Pod, rejectors [][]st
 		wakeWholly(t, q, at, state.Delta{Arrived: []*model.Pod{pod}})
 		parkAll(q, at, rejectors[i])
 	}
-	now := noon.Add(50 * time.Second) // before pods that are idle for too long are looked for
+	now := noon.Add(50 * time.Second) // before the check for idle pods
 	delta := state.Delta{Events: []model.Event{event}}
 	for {
 		q.Wake(now, delta)
@@ -213,8 +219,9 @@ func turns(t *testing.T, rules queue.Config, pods []*model.Pod, rejectors [][]st
 	}
 }
 
-// TestNothingIsForgottenBetweenSlices raises event after event in slices while pods come, go, change, are placed and rejected again. Every pod that
-// was parked when an event happened that its hint accepts is woken by it, or has had a turn since.
+// TestNothingIsForgottenBetweenSlices raises event after event in slices while pods
+// arrive, leave, change, are placed and rejected again. Every pod that was parked at an
+// event that its hint accepts is woken by it, or has had a turn since.
 func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 	random.EverySeed(t, "./internal/queue", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -225,7 +232,8 @@ func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := noon
-		owed := map[model.PodKey]*model.Pod{} // pods that an event is to wake, in the version that was parked
+		// pods that an event must wake, in the parked version
+		owed := map[model.PodKey]*model.Pod{}
 		parked := map[model.PodKey]parkedPod{}
 		profile := rules.Profiles[0]
 		for step := range 600 {
@@ -234,7 +242,7 @@ func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 			switch {
 			case r.IntN(4) == 0:
 				p := tenantPod(r, r.IntN(30))
-				p.UID = types.UID(p.Name) // often a new version of a pod that waits
+				p.UID = types.UID(p.Name) // often a new version of a waiting pod
 				delta.Arrived = compiled(profile, []*v1.Pod{p})
 			case r.IntN(10) == 0:
 				delta.Left = []model.PodKey{{Namespace: tenant(r), Name: fmt.Sprintf("pod-%d", r.IntN(30))}}
@@ -268,7 +276,7 @@ func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 			if err := q.Audit(); err != nil {
 				t.Fatal(err)
 			}
-			for _, pod := range delta.Arrived { // a new version is judged by itself
+			for _, pod := range delta.Arrived { // a new version is checked separately
 				delete(parked, pod.Key())
 				delete(owed, pod.Key())
 			}

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// A few tenants share a cluster. Each has a namespace, a pool of nodes and a taint of its own; their pods have labels in common.
+// A few tenants share a cluster. Each has its own namespace, pool of nodes and taint;
+// their pods have labels in common.
 
 func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
@@ -115,7 +116,7 @@ func tenantTerms(r *rand.Rand) (terms []v1.PodAffinityTerm) {
 		case 2:
 			term.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
 		case 3:
-			for i := range 100 { // more than are worth a key each
+			for i := range 100 { // too many to list each key
 				term.Namespaces = append(term.Namespaces, fmt.Sprintf("n%d", i))
 			}
 			term.Namespaces = append(term.Namespaces, tenant(r))

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// newTreeQueue is a queue of groups that may belong to composite ones.
+// newTreeQueue is a queue of groups that may belong to composite groups.
 func newTreeQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	g := newGroupQueue(t, more...)
@@ -25,7 +25,8 @@ func newTreeQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	return g
 }
 
-// composite is a CompositePodGroup that needs so many groups; of no parent if that is empty.
+// composite is a CompositePodGroup with a minGroupCount; without a parent if that is
+// empty.
 func composite(name string, minGroupCount, priority int32, parent string) model.Change {
 	object := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	object.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: minGroupCount}
@@ -40,7 +41,7 @@ func compositeGone(name string) model.Change {
 	return model.Change{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.CompositePodGroupKind, Namespace: "ns", Name: name}}
 }
 
-// below is a PodGroup of so many pods at least, below a composite one.
+// below is a PodGroup with a minCount below a composite group.
 func below(parent, name string, minCount int32) model.Change {
 	object := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	object.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount}
@@ -48,7 +49,8 @@ func below(parent, name string, minCount int32) model.Change {
 	return model.Change{Kind: model.ObjectSet, Compiled: model.NewPodGroup(object)}
 }
 
-// TestTreeWaitsAsOne: members of all groups of a tree wait for what is missing above them, then for enough members, and have their turn together.
+// TestTreeWaitsAsOne: members of all groups of a tree wait for missing ancestors, then
+// for enough members, and have their turn together.
 func TestTreeWaitsAsOne(t *testing.T) {
 	g := newTreeQueue(t)
 	step := func(want string, changes ...model.Change) {
@@ -77,7 +79,8 @@ func TestTreeWaitsAsOne(t *testing.T) {
 	step("backing off, backing off, backing off", composite("m", 1, 0, "root"))
 }
 
-// TestTreeQuorum: a tree waits when a member leaves that it needs, and goes on when minCount is lowered.
+// TestTreeQuorum: a tree waits when a needed member leaves, and continues when minCount
+// is lowered.
 func TestTreeQuorum(t *testing.T) {
 	g := newTreeQueue(t)
 	g.apply(composite("root", 2, 0, ""), below("root", "g", 1), below("root", "h", 2), memberOf("g", "a", 0), memberOf("h", "b", 0), memberOf("h", "c", 0))
@@ -95,7 +98,7 @@ func TestTreeQuorum(t *testing.T) {
 	}
 }
 
-// TestTreesAndGroupsOfOneName are two.
+// TestTreesAndGroupsOfOneName: a tree and a group of one name are distinct.
 func TestTreesAndGroupsOfOneName(t *testing.T) {
 	g := newTreeQueue(t)
 	g.apply(composite("x", 1, 0, ""), podGroup("x", 1, 0), below("x", "g", 1), memberOf("g", "a", 0), memberOf("x", "b", 0))
@@ -115,7 +118,8 @@ func TestTreesAndGroupsOfOneName(t *testing.T) {
 	}
 }
 
-// TestTreePreempts: a tree is gated while pods are evicted for it, also when the member is gone with whose decision they were sent.
+// TestTreePreempts: a tree is gated during its evictions, even when the member whose
+// decision sent them is gone.
 func TestTreePreempts(t *testing.T) {
 	g := newTreeQueue(t, preemptionGate{})
 	g.apply(composite("root", 1, 0, ""), below("root", "g", 1), below("root", "h", 1), memberOf("g", "a", 0), memberOf("h", "b", 0))
@@ -135,7 +139,8 @@ func TestTreePreempts(t *testing.T) {
 	}
 }
 
-// TestTreeCreatedAnew: with another root a tree begins anew, and its backoff is over.
+// TestTreeCreatedAnew: with another root a tree starts without history, and its backoff
+// is over.
 func TestTreeCreatedAnew(t *testing.T) {
 	g := newTreeQueue(t)
 	g.apply(composite("root", 1, 0, ""), below("root", "g", 1), memberOf("g", "a", 0))
@@ -152,7 +157,8 @@ func TestTreeCreatedAnew(t *testing.T) {
 	}
 }
 
-// TestWorkOfATree: a member that comes when its group has enough costs no look at the others of a tree.
+// TestWorkOfATree: a member that arrives when its group has enough members does not cause
+// visits of the others of a tree.
 func TestWorkOfATree(t *testing.T) {
 	g := newTreeQueue(t)
 	g.apply(composite("root", 2, 0, ""), below("root", "g", 1), below("root", "h", 1), memberOf("g", "a", 0), memberOf("h", "b", 0))
@@ -181,8 +187,8 @@ func TestWorkOfATree(t *testing.T) {
 	}
 }
 
-// TestAuditFindsEachViolationOfTrees corrupts what the queue knows of a tree.
-// TestGroupJoinsAnActiveTree: members of a group that comes to belong to a tree which awaits its turn could be tried since then.
+// TestGroupJoinsAnActiveTree: members of a group that joins an active tree count as ready
+// from then on.
 func TestGroupJoinsAnActiveTree(t *testing.T) {
 	g := newTreeQueue(t)
 	g.apply(composite("root", 1, 0, ""), below("root", "g", 1), memberOf("g", "a", 0), memberOf("h", "b", 0))
@@ -202,6 +208,7 @@ func TestGroupJoinsAnActiveTree(t *testing.T) {
 	}
 }
 
+// TestAuditFindsEachViolationOfTrees corrupts a tree in one way after the other.
 func TestAuditFindsEachViolationOfTrees(t *testing.T) {
 	for _, row := range []struct {
 		want    string

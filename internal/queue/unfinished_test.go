@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// slicedQueue has parked pods that an event helps, of which one is moved in each round.
+// slicedQueue has parked pods that an event helps. Each round moves a single pod.
 func slicedQueue(t *testing.T, pods ...*model.Pod) *Queue {
 	t.Helper()
 	q := newQueue(t)
@@ -43,7 +43,8 @@ func finish(t *testing.T, q *Queue, seconds float64) (rounds int) {
 	return rounds
 }
 
-// TestPodsThatChangeBetweenSlices deletes a pod that is to be woken, updates another, and has a third rejected again after the event.
+// TestPodsThatChangeBetweenSlices deletes a pod that is to be woken, updates another, and
+// has a third rejected again after the event.
 func TestPodsThatChangeBetweenSlices(t *testing.T) {
 	q := slicedQueue(t, pod("first", 9), pod("deleted", 1), pod("updated", 1), pod("last", 0))
 	q.Wake(at(100), podDeleted)
@@ -70,15 +71,16 @@ func TestPodsThatChangeBetweenSlices(t *testing.T) {
 	pop(t, q, at(100), "")
 }
 
-// TestPodParkedAfterAnEvent parks pods between an event and its hints: they have seen what happened, and are not woken. For a bucket of such pods
-// alone no hint is asked.
+// TestPodParkedAfterAnEvent parks pods between an event and its hints. They are not
+// woken, because their decisions took the event into account. For a bucket of such pods
+// alone no hint runs.
 func TestPodParkedAfterAnEvent(t *testing.T) {
 	for _, before := range [][]*model.Pod{{pod("before", 0)}, {pod("before", 5)}, nil} {
 		q := slicedQueue(t, append(before, pod("other", 0))...)
 		q.profiles[""].registered["Fit"][0].Hint = func(*model.Pod, model.Event) bool { return true }
 		q.config.Slice = 0
 		q.Wake(at(100), podDeleted)
-		if before == nil { // the event is heard only while a pod is parked
+		if before == nil { // events are stored only while a pod is parked
 			q.Wake(at(100), state.Delta{Left: []model.PodKey{pod("other", 0).Key()}})
 		}
 		q.Wake(at(100), arrived(pod("after", 0), pod("after-too", 0)))
@@ -97,7 +99,8 @@ func TestPodParkedAfterAnEvent(t *testing.T) {
 	}
 }
 
-// TestUpdateBeforeItsHintIsAsked updates a pod that an event may help, before it is known whether it does: the pod is tried.
+// TestUpdateBeforeItsHintIsAsked updates a pod that an event may help, before its hint
+// runs: the pod is tried.
 func TestUpdateBeforeItsHintIsAsked(t *testing.T) {
 	q := slicedQueue(t, pod("p", 0))
 	q.config.Slice = 0
@@ -108,8 +111,8 @@ func TestUpdateBeforeItsHintIsAsked(t *testing.T) {
 	}
 }
 
-// TestBackoffIsLookedAtWhenAPodIsMoved wakes pods that back off: they are not popped early before all are woken, because a ready one may be among
-// them.
+// TestBackoffIsLookedAtWhenAPodIsMoved wakes pods that back off. They are not popped
+// early before all are woken, because a ready pod may be among them.
 func TestBackoffIsLookedAtWhenAPodIsMoved(t *testing.T) {
 	q := slicedQueue(t, pod("high", 9), pod("low", 0))
 	q.Wake(at(0.5), podDeleted)
@@ -126,7 +129,8 @@ func TestBackoffIsLookedAtWhenAPodIsMoved(t *testing.T) {
 	pop(t, q, at(3), "low")
 }
 
-// TestTooManyEvents has more events wait than are kept: every parked pod is tried again, and no hint is asked.
+// TestTooManyEvents has more pending events than the limit. Every parked pod is retried,
+// and no hint runs.
 func TestTooManyEvents(t *testing.T) {
 	q := slicedQueue(t, pod("a", 0), pod("b", 2))
 	upTo := int32(0)
@@ -146,7 +150,7 @@ func TestTooManyEvents(t *testing.T) {
 	}
 }
 
-// TestEventsThatAreOverAreNotKept takes in very many events, one after the other.
+// TestEventsThatAreOverAreNotKept raises very many events, one after the other.
 func TestEventsThatAreOverAreNotKept(t *testing.T) {
 	q := slicedQueue(t, pod("p", 0))
 	q.config.Slice = 10
@@ -158,8 +162,9 @@ func TestEventsThatAreOverAreNotKept(t *testing.T) {
 	}
 }
 
-// TestFlushesAreTakenInSlices has a thousand pods whose backoff ends in one second, a thousand after errors, and a thousand each that are parked and
-// gated for too long: no call moves more than a slice of each kind, and all are moved in the end.
+// TestFlushesAreTakenInSlices has a thousand pods whose backoff ends in one second, and a
+// thousand after errors. A thousand each are parked and gated for too long. No call moves
+// more than a slice of each kind, and all are moved in the end.
 func TestFlushesAreTakenInSlices(t *testing.T) {
 	const size, slice = 1000, 100
 	q := newQueue(t)
@@ -215,8 +220,9 @@ func TestFlushesAreTakenInSlices(t *testing.T) {
 	}
 }
 
-// TestManyRejectedAtPermit rejects many pods at Permit that have missed many events which help none of them: how many hints they ask in one batch of
-// changes is bounded, and pods that did not look are tried again. The first after which the bound is exceeded is the last to look.
+// TestManyRejectedAtPermit rejects many pods at Permit that have missed many events, all
+// of them without help. The number of hints in one batch of changes is bounded, and pods
+// without a check are retried. The pod that exceeds the bound is the last to be checked.
 func TestManyRejectedAtPermit(t *testing.T) {
 	for missedEvents, looking := range map[int]int{1: 100, missedMax / 2: 3, missedMax/2 + 1: 2, missedMax - 1: 2, missedMax: 2, missedMax + 1: 100} {
 		q := newQueue(t)
@@ -235,7 +241,7 @@ func TestManyRejectedAtPermit(t *testing.T) {
 			q.Wake(at(1), podDeleted)
 		}
 		want := looking * missedEvents
-		if missedEvents > missedMax { // some are not kept, so none is looked at
+		if missedEvents > missedMax { // some events are dropped, so none is checked
 			want, looking = 0, 0
 		}
 		q.Wake(at(2), failed)

@@ -34,9 +34,10 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestIndexFindsPodsThatHintsAccept changes random clusters and raises each event beside pods that each plugin in turn rejected. The queue,
-// which calls one hint for pods that are alike, skips those that the event does not touch, and takes events in slices of any size, must wake
-// exactly the pods for which the hint, called for each pod, accepts the event.
+// TestIndexFindsPodsThatHintsAccept changes random clusters and raises each event beside
+// pods that each plugin in turn rejected. The queue calls one hint for similar pods,
+// skips pods that the event does not touch, and uses slices of any size. It must wake
+// exactly the pods whose own hint call accepts the event.
 func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 	var woken, events atomic.Int64
 	t.Cleanup(func() { // after all seeds, which run in parallel
@@ -64,8 +65,8 @@ func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 	})
 }
 
-// TestIndexFindsPodsAmongTenants does the same with pods of a few tenants, which have namespaces, pools of nodes and taints of their own and labels
-// in common.
+// TestIndexFindsPodsAmongTenants does the same with pods of a few tenants. These have
+// their own namespaces, pools of nodes and taints, and labels in common.
 func TestIndexFindsPodsAmongTenants(t *testing.T) {
 	var woken, kept atomic.Int64
 	t.Cleanup(func() {
@@ -90,7 +91,8 @@ func TestIndexFindsPodsAmongTenants(t *testing.T) {
 	})
 }
 
-// rulesOf returns the default configuration or one with arguments that plugins' hints depend on, and slices of any size.
+// rulesOf returns the default configuration, or other arguments for the plugins' hints,
+// and slices of any size.
 func rulesOf(t testing.TB, r *rand.Rand) queue.Config {
 	t.Helper()
 	defaults, err := config.Default()
@@ -140,7 +142,8 @@ func compiled(profile *plugin.Profile, objects []*v1.Pod) []*model.Pod {
 	return pods
 }
 
-// wakesWhatHintsAccept raises the event beside pods that each plugin rejected. It returns how often a pod was woken, and how often not.
+// wakesWhatHintsAccept raises the event beside pods that each plugin rejected. It returns
+// the numbers of woken and other pods.
 func wakesWhatHintsAccept(t *testing.T, rules queue.Config, waiting []*model.Pod, event model.Event) (woken, kept int64) {
 	t.Helper()
 	for _, x := range rules.Profiles[0].EnqueueExtensions {
@@ -172,7 +175,7 @@ func accepts(x plugin.EnqueueExtensions, v state.View, pod *model.Pod, event mod
 	})
 }
 
-// wakeWholly takes in a delta, in as many slices as that takes.
+// wakeWholly applies a delta, in as many slices as necessary.
 func wakeWholly(t *testing.T, q *queue.Queue, now time.Time, delta state.Delta) {
 	t.Helper()
 	for rounds := 0; ; rounds++ {
@@ -203,7 +206,8 @@ func parkedUnder(t testing.TB, config queue.Config, pods []*model.Pod, plugin st
 	return q
 }
 
-// crowd is pods that wait: in a thousand apps, each with its node selector, affinity and requests.
+// crowd is waiting pods: in a thousand apps, each with its own node selector, affinity
+// and requests.
 func crowd(t testing.TB, size int) *queue.Queue {
 	c, err := config.Default()
 	if err != nil {
@@ -271,7 +275,8 @@ func useless() map[string]model.Event {
 	}
 }
 
-// TestUselessChangesCallNoHint counts the hint calls of a change beside ten thousand parked pods that it cannot help.
+// TestUselessChangesCallNoHint counts the hint calls of a change beside ten thousand
+// parked pods that it cannot help.
 func TestUselessChangesCallNoHint(t *testing.T) {
 	q := crowd(t, 10_000)
 	for name, event := range useless() {

@@ -143,9 +143,9 @@ func TestAwaitingPodsInSlices(t *testing.T) {
 	}
 }
 
-// TestParkedWhileAWriteIsInFlight has a profile without a PreEnqueue plugin that holds
-// pods back: an attempt rejects the pod because a write gives its claim back. The end of
-// the write must wake it, and no pod that was parked for another reason.
+// TestParkedWhileAWriteIsInFlight has a profile without a PreEnqueue plugin that gates
+// such pods. An attempt rejects the pod because a write releases its claim. The end of
+// the write must wake the pod, and no pod that was parked for another reason.
 func TestParkedWhileAWriteIsInFlight(t *testing.T) {
 	for _, overflow := range []bool{false, true} {
 		g := newAwaitingQueue(t, 0)
@@ -154,7 +154,8 @@ func TestParkedWhileAWriteIsInFlight(t *testing.T) {
 		park := func(name string) {
 			g.apply(using(podSet(name), "c"))
 			work, _ := g.pop()
-			g.State().GiveBack(plan.Write{GivesBack: claim}) // after the PreEnqueue plugin was asked
+			// after the call of the PreEnqueue plugin
+			g.State().GiveBack(plan.Write{GivesBack: claim})
 			g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
 		}
 		g.apply(using(podSet("before"), "c"))
@@ -162,7 +163,7 @@ func TestParkedWhileAWriteIsInFlight(t *testing.T) {
 		g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
 		park("while")
 		want := "parked, active"
-		if overflow { // all parked pods are tried again
+		if overflow { // all parked pods are retried
 			g.waking.pending, want = make([]pendingEvent, pendingMax), "active, active"
 		}
 		g.now = g.now.Add(20 * time.Second) // the backoff has ended
