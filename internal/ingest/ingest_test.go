@@ -52,7 +52,7 @@ func claim(name string, n int) *v1.PersistentVolumeClaim {
 }
 func service(name string, n int) *v1.Service { return &v1.Service{ObjectMeta: version(name, n)} }
 
-// words lists the changes as text.
+// words formats the changes as text.
 func words(changes []model.Change) string {
 	var all []string
 	for _, c := range changes {
@@ -82,7 +82,7 @@ func words(changes []model.Change) string {
 	return strings.Join(all, ", ")
 }
 
-// TestDrain adds changes and compares what the loop gets.
+// TestDrain adds changes and compares the drained changes.
 func TestDrain(t *testing.T) {
 	web := model.NewPod(pod("web", 1))
 	ref := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "web"}
@@ -179,14 +179,15 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestVersionsBetweenWereNominated has versions of a pod replaced before they are drained. What only they have shown of the pod's nomination is kept.
+// TestVersionsBetweenWereNominated replaces versions of a pod before they are drained. A
+// nomination that only they had is not lost.
 func TestVersionsBetweenWereNominated(t *testing.T) {
 	to := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.NominatedNodeName = node } }
 	another := func(p *v1.Pod) { p.UID = "another" }
 	gone := func(in *ingest.Ingest) { in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: "p"}) }
 	for _, test := range []struct {
 		name     string
-		versions []func(*v1.Pod) // nil: it is gone
+		versions []func(*v1.Pod) // nil: a deletion
 		want     bool
 	}{
 		{"the only version", []func(*v1.Pod){to("n")}, false},
@@ -215,7 +216,8 @@ func TestVersionsBetweenWereNominated(t *testing.T) {
 	}
 }
 
-// TestBatchesAreApart changes an object between two batches: the first is the loop's and must not change.
+// TestBatchesAreApart changes an object between two batches. The first batch belongs to
+// the loop and must not change.
 func TestBatchesAreApart(t *testing.T) {
 	in := newIngest()
 	in.Set(pod("web", 1))
@@ -242,7 +244,8 @@ func TestOnlyPendingPodsAreCompiled(t *testing.T) {
 	}
 }
 
-// TestReplicasAreCompiledOnce: of pods that share their spec in memory one is compiled, as long as they come one after another, and all have what it has; so with pods on nodes.
+// TestReplicasAreCompiledOnce: consecutive pods that share their spec in memory are
+// compiled once, and all have the result. The same holds for pods on nodes.
 func TestReplicasAreCompiledOnce(t *testing.T) {
 	compiled := 0
 	in := ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) {
@@ -278,8 +281,8 @@ func TestReplicasAreCompiledOnce(t *testing.T) {
 	}
 }
 
-// TestPanicMakesAMalformedPod compiles a pod with a plugin that panics: the pod must still reach the loop, with the reason why it cannot be
-// placed.
+// TestPanicMakesAMalformedPod compiles a pod with a plugin that panics. The pod must
+// still reach the loop, with the reason why it cannot be placed.
 func TestPanicMakesAMalformedPod(t *testing.T) {
 	in := ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) {
 		if pod.Name == "odd" {
@@ -308,7 +311,8 @@ func TestPanicMakesAMalformedPod(t *testing.T) {
 	}
 }
 
-// TestReady expects the signal after a change was added, and only then. Several additions may share one.
+// TestReady expects a signal only after a change was added. Several additions may share a
+// signal.
 func TestReady(t *testing.T) {
 	ready := func(in *ingest.Ingest) bool {
 		select {
@@ -347,8 +351,9 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestProducers adds changes from informers and commit at the same time while the loop drains. The loop must get the last version of every
-// object, versions of one object in order, and every result once.
+// TestProducers adds changes from informers and commit at the same time while the loop
+// drains. The loop must receive the last version of every object, versions of one object
+// in order, and every result once.
 func TestProducers(t *testing.T) {
 	const objects, versions = 20, 50
 	in := newIngest()
@@ -406,7 +411,7 @@ func TestProducers(t *testing.T) {
 	}
 }
 
-// sightings are what the loop has got.
+// sightings are the changes that the loop has received.
 type sightings struct {
 	last     map[string]int
 	outcomes int
@@ -442,7 +447,8 @@ func (s *sightings) take(c model.Change) error {
 	return nil
 }
 
-// TestLargeBatchIsForgotten drains a batch as after the first list of a large cluster: its memory is given back.
+// TestLargeBatchIsForgotten drains a batch as after the first list of a large cluster:
+// its memory is released.
 func TestLargeBatchIsForgotten(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()

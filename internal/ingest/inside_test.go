@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestMapsAreUsedAgain fills the maps of a batch as far as usual, and one further: the first are emptied, the others replaced, because emptying takes as long as they
-// were large once.
+// TestMapsAreUsedAgain fills the maps of a batch up to the usual size, and one element
+// further. The small maps are cleared and the large maps replaced, because clearing takes
+// time in proportion to the largest size.
 func TestMapsAreUsedAgain(t *testing.T) {
 	for _, row := range []struct {
 		n    int
@@ -40,7 +41,8 @@ func TestMapsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestAskedTakesNoLockInVain asks twice: the second time nothing was asked for, which the loop sees without the lock.
+// TestAskedTakesNoLockInVain calls Asked twice. The second call finds no requests,
+// without taking the lock.
 func TestAskedTakesNoLockInVain(t *testing.T) {
 	in := New(nil)
 	for _, ask := range []func(){func() { in.Activate(model.PodKey{}) }, func() { in.Nominate(model.NominationRequest{}) }} {
@@ -54,7 +56,8 @@ func TestAskedTakesNoLockInVain(t *testing.T) {
 	}
 }
 
-// TestEveryProducerSignals adds something in each way: whoever waits for it is woken, once for all that came meanwhile.
+// TestEveryProducerSignals adds an element in each way. The receiver is woken, once for
+// all additions in the meantime.
 func TestEveryProducerSignals(t *testing.T) {
 	ref := model.Ref{Kind: model.NodeKind, Name: "n"}
 	for name, add := range map[string]func(in *Ingest){
@@ -74,8 +77,8 @@ func TestEveryProducerSignals(t *testing.T) {
 	}
 }
 
-// TestMalformedIsSetAside has an object of each kind panic while it is compiled. What
-// becomes of it fails closed: see the table in docs/failures.md.
+// TestMalformedIsSetAside has an object of each kind panic while it is compiled. The
+// result fails closed: see the table in docs/failures.md.
 func TestMalformedIsSetAside(t *testing.T) {
 	absent := map[model.Kind]bool{}
 	for kind := range model.KindCount {

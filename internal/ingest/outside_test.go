@@ -12,13 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// activated returns the pods that are to be activated.
+// activated returns the pods to activate.
 func activated(in *ingest.Ingest) []model.PodKey {
 	_, pods := in.Asked()
 	return pods
 }
 
-// TestActivate asks for pods from many goroutines: each is given once, in the order of one goroutine's calls, and not again.
+// TestActivate requests pods from many goroutines. Each is returned once, in the order of
+// one goroutine's calls.
 func TestActivate(t *testing.T) {
 	in := newIngest()
 	key := func(i int) model.PodKey { return model.PodKey{Namespace: "ns", Name: fmt.Sprint("p", i)} }
@@ -53,7 +54,8 @@ func TestActivate(t *testing.T) {
 	}
 }
 
-// TestAskedTogether asks for pods and nominations, which are given together and once, each in its order with the last word about a pod.
+// TestAskedTogether requests activations and nominations. Both are returned together and
+// once, each in order, with the last nomination of a pod.
 func TestAskedTogether(t *testing.T) {
 	in := newIngest()
 	if nominated, pods := in.Asked(); nominated != nil || pods != nil {
@@ -77,7 +79,7 @@ func TestAskedTogether(t *testing.T) {
 	}
 }
 
-// TestActivateIsBounded asks for more pods than there is room for.
+// TestActivateIsBounded requests more activations than the limit.
 func TestActivateIsBounded(t *testing.T) {
 	in := newIngest()
 	for i := range ingest.ActivatedMax {
@@ -91,7 +93,7 @@ func TestActivateIsBounded(t *testing.T) {
 	}
 }
 
-// raised lists events as text.
+// raised formats events as text.
 func raised(changes []model.Change) (all []string) {
 	for _, c := range changes {
 		if c.Kind != model.EventRaised {
@@ -109,7 +111,7 @@ func TestRaise(t *testing.T) {
 	type version = any
 	for _, row := range []struct {
 		what string
-		old  []version // and then the new one
+		old  []version // of each change
 		new  []version
 		want []string
 	}{
@@ -145,7 +147,8 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestRaiseIsBounded adds more changes than can wait: one event about anything stands for them, and no other change is lost.
+// TestRaiseIsBounded adds more changes than the limit. A single AnyEvent replaces them,
+// and no other change is lost.
 func TestRaiseIsBounded(t *testing.T) {
 	in := newIngest()
 	in.Set(node("n", 1))
@@ -160,9 +163,9 @@ func TestRaiseIsBounded(t *testing.T) {
 	}
 	for i := range 3 {
 		in.Raise(types.NamespacedName{Name: fmt.Sprint("more", i)}, model.OtherChange{Resource: "a.v1.x", New: 1})
-		in.Set(pod("q", 1)) // behind the event, which stays where it is
+		in.Set(pod("q", 1)) // behind the event, which keeps its position
 	}
-	in.Set(pod("p", 2)) // in its place
+	in.Set(pod("p", 2)) // replaces the earlier version
 	in.Set(node("n", 2))
 	if got, want := raised(in.Drain()), []string{"node n/2", "pod p/2", "*Update <nil>><nil>", "pod q/1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
