@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// BenchmarkRound decides about pods, one after the other, with and without a history: pods that are placed at once, and pods that are rejected again and again.
+// BenchmarkRound decides about pods one after the other, with and without a history: pods
+// that are placed at once, and pods that are rejected again and again.
 func BenchmarkRound(b *testing.B) {
 	nodes := build.Sized(5000)
 	for _, kept := range []bool{false, true} {
@@ -55,7 +56,8 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkNote notes decisions, without details: of pods that are placed at once, of others for the first time, and of 20,000 pods that wait over and over.
+// BenchmarkNote notes decisions without details: about pods that are placed at once,
+// about other pods for the first time, and about 20,000 waiting pods over and over.
 func BenchmarkNote(b *testing.B) {
 	for _, what := range []string{"placed", "first", "again"} {
 		b.Run(what, func(b *testing.B) {
@@ -66,7 +68,8 @@ func BenchmarkNote(b *testing.B) {
 				rounds[i] = loop.Round{Decided: true, Decisions: []plan.Decision{d}}
 			}
 			bytes := 0
-			if what == "first" { // so few that each pod is forgotten when it comes again
+			// small enough that each pod is dropped before its next attempt
+			if what == "first" {
 				bytes = 4 << 20
 			}
 			h := newHistory(b, bytes)
@@ -83,7 +86,8 @@ func BenchmarkNote(b *testing.B) {
 	}
 }
 
-// BenchmarkOf asks about a pod that is not among the placements, of as many as the largest memory has.
+// BenchmarkOf searches for a pod without a placement, among the largest number of
+// placements for a size of the memory.
 func BenchmarkOf(b *testing.B) {
 	for _, mib := range []int{DefaultBytes >> 20, MaxBytes >> 20} {
 		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {

@@ -24,7 +24,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// bound is a committer whose API server answers each binding at once: with an error as long as refuses says so.
+// bound is a committer whose API server answers each binding at once, with the error
+// refuses if set.
 type bound struct {
 	changes *ingest.Ingest
 	refuses error
@@ -90,7 +91,7 @@ func newHistory(t testing.TB, bytes int) *History {
 	return h
 }
 
-// rest runs rounds until there is nothing to do.
+// rest runs rounds until no work is left.
 func (s *scheduler) rest() {
 	for s.loop.Once(s.now) || s.changes.Waiting() > 0 {
 	}
@@ -100,7 +101,8 @@ func (s *scheduler) of(name string) *Answer {
 	return s.history.Of(model.PodKey{Namespace: v1.NamespaceDefault, Name: name}, s.loop.State(), s.loop.Queue(), func(string) bool { return false })
 }
 
-// TestWhyHere places a pod among nodes of which one has its image: the answer names that node with the total of the decision, the second, and what tipped the balance.
+// TestWhyHere places a pod among nodes, one holding its image. The answer has that node
+// with the total of the decision, the second node, and the margins.
 func TestWhyHere(t *testing.T) {
 	s := newScheduler(t, newHistory(t, 0))
 	for i := range 6 {
@@ -139,8 +141,9 @@ func TestWhyHere(t *testing.T) {
 	}
 }
 
-// TestWhyMembersAreHere places a gang: of each member there are the best nodes as they were with those before it on theirs, and what tipped the balance. The members of a gang for which there is no room have what
-// plugins removed, as far as they were rejected themselves.
+// TestWhyMembersAreHere places a gang. The details of each member have the best nodes
+// with the earlier members on theirs, and the margins. For a gang without room, each
+// rejected member has the nodes removed by each plugin.
 func TestWhyMembersAreHere(t *testing.T) {
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
 	if err != nil {
@@ -193,7 +196,9 @@ func TestWhyMembersAreHere(t *testing.T) {
 	}
 }
 
-// TestWay follows a pod for which there is no room, until there is: each attempt has what woke it, and for which plugin; while it waits the answer says for what.
+// TestWay follows a pod without room until it has room. Each attempt has the event and
+// the plugin that woke it. While the pod waits, the answer has the events that it waits
+// for.
 func TestWay(t *testing.T) {
 	s := newScheduler(t, newHistory(t, 0))
 	s.changes.Set(build.Node("small", build.Allocatable("cpu=1 memory=16Gi pods=100")))
@@ -233,7 +238,8 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// TestFailedBinding says why a binding failed, that the pod backs off, and until when.
+// TestFailedBinding has a failing binding. The answer has the reason, and the end of the
+// backoff.
 func TestFailedBinding(t *testing.T) {
 	s := newScheduler(t, newHistory(t, 0))
 	s.commit.refuses = errors.New("etcd is full")
@@ -254,7 +260,8 @@ func TestFailedBinding(t *testing.T) {
 	}
 }
 
-// TestAhead says how many pods have their turn before a pod, and names those of its namespace among the first of them.
+// TestAhead checks the number of pods whose turn is earlier, and the names of the first,
+// without other namespaces.
 func TestAhead(t *testing.T) {
 	s := newScheduler(t, newHistory(t, 0))
 	for i := range 40 {
@@ -273,7 +280,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestUnordered says why it does not say who has the turn before a pod.
+// TestUnordered checks the reason for an unknown order.
 func TestUnordered(t *testing.T) {
 	var p Past
 	p.describe(&queue.Description{Pod: model.NewPod(build.Pod(build.Named("p"))), Unordered: true})
@@ -282,7 +289,8 @@ func TestUnordered(t *testing.T) {
 	}
 }
 
-// TestUnknown has no answer about a pod that neither waits nor is on a node, and none of an earlier pod of the same name.
+// TestUnknown has no answer about a pod that neither waits nor is on a node, and none
+// about an earlier pod of the same name.
 func TestUnknown(t *testing.T) {
 	s := newScheduler(t, newHistory(t, 0))
 	if a := s.of("p"); a != nil {
@@ -307,7 +315,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestVictims names those victims that are in the namespace of the pod, and counts all.
+// TestVictims names the victims in the namespace of the pod, and counts all.
 func TestVictims(t *testing.T) {
 	h := newHistory(t, 0)
 	d := decision("p", 1, false)

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// decision makes one about a pod that has the given name.
+// decision makes a decision about a pod with the given name.
 func decision(name string, attempt int, placed bool) plan.Decision {
 	pod := model.NewPod(build.Pod(build.Named(name)))
 	q := plan.QueuedPod{Pod: pod, Attempt: attempt, Popped: time.Unix(1_000_000, 0), Woken: plan.Woken{Event: "NodeAdd", Plugin: "NodeResourcesFit"}}
@@ -31,13 +31,14 @@ func decision(name string, attempt int, placed bool) plan.Decision {
 	return d
 }
 
-// take notes a decision, as long after the others as notes are affordable.
+// take notes a decision with a full budget for notes.
 func (h *History) take(d plan.Decision) {
 	h.budget.notes = savedMax
 	h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}})
 }
 
-// TestBounded notes decisions about very many pods, which wait for long, and never takes more memory than it may: what is counted, and the elements that are kept.
+// TestBounded notes decisions about very many pods, which wait for long. The counted size
+// and the number of elements stay within the limits.
 func TestBounded(t *testing.T) {
 	const bytes = 1 << 20
 	h := newHistory(t, bytes)
@@ -86,7 +87,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestFirstAndLastAttempts keeps the first attempts of a pod and the last ones.
+// TestFirstAndLastAttempts stores the first attempts of a pod and the last ones.
 func TestFirstAndLastAttempts(t *testing.T) {
 	h := newHistory(t, 0)
 	for attempt := range 100 {
@@ -102,7 +103,8 @@ func TestFirstAndLastAttempts(t *testing.T) {
 	}
 }
 
-// TestForgetsTheOldest forgets the pods that were tried longest ago, and placements the oldest first.
+// TestForgetsTheOldest drops the pods with the oldest last attempts, and the oldest
+// placements.
 func TestForgetsTheOldest(t *testing.T) {
 	h := newHistory(t, 64<<10)
 	for i := range 5000 {
@@ -118,8 +120,9 @@ func TestForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// TestBudget makes decisions that take 20 µs, details of which would take 50: they are recorded of so many decisions that this takes two hundredths of the time, and what was saved; of one
-// in fifty decisions that are the first of an owner, of all of them.
+// TestBudget makes decisions that take 20 µs, with details that take 50 µs. Recordings
+// use 2 % of the time and the savings. If one in fifty decisions is the first of an
+// owner, all of these are recorded.
 func TestBudget(t *testing.T) {
 	b := newBudget()
 	now := time.Unix(1_000_000, 0)
@@ -154,8 +157,9 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetAmongDomains has a group of five members that is decided about in four domains of equal worth, each decision in 20 µs, with details that take 50, over and over: what is recorded is bounded as always, and
-// no domain takes all of it.
+// TestBudgetAmongDomains decides over and over about a group of five members in four
+// equal domains. Each decision takes 20 µs and its details 50 µs. The recordings are
+// bounded as usual, and no domain takes all of the budget.
 func TestBudgetAmongDomains(t *testing.T) {
 	b := newBudget()
 	now := time.Unix(1_000_000, 0)
@@ -187,7 +191,8 @@ func TestBudgetAmongDomains(t *testing.T) {
 	}
 }
 
-// TestRecordingEarnsNothing: the time in which details of members of a group were recorded is part of the decision about it, and no time of which more may be recorded.
+// TestRecordingEarnsNothing: recording details of members is part of the decision's
+// duration, but earns no budget for further recordings.
 func TestRecordingEarnsNothing(t *testing.T) {
 	for _, recording := range []time.Duration{0, time.Second} {
 		h := newHistory(t, 0)
@@ -201,7 +206,8 @@ func TestRecordingEarnsNothing(t *testing.T) {
 	}
 }
 
-// TestNotesAreBounded has 20,000 pods rejected over and over, each decision in 4 µs: notes take a hundredth of the time and what was saved, and the first attempt of a pod goes before others.
+// TestNotesAreBounded rejects 20,000 pods over and over, each decision in 4 µs. Notes use
+// 1 % of the time and the savings, and the first attempt of a pod goes before others.
 func TestNotesAreBounded(t *testing.T) {
 	b := newBudget()
 	now := time.Unix(1_000_000, 0)
@@ -228,7 +234,8 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// TestLongTexts counts the text of a long rejection once, and cuts it between two characters.
+// TestLongTexts counts the text of a long rejection once, and cuts it at a character
+// boundary.
 func TestLongTexts(t *testing.T) {
 	h := newHistory(t, 0)
 	d := decision("p", 1, false)
@@ -251,7 +258,8 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// TestDefaultSuffices keeps by default as many placements as docs/explain.md and DefaultBytes say.
+// TestDefaultSuffices compares the default number of placements with docs/explain.md and
+// the comment of DefaultBytes.
 func TestDefaultSuffices(t *testing.T) {
 	most := newHistory(t, 0).placed.most
 	said := fmt.Sprintf("%d,000 placements", most/1000)
