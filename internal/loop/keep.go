@@ -16,8 +16,8 @@ import (
 // patience, the loop computes a placement as if pods that came later were gone. If the
 // members fit, the nodes of this placement are reserved: pods that do not outrank the
 // group leave room there, as for nominated pods. The space becomes free as running pods
-// end. After a while the reservation ends for an equally long time, so that no pod waits
-// for ever. The next reservation lasts twice as long.
+// end. After a while the reservation ends, and none follows for an equally long time, so
+// that no pod waits for ever. The next reservation lasts twice as long.
 //
 // Reservations are kept in memory only. No pod is evicted: neither for the group nor for
 // a pod that leaves room. Groups cannot block each other for ever, because each
@@ -88,8 +88,8 @@ func (l *Loop) isThere(k *keptFor) bool {
 }
 
 // keepRoom reserves room for a group or a tree that was just rejected, if it is overtaken
-// and would otherwise have room. A reservation ends when the group is placed, or when
-// pods are evicted for it.
+// and would have room without the later pods. A reservation ends when the group is
+// placed, or when pods are evicted for it.
 func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 	root := d.Root()
 	if l.state.KeepsFor(root) {

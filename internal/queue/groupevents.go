@@ -30,6 +30,7 @@ import (
 // groupWait is the part of a group's wait that events can end.
 type groupWait struct {
 	// listens means that the rejected members are indexed.
+	//
 	// Invariant: it is set exactly while the group awaits an event; then each joined
 	// member that plugins rejected is listed, and no other.
 	listens bool

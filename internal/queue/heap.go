@@ -26,6 +26,7 @@ type heap[T comparable] struct {
 // run is a sorted list from which any element can be removed.
 type run[T comparable] struct {
 	// list has the run from head on. Removal from the middle leaves a zero value, a hole.
+	//
 	// Invariant: the first and the last element are no holes, and holes do not outnumber
 	// elements.
 	list        []T

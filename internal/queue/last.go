@@ -14,8 +14,9 @@ import (
 // Only Pop postpones undecided pods. The heaps keep their order, so QueueSort plugins
 // are not affected.
 type lastTurns struct {
-	// uids are in the order of their turns. Each new process tries a different pod
-	// first. Invariant: no two are equal.
+	// uids are in the order of their turns. Each new process tries a different pod first.
+	//
+	// Invariant: no two are equal.
 	uids []types.UID
 	// others counts the turns of other pods that remain before an undecided pod. It is
 	// set to the number of ready pods when an undecided pod comes first, so that new

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// inTurn returns the order of popping ready pods. It calls the plugin once for
-// each comparison: of two pods, the earlier arrival goes first unless the plugin puts the
+// inTurn returns the order of popping ready pods. It calls the plugin once for each
+// comparison: of two pods, the earlier arrival goes first unless the plugin puts the
 // other before it.
 func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
 	return func(a, b *entry) bool {

@@ -54,8 +54,10 @@ type parkedIndex struct {
 	// parkings counts how often a pod was parked.
 	parkings uint64
 	// woken has the cohorts that are being woken, sorted by the turns of their first
-	// pods. Invariant: woken has each cohort that is marked as woken, once and at its
-	// index, and no other.
+	// pods.
+	//
+	// Invariant: woken has each cohort that is marked as woken, once and at its index,
+	// and no other.
 	woken   heap[*cohort]
 	wakings uint64 // the number of cohorts ever woken
 	// Invariant: awaitWrites is the number of parked pods that awaitsWrite marks.

@@ -13,7 +13,7 @@ import (
 // like the members of one group. The tree has one head with the priority of its root.
 //
 // A PodGroup that names a parent is incomplete while an ancestor does not exist, or while
-// it has too many ancestors. Until then its members wait separately; later they join the
+// it has too many ancestors. Meanwhile its members wait separately; later they join the
 // tree.
 
 // quorum caches whether a tree has enough members. It is valid until a member leaves, a

@@ -31,19 +31,24 @@ const pendingMax = 10_000
 
 // waking has the events whose hints have not all run.
 type waking struct {
-	// pending has the events; the first done events are over. Invariant: at most
-	// pendingMax events are pending; done is less than their number, or both are 0.
+	// pending has the events; the first done events are over.
+	//
+	// Invariant: at most pendingMax events are pending; done is less than their number,
+	// or both are 0.
 	pending []pendingEvent
 	done    int
 	// found has the buckets that the first pending event may help, and asked counts the
-	// buckets whose hints ran. Invariant: found is empty until the first event was looked
-	// up, and asked is not more than its length.
+	// buckets whose hints ran.
+	//
+	// Invariant: found is empty until the first event was looked up, and asked is not
+	// more than its length.
 	lookedUp bool
 	found    []*bucket
 	asked    int
 	// overdue has deletions of victims that waiting preemptors ignored, see
-	// preemption.go, the oldest first. Invariant: at most overdueMax are stored, sorted
-	// by due.
+	// preemption.go, the oldest first.
+	//
+	// Invariant: at most overdueMax are stored, sorted by due.
 	overdue []overdueEvent
 }
 
