@@ -9,8 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// announce makes the placement's node the pod's nominated one in the API, as kube-scheduler does before it waits at Permit or PreBind plugins work: others, such as a
-// cluster autoscaler, see where the pod is about to go. Whether that is written changes nothing for the pod.
+// announce writes the chosen node to the pod's status.nominatedNodeName before the pod
+// waits at Permit or PreBind plugins do work, as kube-scheduler does. A cluster
+// autoscaler can then see where the pod is about to go. The binding does not depend on
+// the result of this write.
 func (o *Outbox) announce(now time.Time, b *binding) {
 	p := &b.placement
 	if !o.config.Announce || b.nominated || p.Pod.NominatedNode == p.NodeName || !b.takesTime() {
@@ -20,9 +22,9 @@ func (o *Outbox) announce(now time.Time, b *binding) {
 	o.queueReport(now, p.Pod, report.Report{Nomination: plan.Nomination{Pod: p.Pod, Mode: plan.Set, NodeName: p.NodeName}})
 }
 
-// announces reports whether a binding waits, before the first call at PreBind, until the nomination of
-// its node is written: plugins read it there. A nomination that has not been sent is sent with the
-// bindings, because statuses may wait for minutes.
+// announces reports whether a binding must wait, before its first call at PreBind, until
+// the nomination of its node is written: plugins read the nomination there. A nomination
+// that is still queued is sent with the bindings, because statuses may wait for minutes.
 func (o *Outbox) announces(b *binding) bool {
 	if !b.steps.announced {
 		return false
@@ -43,8 +45,8 @@ func (o *Outbox) announces(b *binding) bool {
 	return true
 }
 
-// announced takes in how the write of a nomination ended that a binding has sent. As in
-// kube-scheduler, the binding goes on although the write has failed.
+// announced handles the result of writing a nomination that the binding sent itself. As
+// in kube-scheduler, the binding continues even if the write failed.
 func (o *Outbox) announced(now time.Time, b *binding, err error) {
 	s := b.steps.announcement
 	b.steps.announcement = nil
@@ -68,8 +70,8 @@ func (o *Outbox) announced(now time.Time, b *binding, err error) {
 	}
 }
 
-// takesTime reports whether a binding waits at Permit, or does anything at PreBind: the steps of our own plugins there, or what those from outside have
-// said in their preflight.
+// takesTime reports whether a binding waits at Permit or has work at PreBind: a step of a
+// built-in plugin, or work that an out-of-tree plugin announced in its PreBindPreFlight.
 func (b *binding) takesTime() bool {
 	return b.steps.permit != nil || b.steps.works || slices.ContainsFunc(b.placement.Steps, func(s plan.Step) bool {
 		return s.Stage == plan.PreBind && s.Call == nil

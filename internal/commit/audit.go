@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Audit checks the invariants of the outbox. It returns every violation in one error, nil if there is none. It looks at everything that waits and
-// changes nothing.
+// Audit checks the invariants of the outbox. It returns all violations in one error, nil
+// if none. It reads every queued entry and changes nothing.
 func (o *Outbox) Audit() error {
 	v := audit.Of("outbox")
 	o.auditBacklog(v)
@@ -25,7 +25,7 @@ func (o *Outbox) Audit() error {
 	return v.Err()
 }
 
-// auditBacklog checks what waits for its turn.
+// auditBacklog checks the order and the positions of the backlog.
 func (o *Outbox) auditBacklog(v *audit.Violations) {
 	for i := range o.backlog.jobs {
 		j := &o.backlog.jobs[i]
@@ -42,7 +42,7 @@ func (o *Outbox) auditBacklog(v *audit.Violations) {
 	}
 }
 
-// auditEvictions checks the evictions that have not ended, and the preemptions that wait for them.
+// auditEvictions checks the unfinished evictions and the preemptions that wait for them.
 func (o *Outbox) auditEvictions(v *audit.Violations) {
 	open := map[*preemption]int{}
 	for uid, e := range o.evictions {
@@ -81,7 +81,7 @@ func (o *Outbox) auditEvictions(v *audit.Violations) {
 	}
 }
 
-// auditEffects checks the writes of decisions that have not ended.
+// auditEffects checks the unfinished writes of decisions.
 func (o *Outbox) auditEffects(v *audit.Violations) {
 	for key, e := range o.effects {
 		if keyOfWrite(e.write) != key || e.place != ready && e.place != sending && e.place != pausing {
@@ -113,7 +113,8 @@ func (o *Outbox) auditEffects(v *audit.Violations) {
 	}
 }
 
-// auditQuestion checks that the object of a write is only asked for if that says what became of the write.
+// auditQuestion checks that the object of a write is read only if the object can show
+// whether the write was stored.
 func auditQuestion(v *audit.Violations, a *attempt, write *plan.Write) {
 	if a.asking && (write == nil || a.err == nil || !write.Learn && write.Stored == nil) {
 		v.Add("the object of a write is asked for; the write was refused: %t, and is one to learn, or that can be recognised: %t",
@@ -121,7 +122,8 @@ func auditQuestion(v *audit.Violations, a *attempt, write *plan.Write) {
 	}
 }
 
-// auditBindings checks the bindings that a status holds up, and those that have not ended.
+// auditBindings checks the unfinished bindings and the bindings that a status write holds
+// up.
 func (o *Outbox) auditBindings(v *audit.Violations) {
 	for uid, p := range o.pods {
 		if p.held != nil && (p.held.place != held || p.writing == nil) {
@@ -149,12 +151,13 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 			v.Add("the binding of %s is held up and no status holds it up", b.placement.Pod)
 		}
 	}
-	if o.opened < open { // one whose pod has another binding is not found by its pod
+	// o.bindings has only the latest binding of a pod, so open may be too small
+	if o.opened < open {
 		v.Add("%d bindings are counted open, at least %d are", o.opened, open)
 	}
 }
 
-// auditCalls checks the bindings whose call runs, and those at Permit.
+// auditCalls checks the bindings with a running call and the bindings at Permit.
 func (o *Outbox) auditCalls(v *audit.Violations) {
 	for order, b := range o.calls {
 		if b.order != order || b.place != calling || b.phase == over || b.steps == nil {
@@ -182,7 +185,7 @@ func (o *Outbox) auditCalls(v *audit.Violations) {
 	}
 }
 
-// auditTimeline checks what waits for a time.
+// auditTimeline checks the entries of the timeline.
 func (o *Outbox) auditTimeline(v *audit.Violations) {
 	delayed := 0
 	var ordered heap.Interface = &o.later
@@ -258,7 +261,8 @@ func (o *Outbox) auditReports(v *audit.Violations) {
 	o.auditWritten(v)
 }
 
-// auditBudget checks that no more statuses and events are in flight than may be, and that while the API server does not answer only one is sent.
+// auditBudget checks the limits of statuses and events in flight. While the API server
+// does not answer, only one may be sent.
 func (o *Outbox) auditBudget(v *audit.Violations) {
 	r := &o.reports
 	statuses, events := r.inFlight[StatusWrite], r.inFlight[EventWrite]
@@ -273,7 +277,7 @@ func (o *Outbox) auditBudget(v *audit.Violations) {
 	}
 }
 
-// auditWritten checks the statuses that were written last.
+// auditWritten checks the record of the statuses written last.
 func (o *Outbox) auditWritten(v *audit.Violations) {
 	if n := o.writes.len(); n > writtenMax {
 		v.Add("%d writes of statuses are remembered, at most %d may be", n, writtenMax)

@@ -5,11 +5,12 @@ import (
 	"fmt"
 )
 
-// backlog is the bindings, evictions and writes of decisions whose next request can be sent: those of pods of higher priority first, and among equals in the order
-// in which they were decided. An eviction has the priority of the pod for which it makes room.
+// backlog is a heap of the bindings, evictions and writes of decisions whose next request
+// can be sent. Higher pod priority comes first, then the earlier decision. An eviction
+// has the priority of the preemptor.
 type backlog struct {
 	jobs     []job
-	compared int64 // how often two jobs were compared
+	compared int64 // comparisons so far
 }
 
 // job is a binding, an eviction or an effect.
@@ -21,7 +22,7 @@ type job struct {
 	effect   *effect
 }
 
-// String says which it is.
+// String returns the kind of the job and its pod or object.
 func (j *job) String() string {
 	switch {
 	case j.binding != nil:
@@ -32,7 +33,8 @@ func (j *job) String() string {
 	return fmt.Sprintf("eviction of %s", j.eviction.victim)
 }
 
-// says returns what the binding, the eviction or the effect says of its priority, its order, its place, and its position in the backlog.
+// says returns the fields of the binding, eviction or effect that the heap duplicates:
+// its priority, order, place and position.
 func (j *job) says() (priority int32, order uint64, at place, position int) {
 	switch {
 	case j.binding != nil:
@@ -57,13 +59,13 @@ func (l *backlog) pushEffect(e *effect) {
 	heap.Push(l, job{priority: e.pod.Priority, order: e.order, effect: e})
 }
 
-// pop takes the first job; there must be one.
+// pop removes the first job. The backlog must not be empty.
 func (l *backlog) pop() job { return heap.Pop(l).(job) }
 
-// drop takes out the binding or eviction at a position.
+// drop removes the binding or eviction at a position.
 func (l *backlog) drop(position int) { heap.Remove(l, position) }
 
-// Len, Less, Swap, Push and Pop are for container/heap alone.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (l *backlog) Len() int { return len(l.jobs) }
 func (l *backlog) Less(i, j int) bool {
 	l.compared++
@@ -90,7 +92,7 @@ func (l *backlog) Pop() any {
 	return j
 }
 
-// place notes where a job is, so that it can be taken out.
+// place records the position of a job, so that it can be removed.
 func (l *backlog) place(i int) {
 	switch j := &l.jobs[i]; {
 	case j.binding != nil:

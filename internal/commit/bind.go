@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// askPause is the wait between two questions for a pod's node; it doubles up to askPauseMax.
+	// askPause is the wait between two reads of a pod's node; it doubles up to
+	// askPauseMax.
 	askPause    = 50 * time.Millisecond
 	askPauseMax = 5 * time.Second
-	// lateMax is how long after the connection broke, or the API server answered that it failed, a binding may still be stored: the
-	// request may have been on its way to the store. Until then the answer "not bound" is not final.
+	// lateMax is how long a binding may still be stored after the connection broke, or
+	// after the API server answered with a failure: the request may be on its way to
+	// etcd. Until then, a read that shows an unbound pod is not final.
 	lateMax = 5 * time.Second
-	// throttledMax is how often a binding is tried again because the API server asked to come back later.
+	// throttledMax is how often a request is retried after "too many requests".
 	throttledMax = 10
 )
 
-// bound takes in the answer to a binding.
+// bound handles the response to a binding.
 func (o *Outbox) bound(now time.Time, b *binding, err error) {
 	if apierrors.IsTooManyRequests(err) && b.throttled < throttledMax && o.stopped == nil {
 		b.throttled++
@@ -61,8 +63,9 @@ func (o *Outbox) bound(now time.Time, b *binding, err error) {
 	o.pause(b, now)
 }
 
-// answered takes in the answer to the question which node the pod is bound to. While there is none, the question is sent again, for as long as
-// it takes: an API server that has just started forbids for a moment, and one may be away for minutes.
+// answered handles the response to the read of the pod's node. Without an answer the read
+// is retried without limit: an API server that has just started forbids for a moment, and
+// an API server may be unreachable for minutes.
 func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 	b.questions++
 	switch {
@@ -78,7 +81,8 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 	case response.NodeName != "":
 		o.notBound(now, b, fmt.Errorf("%w (the pod is bound to %s)", b.err, response.NodeName))
 	case (b.steps == nil || b.steps.bindFailure == nil) && b.tries < o.binderOf(b).Tries() && leavesOpen(b.err):
-		// Send the same binding again. Should the first be stored after all, one of the two is refused, and the pod is on this node either way.
+		// Retry the same binding. If the first try is stored after all, the API server
+		// refuses one of the two, and the pod is on this node either way.
 		wait := askPause << (b.tries - 1)
 		b.asking = false
 		o.pause(b, now.Add(o.config.Jitter(wait)))
@@ -89,8 +93,9 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 	}
 }
 
-// bindCalled takes in how a call at Bind ended: with the binding, with the turn of the next plugin, or with an error. The pod may be bound in spite of that,
-// so the API server is asked before its room is released. A call is not run again.
+// bindCalled handles the end of a call at Bind: the pod is bound, the next plugin gets
+// its turn, or the call failed. After a failure the pod may be bound nevertheless, so the
+// outbox reads its node before the loop releases its resources. A call is never repeated.
 func (o *Outbox) bindCalled(now time.Time, b *binding, result CallResult) {
 	switch {
 	case result.Err == nil && !result.Skipped:
@@ -115,7 +120,8 @@ func (o *Outbox) bindCalled(now time.Time, b *binding, result CallResult) {
 	}
 }
 
-// mayArrive reports whether a call that failed like this may have sent a binding that the API server is still to store.
+// mayArrive reports whether a call that failed with err may have sent a binding that the
+// API server may still store.
 func mayArrive(err error) bool {
 	var answer apierrors.APIStatus
 	var broken net.Error
@@ -128,7 +134,7 @@ func mayArrive(err error) bool {
 	return errors.As(err, &broken) && leavesOpen(err)
 }
 
-// notBound fails a binding whose pod cannot be bound to the node any more. After the stop nothing is undone.
+// notBound fails a binding that can no longer be stored. After Stop, nothing is undone.
 func (o *Outbox) notBound(now time.Time, b *binding, err error) {
 	f := o.bindError(b, err)
 	if o.stopped != nil {
@@ -138,7 +144,8 @@ func (o *Outbox) notBound(now time.Time, b *binding, err error) {
 	o.fail(now, b, f)
 }
 
-// bindError is a failure of the Bind plugin, in kube-scheduler's words. A call's error has them.
+// bindError is a failure of the Bind plugin in kube-scheduler's words. The error of a
+// call contains them already.
 func (o *Outbox) bindError(b *binding, err error) failure {
 	switch {
 	case b.steps != nil && b.steps.bindFailure != nil:
@@ -151,13 +158,14 @@ func (o *Outbox) bindError(b *binding, err error) failure {
 	return failure{err: &plan.PluginError{Point: "Bind", Plugin: o.binderOf(b).Name(), Err: err}}
 }
 
-// leavesOpen reports whether a write that failed like this may have been carried out all the same.
+// leavesOpen reports whether a write that failed with err may have been stored
+// nevertheless.
 func leavesOpen(err error) bool {
 	if err == nil || utilnet.IsConnectionRefused(err) {
 		return false
 	}
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return false // there was no connection that it could have been sent over
+		return false // without a connection, nothing was sent
 	}
 	var answer apierrors.APIStatus
 	if errors.As(err, &answer) {
@@ -166,7 +174,8 @@ func leavesOpen(err error) bool {
 	return true // no answer came
 }
 
-// isGone reports whether the API server answers that there is no such object. The page of a proxy that knows no such path, or has lost its API server, does not say that.
+// isGone reports whether the API server answered that the object does not exist. A 404
+// page of a proxy, for an unknown path or without a backend, does not count.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }
@@ -177,7 +186,7 @@ func unanswered(err error) bool {
 	return err != nil && !errors.As(err, &answer)
 }
 
-// retryAfter returns the wait that the API server asks for, at least the given one.
+// retryAfter returns the larger of wait and the delay that the API server suggests.
 func retryAfter(err error, wait time.Duration) time.Duration {
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		return max(wait, time.Duration(seconds)*time.Second)

@@ -11,10 +11,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// binding is a placement that is carried out: its steps before the binding, the binding, its steps after it. It ends as bound, or as failed;
-// and as failed only when the pod cannot be bound to the node any more, for its room is given to others then.
+// binding is the execution of a placement: the steps before the binding, the binding
+// itself, and the steps after it. It ends as bound or failed. It fails only when the pod
+// can no longer be bound to the node, because the loop then gives the node's resources to
+// other pods.
 //
-// This file is its way from the decision to its end, top to bottom; phase.go has the table of the moves that are allowed.
+// This file follows a binding from the decision to its end, top to bottom. The table of
+// allowed phase changes is in phase.go.
 type binding struct {
 	placement plan.Placement
 	order     uint64 // of the decision
@@ -22,72 +25,80 @@ type binding struct {
 	place     place
 	steps     *progress // nil for a placement without steps
 
-	attempt // at the request at hand
+	attempt // of the current request
 
-	sent      bool // something was sent for it
-	nominated bool // the decision, or the binding, made its node the pod's nominated one
-	position  int  // in the backlog while place is ready, on the timeline while it is pausing or waiting
+	sent      bool // a request for the binding was sent
+	nominated bool // the decision or the binding set the pod's nominated node
+	position  int  // in the backlog while ready, on the timeline while pausing or waiting
 	failure   failure
-	// eviction waits until the binding has failed; nil if none does.
+	// eviction waits until the binding has failed; nil if none.
 	eviction *eviction
 	seen     *observation
 }
 
-// attempt is how far a request has come that is sent until it is known what became of it.
+// attempt is the state of a request that is repeated until its outcome is known.
 type attempt struct {
-	tries     int // times it was sent, excluding those that were throttled
+	tries     int // excluding throttled tries
 	throttled int
-	questions int  // asked in a row without an answer
-	asking    bool // the next request is a question
-	// err is how the last try failed; open says whether one of them may have been stored all the same, and late until when one of
-	// them may still be.
+	questions int  // consecutive reads without an answer
+	asking    bool // the next request is a read
+	// err is the error of the last try. open: a try may have been stored nevertheless; it
+	// may still be stored until late.
 	err  error
 	open bool
 	late time.Time
 }
 
-// progress is how far a binding with steps has come.
+// progress is the state of a binding with steps.
 type progress struct {
-	began   time.Time // of the binding
-	entered time.Time // of the phase
-	step    int       // the present one; backwards while undoing
-	written bool      // the present step's write is stored, or its call has succeeded
-	// By step: allowed says that its wait is over, begun that its write may be stored, or its call was run.
+	began   time.Time // when the binding began
+	entered time.Time // when the phase began
+	step    int       // index of the current step; it decreases while undoing
+	written bool      // the current step's write is stored, or its call succeeded
+	// By step. allowed: its wait is over. begun: its write may be stored, or its call was
+	// run.
 	allowed, begun []bool
-	seen           *observation // of the present step's write or call
-	awaits         time.Time    // since when the present step at PreBind waits, zero if it does not
-	waits          []WaitEnd    // of the phase
-	late           time.Time    // until when a try of a write that is learned may still be stored, or of one that undoes it
-	// interrupted is why the binding fails as soon as the request in flight is answered, or the call returns; nil if it goes on.
+	seen           *observation // of the current step's write or call
+	// when the wait of the current step at PreBind began; zero if it does not wait
+	awaits time.Time
+	waits  []WaitEnd // completed waits of the phase
+	// until when a try of a learned write, or of a write that undoes it, may still be
+	// stored
+	late time.Time
+	// interrupted is the failure that takes effect once the request in flight is answered
+	// or the call returns; nil if the binding continues.
 	interrupted *failure
 
-	// handed says that a call binds the pod, or has tried to, and bindFailure how that failed; nil if it has not.
+	// handed: a call binds the pod, or has tried to. bindFailure is the failure of that
+	// call; nil if it has not failed.
 	handed      bool
 	bindFailure *failure
-	works       bool // a PreBind plugin from outside has something to do
-	// announced means that the node's nomination was queued for the binding. announcement is the
+	works       bool // an out-of-tree PreBind plugin has work
+	// announced: the node's nomination was queued for the binding. announcement is the
 	// nomination, once the binding sends it itself.
 	announced    bool
 	announcement *status
-	prebound     bool // it cannot be cancelled at PreBind any more
-	canceled     bool // it was, through PodInPreBind
-	called       bool // a call was run, so there is a context
-	calls        int  // that were run, those that undo included
+	prebound     bool // the binding can no longer be cancelled at PreBind
+	canceled     bool // cancelled through PodInPreBind
+	called       bool // a call was run, so the binding has a context
+	calls        int  // calls run so far, including undo calls
 	permit       *AtPermit
 }
 
-// preFlight is kube-scheduler's name of what is called at Reserve.
+// preFlight is the name in kube-scheduler of the extension point whose calls run at
+// Reserve.
 const preFlight = "PreBindPreFlight"
 
-// failure is why a binding does not happen.
+// failure is the reason why a binding does not happen.
 type failure struct {
 	err error
-	// rejected says that it is a plugin's "no" and nothing is broken. rejector is the plugin for which the pod is parked, if it is not tried again by itself.
+	// rejected: a plugin rejected the pod, which is not a fault. rejector is the plugin
+	// whose events wake the pod; empty if the pod is retried after its backoff.
 	rejected bool
 	rejector string
 }
 
-// startBinding takes in a placement.
+// startBinding adds a placement.
 func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nomination plan.Nomination) {
 	o.decided++
 	b := &binding{placement: *placement, order: o.decided, nominated: nomination.Mode == plan.Set}
@@ -113,7 +124,8 @@ func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nominati
 	o.advance(now, b)
 }
 
-// advance takes a binding through its steps to the next request or wait, and after the last step to the binding itself.
+// advance runs the steps of a binding up to the next request or wait. After the last step
+// it sends the binding itself.
 func (o *Outbox) advance(now time.Time, b *binding) {
 	for b.stepsLeft() {
 		step := b.step()
@@ -160,19 +172,20 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 	}
 }
 
-// send gives the binding's next request its turn.
+// send queues the binding's next request in the backlog.
 func (o *Outbox) send(b *binding) {
 	b.place = ready
 	o.backlog.push(b)
 }
 
-// pause gives the binding's next request its turn at that time.
+// pause queues the binding's next request at the given time.
 func (o *Outbox) pause(b *binding, at time.Time) {
 	b.place = pausing
 	o.later.plan(entry{at: at, binding: b})
 }
 
-// await lets the binding wait. All Permit plugins begin to wait when the binding starts, each with its own timeout, as in kube-scheduler.
+// await starts the wait of the current step. As in kube-scheduler, the timeouts of all
+// Permit plugins begin when the binding begins.
 func (o *Outbox) await(now time.Time, b *binding) {
 	b.place = waiting
 	until := now.Add(b.step().Wait.Timeout)
@@ -185,7 +198,8 @@ func (o *Outbox) await(now time.Time, b *binding) {
 	}
 }
 
-// endWait notes how the wait of the present step at PreBind has ended, if it has one. One that was allowed before it began took no time.
+// endWait records the end of the current step's wait at PreBind, if it has a wait. A wait
+// that was allowed before it began took no time.
 func (b *binding) endWait(now time.Time, err error) {
 	step := b.step()
 	if step.Wait == nil || step.Stage != plan.PreBind {
@@ -199,7 +213,8 @@ func (b *binding) endWait(now time.Time, err error) {
 	b.steps.waits = append(b.steps.waits, end)
 }
 
-// firstTimeout returns the step at Permit whose timeout comes first, of those that are not allowed yet, and when it comes.
+// firstTimeout returns the Permit step with the earliest timeout among the steps that are
+// not yet allowed, and the time of that timeout.
 func (b *binding) firstTimeout() (first *plan.Step, at time.Time) {
 	for i := b.steps.step; i < len(b.placement.Steps); i++ {
 		step := &b.placement.Steps[i]
@@ -213,8 +228,9 @@ func (b *binding) firstTimeout() (first *plan.Step, at time.Time) {
 	return first, at
 }
 
-// heldByStatus reports whether a status of the pod is being written; the binding is sent when that has ended. A status that waits is dropped: it
-// says that the pod has no node.
+// heldByStatus reports whether a status of the pod is being written; the binding is sent
+// after that write. A queued status is dropped, because it describes a pod without a
+// node.
 func (o *Outbox) heldByStatus(b *binding) bool {
 	uid := b.placement.Pod.UID
 	delete(o.written, uid)
@@ -230,7 +246,7 @@ func (o *Outbox) heldByStatus(b *binding) bool {
 	return true
 }
 
-// takeBinding makes the request of the binding whose turn it is.
+// takeBinding returns the next request of a binding.
 func (o *Outbox) takeBinding(b *binding) Request {
 	b.place = sending
 	if !b.sent {
@@ -254,13 +270,14 @@ func (o *Outbox) takeBinding(b *binding) Request {
 	default:
 		request.Kind, request.Binding = Bind, o.binderOf(b).Binding(b.placement.Pod, b.placement.NodeName)
 		if b.steps != nil {
-			b.steps.handed = false // what the binding takes is observed as a write
+			b.steps.handed = false // the binding request is observed as a write
 		}
 	}
 	return request
 }
 
-// timeCame takes in that what the binding paused or waited for has come: its next try, or the end of its patience.
+// timeCame handles the end of a pause, after which the next try is sent, or of a wait,
+// which has timed out.
 func (o *Outbox) timeCame(now time.Time, b *binding) {
 	if b.place == pausing {
 		o.send(b)
@@ -279,7 +296,8 @@ func (o *Outbox) timeCame(now time.Time, b *binding) {
 	o.fail(now, b, b.broken(err))
 }
 
-// fail ends a binding that will not happen: what its steps have done is undone, the last first, and then the loop is answered.
+// fail ends a binding that will not happen. Its steps are undone in reverse order, and
+// then the loop gets the result.
 func (o *Outbox) fail(now time.Time, b *binding, f failure) {
 	b.failure = f
 	if b.steps == nil {
@@ -295,7 +313,7 @@ func (o *Outbox) fail(now time.Time, b *binding, f failure) {
 	o.undo(now, b)
 }
 
-// undo takes a binding that has failed back to the next step that has something to undo.
+// undo moves a failed binding back to the next step that must be undone.
 func (o *Outbox) undo(now time.Time, b *binding) {
 	b.forgetRequest()
 	for ; b.steps.step >= 0; b.steps.step-- {
@@ -312,7 +330,8 @@ func (o *Outbox) undo(now time.Time, b *binding) {
 	o.settle(now, b, b.failure)
 }
 
-// settle ends a binding: it answers the loop and the pod's owner. After a binding that succeeded there may be steps left.
+// settle ends a binding and queues its result for the loop and the pod's status. After a
+// successful binding, PostBind steps may follow.
 func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 	if b.phase == postBinds { // answered before
 		o.finish(b)
@@ -342,7 +361,7 @@ func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 	o.queueReport(now, b.placement.Pod, report.OfBinding(&b.placement))
 }
 
-// settleStopped ends a binding because the process ends.
+// settleStopped ends a binding because the process stops.
 func (o *Outbox) settleStopped(now time.Time, b *binding) {
 	switch {
 	case b.phase == undoes:
@@ -354,8 +373,9 @@ func (o *Outbox) settleStopped(now time.Time, b *binding) {
 	}
 }
 
-// reportOf is the report about a binding that failed. A nomination that the decision made ends with it, although the pod as it was
-// decided about does not show it yet.
+// reportOf is the report about a failed binding. It also clears a nomination that the
+// decision made, although the decided version of the pod does not show that nomination
+// yet.
 func (o *Outbox) reportOf(b *binding, f failure) report.Report {
 	r := report.OfFailedBinding(&b.placement, f.err, f.rejected)
 	if b.nominated {
@@ -364,7 +384,7 @@ func (o *Outbox) reportOf(b *binding, f failure) report.Report {
 	return r
 }
 
-// finish forgets a binding that is over.
+// finish removes a completed binding.
 func (o *Outbox) finish(b *binding) {
 	b.move(over)
 	o.unlistPermit(b)
@@ -374,7 +394,8 @@ func (o *Outbox) finish(b *binding) {
 	}
 }
 
-// isBound goes on after the API server has stored the binding: the loop is answered, and the steps after it are made.
+// isBound continues after the API server has stored the binding: the loop gets the
+// result, and the PostBind steps follow.
 func (o *Outbox) isBound(now time.Time, b *binding) {
 	o.settle(now, b, failure{})
 	if b.steps == nil {
@@ -385,12 +406,14 @@ func (o *Outbox) isBound(now time.Time, b *binding) {
 	o.afterBinding(now, b)
 }
 
-// afterBinding sends the next write of the steps after the binding, or runs the next call. What becomes of them changes nothing for the pod.
+// afterBinding sends the next write or runs the next call after the binding. Their
+// results do not affect the pod.
 func (o *Outbox) afterBinding(now time.Time, b *binding) {
 	b.forgetRequest()
 	for ; b.steps.step < len(b.placement.Steps); b.steps.step++ {
 		switch step := b.step(); {
-		case o.stopped != nil || step.Stage != plan.PostBind: // other Bind plugins, which had no turn
+		// remaining Bind plugins, which had no turn
+		case o.stopped != nil || step.Stage != plan.PostBind:
 		case step.Write != nil:
 			o.send(b)
 			return
@@ -403,15 +426,15 @@ func (o *Outbox) afterBinding(now time.Time, b *binding) {
 	o.finish(b)
 }
 
-// stepsLeft reports whether there are steps to make before the binding.
+// stepsLeft reports whether steps remain before the binding.
 func (b *binding) stepsLeft() bool {
 	return b.steps != nil && b.steps.step < len(b.placement.Steps) && b.step().Stage < plan.Bind
 }
 
-// step is the present one.
+// step returns the current step.
 func (b *binding) step() *plan.Step { return &b.placement.Steps[b.steps.step] }
 
-// write is the one that is sent in the present step, or that undoes it; nil if there is none.
+// write returns the current step's write, or the write that undoes the step; nil if none.
 func (b *binding) write() *plan.Write {
 	switch {
 	case b.steps == nil || b.phase == binds || b.steps.step < 0 || b.steps.step >= len(b.placement.Steps):
@@ -422,14 +445,15 @@ func (b *binding) write() *plan.Write {
 	return b.step().Write
 }
 
-// mustLearn reports whether what the present step has written, or may have, is to be learned and is not known yet. Until then the binding neither goes on
-// nor fails.
+// mustLearn reports whether the result of the current step's write, which may be stored,
+// must be learned and is still unknown. Until then the binding neither continues nor
+// fails.
 func (b *binding) mustLearn() bool {
 	write := b.write()
 	return write != nil && write.Learn && b.open
 }
 
-// broken is a failure of the present step, in kube-scheduler's words.
+// broken is a failure of the current step, in kube-scheduler's words.
 func (b *binding) broken(err error) failure {
 	step := b.step()
 	if b.place == waiting && step.Stage == plan.Permit {
@@ -441,19 +465,21 @@ func (b *binding) broken(err error) failure {
 	return failure{err: &plan.PluginError{Point: step.Stage.String(), Plugin: step.Plugin, Err: err}}
 }
 
-// rejection is a failure that is a plugin's "no". kube-scheduler words it like the rejection of the one node in question.
+// rejection is a rejection by a plugin. kube-scheduler words it like the rejection of a
+// single node.
 func rejection(plugin, reason string) failure {
 	return failure{err: errors.New(report.RejectionOf(reason)), rejected: true, rejector: plugin}
 }
 
-// forgetRequest makes the binding ready for another request.
+// forgetRequest resets the state for another request.
 func (b *binding) forgetRequest() { b.attempt = attempt{} }
 
 func (o *Outbox) binderOf(b *binding) plugin.Bind {
 	return o.config.Binder(b.placement.Pod.SchedulerName)
 }
 
-// checkSteps returns what is wrong with the steps of a placement: a plugin that made them is broken.
+// checkSteps returns the first mistake in the steps of a placement, which is a fault of
+// the plugin.
 func checkSteps(steps []plan.Step) error {
 	var waiters []string
 	for i := range steps {

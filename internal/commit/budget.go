@@ -7,40 +7,48 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Budget bounds the statuses and events that are sent, so that no kind of write holds up another. Bindings come before them and are not bounded
-// by it.
+// Budget limits the statuses and events that are sent, so that no kind of write delays
+// another. Bindings are sent first and are not limited.
 type Budget struct {
-	// InFlight is how many statuses and events together may be in flight, excluding one that the reserved worker sends. EachInFlight is how
-	// many statuses may be, and how many events, including that one: where one kind hangs, some room is left for the other.
+	// InFlight is the maximum number of statuses and events in flight together, excluding
+	// the request of the reserved worker. EachInFlight is the maximum of each kind,
+	// including that request: if one kind hangs, some workers remain for the other.
 	InFlight, EachInFlight int
-	// PerSecond is how many statuses and events together are sent per second; a tenth of it may be sent at once.
+	// PerSecond is the rate of statuses and events together; a tenth of it may be sent at
+	// once.
 	PerSecond int
 }
 
-// reports are the statuses and events that wait, and what the budget allows of them.
+// reports are the queued statuses and events and the state of their budget.
 type reports struct {
 	budget Budget
 	rate   *rate.Limiter
-	// statuses are pods whose status is to be written. A pod whose status was replaced by nothing stays there until its turn.
-	// Invariant: no lane is longer than OutboxConfig.ReportsMax.
+	// statuses are the pods whose status is to be written. A pod whose status was dropped
+	// stays queued until its turn. Invariant: no lane is longer than
+	// OutboxConfig.ReportsMax.
 	statuses lane[types.UID]
-	// normal and warnings are the events to be written for the first time, by type, and repeats the counts of those that the API server has.
+	// normal and warnings are events to be created, by type. repeats are events that the
+	// API server has and whose count is to be written.
 	normal, warnings, repeats lane[*event]
-	// counting is the rate of repeats while bindings are being sent, counted until when none is written, and bound when a binding was last sent.
+	// counting limits the rate of repeats while bindings are being sent. No repeat is
+	// written until counted. bound is when a binding was last sent.
 	counting       *rate.Limiter
 	counted, bound time.Time
-	turn           int // the next, of turns
-	// inFlight counts by kind.
-	inFlight    [WriteKinds]int
-	spent       time.Time // until then nothing is sent: the budget of this second is used up
-	paused      time.Time // until then nothing is sent: the API server could not be reached
-	unreachable bool      // the API server did not answer, and has not since: they are sent one by one
-	probing     bool      // one of them is in flight
+	turn           int // index in turns of the next turn
+	// inFlight counts requests by kind.
+	inFlight [WriteKinds]int
+	spent    time.Time // nothing is sent until then: this second's budget is used up
+	paused   time.Time // nothing is sent until then: the API server was unreachable
+	// the API server has not answered since: requests are sent one by one
+	unreachable bool
+	probing     bool // the single request while unreachable is in flight
 }
 
-// turns is the order in which those that wait are sent. Where all three wait without end, half of the budget is for events about bindings, which
-// lets them keep up with the bindings; three eighths are for statuses, which autoscalers act on; and the rest is for warnings, which wait best,
-// since repetitions are counted in those that wait. What one does not need the others get, and after them the counts of repetitions.
+// turns is the order in which queued statuses and events are sent. If all three kinds
+// queue without end, half of the budget goes to normal events, which keep up with the
+// bindings. Three eighths go to statuses, because autoscalers act on them. Warnings get
+// the rest: they can wait best, since repetitions are counted in queued warnings. The
+// unused share of a kind goes to the others, and then to the counts of repetitions.
 var turns = [...]turn{statusTurn, normalTurn, statusTurn, normalTurn, statusTurn, normalTurn, warningTurn, normalTurn}
 
 type turn uint8
@@ -49,19 +57,21 @@ const (
 	statusTurn turn = iota
 	normalTurn
 	warningTurn
-	repeatTurn // not one of turns: it comes when nothing else waits
+	repeatTurn // not in turns: comes when nothing else waits
 )
 
 const (
-	// burst is the part of the budget of a second that may be sent at once: one in ten. refill is the part that is waited for once it is used up:
-	// one in a hundred, so that workers do not wake up for each write.
+	// burst is the divisor for the part of a second's budget that may be sent at once: a
+	// tenth. refill is the divisor for the part to wait for once the budget is used up: a
+	// hundredth, so that workers do not wake up for each write.
 	burst, refill = 10, 100
-	// repeatsPerSecond is how many counts of repetitions are written per second, after repeatsBurst at once, while bindings are sent, which is until calm
-	// after the last. Nothing depends on a count, and it goes up while it waits: where thousands of pods are rejected again and again, the API server has its
-	// time for bindings.
+	// repeatsPerSecond limits the counts of repetitions written per second, after a burst
+	// of repeatsBurst, while bindings are being sent and until calm after the last.
+	// Nothing depends on a count, and it grows while it waits. If thousands of pods are
+	// rejected again and again, the API server keeps its time for bindings.
 	repeatsPerSecond, repeatsBurst = 20, 100
 	calm                           = time.Second
-	// spentMin is the least wait once the budget is used up.
+	// spentMin is the minimum wait once the budget is used up.
 	spentMin = time.Millisecond
 )
 
@@ -71,13 +81,14 @@ func newReports(budget Budget) reports {
 	}
 }
 
-// waiting is how many wait.
+// waiting returns the number of queued statuses and events.
 func (r *reports) waiting() int { return r.others() + r.repeats.len() }
 
-// others is how many wait that are not counts of repetitions.
+// others returns the number of queued statuses and events except counts of repetitions.
 func (r *reports) others() int { return r.statuses.len() + r.normal.len() + r.warnings.len() }
 
-// open reports whether one may be sent at this time. With reserved, the limit of all that are in flight does not hold.
+// open reports whether a status or event may be sent now. The limit of all requests in
+// flight does not apply if reserved.
 func (r *reports) open(now time.Time, reserved bool) bool {
 	switch {
 	case now.Before(r.paused), now.Before(r.spent), r.unreachable && r.probing:
@@ -86,7 +97,7 @@ func (r *reports) open(now time.Time, reserved bool) bool {
 	return reserved || r.inFlight[StatusWrite]+r.inFlight[EventWrite] < r.budget.InFlight
 }
 
-// has reports whether something waits for this turn that may be sent.
+// has reports whether a queued write of this turn may be sent.
 func (r *reports) has(t turn) bool {
 	switch t {
 	case statusTurn:
@@ -95,7 +106,7 @@ func (r *reports) has(t turn) bool {
 	return r.events(t).len() > 0 && r.inFlight[EventWrite] < r.budget.EachInFlight
 }
 
-// events are those that wait for a turn.
+// events returns the lane of a turn.
 func (r *reports) events(t turn) *lane[*event] {
 	switch t {
 	case normalTurn:
@@ -106,7 +117,8 @@ func (r *reports) events(t turn) *lane[*event] {
 	return &r.warnings
 }
 
-// spend takes one write off the budget. If there is none left, it notes until when to wait.
+// spend takes one write off the budget. If the budget is used up, it sets the time until
+// which to wait.
 func (r *reports) spend(now time.Time) bool {
 	if r.rate.AllowN(now, 1) {
 		return true
@@ -116,7 +128,8 @@ func (r *reports) spend(now time.Time) bool {
 	return false
 }
 
-// count reports whether a count of repetitions may be written. If not, it notes until when to wait.
+// count reports whether a count of repetitions may be written. If not, it sets the time
+// until which to wait.
 func (r *reports) count(now time.Time) bool {
 	if now.Before(r.counted) {
 		return false
@@ -128,7 +141,8 @@ func (r *reports) count(now time.Time) bool {
 	return false
 }
 
-// due returns until when everything waits that waits for a turn; ok is false if it waits for no time.
+// due returns the time until which all queued writes must wait; ok is false if they need
+// not.
 func (r *reports) due() (at time.Time, ok bool) {
 	at = r.paused
 	if r.spent.After(at) {
@@ -140,7 +154,7 @@ func (r *reports) due() (at time.Time, ok bool) {
 	return at, r.waiting() > 0 && !at.IsZero()
 }
 
-// wakeUp ends the waits whose time has come.
+// wakeUp clears the waits that are over.
 func (r *reports) wakeUp(now time.Time) {
 	for _, wait := range []*time.Time{&r.paused, &r.spent, &r.counted} {
 		if !now.Before(*wait) {
@@ -149,7 +163,7 @@ func (r *reports) wakeUp(now time.Time) {
 	}
 }
 
-// nextReport takes the next status or event, if one may be sent at this time.
+// nextReport takes the next status or event that may be sent now.
 func (o *Outbox) nextReport(now time.Time, reserved bool) (Request, bool) {
 	r := &o.reports
 	if !r.open(now, reserved) {
@@ -180,8 +194,8 @@ func (o *Outbox) nextReport(now time.Time, reserved bool) (Request, bool) {
 	return o.sendReport(o.takeEvent(repeatTurn)), true
 }
 
-// sendReport counts a status or an event that is about to be sent. While the API server does not answer, it is the one request that finds out
-// whether it does again.
+// sendReport counts a status or event that is about to be sent. While the API server is
+// unreachable, the request probes whether it answers again.
 func (o *Outbox) sendReport(request Request) Request {
 	r := &o.reports
 	r.inFlight[writeKinds[request.Kind]]++
@@ -191,7 +205,8 @@ func (o *Outbox) sendReport(request Request) Request {
 	return request
 }
 
-// endReport takes in that a status or an event is not in flight any more. An answer says that the API server can be reached.
+// endReport handles the end of a status or event request. Any answer shows that the API
+// server is reachable.
 func (o *Outbox) endReport(request *Request, err error) {
 	r := &o.reports
 	r.inFlight[writeKinds[request.Kind]]--

@@ -11,10 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// A call of a plugin from outside holds no worker and is no write in flight: it may take minutes. The outbox says with Ended.Calls that it begins, and
-// with Ended.Canceled that it should end soon; Done says that it has ended. It is run once.
+// A call of an out-of-tree plugin may take minutes, so it occupies no worker and is no
+// write in flight. Ended.Calls lists calls to begin, Ended.Canceled calls that should end
+// soon, and Done delivers their results. A call runs once.
 
-// errOver ends the context of a binding that is over.
+// errOver cancels the context of a completed binding.
 var errOver = errors.New("the binding is over")
 
 func isCall(x any) bool {
@@ -22,7 +23,7 @@ func isCall(x any) bool {
 	return x == nil || ok
 }
 
-// call has the present step's call run, or the call that undoes the step.
+// call starts the current step's call, or the call that undoes the step.
 func (o *Outbox) call(b *binding, kind RequestKind) {
 	step := b.step()
 	b.place = calling
@@ -41,7 +42,7 @@ func (o *Outbox) call(b *binding, kind RequestKind) {
 	o.ended.Calls = append(o.ended.Calls, request)
 }
 
-// returned takes in how a call ended. One that the outbox has given up is over.
+// returned handles the result of a call. Results of abandoned calls are ignored.
 func (o *Outbox) returned(now time.Time, request *Request, result CallResult) {
 	b, kind := request.binding, request.Kind
 	if o.calls[b.order] != b || b.steps.calls != request.nth {
@@ -76,7 +77,8 @@ func (o *Outbox) returned(now time.Time, request *Request, result CallResult) {
 	}
 }
 
-// interruption is why a binding fails that was cancelled while its call ran. If the call says more than that it was cancelled, that is reported.
+// interruption is the failure of a binding that was cancelled during its call. An error
+// of the call other than the cancellation is reported instead.
 func (b *binding) interruption(result CallResult) failure {
 	f := *b.steps.interrupted
 	if !f.rejected && result.Err != nil && !errors.Is(result.Err, context.Canceled) {
@@ -85,17 +87,19 @@ func (b *binding) interruption(result CallResult) failure {
 	return f
 }
 
-// callsBind reports whether it is a call's turn to bind the pod.
+// callsBind reports whether a call is due to bind the pod.
 func (b *binding) callsBind() bool {
 	return b.steps != nil && b.phase == binds && b.steps.step < len(b.placement.Steps) && b.step().Stage == plan.Bind
 }
 
-// nobodyBinds is the error of a pod that no Bind plugin of its profile binds. kube-scheduler reports an empty text then.
+// nobodyBinds is the error for a pod that all Bind plugins of its profile skipped.
+// kube-scheduler reports an empty text here.
 func (o *Outbox) nobodyBinds(b *binding) error {
 	return fmt.Errorf("no Bind plugin of the profile %q binds the pod: all of them skipped it", b.placement.Pod.SchedulerName)
 }
 
-// refuseSteps fails a binding whose steps are wrong. What plugins have reserved in the decision is undone all the same.
+// refuseSteps fails a binding with invalid steps. Reservations that plugins made during
+// the decision are still undone.
 func (o *Outbox) refuseSteps(now time.Time, b *binding, err error) {
 	for i := range b.placement.Steps {
 		if step := &b.placement.Steps[i]; step.Stage == plan.Reserve && step.Undo == nil && step.UndoCall != nil && isCall(step.UndoCall) {
@@ -105,8 +109,8 @@ func (o *Outbox) refuseSteps(now time.Time, b *binding, err error) {
 	o.fail(now, b, failure{err: err})
 }
 
-// causeOf returns the cause with which the context of a plugin's call ends: the error without the
-// words that name the plugin, which are added to the call's error.
+// causeOf returns the cause with which the context of a plugin's call ends: the error
+// without the plugin's name, since that is added to the error of the call.
 func causeOf(err error) error {
 	var of *plan.PluginError
 	if errors.As(err, &of) {
@@ -115,21 +119,22 @@ func causeOf(err error) error {
 	return err
 }
 
-// endContext ends the context of the binding's calls.
+// endContext cancels the context of the binding's calls.
 func (o *Outbox) endContext(b *binding, why error) {
 	if b.steps != nil && b.steps.called {
 		o.ended.Canceled = append(o.ended.Canceled, Canceled{b.order, why})
 	}
 }
 
-// stopCalls has all calls end soon.
+// stopCalls cancels the contexts of all running calls.
 func (o *Outbox) stopCalls() {
 	for _, order := range slices.Sorted(maps.Keys(o.calls)) {
 		o.endContext(o.calls[order], o.stopped)
 	}
 }
 
-// abandonCalls answers the bindings whose call has not returned, and will not be waited for.
+// abandonCalls settles the bindings whose calls have not returned and are no longer
+// awaited.
 func (o *Outbox) abandonCalls(now time.Time) {
 	for _, order := range slices.Sorted(maps.Keys(o.calls)) {
 		b := o.calls[order]

@@ -18,14 +18,15 @@ type bindingContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// take takes what has ended out of the outbox, begins and ends the contexts of calls, and wakes the loop if there is room again. The caller holds mu: a call must
-// have its context before anybody cancels it.
+// take returns the results of the outbox, creates and cancels the contexts of calls, and
+// wakes the loop if bindings may be added again. The caller holds mu: a call must have
+// its context before anyone can cancel it.
 func (c *Commit) take() Ended {
 	ended := c.outbox.Take()
 	c.makeRoom()
 	for i := range ended.Calls {
 		request := &ended.Calls[i]
-		if request.Kind == UndoCall { // it must not end because the binding has
+		if request.Kind == UndoCall { // an undo must survive the end of its binding
 			request.context = c.calling
 			continue
 		}
@@ -47,7 +48,8 @@ func (c *Commit) take() Ended {
 	return ended
 }
 
-// auditContexts returns an error if there is a context of a binding that is over. The caller holds mu.
+// auditContexts returns an error if a context belongs to a completed binding. The caller
+// holds mu.
 func (c *Commit) auditContexts() error {
 	going := maps.Clone(c.contexts)
 	for _, b := range c.outbox.bindings {
@@ -62,15 +64,16 @@ func (c *Commit) auditContexts() error {
 	return nil
 }
 
-// begin runs calls, each on a goroutine of its own. There are as many as there are bindings with calls.
+// begin runs calls, each on a goroutine of its own. Each binding runs at most one at a
+// time.
 func (c *Commit) begin(calls []Request) {
 	for _, request := range calls {
 		go c.call(request)
 	}
 }
 
-// call runs one call and takes in how it ended. One that undoes and does not return is given up, a while after its context has ended: the pod and its room
-// would be kept for ever.
+// call runs one call and delivers its result. A hanging undo would hold the pod and its
+// resources for ever, so it is abandoned some time after its context ended.
 func (c *Commit) call(request Request) {
 	ctx := c.sending(request.context, request)
 	var ended sync.Once
@@ -88,7 +91,7 @@ func (c *Commit) call(request Request) {
 		defer giveUp.Stop()
 	}
 	result := CallResult{Err: failedCall(&request, errors.New("the plugin ended the goroutine that it was called on"))}
-	defer func() { // also when the goroutine ends with the call
+	defer func() { // also if the call ends its goroutine
 		if p := recover(); p != nil {
 			result = CallResult{Err: failedCall(&request, fmt.Errorf("the plugin panicked: %v", p))}
 			c.log.Error(result.Err, "A plugin panicked", "pod", request.Pod, "node", request.NodeName, "plugin", request.Plugin, "stack", string(debug.Stack()))
@@ -110,7 +113,7 @@ func failedCall(request *Request, err error) error {
 	return &plan.PluginError{Point: point, Plugin: request.Plugin, Err: err}
 }
 
-// called takes in how a call ended. One that returns after it was given up is over.
+// called delivers the result of a call. The result of an abandoned call is dropped.
 func (c *Commit) called(request Request, result CallResult) {
 	c.mu.Lock()
 	if c.abandoned {
@@ -128,13 +131,14 @@ func (c *Commit) called(request Request, result CallResult) {
 	defer c.mu.Unlock()
 	c.answering--
 	if c.stopped {
-		c.wake.Broadcast() // those that wait for the outbox to become empty
+		c.wake.Broadcast() // for goroutines that wait for an empty outbox
 	} else {
-		c.wake.Signal() // there may be something to send now, or later
+		c.wake.Signal() // something may be due now, or later
 	}
 }
 
-// awaitAnswers waits until what calls have returned is answered, which does not take long.
+// awaitAnswers waits until the results of all returned calls are delivered, which is
+// quick.
 func (c *Commit) awaitAnswers() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,60 +20,70 @@ import (
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
-// Writer writes to the API. Its methods are called by many goroutines and return soon after their context ends.
+// Writer writes to the API. Many goroutines call its methods at the same time. Each
+// method returns soon after its context ends.
 type Writer interface {
 	// Bind stores the binding of a pod to its node.
 	Bind(ctx context.Context, binding *v1.Binding) error
-	// NodeOf returns the node that the pod is bound to, empty if it is not bound. If there is no such pod, or another pod has its name, the
-	// error is "not found".
+	// NodeOf returns the node that the pod is bound to, empty if the pod is not bound.
+	// The error is "not found" if the pod does not exist or another pod has its name.
 	NodeOf(ctx context.Context, pod *model.Pod) (string, error)
-	// PatchStatus sets a condition, unless it is nil, and does with the pod's nominated node what the nomination says.
+	// PatchStatus sets a condition, if not nil, and applies the nomination to the pod's
+	// nominated node.
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error
-	// Delete deletes a pod, which may take its grace period to go. If there is no such pod the error is "not found", and "conflict" if another pod
-	// has its name.
+	// Delete deletes a pod, which may take its grace period to terminate. The error is
+	// "not found" if the pod does not exist, and "conflict" if another pod has its name.
 	Delete(ctx context.Context, pod *model.Pod) error
-	// Write patches or deletes an object. If the write asks to learn, it returns the object as it is stored then, as the scheduler keeps such objects.
+	// Write patches or deletes an object. If the write sets Learn, Write returns the
+	// stored object in the form that the scheduler keeps.
 	Write(ctx context.Context, write *plan.Write) (kinds.Object, error)
-	// Get returns the object that a write is about, as the scheduler keeps such objects. If there is none the error is "not found".
+	// Get returns the object of a write in the form that the scheduler keeps. The error
+	// is "not found" if it does not exist.
 	Get(ctx context.Context, write *plan.Write) (kinds.Object, error)
-	// Record creates an event, with its series if it has happened more than once. If it is there already, the error is "already exists".
+	// Record creates an event, with its series if the event has repeated. The error is
+	// "already exists" if the event exists.
 	Record(ctx context.Context, event *report.Series) error
-	// Repeat writes how often an event has happened, which is more than once, and when last. If it is not there, the error is "not found".
+	// Repeat writes the count of a repeated event and the time of the last repetition.
+	// The error is "not found" if the event does not exist.
 	Repeat(ctx context.Context, event *report.Series) error
 }
 
-// Results receives the ends of bindings, preemptions and writes of decisions, and what
-// the API server has answered meanwhile.
+// Results receives the results of bindings, preemptions and writes of decisions, and
+// objects that the API server returned meanwhile.
 type Results interface {
-	// Learned takes in an object as the API server has it, or had it when it answered: the watch may have shown a newer version.
+	// Learned delivers an object as of the API server's answer: the watch may already
+	// have shown a newer version.
 	Learned(object kinds.Object)
 	Bound(result model.BindingResult)
 	Preempted(result model.PreemptionResult)
 	Written(result model.WriteResult)
 }
 
-// Config is what a Commit needs to be built.
+// Config configures a Commit.
 type Config struct {
 	Writer Writer
 	// Binder returns the Bind plugin of a scheduler name.
 	Binder  func(schedulerName string) plugin.Bind
 	Results Results
 	Log     klog.Logger
-	// InFlight is how many writes are sent at the same time.
+	// InFlight is the number of writes sent at the same time.
 	InFlight int
-	// ReportsPerSecond is how many of them may be statuses and events per second.
+	// ReportsPerSecond is the maximum rate of statuses and events.
 	ReportsPerSecond int
-	// BindingsMax is how many bindings, evictions and writes of decisions may wait to be sent before Room makes the loop wait. ReportsMax is how many statuses may wait, and how many
-	// normal events and how many warnings, before the oldest are dropped. SeriesMax is how many events that may repeat are kept, so that
-	// repetitions are counted in them.
+	// BindingsMax is the number of queued bindings, evictions and writes of decisions
+	// from which Room blocks the loop. ReportsMax limits queued statuses, normal events
+	// and warnings, each; beyond it the oldest are dropped. SeriesMax limits the event
+	// series kept for counting repetitions.
 	BindingsMax, ReportsMax, SeriesMax int
-	// Timeout is how long one write may take.
+	// Timeout is the timeout of one write.
 	Timeout time.Duration
-	// EventPause is how long statuses and events wait after the API server did not answer one.
+	// EventPause is the pause of statuses and events after the API server did not answer
+	// one.
 	EventPause time.Duration
-	// Drain is how long Run goes on writing after its context has ended.
+	// Drain is how long Run continues to write after its context has ended.
 	Drain time.Duration
-	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit or have something to do at PreBind.
+	// Announce writes the chosen node as the pod's nominated node if plugins wait at
+	// Permit or have work at PreBind.
 	Announce bool
 	// Observers observe writes and bindings.
 	Observers []Observer
@@ -84,46 +94,53 @@ const (
 	DefaultInFlight    = 64
 	DefaultBindingsMax = 1_000
 	DefaultReportsMax  = 100_000
-	DefaultSeriesMax   = 100_000 // some 60 MB of memory
-	// DefaultReportsPerSecond lets the events about 1,500 bindings per second keep up whatever else is to be written, and a wave of 20,000
-	// rejected pods beside them be reported, condition and event, in half a minute.
+	DefaultSeriesMax   = 100_000 // about 60 MB of memory
+	// DefaultReportsPerSecond lets events keep up with 1,500 bindings per second,
+	// whatever else is queued. A simultaneous wave of 20,000 rejected pods gets its
+	// conditions and events in half a minute.
 	DefaultReportsPerSecond = 3_000
 	DefaultTimeout          = 30 * time.Second
 	DefaultEventPause       = 2 * time.Second
 	DefaultDrain            = 5 * time.Second
 )
 
-// Commit carries decisions out while Run runs. Its methods may be called by any goroutine and do not wait.
+// Commit carries decisions out while Run runs. Any goroutine may call its methods, which
+// do not block.
 type Commit struct {
 	config  Config
-	log     klog.Logger   // logs the same thing a few times at most
-	flush   func()        // logs what was held back
-	always  chan struct{} // closed; Room returns it when there is room
-	wake    *sync.Cond    // on mu, for workers that wait for something to do
-	alarm   *time.Timer   // wakes a worker when something in the outbox is due
-	plugins Guarded       // the way of plugins to the outbox
+	log     klog.Logger   // logs repeated messages a few times at most
+	flush   func()        // logs suppressed messages
+	always  chan struct{} // closed; Room returns it if bindings may be added
+	wake    *sync.Cond    // on mu, for idle workers
+	alarm   *time.Timer   // wakes a worker when an entry of the outbox is due
+	plugins Guarded       // access of plugins to the outbox
 
-	mu        sync.Mutex
-	outbox    *Outbox
-	room      chan struct{}             // closed when there is room again; nil if the loop does not wait for it
-	stopped   bool                      // no binding is taken in any more
-	abandoned bool                      // what waits will not be written
-	answering int                       // calls that have returned and are being answered
+	mu     sync.Mutex
+	outbox *Outbox
+	// closed when bindings may be added again; nil if the loop does not wait
+	room      chan struct{}
+	stopped   bool // no more bindings are accepted
+	abandoned bool // queued writes will not be sent
+	// returned calls whose results are being delivered
+	answering int
 	contexts  map[uint64]bindingContext // of bindings with calls
-	calling   context.Context           // from which these come; it ends with the time to finish writes
+	calling   context.Context           // parent of the contexts; ends with the drain
 	endCalls  context.CancelCauseFunc
-	dropping  [WriteKinds]bool // by kind: since everything was written, a write was dropped
+	// by kind: a write was dropped since the queues were last empty
+	dropping [WriteKinds]bool
 }
 
 const (
-	// share is the part of the workers that may write statuses and events at a time, including the worker reserved for them: one in two. The
-	// others are free for bindings although statuses and events hang.
+	// share is the divisor for the workers that may write statuses and events at a time,
+	// including the reserved worker: half. The other half stays free for bindings if
+	// statuses and events hang.
 	share = 2
-	// shareOfOther is the part of these that are left for events although statuses hang, and the other way round: one in four.
+	// shareOfOther is the divisor for the part of these that stays free for events if
+	// statuses hang, and vice versa: a quarter.
 	shareOfOther = 4
 )
 
-// OutboxOf is the configuration of the Outbox of a Commit.
+// OutboxOf returns the configuration of a Commit's Outbox.
 func OutboxOf(config *Config, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxConfig{
 		Binder: config.Binder, ReportsMax: config.ReportsMax, SeriesMax: config.SeriesMax, Budget: budgetOf(config.InFlight, config.ReportsPerSecond),
@@ -131,7 +148,8 @@ func OutboxOf(config *Config, jitter func(time.Duration) time.Duration) OutboxCo
 	}
 }
 
-// budgetOf is the budget of statuses and events of a Commit with so many workers.
+// budgetOf returns the budget of statuses and events of a Commit with the given number of
+// workers.
 func budgetOf(workers, perSecond int) Budget {
 	b := Budget{InFlight: max(1, (workers-1)/share), PerSecond: perSecond}
 	all := b.InFlight
@@ -142,7 +160,7 @@ func budgetOf(workers, perSecond int) Budget {
 	return b
 }
 
-// DefaultOutbox is the configuration of the Outbox of a Commit with the defaults.
+// DefaultOutbox returns the configuration of the Outbox of a Commit with default values.
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
 		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, ReportsMax: DefaultReportsMax,
@@ -150,10 +168,11 @@ func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) t
 	}, jitter)
 }
 
-// jitter is how much longer a wait may be, as a part of it, so that writes that failed together are not tried again together.
+// jitter is the maximum part by which a wait is extended, so that writes that failed
+// together are not retried together.
 const jitter = 0.1
 
-// New builds a Commit. Nothing is written before Run.
+// New builds a Commit. It writes nothing before Run.
 func New(config Config) (*Commit, error) {
 	for _, field := range []struct {
 		name  string
@@ -188,14 +207,15 @@ func New(config Config) (*Commit, error) {
 	return c, nil
 }
 
-// ring wakes a worker. It takes the lock, so that no worker misses it between looking at the outbox and going to sleep.
+// ring wakes a worker. It takes the lock, so that no worker misses the signal between
+// checking the outbox and sleeping.
 func (c *Commit) ring() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wake.Signal()
 }
 
-// Start has a decision carried out. It does not wait.
+// Start begins to carry out a decision. It does not wait.
 func (c *Commit) Start(decision plan.Decision) {
 	if log := c.config.Log.V(3); log.Enabled() {
 		for i := range decision.Pods {
@@ -219,7 +239,7 @@ func (c *Commit) Allow(pod types.UID, plugin string) {
 	c.update(func(now time.Time) { c.outbox.Allow(now, pod, plugin) })
 }
 
-// Reject ends the wait of a plugin for a pod with a "no".
+// Reject ends the wait of a plugin for a pod with a rejection.
 func (c *Commit) Reject(pod types.UID, plugin string, reason error) {
 	c.update(func(now time.Time) { c.outbox.Reject(now, pod, plugin, reason) })
 }
@@ -230,7 +250,8 @@ func (c *Commit) Cancel(pod types.UID, reason error) (canceled bool) {
 	return canceled
 }
 
-// update changes the outbox, wakes a worker for what there is to send now, and answers what has ended by that.
+// update changes the outbox, wakes a worker for new requests, and delivers the results of
+// the change.
 func (c *Commit) update(change func(now time.Time)) {
 	c.mu.Lock()
 	change(time.Now())
@@ -240,7 +261,7 @@ func (c *Commit) update(change func(now time.Time)) {
 	c.answer(ended)
 }
 
-// Room returns a channel that is closed when fewer bindings wait than may.
+// Room returns a channel that is closed while fewer than BindingsMax bindings wait.
 func (c *Commit) Room() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,16 +281,18 @@ func (c *Commit) Stats() Stats {
 	return c.outbox.Stats()
 }
 
-// Audit checks the invariants of the outbox. It returns every violation in one error, nil if there is none.
+// Audit checks the invariants of the outbox. It returns all violations in one error, nil
+// if none.
 func (c *Commit) Audit() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Join(c.outbox.Audit(), c.auditContexts())
 }
 
-// Run writes until the context ends. Then it answers the bindings and preemptions that wait with the reason, and for the time Config.Drain it lets writes in
-// flight finish, waits for calls to return, and writes statuses and events that wait. When Run returns, nothing is in flight but calls that have not returned, and every
-// binding and preemption is answered.
+// Run writes until the context ends. Then it fails the queued bindings and preemptions
+// with the reason. For at most Config.Drain it finishes the writes in flight, waits for
+// calls, and writes the queued statuses and events. When Run returns, every binding and
+// preemption has a result, and nothing is in flight except calls that have not returned.
 func (c *Commit) Run(ctx context.Context) {
 	writing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -292,15 +315,15 @@ func (c *Commit) Run(ctx context.Context) {
 	c.flush()
 }
 
-// Unknown reports, when Run has returned, whether a write that it sent may still be
-// stored: another process that decides at once would miss it.
+// Unknown reports, after Run has returned, whether a write that it sent may still be
+// stored. Another process that decides at once would miss that write.
 func (c *Commit) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.outbox.Unknown()
 }
 
-// stop takes in no more bindings and answers those that wait.
+// stop accepts no more bindings and settles the queued ones.
 func (c *Commit) stop(reason error) {
 	c.mu.Lock()
 	c.stopped = true
@@ -311,7 +334,8 @@ func (c *Commit) stop(reason error) {
 	c.answer(ended)
 }
 
-// giveUp ends the workers; what still waits is not written, and calls that have not returned are left alone.
+// giveUp ends the workers. Queued writes are dropped, and calls that have not returned
+// are abandoned.
 func (c *Commit) giveUp() {
 	c.mu.Lock()
 	c.abandoned = true
@@ -326,7 +350,8 @@ func (c *Commit) giveUp() {
 	c.mu.Unlock()
 }
 
-// makeRoom wakes the loop if it waits for room and there is some. The caller holds mu.
+// makeRoom wakes the loop if it waits and bindings may be added again. The caller holds
+// mu.
 func (c *Commit) makeRoom() {
 	if c.room != nil && c.outbox.Waiting() < c.config.BindingsMax {
 		close(c.room)

@@ -12,27 +12,28 @@ import (
 )
 
 // effect is a write of a decision. Its changes come back through the watch, or are
-// learned; the end of a write that gives something back is a result for the loop. A
+// learned. For a write that releases an object, the loop gets a result at the end. A
 // decision that makes the same write before its end adds nothing.
 type effect struct {
-	decisions int        // that made the write
-	pod       *model.Pod // that was decided about
+	decisions int        // number of decisions that made the write
+	pod       *model.Pod // that was decided
 	write     *plan.Write
 	order     uint64 // of the decision
 	place     place  // ready, sending or pausing
-	position  int    // in the backlog while place is ready
+	position  int    // in the backlog while ready
 	attempt
-	// absent means that the API server does not have the object that must not exist.
+	// absent: the API server does not have the object that must not exist.
 	absent bool
 	seen   *observation
-	// after is the latest write to the same object that waits for the end of this one; nil if there is none. Only a Latest write has one.
+	// after is the latest write to the same object that waits for the end of this one;
+	// nil if none. Only a Latest write has one.
 	after *effect
-	// then is the next write of the decision to the same object. It is made once this one is
-	// stored, and not at all if this one fails.
+	// then is the decision's next write to the same object. It is sent once this one is
+	// stored, and never if this one fails.
 	then *effect
 }
 
-// effectKey is what a write does to which object.
+// effectKey identifies a write by its object and its change.
 type effectKey struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -46,7 +47,7 @@ func keyOfWrite(w *plan.Write) effectKey {
 	return effectKey{w.Resource, w.Namespace, w.Name, w.Subresource, w.Type, string(w.Data), w.Delete}
 }
 
-// startEffects takes in the writes of a decision.
+// startEffects adds the writes of a decision.
 func (o *Outbox) startEffects(decision *plan.Decision) {
 	writes := decision.Writes
 	for len(writes) > 0 {
@@ -64,7 +65,7 @@ func (o *Outbox) startEffects(decision *plan.Decision) {
 	}
 }
 
-// addEffect takes in a write and those that follow it. None is sent after the stop: the next process
+// addEffect adds a write and its successors. After Stop none is sent: the next process
 // decides anew.
 func (o *Outbox) addEffect(e *effect) {
 	if o.stopped != nil {
@@ -76,7 +77,7 @@ func (o *Outbox) addEffect(e *effect) {
 	case !e.write.Latest && same != nil:
 		same.join(e)
 	case e.write.Latest && before != nil && before == same:
-		before.after = nil // what is being written is the latest again
+		before.after = nil // the write in progress is the latest again
 	case e.write.Latest && before != nil:
 		before.after = e
 	default:
@@ -84,7 +85,7 @@ func (o *Outbox) addEffect(e *effect) {
 	}
 }
 
-// join adds the decisions of an equal effect, and of those that follow it.
+// join adds the decisions of an equal effect and of its successors.
 func (e *effect) join(same *effect) {
 	e.decisions += same.decisions
 	if same.then == nil {
@@ -101,14 +102,14 @@ func (e *effect) join(same *effect) {
 	}
 }
 
-// dropEffects answers the loop about writes that are not made.
+// dropEffects reports writes that are not made to the loop.
 func (o *Outbox) dropEffects(e *effect) {
 	for ; e != nil; e = e.then {
 		o.answerWrite(e.write, e.decisions, false)
 	}
 }
 
-// isSameObject reports whether two writes are to the same object, or to subresources of it.
+// isSameObject reports whether two writes are to the same object or its subresources.
 func isSameObject(a, b *plan.Write) bool {
 	return a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name
 }
@@ -118,7 +119,7 @@ func (o *Outbox) newEffect(decision *plan.Decision, write *plan.Write) *effect {
 	return &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided, decisions: 1}
 }
 
-// objectKey names an object, or a subresource of it.
+// objectKey identifies an object or a subresource.
 type objectKey struct {
 	resource                     schema.GroupVersionResource
 	namespace, name, subresource string
@@ -136,13 +137,13 @@ func (o *Outbox) startEffect(e *effect) {
 	o.sendEffect(e)
 }
 
-// sendEffect gives the next request of an effect its turn.
+// sendEffect queues the next request of an effect in the backlog.
 func (o *Outbox) sendEffect(e *effect) {
 	e.place = ready
 	o.backlog.pushEffect(e)
 }
 
-// takeEffect makes the request of the effect whose turn it is.
+// takeEffect returns the next request of an effect.
 func (o *Outbox) takeEffect(e *effect) Request {
 	e.place = sending
 	request := Request{Kind: WriteStep, Pod: e.pod, Write: e.write, effect: e}
@@ -155,10 +156,10 @@ func (o *Outbox) takeEffect(e *effect) Request {
 	return request
 }
 
-// mustAsk reports whether to read the object that must not exist first.
+// mustAsk reports whether the object that must not exist is to be read first.
 func (e *effect) mustAsk() bool { return e.write.IfAbsent != nil && !e.absent }
 
-// absenceAnswered processes the response to that question.
+// absenceAnswered handles the response to that read.
 func (o *Outbox) absenceAnswered(now time.Time, e *effect, err error) {
 	wait, again := time.Duration(0), false
 	switch {
@@ -179,7 +180,8 @@ func (o *Outbox) absenceAnswered(now time.Time, e *effect, err error) {
 	o.later.plan(entry{at: now.Add(wait), effect: e})
 }
 
-// effectAnswered takes in the response to a request of an effect. It is sent again as writes of steps are.
+// effectAnswered handles the response to a request of an effect. It is retried like the
+// writes of steps.
 func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 	if !e.asking && e.mustAsk() {
 		o.absenceAnswered(now, e, response.Err)
@@ -202,7 +204,8 @@ func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 	o.later.plan(entry{at: at, effect: e})
 }
 
-// endEffect forgets an effect. One that is not carried out is no reason to try the pod again: it would make the same write.
+// endEffect removes an effect. A failure is no reason to retry the pod: it would make the
+// same write.
 func (o *Outbox) endEffect(e *effect, err error, stored bool) {
 	e.place = nowhere
 	o.unknown = o.unknown || o.stopped != nil && e.open && !e.late.IsZero()
@@ -224,7 +227,7 @@ func (o *Outbox) endEffect(e *effect, err error, stored bool) {
 	}
 }
 
-// answerWrite answers the loop about a write that gives something back.
+// answerWrite adds the result of a write that releases an object.
 func (o *Outbox) answerWrite(write *plan.Write, decisions int, stored bool) {
 	if write.GivesBack != nil {
 		o.ended.Written = append(o.ended.Written, model.WriteResult{

@@ -15,47 +15,54 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// event is an event that is to be written, or that was written and may repeat.
+// event is an event that is queued, or that was written and may repeat.
 //
-// The repetitions of a warning are counted in one object of the API, its series, by the rules of client-go's recorder, which kube-scheduler uses:
-// an event repeats if it has the same type, reason and action, and regards the same version of the same pod. The object says at once that the
-// event repeats, then how often every 30 minutes, and again when it has not repeated for 6 minutes. Then the series ends.
+// Repetitions of a warning are counted in one API object, its series, by the rules of
+// client-go's recorder, which kube-scheduler uses. An event repeats if it has the same
+// type, reason and action, and regards the same version of the same pod. The first
+// repetition is written at once, and then the count every 30 minutes. After 6 minutes
+// without a repetition the count is written again and the series ends.
 //
-// A normal event is about something that happens to a pod once, so it is forgotten when it is written: there is nothing to count.
+// A normal event happens to a pod once. It is forgotten when it is written, since it
+// needs no count.
 type event struct {
 	report.Series
 	place place
-	// written is the count that the API server has; 0 while it has no such event. writtenAt is when it was written.
-	// Invariant: written <= Count.
+	// written is the count that the API server has, 0 before the event exists there.
+	// writtenAt is when that count was written. Invariant: written <= Count.
 	written   int
 	writtenAt time.Time
-	// ended says that no repetition is counted in it any more. It is forgotten once it is written.
-	// Invariant: a series that has not ended is found by its key; a normal event has ended from the beginning.
+	// ended: no more repetitions are counted here. The event is forgotten once it is
+	// written. Invariant: a series that has not ended is found by its key; a normal event
+	// has ended from the beginning.
 	ended bool
-	// idle is since when there has been nothing to do about it, and element where it is in Outbox.kept, while it is kept.
-	// Invariant: element is nil unless place is kept.
+	// idle is when the event last repeated or was written. element is its entry in
+	// Outbox.kept. Invariant: element is nil unless place is kept.
 	idle    time.Time
 	element *list.Element
-	note    unique.Handle[string] // makes series with equal notes share the text, as those of a wave of rejections have
-	tries   int                   // those that the API server answered
-	sent    bool                  // a request was sent, so the API server may have it
-	seen    *observation
+	// shares the text among series with equal notes, as in a wave of rejections
+	note  unique.Handle[string]
+	tries int  // tries that the API server answered
+	sent  bool // a request was sent, so the API server may have it
+	seen  *observation
 }
 
-// eventKey is what tells a series from others, apart from the version of the pod: a pod's versions go forward, so only the last one's can repeat.
+// eventKey identifies a series, apart from the version of the pod. Versions only go
+// forward, so only the series of the last version can repeat.
 type eventKey struct {
 	pod                    types.UID
 	eventType, reason, act string
 }
 
 const (
-	// seriesIdle is how long after its last repetition a series ends, seriesRefresh how often its count is written: as in client-go's
-	// recorder, which looks at all series every 6 and every 30 minutes.
+	// seriesIdle is the time without a repetition after which a series ends.
+	// seriesRefresh is the interval at which its count is written. client-go's recorder
+	// checks all series every 6 and every 30 minutes.
 	seriesIdle    = 6 * time.Minute
 	seriesRefresh = 30 * time.Minute
 )
 
-// eventMoves says where an event may go from where it is. A move that is not here is a bug.
+// eventMoves are the allowed moves of an event between places. Any other move is a bug.
 var eventMoves = [places][]place{
 	nowhere: {ready},
 	ready:   {sending, nowhere},
@@ -64,7 +71,7 @@ var eventMoves = [places][]place{
 	kept:    {ready, nowhere},
 }
 
-// move takes an event from its place to another.
+// move changes the place of an event.
 func (e *event) move(to place) {
 	if !slices.Contains(eventMoves[e.place], to) {
 		panic(fmt.Sprintf("commit: event %s of %s cannot go from %s to %s", e.Reason, e.Subject.Key(), e.place, to))
@@ -74,10 +81,11 @@ func (e *event) move(to place) {
 
 func (e *event) key() eventKey { return eventKey{e.Subject.UID, e.Type, e.Reason, e.Action} }
 
-// due reports whether the API server's count must be written now: a first repetition, or the last count of a series that has ended.
+// due reports whether the count must be written now: a first repetition, or the last
+// count of a series that has ended.
 func (e *event) due() bool { return e.written < e.Count && (e.written < 2 || e.ended) }
 
-// happen takes in that an event has happened to a pod: again, if it repeats one.
+// happen records an event of a pod, or the repetition of an event.
 func (o *Outbox) happen(now time.Time, pod *model.Pod, what report.Event) {
 	o.happenTo(now, report.SubjectOf(pod), what)
 }
@@ -87,7 +95,7 @@ func (o *Outbox) happenTo(now time.Time, subject report.Subject, what report.Eve
 	if same := o.series[eventKey{subject.UID, what.Type, what.Reason, what.Action}]; same != nil {
 		if same.Subject.ResourceVersion == subject.ResourceVersion {
 			more := saysMore(now, same, &what)
-			if more && same.place == ready && !same.sent { // nobody has seen it
+			if more && same.place == ready && !same.sent { // not written yet
 				same.say(&what)
 				more = false
 			}
@@ -98,7 +106,7 @@ func (o *Outbox) happenTo(now time.Time, subject report.Subject, what report.Eve
 		}
 		o.end(same)
 	}
-	// The time is part of the name, so no two events have the same.
+	// The time is part of the name, so no two events have the same name.
 	if !now.After(o.lastEvent) {
 		now = o.lastEvent.Add(1)
 	}
@@ -117,8 +125,12 @@ func (e *event) say(what *report.Event) {
 	e.Note, e.Advised = e.note.Value(), what.Advised
 }
 
-// saysMore reports whether an event is not to be counted in the series that it repeats, because of the advice that its note ends with: the API server does not allow the note of a series to be changed. That
-// is so once for a series without advice; other advice, or none, takes its place when the series is written anyway, so that pods whose advice changes often cost no more writes.
+// saysMore reports whether a repetition must start a new series because the advice at the
+// end of its note differs. The API server does not allow a series' note to change.
+//
+// A series without advice is replaced at once. A series with advice is replaced once it
+// is seriesRefresh old and would be written anyway, so that changing advice costs no more
+// writes.
 func saysMore(now time.Time, series *event, what *report.Event) bool {
 	if what.Note == series.Note || !what.Advised && !series.Advised {
 		return false
@@ -126,7 +138,8 @@ func saysMore(now time.Time, series *event, what *report.Event) bool {
 	return !series.Advised || now.Sub(series.First) >= seriesRefresh
 }
 
-// repeat counts a repetition. One that is to be written is said by the write that waits; else most repetitions need none.
+// repeat counts a repetition. A queued write will include it; otherwise most repetitions
+// need no write.
 func (o *Outbox) repeat(now time.Time, e *event) {
 	e.Count++
 	if now.After(e.Last) {
@@ -144,7 +157,7 @@ func (o *Outbox) repeat(now time.Time, e *event) {
 	}
 }
 
-// queueEvent gives an event its turn to be written, the last of those that wait.
+// queueEvent appends an event to its lane. A full lane drops its oldest event.
 func (o *Outbox) queueEvent(e *event) {
 	lane := o.laneOf(e)
 	if lane.len() >= o.config.ReportsMax {
@@ -165,7 +178,8 @@ func (o *Outbox) laneOf(e *event) *lane[*event] {
 	return &o.reports.warnings
 }
 
-// takeEvent makes the request of the event whose turn it is; there must be one. An event that the API server has is patched.
+// takeEvent returns the request of the next event of a lane, which must not be empty. An
+// event that the API server has is patched.
 func (o *Outbox) takeEvent(t turn) Request {
 	e := o.reports.events(t).pop()
 	e.move(sending)
@@ -177,7 +191,7 @@ func (o *Outbox) takeEvent(t turn) Request {
 	return Request{Kind: kind, Series: e.Series, event: e}
 }
 
-// recorded takes in how the write of an event ended.
+// recorded handles the result of writing an event.
 func (o *Outbox) recorded(now time.Time, request *Request, err error) {
 	e := request.event
 	wait, again := o.retryReport(now, err, e.tries)
@@ -187,9 +201,11 @@ func (o *Outbox) recorded(now time.Time, request *Request, err error) {
 		o.stats.Events++
 		e.written, e.writtenAt, e.tries = request.Series.Count, now, 0
 		o.wroteEvent(now, e)
-	case isThere(request, err) && more: // a try that was not answered has stored it, with a smaller count
+	// an unanswered try has stored it, with a smaller count
+	case isThere(request, err) && more:
 		o.turnEvent(e, 1)
-	case request.Kind == Repeat && apierrors.IsNotFound(err) && more: // its time to live has ended, or somebody has deleted it
+	// its time to live has ended, or someone deleted it
+	case request.Kind == Repeat && apierrors.IsNotFound(err) && more:
 		o.turnEvent(e, 0)
 	case again && unanswered(err):
 		o.queueEvent(e)
@@ -210,20 +226,22 @@ func isThere(request *Request, err error) bool {
 	return request.Kind == Record && apierrors.IsAlreadyExists(err)
 }
 
-// isForbiddenYet reports whether an event that was forbidden may be allowed later. An API server that has just started forbids for a moment; a
-// namespace that is being deleted forbids for good.
+// isForbiddenYet reports whether a forbidden event may be allowed later. An API server
+// that has just started forbids for a moment; a namespace that is being deleted forbids
+// for good.
 func isForbiddenYet(err error, tries int) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) && tries < forbiddenTries
 }
 
-// turnEvent gives an event another turn, after it turned out which count the API server has: the other kind of request is needed.
+// turnEvent queues an event again with the count that the API server turned out to have:
+// the other kind of request is needed.
 func (o *Outbox) turnEvent(e *event, written int) {
 	e.tries++
 	e.written = written
 	o.queueEvent(e)
 }
 
-// wroteEvent goes on after an event was written.
+// wroteEvent continues after an event was written.
 func (o *Outbox) wroteEvent(now time.Time, e *event) {
 	switch {
 	case e.due():
@@ -239,7 +257,7 @@ func (o *Outbox) wroteEvent(now time.Time, e *event) {
 	}
 }
 
-// endSeries ends the series that have not repeated for a while.
+// endSeries ends the series that have not repeated for seriesIdle.
 func (o *Outbox) endSeries(now time.Time) {
 	for front := o.kept.Front(); front != nil; front = o.kept.Front() {
 		e := front.Value.(*event)
@@ -250,12 +268,13 @@ func (o *Outbox) endSeries(now time.Time) {
 	}
 }
 
-// end ends a series: the next such event is another. Its last count is written, if the API server does not have it.
+// end ends a series; the next such event starts a new one. The last count is written, if
+// the API server does not have it.
 func (o *Outbox) end(e *event) {
 	delete(o.series, e.key())
 	e.ended = true
 	if e.place != kept {
-		return // it is forgotten once it is written
+		return // forgotten once it is written
 	}
 	o.unkeep(e)
 	if e.due() {
@@ -270,7 +289,7 @@ func (o *Outbox) unkeep(e *event) {
 	e.element = nil
 }
 
-// forgetEvent forgets an event that is written, or never will be.
+// forgetEvent removes an event that is written, or never will be.
 func (o *Outbox) forgetEvent(e *event) {
 	e.move(nowhere)
 	if !e.ended {
@@ -279,7 +298,8 @@ func (o *Outbox) forgetEvent(e *event) {
 	}
 }
 
-// SeriesEnd returns when the next series ends by itself; ok is false if none will.
+// SeriesEnd returns when the next series ends without a repetition; ok is false if no
+// series is kept.
 func (o *Outbox) SeriesEnd() (at time.Time, ok bool) {
 	front := o.kept.Front()
 	if front == nil {

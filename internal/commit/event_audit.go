@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// auditEvents checks the events that wait, those that are kept because they may repeat, and how these are found.
+// auditEvents checks the queued events, the events kept for repetitions, and their index.
 func (o *Outbox) auditEvents(v *audit.Violations) {
 	waiting := map[*event]bool{}
 	for _, lane := range []*lane[*event]{&o.reports.normal, &o.reports.warnings, &o.reports.repeats} {
@@ -45,12 +45,13 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 		}
 		o.auditEvent(v, e)
 	}
-	if counted := o.reports.inFlight[EventWrite]; counted < inFlight { // others have ended, and are found nowhere
+	// ended series are in no index
+	if counted := o.reports.inFlight[EventWrite]; counted < inFlight {
 		v.Add("%d events are counted in flight, at least %d are", counted, inFlight)
 	}
 }
 
-// auditKept checks the series that nothing is to be written of.
+// auditKept checks the series without a pending write.
 func (o *Outbox) auditKept(v *audit.Violations) {
 	if o.kept.Len() > o.config.SeriesMax {
 		v.Add("%d series are kept, at most %d may be", o.kept.Len(), o.config.SeriesMax)
@@ -75,7 +76,7 @@ func (o *Outbox) auditKept(v *audit.Violations) {
 	}
 }
 
-// auditEvent checks what must hold of each event.
+// auditEvent checks the invariants of a single event.
 func (o *Outbox) auditEvent(v *audit.Violations, e *event) {
 	if e.Count < 1 || e.written < 0 || e.written > e.Count {
 		v.Add("the event %s of %s has happened %d times, of which %d are written", e.Reason, e.Subject.Key(), e.Count, e.written)

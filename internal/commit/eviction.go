@@ -6,7 +6,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// mark has the victim's condition written, unless it is there, and then the victim deleted.
+// mark writes the victim's condition, unless the victim has it, and then deletes the
+// victim.
 func (o *Outbox) mark(e *eviction) {
 	if e.isMarked() {
 		o.request(e, deletes)
@@ -15,7 +16,7 @@ func (o *Outbox) mark(e *eviction) {
 	o.request(e, marks)
 }
 
-// request has the first request of a phase sent.
+// request sends the first request of a phase.
 func (o *Outbox) request(e *eviction, phase evictionPhase) {
 	if phase != e.phase {
 		e.move(phase)
@@ -24,13 +25,13 @@ func (o *Outbox) request(e *eviction, phase evictionPhase) {
 	o.sendEviction(e)
 }
 
-// sendEviction gives the eviction's next request its turn.
+// sendEviction queues the eviction's next request in the backlog.
 func (o *Outbox) sendEviction(e *eviction) {
 	e.place = ready
 	o.backlog.pushEviction(e)
 }
 
-// raise gives an eviction at least that priority.
+// raise raises the priority of an eviction to at least the given one.
 func (o *Outbox) raise(e *eviction, priority int32) {
 	if priority <= e.priority {
 		return
@@ -42,7 +43,7 @@ func (o *Outbox) raise(e *eviction, priority int32) {
 	}
 }
 
-// takeEviction makes the request of the eviction whose turn it is.
+// takeEviction returns the next request of an eviction.
 func (o *Outbox) takeEviction(e *eviction) Request {
 	e.place = sending
 	request := Request{Pod: e.victim, NodeName: e.nodeName, Preemptor: e.preemptor, eviction: e}
@@ -58,22 +59,24 @@ func (o *Outbox) takeEviction(e *eviction) Request {
 	return request
 }
 
-// evictionAnswered takes in the response to a request of an eviction. One that may pass is sent again, as writes of steps are: neither the condition
-// nor the deletion does more when it comes twice. After the stop no further request is made.
+// evictionAnswered handles the response to a request of an eviction. Transient errors are
+// retried like those of steps: writing the condition or deleting twice does no harm.
+// After Stop no further request is sent.
 func (o *Outbox) evictionAnswered(now time.Time, e *eviction, response Response) {
 	err := response.Err
 	switch gone := isGone(err); {
 	case e.phase == deletes && err == nil || gone && e.open:
 		o.deleted(now, e)
 		return
-	case gone: // there is nothing left to evict
+	case gone: // nothing left to evict
 		o.endEviction(now, e, nil)
 		return
 	case o.stopped != nil:
 		o.endEviction(now, e, o.stopped)
 		return
 	case e.phase != asks && apierrors.IsConflict(err) && e.conflicts < conflictTries:
-		// Somebody else has written the pod at the same time; or another pod has its name, as requests name the UID; or a webhook says so.
+		// Either the pod was written concurrently, or another pod has its name, since
+		// requests contain the UID; or a webhook returned a conflict.
 		e.conflicts++
 		o.request(e, asks)
 		return
@@ -88,7 +91,8 @@ func (o *Outbox) evictionAnswered(now time.Time, e *eviction, response Response)
 		o.endEviction(now, e, err)
 	case e.phase == marks:
 		o.request(e, deletes)
-	case response.NodeName == "" && o.bindings[e.victim.UID] == nil: // its binding has failed
+	// its binding has failed
+	case response.NodeName == "" && o.bindings[e.victim.UID] == nil:
 		o.leftMemory(now, e)
 	default:
 		o.mark(e)

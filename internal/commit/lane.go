@@ -1,6 +1,6 @@
 package commit
 
-// lane is a queue, first in first out.
+// lane is a FIFO queue.
 type lane[T any] struct {
 	items []T
 	head  int
@@ -12,7 +12,8 @@ func (l *lane[T]) push(item T) {
 	if l.head == len(l.items) {
 		l.items, l.head = l.items[:0], 0
 	}
-	// Once half of the space is free at the front, moving the items there is cheaper than growing.
+	// Once half of the slice is free at the front, moving the items is cheaper than
+	// growing.
 	if len(l.items) == cap(l.items) && l.head > len(l.items)/2 {
 		n := copy(l.items, l.items[l.head:])
 		clear(l.items[n:])
@@ -21,7 +22,7 @@ func (l *lane[T]) push(item T) {
 	l.items = append(l.items, item)
 }
 
-// pop takes the first item; there must be one.
+// pop removes the first item. The lane must not be empty.
 func (l *lane[T]) pop() T {
 	var none T
 	item := l.items[l.head]
@@ -30,5 +31,5 @@ func (l *lane[T]) pop() T {
 	return item
 }
 
-// first returns the first item; there must be one.
+// first returns the first item. The lane must not be empty.
 func (l *lane[T]) first() T { return l.items[l.head] }

@@ -8,36 +8,43 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Observer observes writes and bindings. Its methods are called by the goroutines that write, which wait: they must be quick.
+// Observer observes writes and bindings. The goroutines that write call its methods and
+// wait for them, so they must be quick.
 type Observer interface {
-	// Sending is called when a write begins. Its requests are sent with the context that it returns.
+	// Sending is called when a write begins. Its requests are sent with the returned
+	// context.
 	Sending(ctx context.Context, w *Write) context.Context
-	// Sent is called when the write has ended, with how long it took and the context that Sending returned.
+	// Sent is called when the write has ended, with its duration and the context from
+	// Sending.
 	Sent(ctx context.Context, w *Write, took time.Duration, err error)
-	// Settled is called when the end of a binding is known, after Sent if anything was sent for it.
+	// Settled is called when the result of a binding is known, after Sent if a request
+	// was sent.
 	Settled(s *Settled)
 	// Preempted is called when the evictions of a preemption have ended.
 	Preempted(p *Preempted)
-	// Passed is called when a binding with steps has passed an extension point, or failed at it.
+	// Passed is called when a binding with steps has passed an extension point, or failed
+	// there.
 	Passed(stage *StageEnd)
-	// Dropped is called when so many statuses or events were dropped, because too many wait.
+	// Dropped is called when statuses or events were dropped because too many wait.
 	Dropped(kind WriteKind, writes int)
 }
 
-// Write is one write to the API: a binding with all its tries and questions, from the first request until it is settled, or one try at a
-// step, an eviction, a write of a decision (which counts as a step), a status or an event, or one question what became of a step.
+// Write is one write to the API as observers see it. A binding is one Write with all its
+// tries and reads, from the first request until it is settled. Each try of a step, an
+// eviction, a write of a decision (which counts as a step), a status or an event is a
+// Write, and so is each read that checks a step.
 type Write struct {
 	Kind WriteKind
-	Pod  *model.Pod // nil of an event, which may be written long after the pod is gone
-	// Of an eviction, whose victim is the pod: Request is what is sent, Ask, Mark or Delete, and Preemptor the pod that it is for, in the version that was
-	// decided about; of several, the first.
+	Pod  *model.Pod // nil for an event, which may be written long after the pod is gone
+	// For an eviction, whose victim is Pod: Request is Ask, Mark or Delete. Preemptor is
+	// the preemptor in the version that was decided, the first if the victim has several.
 	Request   RequestKind
 	Preemptor *model.Pod
-	// Step is what a step writes; nil for all other kinds, when it is undone, and when it is asked what became of it.
+	// Step is the write of a step; nil for all other kinds, for undoing, and for reads.
 	Step *plan.Write
 }
 
-// WriteKind is what is written.
+// WriteKind is the kind of a write.
 type WriteKind uint8
 
 // The kinds of write.
@@ -47,9 +54,9 @@ const (
 	EventWrite
 	StepWrite
 	EvictionWrite
-	// CallWrite is no write but a call of a plugin from outside, which may write.
+	// CallWrite is not a write but the call of an out-of-tree plugin, which may write.
 	CallWrite
-	// WriteKinds is how many there are.
+	// WriteKinds is the number of kinds.
 	WriteKinds
 )
 
@@ -58,14 +65,15 @@ func (k WriteKind) String() string {
 	return [...]string{"binding", "status", "event", "step", "eviction", "call"}[k]
 }
 
-// observation is a write that observers know of.
+// observation is a write that was reported to the observers.
 type observation struct {
 	write    Write
 	began    time.Time
 	contexts []context.Context // by observer
 }
 
-// observed returns where the observation of a request is kept. Nobody else has the request while it is in flight.
+// observed returns the location of a request's observation. While the request is in
+// flight, only its sender uses it.
 func (r *Request) observed() **observation {
 	switch r.writeKind() {
 	case StatusWrite:
@@ -86,13 +94,14 @@ func (r *Request) observed() **observation {
 var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, RunCall: CallWrite, UndoCall: CallWrite, Mark: EvictionWrite, Delete: EvictionWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite, Read: StepWrite}
 
 func (r *Request) writeKind() WriteKind {
-	if r.eviction != nil { // its questions too
+	if r.eviction != nil { // including its reads
 		return EvictionWrite
 	}
 	return writeKinds[r.Kind]
 }
 
-// sending tells observers that a write begins, unless it has begun already, and returns the context to send the request with.
+// sending reports the begin of a write to the observers, once, and returns the context
+// for the request.
 func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	if len(c.config.Observers) == 0 {
 		return ctx
@@ -115,8 +124,9 @@ func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	return (*seen).contexts[len((*seen).contexts)-1]
 }
 
-// ended takes the observation of a step, an eviction, a status or an event that is over off its request: another try is another write. It must be called
-// while nobody else can have the request. That of a binding comes with its Settled.
+// ended detaches the observation of a completed step, eviction, status or event from its
+// request, because another try is another write. The caller must have exclusive access to
+// the request. The observation of a binding comes with its Settled.
 func (c *Commit) ended(request Request) *observation {
 	if request.writeKind() == BindingWrite {
 		return nil
@@ -127,7 +137,7 @@ func (c *Commit) ended(request Request) *observation {
 	return o
 }
 
-// sent tells observers how a write ended.
+// sent reports the end of a write to the observers.
 func (c *Commit) sent(o *observation, err error) {
 	if o == nil {
 		return

@@ -18,58 +18,66 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// Outbox is everything that is to be written, in which order and when again. It is a state machine: it sends nothing and reads no
-// clock, so a simulation runs it as it is. The sender takes one Request after another with Next and hands in each Response with Done. After
-// every call, Take returns what has ended. One goroutine at a time uses it.
+// Outbox is the state of all pending writes: their order and their retries. It is a state
+// machine that sends nothing and reads no clock, so a simulation can run it unchanged.
+// The sender takes requests with Next and delivers responses with Done. After every call,
+// Take returns the results. Only one goroutine at a time may use it.
 type Outbox struct {
 	config    OutboxConfig
 	backlog   backlog
 	reports   reports // statuses and events
 	later     timeline
-	bindings  map[types.UID]*binding  // that have not ended, by pod
-	evictions map[types.UID]*eviction // that have not ended, by victim
-	effects   map[effectKey]*effect   // that have not ended
-	// Invariant: latest are those of effects whose writes are Latest, by object.
+	bindings  map[types.UID]*binding  // unfinished, by pod
+	evictions map[types.UID]*eviction // unfinished, by victim
+	effects   map[effectKey]*effect   // unfinished
+	// Invariant: latest has the effects whose writes are Latest, by object.
 	latest    map[objectKey]*effect
-	decided   uint64                // bindings and preemptions so far
-	pods      map[types.UID]*writes // pods with a status that waits or is being written
+	decided   uint64                // bindings, preemptions and effects so far
+	pods      map[types.UID]*writes // pods with a queued or in-flight status
 	series    map[eventKey]*event   // events that may repeat
-	kept      list.List             // those of them that nothing is to be written of, by how long they have been idle
-	lastEvent time.Time             // when the last event happened
-	written   map[types.UID]written // the last status written, of pods that the watch may not have shown since
-	writes    lane[expiry]          // the same, oldest first
-	opened    int                   // bindings that something was sent for and that have not ended
-	calls     map[uint64]*binding   // those whose call runs, by order
-	permits   list.List             // those that are at Permit, or on their way there, as *AtPermit, by order
-	delayed   int                   // statuses and events on the timeline
-	stopped   error                 // why no binding is started any more
-	unknown   bool                  // a write has ended with the process that may still be stored
-	ended     Ended
-	stats     Stats
+	kept      list.List             // series without a pending write, longest idle first
+	lastEvent time.Time             // time of the last event
+	// last written status, of pods whose watch event may be pending
+	written map[types.UID]written
+	writes  lane[expiry]        // the same, oldest first
+	opened  int                 // unfinished bindings with a request sent
+	calls   map[uint64]*binding // bindings with a running call, by order
+	// bindings at Permit or on their way there, as *AtPermit, by order
+	permits list.List
+	delayed int   // statuses and events on the timeline
+	stopped error // why no more bindings start
+	// a write that ended with the process may still be stored
+	unknown bool
+	ended   Ended
+	stats   Stats
 }
 
-// OutboxConfig is what an Outbox needs to be built.
+// OutboxConfig configures an Outbox.
 type OutboxConfig struct {
 	// Binder returns the Bind plugin of a scheduler name.
 	Binder func(schedulerName string) plugin.Bind
-	// Budget bounds the statuses and events that are sent.
+	// Budget limits the statuses and events that are sent.
 	Budget Budget
-	// ReportsMax is how many statuses may wait, and how many normal events and how many warnings, before the oldest are dropped. SeriesMax is how
-	// many events that may repeat are kept; when there are more, the one that has not repeated for the longest time ends.
+	// ReportsMax limits queued statuses, normal events and warnings, each; beyond it the
+	// oldest are dropped. SeriesMax limits the series kept; beyond it the series that has
+	// been idle longest ends.
 	ReportsMax, SeriesMax int
-	// Pause is how long statuses and events wait after the API server could not be reached.
+	// Pause is the pause of statuses and events after the API server could not be
+	// reached.
 	Pause time.Duration
-	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit or have something to do at PreBind.
+	// Announce writes the chosen node as the pod's nominated node if plugins wait at
+	// Permit or have work at PreBind.
 	Announce bool
-	// Jitter spreads waits, so that writes that failed together are not tried again together.
+	// Jitter spreads waits, so that writes that failed together are not retried together.
 	Jitter func(wait time.Duration) time.Duration
 }
 
-// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. Evicted are victims that were deleted, or whose
-// binding was cancelled. EventsRepeated are repetitions that were
-// counted in an event's series, StatusesDropped and EventsDropped those that were not written because too many waited, or there was no time left.
-// Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events that
-// were looked at one by one.
+// Stats counts the work done. Questions are reads of a pod's node after an unanswered
+// binding or for an eviction. Evicted are victims that were deleted, or whose binding was
+// cancelled. EventsRepeated are repetitions counted in a series. StatusesDropped and
+// EventsDropped were not written because too many waited or time ran out. Looked is the
+// cost of finding the next request: comparisons of bindings and times, and entries
+// visited one by one.
 type Stats struct {
 	Bound, BindingsFailed, Questions int64
 	Evicted, EvictionsFailed         int64
@@ -80,31 +88,34 @@ type Stats struct {
 	Looked                           int64
 }
 
-// RequestKind says what a request is for.
+// RequestKind is the purpose of a request.
 type RequestKind uint8
 
 // The kinds of request.
 const (
 	// Bind binds the pod to the node.
 	Bind RequestKind = iota
-	// Ask asks which node the pod is bound to.
+	// Ask reads which node the pod is bound to.
 	Ask
-	// WriteStep sends the write of a step, or of a decision, UndoStep the write that undoes it.
+	// WriteStep sends the write of a step or a decision, UndoStep the write that undoes
+	// it.
 	WriteStep
 	UndoStep
-	// RunCall runs the call of a step, UndoCall the call that undoes it. They do not come from Next: Take has them.
+	// RunCall runs the call of a step, UndoCall the call that undoes it. Take returns
+	// these, not Next.
 	RunCall
 	UndoCall
-	// Mark writes the condition that says of a victim that it is being preempted, Delete deletes it.
+	// Mark writes the condition DisruptionTarget of a victim, Delete deletes the victim.
 	Mark
 	Delete
 	// Patch writes the condition and the nomination.
 	Patch
 	// Record creates the event.
 	Record
-	// Repeat writes how often the event has happened, and when last.
+	// Repeat writes the count of a repeated event and the time of the last repetition.
 	Repeat
-	// Read reads the object that such a write is about, which was refused.
+	// Read reads the object of a write to find out its outcome, or whether IfAbsent
+	// holds.
 	Read
 )
 
@@ -113,19 +124,19 @@ var requestNames = [...]string{"bind", "ask", "write", "undo", "call", "undo cal
 // String returns the kind in a word.
 func (k RequestKind) String() string { return requestNames[k] }
 
-// Request is one request to be sent. Exactly the fields that its kind names are set, and Pod except of events.
+// Request is one request to be sent. The kinds after a field are the kinds that set it.
 type Request struct {
 	Kind     RequestKind
-	Pod      *model.Pod  // all but Record and Repeat; of an eviction, the victim
+	Pod      *model.Pod  // all but Record and Repeat; for an eviction, the victim
 	NodeName string      // Bind, Ask, Mark, Delete, RunCall, UndoCall
 	Binding  *v1.Binding // Bind
 	Write    *plan.Write // WriteStep, UndoStep, Read
 	Call     Call        // RunCall, UndoCall
 	Plugin   string      // RunCall, UndoCall
 	Stage    plan.Stage  // RunCall, UndoCall
-	// Order is the number of the binding, by which Canceled names it.
+	// Order identifies the binding, as in Canceled.
 	Order uint64 // RunCall, UndoCall
-	// Preemptor is the pod that the victim had to make room for first.
+	// Preemptor is the pod for which the victim was first to be evicted.
 	Preemptor *model.Pod // Mark, Delete, and Ask about a victim
 	// Condition may be nil.
 	Condition  *v1.PodCondition // Patch, Mark
@@ -137,12 +148,12 @@ type Request struct {
 	effect   *effect
 	status   *status
 	event    *event
-	probe    bool            // it finds out whether the API server answers again
+	probe    bool            // tests whether the API server answers again
 	context  context.Context // of a call
-	nth      int             // call of the binding
+	nth      int             // number of the call within the binding
 }
 
-// Key returns the namespace and name of the pod that the request is about.
+// Key returns the namespace and name of the request's pod.
 func (r *Request) Key() model.PodKey {
 	if r.Pod == nil {
 		return r.Series.Subject.Key()
@@ -150,41 +161,43 @@ func (r *Request) Key() model.PodKey {
 	return r.Pod.Key()
 }
 
-// Response is how a request ended.
+// Response is the result of a request.
 type Response struct {
-	// NodeName is the answer to the question which node the pod is bound to.
+	// NodeName is the node that the pod is bound to, for Ask.
 	NodeName string
 	Err      error
-	// Object is the answer to a write that is to be learned, and to the question for the object of a write. The loop must have it before the outbox has the
-	// response.
+	// Object is the object that Read, or a write with Learn, returned. The loop must get
+	// it before the outbox gets the response.
 	Object kinds.Object
-	// Call is how a call ended; Err is nil then.
+	// Call is the result of a call; Err is nil then.
 	Call CallResult
 }
 
-// Ended is what has ended since Take was last called.
+// Ended has the results since the last call of Take.
 type Ended struct {
-	// Settled are bindings whose end is known.
+	// Settled are bindings whose result is known.
 	Settled []Settled
-	// Evicted are victims that are on their way out, Preempted the preemptions whose evictions have ended.
+	// Evicted are victims that are being evicted. Preempted are preemptions whose
+	// evictions have ended.
 	Evicted   []Evicted
 	Preempted []Preempted
-	// Written are writes of decisions that gave something back and have ended.
+	// Written are completed writes of decisions that release an object.
 	Written []model.WriteResult
-	// Stages are extension points that were passed or failed at, of placements with steps.
+	// Stages are extension points passed or failed, of placements with steps.
 	Stages []StageEnd
-	// GivenUp says what will not be tried again, apart from bindings.
+	// GivenUp are writes, apart from bindings, that will not be retried.
 	GivenUp []GivenUp
-	// Dropped counts the writes by kind that were dropped because too many wait.
+	// Dropped counts, by kind, writes dropped because too many wait.
 	Dropped [WriteKinds]int
-	// Calls are to be run now, each on a goroutine of its own. Canceled are the bindings whose context is to end after that.
+	// Calls are to be run now, each on a goroutine of its own. Canceled are the bindings
+	// whose context is to be cancelled after that.
 	Calls    []Request
 	Canceled []Canceled
 }
 
-// Canceled is a binding whose calls should end soon, or one that is over.
+// Canceled is a binding whose calls should end soon, or a completed binding.
 type Canceled struct {
-	// Order is that of its calls' requests.
+	// Order is the Order of its calls' requests.
 	Order uint64
 	Err   error
 }
@@ -194,19 +207,20 @@ func (e *Ended) nothing() bool {
 		e.Dropped == [WriteKinds]int{}
 }
 
-// Settled is a binding whose end is known.
+// Settled is a binding whose result is known.
 type Settled struct {
 	Placement plan.Placement
 	// Err is nil if the pod is bound.
 	Err error
-	// Rejected means that Err is a plugin's "no" and nothing is broken. Rejectors are the plugins that rejected the pod in Permit, for which it is parked.
+	// Rejected means that Err is a plugin's rejection and not a fault. Rejectors are the
+	// plugins that rejected the pod at Permit and whose events wake it.
 	Rejected  bool
 	Rejectors []string
 
 	seen *observation // nil if nothing was sent
 }
 
-// Result is what the loop takes in of it.
+// Result converts it to the result that the loop applies.
 func (s *Settled) Result() model.BindingResult {
 	return model.BindingResult{Pod: s.Placement.Pod, NodeName: s.Placement.NodeName, Err: s.Err, Rejectors: s.Rejectors}
 }
@@ -215,28 +229,28 @@ func (s *Settled) Result() model.BindingResult {
 type Evicted struct {
 	Victim, Preemptor *model.Pod
 	NodeName          string
-	// InMemory says that the victim's binding was cancelled.
+	// InMemory means that the victim's binding was cancelled.
 	InMemory bool
 }
 
 // Preempted is a preemption whose evictions have ended.
 type Preempted struct {
 	Preemptor *model.Pod
-	// Group is the preemptor's, if the evictions were for the group.
+	// Group is the preemptor's group, if the evictions were for the group.
 	Group *model.PodGroup
-	// Tree is that which the group belongs to; nil if there is none.
+	// Tree is the tree that the group belongs to; nil if none.
 	Tree     *model.GroupTree
 	NodeName string
-	// Victims are those that were not being deleted already, Kept those that stay.
+	// Victims were not being deleted already. Kept are the victims that stay.
 	Victims, Kept []*model.Pod
-	// InMemory says that the last victim had not been bound.
+	// InMemory means that the last victim had not been bound.
 	InMemory bool
 	Took     time.Duration
 	// Err is nil if no victim stays.
 	Err error
 }
 
-// Result is what the loop takes in of it.
+// Result converts it to the result that the loop applies.
 func (p *Preempted) Result() model.PreemptionResult {
 	result := model.PreemptionResult{Preemptor: p.Preemptor, Victims: p.Victims, Kept: p.Kept, InMemory: p.InMemory, Err: p.Err}
 	if p.Tree != nil {
@@ -251,20 +265,21 @@ type StageEnd struct {
 	Stage plan.Stage
 	Took  time.Duration
 	Err   error
-	// Rejected says that Err is the "no" of a plugin.
+	// Rejected means that Err is a plugin's rejection.
 	Rejected bool
-	// Waits are the waits at PreBind that have ended.
+	// Waits are the completed waits at PreBind.
 	Waits []WaitEnd
 }
 
-// WaitEnd is how a wait ended: Err is why the binding has failed in it, nil if the plugin allowed it.
+// WaitEnd is the end of a wait. Err is the failure of the binding during the wait, nil if
+// the plugin allowed the pod.
 type WaitEnd struct {
 	Wait *plan.Wait
 	Took time.Duration
 	Err  error
 }
 
-// GivenUp is a write that will not be tried again.
+// GivenUp is a write that will not be retried.
 type GivenUp struct {
 	Pod model.PodKey
 	Err error
@@ -294,14 +309,14 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	}, nil
 }
 
-// Take returns what has ended since it was last called. The caller owns it.
+// Take returns the results since its last call. The caller owns them.
 func (o *Outbox) Take() Ended {
 	ended := o.ended
 	o.ended = Ended{}
 	return ended
 }
 
-// Start takes in a decision. A binding or a preemption that comes after the stop is answered at once.
+// Start adds a decision. After Stop, its bindings and preemptions fail at once.
 func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	for i := range decision.Placements {
 		o.startBinding(now, &decision.Placements[i], decision.NominationOf(decision.Placements[i].Pod))
@@ -325,8 +340,10 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	}
 }
 
-// Next takes the next request, if there is one at this time: of a binding, an eviction or a write of a decision, else a status or an event. With reportsFirst, these come before
-// everything else, and beyond the limit of what may be in flight: the caller has a worker reserved for them.
+// Next takes the next request that can be sent now: of a binding, eviction or write of a
+// decision, or else a status or event. With reportsFirst, statuses and events come first
+// and the limit of all requests in flight does not apply: the caller has a worker
+// reserved for them.
 func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 	o.wakeUp(now)
 	o.forget(now)
@@ -350,7 +367,7 @@ func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 	return o.nextReport(now, false)
 }
 
-// Done takes in how a request ended.
+// Done delivers the response to a request.
 func (o *Outbox) Done(now time.Time, request Request, response Response) {
 	if request.eviction != nil {
 		o.evictionAnswered(now, request.eviction, response)
@@ -390,7 +407,7 @@ func (o *Outbox) Done(now time.Time, request Request, response Response) {
 	}
 }
 
-// Due returns when the next thing that is to be sent and waits for a time is due; ok is false if nothing does.
+// Due returns when the next delayed entry is due; ok is false if none is delayed.
 func (o *Outbox) Due() (at time.Time, ok bool) {
 	if len(o.later.entries) > 0 {
 		at, ok = o.later.entries[0].at, true
@@ -401,21 +418,22 @@ func (o *Outbox) Due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Waiting is how many bindings, evictions and writes of decisions wait to be sent. Those that wait for something else to happen are not among them.
+// Waiting returns the number of bindings, evictions and writes of decisions in the
+// backlog. Bindings that wait for something else are not counted.
 func (o *Outbox) Waiting() int { return o.backlog.len() }
 
-// Open is how many bindings something has been sent for that have not ended.
+// Open returns the number of unfinished bindings for which a request was sent.
 func (o *Outbox) Open() int { return o.opened }
 
-// more reports whether something waits for its turn and not for a time.
+// more reports whether a request waits for its turn and not for a time.
 func (o *Outbox) more() bool { return o.backlog.len() > 0 || o.reports.waiting() > 0 }
 
-// Empty reports whether nothing waits to be sent, for its turn or for a time, and no call runs.
+// Empty reports whether nothing is queued or delayed and no call runs.
 func (o *Outbox) Empty() bool {
 	return len(o.calls) == 0 && !o.more() && len(o.later.entries) == 0
 }
 
-// Remembered is how many things are kept in memory, waiting or written of late.
+// Remembered returns the number of entries in memory, queued or recently written.
 func (o *Outbox) Remembered() int {
 	return len(o.calls) + o.permits.Len() + o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
 		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.effects) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) + len(o.ended.Written) +
@@ -429,9 +447,10 @@ func (o *Outbox) Stats() Stats {
 	return stats
 }
 
-// Stop lets no more bindings, evictions and writes of decisions in and ends those that no request is under way for, in an order that is the same each time. Nothing is undone:
-// there may be no time for it, and the next process makes the same steps again or finds them made. Those in flight end with
-// their next answer, and those whose call runs when it has returned.
+// Stop accepts no more bindings, evictions and writes of decisions. It ends those without
+// a request in flight, in a deterministic order. Nothing is undone: time may be short,
+// and the next process repeats the steps or finds them done. Requests in flight end with
+// their next response, calls with their return.
 func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopped = reason
 	for o.backlog.len() > 0 {
@@ -467,11 +486,12 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopCalls()
 }
 
-// Unknown reports whether a write that had no answer when the process stopped may still
-// be stored, apart from statuses and events.
+// Unknown reports whether a write without a response at the stop may still be stored.
+// Statuses and events do not count.
 func (o *Outbox) Unknown() bool { return o.unknown }
 
-// abandon drops the statuses and events that wait, and ends the bindings whose call has not returned; nothing will be written any more.
+// abandon drops the queued statuses and events and settles the bindings whose calls have
+// not returned. Nothing is written afterwards.
 func (o *Outbox) abandon(now time.Time) {
 	o.unknown = o.unknown || len(o.calls) > 0
 	o.abandonCalls(now)
@@ -487,7 +507,7 @@ func (o *Outbox) abandon(now time.Time) {
 	}
 }
 
-// wakeUp gives what waited for a time its turn.
+// wakeUp queues the entries of the timeline that are due.
 func (o *Outbox) wakeUp(now time.Time) {
 	o.reports.wakeUp(now)
 	for {
@@ -511,7 +531,7 @@ func (o *Outbox) wakeUp(now time.Time) {
 	}
 }
 
-// giveUp notes a write that will not be tried again.
+// giveUp records a write that will not be retried.
 func (o *Outbox) giveUp(pod model.PodKey, err error) {
 	o.ended.GivenUp = append(o.ended.GivenUp, GivenUp{pod, err})
 }

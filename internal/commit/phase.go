@@ -8,17 +8,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// phase is how far a binding has come. Its steps belong to extension points of kube-scheduler.
+// phase is the progress of a binding. Its steps belong to extension points of
+// kube-scheduler.
 type phase uint8
 
 const (
 	starts    phase = iota
-	reserves        // runs its calls at Reserve
-	permits         // makes its steps at Permit
-	preBinds        // makes its steps at PreBind
-	binds           // is sent, or bound by a call, or asked for
-	postBinds       // is bound, and makes its steps at PostBind
-	undoes          // has failed, and undoes its steps, the last first
+	reserves        // calls at Reserve
+	permits         // steps at Permit
+	preBinds        // steps at PreBind
+	binds           // the Bind request, its reads, or a call that binds
+	postBinds       // bound; steps at PostBind
+	undoes          // failed; steps are undone in reverse order
 	over
 	phases
 )
@@ -28,7 +29,7 @@ var phaseNames = [phases]string{"starts", "reserves", "permits", "pre-binds", "b
 // String returns the phase in words.
 func (p phase) String() string { return phaseNames[p] }
 
-// next says where a binding may go from where it is. A move that is not here is a bug.
+// next are the allowed moves of a binding between phases. Any other move is a bug.
 var next = [phases][]phase{
 	starts:    {reserves, permits, preBinds, binds, undoes, over},
 	reserves:  {permits, preBinds, binds, undoes, over},
@@ -39,7 +40,7 @@ var next = [phases][]phase{
 	undoes:    {over},
 }
 
-// move takes a binding from its phase to another.
+// move changes the phase of a binding.
 func (b *binding) move(to phase) {
 	if !slices.Contains(next[b.phase], to) {
 		panic(fmt.Sprintf("commit: binding of pod %s cannot go from %s to %s", b.placement.Pod, b.phase, to))
@@ -47,16 +48,16 @@ func (b *binding) move(to phase) {
 	b.phase = to
 }
 
-// place is where a binding is while it is in a phase, or where an event is.
+// place is where a binding is within its phase, or where an event, eviction or effect is.
 type place uint8
 
 const (
 	nowhere place = iota
 	held          // until the write of its pod's status has ended
-	ready         // in the backlog, or in the lane of events
+	ready         // in the backlog, or in a lane of events
 	sending       // its request is in flight
-	waiting       // for what its step waits for; on the timeline until the timeout
-	calling       // its call runs, and ends when it ends
+	waiting       // for the plugin of its step; on the timeline until the timeout
+	calling       // until its call returns
 	pausing       // on the timeline until the next try
 	kept          // an event that was written and may repeat
 	places
@@ -77,7 +78,8 @@ func phaseOf(stage plan.Stage) phase {
 	return preBinds
 }
 
-// stageOf returns the extension point of the binding's phase; ok is false if it has none, or is observed as a write.
+// stageOf returns the extension point of the binding's phase; ok is false if the phase
+// has none or is observed as a write.
 func (b *binding) stageOf() (stage plan.Stage, ok bool) {
 	switch b.phase {
 	case reserves:
@@ -94,7 +96,7 @@ func (b *binding) stageOf() (stage plan.Stage, ok bool) {
 	return 0, false
 }
 
-// enter takes a binding to a phase, and notes how the one before ended.
+// enter moves a binding to a phase and records the end of the phase before.
 func (o *Outbox) enter(now time.Time, b *binding, to phase) {
 	if to == b.phase {
 		return
@@ -109,7 +111,7 @@ func (o *Outbox) enter(now time.Time, b *binding, to phase) {
 	}
 }
 
-// endStage notes that the binding leaves its phase.
+// endStage records that the binding leaves its phase.
 func (o *Outbox) endStage(now time.Time, b *binding, f failure) {
 	if stage, ok := b.stageOf(); ok {
 		o.ended.Stages = append(o.ended.Stages, StageEnd{

@@ -13,56 +13,61 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// preemption is the evictions of one decision. All victims but the last leave at the same time, and the last one when they have: what its end makes
-// possible must not find the others still there. Where an eviction fails, the last is not tried, and stays.
+// preemption is the set of evictions of one decision. All victims but the last are
+// evicted in parallel, and then the last: the pods that its end wakes must not find the
+// other victims still present. If an eviction fails, the last victim is not evicted.
 //
-// This file is its way from the decision to its end, top to bottom, and within it the way of each victim; eviction.go sends the requests.
+// This file follows a preemption from the decision to its end, top to bottom, and each
+// victim within it; eviction.go sends the requests.
 type preemption struct {
 	preemptor *model.Pod
-	group     *model.PodGroup  // of which the preemptor is a member, if the evictions are for the group
-	tree      *model.GroupTree // that the group belongs to
-	nodeName  string
-	order     uint64 // of the decision
-	began     time.Time
-	victims   []plan.Eviction
-	open      int  // of its evictions that have begun, or are about to, how many have not ended
-	last      bool // the last has begun
+	// the preemptor's group, if the evictions are for the group
+	group    *model.PodGroup
+	tree     *model.GroupTree // that the group belongs to
+	nodeName string
+	order    uint64 // of the decision
+	began    time.Time
+	victims  []plan.Eviction
+	open     int  // unfinished evictions among those begun or about to begin
+	last     bool // the eviction of the last victim has begun
 	// kept are victims that stay.
 	kept     []*model.Pod
-	inMemory bool // the last was not bound yet
+	inMemory bool // the last victim was not bound yet
 	err      error
 }
 
-// eviction is one victim's way off its node. Several preemptions may be for it: the pod is evicted once, and all of them are answered.
+// eviction is the removal of one victim from its node. Several preemptions may share it:
+// the pod is evicted once, and each preemption gets the result.
 type eviction struct {
 	victim   *model.Pod
 	nodeName string
-	// preemptor is the pod that the victim had to make room for first.
+	// preemptor is the pod for which the victim was first to be evicted.
 	preemptor *model.Pod
-	group     *model.PodGroup  // if it was for the preemptor's group
+	group     *model.PodGroup  // if the eviction was for the preemptor's group
 	tree      *model.GroupTree // that the group belongs to
-	priority  int32            // the highest of its preemptors'
+	priority  int32            // the highest of all preemptors
 	order     uint64           // of the first decision
 	preempts  []*preemption
 	phase     evictionPhase
-	place     place // ready, sending or pausing; nowhere while the victim's binding is being cancelled
-	position  int   // in the backlog while place is ready
-	canceled  bool  // the victim's binding was cancelled for it
+	// ready, sending or pausing; nowhere while the victim's binding is being cancelled
+	place    place
+	position int  // in the backlog while ready
+	canceled bool // the victim's binding was cancelled for the eviction
 
-	// request at hand
+	// current request
 	tries, throttled int
 	conflicts        int
-	open             bool // a deletion was not answered, and may have happened
+	open             bool // an unanswered deletion may have happened
 	seen             *observation
 }
 
-// evictionPhase is how far an eviction has come.
+// evictionPhase is the progress of an eviction.
 type evictionPhase uint8
 
 const (
 	begins  evictionPhase = iota
-	cancels               // waits until the victim's binding, which was not sent, has ended
-	asks                  // asks whether the victim is there, and bound
+	cancels               // waits until the victim's unsent binding has ended
+	asks                  // reads whether the victim exists and is bound
 	marks                 // writes its condition
 	deletes
 	evicted
@@ -74,7 +79,7 @@ var evictionNames = [evictionPhases]string{"begins", "cancels", "asks", "marks",
 // String returns the phase in words.
 func (p evictionPhase) String() string { return evictionNames[p] }
 
-// evictionMoves says where an eviction may go from where it is. A move that is not here is a bug.
+// evictionMoves are the allowed moves of an eviction. Any other move is a bug.
 var evictionMoves = [evictionPhases][]evictionPhase{
 	begins:  {cancels, asks, marks, deletes, evicted},
 	cancels: {evicted},
@@ -90,7 +95,8 @@ func (e *eviction) move(to evictionPhase) {
 	e.phase = to
 }
 
-// startPreemption takes in the evictions of a decision. Pods that are being deleted already need none.
+// startPreemption adds the evictions of a decision. Pods that are being deleted already
+// are skipped.
 func (o *Outbox) startPreemption(now time.Time, decision *plan.Decision) {
 	p := &preemption{began: now}
 	for _, e := range decision.Evictions {
@@ -113,7 +119,7 @@ func (o *Outbox) startPreemption(now time.Time, decision *plan.Decision) {
 	}
 }
 
-// evictLast goes on when all victims but the last are gone or on their way out, or stay.
+// evictLast continues when the evictions of all victims but the last have ended.
 func (o *Outbox) evictLast(now time.Time, p *preemption) {
 	last := &p.victims[len(p.victims)-1]
 	if p.err != nil {
@@ -125,8 +131,8 @@ func (o *Outbox) evictLast(now time.Time, p *preemption) {
 	o.evict(now, p, last)
 }
 
-// evict begins the eviction of a victim, or joins one that is under way. A binding of ours that the API server cannot have is cancelled; a pod that is
-// bound, or may be, is deleted.
+// evict begins the eviction of a victim, or joins a running one. If the API server cannot
+// have our binding, the binding is cancelled; a pod that is bound, or may be, is deleted.
 func (o *Outbox) evict(now time.Time, p *preemption, victim *plan.Eviction) {
 	uid := victim.Pod.UID
 	if e := o.evictions[uid]; e != nil {
@@ -147,18 +153,20 @@ func (o *Outbox) evict(now time.Time, p *preemption, victim *plan.Eviction) {
 		e.move(cancels)
 		e.canceled, b.eviction = true, e
 		o.interrupt(now, b, preempted(b))
-	case b != nil && b.phase == undoes: // it has failed already, and ends by itself
+	case b != nil && b.phase == undoes: // already failed, ends without help
 		e.move(cancels)
 		b.eviction = e
 	case b == nil && victim.Pod.Object.Spec.NodeName == "":
-		// Its binding has ended, and the decision did not know how; the watch has not shown it either.
+		// Its binding has ended with a result that the decision did not have and the
+		// watch has not shown.
 		o.request(e, asks)
 	default:
 		o.mark(e)
 	}
 }
 
-// preempted is how a binding that was not sent fails because its pod makes room for another, in kube-scheduler's words.
+// preempted is the failure of an unsent binding whose pod is preempted, in
+// kube-scheduler's words.
 func preempted(b *binding) failure {
 	why := errors.New("preempted by DefaultPreemption")
 	switch {
@@ -170,7 +178,7 @@ func preempted(b *binding) failure {
 	return failure{err: why}
 }
 
-// bindingEnded takes in that a binding has failed, for which an eviction may have waited.
+// bindingEnded continues an eviction that waited for the failure of a binding.
 func (o *Outbox) bindingEnded(now time.Time, b *binding) {
 	e := b.eviction
 	if e == nil {
@@ -199,7 +207,8 @@ func (o *Outbox) deleted(now time.Time, e *eviction) {
 	o.endEviction(now, e, nil)
 }
 
-// preemptedEvent has an event written about the victim. As in kube-scheduler it comes from the preemptor's scheduler.
+// preemptedEvent emits the victim's event. As in kube-scheduler, the preemptor's
+// scheduler is the source.
 func (o *Outbox) preemptedEvent(now time.Time, e *eviction, inMemory bool) {
 	o.stats.Evicted++
 	o.ended.Evicted = append(o.ended.Evicted, Evicted{Victim: e.victim, Preemptor: e.preemptor, NodeName: e.nodeName, InMemory: inMemory})
@@ -212,7 +221,7 @@ func (o *Outbox) preemptedEvent(now time.Time, e *eviction, inMemory bool) {
 	o.happenTo(now, subject, what)
 }
 
-// endEviction answers the preemptions that wait for a victim.
+// endEviction reports the result to the preemptions that wait for the victim.
 func (o *Outbox) endEviction(now time.Time, e *eviction, err error) {
 	e.move(evicted)
 	e.place = nowhere
@@ -239,7 +248,7 @@ func (o *Outbox) endEviction(now time.Time, e *eviction, err error) {
 	}
 }
 
-// endPreemption answers the loop.
+// endPreemption queues the result for the loop.
 func (o *Outbox) endPreemption(now time.Time, p *preemption) {
 	ended := Preempted{
 		Preemptor: p.preemptor, Group: p.group, Tree: p.tree, NodeName: p.nodeName, Kept: p.kept, InMemory: p.inMemory && p.err == nil, Took: now.Sub(p.began), Err: p.err,
@@ -250,7 +259,7 @@ func (o *Outbox) endPreemption(now time.Time, p *preemption) {
 	o.ended.Preempted = append(o.ended.Preempted, ended)
 }
 
-// disruption is the condition that says of a victim why it is being deleted.
+// disruption is the victim's condition with the reason for its deletion.
 func (e *eviction) disruption() *v1.PodCondition {
 	preemptor := "pod"
 	if e.group != nil {

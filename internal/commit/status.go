@@ -18,27 +18,28 @@ type status struct {
 	pod        *model.Pod
 	condition  *v1.PodCondition
 	nomination plan.Nomination
-	tries      int // those that the API server answered
+	tries      int // tries that the API server answered
 	seen       *observation
 }
 
-// writes are the status writes of one pod. A status and a binding of one pod are never in flight together: a condition that arrives after
-// the binding would say of a bound pod that it waits.
+// writes are the status writes of one pod. A status and a binding of a pod are never in
+// flight together: a condition that arrived after the binding would show a bound pod as
+// pending.
 type writes struct {
 	latest  *status  // nil if none waits
 	queued  bool     // the pod is in the lane or on the timeline
 	writing *status  // nil if none is in flight
 	sent    bool     // one was sent, and may be stored
-	held    *binding // sent when the write has ended
+	held    *binding // binding to send when the write has ended
 }
 
-// written is the last status of a pod that was written.
+// written is the last status written of a pod.
 type written struct {
 	what  statusText
 	until time.Time // when it is forgotten
 }
 
-// statusText is what a status says about which version of the pod.
+// statusText is the content of a status and the version of the pod.
 type statusText struct {
 	version    string
 	condition  v1.PodCondition
@@ -46,23 +47,26 @@ type statusText struct {
 	nodeName   string // nominated
 }
 
-// expiry is when the last status of a pod is forgotten, unless another was written since.
+// expiry is when the last status of a pod is forgotten, unless a newer one was written.
 type expiry struct {
 	pod   types.UID
 	until time.Time
 }
 
 const (
-	// writtenMax bounds how many written statuses are remembered, which is what is written in ten seconds, writtenFor for how long. The watch
-	// shows a status within that time; a status that is forgotten too early is written twice, which does no harm.
+	// writtenMax limits the remembered statuses, about as many as are written in ten
+	// seconds. writtenFor is how long they are remembered. The watch shows a status
+	// within that time. A status that is forgotten too early is written twice, which does
+	// no harm.
 	writtenMax = 30_000
 	writtenFor = time.Minute
-	// reportTries bounds the tries of a status or an event that the API server answers with an error which may pass: with the pauses in
-	// between, they take over two minutes. Tries that are not answered do not count.
+	// reportTries limits the tries of a status or event that the API server answers with
+	// a transient error. With the pauses in between, they take over two minutes.
+	// Unanswered tries do not count.
 	reportTries = 16
-	// forbiddenTries bounds the tries of an event that is forbidden: they take over three seconds.
+	// forbiddenTries limits the tries of a forbidden event; they take over three seconds.
 	forbiddenTries = 5
-	// conflictTries bounds the tries that end in a conflict.
+	// conflictTries limits the tries that end in a conflict.
 	conflictTries = 4
 	// reportPause is the wait between two tries; it grows up to reportPauseMax.
 	reportPause    = 10 * time.Millisecond
@@ -82,8 +86,8 @@ func (o *Outbox) queueReport(now time.Time, pod *model.Pod, r report.Report) {
 	}
 }
 
-// startStatus queues a status. It replaces an older one that has not been sent. One that says what is being written, or was written last about
-// this version of the pod, which the watch has not shown yet, is not written again.
+// startStatus queues a status, which replaces an older unsent one. A status is skipped if
+// it equals the one in flight, or the last one written for this version of the pod.
 func (o *Outbox) startStatus(s *status) {
 	uid := s.pod.UID
 	p := o.pods[uid]
@@ -109,8 +113,9 @@ func (o *Outbox) startStatus(s *status) {
 	o.queueStatus(uid, p)
 }
 
-// keepCondition takes in a decision after which a pod's condition stays as the version shows that was decided about. A condition of an older
-// decision that waits says something else; it is dropped, or taken back if it is or may be written.
+// keepCondition handles a decision after which the pod's condition stays as in the
+// decided version. The queued condition of an older decision differs: it is dropped, or
+// overwritten if it is or may be stored.
 func (o *Outbox) keepCondition(pod *model.Pod, shown *v1.PodCondition) {
 	p := o.pods[pod.UID]
 	was, known := o.written[pod.UID]
@@ -128,7 +133,7 @@ func (o *Outbox) keepCondition(pod *model.Pod, shown *v1.PodCondition) {
 	}
 }
 
-// takeOver adds what an older status says that was not written, where this status says nothing.
+// takeOver copies the unwritten fields of an older status that this status leaves unset.
 func (s *status) takeOver(older *status) {
 	if s.condition == nil {
 		s.condition = older.condition
@@ -138,7 +143,7 @@ func (s *status) takeOver(older *status) {
 	}
 }
 
-// queueStatus gives a pod's status its turn to be written, the last of those that wait.
+// queueStatus queues a pod's status, unless it is queued or in flight.
 func (o *Outbox) queueStatus(uid types.UID, p *writes) {
 	if p.queued || p.writing != nil {
 		return
@@ -147,7 +152,7 @@ func (o *Outbox) queueStatus(uid types.UID, p *writes) {
 	o.pushStatus(uid)
 }
 
-// pushStatus puts a pod whose status is queued into the lane.
+// pushStatus appends a pod to the lane of statuses. A full lane drops its oldest.
 func (o *Outbox) pushStatus(uid types.UID) {
 	lane := &o.reports.statuses
 	if lane.len() >= o.config.ReportsMax {
@@ -168,7 +173,7 @@ func textOf(s *status) statusText {
 	return w
 }
 
-// skipStatuses takes pods out of the lane, from its beginning on, whose status is not to be written any more.
+// skipStatuses removes pods without a status to write from the front of the lane.
 func (o *Outbox) skipStatuses() {
 	for lane := &o.reports.statuses; lane.len() > 0 && o.pods[lane.first()].latest == nil; {
 		o.stats.Looked++
@@ -176,7 +181,7 @@ func (o *Outbox) skipStatuses() {
 	}
 }
 
-// takeStatus makes the request of the status whose turn it is; there must be one.
+// takeStatus returns the request of the next status. The lane must not be empty.
 func (o *Outbox) takeStatus() Request {
 	p := o.pods[o.reports.statuses.pop()]
 	s := p.latest
@@ -184,7 +189,7 @@ func (o *Outbox) takeStatus() Request {
 	return Request{Kind: Patch, Pod: s.pod, Condition: s.condition, Nomination: s.nomination, status: s}
 }
 
-// patched takes in how the write of a status ended.
+// patched handles the result of writing a status.
 func (o *Outbox) patched(now time.Time, s *status, err error) {
 	uid := s.pod.UID
 	p := o.pods[uid]
@@ -193,15 +198,15 @@ func (o *Outbox) patched(now time.Time, s *status, err error) {
 		o.stats.Statuses++
 		o.remember(now, s)
 	} else {
-		delete(o.written, uid) // it is open what the API server has
+		delete(o.written, uid) // the content in the API server is unknown
 	}
 	if held := p.held; held != nil {
-		delete(o.pods, uid) // the status says that the pod waits, which is no longer so
+		delete(o.pods, uid) // the status describes a pending pod, which is outdated
 		o.advance(now, held)
 		return
 	}
 	wait, again := o.retryReport(now, err, s.tries)
-	// An API server that has just started forbids for a moment what it allows afterwards.
+	// An API server that has just started forbids for a moment.
 	again = again || apierrors.IsForbidden(err) && s.tries < reportTries
 	switch {
 	case err == nil:
@@ -230,8 +235,8 @@ func (o *Outbox) patched(now time.Time, s *status, err error) {
 	o.queueStatus(uid, p)
 }
 
-// retryReport says whether to send a status or an event again after it failed, and after which wait. If the API server could not be reached or
-// throttles, all statuses and events pause.
+// retryReport returns whether to retry a failed status or event, and the wait before. If
+// the API server is unreachable or throttles, all statuses and events pause.
 func (o *Outbox) retryReport(now time.Time, err error, tries int) (wait time.Duration, again bool) {
 	if err == nil || o.stopped != nil && unanswered(err) {
 		return 0, false
@@ -243,17 +248,19 @@ func (o *Outbox) retryReport(now time.Time, err error, tries int) (wait time.Dur
 	}
 	passes := apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 	if apierrors.IsConflict(err) {
-		// A status patch names no version, so a conflict passes, unless another pod has the name.
+		// A status patch names no version, so a conflict is transient, unless another pod
+		// has the name.
 		passes = tries < conflictTries
 	}
 	wait = min(reportPause<<(2*min(tries, 8)), reportPauseMax)
 	return o.config.Jitter(retryAfter(err, wait)), passes && tries < reportTries
 }
 
-// pausesReports reports whether an error pauses all statuses and events: the API server could not be reached, or throttles.
+// pausesReports reports whether an error pauses all statuses and events: the API server
+// could not be reached, or throttles.
 func pausesReports(err error) bool { return unanswered(err) || apierrors.IsTooManyRequests(err) }
 
-// remember keeps the last status written of a pod.
+// remember stores the last status written of a pod.
 func (o *Outbox) remember(now time.Time, s *status) {
 	for o.writes.len() >= writtenMax {
 		o.forgetOldest()
@@ -263,14 +270,14 @@ func (o *Outbox) remember(now time.Time, s *status) {
 	o.writes.push(expiry{s.pod.UID, until})
 }
 
-// forget drops statuses that were written so long ago that the watch has shown them.
+// forget drops old statuses, which the watch has shown by now.
 func (o *Outbox) forget(now time.Time) {
 	for o.writes.len() > 0 && !o.writes.first().until.After(now) {
 		o.forgetOldest()
 	}
 }
 
-// forgetOldest drops the status that was written before all others, unless another of its pod was written since.
+// forgetOldest drops the status that was written first, unless its pod has a newer one.
 func (o *Outbox) forgetOldest() {
 	if oldest := o.writes.pop(); !o.written[oldest.pod].until.After(oldest.until) {
 		delete(o.written, oldest.pod)

@@ -12,15 +12,18 @@ import (
 )
 
 const (
-	// stepTries is how often a step's write is sent before its failure is final.
+	// stepTries limits the tries of a step's write.
 	stepTries = 4
-	// stepPause is the wait between two tries; it grows fivefold, as kube-scheduler's between two tries of a binding.
+	// stepPause is the wait between two tries; it grows fivefold, as the wait between
+	// kube-scheduler's tries of a binding.
 	stepPause = 10 * time.Millisecond
 )
 
-// stepWritten takes in the response to a step's write, or to the question what became of it. A write that may have been stored, or that the API server may take
-// later, is sent again: it names the version that it applies to, so it is stored once. Should it be refused because the first try was stored after all, and
-// nothing says that it was, the step fails, and is undone like one that succeeded.
+// stepWritten handles the response to a step's write, or to the read that checks it. A
+// write that may have been stored, or that the API server may accept later, is retried.
+// It names the version that it applies to, so it is stored once. If the retry is refused
+// because the first try was stored, and nothing shows that, the step fails and is undone
+// like a successful step.
 func (o *Outbox) stepWritten(now time.Time, b *binding, response Response) {
 	at, known, err := o.outcome(now, &b.attempt, b.step().Write, response)
 	b.noteLate()
@@ -61,12 +64,17 @@ func (o *Outbox) stepWritten(now time.Time, b *binding, response Response) {
 	}
 }
 
-// outcome takes in the response to a write, or to the question what became of it, and says how the write has ended. While that is not known, the next request is
-// due at that time, and attempt.asking says which. It is known at once of a write that nobody wants to learn. Otherwise
-//   - a write that may have been stored is sent again until the API server has answered: what is stored must be known;
-//   - when the answer does not show the write, because the object had changed so that it means something else, it has failed, and is undone;
-//   - when it is refused because the object is not as it demands, as it is after an earlier try that was stored, or when it is refused for good after a try that
-//     may have been stored, the object is read, as long as it takes.
+// outcome returns the result of a write, given the response to the write or to the read
+// that checks it. While the result is unknown, the next request is due at the returned
+// time, and attempt.asking selects its kind. A write without Learn has a known result at
+// once, unless its object must be read. Otherwise:
+//   - A write that may have been stored is retried until the API server answers, because
+//     its result must be known.
+//   - A write fails, and is undone, if the answer does not show it: the object had
+//     changed so that the write means something else.
+//   - The object is read, for as long as that takes, if the write is refused because the
+//     object is not as required, as after an earlier try that was stored. The same holds
+//     if the write is refused for good after a try that may have been stored.
 func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response Response) (at time.Time, known bool, err error) {
 	if a.asking {
 		return o.found(now, a, write, response)
@@ -96,11 +104,11 @@ func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response 
 	return time.Time{}, true, err
 }
 
-// errMeansAnother is why a write that was stored has failed all the same.
+// errMeansAnother is the error of a write that was stored and has failed nevertheless.
 var errMeansAnother = errors.New("the object had changed so that the write meant something else")
 
-// found takes in the response to the question what became of a write that was refused. An object that does not show the write is not the last word while an
-// earlier try may still arrive.
+// found handles the response to the read that checks a refused write. An object that does
+// not show the write is not final while an earlier try may still arrive.
 func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Response) (at time.Time, known bool, err error) {
 	a.questions++
 	switch {
@@ -116,11 +124,13 @@ func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Re
 	return time.Time{}, true, a.err
 }
 
-// growing is the wait after so many tries of a request that is sent until it is answered.
+// growing is the wait before the next try of a request that is repeated until it is
+// answered.
 func growing(tries int) time.Duration { return min(askPause<<min(tries-1, 16), askPauseMax) }
 
-// stepUndone takes in the response to a write that undoes a step. It is sent again while the API server does not respond, or responds with an
-// error that may pass: the pod keeps its room until the end, and other pods must not find its holds half undone.
+// stepUndone handles the response to a write that undoes a step. It is retried while the
+// API server does not respond or responds with a transient error. The pod keeps its
+// resources until the end: other pods must not find its reservations half undone.
 func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
 	at, known, err := o.outcome(now, &b.attempt, b.step().Undo, response)
 	b.noteLate()
@@ -132,7 +142,8 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
 		o.pause(b, at)
 		return
 	}
-	// A server that has just come back refuses what it will allow a moment later, so only tries that it answers are bounded.
+	// A server that has just come back refuses for a moment, so only answered tries are
+	// limited.
 	final := err == nil || isGone(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 	b.tries++
 	if !final && !unanswered(err) {
@@ -143,7 +154,8 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
 		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, growing(b.tries)))))
 		return
 	case err == nil && b.step().Undo.Learn && now.Before(b.steps.late):
-		// A try that is on its way would be stored over what the pod's next binding writes, or over this. So the undoing is repeated when there can be none.
+		// A try that is still on its way could overwrite this undo, or the writes of the
+		// pod's next binding. So the undo is repeated once no such try can remain.
 		o.pause(b, b.steps.late)
 		return
 	case err != nil && !isGone(err):
@@ -153,19 +165,21 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
 	o.undo(now, b)
 }
 
-// noteLate remembers until when a try of the present step's write may still be stored.
+// noteLate records until when a try of the current step's write may still be stored.
 func (b *binding) noteLate() {
 	if b.late.After(b.steps.late) {
 		b.steps.late = b.late
 	}
 }
 
-// stepAgain counts a try of a step's write and says whether there is to be another, after which wait.
+// stepAgain counts a try of a step's write and returns whether to retry, and the wait
+// before.
 func (o *Outbox) stepAgain(b *binding, err error) (wait time.Duration, again bool) {
 	return o.again(err, &b.tries, &b.throttled)
 }
 
-// again counts a try of a write that may be stored twice, and says whether there is to be another, after which wait.
+// again counts a try of a write that may be stored twice. It returns whether to retry,
+// and the wait before.
 func (o *Outbox) again(err error, tries, throttled *int) (wait time.Duration, again bool) {
 	if apierrors.IsTooManyRequests(err) && *throttled < throttledMax {
 		*throttled++
@@ -182,7 +196,8 @@ func (o *Outbox) again(err error, tries, throttled *int) (wait time.Duration, ag
 	return o.config.Jitter(retryAfter(err, wait)), leavesOpen(err) || unanswered(err)
 }
 
-// Allow ends the wait of a plugin for a pod. It may come before the wait begins. For a pod or plugin that does not wait it does nothing.
+// Allow ends the wait of a plugin for a pod. It may come before the wait begins. It does
+// nothing if the pod or plugin does not wait.
 func (o *Outbox) Allow(now time.Time, pod types.UID, plugin string) {
 	if b, at := o.waiterOf(pod, plugin); b != nil {
 		o.allow(now, b, at)
@@ -202,8 +217,9 @@ func (o *Outbox) allow(now time.Time, b *binding, at int) {
 	}
 }
 
-// Reject ends the wait of a plugin for a pod with a "no": the pod is not bound. At Permit that is a rejection, and the pod waits for an event
-// that can change the plugin's mind; at PreBind it is a failure.
+// Reject ends the wait of a plugin with a rejection: the pod is not bound. At Permit the
+// pod then waits for an event that the plugin is interested in; at PreBind the binding
+// fails.
 func (o *Outbox) Reject(now time.Time, pod types.UID, plugin string, reason error) {
 	b, at := o.waiterOf(pod, plugin)
 	if b == nil {
@@ -217,13 +233,13 @@ func (o *Outbox) Reject(now time.Time, pod types.UID, plugin string, reason erro
 	o.interrupt(now, b, f)
 }
 
-// Cancel fails a binding that has not been sent, whatever it waits for. It reports whether it could: a binding that was sent may be
-// stored.
+// Cancel fails a binding that has not been sent, whatever it waits for. It reports
+// whether it could: a binding that was sent may be stored.
 func (o *Outbox) Cancel(now time.Time, pod types.UID, reason error) bool {
 	b := o.unsentOf(pod)
 	if b == nil {
 		if b := o.bindings[pod]; b != nil && b.phase == binds && b.place == calling {
-			o.endContext(b, reason) // whatever comes of it
+			o.endContext(b, reason) // whatever its result
 		}
 		return false
 	}
@@ -234,7 +250,8 @@ func (o *Outbox) Cancel(now time.Time, pod types.UID, reason error) bool {
 	return o.interrupt(now, b, f)
 }
 
-// waiterOf returns the binding in which a plugin waits, or will, and at which step.
+// waiterOf returns the binding in which a plugin waits or will wait, and the index of its
+// step.
 func (o *Outbox) waiterOf(pod types.UID, plugin string) (b *binding, at int) {
 	b = o.bindings[pod]
 	if b == nil || b.steps == nil || b.phase >= binds {
@@ -248,7 +265,8 @@ func (o *Outbox) waiterOf(pod types.UID, plugin string) (b *binding, at int) {
 	return nil, 0
 }
 
-// unsentOf returns the pod's binding, if its Bind request was not sent or was certainly not stored.
+// unsentOf returns the pod's binding, if its Bind request was not sent or was certainly
+// not stored.
 func (o *Outbox) unsentOf(pod types.UID) *binding {
 	b := o.bindings[pod]
 	if b == nil || b.phase > binds || b.phase == binds && (b.place == sending || b.place == calling || b.open) {
@@ -260,8 +278,10 @@ func (o *Outbox) unsentOf(pod types.UID) *binding {
 	return b
 }
 
-// interrupt fails a binding before its Bind request is sent. While a step's write is in flight, it fails when that is answered, or if that is learned when its
-// outcome is known; and while a call runs, when that has returned, which it should soon: its context ends.
+// interrupt fails a binding before its Bind request is sent. If a step's write is in
+// flight, the failure takes effect with the response, or for a learned write once its
+// result is known. If a call runs, its context is cancelled and the failure takes effect
+// when it returns.
 func (o *Outbox) interrupt(now time.Time, b *binding, f failure) bool {
 	if b.mustLearn() {
 		if b.steps.interrupted == nil {

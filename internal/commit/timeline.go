@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// timeline is what waits for a time: a binding, an eviction, an effect, an event, or the status of a pod.
+// timeline is a heap of bindings, evictions, effects, events and pod statuses that wait
+// for a time.
 type timeline struct {
 	entries  []entry
 	planned  uint64
-	compared int64 // how often two entries were compared
+	compared int64 // comparisons so far
 }
 
 type entry struct {
@@ -30,7 +31,7 @@ func (t *timeline) plan(e entry) {
 	heap.Push(t, e)
 }
 
-// next takes the first entry whose time has come, if there is one.
+// next takes the first entry that is due, if any.
 func (t *timeline) next(now time.Time) (e entry, ok bool) {
 	if len(t.entries) == 0 || t.entries[0].at.After(now) {
 		return entry{}, false
@@ -38,10 +39,10 @@ func (t *timeline) next(now time.Time) (e entry, ok bool) {
 	return heap.Pop(t).(entry), true
 }
 
-// drop takes off a binding that is on the timeline.
+// drop removes a binding from the timeline.
 func (t *timeline) drop(b *binding) { heap.Remove(t, b.position) }
 
-// Len, Less, Swap, Push and Pop are for container/heap alone.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (t *timeline) Len() int { return len(t.entries) }
 func (t *timeline) Less(i, j int) bool {
 	t.compared++
@@ -67,7 +68,7 @@ func (t *timeline) Pop() any {
 	return e
 }
 
-// place notes where a binding is, so that it can be taken off.
+// place records the position of a binding, so that it can be removed.
 func (t *timeline) place(i int) {
 	if b := t.entries[i].binding; b != nil {
 		b.position = i

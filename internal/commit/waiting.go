@@ -14,8 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// AtPermit is a placement that waits at Permit, or is on its way there. As in kube-scheduler, all profiles have one set of them, and a placement is in it
-// from the decision until its wait is over. It stands for one attempt: what is done with it later does not touch the pod's next.
+// AtPermit is a placement that waits at Permit, or is on its way there. As in
+// kube-scheduler, all profiles share one set, which has a placement from the decision
+// until the end of its wait. An AtPermit belongs to one attempt: later calls do not
+// affect the pod's next attempt.
 type AtPermit struct {
 	binding *binding
 	element *list.Element // nil when the wait is over
@@ -23,7 +25,8 @@ type AtPermit struct {
 	object  *v1.Pod
 }
 
-// Pod returns a copy of the pod with its node's name, which is made once for everybody who asks. It may be called by any goroutine.
+// Pod returns a copy of the pod with its node's name, made once for all callers. Any
+// goroutine may call it.
 func (a *AtPermit) Pod() *v1.Pod {
 	a.copied.Do(func() {
 		a.object = a.binding.placement.Pod.Object.DeepCopy()
@@ -35,7 +38,7 @@ func (a *AtPermit) Pod() *v1.Pod {
 // UID returns the pod's UID.
 func (a *AtPermit) UID() types.UID { return a.binding.placement.Pod.UID }
 
-// listPermit takes in a placement in which a plugin waits at Permit.
+// listPermit adds a placement in which a plugin waits at Permit.
 func (o *Outbox) listPermit(b *binding) {
 	if slices.ContainsFunc(b.placement.Steps, waitsAtPermit) {
 		b.steps.permit = &AtPermit{binding: b}
@@ -61,7 +64,7 @@ func (o *Outbox) AtPermit() []*AtPermit {
 	return waiting
 }
 
-// AtPermitOf returns a pod's placement that waits at Permit, nil if there is none.
+// AtPermitOf returns a pod's placement that waits at Permit, nil if none.
 func (o *Outbox) AtPermitOf(pod types.UID) *AtPermit {
 	if b := o.bindings[pod]; b != nil && b.steps != nil && b.steps.permit != nil && b.steps.permit.element != nil {
 		return b.steps.permit
@@ -94,14 +97,16 @@ func (o *Outbox) AllowAt(now time.Time, a *AtPermit, plugin string) {
 	}
 }
 
-// RejectAt ends the wait with the "no" of a plugin, for which the pod is parked. Without a plugin's name it is tried again after its backoff. It reports whether the wait
-// was not over.
+// RejectAt ends the wait with a plugin's rejection; the plugin's events wake the pod.
+// With an empty plugin name, the pod is retried after its backoff. It reports whether the
+// pod was still waiting.
 func (o *Outbox) RejectAt(now time.Time, a *AtPermit, plugin, reason string) bool {
 	return o.endPermit(now, a, rejection(plugin, reason))
 }
 
-// PreemptAt ends the wait because the room is needed. Nobody has rejected the pod: it is tried again after its backoff. It reports whether the wait was not
-// over.
+// PreemptAt ends the wait because other pods need the resources. No plugin has rejected
+// the pod, so it is retried after its backoff. It reports whether the pod was still
+// waiting.
 func (o *Outbox) PreemptAt(now time.Time, a *AtPermit, reason string) bool {
 	return o.endPermit(now, a, failure{err: fmt.Errorf("waiting on permit for pod: %s", reason)})
 }
@@ -116,7 +121,8 @@ func (o *Outbox) endPermit(now time.Time, a *AtPermit, f failure) bool {
 // AtPreBind is a placement that has come to PreBind.
 type AtPreBind struct{ binding *binding }
 
-// AtPreBindOf returns a pod's placement that has come to PreBind and has not ended, nil if there is none.
+// AtPreBindOf returns a pod's placement that has come to PreBind and has not ended, nil
+// if none.
 func (o *Outbox) AtPreBindOf(pod types.UID) *AtPreBind {
 	if b := o.bindings[pod]; b != nil && b.steps != nil && b.phase >= preBinds && b.phase < undoes {
 		return &AtPreBind{b}
@@ -124,7 +130,8 @@ func (o *Outbox) AtPreBindOf(pod types.UID) *AtPreBind {
 	return nil
 }
 
-// CancelAt cancels a binding at PreBind. It reports whether it did, or somebody had before.
+// CancelAt cancels a binding at PreBind. It reports whether the binding is cancelled, by
+// this call or an earlier one.
 func (o *Outbox) CancelAt(now time.Time, a *AtPreBind, reason string) bool {
 	b := a.binding
 	switch {
@@ -137,7 +144,8 @@ func (o *Outbox) CancelAt(now time.Time, a *AtPreBind, reason string) bool {
 	return o.interrupt(now, b, b.broken(errors.New(reason)))
 }
 
-// MarkPrebound says that a binding cannot be cancelled any more. It reports whether it had not been.
+// MarkPrebound makes a binding impossible to cancel. It reports false if the binding has
+// been cancelled or has failed.
 func (o *Outbox) MarkPrebound(a *AtPreBind) bool {
 	b := a.binding
 	if b.steps.canceled || b.steps.interrupted != nil || b.failure.err != nil {
@@ -147,11 +155,13 @@ func (o *Outbox) MarkPrebound(a *AtPreBind) bool {
 	return true
 }
 
-// Guarded lets any goroutine at an outbox, for plugins. The functions that it is made of do not wait for plugins.
+// Guarded gives plugins access to an outbox from any goroutine. Its functions do not wait
+// for plugins.
 type Guarded struct {
-	// Update runs a function that may change the outbox, at the present time, and hands on what has ended by that. Nobody else uses the outbox meanwhile.
+	// Update runs a function that may change the outbox at the current time, with
+	// exclusive access, and delivers the results of the change.
 	Update func(change func(o *Outbox, now time.Time))
-	// Read runs a function by which nothing ends.
+	// Read runs a function that produces no results.
 	Read func(look func(o *Outbox))
 }
 
@@ -176,7 +186,8 @@ func (g *Guarded) WaitingPod(pod types.UID) (waiting *WaitingPod) {
 	return waiting
 }
 
-// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended, nil if there is none.
+// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended,
+// nil if none.
 func (g *Guarded) PodInPreBind(pod types.UID) (binding *PodInPreBind) {
 	g.Read(func(o *Outbox) {
 		if at := o.AtPreBindOf(pod); at != nil {
@@ -186,7 +197,7 @@ func (g *Guarded) PodInPreBind(pod types.UID) (binding *PodInPreBind) {
 	return binding
 }
 
-// guarded lets plugins at the outbox of a Commit.
+// guarded returns the plugins' access to the outbox of a Commit.
 func (c *Commit) guarded() Guarded {
 	return Guarded{
 		Update: func(change func(o *Outbox, now time.Time)) {
@@ -206,17 +217,20 @@ func (c *Commit) WaitingPods() []*WaitingPod { return c.plugins.WaitingPods() }
 // WaitingPod returns a pod that waits at Permit, nil if it does not.
 func (c *Commit) WaitingPod(pod types.UID) *WaitingPod { return c.plugins.WaitingPod(pod) }
 
-// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended, nil if there is none.
+// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended,
+// nil if none.
 func (c *Commit) PodInPreBind(pod types.UID) *PodInPreBind { return c.plugins.PodInPreBind(pod) }
 
-// WaitingPod is a pod that waits at Permit, for plugins: kube-scheduler's WaitingPod. Its methods may be called by any goroutine and do not wait; plugins may
-// call them while they are being called themselves.
+// WaitingPod is a pod that waits at Permit, for plugins: kube-scheduler's WaitingPod. Any
+// goroutine may call its methods, which do not wait. Plugins may call them from within
+// their own methods.
 type WaitingPod struct {
 	outbox *Guarded
 	at     *AtPermit
 }
 
-// Pod returns a copy of the pod with its node's name. Everybody who asks while it waits gets the same.
+// Pod returns a copy of the pod with its node's name. All callers get the same copy
+// during a wait.
 func (w *WaitingPod) Pod() *v1.Pod { return w.at.Pod() }
 
 // PendingPlugins returns the plugins that have not allowed the pod yet, in order.
@@ -230,31 +244,36 @@ func (w *WaitingPod) Allow(plugin string) {
 	w.outbox.Update(func(o *Outbox, now time.Time) { o.AllowAt(now, w.at, plugin) })
 }
 
-// Reject rejects the pod for a plugin, which may be any, or none if the name is empty. It reports whether the wait was not over.
+// Reject rejects the pod for a plugin, which may be any, or none if the name is empty. It
+// reports whether the pod was still waiting.
 func (w *WaitingPod) Reject(plugin, reason string) (ended bool) {
 	w.outbox.Update(func(o *Outbox, now time.Time) { ended = o.RejectAt(now, w.at, plugin, reason) })
 	return ended
 }
 
-// Preempt fails the pod, because others need the room. It reports whether the wait was not over.
+// Preempt fails the pod, because other pods need the resources. It reports whether the
+// pod was still waiting.
 func (w *WaitingPod) Preempt(reason string) (ended bool) {
 	w.outbox.Update(func(o *Outbox, now time.Time) { ended = o.PreemptAt(now, w.at, reason) })
 	return ended
 }
 
-// PodInPreBind is a pod at PreBind, for plugins: kube-scheduler's PodInPreBind. Its methods may be called by any goroutine and do not wait.
+// PodInPreBind is a pod at PreBind, for plugins: kube-scheduler's PodInPreBind. Any
+// goroutine may call its methods, which do not wait.
 type PodInPreBind struct {
 	outbox *Guarded
 	at     *AtPreBind
 }
 
-// CancelPod cancels the binding, unless PreBind is over or marked so. It reports whether it did, or somebody had before.
+// CancelPod cancels the binding, unless PreBind is over or MarkPrebound was called. It
+// reports whether the binding is cancelled, by this call or an earlier one.
 func (p *PodInPreBind) CancelPod(reason string) (canceled bool) {
 	p.outbox.Update(func(o *Outbox, now time.Time) { canceled = o.CancelAt(now, p.at, reason) })
 	return canceled
 }
 
-// MarkPrebound says that the binding cannot be cancelled any more. It reports whether it had not been.
+// MarkPrebound makes the binding impossible to cancel. It reports false if the binding
+// has been cancelled or has failed.
 func (p *PodInPreBind) MarkPrebound() (marked bool) {
 	p.outbox.Read(func(o *Outbox) { marked = o.MarkPrebound(p.at) })
 	return marked

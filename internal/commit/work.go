@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// work sends one request after another until there is nothing left to do after the stop.
+// work sends one request after another until, after the stop, nothing is left to do.
 func (c *Commit) work(ctx context.Context, reportsFirst bool) {
 	for {
 		request, ok := c.next(reportsFirst)
@@ -18,11 +18,12 @@ func (c *Commit) work(ctx context.Context, reportsFirst bool) {
 	}
 }
 
-// ReportsFirst reports whether the worker takes statuses and events before everything else. One of several does, so that they are not put off
-// for ever where bindings never cease; where there are only two workers none does, since statuses and events must not keep both.
+// ReportsFirst reports whether a worker sends statuses and events before everything else.
+// One worker of several does, so that an endless stream of bindings does not starve them.
+// With two workers none does, since statuses and events must not occupy both.
 func ReportsFirst(worker, inFlight int) bool { return worker == 0 && inFlight > 2 }
 
-// next waits for a request to send and takes it. ok is false when there is none and will be none.
+// next waits for a request and takes it. ok is false if none will come any more.
 func (c *Commit) next(reportsFirst bool) (request Request, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +44,7 @@ func (c *Commit) next(reportsFirst bool) (request Request, ok bool) {
 		switch {
 		case ok:
 			return request, true
-		case !ended.nothing(): // there may be something to send now
+		case !ended.nothing(): // a new request may be due now
 		case c.stopped && c.outbox.Empty():
 			return Request{}, false
 		default:
@@ -56,7 +57,8 @@ func (c *Commit) next(reportsFirst bool) (request Request, ok bool) {
 	}
 }
 
-// setAlarm makes the alarm wake a worker when the next thing in the outbox is due, or a series of events ends. The caller holds mu.
+// setAlarm sets the alarm to the time when the next entry of the outbox is due, or a
+// series of events ends. The caller holds mu.
 func (c *Commit) setAlarm() {
 	at, ok := c.outbox.Due()
 	if end, ends := c.outbox.SeriesEnd(); ends && (!ok || end.Before(at)) {
@@ -96,7 +98,8 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 	return response
 }
 
-// done takes in how a request ended. What the API server has shown of an object reaches the loop before anything comes of it, such as the result of the binding.
+// done delivers the response to a request. The loop gets the object from the API server
+// before any result that follows from it, such as the result of the binding.
 func (c *Commit) done(request Request, response Response) {
 	if response.Object != nil {
 		c.config.Results.Learned(response.Object)
@@ -106,8 +109,8 @@ func (c *Commit) done(request Request, response Response) {
 	ended := c.take()
 	observed := c.ended(request)
 	if c.stopped {
-		c.wake.Broadcast() // those that wait for the outbox to become empty
-	} // otherwise this worker looks for what there is to do now
+		c.wake.Broadcast() // for workers that wait for an empty outbox
+	} // otherwise this worker takes the next request
 	c.mu.Unlock()
 	c.sent(observed, response.Err)
 	c.answer(ended)
@@ -122,7 +125,8 @@ func (c *Commit) done(request Request, response Response) {
 	}
 }
 
-// answer gives what has ended to the loop, the observers and the log, and begins calls. It must not be called with mu: what it calls may come back.
+// answer delivers results to the loop, the observers and the log, and begins calls. The
+// caller must not hold mu, because the functions called here may call back.
 func (c *Commit) answer(ended Ended) {
 	c.begin(ended.Calls)
 	for i := range ended.Stages {
@@ -154,7 +158,7 @@ func (c *Commit) answer(ended Ended) {
 	}
 }
 
-// dropped tells observers what was dropped, and the log when it begins.
+// dropped reports dropped writes to the observers, and logs when dropping begins.
 func (c *Commit) dropped(kind WriteKind, writes int) {
 	for _, observer := range c.config.Observers {
 		observer.Dropped(kind, writes)
@@ -168,7 +172,7 @@ func (c *Commit) dropped(kind WriteKind, writes int) {
 	}
 }
 
-// settle gives how a binding ended to the observers and the loop.
+// settle delivers the result of a binding to the observers and the loop.
 func (c *Commit) settle(s *Settled) {
 	c.sent(s.seen, s.Err)
 	for _, observer := range c.config.Observers {
@@ -187,7 +191,7 @@ func (c *Commit) settle(s *Settled) {
 	c.config.Results.Bound(s.Result())
 }
 
-// endPreemption gives how a preemption ended to the observers and the loop.
+// endPreemption delivers the result of a preemption to the observers and the loop.
 func (c *Commit) endPreemption(p *Preempted) {
 	for _, observer := range c.config.Observers {
 		observer.Preempted(p)
