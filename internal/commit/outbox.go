@@ -422,7 +422,7 @@ func (o *Outbox) Due() (at time.Time, ok bool) {
 // backlog. Bindings that wait for something else are not counted.
 func (o *Outbox) Waiting() int { return o.backlog.len() }
 
-// Open returns the number of unfinished bindings for which a request was sent.
+// Open returns the number of unfinished bindings with a request sent.
 func (o *Outbox) Open() int { return o.opened }
 
 // more reports whether a request waits for its turn and not for a time.

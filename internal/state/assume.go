@@ -32,8 +32,10 @@ func (s *State) takeAssumed() []model.Event {
 	return events
 }
 
-// Assume puts pods on their nodes before the API server confirms it, with everything that their placements hold. Nominations of these pods are
-// dropped. The decision must have been made on this state: a pod that is placed already, or a node that does not exist, is a bug.
+// Assume puts pods on their nodes before the API server confirms it, with all holds of
+// their placements. It drops the nominations of these pods. The decision must have been
+// made on this state: a pod that is placed already, or a node that does not exist, is a
+// bug.
 func (s *State) Assume(placements ...plan.Placement) {
 	for i := range placements {
 		s.assume(&placements[i])
@@ -64,17 +66,18 @@ func (s *State) assume(placement *plan.Placement) {
 	}
 }
 
-// besides is what Assume changed for a pod besides the use of its node.
+// besides records what Assume changed for a pod besides the use of its node.
 type besides struct {
 	// holds are released when the pod is forgotten.
 	holds []plan.Hold
-	// nomination is the one that was dropped.
+	// nomination is the dropped nomination.
 	nomination nomination
 }
 
-// Unassume undoes Assume, the last placement first: the pods leave their nodes, their holds are released and their nominations restored. The
-// journal names the nodes, but there is no event. Each pod must be assumed. Unassume is for a pod group whose last members fit nowhere; a failed
-// binding is a change and goes through Apply.
+// Unassume undoes Assume in reverse order: the pods leave their nodes, their holds are
+// released and their nominations restored. The journal has the nodes, but no event is
+// returned. Each pod must be assumed. Unassume is for a pod group whose last members fit
+// nowhere; a failed binding is a change and goes through Apply.
 func (s *State) Unassume(placements ...plan.Placement) {
 	for _, placement := range slices.Backward(placements) {
 		key := placement.Pod.Key()
@@ -83,7 +86,7 @@ func (s *State) Unassume(placements ...plan.Placement) {
 			panic(fmt.Sprintf("state: unassume pod %s, which is not assumed", placement.Pod))
 		}
 		s.remove(p)
-		s.freed = nil // nobody else has been decided about since
+		s.freed = nil // no other decision was made since
 		if p.besides != nil {
 			s.restore(p.besides.nomination)
 		}
@@ -91,26 +94,27 @@ func (s *State) Unassume(placements ...plan.Placement) {
 	}
 }
 
-// Holder is a pod that holds something of an object.
+// Holder is a pod that holds part of an object.
 type Holder struct {
 	Pod    model.PodKey
 	Plugin string
-	// Value is the part of the object that is held, as the plugin put it into the placement.
+	// Value is the held part of the object, as the plugin put it into the placement.
 	Value any
 }
 
 // Held returns the number of objects with holders.
 func (s *State) Held() int { return len(s.held) }
 
-// gonePod is a pod that is gone while it is being bound.
+// gonePod is a pod that was deleted during its binding.
 type gonePod struct {
 	key model.PodKey
 	uid types.UID
 }
 
-// linger keeps the devices that a pod holds, which is gone, until its binding has ended: what is to be allocated to its claims may be on its way to the API
-// server, and the claims may outlive the pod for a while, or for good. Volumes need not be kept: the API server refuses the second claim of a volume, whereas
-// no object stands for a device.
+// linger keeps the devices of a deleted pod until its binding has ended. The allocation
+// of its claims may be on its way to the API server, and the claims may outlive the pod,
+// even for good. Volumes need not be kept: the API server refuses a second claim of a
+// volume, but no object stands for a device.
 func (s *State) linger(p *placed) {
 	if p.phase != assumed || p.besides == nil {
 		return
@@ -129,7 +133,7 @@ func (s *State) linger(p *placed) {
 	}
 }
 
-// endLingering releases what a pod that is gone holds, as its binding has ended.
+// endLingering releases the devices of a deleted pod whose binding has ended.
 func (s *State) endLingering(pod *model.Pod) {
 	gone := gonePod{pod.Key(), pod.UID}
 	if kept, ok := s.lingering[gone]; ok {
@@ -138,8 +142,10 @@ func (s *State) endLingering(pod *model.Pod) {
 	}
 }
 
-// promiseBroken is the event that devices which a claim was promised are free, as if the claim had had them: whoever waits for such devices, or for the claim, is
-// tried again. kube-scheduler has no such event; such pods wait there until something else wakes them.
+// promiseBroken is the event that the devices promised to a claim are free again, as if
+// the claim had had them. It wakes pods that need such devices, or the claim.
+// kube-scheduler has no such event: there these pods stay pending until another event
+// wakes them.
 func (s *State) promiseBroken(key model.ClaimKey, broken *devices.Promise, claim *model.ResourceClaim) model.Event {
 	had := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: broken.UID}}
 	e := model.Event{Resource: model.ResourceClaimEvent, Action: model.Delete}

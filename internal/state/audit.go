@@ -7,12 +7,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Audit checks the invariants that stand next to the fields of a State, by counting from nothing. It returns every violation in one error, nil
-// if there is none. It changes nothing. It takes time in proportion to everything that the state holds; the owner of the state calls it.
+// Audit recomputes everything and checks the invariants that are documented next to the
+// fields of a State. It returns all violations in one error, nil if none. It changes
+// nothing. Its cost is proportional to the whole state. The owner of the state calls it.
 func (s *State) Audit() error {
 	v := audit.Of("state")
 	if !s.auditLengths(v) {
-		return v.Err() // the other checks would look beyond the end of a slice
+		return v.Err() // the other checks would index out of range
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
@@ -23,8 +24,9 @@ func (s *State) Audit() error {
 	return v.Err()
 }
 
-// auditLengths checks that everything by slot has as many elements as there are slots, that slots in use exist, and that those that are alive have
-// a node. It reports whether that is so.
+// auditLengths checks that every slice by slot has one element per slot, that slots in
+// use exist, and that slots that are alive have a node. It reports whether the lengths
+// are right.
 func (s *State) auditLengths(v *audit.Violations) (ok bool) {
 	slots, sound := len(s.alive), true
 	expect := func(what string, have int) {
@@ -215,7 +217,8 @@ func (s *State) auditImages(v *audit.Violations) {
 	compareCounts(v, "image %s is on %d nodes, recounted %d", nodes, s.images, func(i *image) int { return i.nodes })
 }
 
-// compareCounts compares what is counted with what was recounted: the same keys with the same counts, none of them 0.
+// compareCounts compares stored counts with recounted ones: equal keys with equal counts,
+// none of them 0.
 func compareCounts[K comparable, T any](v *audit.Violations, format string, recounted map[K]int, counted map[K]T, count func(T) int) {
 	for key, c := range counted {
 		if n := count(c); n != recounted[key] || n <= 0 {
@@ -301,7 +304,8 @@ func (s *State) auditJournals(v *audit.Violations) {
 	s.objects.audit(v, "the journal of objects", len(s.alive), false)
 }
 
-// audit checks that a journal is bounded and that each entry is about a slot and, in the one with aspects, some aspect.
+// audit checks that a journal is bounded. Each entry must be about a slot and, in the
+// journal with aspects, some aspect.
 func (j *journal) audit(v *audit.Violations, what string, slots int, aspects bool) {
 	kept := len(j.entries)
 	if kept > 2*journalKept || j.base > 0 && kept <= journalKept {
@@ -314,7 +318,8 @@ func (j *journal) audit(v *audit.Violations, what string, slots int, aspects boo
 	}
 }
 
-// audit checks that an index lists exactly the given items, which have names, each where it is filed.
+// audit checks that an index lists exactly the given items, which have names, each at its
+// recorded position.
 func (x *index[K, T]) audit(v *audit.Violations, what string, items map[T]string) {
 	for item, name := range items {
 		f := item.filing()
@@ -342,7 +347,7 @@ func (x *index[K, T]) audit(v *audit.Violations, what string, items map[T]string
 	}
 }
 
-// filedBy reports whether keys are those by which a pod that the term selects can be found.
+// filedBy reports whether keys find every pod that the term selects.
 func filedBy(term *model.Term, keys []labelKey) bool {
 	namespaces := term.Namespaces
 	if term.NamespaceSelector != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// auditBands recounts what preemption reads: the use by priority, the pods that are leaving and the budgets.
+// auditBands recounts the input of preemption: the use by priority, the terminating pods
+// and the budgets.
 func (s *State) auditBands(v *audit.Violations) {
 	byPriority, stamped := map[int32]int{}, map[uint64]string{}
 	for slot, on := range s.pods {

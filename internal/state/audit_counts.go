@@ -146,7 +146,7 @@ func (s *State) auditTallies(v *audit.Violations) {
 	}
 }
 
-// auditChosen checks the sets of nodes, and returns how many bytes they take.
+// auditChosen checks the sets of nodes, and returns their memory in bytes.
 func (s *State) auditChosen(v *audit.Violations) (bytes int) {
 	used := map[*chosenNodes]int{}
 	for _, m := range s.tallies.memberships {
@@ -207,7 +207,7 @@ func (s *State) auditTally(v *audit.Violations, t *Tally) {
 	t.counts.audit(v, fmt.Sprintf("tally %+v", t.name()), want)
 }
 
-// audit compares counts with what they should be.
+// audit compares counts with the expected ones.
 func (c *domainCounts) audit(v *audit.Violations, of string, want map[int32]int32) {
 	total, some := int64(0), int32(0)
 	have := map[int32]int32{}
@@ -366,7 +366,8 @@ func (s *State) isTopologyOf(t *TermCounts) bool {
 	return own == t.topology
 }
 
-// auditLists checks the lists of terms. It counts the keys without a topology of their own.
+// auditLists checks the lists of terms. It counts the keys without a topology of their
+// own.
 func (s *State) auditLists(v *audit.Violations, absent map[string]int) {
 	carriers := map[*termList]int{}
 	byDomain := map[*TermCounts]map[int32]int32{}
@@ -449,7 +450,8 @@ func (s *State) auditWeighed(v *audit.Violations) {
 	}
 }
 
-// auditCarried checks that a pod carries the counts of exactly those of its terms that can be parsed, in their order.
+// auditCarried checks that a pod carries the counts of exactly its valid terms, in their
+// order.
 func (s *State) auditCarried(v *audit.Violations, p *placed) {
 	if isLong(p.pod) != (p.list != nil) || p.list != nil && (len(p.terms) > 0 || !p.list.has(p.pod)) {
 		v.Add("pod %s has %d terms and carries a list of others, or none", p.pod, len(p.pod.Terms))

@@ -38,7 +38,8 @@ func (s *State) auditOwners(v *audit.Violations) {
 	}
 }
 
-// audit checks that a selector is listed under one of its labels, at its position, and under its text.
+// audit checks that a selector is listed under one of its labels, at its position, and
+// under its text.
 func (x *services) audit(v *audit.Violations, s *serviceSelector) {
 	l := x.byLabel[s.under]
 	if l == nil || s.at >= len(l.selectors) || l.selectors[s.at] != s {

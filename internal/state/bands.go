@@ -7,28 +7,33 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Band is the use of a node by its pods of one priority. Preemption reads from the bands what would be free if all pods of lower priority were
-// gone, without a look at any pod.
+// Band is the use of a node by its pods of one priority. From the bands, preemption
+// computes the free resources without all pods of lower priority, and visits no pod.
 type Band struct {
 	Priority int32
 	Pods     int32
 	// Used is the sum of Occupies over these pods.
 	Used model.Sum
-	// Most is at least the largest amount that one of these pods occupies, of cpu, memory and ephemeral storage. It is exact as long as no pod left.
+	// Most is an upper bound on the cpu, memory and ephemeral storage of any of these
+	// pods. It is exact until a pod leaves.
 	Most Amounts
-	// Unstarted is how many of these pods have no start time. latest are at least the latest start times of the others, in Unix seconds, the last first;
-	// never means that there are no more. They are exact until one of them leaves while others are not listed.
+	// Unstarted is the number of these pods without a start time. latest are upper bounds
+	// on the latest start times of the others, in Unix seconds, in descending order,
+	// padded with never. They are exact until a listed pod leaves while unlisted ones
+	// remain.
 	Unstarted int32
 	latest    [fewLatest]int64
 }
 
-// fewLatest is of how many pods of a band it is known when they started: of as many victims, mostly, the one that started first is known.
+// fewLatest is the number of start times kept per band. Few evictions need more victims
+// of one band.
 const fewLatest = 4
 
 // never is earlier than every start time.
 const never = math.MinInt64
 
-// LatestStart returns a time, in Unix seconds, at or before which one of any n of the pods started. ok is false if n of them may be unstarted.
+// LatestStart returns a time, in Unix seconds, at or before which at least one among any
+// n pods started. ok is false if n pods may be unstarted.
 func (b *Band) LatestStart(n int64) (seconds int64, ok bool) {
 	if n -= int64(b.Unstarted); n <= 0 {
 		return 0, false
@@ -49,7 +54,8 @@ func (b *Band) started(seconds int64) {
 func (b *Band) left(seconds int64) {
 	for i, have := range b.latest {
 		if seconds == have {
-			copy(b.latest[i:], b.latest[i+1:]) // the last is then there twice, and no pod that is not listed started later
+			// the last time is now there twice, a bound for unlisted pods
+			copy(b.latest[i:], b.latest[i+1:])
 			return
 		}
 	}
@@ -60,11 +66,12 @@ type Amounts struct{ CPUMilli, MemoryBytes, EphemeralBytes int64 }
 
 // bands are the bands of one node.
 //
-// Invariant: they are in ascending order of priority; each has at least one pod, and counts exactly the pods of its priority on the slot.
+// Invariant: they are in ascending order of priority; each has at least one pod, and
+// counts exactly the pods of its priority on the slot.
 type bands []Band
 
 func (b *bands) find(priority int32) (at int, found bool) {
-	for at < len(*b) && (*b)[at].Priority < priority { // there are few
+	for at < len(*b) && (*b)[at].Priority < priority { // few bands
 		at++
 	}
 	return at, at < len(*b) && (*b)[at].Priority == priority
@@ -99,7 +106,8 @@ func (b *bands) count(pod *model.Pod, sign int64) {
 	}
 }
 
-// restart counts a pod anew if it has got another start time, or priority, since. It reports whether it has.
+// restart counts a pod again if its start time or priority has changed. It reports
+// whether it did.
 func (b *bands) restart(before, after *model.Pod) bool {
 	was, had := before.Started()
 	if is, has := after.Started(); was == is && had == has && before.Priority == after.Priority {
@@ -110,14 +118,16 @@ func (b *bands) restart(before, after *model.Pod) bool {
 	return true
 }
 
-// Bands returns the use of the node by priority, in ascending order. They are of the state: the changes of a draft are not in them. The slice is the
-// state's own and valid until the next change.
+// Bands returns the use of the node by priority, in ascending order. It excludes the
+// changes of a draft. The slice is the state's own and valid until the next change.
 func (n Node) Bands() []Band { return n.s.bands[n.slot] }
 
-// BandsVersion changes with every pod of the state on the node, and every version of one. No other slot ever has the same, unless no pod was there.
+// BandsVersion changes with every pod of the state on the node, and with every version of
+// such a pod. Versions of different slots are never equal, unless they never had a pod.
 func (n Node) BandsVersion() uint64 { return n.s.banded[n.slot] }
 
-// PodsBelow reports whether any pod of a lower priority is on a node, or on a slot whose node is gone.
+// PodsBelow reports whether any pod of a lower priority is on a node, or on a slot whose
+// node is gone.
 func (v View) PodsBelow(priority int32) bool {
 	for p := range v.s.byPriority {
 		if p < priority {
@@ -127,35 +137,36 @@ func (v View) PodsBelow(priority int32) bool {
 	return v.d != nil && slices.ContainsFunc(v.d.changes, func(c draftChange) bool { return c.n > 0 && c.pod.Priority < priority })
 }
 
-// countPriority counts a pod that came (+1) or left (-1) among those of its priority.
+// countPriority counts a pod that came (+1) or left (-1) among the pods of its priority.
 func (s *State) countPriority(priority int32, sign int) {
 	if s.byPriority[priority] += sign; s.byPriority[priority] == 0 {
 		delete(s.byPriority, priority)
 	}
 }
 
-// Use is a use of a node by other pods than those on it, for filters that read nothing of pods but what they occupy.
+// Use is a hypothetical use of a node by other pods, for filters that read only the
+// amounts that pods occupy.
 type Use struct{ node draftNode }
 
-// Reset makes it the use of the node by the pods that are on it.
+// Reset sets the use to that by the pods on the node.
 func (u *Use) Reset(n Node) {
 	u.node.used.CopyFrom(n.sum())
 	u.node.pods = n.PodCount()
 }
 
-// Copy makes it equal to another use.
+// Copy copies another use.
 func (u *Use) Copy(o *Use) {
 	u.node.used.CopyFrom(&o.node.used)
 	u.node.pods = o.node.pods
 }
 
-// Add adds the use of a pod (+1) or takes it away (-1).
+// Add adds the use of a pod (+1) or subtracts it (-1).
 func (u *Use) Add(pod *model.Pod, sign int) {
 	u.node.used.Add(&pod.Occupies, int64(sign))
 	u.node.pods += sign
 }
 
-// RemoveBand takes away the use of the pods of a band.
+// RemoveBand subtracts the use of the pods of a band.
 func (u *Use) RemoveBand(b *Band) {
 	u.node.used.AddSum(&b.Used, -1)
 	u.node.pods -= int(b.Pods)
@@ -164,6 +175,6 @@ func (u *Use) RemoveBand(b *Band) {
 // Used returns the amounts, and the number of pods.
 func (u *Use) Used() (used *model.Resources, pods int) { return &u.node.used.Resources, u.node.pods }
 
-// NodeWith returns the view of a node with another use. It is valid until the use changes. Of what pods have on the node, only Used and PodCount mean
-// anything.
+// NodeWith returns the view of a node with another use, valid until the use changes. Of
+// the values that depend on pods, only Used and PodCount are meaningful.
 func (v View) NodeWith(slot int32, use *Use) Node { return Node{s: v.s, slot: slot, d: &use.node} }

@@ -13,17 +13,20 @@ import (
 
 // budgets are the PodDisruptionBudgets, which preemption prefers not to violate.
 //
-// Invariant: each is listed once, under its namespace, in the order of names; no list is empty. index has exactly those that select any pod.
+// Invariant: each is listed once, under its namespace, in the order of names; no list is
+// empty. index has exactly the budgets that select any pod.
 type budgets struct {
 	byNamespace map[string][]*Budget
 	index       selectionIndex[*Budget]
-	// version changes with every change of what preemption reads of a budget, and selections with those changes that make it select other pods.
+	// version changes whenever the input of preemption changes. selections changes when a
+	// budget selects other pods.
 	version, selections uint64
-	// changes are the last ones, the newest at version.
+	// changes are the last changes, the newest at version.
 	changes []budgetChange
 }
 
-// Budget is a PodDisruptionBudget in its newest version. It has the same address for as long as it selects the same pods.
+// Budget is a PodDisruptionBudget in its newest version. Its address stays the same for
+// as long as it selects the same pods.
 type Budget struct {
 	*model.DisruptionBudget
 	term  *model.Term // selects the same pods
@@ -32,14 +35,14 @@ type Budget struct {
 
 func (b *Budget) filing() *filing[labelKey] { return &b.filed }
 
-// budgetChange is a change that matters to the pods that a term selects, on the nodes that have more than enough pods: evictions of as many never
-// violated the budget, and do not now.
+// budgetChange affects the pods that a term selects, on nodes with more than enough pods.
+// Evicting up to enough pods neither violated the budget before nor does so now.
 type budgetChange struct {
 	term   *model.Term
 	enough int32
 }
 
-// mostBudgetChanges is how many changes are kept at least; twice as many at most.
+// mostBudgetChanges is the minimum number of changes kept; the maximum is twice that.
 const mostBudgetChanges = 512
 
 func (b *budgets) find(ref model.Ref) (at int, found bool) {
@@ -93,7 +96,7 @@ func (s *State) setBudget(budget *model.DisruptionBudget) {
 	s.budgets.add(in[at])
 }
 
-// sameDisrupted reports whether two statuses name the same pods, at whatever times.
+// sameDisrupted reports whether two statuses name the same pods. The times may differ.
 func sameDisrupted(a, b map[string]metav1.Time) bool {
 	return maps.EqualFunc(a, b, func(_, _ metav1.Time) bool { return true })
 }
@@ -112,10 +115,12 @@ func (s *State) removeBudget(ref model.Ref) {
 	}
 }
 
-// Budgets returns the PodDisruptionBudgets of a namespace, by name. The slice is the state's own and valid until the next change.
+// Budgets returns the PodDisruptionBudgets of a namespace, by name. The slice is the
+// state's own and valid until the next change.
 func (v View) Budgets(namespace string) []*Budget { return v.s.budgets.byNamespace[namespace] }
 
-// BudgetsOf returns the PodDisruptionBudgets that select a pod, by name, whether or not they count its disruption.
+// BudgetsOf returns the PodDisruptionBudgets that select a pod, by name, whether or not
+// they count its disruption.
 func (v View) BudgetsOf(pod *model.Pod) []*Budget {
 	if len(pod.Labels) == 0 {
 		return nil
@@ -130,19 +135,20 @@ func (v View) BudgetsOf(pod *model.Pod) []*Budget {
 	return selecting
 }
 
-// HasBudgets reports whether there is any PodDisruptionBudget.
+// HasBudgets reports whether any PodDisruptionBudget exists.
 func (v View) HasBudgets() bool { return len(v.s.budgets.byNamespace) > 0 }
 
-// BudgetsVersion changes with every change of what preemption reads of a PodDisruptionBudget: what it selects, how many disruptions it allows, and which
-// it has counted.
+// BudgetsVersion changes with the input of preemption in any PodDisruptionBudget: its
+// selector, its allowed disruptions and its disrupted pods.
 func (v View) BudgetsVersion() uint64 { return v.s.budgets.version }
 
-// BudgetSelections changes when BudgetsOf returns others for a pod.
+// BudgetSelections changes when the result of BudgetsOf changes for some pod.
 func (v View) BudgetSelections() uint64 { return v.s.budgets.selections }
 
-// BudgetedSince calls yield with the slots on which evictions may violate other budgets than they did at a version of the budgets, a slot more than
-// once if several pods there are concerned. It returns false, having called yield or not, if these may be any slots: the version is too old, or there
-// are more than four pods to visit for each slot.
+// BudgetedSince calls yield with the slots where evictions may violate other budgets than
+// at the given version. A slot is repeated if several of its pods are affected. It
+// returns false if any slot may be affected, possibly after calls of yield: the version
+// is too old, or more than four pods per slot must be visited.
 func (v View) BudgetedSince(version uint64, yield func(slot int32)) bool {
 	s := v.s
 	since := s.budgets.version - version

@@ -11,10 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// composites are the CompositePodGroups, and what names them as its parent. There are none without the gate.
+// composites are the CompositePodGroups and the groups that name them as parents. It is
+// empty unless the feature gate is on.
 type composites struct {
 	objects map[model.GroupKey]*model.CompositeGroup
-	// Invariant: below lists exactly the PodGroups and CompositePodGroups that name a parent, by it, whether or not it exists; no list is empty.
+	// Invariant: below lists exactly the PodGroups and CompositePodGroups that name a
+	// parent, by parent, whether or not the parent exists; no list is empty.
 	below map[model.GroupKey]map[groupRef]struct{}
 }
 
@@ -28,7 +30,7 @@ func newComposites() composites {
 	return composites{objects: map[model.GroupKey]*model.CompositeGroup{}, below: map[model.GroupKey]map[groupRef]struct{}{}}
 }
 
-// list takes in that a group names a parent, or none, where it named another before, or none.
+// list moves a group from its previous parent to its new one. Either may be empty.
 func (c *composites) list(of groupRef, before, parent string) {
 	if before == parent {
 		return
@@ -53,7 +55,7 @@ func parentOf(group *model.PodGroup) string {
 	return group.Parent
 }
 
-// setComposite takes in a version of a CompositePodGroup.
+// setComposite stores a version of a CompositePodGroup.
 func (s *State) setComposite(group *model.CompositeGroup, delta *Delta) {
 	event := model.Event{Resource: model.CompositePodGroupEvent, Action: model.Add, Object: group}
 	parent := ""
@@ -78,21 +80,23 @@ func (s *State) removeComposite(ref model.Ref, delta *Delta) {
 	delta.Events = append(delta.Events, model.Event{Resource: model.CompositePodGroupEvent, Action: model.Delete, OldObject: before})
 }
 
-// Composite returns the CompositePodGroup of a key, nil if there is none.
+// Composite returns the CompositePodGroup of a key, nil if it does not exist.
 func (v View) Composite(key model.GroupKey) *model.CompositeGroup { return v.s.composites.objects[key] }
 
-// TreeDepthMax is how many levels a tree of groups has at most: as in kube-scheduler, four of CompositePodGroups and one of PodGroups.
+// TreeDepthMax is the maximum number of levels in a tree of groups. As in kube-scheduler,
+// it allows four levels of CompositePodGroups and one of PodGroups.
 const TreeDepthMax = 5
 
 var (
-	// ErrNoParent is that a CompositePodGroup does not exist which a group names as its parent.
+	// ErrNoParent means that the parent of a group does not exist.
 	ErrNoParent = errors.New("a composite pod group is missing")
-	// ErrTooDeep is that there are more levels than TreeDepthMax above a group, or that groups are each other's parents.
+	// ErrTooDeep means that a group has too many levels above it, or that groups are each
+	// other's parents.
 	ErrTooDeep = errors.New("the tree of pod groups is too deep")
 )
 
-// Root returns the CompositePodGroup at the top of the tree that a PodGroup belongs to; nil if it names no parent. The error is ErrNoParent or ErrTooDeep, with the
-// names of groups.
+// Root returns the CompositePodGroup at the top of a PodGroup's tree; nil if the group
+// names no parent. The error is ErrNoParent or ErrTooDeep, with the names of groups.
 func (v View) Root(group *model.PodGroup) (*model.CompositeGroup, error) {
 	var root *model.CompositeGroup
 	for level, parent := 2, group.Parent; parent != ""; level, parent = level+1, root.Parent {
@@ -107,7 +111,8 @@ func (v View) Root(group *model.PodGroup) (*model.CompositeGroup, error) {
 	return root, nil
 }
 
-// topOf returns the CompositePodGroup at the top of what exists above a PodGroup, and the highest one whose pods may only be evicted together; nil if there is none.
+// topOf returns the topmost existing CompositePodGroup above a PodGroup, and the highest
+// one whose pods may only be evicted together; nil if none.
 func (v View) topOf(group *model.PodGroup) (top, unit *model.CompositeGroup) {
 	parent := group.Parent
 	for level := 2; parent != "" && level <= TreeDepthMax; level++ {
@@ -123,7 +128,8 @@ func (v View) topOf(group *model.PodGroup) (top, unit *model.CompositeGroup) {
 	return top, unit
 }
 
-// Tree returns a CompositePodGroup with all that is below it; nil if it does not exist. What is below TreeDepthMax levels is left out: it belongs to no tree.
+// Tree returns a CompositePodGroup with all groups below it; nil if it does not exist.
+// Groups deeper than TreeDepthMax levels are left out: they belong to no tree.
 func (v View) Tree(key model.GroupKey) *model.GroupTree {
 	return v.tree(groupRef{key, true}, 1)
 }
@@ -158,7 +164,8 @@ func byCreation(a, b *model.GroupTree) int {
 	return cmp.Or(x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time), cmp.Compare(a.Key().Name, b.Key().Name), cmp.Compare(isLeaf(a), isLeaf(b)))
 }
 
-// GroupsBelow returns the PodGroups in the trees below a CompositePodGroup, whether or not that exists, in no particular order.
+// GroupsBelow returns the PodGroups in the trees below a CompositePodGroup, whether or
+// not it exists, in no particular order.
 func (v View) GroupsBelow(key model.GroupKey) iter.Seq[model.GroupKey] {
 	return func(yield func(model.GroupKey) bool) { v.groupsBelow(key, 1, yield) }
 }
@@ -175,7 +182,8 @@ func (v View) groupsBelow(key model.GroupKey, level int, yield func(model.GroupK
 	return true
 }
 
-// TreePlaced returns how many members of the groups of a tree are on nodes, assumed ones included.
+// TreePlaced returns the number of members of a tree's groups on nodes, including assumed
+// ones.
 func (v View) TreePlaced(tree *model.GroupTree) (placed int) {
 	for group := range tree.Leaves {
 		placed += v.GroupPlaced(group.Key)

@@ -13,33 +13,37 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// selectorSources are what default selectors are built from.
+// selectorSources are the inputs of default selectors.
 type selectorSources struct {
 	services services
-	// Invariant: controllers are those that have a selector.
+	// Invariant: every controller here has a selector.
 	controllers map[model.Ref]controller
 	// Invariant: no version of a part is later.
 	version uint64 // changes with every part
 }
 
-// controller is the selector of a ReplicaSet or StatefulSet, or the labels that a ReplicationController selects.
+// controller is the selector of a ReplicaSet or StatefulSet, or the labels that a
+// ReplicationController selects.
 type controller struct {
 	selector *metav1.LabelSelector
 	labels   labels.Set
-	version  uint64 // of the sources when it was last changed
+	version  uint64 // version of the sources at its last change
 }
 
-// SelectorVersion is the version of what the default selector of a pod depends on. The zero value is of no pod.
+// SelectorVersion is the version of the inputs of a pod's default selector. The zero
+// value belongs to no pod.
 type SelectorVersion struct {
-	seen uint64 // of all sources, when it was read
-	// The lists of services and the controller that exist, of those that the pod depends on, and the newest version among them: a part that
-	// changes or is added has a newer version, and otherwise a part that is removed leaves fewer.
+	seen uint64 // version of all sources when it was read
+	// parts is the number of existing inputs: lists of services, and the controller.
+	// newest is the newest version among them. A changed or added part has a newer
+	// version; a removed part leaves fewer parts.
 	parts  int
 	newest uint64
 }
 
-// DefaultSelectorVersion returns the version of what the pod's default selector depends on, and whether DefaultSelector still returns what it did
-// for the version before. A change of services and controllers that have nothing to do with the pod leaves the selector the same.
+// DefaultSelectorVersion returns the version of the inputs of the pod's default selector,
+// and whether DefaultSelector returns the same as at the version before. Changes of
+// unrelated services and controllers leave the selector the same.
 func (s *State) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (now SelectorVersion, same bool) {
 	sources := &s.selectorSources
 	now.seen = sources.version + 1 // so that no version is the zero value
@@ -112,7 +116,7 @@ func (d *Delta) selectorChanged(ref model.Ref, before, after labels.Set) {
 	d.Events = append(d.Events, model.Event{Resource: model.SelectorEvent, Action: model.Update, Labels: change})
 }
 
-// setController stores a controller, or that it is gone or has no selector.
+// setController stores a controller, or removes it if it has no selector.
 func (s *State) setController(ref model.Ref, c controller, delta *Delta) {
 	sources := &s.selectorSources
 	before, known := sources.controllers[ref]
@@ -121,7 +125,7 @@ func (s *State) setController(ref model.Ref, c controller, delta *Delta) {
 	case !exists && !known:
 		return
 	case known && exists && maps.Equal(before.labels, c.labels) && equality.Semantic.DeepEqual(before.selector, c.selector):
-		c.version = before.version // the selector is the newer object's, which others hold too
+		c.version = before.version // share the selector of the newer object
 		sources.controllers[ref] = c
 		return
 	}
@@ -135,8 +139,9 @@ func (s *State) setController(ref model.Ref, c controller, delta *Delta) {
 	sources.controllers[ref] = c
 }
 
-// setNamespace stores a namespace's labels, or that it is gone. Tallies that select namespaces by label are dropped if the change makes them
-// select the namespace or no longer select it: this is rare, and counting again is simple.
+// setNamespace stores a namespace's labels, or its deletion. Tallies whose namespace
+// selectors gain or lose the namespace are dropped: this is rare, and counting again is
+// simple.
 func (s *State) setNamespace(ref model.Ref, set labels.Set, exists bool, delta *Delta) {
 	name := ref.Name
 	before, existed := s.namespaces[name]
@@ -168,7 +173,8 @@ func (s *State) setNamespace(ref model.Ref, set labels.Set, exists bool, delta *
 	delta.Events = append(delta.Events, model.Event{Resource: model.NamespaceEvent, Action: model.Update, Labels: change})
 }
 
-// NamespaceLabels returns the labels of a namespace, nil only if it is not known.
+// NamespaceLabels returns the labels of a namespace, nil only if the namespace is
+// unknown.
 func (s *State) NamespaceLabels(name string) labels.Set {
 	of, known := s.namespaces[name]
 	if known && of == nil {
@@ -178,7 +184,7 @@ func (s *State) NamespaceLabels(name string) labels.Set {
 }
 
 // NamespacesSelected returns the known namespaces that a selector selects; ok is false if
-// they are more than the given number.
+// more than most are selected.
 func (s *State) NamespacesSelected(by labels.Selector, most int) (names []string, ok bool) {
 	for name, of := range s.namespaces {
 		if !by.Matches(of) {
@@ -198,11 +204,12 @@ func (s *State) Attachable(key model.ClaimKey) (driver, handle string) {
 	return driver, handle
 }
 
-// Namespace returns the labels of a namespace, nil if it has none or is not known.
+// Namespace returns the labels of a namespace, nil if it has none or is unknown.
 func (s *State) Namespace(name string) labels.Set { return s.namespaces[name] }
 
-// DefaultSelector returns the selector of the pod's default topology spread constraints: what the services that select the pod and the
-// controller that owns it select. It is empty if there are none. A controller's selector that cannot be parsed is ignored.
+// DefaultSelector returns the selector of the pod's default topology spread constraints.
+// It combines the selectors of the services that select the pod and of its controller,
+// and is empty without them. An invalid selector of a controller is ignored.
 func (s *State) DefaultSelector(pod *model.Pod) labels.Selector {
 	merged := labels.Set{}
 	s.selectorSources.services.merge(pod.Namespace, pod.Labels, merged)
@@ -223,8 +230,8 @@ func (s *State) DefaultSelector(pod *model.Pod) labels.Selector {
 // ServicesAsked returns how often the selector of a service was matched against a pod.
 func (s *State) ServicesAsked() int64 { return s.selectorSources.services.asked }
 
-// controllerSelector returns the selector of the pod's controller; the labels of a ReplicationController are merged into the services' instead,
-// and override them.
+// controllerSelector returns the selector of the pod's controller. The labels of a
+// ReplicationController are merged into the services' instead, and override them.
 func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) labels.Selector {
 	ref, ok := controllerRef(pod)
 	if !ok {
@@ -245,7 +252,7 @@ func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) labels.Sel
 	return parsed
 }
 
-// controllerRef returns the pod's controller, if it is of a kind that has a selector.
+// controllerRef returns the pod's controller, if its kind has a selector.
 func controllerRef(pod *model.Pod) (ref model.Ref, ok bool) {
 	owner := metav1.GetControllerOfNoCopy(pod.Object)
 	if owner == nil {

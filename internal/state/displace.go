@@ -9,13 +9,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Preemption for a pod group asks where its members would go if very many pods were gone, and then which of these can stay. On a draft each member would count
-// anew what differs; so these pods are taken off their nodes for real, and tallies and columns follow by what changes. Nobody hears of it, and in the end
-// all are back.
+// Preemption for a pod group computes where its members would go without very many pods,
+// and then which of these pods can stay. On a draft, each member would have to recount
+// all differences. So these pods really leave their nodes for a while, and tallies and
+// columns follow incrementally. No event shows it, and in the end all pods are back.
 
-// Displace takes pods off their nodes for a while: nothing counts them any more, no event says so, and they keep what they hold of volumes and devices
-// besides, as in kube-scheduler, where only the nodes of a snapshot lose them. Return must be called for each before the next change. A pod that is on no node is
-// a bug.
+// Displace takes pods off their nodes temporarily: nothing counts them, and no event is
+// emitted. They keep their holds on volumes and devices, as in kube-scheduler, where only
+// the nodes of a snapshot lose them. Return must be called for each pod before the next
+// change. A pod that is on no node is a bug.
 func (s *State) Displace(pods ...*model.Pod) {
 	if s.displaced == nil {
 		s.displaced = map[model.PodKey]*placed{}
@@ -25,12 +27,12 @@ func (s *State) Displace(pods ...*model.Pod) {
 		if p == nil || p.pod.UID != pod.UID {
 			panic(fmt.Sprintf("state: displace pod %s, which is on no node", pod))
 		}
-		s.lift(p) // a slot without a node is kept as well: its pods come back
+		s.lift(p) // keeps a slot without a node too: its pods come back
 		s.displaced[pod.Key()] = p
 	}
 }
 
-// Return puts pods back that Displace took off their nodes. One that is not displaced is a bug.
+// Return puts displaced pods back on their nodes. A pod that is not displaced is a bug.
 func (s *State) Return(pods ...*model.Pod) {
 	for _, pod := range pods {
 		p := s.displaced[pod.Key()]
@@ -48,7 +50,7 @@ func (s *State) Return(pods ...*model.Pod) {
 	}
 }
 
-// UnitsBelow reports whether a pod on a node, or the group of one, has a lower priority.
+// UnitsBelow reports whether a pod on a node, or its group, has a lower priority.
 func (v View) UnitsBelow(priority int32) bool {
 	if v.PodsBelow(priority) {
 		return true
@@ -61,8 +63,9 @@ func (v View) UnitsBelow(priority int32) bool {
 	return false
 }
 
-// PreemptionPriority returns what decides whether a pod may be evicted for another: the priority of its group, or of the root of the tree that this belongs to, if that
-// exists, or else its own.
+// PreemptionPriority returns the priority that decides whether a pod may be evicted for
+// another. It is the priority of the topmost existing group above the pod, or else the
+// pod's own.
 func (v View) PreemptionPriority(pod *model.Pod) int32 {
 	if group := v.s.groups.objects[pod.Group]; group != nil {
 		return v.priorityOfRoot(group)
@@ -70,7 +73,8 @@ func (v View) PreemptionPriority(pod *model.Pod) int32 {
 	return pod.Priority
 }
 
-// priorityOfRoot returns the priority of a group, or of the topmost that exists above it.
+// priorityOfRoot returns the priority of a group, or of the topmost existing group above
+// it.
 func (v View) priorityOfRoot(group *model.PodGroup) int32 {
 	if top, _ := v.topOf(group); top != nil {
 		return top.Priority
@@ -78,13 +82,15 @@ func (v View) priorityOfRoot(group *model.PodGroup) int32 {
 	return group.Priority
 }
 
-// Unit names pods that can only be evicted together: the members of a PodGroup, or of all below a CompositePodGroup. The zero value names none.
+// Unit names pods that can only be evicted together: the members of a PodGroup, or of all
+// PodGroups below a CompositePodGroup. The zero value names none.
 type Unit struct {
 	Key       model.GroupKey
 	Composite bool
 }
 
-// UnitOf returns the unit that a pod on a node belongs to, zero if it can be evicted by itself: that of the topmost group whose disruptionMode is all.
+// UnitOf returns the unit of a pod on a node, zero if the pod can be evicted alone. The
+// unit belongs to the topmost group whose disruptionMode is all.
 func (v View) UnitOf(pod *model.Pod) Unit {
 	group := v.s.groups.objects[pod.Group]
 	if group == nil {
@@ -107,7 +113,9 @@ func (v View) UnitMembers(unit Unit) iter.Seq[*model.Pod] {
 	return v.GroupMembers(unit.Key)
 }
 
-// Repels reports whether a pod on a node carries a required anti-affinity term that selects another, with a topology key that a node has, or had.
+// Repels reports whether a pod on a node carries a required anti-affinity term that
+// selects another pod. The topology key of the term must be a label that some node has or
+// had.
 func (v View) Repels(on, other *model.Pod) bool {
 	p := v.s.placed[on.Key()]
 	if p == nil {

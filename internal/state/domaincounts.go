@@ -5,33 +5,36 @@ import (
 	"slices"
 )
 
-// domainCounts counts pods by domain: while few domains have any, in a list sorted by domain; otherwise in an array. Thousands of apps run on few
-// nodes each, so that an array by node for each of them would not fit into memory.
+// domainCounts counts pods by domain. It is a list sorted by domain while few domains
+// have pods, and an array otherwise. Thousands of apps run on few nodes each, and an
+// array by node for each of them would not fit into memory.
 //
-// Invariant: there is a list or an array, not both; the list has no domain with count 0; some counts the domains whose count is not 0; total is
-// the sum of the counts.
+// Invariant: it has a list or an array, not both; the list has no domain with count 0;
+// some is the number of domains whose count is not 0; total is the sum of the counts.
 type domainCounts struct {
 	listed []domainCount // sorted by domain
-	dense  []int32       // by domain; instead of the list. A domain beyond its end counts nothing
-	some   int32
-	total  int64
-	// Invariant: least has the counts of an array that are not 0, and no other, if the least count is wanted; each inner node has the smaller of
-	// its children.
+	// by domain, instead of the list; domains beyond its end have count 0
+	dense []int32
+	some  int32
+	total int64
+	// Invariant: least has exactly the counts of an array that are not 0, if keepLeast;
+	// each inner node has the smaller of its children.
 	least     *minima
 	keepLeast bool
 }
 
 type domainCount struct{ domain, pods int32 }
 
-// A list becomes an array when it has more than one in listedUpTo of the domains, and at once where there are at most fewDomains. An array becomes
-// a list when it has fewer than one in denseFrom.
+// A list becomes an array when it has more than 1/listedUpTo of the domains, and at once
+// with at most fewDomains domains. An array becomes a list when it has fewer than
+// 1/denseFrom.
 const (
 	fewDomains = 64
 	listedUpTo = 8
 	denseFrom  = 32
 )
 
-// add adds n pods in a domain, of so many domains.
+// add adds n pods in a domain. domains is the number of domains.
 func (c *domainCounts) add(domain, n int32, domains int) {
 	if domain == noDomain || n == 0 {
 		return
@@ -174,9 +177,11 @@ func (c *domainCounts) addTo(sums []int64, weight int64) {
 	}
 }
 
-// leastExcept returns the smallest count that is not 0, outside the domains of the differences, which are sorted by domain; absent if there is
-// none. For an array it takes time in the logarithm of the number of domains; wantLeast must have been called. A list is read as a whole; it has
-// at most one in listedUpTo of the domains, and Least asks for it only if all domains of the node set have pods.
+// leastExcept returns the smallest count that is not 0, outside the domains of the
+// differences, which are sorted by domain; absent if none. For an array it takes
+// logarithmic time in the number of domains; wantLeast must have been called. A list is
+// read completely. It has at most 1/listedUpTo of the domains, and Least calls this only
+// if all domains of the node set have pods.
 func (c *domainCounts) leastExcept(differences []Difference) int32 {
 	if c.dense != nil {
 		return c.least.except(differences)
@@ -193,12 +198,12 @@ func (c *domainCounts) leastExcept(differences []Difference) int32 {
 	return least
 }
 
-// bytes returns about how much memory the counts use.
+// bytes returns the approximate memory use of the counts.
 func (c *domainCounts) bytes() int {
 	return 8*cap(c.listed) + 4*cap(c.dense) + c.least.bytes()
 }
 
-// expansion is a list of counts as an array, for the length of one turn.
+// expansion is a list of counts as an array, valid for one turn.
 type expansion struct {
 	of     *domainCounts
 	made   turn
@@ -209,14 +214,16 @@ type expansion struct {
 // turn identifies a turn on an unchanged state.
 type turn struct{ turns, changes uint64 }
 
-// expansionsKept bounds how many arrays a topology keeps for the next turn. Few pods count more sets by one topology key.
+// expansionsKept bounds the arrays that a topology keeps for the next turn. Few pods
+// count more sets by one topology key.
 const expansionsKept = 8
 
-// BeginTurn begins a turn: what Expanded returned before may be overwritten.
+// BeginTurn begins a turn: earlier results of Expanded may be overwritten.
 func (s *State) BeginTurn() { s.turn.turns++ }
 
-// expanded returns counts by domain, as an array that is valid until the next turn or until the state changes. A domain beyond its end counts
-// nothing. Making it takes as long as there are domains whose count is not 0.
+// expanded returns counts by domain, as an array that is valid until the next turn or
+// change of the state. Domains beyond its end have count 0. Its cost is proportional to
+// the number of domains whose count is not 0.
 func (s *State) expanded(t *topology, c *domainCounts) []int32 {
 	if c.dense != nil || len(c.listed) == 0 {
 		return c.dense
@@ -240,7 +247,8 @@ func (s *State) expanded(t *topology, c *domainCounts) []int32 {
 	return x.counts
 }
 
-// fill overwrites the array; it takes time for the domains whose count was not 0 or is not, and not for the others.
+// fill overwrites the array. Its cost is proportional to the domains whose count was or
+// is not 0.
 func (x *expansion) fill(c *domainCounts, domains int) {
 	for _, domain := range x.filled {
 		x.counts[domain] = 0

@@ -11,30 +11,34 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// Draft is a what-if: an unchanging state, and the pods that are added to its nodes or removed from them. It never writes to the state, so
-// neither the journal nor any version shows it. Several drafts of one state may exist at once. One goroutine writes to a draft; at other times
-// several may read its View. It is valid until the state changes.
+// Draft is a what-if: an unchanging state with pods added to its nodes or removed from
+// them. It never writes to the state, so neither the journal nor any version shows it.
+// Several drafts of one state may exist at once. One goroutine writes to a draft; at
+// other times several may read its View. It is valid until the state changes.
 //
-// Reading a draft costs as much as its differences: the state's numbers are read as they are, and only those of the touched nodes and domains
-// are corrected.
+// Reading a draft costs as much as its differences: it reads the state's numbers and
+// corrects only the touched nodes and domains.
 type Draft struct {
 	s       *State
 	version uint64 // of the state's journal
-	// uses counts how often the draft was begun anew.
+	// uses counts resets.
 	uses uint64
-	// dryRun means that changes count as in kube-scheduler's AddPod and RemovePod; see DryRun.
-	dryRun  bool
-	changes []draftChange          // in the order in which they were made; a pair that cancels out stays
+	// dryRun means that changes count as in kube-scheduler's AddPod and RemovePod; see
+	// DryRun.
+	dryRun bool
+	// in order of the changes; a pair that cancels out stays
+	changes []draftChange
 	last    map[model.PodKey]int32 // position of a pod's last change
-	// By touched node, in the order in which they were first touched; at is the position of a slot.
+	// By touched node, in the order of the first touch; at is the position of a slot.
 	slots []int32
 	nodes []draftNode
 	at    map[int32]int32
 	terms []draftTerm
-	// topologies are those of keys that the state has no topology for.
+	// topologies have keys without a topology in the state.
 	topologies map[TopologyKey]*topology
-	// lists are the draft's own, of pods with terms that no pod of the state has. They are kept for
-	// later uses of the draft, because nominated pods are added again for each pod that is tried.
+	// lists are the draft's own lists, of pods whose terms no pod of the state has. They
+	// are kept for later uses of the draft, because nominated pods are added again for
+	// each pod that is tried.
 	lists []*termList
 }
 
@@ -54,7 +58,7 @@ type draftNode struct {
 	pods    int
 	ports   portCounts
 	volumes storage.Usage
-	changed []changedPod // in the order in which they were made; a pair that cancels out stays
+	changed []changedPod // in order of the changes; a pair that cancels out stays
 }
 
 // changedPod is a pod that is added to a node (n = +1) or removed from it (n = -1).
@@ -65,21 +69,22 @@ type changedPod struct {
 
 // draftTerm is a term that a changed pod carries.
 type draftTerm struct {
-	*TermCounts // the state's, or the draft's own where no pod of the state carries the term
+	*TermCounts // the state's, or the draft's own if no pod of the state carries the term
 	differences []Difference
 }
 
-// Draft returns a draft without differences from the view. It counts as the state would after the same changes: a pod that is being deleted is
-// not counted where a PodSet excludes it.
+// Draft returns a draft without differences from the view. It counts as the state would
+// after the same changes: a terminating pod is not counted where a PodSet excludes it.
 func (v View) Draft() *Draft {
 	d := new(Draft)
 	d.reset(v)
 	return d
 }
 
-// DryRun makes d a draft without differences from the view, for filters whose PreFilter has seen the view: kube-scheduler updates their counts
-// by AddPod and RemovePod, which count a pod that is being deleted like any other. So a count that never contained such a pod may fall below 0
-// when the pod is removed.
+// DryRun makes d a draft without differences from the view, for filters whose PreFilter
+// has seen the view. kube-scheduler updates their counts by AddPod and RemovePod, which
+// count a terminating pod like any other. So a count that never contained such a pod may
+// fall below 0 when the pod is removed.
 func (v View) DryRun(d *Draft) *Draft {
 	d.reset(v)
 	d.dryRun = true
@@ -126,14 +131,16 @@ func (n *draftNode) clone() draftNode {
 	return c
 }
 
-// Trail identifies the changes that a draft has gone through since it was begun or reset: while two views have equal trails, the later one has all
-// changes of the earlier one, and perhaps more behind them. That of a view without differences is zero.
+// Trail identifies the history of a draft since its last reset. If two views have equal
+// trails, the later view has all changes of the earlier one, and perhaps more after them.
+// The trail of a view without differences is zero.
 type Trail struct {
 	draft *Draft
 	uses  uint64
 }
 
-// SameDraft reports whether two trails are of one draft, which may have been reset between them.
+// SameDraft reports whether two trails belong to one draft, which may have been reset
+// between them.
 func (t Trail) SameDraft(other Trail) bool { return t.draft == other.draft }
 
 // Trail returns the trail of the view.
@@ -151,8 +158,8 @@ type DraftChange struct {
 	N    int32
 }
 
-// ChangesFrom calls yield with the changes of the view's draft from the n-th on, counted from 0, in the order in which they were made; a pair that cancels
-// out is included.
+// ChangesFrom calls yield with the changes of the view's draft from the n-th on, counted
+// from 0, in order. A pair that cancels out is included.
 func (v View) ChangesFrom(n int) iter.Seq[DraftChange] {
 	return func(yield func(DraftChange) bool) {
 		if v.d == nil {
@@ -180,7 +187,8 @@ func (d *Draft) Add(pod *model.Pod, slot int32, holds ...plan.Hold) {
 	d.change(draftChange{pod, slot, +1, d.dryRun, holds})
 }
 
-// formerHolds returns what a pod held that was removed from the same node before, and is put back.
+// formerHolds returns the former holds of a pod that was removed from the same node and
+// is put back.
 func (d *Draft) formerHolds(pod *model.Pod, slot int32) []plan.Hold {
 	_, changed := d.last[pod.Key()]
 	for i := len(d.changes) - 1; changed && i >= 0; i-- {
@@ -198,7 +206,8 @@ func (d *Draft) formerHolds(pod *model.Pod, slot int32) []plan.Hold {
 	return nil
 }
 
-// Remove takes a pod off its node, and releases its holds. A pod that is on no node is a bug.
+// Remove takes a pod off its node, and releases its holds. A pod that is on no node is a
+// bug.
 func (d *Draft) Remove(key model.PodKey) {
 	at, on := d.find(key)
 	if !on {
@@ -310,7 +319,7 @@ func (d *Draft) refresh() {
 	}
 }
 
-// touch returns the draft's own copy of a node's numbers, made when they are first changed.
+// touch returns the draft's own copy of a node's numbers, made at the first change.
 func (d *Draft) touch(slot int32) *draftNode {
 	if n := d.node(slot); n != nil {
 		return n
@@ -335,7 +344,7 @@ func (d *Draft) node(slot int32) *draftNode {
 // carry adds n carriers of a term on a node.
 func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
 	if d.dryRun && ref.Kind != model.RequiredAntiAffinity {
-		return // only filters are asked in a dry run, and of the terms of others they read these alone
+		return // a dry run runs only filters, which read no other terms of other pods
 	}
 	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
 	i := slices.IndexFunc(d.terms, func(t draftTerm) bool { return t.list == nil && t.key == key })
@@ -355,7 +364,8 @@ func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
 	}
 }
 
-// newTerm returns counts, all zero, of a term that no pod of the state carries; nil if the term cannot be parsed.
+// newTerm returns counts, all zero, of a term that no pod of the state carries; nil if
+// the term is invalid.
 func (d *Draft) newTerm(pod *model.Pod, ref *model.TermRef, key termKey) *TermCounts {
 	term, err := model.NewTerm(pod.Namespace, ref.Source)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// GiveBack assumes that writes of decisions take effect, until changes bring their ends.
+// GiveBack assumes that writes of decisions take effect, until changes bring their
+// results.
 func (s *State) GiveBack(writes ...plan.Write) {
 	for i := range writes {
 		if claim, ok := writes[i].GivesBack.(*model.ResourceClaim); ok {
@@ -14,10 +15,10 @@ func (s *State) GiveBack(writes ...plan.Write) {
 	}
 }
 
-// GivenBack returns the number of objects that writes in flight give back.
+// GivenBack returns the number of objects that writes in flight release.
 func (s *State) GivenBack() int { return s.devices.GivenBack() }
 
-// AwaitsWrite reports whether a write in flight gives back a claim of the pod.
+// AwaitsWrite reports whether a write in flight releases a claim of the pod.
 func (v View) AwaitsWrite(pod *model.Pod) bool {
 	if v.s.devices.GivenBack() == 0 {
 		return false
@@ -33,9 +34,9 @@ func (v View) AwaitsWrite(pod *model.Pod) bool {
 	return made != nil && v.s.devices.IsGivenBack(made.Key)
 }
 
-// endGiveBack applies the end of a write. Pods that were held because of it are checked
-// again, stored or not; for all other pods a write that was stored is an event of its
-// own.
+// endGiveBack applies the result of a write. Pods that were held because of the write are
+// checked again, whether or not it was stored. For all other pods, a stored write is an
+// event of its own.
 func (s *State) endGiveBack(result *model.WriteResult, delta *Delta) {
 	if s.devices.EndGiveBack(result) {
 		delta.Events = append(delta.Events, model.Event{

@@ -10,30 +10,33 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// groups are the PodGroups, and the pods on nodes that name one, whether or not it exists. Whether members of a group wait is for the queue to know.
+// groups are the PodGroups, and the pods on nodes that name a group, whether or not it
+// exists. The queue keeps the waiting members.
 type groups struct {
 	objects map[model.GroupKey]*model.PodGroup
-	// Invariant: members lists exactly the placed pods that name a group, by it; no list is empty.
+	// Invariant: members lists exactly the placed pods that name a group, by group; no
+	// list is empty.
 	members map[model.GroupKey]*groupMembers
-	// scheduled are groups of which enough members were placed once, by UID, whether or not their condition shows it yet.
-	// Invariant: each of these objects exists.
+	// scheduled are the groups that once had enough members placed, by UID, even before
+	// their condition shows it. Invariant: each of these objects exists.
 	scheduled map[model.GroupKey]types.UID
-	// left is how often a member has left its node.
+	// left counts members that left their node.
 	left uint64
 }
 
 // groupMembers are the members of a group on nodes.
 type groupMembers struct {
-	// Invariant: each pod knows its position here.
+	// Invariant: each pod records its position here.
 	pods []*placed
-	// Invariant: ranks says how many of the pods have which priority themselves; none has 0 members. Mostly all have one.
+	// Invariant: ranks counts the pods by their own priority; none has 0 members. Mostly
+	// all pods have the same priority.
 	ranks []groupRank
 }
 
-// groupRank is the members of a group on nodes that have one priority.
+// groupRank counts the members of a group on nodes that have one priority.
 type groupRank struct{ priority, members int32 }
 
-// rank counts a member that came (+1) or left (-1) among those of its priority.
+// rank counts a member that came (+1) or left (-1) under its priority.
 func (m *groupMembers) rank(priority, sign int32) {
 	at := slices.IndexFunc(m.ranks, func(r groupRank) bool { return r.priority == priority })
 	if at < 0 {
@@ -85,7 +88,7 @@ func (g *groups) on(key model.GroupKey) []*placed {
 	return nil
 }
 
-// setGroup takes in a version of a PodGroup.
+// setGroup stores a version of a PodGroup.
 func (s *State) setGroup(group *model.PodGroup, delta *Delta) {
 	event := model.Event{Resource: model.PodGroupEvent, Action: model.Add, Object: group}
 	if before := s.groups.objects[group.Key]; before != nil {
@@ -113,10 +116,11 @@ func (s *State) removeGroup(ref model.Ref, delta *Delta) {
 	delta.Events = append(delta.Events, model.Event{Resource: model.PodGroupEvent, Action: model.Delete, OldObject: before})
 }
 
-// Group returns the PodGroup of a key, nil if there is none.
+// Group returns the PodGroup of a key, nil if it does not exist.
 func (v View) Group(key model.GroupKey) *model.PodGroup { return v.s.groups.objects[key] }
 
-// GroupPlaced returns how many members of a group are on nodes, assumed ones included. What a draft changes does not count.
+// GroupPlaced returns the number of members of a group on nodes, including assumed ones.
+// Changes of a draft do not count.
 func (v View) GroupPlaced(key model.GroupKey) int { return len(v.s.groups.on(key)) }
 
 // GroupsLeft returns a number that changes when a member of any group leaves its node.
@@ -133,8 +137,10 @@ func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
 	}
 }
 
-// RankedOtherwise returns the pods on nodes, by slot, of which PreemptionPriority is below a priority and their own is not, or the other way round: those that stand
-// in the bands of their node among others than those that may be evicted with them. Mostly there are none, and that costs a look at each group.
+// RankedOtherwise returns the pods on nodes, by slot, for which exactly one of
+// PreemptionPriority and their own priority is below the given one. The bands of a node
+// count these pods on the wrong side of the limit. Mostly none exist; then the cost is
+// one check per group.
 func (v View) RankedOtherwise(priority int32) iter.Seq2[int32, *model.Pod] {
 	return func(yield func(int32, *model.Pod) bool) {
 		for key, members := range v.s.groups.members {
@@ -144,7 +150,7 @@ func (v View) RankedOtherwise(priority int32) iter.Seq2[int32, *model.Pod] {
 			for _, p := range members.pods {
 				below := v.PreemptionPriority(p.pod) < priority
 				if !slices.ContainsFunc(members.ranks, func(r groupRank) bool { return r.priority < priority != below }) {
-					break // it has the same for all members
+					break // the same for all members
 				}
 				if p.pod.Priority < priority != below && !yield(p.slot, p.pod) {
 					return
@@ -154,20 +160,21 @@ func (v View) RankedOtherwise(priority int32) iter.Seq2[int32, *model.Pod] {
 	}
 }
 
-// BeginGroupTurn begins the turn of a pod group: until EndGroupTurn is called its members share the devices that are promised to a claim of one of them.
+// BeginGroupTurn begins the turn of a pod group. Until EndGroupTurn, its members share
+// the devices that are promised to a claim of any member.
 func (s *State) BeginGroupTurn() { s.devices.BeginGroup() }
 
 // EndGroupTurn ends that turn.
 func (s *State) EndGroupTurn() { s.devices.EndGroup() }
 
-// NoteGroupScheduled notes that enough members of a group have been placed.
+// NoteGroupScheduled records that enough members of a group have been placed.
 func (s *State) NoteGroupScheduled(group *model.PodGroup) {
 	if s.groups.objects[group.Key] != nil {
 		s.groups.scheduled[group.Key] = group.UID()
 	}
 }
 
-// GroupScheduled reports whether that was noted of a group.
+// GroupScheduled reports whether NoteGroupScheduled was called for the group.
 func (v View) GroupScheduled(group *model.PodGroup) bool {
 	uid, ok := v.s.groups.scheduled[group.Key]
 	return ok && uid == group.UID()

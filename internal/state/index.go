@@ -2,20 +2,23 @@ package state
 
 import "slices"
 
-// index finds items by keys. Each item is filed under its own keys; an item stores where it is filed, so that removing it costs as much as it
-// has keys, however many others are filed under them. The zero value is empty.
+// index finds items by keys. Each item is filed under its own keys and stores its
+// positions, so removing it costs as much as it has keys, however many other items share
+// them. The zero value is empty.
 //
-// Invariant: an item is listed once under each key that it is filed under, at the position that it knows, and nowhere else. No list is empty.
+// Invariant: an item is listed once under each of its keys, at its recorded position, and
+// nowhere else. No list is empty.
 type index[K comparable, T filed[K]] struct{ under map[K][]T }
 
 // filed is an item that can be in an index.
 type filed[K comparable] interface {
 	comparable
-	// filing returns where the item is filed; it is the index's to write.
+	// filing returns the item's keys and positions; only the index writes them.
 	filing() *filing[K]
 }
 
-// filing is the keys of an item, with its position under each. The zero value is filed nowhere.
+// filing is the keys of an item, with its position under each. The zero value is filed
+// nowhere.
 type filing[K comparable] struct {
 	keys []K
 	at   []int32
@@ -54,7 +57,7 @@ func (x *index[K, T]) remove(item T) {
 	*f = filing[K]{}
 }
 
-// listed returns how many items are listed under some keys.
+// listed returns the number of items listed under the keys.
 func (x *index[K, T]) listed(keys []K) int {
 	n := 0
 	for _, key := range keys {

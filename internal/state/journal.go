@@ -2,25 +2,28 @@ package state
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// Entry is a change of a node in some aspects; one about a slot that was cut off since has no aspects. What concerns all nodes together, such as how
-// many have an image, has a version of its own.
+// Entry is a change of a node in some aspects. An entry about a slot that was cut off
+// since has no aspects. Changes that concern all nodes together, such as how many have an
+// image, have their own versions.
 type Entry struct {
 	Slot    int32
 	Aspects model.Aspect
 }
 
-// journal is the ordered list of changes. Readers keep a version and catch up from it; a reader whose version is older than the entries that are
-// kept starts over.
+// journal is the ordered list of changes. Readers keep a version and catch up from it. A
+// reader whose version is older than the entries kept starts over.
 //
-// Invariant: at most 2·journalKept entries are kept, and more than journalKept once some were dropped. Each concerns a slot and some aspect,
-// in the journal of objects none; one about a slot that was cut off concerns no slot (-1) and no aspect.
+// Invariant: at most 2·journalKept entries are kept, and more than journalKept once some
+// were dropped. Each has a slot and some aspect, in the journal of objects no aspect. An
+// entry about a slot that was cut off has slot -1 and no aspect.
 type journal struct {
 	entries []Entry
 	base    uint64 // version of entries[0]
 }
 
-// journalKept bounds the memory of the journal to a few hundred KiB: a reader that is further behind has about as many nodes to read as the
-// largest clusters have, so starting over costs it no more.
+// journalKept bounds the memory of the journal to a few hundred KiB. A reader that is
+// further behind must read about as many nodes as the largest clusters have, so starting
+// over costs it no more.
 const journalKept = 1 << 15
 
 func (j *journal) add(slot int32, aspects model.Aspect) {
@@ -32,7 +35,8 @@ func (j *journal) add(slot int32, aspects model.Aspect) {
 	j.entries = append(j.entries, Entry{slot, aspects})
 }
 
-// cut takes back the entries about slots from n on, which are no more. A reader that is behind them has values only for slots that it drops.
+// cut clears the entries about slots from n on, which no longer exist. A reader that is
+// behind these entries has values only for slots that it drops.
 func (j *journal) cut(n int) {
 	for i := range j.entries {
 		if int(j.entries[i].Slot) >= n {

@@ -11,18 +11,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// keptRoom is room that is kept for the members of a pod group, or of all groups of a tree: other pods that do not outrank them leave it, as they do for nominated pods. The members
-// themselves are not nominated: they are decided about as if no room was kept, and the API shows nothing of it.
+// keptRoom is space on nodes that is reserved for the members of a pod group, or of all
+// groups of a tree. Other pods leave it free unless they outrank the members, as for
+// nominated pods. The members themselves are not nominated: they are decided as if
+// nothing was reserved, and the API does not show it.
 type keptRoom struct {
 	root model.RootKey
-	// groups are the PodGroup, or those of the tree at that time.
+	// groups are the PodGroup, or the PodGroups of the tree at that time.
 	groups []model.GroupKey
-	// id is another each time that room is kept.
+	// id differs for each reservation.
 	id   uint32
 	pods []*model.Pod
 }
 
-// Keep keeps room for members of a pod group, or of the groups of a tree, on nodes, until GiveWay. There must be none that is kept for it already, nor for one of its groups.
+// Keep reserves space on nodes for members of a pod group, or of the groups of a tree,
+// until GiveWay. The group or tree, and each of its groups, must not have a reservation
+// yet.
 func (s *State) Keep(root model.RootKey, groups []model.GroupKey, members []plan.Nomination) {
 	n := &s.nominations
 	n.keeping++
@@ -41,7 +45,8 @@ func (s *State) Keep(root model.RootKey, groups []model.GroupKey, members []plan
 	}
 }
 
-// HideKept has a what-if leave no room for any group, until the function is called that it returns. Nobody hears of it.
+// HideKept hides all reservations for groups from a what-if, until the returned function
+// is called. No event shows it.
 func (s *State) HideKept() (show func()) {
 	n := &s.nominations
 	kept, keptOf := n.kept, n.keptOf
@@ -62,14 +67,15 @@ func (s *State) HideKept() (show func()) {
 	}
 }
 
-// list has other pods leave room for one on the node that it is nominated to.
+// list makes other pods leave space for a pod on its nominated node.
 func (s *State) list(pod *model.Pod) {
 	s.storage.Nominate(pod, +1)
 	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
 	s.changedNominations(pod.NominatedNode)
 }
 
-// GiveWay ends the keeping of room for a group or a tree, if there is any. The next Apply has the events that the room is free.
+// GiveWay ends the reservation for a group or a tree, if any. The next Apply returns the
+// events for the freed space.
 func (s *State) GiveWay(root model.RootKey) {
 	n := &s.nominations
 	k := n.kept[root]
@@ -88,16 +94,18 @@ func (s *State) GiveWay(root model.RootKey) {
 	}
 }
 
-// Keeps returns for how many groups and trees room is kept.
+// Keeps returns the number of groups and trees with reservations.
 func (s *State) Keeps() int { return len(s.nominations.kept) }
 
-// KeepsFor reports whether room is kept for a group or a tree.
+// KeepsFor reports whether a group or a tree has a reservation.
 func (s *State) KeepsFor(root model.RootKey) bool { return s.nominations.kept[root] != nil }
 
-// KeepsForMembers reports whether room is kept for a PodGroup, or for the tree that it belongs to.
+// KeepsForMembers reports whether a PodGroup, or the tree that it belongs to, has a
+// reservation.
 func (s *State) KeepsForMembers(group model.GroupKey) bool { return s.nominations.keptOf[group] != nil }
 
-// WithoutKept takes the pods that room is kept for out of a list of NominatedBefore. id stands for the group of the first one, and is 0 if there is none.
+// WithoutKept removes the pods with reservations from a list of NominatedBefore. id
+// identifies the reservation of the first such pod, 0 if none.
 func (v View) WithoutKept(nominated []*model.Pod) (others []*model.Pod, id uint32) {
 	n := &v.s.nominations
 	if len(n.kept) == 0 {
@@ -118,7 +126,8 @@ func (v View) WithoutKept(nominated []*model.Pod) (others []*model.Pod, id uint3
 	return others, id
 }
 
-// KeptFor returns the name of the group that an id of WithoutKept stands for, empty if no room is kept for it any more.
+// KeptFor returns the name of the group that an id of WithoutKept stands for, empty if
+// its reservation has ended.
 func (v View) KeptFor(id uint32) string {
 	for key, k := range v.s.nominations.kept {
 		if k.id == id {
@@ -128,7 +137,8 @@ func (v View) KeptFor(id uint32) string {
 	return ""
 }
 
-// KeptOn returns the nodes on which room is kept for a group or a tree, one for each member that it is kept for.
+// KeptOn returns the nodes reserved for a group or a tree, one for each member in the
+// reservation.
 func (v View) KeptOn(root model.RootKey) (nodeNames []string) {
 	if k := v.s.nominations.kept[root]; k != nil {
 		for _, pod := range k.pods {

@@ -5,25 +5,27 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// Kept is how much a state keeps besides nodes, pods and tallies. Each of these numbers follows what exists; some of them stay unused for a while.
+// Kept has the sizes of a state's collections besides nodes, pods and tallies. Each
+// number follows the objects that exist; some entries stay unused for a while.
 type Kept struct {
-	// Terms are the affinity terms that pods on nodes carry, Topologies the keys by which nodes are in domains.
+	// Terms are the affinity terms that pods on nodes carry. Topologies are the keys that
+	// define domains of nodes.
 	Terms, Topologies int
 	// Images are the names of images on nodes.
 	Images int
-	// Selectors are services and controllers of pods, Namespaces those whose labels are known.
+	// Selectors are services and controllers of pods, Namespaces those with known labels.
 	Selectors, Namespaces int
 	// LabelSets are the label sets that have pods.
 	LabelSets int
-	// Learned are the objects of which the watch has not shown the version yet that was learned.
+	// Learned are the objects whose learned version the watch has not shown yet.
 	Learned int
-	// Storage is how much the store of volumes keeps.
+	// Storage has the sizes of the volume store.
 	Storage storage.Kept
-	// Devices is how much the store of devices keeps.
+	// Devices has the sizes of the device store.
 	Devices devices.Kept
 }
 
-// Kept returns how much the state keeps.
+// Kept returns the sizes of the state's collections.
 func (s *State) Kept() Kept {
 	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
 	terms := len(s.terms.byKey)
@@ -37,11 +39,12 @@ func (s *State) Kept() Kept {
 	}
 }
 
-// TermsAsked returns how often an affinity term of a pod on a node was matched against a pod that is to be placed.
+// TermsAsked returns how often an affinity term of a pod on a node was matched against a
+// pending pod.
 func (s *State) TermsAsked() int64 { return s.terms.asked }
 
-// TallyVisits returns how many label sets and pods were looked at to build tallies.
+// TallyVisits returns the number of label sets and pods visited to build tallies.
 func (s *State) TallyVisits() int64 { return s.tallies.visited }
 
-// NodesMatched returns how often a node was matched against a set of nodes that tallies count on.
+// NodesMatched returns how often a node was matched against a node set of tallies.
 func (s *State) NodesMatched() int64 { return s.tallies.matched }

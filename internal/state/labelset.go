@@ -8,17 +8,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// labelSet is the placed pods of one namespace that have equal labels. What selects one of them selects all, so that selectors are matched once
-// for all pods of a Deployment's revision.
+// labelSet is the placed pods of one namespace that have equal labels. A selector that
+// matches one of them matches all, so selectors are matched once for all pods of a
+// Deployment's revision.
 type labelSet struct {
 	namespace string
 	labels    labels.Set
-	// Invariant: pods are the placed pods with this namespace and these labels; each knows its position.
+	// Invariant: pods are the placed pods with this namespace and these labels; each
+	// records its position.
 	pods []*placed
-	// Invariant: sets are those of the tallies that select the namespace and the labels, each once.
+	// Invariant: sets has each tally that selects the namespace and the labels, once.
 	sets  []*podCounts
 	filed filing[labelKey]
-	// Invariant: weighed are the sums of terms that select the namespace and the labels, each once.
+	// Invariant: weighed are the sums of terms that select the namespace and the labels,
+	// each once.
 	weighed []weighedBy
 }
 
@@ -34,15 +37,17 @@ type labelKey struct {
 type population struct {
 	// Invariant: sets has each label set under its own namespace and labels.
 	sets map[model.LabelSet]*labelSet
-	// Invariant: index has each label set under each of its labels, and under its namespace.
+	// Invariant: index has each label set under each of its labels, and under its
+	// namespace.
 	index index[labelKey, *labelSet]
 	// Invariant: namespaces counts the label sets of each namespace that has some.
 	namespaces map[string]int
-	// Invariant: empty is how many label sets have no pods.
+	// Invariant: empty is the number of label sets without pods.
 	empty int
 }
 
-// fewEmpty is up to how many label sets without pods are kept: the next pod of an app often comes when the last has gone.
+// fewEmpty is the number of label sets without pods that are always kept: the next pod of
+// an app often comes when the last has gone.
 const fewEmpty = 64
 
 // enlist adds a placed pod to its label set.
@@ -96,7 +101,7 @@ func (s *State) delist(p *placed) {
 	}
 }
 
-// sweepPopulation removes the label sets without pods, once they are as many as the others.
+// sweepPopulation removes the label sets without pods, once they outnumber the others.
 func (s *State) sweepPopulation() {
 	x := &s.population
 	if x.empty <= max(fewEmpty, len(x.sets)/2) {
@@ -116,7 +121,8 @@ func (s *State) sweepPopulation() {
 	x.empty = 0
 }
 
-// likely calls yield with each label set that a term may select, found by the label that the fewest label sets have.
+// likely calls yield with each label set that a term may select, found by the rarest
+// label.
 func (s *State) likely(term *model.Term, yield func(*labelSet)) {
 	namespaces := term.Namespaces
 	if term.NamespaceSelector != nil {
@@ -142,7 +148,8 @@ func (s *State) selectedNamespaces(term *model.Term) []string {
 	return names
 }
 
-// fewest returns the keys under which the fewest label sets are filed, among alternatives that each cover all that a selector can match.
+// fewest returns the keys with the fewest label sets, among alternatives that each cover
+// all matches of a selector.
 func (x *population) fewest(namespaces []string, demands [][]model.Label) []labelKey {
 	best := keysOf(namespaces, []model.Label{{}})
 	least := x.index.listed(best)

@@ -10,12 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// An object that the API server answered a write with is known before the watch shows it. Until the watch has shown that version or a newer one, what it
-// shows of the object is older, and must not replace it. Otherwise the watch is the truth, also if it shows an older version than before, as when etcd was
-// restored from a backup.
+// The response to a write has a newer version of the object than the watch. Until the
+// watch has shown that version or a later one, its versions are older and must not
+// replace the learned one. Otherwise the watch is right, even if it shows an older
+// version than before, as after a restore of etcd from a backup.
 
-// learn takes in a version that the API server answered a write with. It comes on another way than what the watch shows: the watch may have shown a newer
-// version, or that the object is gone, before. So an object that is not known is not stored, unless the write has made it and the watch has never shown it.
+// learn stores the version in the API server's response to a write. The watch is a
+// separate stream: it may already have shown a newer version, or the deletion. So an
+// unknown object is not stored, unless the write created it and the watch has never shown
+// it.
 func (s *State) learn(object model.Compiled, delta *Delta) {
 	ref := object.Ref()
 	before := s.compiled(ref)
@@ -35,7 +38,7 @@ func (s *State) learn(object model.Compiled, delta *Delta) {
 	s.learned[ref] = struct{}{}
 }
 
-// seen notes that the watch has shown a version of a claim.
+// seen records that the watch has shown a version of a claim.
 func (s *State) seen(claim model.Compiled) {
 	s.notUnseen(claim.Ref())
 	if s.shownLast == nil || isOlder(s.shownLast, claim) {
@@ -49,8 +52,10 @@ func (s *State) notUnseen(ref model.Ref) {
 	}
 }
 
-// forgetUnseen removes claims that came and went while the watch was interrupted: it will never show that they are gone. Versions of all claims come in one order,
-// except when all are listed anew; so a claim is kept as long as anything is promised to it, or its pod is on a node.
+// forgetUnseen removes claims that were created and deleted while the watch was
+// interrupted, because the watch will never show their deletion. The versions of all
+// claims come in order, except after a new list. So a claim is kept while devices are
+// promised to it, or while its pod is on a node.
 func (s *State) forgetUnseen(delta *Delta) {
 	if len(s.unseen) == 0 || s.shownLast == nil {
 		return
@@ -78,7 +83,8 @@ func (s *State) hasOwner(claim *model.ResourceClaim) bool {
 	return p != nil && p.pod.UID == owner.UID
 }
 
-// isBehind reports whether the watch shows a version that is not newer than the one that was learned. It ends what was learned when the watch has caught up.
+// isBehind reports whether a version from the watch is not newer than the learned one.
+// Once the watch has caught up, the object no longer counts as learned.
 func (s *State) isBehind(object model.Compiled) bool {
 	ref := object.Ref()
 	if _, ok := s.learned[ref]; !ok {
@@ -92,13 +98,14 @@ func (s *State) isBehind(object model.Compiled) bool {
 	return known.UID() == object.UID() && known.Version() == object.Version()
 }
 
-// isOlder reports whether a version is older than another one of the same object. Versions that no API server gives are not.
+// isOlder reports whether a version of an object is older than another version. Versions
+// that cannot be compared are not older.
 func isOlder(one, other model.Compiled) bool {
 	order, err := resourceversion.CompareResourceVersion(one.Version(), other.Version())
 	return err == nil && order < 0
 }
 
-// auditLearned checks that what was learned is known.
+// auditLearned checks that all learned objects exist.
 func (s *State) auditLearned(v *audit.Violations) {
 	for ref := range s.learned {
 		if s.compiled(ref) == nil {

@@ -128,7 +128,7 @@ func (m *Matcher) addToNamespaces(term *model.Term, effect Effect) {
 	}
 }
 
-// sameNamespaces reports whether a term is known to select the same namespaces.
+// sameNamespaces reports whether a term certainly selects the same namespaces.
 func (s *scope) sameNamespaces(term *model.Term) bool {
 	return slices.Equal(s.term.Namespaces, term.Namespaces) && s.term.NamespaceSelector.String() == term.NamespaceSelector.String()
 }

@@ -2,21 +2,25 @@ package state
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// membership is the nodes of a node set by the domains of a topology key: what all tallies over these nodes and domains share, so that a node's
-// change is matched once for them all.
+// membership is the nodes of a node set by the domains of a topology key. All tallies
+// over these nodes and domains share it, so that a change of a node is matched once for
+// all of them.
 type membership struct {
 	nodes NodeSet
-	// chosen are the nodes of the set, which memberships of other keys share; nil for every node.
+	// chosen are the nodes of the set, which memberships of other keys share; nil for
+	// every node.
 	chosen   *chosenNodes
 	topology *topology
 	// Invariant: in is the domain of each node of the node set.
-	in []int32 // by slot: the domain in which the node's pods are counted, noDomain if they are not
-	// Invariant: members counts the nodes by the domain that they are in, present the domains with members.
+	// by slot: the domain in which the node's pods count, noDomain if they do not count
+	in []int32
+	// Invariant: members counts the nodes by their domain, present the domains with
+	// members.
 	members []int32 // by domain
 	present int32
-	tallies int // that use it
+	tallies int // number of tallies that use it
 	moved   move
-	changed uint64 // the stamp of its last change, 0 if there was none
+	changed uint64 // the stamp of its last change, 0 if none
 }
 
 type membershipKey struct {
@@ -26,7 +30,8 @@ type membershipKey struct {
 
 func (m *membership) key() membershipKey { return membershipKey{m.nodes.Text, m.topology.key} }
 
-// membership returns the nodes of a set by the domains of a key, which are updated from then on.
+// membership returns the nodes of a set by the domains of a key, which are kept up to
+// date from then on.
 func (s *State) membership(nodes NodeSet, key TopologyKey) *membership {
 	name := membershipKey{nodes.Text, key}
 	m := s.tallies.memberships[name]
@@ -52,13 +57,13 @@ func (s *State) forgetMembership(m *membership) {
 	}
 }
 
-// chosenNodes are the nodes of a node set, by slot. A pod's constraints have one node set and many
-// topology keys, so each node is matched once for all of the keys.
+// chosenNodes are the nodes of a node set, by slot. A pod's constraints have one node set
+// and many topology keys, so each node is matched once for all keys.
 type chosenNodes struct {
 	nodes NodeSet
 	// Invariant: has is true for the slots of nodes of the set.
 	has []bool
-	// Invariant: memberships counts those that use it, at least one.
+	// Invariant: memberships counts the memberships that use it, at least one.
 	memberships int
 }
 
@@ -93,7 +98,7 @@ func (s *State) unchoose(c *chosenNodes) {
 	}
 }
 
-// update finds the domain of a node again.
+// update recomputes the domain of a node.
 func (m *membership) update(s *State, slot int32) (changed bool) {
 	from, to := m.in[slot], m.topology.of[slot]
 	if to != noDomain && m.chosen != nil && !m.chosen.has[slot] {
@@ -125,19 +130,20 @@ func (m *membership) has(domain int32) bool {
 	return int(domain) < len(m.members) && m.members[domain] > 0
 }
 
-// membershipBytes is about what a membership uses besides its arrays.
+// membershipBytes is the approximate memory of a membership besides its arrays.
 const membershipBytes = 1 << 9
 
 func (m *membership) bytes() int { return membershipBytes + 4*(cap(m.in)+cap(m.members)) }
 
 // move is the domains that a node left and entered.
 type move struct {
-	number   uint64 // of the change of the node
+	number   uint64 // number of the node's change
 	from, to int32
 }
 
-// rejoin calls change, which changes a node's labels, taints or presence, and moves the node's pods to other domains where that is necessary. It
-// costs a look at the node's labels before and after, at each membership, and at the node's pods if any of these changed.
+// rejoin calls change, which changes a node's labels, taints or presence, and moves the
+// node's pods to other domains if necessary. It compares the node's labels before and
+// after, checks each membership, and visits the node's pods if any domain changed.
 func (s *State) rejoin(slot int32, change func()) {
 	before := s.labelsOf(slot)
 	change()
@@ -158,7 +164,8 @@ func (s *State) labelsOf(slot int32) map[string]string {
 	return s.node[slot].Object.Labels
 }
 
-// findDomains finds the domains of a node again, which had other labels before. It does not change what is counted there.
+// findDomains recomputes the domains of a node whose labels were before. It does not
+// change the counts.
 func (s *State) findDomains(slot int32, before map[string]string) (changed bool) {
 	s.moves++
 	s.turn.changes++
@@ -201,7 +208,7 @@ func (s *State) findDomains(slot int32, before map[string]string) (changed bool)
 	return changed
 }
 
-// relabel finds the domain of a node again after a label has changed.
+// relabel recomputes the domain of a node after a label has changed.
 func (s *State) relabel(slot int32, label string) {
 	if t := s.topologies[TopologyKey{Label: label}]; t != nil && label != "" {
 		s.refind(t, slot)
@@ -250,5 +257,5 @@ func (s *State) movePod(p *placed) {
 	}
 }
 
-// rejoins are the aspects that a node's place in topologies and memberships depends on.
+// rejoins are the aspects that determine a node's place in topologies and memberships.
 const rejoins = model.Labels | model.Taints | model.Presence

@@ -2,9 +2,9 @@ package state
 
 import "github.com/berth-scheduler/berth/internal/price"
 
-// Meter counts the work that is done on this state for decisions.
+// Meter counts the work done on this state for decisions.
 func (s *State) Meter() *price.Meter { return &s.meter }
 
-// Meter is that of the underlying state. Plugins spend there what they do for a pod, and
-// stop once it is over budget.
+// Meter returns the meter of the underlying state. Plugins charge their work for a pod to
+// it, and stop once it is over budget.
 func (v View) Meter() *price.Meter { return &v.s.meter }

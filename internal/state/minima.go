@@ -6,14 +6,16 @@ import (
 	"slices"
 )
 
-// minima is a tournament tree over numbers by domain: each inner node holds the smaller of its two children, so the smallest number is at the
-// root, and a change updates only as many nodes as it affects. The zero value holds no numbers.
+// minima is a tournament tree over numbers by domain. Each inner node holds the smaller
+// of its two children, so the smallest number is at the root, and a change updates only
+// the nodes that it affects. The zero value holds no numbers.
 type minima struct {
-	tree []int32 // the root at 1, the children of i at 2i and 2i+1, the leaf of domain d at size+d
-	size int     // a power of two; 0 before the first number
+	// the root at 1, the children of i at 2i and 2i+1, the leaf of domain d at size+d
+	tree []int32
+	size int // a power of two; 0 before the first number
 }
 
-// absent stands for the number of a domain without one.
+// absent stands for the number of a domain without a number.
 const absent = math.MaxInt32
 
 // set stores the number of a domain.
@@ -49,7 +51,8 @@ func (m *minima) grow(domains int) {
 
 func (m *minima) leaves() []int32 { return m.tree[m.size:] }
 
-// except returns the smallest number outside the domains of the differences, which are sorted by domain; absent if there is none.
+// except returns the smallest number outside the domains of the differences, which are
+// sorted by domain; absent if none.
 func (m *minima) except(differences []Difference) int32 {
 	switch {
 	case m.size == 0:
@@ -62,7 +65,8 @@ func (m *minima) except(differences []Difference) int32 {
 
 func byDomain(a, b Difference) int { return cmp.Compare(a.Domain, b.Domain) }
 
-// exceptBelow is except for node i of the tree, which covers the given number of domains from first on.
+// exceptBelow is except for node i of the tree, which covers the given number of domains
+// from first on.
 func (m *minima) exceptBelow(i, first, domains int, differences []Difference) int32 {
 	from, _ := slices.BinarySearchFunc(differences, Difference{Domain: int32(first)}, byDomain)
 	to, _ := slices.BinarySearchFunc(differences, Difference{Domain: int32(first + domains)}, byDomain)
@@ -77,7 +81,7 @@ func (m *minima) exceptBelow(i, first, domains int, differences []Difference) in
 	return min(m.exceptBelow(2*i, first, half, differences), m.exceptBelow(2*i+1, first+half, half, differences))
 }
 
-// bytes returns about how much memory the tree uses. m may be nil.
+// bytes returns the approximate memory of the tree. m may be nil.
 func (m *minima) bytes() int {
 	if m == nil {
 		return 0

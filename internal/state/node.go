@@ -11,23 +11,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// Node is one node in a View, as plugins read it. It is as long valid as the view.
+// Node is one node in a View, as plugins read it. It is valid as long as the view.
 type Node struct {
 	s    *State
 	slot int32
-	d    *draftNode // nil where the view has the pods of the state
+	d    *draftNode // nil if the view has the pods of the state
 }
 
 // Slot returns the node's slot.
 func (n Node) Slot() int32 { return n.slot }
 
-// Meter counts the work that is done for decisions, see View.Meter.
+// Meter counts the work done for decisions, see View.Meter.
 func (n Node) Meter() *price.Meter { return &n.s.meter }
 
 // Name returns the node's name.
 func (n Node) Name() string { return n.s.node[n.slot].Name }
 
-// Object returns the API object, for matching labels, taints and fields. It must not be changed.
+// Object returns the API object, for matching labels, taints and fields. It must not be
+// changed.
 func (n Node) Object() *v1.Node { return n.s.node[n.slot].Object }
 
 // Model returns the compiled node.
@@ -36,13 +37,13 @@ func (n Node) Model() *model.Node { return n.s.node[n.slot] }
 // Allocatable returns the node's resources for pods.
 func (n Node) Allocatable() *model.Resources { return &n.s.node[n.slot].Allocatable }
 
-// AllowedPods returns how many pods the node allows.
+// AllowedPods returns the maximum number of pods on the node.
 func (n Node) AllowedPods() int64 { return n.s.node[n.slot].AllowedPods }
 
-// Used returns the sum of Occupies over the pods on the node, assumed ones included.
+// Used returns the sum of Occupies over the pods on the node, including assumed ones.
 func (n Node) Used() *model.Resources { return &n.sum().Resources }
 
-// sum is Used, also beyond what an amount can be.
+// sum is Used without the limits of an amount.
 func (n Node) sum() *model.Sum {
 	if n.d != nil {
 		return &n.d.used
@@ -50,7 +51,7 @@ func (n Node) sum() *model.Sum {
 	return &n.s.used[n.slot]
 }
 
-// NonZeroUsed returns the cpu and memory in use, as scoring assumes it.
+// NonZeroUsed returns the cpu and memory in use as scoring assumes them.
 func (n Node) NonZeroUsed() (cpuMilli, memoryBytes int64) {
 	u := &n.s.nonZero[n.slot]
 	if n.d != nil {
@@ -59,7 +60,7 @@ func (n Node) NonZeroUsed() (cpuMilli, memoryBytes int64) {
 	return u.CPUMilli, u.MemoryBytes
 }
 
-// PodCount returns how many pods are on the node, assumed ones included.
+// PodCount returns the number of pods on the node, including assumed ones.
 func (n Node) PodCount() int {
 	if n.d != nil {
 		return n.d.pods
@@ -67,8 +68,8 @@ func (n Node) PodCount() int {
 	return len(n.s.pods[n.slot])
 }
 
-// PortInUse reports whether pods on the node use a port that conflicts with one of the wanted
-// ports, which are in the order of HostPort.Compare.
+// PortInUse reports whether pods on the node use a port that conflicts with one of the
+// wanted ports, which are in the order of HostPort.Compare.
 func (n Node) PortInUse(wanted []model.HostPort) bool {
 	if n.d != nil {
 		return model.AnyPortConflicts(n.d.ports.ports, wanted)
@@ -84,8 +85,9 @@ func (n Node) Volumes() storage.Usage {
 	return n.s.storage.At(n.slot).Usage()
 }
 
-// Changes calls yield with each pod that the view has more (+1) or less (-1) on the node than the state, in the order of the changes; a pair that
-// cancels out is included.
+// Changes calls yield with each pod that the view adds to the node (+1) or removes from
+// it (-1), compared with the state, in the order of the changes. A pair that cancels out
+// is included.
 func (n Node) Changes(yield func(pod *model.Pod, n int32) bool) {
 	if n.d == nil {
 		return
@@ -97,17 +99,20 @@ func (n Node) Changes(yield func(pod *model.Pod, n int32) bool) {
 	}
 }
 
-// Storage returns what is known of storage, for what of it the node can use: see Supply in package model for when that changes.
+// Storage returns the volume store, from which a plugin reads the volumes that the node
+// can use. See Supply in package model for when these change.
 func (n Node) Storage() *storage.Store { return n.s.storage }
 
-// Devices returns what is known of devices, for what of it the node can use: see Devices in package model for when that changes.
+// Devices returns the device store, from which a plugin reads the devices that the node
+// can use. See Devices in package model for when these change.
 func (n Node) Devices() *devices.Store { return n.s.devices }
 
-// portCounts counts the pods of a node that use each port, in two lists: ports, in the order of
-// HostPort.Compare, and by port how many pods use it. A node has few.
+// portCounts counts the pods of a node that use each port. ports is in the order of
+// HostPort.Compare; pods has the count of each. A node has few ports.
 //
-// kube-scheduler keeps a set instead, which loses a port as soon as one of two pods with it leaves. The counts equal what a freshly started
-// kube-scheduler sees, so results depend on the cluster and not on its history.
+// kube-scheduler keeps a set instead, which loses a port as soon as one of two pods with
+// it leaves. The counts equal the view of a freshly started kube-scheduler, so results
+// depend on the cluster and not on its history.
 type portCounts struct {
 	ports []model.HostPort
 	pods  []int32
@@ -117,8 +122,9 @@ func (p *portCounts) clone() portCounts {
 	return portCounts{slices.Clone(p.ports), slices.Clone(p.pods)}
 }
 
-// fewPorts is up to how many ports of a pod are inserted one by one. The lists of a pod with more
-// are merged, so that it costs the ports of the node once and not once for each of its own.
+// fewPorts is the maximum number of a pod's ports that are inserted one by one. Longer
+// lists are merged, so that the node's ports are copied once and not once for each port
+// of the pod.
 const fewPorts = 16
 
 // add adds a pod with these ports (+1) or removes it (-1).

@@ -12,9 +12,11 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 			s.updateNode(slot, node, delta)
 			return
 		}
-		// Deleted and created again under the same name before the deletion was seen. kube-scheduler raises an addition if its watch showed
-		// both, and an update if it listed the nodes anew; a plugin that registers any update of a node registers additions too, so the events
-		// of a deletion and an addition wake every pod that either would wake.
+		// The node was deleted and created again under the same name before the deletion
+		// was seen. kube-scheduler emits an addition if its watch showed both, and an
+		// update if it listed the nodes again. A plugin that registers any update of a
+		// node registers additions too. So the events of a deletion and an addition wake
+		// every pod that either would wake.
 		s.removeNode(node.Name, delta)
 	}
 	slot, known := s.slotOf[node.Name]
@@ -74,7 +76,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	s.releaseIfEmpty(slot)
 }
 
-// newSlot assigns a slot to a name. It keeps the slot until neither a node nor pods need it.
+// newSlot assigns a slot to a name. It keeps the slot while a node or pods need it.
 func (s *State) newSlot(name string) int32 {
 	var slot int32
 	if len(s.free) > 0 {
@@ -92,7 +94,8 @@ func (s *State) newSlot(name string) int32 {
 		s.bands, s.banded = append(s.bands, nil), append(s.banded, 0)
 		s.growCounts()
 		if int(slot) < s.cutFrom {
-			s.journal.add(slot, model.AllAspects) // a reader may have a value of the slot that was cut off
+			// a reader may have a value of the slot that was cut off
+			s.journal.add(slot, model.AllAspects)
 		}
 	}
 	s.slotOf[name] = slot
@@ -103,7 +106,7 @@ func (s *State) newSlot(name string) int32 {
 	return slot
 }
 
-// growCounts adds a new slot to everything that counts by slot.
+// growCounts adds a new slot to every slice of counts by slot.
 func (s *State) growCounts() {
 	s.absent.of = append(s.absent.of, noDomain)
 	for _, t := range s.topologies {
@@ -121,7 +124,8 @@ func (s *State) growCounts() {
 	}
 }
 
-// cutCounts cuts off the slots from n on in everything that counts by slot. They hold nothing.
+// cutCounts removes the slots from n on from every slice of counts by slot. They hold
+// nothing.
 func (s *State) cutCounts(n int) {
 	s.absent.of = cutTo(s.absent.of, n)
 	for _, t := range s.topologies {
@@ -151,8 +155,9 @@ func (s *State) releaseIfEmpty(slot int32) {
 	s.free.put(slot)
 }
 
-// countImages counts the images that a node has besides those that it had before, and no longer counts those that it has lost. An image that stays
-// keeps the size that was first reported, unless no other node has it: then it gets its new size, as in kube-scheduler.
+// countImages counts a node's new images and uncounts its lost ones. An image that stays
+// keeps the size that was reported first, unless no other node has it: then it gets its
+// new size, as in kube-scheduler.
 func (s *State) countImages(before, after map[string]int64) {
 	s.spread++
 	for name, size := range after {
@@ -181,7 +186,8 @@ func (s *State) countImages(before, after map[string]int64) {
 	}
 }
 
-// HashName returns a hash that is the same in every process, for choices that must be repeatable.
+// HashName returns a hash that is the same in every process, for choices that must be
+// repeatable.
 func HashName(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))

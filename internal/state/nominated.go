@@ -9,29 +9,32 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// nominations are pending pods whose status.nominatedNodeName names a node. They do not use its room yet, but pods that do not outrank them must
-// leave enough for them.
+// nominations are pending pods whose status.nominatedNodeName names a node. They do not
+// use its resources yet, but pods that do not outrank them must leave enough for them.
 //
-// Invariant: byPod and byNode hold the same pods, each once and under the names that it says itself; no list is empty. A pod on a node is not
-// among them. byNode has the pods of kept besides.
+// Invariant: byPod and byNode hold the same pods, each once and under its own names; no
+// list is empty. A pod on a node is not among them. byNode also has the pods of kept.
 type nominations struct {
-	// kept has the pods that room is kept for, see Keep.
+	// kept has the pods with reservations, see Keep.
 	kept map[model.RootKey]*keptRoom
-	// Invariant: keptOf has the PodGroups of kept, each with the room that is kept for it or its tree.
+	// Invariant: keptOf has the PodGroups of kept, each with the reservation for it or
+	// its tree.
 	keptOf map[model.GroupKey]*keptRoom
-	// Invariant: keptFor has the group of each of these pods.
+	// Invariant: keptFor has the reservation of each of these pods.
 	keptFor map[*model.Pod]*keptRoom
-	keeping uint32 // how often room was kept
+	keeping uint32 // number of reservations so far
 	byPod   map[model.PodKey]*model.Pod
 	byNode  map[string][]*model.Pod
-	// version changes whenever a pod is nominated, or no longer, or has a new version.
+	// version changes whenever a pod is nominated, loses its nomination, or has a new
+	// version.
 	version uint64
-	// Invariant: slots are those of the existing nodes in byNode, ascending, unless unsorted is set: then they are worked out when they are asked for.
+	// Invariant: slots has the existing nodes of byNode, ascending, unless unsorted: then
+	// the next read recomputes it.
 	slots    []int32
 	unsorted bool
 }
 
-// changedNominations notes that pods are nominated to a node that were not before, or no longer.
+// changedNominations records that the nominations to a node have changed.
 func (s *State) changedNominations(nodeName string) {
 	s.nominations.version++
 	slot, ok := s.Slot(nodeName)
@@ -52,7 +55,8 @@ func (s *State) changedNominations(nodeName string) {
 	}
 }
 
-// nominatedSlots returns the slots of the nodes that pods are nominated to, ascending. It must be called by the goroutine that owns the state.
+// nominatedSlots returns the slots of the nodes that pods are nominated to, ascending.
+// The goroutine that owns the state must call it.
 func (s *State) nominatedSlots() []int32 {
 	n := &s.nominations
 	if n.unsorted {
@@ -67,9 +71,12 @@ func (s *State) nominatedSlots() []int32 {
 	return n.slots
 }
 
-// nominate stores a pending pod's newest version, and returns it. If an older version was nominated to another node, an event says that the room
-// there is free. As in kube-scheduler, a version without a nominated node that follows one without keeps the node that Nominate has set since: the
-// API server has not stored it yet. It has, and it is over, if a version in between was nominated, which was replaced before the state was shown it.
+// nominate stores a pending pod's newest version, and returns it. If an older version was
+// nominated to another node, an event reports the freed space there.
+//
+// As in kube-scheduler, two versions in a row without a nominated node keep the node from
+// Nominate, since the API server has not stored it yet. The nomination has ended if a
+// version in between had one (wasNominated), even if the state never got that version.
 func (s *State) nominate(pod *model.Pod, wasNominated bool, delta *Delta) *model.Pod {
 	before := s.nominations.byPod[pod.Key()]
 	if before != nil && before.UID == pod.UID && pod.NominatedNode == "" && before.Object.Status.NominatedNodeName == "" && !wasNominated {
@@ -93,15 +100,17 @@ func (s *State) addNomination(pod *model.Pod) {
 	s.changedNominations(pod.NominatedNode)
 }
 
-// Nominate does at once what a decision says about pending pods' nominations, before the API server stores it. It returns the new versions of the
-// pods whose nominated node differs from then on. If room on a node becomes free, the next Apply has the event.
+// Nominate applies the nominations of a decision before the API server stores them. It
+// returns new versions of the pods whose nominated node changes. If space on a node
+// becomes free, the next Apply returns the event.
 func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) {
 	for i := range nominations {
 		n := &nominations[i]
 		if n.Mode == plan.Keep || s.placed[n.Pod.Key()] != nil {
 			continue
 		}
-		// What is stored may differ from the pod that was decided about: a pod whose binding failed has lost its nomination here, and shows it still.
+		// The stored nomination may differ from the decided version: a pod whose binding
+		// failed has lost its nomination here, but its version still shows it.
 		stored := ""
 		if known := s.nominations.byPod[n.Pod.Key()]; known != nil {
 			stored = known.NominatedNode
@@ -121,8 +130,9 @@ func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) 
 	return changed
 }
 
-// Evict notes that pods are on their way out: their evictions have been decided and will be sent. They stay where they are until the watch shows
-// that they are gone. A failed eviction is a change and goes through Apply.
+// Evict records pods whose evictions have been decided and will be sent. They stay on
+// their nodes until the watch shows that they are gone. A failed eviction is a change and
+// goes through Apply.
 func (s *State) Evict(evictions ...plan.Eviction) {
 	for i := range evictions {
 		pod := evictions[i].Pod
@@ -132,20 +142,21 @@ func (s *State) Evict(evictions ...plan.Eviction) {
 	}
 }
 
-// leaving is a pod that is to be evicted, and for how many preemptions.
+// leaving is a pod to be evicted, and the number of preemptions for it.
 type leaving struct {
 	key   model.PodKey
 	times int
 }
 
-// IsLeaving reports whether a pod was evicted for another and is not gone yet: its deletion shows it, or its eviction was decided and has not failed.
-// Pods that are being deleted for another reason do not count.
+// IsLeaving reports whether a pod was evicted for another pod and is not gone yet: its
+// deletion shows that, or its eviction was decided and has not failed. Pods that are
+// being deleted for another reason do not count.
 func (v View) IsLeaving(pod *model.Pod) bool {
 	_, evicted := v.s.evicted[pod.UID]
 	return evicted || pod.IsPreempted()
 }
 
-// leaves notes that a pod is gone from its node, or being deleted.
+// leaves records that a pod is gone from its node, or being deleted.
 func (s *State) leaves(pod *model.Pod, delta *Delta) {
 	if _, ok := s.evicted[pod.UID]; ok {
 		delete(s.evicted, pod.UID)
@@ -156,7 +167,8 @@ func (s *State) leaves(pod *model.Pod, delta *Delta) {
 // settlePreemption applies the result of a preemption: pods whose eviction failed stay.
 func (s *State) settlePreemption(result *model.PreemptionResult, delta *Delta) {
 	for _, pod := range result.Kept {
-		if e, ok := s.evicted[pod.UID]; ok && e.times > 1 { // another preemption evicts it too
+		// With times > 1, another preemption evicts the pod too.
+		if e, ok := s.evicted[pod.UID]; ok && e.times > 1 {
 			s.evicted[pod.UID] = leaving{e.key, e.times - 1}
 		} else {
 			delete(s.evicted, pod.UID)
@@ -165,15 +177,16 @@ func (s *State) settlePreemption(result *model.PreemptionResult, delta *Delta) {
 	delta.Preempted = append(delta.Preempted, result)
 }
 
-// freeNomination removes a pod's nomination, and adds the event that its room is free.
+// freeNomination removes a pod's nomination, and adds the event for the freed space.
 func (s *State) freeNomination(key model.PodKey, delta *Delta) {
 	if pod := s.dropNomination(key); pod != nil {
 		delta.Events = append(delta.Events, s.nominationFreed(pod))
 	}
 }
 
-// useNomination removes the nomination of a pod that was placed. If it was placed on another node, the event that the room on the nominated node
-// is free is appended; kube-scheduler raises none then.
+// useNomination removes the nomination of a pod that was placed. If it was placed on
+// another node, it adds the event for the freed space on the nominated node;
+// kube-scheduler emits none then.
 func (s *State) useNomination(key model.PodKey, nodeName string, events []model.Event) []model.Event {
 	if pod := s.dropNomination(key); pod != nil && pod.NominatedNode != nodeName {
 		return append(events, s.nominationFreed(pod))
@@ -181,7 +194,8 @@ func (s *State) useNomination(key model.PodKey, nodeName string, events []model.
 	return events
 }
 
-// nomination is a nominated pod and its position among those of its node. The zero value is no nomination.
+// nomination is a nominated pod and its position in the list of its node. The zero value
+// is no nomination.
 type nomination struct {
 	pod *model.Pod
 	at  int
@@ -212,7 +226,7 @@ func (s *State) nominationFreed(pod *model.Pod) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority, Cluster: s}
 }
 
-// dropNomination removes a pod's nomination. It returns the nominated pod, nil if there is none.
+// dropNomination removes a pod's nomination. It returns the nominated pod, nil if none.
 func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	pod := s.nominations.byPod[key]
 	if pod == nil {
@@ -224,7 +238,7 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	return pod
 }
 
-// unlistNomination takes a pod out of those of its node.
+// unlistNomination removes a pod from the list of its node.
 func (s *State) unlistNomination(pod *model.Pod) {
 	left := slices.DeleteFunc(s.nominations.byNode[pod.NominatedNode], func(other *model.Pod) bool { return other == pod })
 	if len(left) == 0 {
@@ -235,14 +249,16 @@ func (s *State) unlistNomination(pod *model.Pod) {
 	s.changedNominations(pod.NominatedNode)
 }
 
-// Nominated returns how many pods are nominated to nodes, or have room kept there.
+// Nominated returns the number of pods that are nominated to nodes or have reservations
+// there.
 func (s *State) Nominated() int { return len(s.nominations.byPod) + len(s.nominations.keptFor) }
 
-// NominationsVersion changes whenever NominatedPods may yield something else.
+// NominationsVersion changes whenever the result of NominatedPods may change.
 func (v View) NominationsVersion() uint64 { return v.s.nominations.version }
 
-// NominatedPods yields each node that pods are nominated to, whether or not it exists, and these pods in the order in which their versions were last seen.
-// The slices are the state's own and valid until the next change.
+// NominatedPods yields each node that pods are nominated to, whether or not it exists,
+// and these pods in the order in which their versions were last seen. The slices are the
+// state's own and valid until the next change.
 func (v View) NominatedPods() iter.Seq2[string, []*model.Pod] {
 	return maps.All(v.s.nominations.byNode)
 }

@@ -16,12 +16,13 @@ func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 	case pod.NodeName == "" && known == nil:
 		delta.Arrived = append(delta.Arrived, s.nominate(pod, wasNominated, delta))
 	case pod.NodeName == "" && known.shown:
-		// Bound before, but no longer: etcd was restored from a backup. The API server is right.
+		// Bound before, but no longer: etcd was restored from a backup. The API server is
+		// right.
 		s.unplace(known, delta)
 		delta.Arrived = append(delta.Arrived, s.nominate(pod, wasNominated, delta))
 	case pod.NodeName == "":
-		// The watch shows a version from before the binding, so the pod stays where it was placed; but if the binding fails, this is the version
-		// to retry.
+		// This version is from before the binding, so the pod stays where it was placed.
+		// But if the binding fails, this is the version to retry.
 		if known.phase == assumed {
 			known.latest = pod
 		}
@@ -40,7 +41,8 @@ func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 
 func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 	slot := s.slotFor(pod.NodeName)
-	if pod.Terminating || slot != known.slot { // one that is on another node makes no room on this one any more
+	// a pod on another node frees no space on this node any more
+	if pod.Terminating || slot != known.slot {
 		s.leaves(pod, delta)
 	}
 	before, confirmed := known.pod, known.phase == assumed
@@ -73,8 +75,8 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 	delta.Left = append(delta.Left, key)
 }
 
-// settleBinding applies the result of a binding. It changes nothing for a pod that is gone by now, or that the watch has shown on a node: the
-// watch is right.
+// settleBinding applies the result of a binding. It ignores a pod that is gone by now, or
+// that the watch has shown on a node: the watch is right.
 func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 	s.endLingering(result.Pod)
 	known := s.placed[result.Pod.Key()]
@@ -83,7 +85,8 @@ func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 	}
 	if result.Err == nil {
 		s.confirm(known, delta)
-		// The watch will show the pod on its node later, and then causes no event: pods that wait for this one need it now.
+		// When the watch shows the pod on its node later, no event follows. Pods that
+		// wait for it need the event now.
 		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: known.pod, Cluster: s})
 		return
 	}
@@ -102,7 +105,7 @@ func (s *State) confirm(p *placed, delta *Delta) {
 	delta.Left = append(delta.Left, p.pod.Key())
 }
 
-// unplace takes a pod off its node and adds the event that its room is free.
+// unplace takes a pod off its node and adds the event for the freed space.
 func (s *State) unplace(p *placed, delta *Delta) {
 	s.leaves(p.pod, delta)
 	s.remove(p)
@@ -138,7 +141,7 @@ func (s *State) remove(p *placed) {
 	s.releaseIfEmpty(p.slot)
 }
 
-// lift stops counting a pod on its node. What it holds besides stays with it.
+// lift stops counting a pod on its node. Its holds stay with it.
 func (s *State) lift(p *placed) {
 	if p.phase == assumed {
 		s.assumed--
@@ -160,13 +163,15 @@ func (s *State) lift(p *placed) {
 	s.journal.add(p.slot, usageAspects(p.pod))
 }
 
-// replace stores a new version of a pod that stays on its node. Most versions do not change any count.
+// replace stores a new version of a pod that stays on its node. Most versions do not
+// change any count.
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
 	if before.Object != pod.Object {
 		s.objectReplaced(p.slot)
 	}
-	otherGroup := before.Group != pod.Group || before.Priority != pod.Priority // which an API server forbids
+	// an API server forbids both changes
+	otherGroup := before.Group != pod.Group || before.Priority != pod.Priority
 	if otherGroup {
 		s.groups.remove(p)
 	}

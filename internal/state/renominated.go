@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Renominated are nominations that differ from the state's. Plugins from outside change nominations
-// during a turn, and the state takes them in after it. Nil means that none differs. It is never
-// written after it is made.
+// Renominated are nominations that differ from the state's. Out-of-tree plugins change
+// nominations during a turn, and the state applies them afterwards. Nil means that none
+// differs. A Renominated never changes.
 type Renominated struct {
 	pods map[types.UID]struct{}
 	// Invariant: slots are the keys of on, ascending.
@@ -19,8 +19,8 @@ type Renominated struct {
 	slots []int32
 }
 
-// Renominated returns the nominations of a view with changes. Pods that are on a node, and nodes
-// that do not exist, have none.
+// Renominated returns the nominations of a view with changes. Pods that are on a node,
+// and nodes that do not exist, have none.
 func (v View) Renominated(changes []plan.Nomination) *Renominated {
 	if len(changes) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (v View) Renominated(changes []plan.Nomination) *Renominated {
 	return r
 }
 
-// NominatedBeforeWith is NominatedBefore with changed nominations, which come last. The slice is
-// valid until the next change.
+// NominatedBeforeWith is NominatedBefore with changed nominations, which come last. The
+// slice is valid until the next change.
 func (v View) NominatedBeforeWith(r *Renominated, pod *model.Pod, slot int32) []*model.Pod {
 	before := v.NominatedBefore(pod, slot)
 	if r == nil {
@@ -51,7 +51,8 @@ func (v View) NominatedBeforeWith(r *Renominated, pod *model.Pod, slot int32) []
 	}
 	before = slices.DeleteFunc(slices.Clone(before), func(other *model.Pod) bool {
 		_, changed := r.pods[other.UID]
-		return changed && v.s.nominations.keptFor[other] == nil // room that is kept is no nomination
+		// a reservation is no nomination
+		return changed && v.s.nominations.keptFor[other] == nil
 	})
 	for _, other := range r.on[slot] {
 		if v.comesBefore(other, pod) {

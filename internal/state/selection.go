@@ -4,12 +4,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// selectionIndex finds the selections that may match a pod, by the namespaces that they name and one label that each of them demands. A pod has
-// few labels, which are looked up. Selections that demand no particular label are filed under their namespaces alone, and those that select
-// namespaces by label under no namespace.
+// selectionIndex finds the selections that may match a pod, by their namespaces and by
+// one label that each of them demands. A pod has few labels, which are looked up.
+// Selections that demand no particular label are filed under their namespaces alone.
+// Selections that select namespaces by label are filed under no namespace.
 type selectionIndex[T filed[labelKey]] struct{ index index[labelKey, T] }
 
-// add files an item by its term: of several labels that the selector demands, by that which the fewest others are filed under.
+// add files an item by its term, under the demanded label with the fewest other items.
 func (x *selectionIndex[T]) add(term *model.Term, item T) {
 	namespaces := term.Namespaces
 	if term.NamespaceSelector != nil {
@@ -29,8 +30,9 @@ func (x *selectionIndex[T]) add(term *model.Term, item T) {
 
 func (x *selectionIndex[T]) remove(item T) { x.index.remove(item) }
 
-// candidates calls yield for every selection that may match the pod, each once: an item is filed under values of one key only, of which a pod has
-// at most one, and either under namespaces or under none.
+// candidates calls yield for every selection that may match the pod, once for each: an
+// item is filed under values of a single key, where a pod has at most one value, and
+// either under namespaces or under none.
 func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 	if len(x.index.under) == 0 {
 		return
@@ -39,7 +41,9 @@ func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 		x.under(labelKey{namespace: namespace}, yield)
 		for key, value := range pod.Labels {
 			if key == "" {
-				continue // the API server rejects it, and no selector demands it: nothing but the namespace alone is filed like that
+				// the API server rejects it, and no selector demands it; only the bare
+				// namespace has this key
+				continue
 			}
 			x.under(labelKey{namespace, model.Label{Key: key, Value: value}}, yield)
 		}

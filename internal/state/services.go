@@ -9,16 +9,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// services are the selectors of services, found by the labels of the pods that they may select. A service without a selector selects nothing,
-// and one with an empty selector adds nothing to a default selector; neither is here.
+// services are the selectors of services, found by the labels of the pods that they may
+// select. A service without a selector selects nothing, and an empty selector adds
+// nothing to a default selector; neither is stored.
 //
-// Each selector is listed under one of the labels that it demands: the one under which the fewest are listed at the time. So of thousands of
-// services in a namespace, few are looked at for a pod, even if they have labels in common.
+// Each selector is listed under a single label, the label with the fewest selectors at
+// the time. So only a few of the thousands of services in a namespace are checked for a
+// pod, even if they have labels in common.
 type services struct {
-	// Invariant: byName has the selector of each service, and bySet the same ones, each under its own namespace and text.
+	// Invariant: byName has the selector of each service, and bySet the same selectors by
+	// namespace and text.
 	byName map[model.Ref]*serviceSelector
 	bySet  map[serviceSet]*serviceSelector
-	// Invariant: each selector is listed once, under one of its labels and at its position. No list is empty.
+	// Invariant: each selector is listed once, under one of its labels and at its
+	// position. No list is empty.
 	byLabel map[serviceLabel]*labelled
 	// asked counts how often a selector was matched against a pod.
 	asked int64
@@ -27,11 +31,11 @@ type services struct {
 // serviceSet identifies the selector of services of a namespace.
 type serviceSet struct{ namespace, text string }
 
-// serviceSelector is what one or more services of a namespace select.
+// serviceSelector is a selector that one or more services of a namespace have.
 type serviceSelector struct {
 	serviceSet
 	labels labels.Set
-	// Invariant: services counts those that have the selector.
+	// Invariant: services counts the services with this selector.
 	services int
 	under    serviceLabel
 	at       int // position in byLabel[under]
@@ -55,8 +59,8 @@ func newServices() services {
 	}
 }
 
-// set stores the selector of a service, nil if it is gone. It reports whether a selector that services have was added or removed; then version is
-// that of the lists that changed.
+// set stores the selector of a service, nil if the service is gone. It reports whether a
+// distinct selector was added or removed; the changed lists then get the version.
 func (x *services) set(ref model.Ref, selector labels.Set, version uint64) (changed bool) {
 	before := x.byName[ref]
 	if before != nil && maps.Equal(before.labels, selector) {
@@ -84,7 +88,7 @@ func (x *services) set(ref model.Ref, selector labels.Set, version uint64) (chan
 	return changed
 }
 
-// list adds a selector under the label that tells most.
+// list adds a selector under its rarest label.
 func (x *services) list(s *serviceSelector, version uint64) {
 	fewest := -1
 	for _, key := range slices.Sorted(maps.Keys(s.labels)) {
@@ -120,7 +124,7 @@ func (x *services) unlist(s *serviceSelector, version uint64) {
 	l.selectors, l.version = l.selectors[:last], version
 }
 
-// each calls yield with each list in which a selector of a pod with these labels can be.
+// each calls yield with each list that may have a selector of a pod with these labels.
 func (x *services) each(namespace string, of labels.Set, yield func(*labelled)) {
 	if len(x.byLabel) == 0 {
 		return
@@ -132,8 +136,8 @@ func (x *services) each(namespace string, of labels.Set, yield func(*labelled)) 
 	}
 }
 
-// merge adds the labels that the services which select a pod demand. They are labels of the pod, so the order in which they are added does not
-// matter.
+// merge adds the labels that the selectors of a pod's services demand. The pod has all of
+// them, so the order does not matter.
 func (x *services) merge(namespace string, of, merged labels.Set) {
 	x.each(namespace, of, func(l *labelled) {
 		for _, s := range l.selectors {
@@ -145,7 +149,7 @@ func (x *services) merge(namespace string, of, merged labels.Set) {
 	})
 }
 
-// within reports whether all labels of a selector are among those of a pod.
+// within reports whether all labels of a selector are among the labels of a pod.
 func within(selector, of labels.Set) bool {
 	for key, value := range selector {
 		if have, ok := of[key]; !ok || have != value {

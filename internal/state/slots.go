@@ -7,15 +7,19 @@ import (
 	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
-// Slots are given back when a cluster has become much smaller: everything by slot takes memory, and time for each scan, for each slot. Between
-// decisions, nodes at the end move to free slots at the beginning, and the free slots at the end are cut off. It is done in small parts, so that
-// no decision waits for long; and only when most slots are free, so that it costs less than the removal of the nodes did.
+// Free slots cost memory, and time in each scan. So slots are released when a cluster has
+// become much smaller. Between decisions, nodes at the end move to free slots at the
+// beginning, and the free slots at the end are cut off. The work is done in small parts,
+// so that no decision waits long. It starts only when most slots are free, so that it
+// costs less than the removal of the nodes did.
 
 const (
-	// slotsKept is how many slots are kept in any case, and sparse the share of them, as a divisor, that must be in use for more to be kept.
+	// slotsKept is the number of slots that are always kept. More are kept only if at
+	// least 1/sparse of them are in use.
 	slotsKept = 1024
 	sparse    = 4
-	// movedAtOnce and cutAtOnce bound the nodes that move and the slots that are cut off before one decision.
+	// movedAtOnce and cutAtOnce limit the nodes moved and the slots cut off before one
+	// decision.
 	movedAtOnce = 8
 	cutAtOnce   = 4096
 )
@@ -36,13 +40,13 @@ func (s *State) compactSlots() {
 	s.resizeSlots(left)
 }
 
-// peaks are the largest sizes of maps, by which they are made smaller.
+// peaks are the largest sizes of maps since they were last shrunk.
 type peaks struct {
 	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
 	absentKeys, termLists, labelled, tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                         int
 }
 
-// shrinkMaps gives back the memory of maps that were much larger once.
+// shrinkMaps releases the memory of maps that were once much larger.
 func (s *State) shrinkMaps() {
 	p := &s.peaks
 	s.slotOf = shrink.Map(s.slotOf, &p.slotOf)
@@ -84,7 +88,8 @@ func (s *State) shrinkMaps() {
 
 func (s *State) isFree(slot int32) bool { return !s.alive[slot] && len(s.pods[slot]) == 0 }
 
-// moveSlot moves a node, or a ghost, with its pods to a free slot that was taken. Nothing is left on its former slot, which is not free.
+// moveSlot moves a node, or a ghost, with its pods to a free slot that was taken. Its
+// former slot is left empty but not in the list of free slots.
 func (s *State) moveSlot(from, to int32) {
 	s.name[to], s.nameHash[to] = s.name[from], s.nameHash[from]
 	s.used[to], s.nonZero[to], s.ports[to] = s.used[from], s.nonZero[from], s.ports[from]
@@ -95,7 +100,8 @@ func (s *State) moveSlot(from, to int32) {
 	for _, p := range s.pods[to] {
 		p.slot = to
 	}
-	// The node enters its domains before it leaves them, so that they stay the same, and with them all counts.
+	// The node enters its domains before it leaves them, so that the domains and all
+	// counts stay the same.
 	labels := s.labelsOf(from)
 	s.alive[to], s.node[to] = s.alive[from], s.node[from]
 	s.findDomains(to, nil)
@@ -127,7 +133,8 @@ func (s *State) resizeSlots(n int) {
 	s.objects.cut(n)
 }
 
-// cutTo returns the first n elements. It gives memory back when it is much more than they need.
+// cutTo returns the first n elements. It releases memory if much more than needed is
+// allocated.
 func cutTo[T any](of []T, n int) []T {
 	if cap(of) > 2*max(n, slotsKept) {
 		return slices.Clone(of[:n])
@@ -136,7 +143,8 @@ func cutTo[T any](of []T, n int) []T {
 	return of[:n]
 }
 
-// lowestFirst is a heap of free slots. The lowest one is used first, so that those at the end stay free.
+// lowestFirst is a heap of free slots. The lowest slot is used first, so that the slots
+// at the end stay free.
 //
 // Invariant: no parent is greater than its child.
 type lowestFirst []int32
@@ -149,7 +157,7 @@ func (h *lowestFirst) put(slot int32) {
 	}
 }
 
-// take removes the lowest one; there must be one.
+// take removes the lowest slot. The heap must not be empty.
 func (h *lowestFirst) take() int32 {
 	l := *h
 	lowest, last := l[0], len(l)-1
@@ -159,7 +167,7 @@ func (h *lowestFirst) take() int32 {
 	return lowest
 }
 
-// sink moves an element down until no child of it is lower.
+// sink moves an element down until none of its children is lower.
 func (h lowestFirst) sink(i int) {
 	for child := 2*i + 1; child < len(h); child = 2*i + 1 {
 		if child+1 < len(h) && h[child+1] < h[child] {
@@ -173,7 +181,8 @@ func (h lowestFirst) sink(i int) {
 	}
 }
 
-// below returns those below n, in the same memory unless that is much more than they need.
+// below returns the slots below n, in the same memory unless much more than needed is
+// allocated.
 func (h lowestFirst) below(n int) lowestFirst {
 	left := slices.DeleteFunc(h, func(slot int32) bool { return int(slot) >= n })
 	left = cutTo(left, len(left))

@@ -17,80 +17,92 @@ import (
 
 // State is the cluster. The zero value is not usable; call New.
 //
-// What must hold between two calls of its methods stands next to the fields, as invariants. Audit checks them.
+// Invariants that hold between two calls of its methods are documented next to the
+// fields. Audit checks them.
 type State struct {
-	// meter counts what decisions cost.
+	// meter counts the cost of decisions.
 	meter price.Meter
 	// Invariant: slotOf names exactly the slots that are not free, each by its name.
-	slotOf map[string]int32 // by node name, ghosts included
-	// Invariant: a slot is free, once, if and only if it has neither a node nor pods.
+	slotOf map[string]int32 // by node name, including ghosts
+	// Invariant: a slot is in free, once, if and only if it has neither a node nor pods.
 	free lowestFirst // slots to use again
 	// Slots from here on were never cut off.
 	cutFrom int
-	// Invariant: nodes is how many slots are alive.
+	// Invariant: nodes is the number of slots that are alive.
 	nodes int // nodes that exist
 
-	// By slot. A slot is alive when its node exists; a slot with pods but no node is a ghost, which ends when the node appears or
-	// the pods are gone.
-	// Invariant: all of these have the same length, and so has everything else that is by slot.
+	// By slot. A slot is alive while its node exists. A slot with pods but no node is a
+	// ghost, until the node appears or the pods are gone. Invariant: all of these have
+	// the same length, and so has every other slice by slot.
 	alive []bool
-	// Invariant: node is nil if and only if the slot is not alive; a node has the slot's name.
+	// Invariant: node is nil if and only if the slot is not alive; a node has the slot's
+	// name.
 	node []*model.Node
 	name []string
-	// Invariant: nameHash is HashName of the name, where the slot is not free.
+	// Invariant: nameHash is HashName of the name, if the slot is not free.
 	nameHash []uint64
-	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Of the
-	// scalars of amount 0, used lists none that no pod on the slot has.
+	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the
+	// slot. used lists a scalar of amount 0 only if some pod on the slot has it.
 	used    []model.Sum
 	nonZero []model.Sum
-	// Invariant: pods and placed hold the same pods; a pod knows its slot and its position there, and names the slot's node.
+	// Invariant: pods and placed hold the same pods; a pod records its slot and its
+	// position there, and names the slot's node.
 	pods [][]*placed
 	// bands are the same pods by priority, see Band.
 	bands []bands
-	// banded changes with every pod on the slot, and every version of one. No two slots ever have the same, unless it is 0: no pod was there.
+	// banded changes with every pod on the slot, and with every version of such a pod.
+	// Values of different slots are never equal, except 0: no pod was there.
 	banded []uint64
 	// Invariant: byPriority counts the pods on all slots by priority, without zeros.
 	byPriority map[int32]int
-	// Invariant: ports counts, for each host port that a pod on the slot holds and for no other, how many pods hold it.
+	// Invariant: ports counts, for exactly the host ports that pods on the slot hold, the
+	// pods that hold each.
 	ports []portCounts
 
 	placed map[model.PodKey]*placed
-	// displaced are pods that Displace has taken off their nodes.
-	// Invariant: there are none.
+	// displaced are pods that Displace has taken off their nodes. Invariant: it is empty.
 	displaced map[model.PodKey]*placed
-	// Invariant: assumed is how many placed pods are in the phase assumed.
+	// Invariant: assumed is the number of placed pods in the phase assumed.
 	assumed int
 
 	nominations nominations
-	// renominated are events that Nominate has caused, delivered by the next Apply.
+	// renominated are events that Nominate has caused; the next Apply returns them.
 	renominated []model.Event
 	// Invariant: each of these pods is on a node.
-	evicted map[types.UID]leaving // pods that Evict was called for and that the watch has not shown to be going
+	// pods passed to Evict that the watch has not shown as leaving
+	evicted map[types.UID]leaving
 	budgets budgets
 	// Invariant: each of these pods is assumed.
-	assumption []assumedEvent // events caused by Assume, delivered by the next Apply
-	// Invariant: held lists exactly the holds of placed pods and of lingering, by object; no list is empty.
+	assumption []assumedEvent // events caused by Assume; the next Apply returns them
+	// Invariant: held lists exactly the holds of placed pods and of lingering, by object;
+	// no list is empty.
 	held map[model.Ref][]Holder
 	// lingering are holds of pods that are gone, until their bindings have ended.
 	lingering map[gonePod][]plan.Hold
-	// freed are the events that promises of devices were broken, which Apply has not returned yet.
+	// freed are events about broken promises of devices that Apply has not returned yet.
 	freed []model.Event
 
-	// Invariant: images has exactly the names of images that nodes have, with how many nodes have each.
+	// Invariant: images has exactly the names of images that nodes have, with the number
+	// of nodes of each.
 	images map[string]*image
-	// spread changes with every change of images, and of nodes, which is how many nodes could have them.
+	// spread changes with every change of images and of nodes, on which the spread of
+	// images depends.
 	spread  uint64
 	journal journal
-	// objects names the slots where an API object was replaced by another version, of the node itself or of a pod, unless the journal does. Its entries have no aspects.
+	// objects lists the slots where a new version of an API object, of the node or of a
+	// pod, changed no aspect, so that journal does not list it. Its entries have no
+	// aspects.
 	objects journal
-	// followed is set once somebody follows objects: it is not written before.
+	// followed is set by the first reader of objects; nothing is written before.
 	followed bool
 
-	stamps uint64 // how many were given
+	stamps uint64 // number of stamps so far
 	domains
-	moves           uint64      // counts the changes of nodes that may have moved pods to other domains
-	moved           []*topology // topologies where the last of these changes gave the node another domain
-	refound         int64       // counts how often a node's domain was found again
+	// counts the changes of nodes that may have moved pods to other domains
+	moves uint64
+	// topologies in which the last of these changes gave the node another domain
+	moved           []*topology
+	refound         int64 // counts how often a node's domain was recomputed
 	turn            turn
 	tallies         tallies
 	weighed         weighings
@@ -103,10 +115,11 @@ type State struct {
 	groups          groups
 	composites      composites
 	// Invariant: each of these objects exists.
-	learned map[model.Ref]struct{} // objects of which the watch has not shown the version yet that was learned
+	// objects whose learned version the watch has not shown yet
+	learned map[model.Ref]struct{}
 	// Invariant: each of unseen is learned, and a claim.
-	unseen map[model.Ref]struct{} // those of which the watch has shown no version at all; nil if there are none
-	// shownLast is the newest version that the watch has shown of any claim.
+	unseen map[model.Ref]struct{} // objects that the watch has never shown; nil if none
+	// shownLast is the newest version of any claim from the watch.
 	shownLast model.Compiled
 	peaks     peaks
 	now, wall time.Time // of the turn
@@ -129,30 +142,31 @@ type placed struct {
 	slot  int32
 	index int32 // position in pods[slot]
 	phase phase
-	// shown means that the watch has shown the pod on its node, so that it was not only the binding's result that confirmed it.
-	// Invariant: an assumed pod has not been shown.
+	// shown means that the watch has shown the pod on its node, beyond the binding's
+	// result. Invariant: an assumed pod has not been shown.
 	shown bool
-	// latest is the newest version of an assumed pod that the watch showed before the binding; it is retried if the binding
-	// fails.
-	// Invariant: latest is nil unless the pod is assumed, and then a version of that pod without a node.
+	// latest is the newest version of an assumed pod that the watch showed before the
+	// binding; it is retried if the binding fails. Invariant: latest is nil unless the
+	// pod is assumed, and then a version of that pod without a node.
 	latest *model.Pod
-	// like are the placed pods with the same labels, likeAt the pod's position among them.
+	// like are the placed pods with the same labels, likeAt the pod's position among
+	// them.
 	like   *labelSet
 	likeAt int32
 	// memberAt is the pod's position among the members of its group.
 	memberAt int32
-	// terms are the counts of the pod's terms.
-	// Invariant: terms has the terms of pod.Terms that can be parsed, in their order. It
-	// is empty if the pod's many terms are counted as a list.
+	// terms are the counts of the pod's terms. Invariant: terms has the valid terms of
+	// pod.Terms, in their order. It is empty if the pod's many terms are counted as a
+	// list.
 	terms []*TermCounts
 	list  *termList
-	// besides is what Assume changed besides the use of the node; nil for most pods.
+	// besides records what Assume changed besides the use of the node; nil for most pods.
 	besides *besides
 }
 
 // image is the state of one image name over all nodes.
 type image struct {
-	sizeBytes int64 // as the first node reported it, until no node has the image
+	sizeBytes int64 // reported by the first node, until no node has the image
 	nodes     int
 }
 
@@ -191,49 +205,54 @@ func New() *State {
 	return s
 }
 
-// SetNow sets the time of the turn, which the owner of the state reads from its clock. It changes nothing else: what depends on time is not remembered,
-// and no event tells that time has passed.
+// SetNow sets the time of the turn, which the owner of the state reads from its clock. It
+// changes nothing else: values that depend on time are not cached, and passing time
+// causes no event.
 func (s *State) SetNow(now time.Time) { s.SetTimes(now, now) }
 
 // SetTimes sets the time of the turn on two clocks. now is steady, for pauses and
 // budgets; wall is the system's time, for timestamps of API objects.
 func (s *State) SetTimes(now, wall time.Time) { s.now, s.wall = now, wall }
 
-// Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
-// most nodes; then nodes have moved to other slots.
+// Slots returns the number of slots: valid slots are 0..Slots()-1, in use or free. Apply
+// may reduce it after most nodes were removed; then nodes have moved to other slots.
 func (s *State) Slots() int { return len(s.alive) }
 
-// Alive holds for each slot whether its node exists. The slice is the state's own and valid until the next change.
+// Alive holds for each slot whether its node exists. The slice is the state's own and
+// valid until the next change.
 func (s *State) Alive() []bool { return s.alive }
 
-// NameHashes holds a hash of each slot's node name, the same in every process. The slice is the state's own and valid until the
-// next change.
+// NameHashes holds a hash of each slot's node name, the same in every process. The slice
+// is the state's own and valid until the next change.
 func (s *State) NameHashes() []uint64 { return s.nameHash }
 
-// Nodes returns how many nodes exist.
+// Nodes returns the number of existing nodes.
 func (s *State) Nodes() int { return s.nodes }
 
-// Pods returns how many pods are on nodes, assumed ones included.
+// Pods returns the number of pods on nodes, including assumed ones.
 func (s *State) Pods() int { return len(s.placed) }
 
-// Assumed returns how many pods are assumed.
+// Assumed returns the number of assumed pods.
 func (s *State) Assumed() int { return s.assumed }
 
 // Version returns the current version of the journal.
 func (s *State) Version() uint64 { return s.journal.version() }
 
-// Since returns the changes after a version, or false if the journal no longer has them all.
+// Since returns the changes after a version, or false if the journal no longer has them
+// all.
 func (s *State) Since(version uint64) ([]Entry, bool) { return s.journal.since(version) }
 
-// ObjectsVersion and ObjectsSince are Version and Since of a second journal, which names the slots where the API object of the node or of a pod on it
-// was replaced by one that differs in no aspect. Only who shows whole objects follows it, and it is written from the first call of ObjectsVersion on; its
-// entries have no aspects.
+// ObjectsVersion returns the version of a second journal. It lists the slots where a new
+// version of an API object, of the node or of a pod on it, changed no aspect. Only
+// readers that show whole objects need it, so it is written from the first call of
+// ObjectsVersion on. Its entries have no aspects.
 func (s *State) ObjectsVersion() uint64 {
 	s.followed = true
 	return s.objects.version()
 }
 
-// ObjectsSince returns these changes after a version, or false if the journal does not have them all.
+// ObjectsSince returns these changes after a version, or false if the journal does not
+// have them all.
 func (s *State) ObjectsSince(version uint64) ([]Entry, bool) {
 	if !s.followed {
 		return nil, false
@@ -241,7 +260,7 @@ func (s *State) ObjectsSince(version uint64) ([]Entry, bool) {
 	return s.objects.since(version)
 }
 
-// objectReplaced notes that an object of a slot was replaced by a version that differs in no aspect.
+// objectReplaced records that a new version of an object on a slot changed no aspect.
 func (s *State) objectReplaced(slot int32) {
 	if s.followed {
 		s.objects.add(slot, 0)
@@ -257,7 +276,8 @@ func (s *State) Slot(name string) (slot int32, ok bool) {
 // Node returns the view of one slot.
 func (s *State) Node(slot int32) Node { return Node{s: s, slot: slot} }
 
-// PodsOn returns the pods on a slot, in no particular order, whether or not its node exists.
+// PodsOn returns the pods on a slot, in no particular order, whether or not its node
+// exists.
 func (s *State) PodsOn(slot int32) iter.Seq[*model.Pod] {
 	return func(yield func(*model.Pod) bool) {
 		for _, p := range s.pods[slot] {
@@ -268,7 +288,8 @@ func (s *State) PodsOn(slot int32) iter.Seq[*model.Pod] {
 	}
 }
 
-// NodeOf returns the name of the node a pod is on, and whether the API server has confirmed it.
+// NodeOf returns the name of the node a pod is on, and whether the API server has
+// confirmed it.
 func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	p, ok := s.placed[key]
 	if !ok {
@@ -277,7 +298,7 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
-// PlacedPod returns the pod with a key that is on a node, or assumed there; nil if there is none.
+// PlacedPod returns the pod with a key that is on a node or assumed there; nil if none.
 func (s *State) PlacedPod(key model.PodKey) *model.Pod {
 	if p := s.placed[key]; p != nil {
 		return p.pod
@@ -285,28 +306,30 @@ func (s *State) PlacedPod(key model.PodKey) *model.Pod {
 	return nil
 }
 
-// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Groups, Preempted, Moved,
-// Events.
+// Delta is the consequences of a batch of changes for pending pods. It is applied in this
+// order: Evicted, Failed, Left, Arrived, Groups, Preempted, Moved, Events.
 type Delta struct {
 	// Failed are pods whose binding failed, in their newest version, to be retried.
 	Failed []Failure
-	// Left are pods that no longer wait: they are gone, or bound.
+	// Left are pods that are no longer pending: they are gone, or bound.
 	Left []model.PodKey
 	// Arrived are new pending pods and new versions of known ones.
 	Arrived []*model.Pod
-	// Evicted are pods that Evict was called for and that are gone now, or being deleted.
+	// Evicted are pods passed to Evict that are gone now, or being deleted.
 	Evicted []types.UID
-	// Moved are pods that were on a node and are shown on another. There is no event that the one has room then.
+	// Moved are pods that were on a node and are shown on another. No event reports the
+	// freed space then.
 	Moved []types.UID
 	// Preempted are preemptions whose evictions have ended.
 	Preempted []*model.PreemptionResult
-	// Groups are pod groups whose object is new, another or gone, or that have more members on nodes.
+	// Groups are pod groups whose object was added, changed or deleted, or that have more
+	// members on nodes.
 	Groups []model.GroupKey
-	// Composites are composite pod groups that are new, others or gone.
+	// Composites are composite pod groups that were added, changed or deleted.
 	Composites []model.GroupKey
 	// Events may help pods that were rejected.
 	Events []model.Event
-	// Undecided are the pods that an earlier process was deciding about when it stopped.
+	// Undecided are the pods that an earlier process was deciding when it stopped.
 	Undecided []types.UID
 }
 
@@ -314,7 +337,8 @@ type Delta struct {
 type Failure struct {
 	Pod *model.Pod
 	Err error
-	// Rejectors are the plugins that rejected the pod in Permit; empty if something else failed.
+	// Rejectors are the plugins that rejected the pod at Permit; empty for any other
+	// failure.
 	Rejectors []string
 }
 
@@ -362,7 +386,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 	return delta
 }
 
-// setAny takes in a version of an object that is neither a pod nor a node.
+// setAny stores a version of an object that is neither a pod nor a node.
 func (s *State) setAny(c *model.Change, delta *Delta) {
 	if c.Learned {
 		s.learn(c.Compiled, delta)

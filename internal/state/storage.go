@@ -25,8 +25,8 @@ var compiledEvents = map[model.Kind]model.EventResource{
 	model.DeviceTaintRuleKind:       model.ResourceSliceEvent,
 }
 
-// EventOf returns the resource of the events about objects of a kind; ok is false if there
-// are none.
+// EventOf returns the resource of the events about objects of a kind; ok is false if the
+// kind has none.
 func EventOf(kind model.Kind) (resource model.EventResource, ok bool) {
 	switch kind {
 	case model.NamespaceKind:
@@ -54,7 +54,7 @@ func (s *State) storeOf(kind model.Kind) store {
 	return s.storage
 }
 
-// setCompiled takes in a version of an object of storage or devices that the watch shows.
+// setCompiled stores a version of a storage or device object from the watch.
 func (s *State) setCompiled(object model.Compiled, delta *Delta) {
 	if object.Ref().Kind == model.ResourceClaimKind {
 		s.seen(object)
@@ -64,10 +64,11 @@ func (s *State) setCompiled(object model.Compiled, delta *Delta) {
 	}
 }
 
-// compiled returns the version of an object that is known, nil if there is none.
+// compiled returns the stored version of an object, nil if none.
 func (s *State) compiled(ref model.Ref) model.Compiled { return s.storeOf(ref.Kind).Get(ref) }
 
-// storeCompiled stores an object of storage or devices. As in kube-scheduler, each version of one is an event.
+// storeCompiled stores a storage or device object. As in kube-scheduler, each version is
+// an event.
 func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	recounts := s.storage.Recounts()
 	before := s.storeOf(object.Ref().Kind).Set(object)
@@ -92,7 +93,8 @@ func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	}
 }
 
-// actionOf returns the action of an event about an object that is new or gone. A taint rule that comes or goes is an update of the slices with its devices.
+// actionOf returns the action of an event about an object that is new or gone. Adding or
+// deleting a taint rule updates the slices with its devices.
 func actionOf(object model.Compiled, action model.Action) model.Action {
 	if object.Ref().Kind == model.DeviceTaintRuleKind {
 		return model.Update
@@ -100,7 +102,8 @@ func actionOf(object model.Compiled, action model.Action) model.Action {
 	return action
 }
 
-// auditStorage checks the invariants of the stores of volumes and of devices, with the state's nodes, pods, nominations and holds.
+// auditStorage checks the invariants of the stores of volumes and of devices, with the
+// state's nodes, pods, nominations and holds.
 func (s *State) auditStorage(v *audit.Violations) {
 	seats := make([]storage.Seat, len(s.alive))
 	for slot := range seats {

@@ -21,15 +21,15 @@ type takeover struct {
 	until  time.Time // when no write of another process can arrive any more
 }
 
-// TakeOver notes that the process decides from now on, after a leader that may have
-// writes in flight. The name leader is unique to the process.
+// TakeOver starts the decisions of this process, after a leader that may have writes in
+// flight. The name leader is unique to the process.
 func (s *State) TakeOver(leader string, now time.Time) {
 	s.takeover = takeover{leader, now.Add(lateWrites)}
 }
 
-// Fence returns the name to write to a claim before anything relies on it, empty if that
-// is not necessary: the claim has the name already, or nothing of another process is in
-// flight.
+// Fence returns the name to write to a claim before anything relies on it. It is empty if
+// none is necessary: the claim has the name already, or no write of another process can
+// be in flight.
 func (v View) Fence(claim *model.ResourceClaim) (leader string) {
 	t := &v.s.takeover
 	if t.leader == "" || !v.Now().Before(t.until) || claim.Object.Annotations[model.LeaderAnnotation] == t.leader {

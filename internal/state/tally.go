@@ -8,19 +8,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// PodSet is the pods that a tally counts: those that match every term.
+// PodSet is the set of pods that a tally counts: the pods that match every term.
 type PodSet struct {
 	// Text is the set in canonical form: equal texts, equal sets.
 	Text string
-	// Terms must all match a pod of the set. A namespace that is not known is selected only by its name, or by an empty selector.
+	// Terms must all match a pod of the set. Only its name, or an empty selector, selects
+	// an unknown namespace.
 	Terms []*model.Term
-	// Staying excludes pods that are being deleted.
+	// Staying excludes terminating pods.
 	Staying bool
-	// Uncounted means that the set counts 0 by definition, as kube-scheduler defines it for a spread constraint that selects every pod. Only
-	// what a dry run adds or removes is counted.
+	// Uncounted means that the set counts 0 by definition, as kube-scheduler defines it
+	// for a spread constraint that selects every pod. Only the changes of a dry run are
+	// counted.
 	Uncounted bool
-	// Matcher, unless it is nil, stands for all terms of the set. Terms then has one term, which
-	// selects every pod of the set. A pod must match all terms or, with Any, one of them.
+	// Matcher, if not nil, stands for all terms of the set. Terms then has one term,
+	// which selects every pod of the set. A pod must match all terms or, with Any, one of
+	// them.
 	Matcher *Matcher
 	Any     bool
 }
@@ -37,7 +40,7 @@ func (s *PodSet) selectsNamespaces() bool {
 	return slices.ContainsFunc(s.Terms, selectsNamespaces) || s.Matcher != nil && s.Matcher.byNamespaceLabels
 }
 
-// bytes returns what the set takes beyond tallyBytes.
+// bytes returns the memory of the set beyond tallyBytes.
 func (s *PodSet) bytes() int { return max(len(s.Text)-tallyBytes/4, 0) + s.Matcher.bytes() }
 
 // NodeSet is the nodes whose pods a tally counts.
@@ -48,17 +51,20 @@ type NodeSet struct {
 	Match func(Node) bool
 }
 
-// Tally counts the pods of a set by domain. It is built on first use, and then updated with each pod and node.
+// Tally counts the pods of a set by domain. It is built on first use, and then updated
+// with each pod and node.
 //
 // The slices it returns are its own, and valid until the state changes.
 type Tally struct {
-	// Invariant: the set lists the tally once, and the state has the membership, as long as the tally is kept.
+	// Invariant: the set lists the tally once, and the state has the membership, as long
+	// as the tally is kept.
 	pods  *podCounts
 	nodes *membership
-	// Invariant: counts has the pods of the set by the domain of their slot in the membership; only domains with members have any.
+	// Invariant: counts has the pods of the set by the domain of their slot in the
+	// membership; only domains with members have any.
 	counts  domainCounts
 	used    uint64 // when it was last used
-	id      uint64 // the stamp of when it was built
+	id      uint64 // the stamp of its creation
 	changed uint64 // the stamp of the last change of counts
 	// Invariant: a tally that is kept is not dropped.
 	dropped bool
@@ -66,23 +72,26 @@ type Tally struct {
 
 func (t *Tally) topology() *topology { return t.nodes.topology }
 
-// Domains returns the domain of each slot under the tally's key, -1 for none, whether or not the node's pods are counted.
+// Domains returns the domain of each slot under the tally's key, -1 for none, whether or
+// not the node's pods count.
 func (t *Tally) Domains() []int32 { return t.topology().of }
 
 // AddTo adds weight × the number of pods to the sum of each domain.
 func (t *Tally) AddTo(sums []int64, weight int64) { t.counts.addTo(sums, weight) }
 
-// Total returns the number of pods that are counted in any domain.
+// Total returns the number of pods counted in any domain.
 func (t *Tally) Total() int64 { return t.counts.total }
 
-// Present returns the number of domains with nodes whose pods are counted.
+// Present returns the number of domains with nodes whose pods count.
 func (t *Tally) Present() int32 { return t.nodes.present }
 
-// Least returns the smallest count of a domain with nodes whose pods are counted, in a view with these differences. It takes time in the
-// logarithm of the number of domains for each difference, or a walk over a list of few domains. There must be such a domain, and KeepLeast must
-// have been called.
+// Least returns the smallest count of a domain with nodes whose pods count, in a view
+// with these differences. Each difference costs logarithmic time in the number of
+// domains, or a walk over a list of few domains. At least one such domain must exist, and
+// KeepLeast must have been called.
 func (t *Tally) Least(differences []Difference) int32 {
-	least, empty := int32(absent), t.nodes.present-t.counts.some // domains without pods and differences
+	// domains without pods and differences
+	least, empty := int32(absent), t.nodes.present-t.counts.some
 	for _, d := range differences {
 		if !t.nodes.has(d.Domain) {
 			continue
@@ -110,14 +119,14 @@ func sorted(differences []Difference) []Difference {
 // podCounts is a set of pods that tallies count.
 type podCounts struct {
 	set PodSet
-	// Invariant: tallies are those of byKey that count the set, at least one.
+	// Invariant: tallies are the tallies of byKey that count the set, at least one.
 	tallies []*Tally
 	filed   filing[labelKey]
 }
 
 func (c *podCounts) filing() *filing[labelKey] { return &c.filed }
 
-// counts reports whether a pod with labels and a namespace that the set selects is in the set.
+// counts reports whether the set counts a pod whose labels and namespace it selects.
 func (c *podCounts) counts(pod *model.Pod) bool { return !c.set.Staying || !pod.Terminating }
 
 // tallyKey identifies a tally.
@@ -128,25 +137,32 @@ type tallyKey struct {
 
 // tallies are all tallies, bounded in bytes; the least recently used are evicted first.
 type tallies struct {
-	// Invariant: tallies, sets and memberships are listed under their own names. A membership counts the tallies that use it, at least one.
+	// Invariant: tallies, sets and memberships are listed under their own names. A
+	// membership counts the tallies that use it, at least one.
 	byKey       map[tallyKey]*Tally
 	bySet       map[string]*podCounts
 	memberships map[membershipKey]*membership
-	// Invariant: chosen has the nodes of each set that a membership uses, under the set's text.
+	// Invariant: chosen has the nodes of each set that a membership uses, under the set's
+	// text.
 	chosen map[string]*chosenNodes
-	// dropped are the tallies that were dropped since the last batch of changes. A decision may still read them.
+	// dropped are the tallies dropped since the last batch of changes. A decision may
+	// still read them.
 	dropped []*Tally
-	// Invariant: index lists exactly the sets of bySet that are not Uncounted, each by its first term.
+	// Invariant: index lists exactly the sets of bySet that are not Uncounted, each by
+	// its first term.
 	index selectionIndex[*podCounts]
-	// Invariant: selectNamespaces are the sets of bySet with a term that selects namespaces by label.
+	// Invariant: selectNamespaces are the sets of bySet with a term that selects
+	// namespaces by label.
 	selectNamespaces map[*podCounts]struct{}
-	// Invariant: bytes is the sum of bytes over tallies, sets of pods and of nodes, and memberships.
+	// Invariant: bytes is the sum of bytes over tallies, sets of pods and of nodes, and
+	// memberships.
 	bytes, maxBytes int
 	clock           uint64
-	// Invariant: idle is how many tallies count no pod.
+	// Invariant: idle is the number of tallies without pods.
 	idle int
-	// updates counts how often a pod was added to or removed from a tally; visited how many label sets and pods were looked at to build tallies;
-	// asked how often a set was asked whether it selects a new label set; built how many tallies were built, found how often one existed already.
+	// updates counts changes of tallies by pods. visited counts label sets and pods
+	// visited to build tallies. asked counts checks of a set against a new label set.
+	// built counts built tallies, found reused ones.
 	updates, visited, asked, built, found int64
 	// matched counts how often a node was matched against a set of nodes.
 	matched int64
@@ -155,11 +171,13 @@ type tallies struct {
 // defaultTallyBytes holds the tallies of 50,000 apps of a few dozen pods each.
 const defaultTallyBytes = 256 << 20
 
-// fewIdle is how many tallies that count no pod are kept at least.
+// fewIdle is the minimum number of tallies without pods that are kept.
 const fewIdle = 64
 
-// sweepTallies drops tallies that count no pod: each rollout makes new ones, and nothing asks for the old ones any more. It keeps as many as there
-// are others, the most recently used, and waits until there are twice as many.
+// sweepTallies drops tallies without pods: each rollout adds new ones, and the old ones
+// are never read again. It keeps the most recently used ones,
+// as many as the tallies with pods, plus fewIdle. It waits until twice as many have
+// gathered.
 func (s *State) sweepTallies() {
 	keep := fewIdle + len(s.tallies.byKey) - s.tallies.idle
 	if s.tallies.idle <= 2*keep {
@@ -204,7 +222,7 @@ func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	return t
 }
 
-// newSet starts to follow a set of pods.
+// newSet starts to track a set of pods.
 func (s *State) newSet(set PodSet) *podCounts {
 	c := &podCounts{set: set}
 	s.tallies.bySet[set.Text] = c
@@ -259,7 +277,8 @@ func (s *State) selects(set PodSet, namespace string, of labels.Set) bool {
 	return true
 }
 
-// inNamespaces reports whether a term selects a namespace. A selector does not select a namespace that is not known, unless it is empty.
+// inNamespaces reports whether a term selects a namespace. A selector does not select an
+// unknown namespace, unless it is empty.
 func (s *State) inNamespaces(term *model.Term, name string) bool {
 	if slices.Contains(term.Namespaces, name) {
 		return true
@@ -300,24 +319,26 @@ func (s *State) add(t *Tally, domain, pods int32) {
 	}
 }
 
-// TallyWork returns how often a pod was added to or removed from a tally, and how many tallies were built.
+// TallyWork returns how often a pod was added to or removed from a tally, and the number
+// of built tallies.
 func (s *State) TallyWork() (updates, built int64) { return s.tallies.updates, s.tallies.built }
 
 // TalliesFound returns how often a requested tally existed already.
 func (s *State) TalliesFound() int64 { return s.tallies.found }
 
-// Tallies returns how many tallies are kept.
+// Tallies returns the number of tallies.
 func (s *State) Tallies() int { return len(s.tallies.byKey) }
 
-// TallyBytes returns about how many bytes the tallies use.
+// TallyBytes returns the approximate memory of the tallies, in bytes.
 func (s *State) TallyBytes() int { return s.tallies.bytes }
 
 func (t *Tally) bytes() int { return tallyBytes + t.counts.bytes() }
 
-// tallyBytes is about what a tally uses besides its counts: its selectors, texts and map entries. For most apps that is most of it.
+// tallyBytes is the approximate memory of a tally besides its counts: its selectors,
+// texts and map entries. For most apps they dominate.
 const tallyBytes = 1 << 10
 
-// evictTallies makes room for a new tally.
+// evictTallies drops tallies if the memory limit is reached.
 func (s *State) evictTallies() {
 	if s.tallies.bytes < s.tallies.maxBytes || len(s.tallies.byKey) == 0 {
 		return
@@ -331,7 +352,8 @@ func (s *State) evictTallies() {
 	s.dropTallies(func(t *Tally) bool { return t.used <= horizon })
 }
 
-// releaseTallies frees the memory of dropped tallies, which compiled needs may refer to for long.
+// releaseTallies frees the memory of dropped tallies, which compiled needs may refer to
+// for long.
 func (s *State) releaseTallies() {
 	for _, t := range s.tallies.dropped {
 		*t = Tally{dropped: true}
@@ -340,7 +362,7 @@ func (s *State) releaseTallies() {
 	s.tallies.dropped = s.tallies.dropped[:0]
 }
 
-// dropTallies drops the chosen tallies. Those that are still needed are built again on their next use.
+// dropTallies drops the chosen tallies. Their next use builds them again.
 func (s *State) dropTallies(chosen func(*Tally) bool) {
 	for _, t := range s.tallies.byKey {
 		if chosen(t) {

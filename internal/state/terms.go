@@ -4,9 +4,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TermCounts is an affinity term of pods on nodes, with the number of its carriers in each domain. Pods of one deployment have the same terms,
-// so terms are far fewer than pods. In a list of many terms, all terms of a topology key
-// are counted together, see termList.
+// TermCounts is an affinity term of pods on nodes, with the number of its carriers in
+// each domain. Pods of one Deployment have the same terms, so terms are far fewer than
+// pods. In a list of many terms, all terms of a topology key are counted together, see
+// termList.
 type TermCounts struct {
 	Kind   model.TermKind
 	Weight int32
@@ -14,7 +15,8 @@ type TermCounts struct {
 
 	key   termKey
 	label string // the topology key
-	// Invariant: pods is how many placed pods carry the term, at least one; counts has those by the domain of their slot.
+	// Invariant: pods is the number of placed pods that carry the term, at least one;
+	// counts has these pods by the domain of their slot.
 	pods     int
 	topology *topology
 	counts   domainCounts
@@ -35,7 +37,7 @@ func (t *TermCounts) Key() string { return t.label }
 // AddTo adds weight × the number of carriers to the sum of each domain.
 func (t *TermCounts) AddTo(sums []int64, weight int64) { t.counts.addTo(sums, weight) }
 
-// Total returns how many pods carry the term on nodes that have its topology key.
+// Total returns the number of pods that carry the term on nodes with its topology key.
 func (t *TermCounts) Total() int64 { return t.counts.total }
 
 // TotalWith returns Total in a view with these differences.
@@ -46,8 +48,9 @@ func (t *TermCounts) TotalWith(differences []Difference) int64 {
 // InState reports whether any pod of the state carries the term, on whatever node.
 func (t *TermCounts) InState() bool { return t.pods > 0 }
 
-// SumCarriers returns how many pods carry one of the terms, which have the same topology key, by domain. The slice is valid until the next call
-// for that key, or until the state changes.
+// SumCarriers returns the number of carriers of the terms, which have the same topology
+// key, by domain. The slice is valid until the next call for that key, or until the state
+// changes.
 func (s *State) SumCarriers(terms []*TermCounts) []int32 {
 	if len(terms) == 1 && terms[0].counts.dense != nil {
 		return terms[0].counts.dense
@@ -66,7 +69,8 @@ func (t *TermCounts) Domains() []int32 { return t.topology.of }
 // move moves one carrier from a domain to another.
 func (t *TermCounts) move(m move) {
 	t.counts.add(m.from, -1, len(t.topology.value))
-	t.counts.add(m.to, +1, len(t.topology.value)) // the topology has a newer version already
+	// the topology has a newer version already
+	t.counts.add(m.to, +1, len(t.topology.value))
 }
 
 // Matching is a term of pods on nodes that select a pod, or the terms of a list with the
@@ -102,7 +106,8 @@ type termStore struct {
 	memos   int
 	memosOf uint64
 	effects []Effect // working memory
-	// version changes when a term is added or removed, or when the namespaces that a term selects may have changed.
+	// version changes when a term is added or removed, or when the namespaces that a term
+	// selects may have changed.
 	version uint64
 	// namespaces changes when the namespaces that a term selects may have changed.
 	namespaces uint64
@@ -174,7 +179,8 @@ func (s *State) addCarriers(t *TermCounts, slot, n int32) {
 	t.changed = s.stamp()
 }
 
-// termCounts returns the counts of a pod's term. A term that cannot be parsed selects no pod; the API server rejects such terms.
+// termCounts returns the counts of a pod's term. An invalid term selects no pod; the API
+// server rejects such terms.
 func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
 	if t := s.terms.byKey[key]; t != nil {

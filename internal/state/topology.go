@@ -5,64 +5,73 @@ import (
 	"slices"
 )
 
-// TopologyKey is what defines the domains of nodes.
+// TopologyKey defines the domains of nodes.
 type TopologyKey struct {
-	// Label is the node label whose values are the domains. Empty: each node is a domain of its own.
+	// Label is the node label whose values are the domains. Empty: each node is a domain
+	// of its own.
 	Label string
-	// AbsentIsEmpty puts nodes without the label into the domain of the empty value; otherwise they are in none.
+	// AbsentIsEmpty puts nodes without the label into the domain of the empty value;
+	// otherwise they are in none.
 	AbsentIsEmpty bool
 }
 
-// topology holds the domain of each node under one key. Domains are small integers that are reused when their last node has left.
+// topology holds the domain of each node under one key. Domains are small integers that
+// are reused when their last node has left.
 type topology struct {
 	key TopologyKey
-	// Invariant: each node is in the domain of its value, if it has one; a slot without a node is in none.
-	of []int32 // by slot; noDomain where the node is in none, or does not exist
+	// Invariant: each node is in the domain of its value, if it has a value; a slot
+	// without a node is in none.
+	of []int32 // by slot; noDomain if the node is in none, or does not exist
 	// Invariant: ids has exactly the values of domains with nodes.
 	ids   map[string]int32 // by label value
 	value []string         // by domain
-	// Invariant: nodes counts the slots in the domain; shared is how many domains have more than one.
+	// Invariant: nodes counts the slots in the domain; shared is the number of domains
+	// with more than one slot.
 	nodes  []int32 // by domain
 	shared int
-	// Invariant: a domain is free, once, if and only if it has no nodes.
+	// Invariant: a domain is in free, once, if and only if it has no nodes.
 	free []int32
-	// counts and sums are working memory by domain, kept so that adding up for a decision allocates nothing.
+	// counts and sums are working memory by domain, kept so that adding up for a decision
+	// allocates nothing.
 	counts []int32
 	sums   []int64
 	// expansions are arrays for the lists of counts that a turn reads.
 	expansions []*expansion
 	moved      move
-	id         uint64 // the stamp of when it was built
-	changed    uint64 // the stamp of the last change of a node's domain, 0 if there was none
-	// none, once it was wanted, counts no pod in any domain.
+	id         uint64 // the stamp of its creation
+	changed    uint64 // the stamp of the last change of a node's domain, 0 if none
+	// none counts no pod in any domain; nil until it is needed.
 	none *Tally
 }
 
-// domains numbers the nodes' label values, one topology for each key that something reads.
+// domains numbers the nodes' label values, one topology for each key that is read.
 //
-// Pods choose the keys, and most keys of an author who means harm are on no node. All of these
+// Pods choose the keys, and most keys of a malicious author are on no node. All of these
 // share one topology, so a key that no node has takes no memory by slot.
 type domains struct {
-	// Invariant: topologies has each topology under its key. A key that no node carries has one
-	// only if a node carried it before.
+	// Invariant: topologies has each topology under its key. A key that no node carries
+	// has a topology only if a node carried the key before.
 	topologies map[TopologyKey]*topology
-	// topologiesUsed is how many were in use when they were last swept.
+	// topologiesUsed is the number of topologies in use at the last sweep.
 	topologiesUsed int
 	// Invariant: absent has no node in any domain. It stands for keys without a topology.
 	absent *topology
-	// Invariant: everywhere are the topologies in which a node without the label is in a domain.
+	// Invariant: everywhere are the topologies in which a node without the label is in a
+	// domain.
 	everywhere []*topology
-	// Invariant: labelled counts the nodes that exist by the keys of their labels, without zeros.
+	// Invariant: labelled counts the existing nodes by the keys of their labels, without
+	// zeros.
 	labelled map[string]int32
 }
 
 const noDomain int32 = -1
 
-// fewTopologies is up to how many topologies no sweep takes place.
+// fewTopologies is the maximum number of topologies without a sweep.
 const fewTopologies = 64
 
-// sweepTopologies removes the topologies that neither a tally nor a term uses any more, once there are many: the specs of pods choose the keys.
-// It runs between decisions, when only memberships and terms refer to topologies.
+// sweepTopologies removes unused topologies beyond a limit, because the specs of pods
+// choose the keys. It runs between decisions, when only memberships, terms and weighed
+// sums refer to topologies.
 func (s *State) sweepTopologies() {
 	if len(s.topologies) <= max(fewTopologies, 2*s.topologiesUsed) {
 		return
@@ -80,7 +89,7 @@ func (s *State) sweepTopologies() {
 	s.topologiesUsed = len(s.topologies)
 }
 
-// topology returns the topology of a key, which is updated from then on.
+// topology returns the topology of a key, which is kept up to date from then on.
 func (s *State) topology(key TopologyKey) *topology {
 	if t := s.topologies[key]; t != nil {
 		return t
@@ -120,7 +129,7 @@ func (t *topology) nothing(s *State) *Tally {
 	return t.none
 }
 
-// emptyTopology returns a topology in which no node is in a domain.
+// emptyTopology returns a topology without nodes in its domains.
 func emptyTopology(s *State, key TopologyKey) *topology {
 	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, len(s.alive)), id: s.stamp()}
 	for slot := range t.of {
@@ -138,11 +147,12 @@ func newTopology(s *State, key TopologyKey) *topology {
 	return t
 }
 
-// Domains returns the domain of each slot under a key, -1 for none. The slice is the state's own and valid until the next change.
+// Domains returns the domain of each slot under a key, -1 for none. The slice is the
+// state's own and valid until the next change.
 func (s *State) Domains(key TopologyKey) []int32 { return s.topology(key).of }
 
-// Sums returns zeros by domain under a key, as working memory for a decision. They are the caller's until the next call for that key, or until
-// the state changes.
+// Sums returns zeros by domain under a key, as working memory for a decision. They are
+// the caller's until the next call for that key, or until the state changes.
 func (s *State) Sums(key TopologyKey) []int64 {
 	t := s.topology(key)
 	t.sums = cleared(t.sums, len(t.value))
@@ -159,7 +169,8 @@ func cleared[T int32 | int64](of []T, n int) []T {
 	return of
 }
 
-// update finds the domain of a node again. A domain that loses its last node is freed after the node has entered another, so that the two differ.
+// update recomputes the domain of a node. The node enters its new domain before a domain
+// without nodes is freed, so that the two differ.
 func (t *topology) update(s *State, slot int32) (changed bool) {
 	from := t.of[slot]
 	value, in := t.valueOf(s, slot)
@@ -197,7 +208,8 @@ func (t *topology) domain(value string) int32 {
 	return id
 }
 
-// valueOf returns the value of a node's domain; ok is false if the node is in none, or does not exist.
+// valueOf returns the value of a node's domain; ok is false if the node is in none, or
+// does not exist.
 func (t *topology) valueOf(s *State, slot int32) (value string, ok bool) {
 	switch {
 	case !s.alive[slot]:
@@ -221,11 +233,12 @@ func (t *topology) leave(id int32) {
 	}
 }
 
-// Layout is how nodes are spread over the domains of a topology key.
+// Layout is the distribution of nodes over the domains of a topology key.
 type Layout struct {
-	// ID is that of the topology: another one, also a later one of the same key, has another. It is not 0.
+	// ID identifies the topology and is not 0. Any other topology, even a later topology
+	// of the same key, has another ID.
 	ID uint64
-	// Size is how many numbers domains have: they are from 0 to Size-1.
+	// Size bounds the numbers of domains: they are from 0 to Size-1.
 	Size int32
 	// Own means that no two nodes share a domain.
 	Own bool
@@ -233,11 +246,12 @@ type Layout struct {
 
 func (t *topology) layout() Layout { return Layout{t.id, int32(len(t.value)), t.shared == 0} }
 
-// Layout returns how nodes are spread over the domains of a key.
+// Layout returns the distribution of nodes over the domains of a key.
 func (v View) Layout(key TopologyKey) Layout { return v.s.topology(key).layout() }
 
-// Counted identifies what is counted by domain. As long as it is the same, the count in a domain changes only when pods come to its nodes or leave them, or with the nodes
-// and the pods themselves, all of which the journal names. No count has the zero value.
+// Counted identifies the input of counts by domain. While it is the same, the count in a
+// domain changes only with its nodes and the pods on them, and the journal lists all of
+// these changes. No count has the zero value.
 type Counted struct {
 	tally, namespaces uint64
 }
@@ -245,20 +259,23 @@ type Counted struct {
 // Counted identifies the pods and nodes that the tally counts.
 func (t *Tally) Counted() Counted { return Counted{tally: t.id} }
 
-// Layout returns how nodes are spread over the domains of the tally's key.
+// Layout returns the distribution of nodes over the domains of the tally's key.
 func (t *Tally) Layout() Layout { return t.topology().layout() }
 
-// CountedCarriers identifies, for pods in one namespace with the same labels, and for one topology key and kind of terms, the carriers of all terms that select these pods. That of other pods
-// may be equal: see IsByPod.
+// CountedCarriers identifies the carriers of all terms that select a pod, for one
+// topology key and kind of terms. It is meant for pods in one namespace with the same
+// labels. The value for other pods may be equal: see IsByPod.
 func (v View) CountedCarriers() Counted { return Counted{namespaces: v.s.terms.namespaces + 1} }
 
-// IsByPod reports whether what is counted depends on the pod that it is counted for: equal ones are the same for pods of one namespace with the same labels alone.
+// IsByPod reports whether the counts depend on the pod that they are for. Equal values
+// then mean equal counts only for pods of one namespace with the same labels.
 func (c Counted) IsByPod() bool { return c.tally == 0 && c.namespaces > 0 }
 
-// Layout returns how nodes are spread over the domains of the term's key.
+// Layout returns the distribution of nodes over the domains of the term's key.
 func (t *TermCounts) Layout() Layout { return t.topology.layout() }
 
-// SlotsWith appends the slots of the nodes whose label has the value, ascending, if there are at most so many; ok is false if there are more.
+// SlotsWith appends the slots of the nodes whose label has the value, ascending; ok is
+// false if more than most have it.
 func (s *State) SlotsWith(label, value string, most int, to []int32) (slots []int32, ok bool) {
 	t := s.topology(TopologyKey{Label: label})
 	domain, known := t.ids[value]

@@ -12,12 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// View is the cluster as a decision reads it: the state, or the state with the differences of a Draft. It is valid until the state or the draft
-// changes.
+// View is the cluster as a decision reads it: the state, or the state with the
+// differences of a Draft. It is valid until the state or the draft changes.
 //
-// Counts have two parts: those of the state, and the Differences of the view, which are few and usually none. Methods that count a set of pods for
-// the first time or expand one (Tally, Expanded, Domains, Sums) must be called by the goroutine that owns the state; all others only read, so
-// several goroutines may use views of one state at the same time while it is not written.
+// Counts have two parts: the counts of the state, and the Differences of the view, which
+// are few and usually none. Methods that count a set of pods for the first time or expand
+// one (Tally, Expanded, Domains, Sums) must be called by the goroutine that owns the
+// state. All others only read, so several goroutines may use views of one state at the
+// same time while it is not written.
 type View struct {
 	s *State
 	d *Draft // nil: no differences
@@ -27,7 +29,8 @@ type View struct {
 // View returns the state without differences.
 func (s *State) View() View { return View{s: s} }
 
-// Difference is how many more pods a view counts in a domain than the state does; below 0 for fewer.
+// Difference is the number of pods that a view counts in a domain beyond the state's
+// count; negative for fewer.
 type Difference struct{ Domain, Pods int32 }
 
 // State returns the underlying state.
@@ -37,8 +40,7 @@ func (v View) State() *State { return v.s }
 func (v View) Now() time.Time { return v.s.now }
 
 // Wall returns the time of the turn by the system's clock, which may have been set.
-// Plugins compare the times in API objects with it, and write it there; they read no
-// clock.
+// Plugins use it to read and write times in API objects; they read no clock.
 func (v View) Wall() time.Time { return v.s.wall }
 
 // Node returns the view of a slot whose node exists.
@@ -68,10 +70,11 @@ func (v View) PodsOn(slot int32) iter.Seq[*model.Pod] {
 	}
 }
 
-// Nodes returns how many nodes exist.
+// Nodes returns the number of existing nodes.
 func (v View) Nodes() int { return v.s.nodes }
 
-// ImageSpread returns the size in bytes of an image as first reported, and how many nodes have it.
+// ImageSpread returns the size in bytes of an image as first reported, and the number of
+// nodes that have it.
 func (v View) ImageSpread(name string) (sizeBytes int64, nodes int) {
 	if i, ok := v.s.images[name]; ok {
 		return i.sizeBytes, i.nodes
@@ -79,13 +82,14 @@ func (v View) ImageSpread(name string) (sizeBytes int64, nodes int) {
 	return 0, 0
 }
 
-// SpreadVersion changes whenever ImageSpread or Nodes may return something else.
+// SpreadVersion changes whenever the result of ImageSpread or Nodes may change.
 func (v View) SpreadVersion() uint64 { return v.s.spread }
 
 // Slot returns the slot of a node that exists.
 func (v View) Slot(name string) (slot int32, ok bool) { return v.s.Slot(name) }
 
-// Touched returns the slots on which the view has other pods than the state, in no particular order. The slice is the draft's own.
+// Touched returns the slots on which the view has other pods than the state, in no
+// particular order. The slice is the draft's own.
 func (v View) Touched() []int32 {
 	if v.d == nil {
 		return nil
@@ -93,15 +97,17 @@ func (v View) Touched() []int32 {
 	return v.d.slots
 }
 
-// IsTouched reports whether a slot is one of those.
+// IsTouched reports whether Touched has a slot.
 func (v View) IsTouched(slot int32) bool { return v.d != nil && v.d.node(slot) != nil }
 
-// Tally returns the state's count of a set of pods by the domains of a key, over a set of nodes.
+// Tally returns the state's count of a set of pods by the domains of a key, over a set of
+// nodes.
 func (v View) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	return v.s.Tally(pods, key, nodes)
 }
 
-// KeepLeast makes Least available for a tally. From now on its least count is kept up to date.
+// KeepLeast makes Least available for a tally. From now on its least count is kept up to
+// date.
 func (v View) KeepLeast(t *Tally) {
 	if t.dropped { // its bytes are not counted any more
 		t.counts.wantLeast()
@@ -112,7 +118,8 @@ func (v View) KeepLeast(t *Tally) {
 	v.s.tallies.bytes += t.counts.bytes()
 }
 
-// Differences appends the differences of a tally's counts in the view, for each domain that has one.
+// Differences appends the differences of a tally's counts in the view, for each domain
+// with a difference.
 func (v View) Differences(t *Tally, to []Difference) []Difference {
 	if v.d == nil || t.nodes.in == nil { // or no node is in the set
 		return to
@@ -127,7 +134,8 @@ func (v View) Differences(t *Tally, to []Difference) []Difference {
 	return to
 }
 
-// addDifference adds n to the difference of a domain, among those from index first on.
+// addDifference adds n to the difference of a domain, among the differences from index
+// first on.
 func addDifference(to []Difference, first int, domain, n int32) []Difference {
 	for i := first; i < len(to); i++ {
 		if to[i].Domain == domain {
@@ -149,8 +157,9 @@ func sumOf(differences []Difference) int64 {
 	return sum
 }
 
-// Expanded returns a tally's counts by domain, as an array that is valid until the next turn or until the state changes. A domain beyond its end
-// counts nothing. It must be called by the goroutine that owns the state.
+// Expanded returns a tally's counts by domain, as an array that is valid until the next
+// turn or change of the state. Domains beyond its end have count 0. The goroutine that
+// owns the state must call it.
 func (v View) Expanded(t *Tally) []int32 { return v.s.expanded(t.topology(), &t.counts) }
 
 // ExpandedWith is Expanded in a view with these differences.
@@ -166,8 +175,9 @@ func (v View) ExpandedWith(t *Tally, differences []Difference) []int32 {
 	return counts
 }
 
-// TermDifferences calls yield with each term that selects the pod and whose counts differ in the view, and the differences by domain. This
-// includes terms that no pod of the state carries.
+// TermDifferences calls yield with each term that selects the pod and whose counts differ
+// in the view, and the differences by domain. This includes terms that no pod of the
+// state carries.
 func (v View) TermDifferences(pod *model.Pod, yield func(t Matching, differences []Difference)) {
 	if v.d == nil {
 		return
@@ -185,7 +195,8 @@ func (v View) TermDifferences(pod *model.Pod, yield func(t Matching, differences
 	}
 }
 
-// TermDifference returns the differences of a term's counts in the view, for each domain that has one.
+// TermDifference returns the differences of a term's counts in the view, for each domain
+// with a difference.
 func (v View) TermDifference(t *TermCounts) []Difference {
 	if v.d == nil {
 		return nil
@@ -207,22 +218,27 @@ func (v View) Sums(key TopologyKey) []int64 { return v.s.Sums(key) }
 // InSet reports whether a pod, on whatever node, is in the set.
 func (v View) InSet(set PodSet, pod *model.Pod) bool { return v.s.InSet(set, pod) }
 
-// TermsVersion changes whenever TermsMatching may return other terms.
+// TermsVersion changes whenever the result of TermsMatching may change.
 func (v View) TermsVersion() uint64 { return v.s.terms.version }
 
-// TermsMatching returns the terms that pods of the state carry and that select the pod, as State.TermsMatching does.
+// TermsMatching returns the terms that pods of the state carry and that select the pod,
+// as State.TermsMatching does.
 func (v View) TermsMatching(pod *model.Pod) []Matching { return v.s.TermsMatching(pod) }
 
-// DefaultSelectorVersion returns the version of what the pod's default selector depends on, as State.DefaultSelectorVersion does.
+// DefaultSelectorVersion returns the version of the inputs of the pod's default selector,
+// as State.DefaultSelectorVersion does.
 func (v View) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (now SelectorVersion, same bool) {
 	return v.s.DefaultSelectorVersion(pod, before)
 }
 
-// DefaultSelector returns the selector of the pod's default topology spread constraints, as State.DefaultSelector does.
+// DefaultSelector returns the selector of the pod's default topology spread constraints,
+// as State.DefaultSelector does.
 func (v View) DefaultSelector(pod *model.Pod) labels.Selector { return v.s.DefaultSelector(pod) }
 
-// Holders returns the pods that hold a part of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten: the
-// binding failed, the pod is gone, or it turned out to be on another node; one of devices also until the binding has ended. The slice is valid as long as the view is.
+// Holders returns the pods that hold a part of an object, in the order in which they were
+// assumed. A hold lasts until its pod is forgotten: the binding failed, the pod is gone,
+// or it turned out to be on another node. A hold of devices also lasts until the binding
+// has ended. The slice is valid as long as the view is.
 func (v View) Holders(object model.Ref) []Holder {
 	holders := v.s.held[object]
 	if v.d == nil {
@@ -248,21 +264,24 @@ func (v View) Holders(object model.Ref) []Holder {
 	return left
 }
 
-// Storage returns what is known of storage. It has the pods of the state: those of a draft's nodes are in Node.Volumes, and what placements of a draft
-// hold is in Holders.
+// Storage returns the volume store. It has the pods of the state: Node.Volumes has the
+// pods of a draft's nodes, and Holders has the holds of a draft's placements.
 func (v View) Storage() *storage.Store { return v.s.storage }
 
-// Devices returns what is known of devices. It has the placements of the state: pods of a draft hold and free no devices, as in kube-scheduler.
+// Devices returns the device store. It has the placements of the state: pods of a draft
+// hold and free no devices, as in kube-scheduler.
 func (v View) Devices() *devices.Store { return v.s.devices }
 
-// Nominated returns how many pods are nominated to nodes, or have room kept there.
+// Nominated returns the number of pods that are nominated to nodes or have reservations
+// there.
 func (v View) Nominated() int { return v.s.Nominated() }
 
-// IsNominated reports whether the pod is one of them.
+// IsNominated reports whether the pod is nominated.
 func (v View) IsNominated(key model.PodKey) bool { return v.s.nominations.byPod[key] != nil }
 
-// NominatedBefore returns the pods nominated to a node for which a pod must leave room: other pods that it does not outrank. They are in the
-// order in which their versions were last seen. The slice is the state's own and valid until the next change.
+// NominatedBefore returns the pods nominated to a node for which a pod must leave space:
+// other pods that it does not outrank. They are in the order in which their versions were
+// last seen. The slice is the state's own and valid until the next change.
 func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 	on := v.s.nominations.byNode[v.s.name[slot]]
 	for i, other := range on {
@@ -284,14 +303,17 @@ func (v View) comesBefore(nominated, pod *model.Pod) bool {
 	if nominated.Priority < pod.Priority || nominated.UID == pod.UID || v.d.places(nominated.Key()) {
 		return false
 	}
-	if k := v.s.nominations.keptFor[nominated]; k != nil && v.s.nominations.keptOf[pod.Group] == k { // a group has the room that is kept for it or its tree
+	// the reservation is for the pod's own group or tree
+	if k := v.s.nominations.keptFor[nominated]; k != nil && v.s.nominations.keptOf[pod.Group] == k {
 		return false
 	}
 	return !v.areTriedTogether(nominated.Group, pod.Group)
 }
 
-// areTriedTogether reports whether members of two PodGroups have their turns together, as those of one group and of one tree have. They do not leave room for each other's nominations:
-// kube-scheduler looks up nominated pods among those that wait, where it finds none of a group that has its turn.
+// areTriedTogether reports whether members of two PodGroups have their turns together:
+// the groups are the same or in one tree. Such members leave no space for each other's
+// nominations. kube-scheduler looks up nominated pods in its queue, which has none of a
+// group during its turn.
 func (v View) areTriedTogether(a, b model.GroupKey) bool {
 	of := v.s.groups.objects[a]
 	if of == nil || a == b {
@@ -306,7 +328,8 @@ func (v View) areTriedTogether(a, b model.GroupKey) bool {
 	return top != nil && top == otherTop
 }
 
-// NominatedBelow returns the pods nominated to a node that a pod outranks, in the order in which their versions were last seen.
+// NominatedBelow returns the pods nominated to a node that a pod outranks, in the order
+// in which their versions were last seen.
 func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 	var below []*model.Pod
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
@@ -317,7 +340,8 @@ func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 	return below
 }
 
-// AddNominated adds the use by the pods of at least so high a priority that are nominated to a node.
+// AddNominated adds the use by the nominated pods of a node with at least the given
+// priority.
 func (v View) AddNominated(slot int32, priority int32, to *Use) {
 	if v.s.Nominated() == 0 {
 		return
@@ -329,7 +353,8 @@ func (v View) AddNominated(slot int32, priority int32, to *Use) {
 	}
 }
 
-// NominatedTo returns the slot of the node that a pod is nominated to; ok is false if it is nominated to none, or the node does not exist.
+// NominatedTo returns the slot of the node that a pod is nominated to; ok is false if it
+// has no nomination or the node does not exist.
 func (v View) NominatedTo(key model.PodKey) (slot int32, ok bool) {
 	pod := v.s.nominations.byPod[key]
 	if pod == nil {
@@ -338,11 +363,11 @@ func (v View) NominatedTo(key model.PodKey) (slot int32, ok bool) {
 	return v.Slot(pod.NominatedNode)
 }
 
-// NominatedNodes returns how many nodes have nominated pods.
+// NominatedNodes returns the number of nodes with nominated pods.
 func (v View) NominatedNodes() int { return len(v.s.nominatedSlots()) }
 
-// EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in the order of the slots. It must be called by the
-// goroutine that owns the state.
+// EachNominated calls yield with each node that has such pods, as NominatedBefore returns
+// them, in the order of the slots. The goroutine that owns the state must call it.
 func (v View) EachNominated(pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
 	for _, slot := range v.s.nominatedSlots() {
 		if before := v.NominatedBefore(pod, slot); len(before) > 0 {

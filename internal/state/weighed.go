@@ -7,16 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Weighed sums up, by the domains of a topology key, the pods that many terms of a pod to place
-// select, each with the weights of the terms that select it. It stands in place of a tally for each
-// term: each label set is matched once, and a pod that comes or goes changes one sum.
+// Weighed sums up, by the domains of a topology key, the pods that many terms of a
+// pending pod select, each with the weights of the terms that select it. It replaces a
+// tally for each term: each label set is matched once, and a pod that comes or goes
+// changes one sum.
 //
 // It is valid until the state changes.
 type Weighed struct {
 	name     *Matcher
 	topology *topology
-	// Invariant: sums has the weights by domain; total counts the pairs of a term and a pod that it
-	// selects in a domain.
+	// Invariant: sums has the weights by domain; total counts the pairs of a term and a
+	// pod that it selects in a domain.
 	sums    []int64
 	total   int64
 	used    uint64
@@ -41,14 +42,14 @@ type weighings struct {
 // defaultWeighedBytes suffices for a hundred pods with thousands of terms at 5,000 nodes.
 const defaultWeighedBytes = 32 << 20
 
-// weighedBytes is about what a sum takes besides its arrays.
+// weighedBytes is the approximate memory of a sum besides its arrays.
 const weighedBytes = 1 << 9
 
 func (w *Weighed) bytes() int {
 	return weighedBytes + w.name.bytes() + 8*cap(w.sums) + int(unsafe.Sizeof(weighedBy{}))*w.listed
 }
 
-// Weigh returns the sums for the terms of a matcher, by the domains of a label. It returns nil if no
+// Weigh returns the sums for the terms of a matcher, by the domains of a label; nil if no
 // node carries the label.
 func (v View) Weigh(m *Matcher, label string) *Weighed { return v.s.weigh(m, label) }
 
@@ -94,7 +95,7 @@ func (s *State) weighSet(w *Weighed, l *labelSet) (effect Effect, some bool) {
 	return effect, true
 }
 
-// weighNewSet adds all sums to a label set that has just become known.
+// weighNewSet adds all sums to a new label set.
 func (s *State) weighNewSet(l *labelSet) {
 	for _, w := range s.weighed.byName {
 		before := w.bytes()
@@ -103,7 +104,7 @@ func (s *State) weighNewSet(l *labelSet) {
 	}
 }
 
-// unlistSet notes that a label set is gone.
+// unlistSet removes a label set from the sums.
 func (s *State) unlistSet(l *labelSet) {
 	for _, w := range l.weighed {
 		before := w.bytes()
@@ -121,7 +122,7 @@ func (s *State) weighIn(w *weighedBy, domain int32, n int64) {
 	s.weighed.bytes += 8 * (cap(w.sums) - before)
 }
 
-// add adds n pods of an effect in a domain. Domains that have come since count nothing before.
+// add adds n pods of an effect in a domain. Newer domains have a sum of 0 before.
 func (w *Weighed) add(domain int32, effect Effect, n int64) {
 	if domain == noDomain {
 		return
@@ -155,7 +156,7 @@ func (s *State) makeRoomForWeighed() {
 	s.dropWeighed(func(w *Weighed) bool { return w.used <= horizon })
 }
 
-// dropWeighed drops the chosen sums, which costs a look at each label set.
+// dropWeighed drops the chosen sums, which visits each label set.
 func (s *State) dropWeighed(chosen func(*Weighed) bool) {
 	gone := map[*Weighed]bool{}
 	for m, w := range s.weighed.byName {
@@ -178,23 +179,24 @@ func (s *State) dropByNamespaceLabels() {
 	s.dropWeighed(func(w *Weighed) bool { return w.name.byNamespaceLabels })
 }
 
-// WeighedBytes returns about how many bytes the sums of weighed terms use.
+// WeighedBytes returns the approximate memory of the sums of weighed terms, in bytes.
 func (s *State) WeighedBytes() int { return s.weighed.bytes }
 
-// Layout returns how nodes are spread over the domains.
+// Layout returns the distribution of nodes over the domains.
 func (w *Weighed) Layout() Layout { return w.topology.layout() }
 
 // Domains returns the domain of each slot, -1 for none.
 func (w *Weighed) Domains() []int32 { return w.topology.of }
 
-// WeighedDifference is how much more a view sums up in a domain than the state.
+// WeighedDifference is the difference between the sum of a view and of the state in a
+// domain.
 type WeighedDifference struct {
 	Domain int32
 	Weight int64
 }
 
-// AddWeighed adds the sums of a view to those by domain. It adds nothing and returns false if no term
-// selects a pod of the view in a domain.
+// AddWeighed adds the sums of a view to sums, by domain. It adds nothing and returns
+// false if no term selects a pod of the view in a domain.
 func (v View) AddWeighed(w *Weighed, sums func() []int64) (related bool) {
 	total, differences := v.weighedDifferences(w)
 	if total <= 0 {
