@@ -5,8 +5,9 @@ import "github.com/berth-scheduler/berth/internal/model"
 // attachment is a VolumeAttachment that exists.
 type attachment struct {
 	*model.VolumeAttachment
-	// Invariant: volume and node are those that it names, if it names both and an attacher; the volume lists it at its position at, the node counts
-	// it. is is what it counts as on the node: zero, without a driver, if it does not count.
+	// Invariant: volume and node are those in its spec, if it has both and an attacher.
+	// Then the volume lists it at position at, and the node counts it. is is the handle
+	// that counts on the node; zero, without a driver, if none counts.
 	volume *volume
 	node   *Node
 	at     int
@@ -18,7 +19,7 @@ func (s *Store) setAttachment(name string, now *model.VolumeAttachment) (before 
 	if a != nil {
 		before = a.VolumeAttachment
 		if now != nil && before.Node == now.Node && before.Attacher == now.Attacher && before.Volume == now.Volume {
-			a.VolumeAttachment = now // only its status has changed, as that of every attachment does
+			a.VolumeAttachment = now // only its status has changed, the usual update
 			return before
 		}
 		s.detach(a)
@@ -40,7 +41,7 @@ func (s *Store) setAttachment(name string, now *model.VolumeAttachment) (before 
 	return before
 }
 
-// detach takes an attachment off its node and its volume.
+// detach removes an attachment from its node and its volume.
 func (s *Store) detach(a *attachment) {
 	v, node := a.volume, a.node
 	if v == nil {
@@ -53,7 +54,7 @@ func (s *Store) detach(a *attachment) {
 	s.forgetNode(node)
 }
 
-// identifyAttachment finds out anew what an attachment counts as.
+// identifyAttachment recomputes the handle that an attachment counts as.
 func (s *Store) identifyAttachment(a *attachment) {
 	var is handle
 	if v := a.volume; v.Volume != nil && v.Object.Spec.CSI != nil {

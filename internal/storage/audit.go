@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Seat is what the owner of a store knows of a slot: the name of its node, empty if the slot is free, whether the node exists, its labels, and the pods
-// on it.
+// Seat describes a slot, as its owner records it: the name of its node (empty if the slot
+// is free), whether the node exists, its labels, and its pods.
 type Seat struct {
 	Name   string
 	Exists bool
@@ -21,12 +21,14 @@ type Seat struct {
 	Pods   []*model.Pod
 }
 
-// Audit checks the invariants that stand next to the fields of a Store: it makes a store of the same objects, slots, pods and holders, and compares
-// what both say of each thing; what depends on history, such as positions, is checked for itself. seats are by slot, nominated are the pods that are
-// nominated to nodes; holds reports whether the placement of a pod holds an object. It changes nothing.
+// Audit checks the invariants that are documented next to the fields of a Store. It
+// builds a second store from the same objects, slots, pods and holders, and compares the
+// two. Values that depend on history, such as positions, are checked directly. seats are
+// by slot, nominated are the nominated pods, and holds reports whether the placement of a
+// pod holds an object. Audit changes nothing.
 func (s *Store) Audit(v *audit.Violations, seats []Seat, nominated []*model.Pod, holds func(model.Ref, model.PodKey) bool) {
 	if !s.auditPositions(v) {
-		return // the other checks would look where nothing is
+		return // the other checks would index out of range
 	}
 	have, want := s.describe(), s.anew(seats, nominated).describe()
 	for thing, text := range have {
@@ -57,7 +59,7 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, nominated []*model.Pod,
 	s.auditReaches(v)
 }
 
-// anew returns a store of the same objects, and the given slots and nominated pods.
+// anew returns a store with the same objects, and the given slots and nominated pods.
 func (s *Store) anew(seats []Seat, nominated []*model.Pod) *Store {
 	n := New(func(int32, model.Aspect) {})
 	for _, pod := range nominated {
@@ -109,7 +111,7 @@ func (s *Store) anew(seats []Seat, nominated []*model.Pod) *Store {
 	return n
 }
 
-// describe returns a text about each thing, in which nothing depends on history.
+// describe returns a text about each object and index, independent of history.
 func (s *Store) describe() map[string]string {
 	texts := map[string]string{"slots": listed(s.bySlot, func(n *Node) string {
 		if n == nil {
@@ -185,7 +187,7 @@ func (n *Node) describe() string {
 	text := fmt.Sprintf("{slot %d, alive %t, CSINode %t, attachments %d", n.slot, n.alive, n.csi != nil, n.attachments)
 	if len(n.uses) == 0 && len(n.refs) == 0 && len(n.volumes) == 0 && len(n.migrated) == 0 && len(n.disks) == 0 && len(n.ephemeral) == 0 &&
 		len(n.untranslated) == 0 && len(reaches) == 0 {
-		return text + "}" // as most nodes of a cluster without volumes
+		return text + "}" // as for most nodes of a cluster without volumes
 	}
 	return fmt.Sprintf("%s, uses %d, refs %v, volumes %v, migrated %v, disks %s, ephemeral %s, untranslated %s, reaches %s}",
 		text, len(n.uses), n.refs, n.volumes, n.migrated,
@@ -233,7 +235,8 @@ func sorted[T any](list []T, text func(T) string) string {
 	return fmt.Sprintf("%q", texts)
 }
 
-// auditPositions checks that what is listed knows its position, and what it is listed by. It reports whether that is so.
+// auditPositions checks that listed items record their position and their list. It
+// reports whether they do.
 func (s *Store) auditPositions(v *audit.Violations) (ok bool) {
 	ok = true
 	expect := func(holds bool, format string, values ...any) {

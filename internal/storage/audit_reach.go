@@ -7,7 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// auditReaches checks what of reaches depends on history: which are wide, and under which of several labels they are filed.
+// auditReaches checks the parts of reaches that depend on history: which are wide, and
+// under which label they are filed.
 func (s *Store) auditReaches(v *audit.Violations) {
 	rs := &s.reaches
 	mentions, demands, general, listed := map[string]int{}, map[string]int{}, 0, map[label]int{}
@@ -78,7 +79,7 @@ func (s *Store) auditReaches(v *audit.Violations) {
 	}
 }
 
-// covers reports whether each term demands values of a label that are all among the filed ones.
+// covers reports whether each term demands values of a label that are all filed.
 func covers(filed []label, demands [][]model.Zone) bool {
 	return !slices.ContainsFunc(demands, func(term []model.Zone) bool {
 		return !slices.ContainsFunc(term, func(z model.Zone) bool {
@@ -128,7 +129,7 @@ func (r *reach) audit(v *audit.Violations) {
 	}
 }
 
-// auditFiled checks what is filed under values of a label.
+// auditFiled checks the reaches and nodes that are filed under values of a label.
 func (s *Store) auditFiled(v *audit.Violations, key string, by *filedReaches, listed map[label]int) {
 	for value, list := range by.reaches {
 		if len(list) != listed[label{key, value}] || len(list) == 0 {

@@ -2,27 +2,31 @@ package storage
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// handle is a volume as a CSI driver knows it.
+// handle identifies a volume for a CSI driver.
 type handle struct{ driver, handle string }
 
-// identity is the volume that a claim stands for on nodes.
+// identity is the volume that a claim counts as on nodes.
 type identity struct {
 	handle
-	// migrated means that it is in-tree, so that it counts only on nodes with a CSINode.
+	// migrated means that the volume is in-tree, so that it counts only on nodes with a
+	// CSINode.
 	migrated bool
 }
 
-// claim is a claim that exists, or that placed pods use. What it stands for is followed only while pods use it: most claims that wait to be bound
-// are not used by a placed pod, and there may be very many of them.
+// claim is a claim that exists, or that placed pods use. Its identity is kept up to date
+// only while pods use it: most unbound claims are not used by a placed pod, and they may
+// be very many.
 type claim struct {
 	*model.Claim // nil if it does not exist
 	key          model.ClaimKey
-	// Invariant: users is how many pods on nodes that exist name it directly.
+	// Invariant: users is the number of pods on existing nodes that name it directly.
 	users int
-	// Invariant: on are the uses on the nodes with pods that use it, each at its position at. Nominated pods count as on the node that stands for them.
+	// Invariant: on are the uses on the nodes with pods that use it, each at its position
+	// at. Nominated pods use it on the placeholder node Store.nominated.
 	on []*use
-	// Invariant: while it is in use, is is what it stands for; it is listed, at its position, by the volume that it names, and by its class if that
-	// decides what it stands for. While it is not, all of these are zero.
+	// Invariant: while the claim is in use, is is its identity. The volume that it names
+	// lists it at atVolume, and its class lists it at atClass if the identity depends on
+	// the class. Otherwise all of these are zero.
 	is       identity
 	volume   *volume
 	atVolume int
@@ -35,7 +39,7 @@ type use struct {
 	claim *claim
 	node  *Node
 	at    int
-	// times is how often the pods name it, users how many of them name it directly.
+	// times counts the references of pods, users the direct references.
 	times, users int
 }
 
@@ -85,10 +89,11 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.Claim) (before *model.Cl
 	return before
 }
 
-// unboundPrefix makes the handles of claims without a volume differ from those of volumes.
+// unboundPrefix distinguishes the handles of claims without a volume from the handles of
+// volumes.
 const unboundPrefix = "claim without a volume: "
 
-// identityOf returns what a claim stands for.
+// identityOf returns the identity of a claim.
 func (s *Store) identityOf(c *claim) identity {
 	if c.Claim == nil {
 		return identity{}
@@ -109,7 +114,7 @@ func (s *Store) identityOf(c *claim) identity {
 	return identity{handle{driver, unboundPrefix + c.key.String()}, inTree != ""}
 }
 
-// standsFor returns what a claim stands for, whether or not it is in use.
+// standsFor returns the identity of a claim, whether or not it is in use.
 func (s *Store) standsFor(c *claim) identity {
 	if len(c.on) > 0 {
 		return c.is
@@ -117,8 +122,9 @@ func (s *Store) standsFor(c *claim) identity {
 	return s.identityOf(c)
 }
 
-// Attachable returns the volume that a claim stands for on nodes, as the CSI driver that attaches it knows it; a claim without a volume has a name of
-// its own. inTree means that it counts only on nodes with a CSINode. The driver is empty if it never counts.
+// Attachable returns the CSI driver and the handle of the volume that a claim counts as
+// on nodes. A claim without a volume has a unique name. inTree means that it counts only
+// on nodes with a CSINode. The driver is empty if it never counts.
 func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool) {
 	c := s.claims[key]
 	if c == nil {
@@ -128,7 +134,8 @@ func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool
 	return is.driver, is.handle.handle, is.migrated
 }
 
-// identify finds out anew what a claim in use stands for, and counts it on the nodes where it is used.
+// identify recomputes the identity of a claim in use, and counts it on the nodes where it
+// is used.
 func (s *Store) identify(c *claim) {
 	s.follow(c)
 	is := s.identityOf(c)
@@ -149,7 +156,7 @@ func (s *Store) identify(c *claim) {
 	c.is = is
 }
 
-// follow lists a claim under the objects by which it changes what it stands for.
+// follow lists a claim under the objects that determine its identity.
 func (s *Store) follow(c *claim) {
 	var v *volume
 	var class *class
@@ -183,7 +190,7 @@ func (s *Store) follow(c *claim) {
 	}
 }
 
-// use notes that a pod on a node uses its volumes, or no longer does.
+// use adds the volumes of a pod to a node (+1) or removes them (-1).
 func (s *Store) use(n *Node, volumes *model.PodVolumes, sign int) {
 	s.useClaims(n, volumes.Claims, sign)
 	for i := range volumes.Inline {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// shorter returns a list, in less memory if it has much more than it needs.
+// shorter returns the list, in less memory if far more than needed is allocated.
 func shorter[T any](list []T) []T {
 	if cap(list) > 64 && len(list) < cap(list)/4 {
 		return append(make([]T, 0, 2*len(list)), list...)
@@ -17,7 +17,8 @@ func shorter[T any](list []T) []T {
 	return list
 }
 
-// drop removes the element at a position, to which the last one moves; moved is called with that one.
+// drop removes the element at a position and moves the last element there. It calls moved
+// with the moved element.
 func drop[T any](list []T, at int, moved func(T, int)) []T {
 	last := len(list) - 1
 	if at != last {
@@ -28,7 +29,7 @@ func drop[T any](list []T, at int, moved func(T, int)) []T {
 	return shorter(list[:last])
 }
 
-// without removes an element of a short list, if it is there.
+// without removes an element of a short list, if present.
 func without[T comparable](list []T, one T) []T {
 	if i := slices.Index(list, one); i >= 0 {
 		return drop(list, i, func(T, int) {})
@@ -36,10 +37,11 @@ func without[T comparable](list []T, one T) []T {
 	return list
 }
 
-// volumeList is volumes by size and name, in parts of bounded length: one that comes or goes moves few others, however many there are.
+// volumeList has volumes by size and name, in parts of bounded length, so that inserting
+// or removing a volume moves few others.
 //
-// Invariant: the volumes of the parts, one after the other, are sorted. No part is empty or longer than partMax, and no two neighbours have
-// together less than half of that.
+// Invariant: the volumes of the parts, one after the other, are sorted. No part is empty
+// or longer than partMax, and no two neighbours together have less than half of partMax.
 type volumeList struct{ parts [][]*volume }
 
 const partMax = 256
@@ -48,7 +50,8 @@ func bySize(a, b *volume) int {
 	return cmp.Or(cmp.Compare(a.Capacity, b.Capacity), strings.Compare(a.name, b.name))
 }
 
-// partOf returns the first part that ends with the volume, or after it; the last one if all end before.
+// partOf returns the first part that ends with the volume or after it; the last part if
+// all end before.
 func (l *volumeList) partOf(v *volume) int {
 	p := sort.Search(len(l.parts), func(i int) bool { part := l.parts[i]; return bySize(part[len(part)-1], v) >= 0 })
 	return min(p, len(l.parts)-1)
@@ -73,7 +76,7 @@ func (l *volumeList) insert(v *volume) {
 	}
 }
 
-// remove removes a volume, which must be listed, in the size that it was listed with.
+// remove removes a volume, which must be listed with its current size.
 func (l *volumeList) remove(v *volume) {
 	p := l.partOf(v)
 	at, _ := slices.BinarySearchFunc(l.parts[p], v, bySize)

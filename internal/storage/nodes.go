@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Node is what is known of the volumes on a node.
+// Node has the volumes in use on a node.
 type Node struct {
 	name string
 	slot int32 // -1 if it has none
@@ -16,11 +16,12 @@ type Node struct {
 	alive  bool
 	labels labels.Set
 	csi    *model.CSINode
-	// Invariant: attachments is how many attachments with all that it takes to count name the node.
+	// Invariant: attachments is the number of complete attachments that name the node.
 	attachments int
-	// Invariant: reaches are those that the node is in, each once, in no particular order; none unless it exists.
+	// Invariant: reaches are the reaches with the node, each once, in no particular
+	// order; none unless the node exists.
 	reaches []*reach
-	// Invariant: uses are the uses of claims by its pods; none is of 0 times.
+	// Invariant: uses are the uses of claims by its pods; none has 0 times.
 	uses map[*claim]*use
 
 	inUse
@@ -47,7 +48,7 @@ func (s *Store) touchVolumes(n *Node) {
 	}
 }
 
-// Seat gives a slot to a node, which keeps it until Unseat.
+// Seat assigns a slot to a node, which keeps it until Unseat.
 func (s *Store) Seat(slot int32, name string) {
 	for int(slot) >= len(s.bySlot) {
 		s.bySlot = append(s.bySlot, nil)
@@ -57,7 +58,7 @@ func (s *Store) Seat(slot int32, name string) {
 	s.bySlot[slot] = n
 }
 
-// Unseat takes the slot of a node, which does not exist and has no pods.
+// Unseat releases the slot of a node, which does not exist and has no pods.
 func (s *Store) Unseat(slot int32) {
 	n := s.bySlot[slot]
 	s.bySlot[slot] = nil
@@ -71,7 +72,7 @@ func (s *Store) Move(from, to int32) {
 	s.bySlot[to].slot = to
 }
 
-// Cut cuts off the slots from n on, which no node has.
+// Cut removes the slots from n on, which no node has.
 func (s *Store) Cut(n int) {
 	clear(s.bySlot[n:])
 	s.bySlot = s.bySlot[:n]
@@ -83,7 +84,7 @@ func (s *Store) Cut(n int) {
 // At returns the node of a slot in use.
 func (s *Store) At(slot int32) *Node { return s.bySlot[slot] }
 
-// SetNode notes that the node of a slot exists, or no longer does, and its labels.
+// SetNode sets whether the node of a slot exists, and its labels.
 func (s *Store) SetNode(slot int32, exists bool, of labels.Set) {
 	n := s.bySlot[slot]
 	if !exists {
@@ -103,7 +104,8 @@ func (s *Store) SetNode(slot int32, exists bool, of labels.Set) {
 	s.reaches.moveNode(s, n, before, was)
 }
 
-// setCSINode stores a CSINode. In-tree volumes count on a node only while it has one.
+// setCSINode stores a CSINode. In-tree volumes count on a node only while it has a
+// CSINode.
 func (s *Store) setCSINode(name string, now *model.CSINode) (before *model.CSINode) {
 	n := s.nodes[name]
 	if n == nil && now == nil {
@@ -124,7 +126,8 @@ func (s *Store) setCSINode(name string, now *model.CSINode) (before *model.CSINo
 	return before
 }
 
-// recount counts the in-tree volumes of a node's pods, after its CSINode has come, or no longer, after it has gone.
+// recount adds the in-tree volumes of a node's pods after its CSINode was added, or
+// removes them after it was deleted.
 func (s *Store) recount(n *Node) {
 	sign := +1
 	if n.csi == nil {
@@ -135,13 +138,14 @@ func (s *Store) recount(n *Node) {
 	}
 }
 
-// Place notes that a pod is on the node of a slot.
+// Place adds a pod to the node of a slot.
 func (s *Store) Place(slot int32, pod *model.Pod) { s.place(slot, pod, +1) }
 
-// Displace notes that a pod has left the node of a slot.
+// Displace removes a pod from the node of a slot.
 func (s *Store) Displace(slot int32, pod *model.Pod) { s.place(slot, pod, -1) }
 
-// Nominate notes that a pod is nominated to a node (+1), or no longer (-1). It uses nothing there yet, but a dry run may put it on the node.
+// Nominate adds a nomination of a pod (+1) or removes it (-1). The pod uses nothing yet,
+// but a dry run may put it on the node.
 func (s *Store) Nominate(pod *model.Pod, sign int) {
 	if pod.Volumes != nil {
 		s.use(s.nominated, pod.Volumes, sign)
@@ -154,7 +158,7 @@ func (s *Store) place(slot int32, pod *model.Pod, sign int) {
 		return
 	}
 	n := s.bySlot[slot]
-	if sign > 0 { // what claims stand for is known while they are in use
+	if sign > 0 { // claims have an identity only while they are in use
 		s.use(n, volumes, +1)
 	}
 	n.count(s, n.csi, pod, sign)

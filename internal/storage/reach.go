@@ -9,23 +9,27 @@ import (
 	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
-// reach is the nodes that volumes or capacities can be used on.
+// reach is the set of nodes on which volumes or capacities can be used.
 type reach struct {
 	text     model.Need
 	selector *model.NodeSelector
-	// Invariant: nodes are the nodes that exist and that the selector selects; each lists the reach once. at has the position of each.
+	// Invariant: nodes are the existing nodes that the selector selects; each lists the
+	// reach once. at has the position of each.
 	nodes []*Node
 	at    map[*Node]int
 	peak  int // of at
-	// Invariant: narrow means that there are at most narrowMax nodes; or, once it was narrow, at most twice as many.
+	// Invariant: a narrow reach has at most narrowMax nodes; or, once it was narrow, at
+	// most twice as many.
 	narrow bool
-	// Invariant: of has what the reach is of, by class; no share is empty.
+	// Invariant: of has the groups and capacities with this reach, by class; no share is
+	// empty.
 	of map[*class]*share
-	// Invariant: filed are the labels of which each selected node has one, in a form that the selector demands; none if it demands none.
+	// Invariant: each selected node has a label in filed, as the selector demands; empty
+	// if it demands none.
 	filed []label
 }
 
-// share is what of a class has a reach.
+// share has the groups and capacities of a class in a reach.
 type share struct {
 	groups     []*Group
 	capacities []*capacity
@@ -35,34 +39,39 @@ type share struct {
 type label struct{ key, value string }
 
 const (
-	// narrowMax is how many nodes a narrow reach has. It is the number of slots that a placed pod may add to the journal for one volume.
+	// narrowMax is the maximum size of a narrow reach. It is the number of slots that a
+	// placed pod may add to the journal for one volume.
 	narrowMax = 16
-	// idleMax is how many reaches are kept that nothing has any more: volumes of one zone often come and go one by one.
+	// idleMax is the number of unused reaches that are kept: volumes of one zone often
+	// come and go one by one.
 	idleMax = 32
 )
 
-// reaches are the reaches of everything that is free. They are filed by values of labels that they demand, so that a node, or a new reach, is
-// matched against those that it may concern.
+// reaches has the reaches of all free volumes and capacities. They are filed by demanded
+// label values, so that a node, or a new reach, is matched only against likely partners.
 type reaches struct {
-	// Invariant: byText has the reaches that something has, and those of idle, and no other.
+	// Invariant: byText has exactly the reaches in use and the idle ones.
 	byText map[model.Need]*reach
-	// Invariant: idle are the reaches that nothing has any more, at most idleMax of them, the longest unused first.
+	// Invariant: idle are the unused reaches, at most idleMax, the longest unused first.
 	idle []*reach
-	// Invariant: byKey has the labels of which some reach demands values, and no other. Each reach is listed once under each label under which it is
-	// filed, or in general if it is filed under none, and nowhere else.
+	// Invariant: byKey has exactly the label keys whose values some reach demands. Each
+	// reach is listed once under each of its filed labels, or in general if it has none,
+	// and nowhere else.
 	byKey   map[string]*filedReaches
 	general []*reach
-	// Invariant: mentions counts, by label, the reaches whose selector looks at it.
+	// Invariant: mentions counts, by label, the reaches whose selector reads it.
 	mentions     map[string]int
 	mentionsPeak int
 }
 
-// filedReaches are the reaches that are filed under values of a label, and the nodes that exist and have the label.
+// filedReaches are the reaches filed under values of a label, and the existing nodes with
+// the label.
 type filedReaches struct {
 	// Invariant: reaches and nodes have no empty list.
 	reaches map[string][]*reach
 	nodes   map[string][]*Node
-	// Invariant: demanded is how many reaches demand values of the label, filed under it or not; it is not 0.
+	// Invariant: demanded is the number of reaches that demand values of the label, filed
+	// under it or not; it is not 0.
 	demanded               int
 	reachesPeak, nodesPeak int
 }
@@ -71,7 +80,7 @@ func newReaches() reaches {
 	return reaches{byText: map[model.Need]*reach{}, byKey: map[string]*filedReaches{}, mentions: map[string]int{}}
 }
 
-// get returns the reach of a text, which it makes if it is new.
+// get returns the reach of a text, and adds it if it is new.
 func (rs *reaches) get(s *Store, text model.Need) *reach {
 	if r := rs.byText[text]; r != nil {
 		if len(r.of) == 0 {
@@ -107,7 +116,7 @@ func (rs *reaches) get(s *Store, text model.Need) *reach {
 	return r
 }
 
-// demanded returns the labels of which a selector demands values, each once.
+// demanded returns the label keys whose values a selector demands, each once.
 func demanded(selector *model.NodeSelector) []string {
 	var keys []string
 	for _, term := range selector.Demands() {
@@ -119,8 +128,8 @@ func demanded(selector *model.NodeSelector) []string {
 	return slices.Compact(keys)
 }
 
-// filing returns labels of which each node that is selected has one. Of several that a term demands, those are taken that the fewest nodes have and
-// under which the fewest reaches are filed.
+// filing returns labels such that each selected node has one. If a term demands several
+// keys, it takes the key with the fewest nodes and filed reaches.
 func (rs *reaches) filing(selector *model.NodeSelector) []label {
 	var filed []label
 	for _, term := range selector.Demands() {
@@ -142,7 +151,7 @@ func (rs *reaches) listed(zone *model.Zone) (n int) {
 	return n
 }
 
-// under returns the reaches that are filed under a label, with the nodes that have it.
+// under returns the reaches filed under a label key, with the nodes that have the label.
 func (rs *reaches) under(s *Store, key string) *filedReaches {
 	by := rs.byKey[key]
 	if by == nil {
@@ -159,7 +168,7 @@ func (rs *reaches) under(s *Store, key string) *filedReaches {
 	return by
 }
 
-// match lists a node in a reach if it is in it.
+// match adds a node to a reach if the reach selects it.
 func (rs *reaches) match(s *Store, r *reach, n *Node) {
 	if _, listed := r.at[n]; listed {
 		return
@@ -172,7 +181,7 @@ func (rs *reaches) match(s *Store, r *reach, n *Node) {
 	}
 }
 
-// share returns what of a class has the reach.
+// share returns the groups and capacities of a class in the reach.
 func (r *reach) share(c *class) *share {
 	x := r.of[c]
 	if x == nil {
@@ -182,7 +191,8 @@ func (r *reach) share(c *class) *share {
 	return x
 }
 
-// release is called when something of a class no longer has a reach. One that nothing has any more is kept for a while.
+// release is called when a group or capacity of a class has left the reach. An unused
+// reach is kept for a while.
 func (rs *reaches) release(r *reach, c *class) {
 	if x := r.of[c]; len(x.groups) > 0 || len(x.capacities) > 0 {
 		return
@@ -231,7 +241,8 @@ func (by *filedReaches) shrink() {
 	by.reaches, by.nodes = shrink.Map(by.reaches, &by.reachesPeak), shrink.Map(by.nodes, &by.nodesPeak)
 }
 
-// moveNode takes in that a node has come or gone, or has other labels than before.
+// moveNode updates the reaches after a node was added or deleted or its labels have
+// changed.
 func (rs *reaches) moveNode(s *Store, n *Node, before labels.Set, existed bool) {
 	if existed && n.alive && !rs.concerns(before, n.labels) {
 		return
@@ -279,7 +290,7 @@ func (rs *reaches) moveNode(s *Store, n *Node, before labels.Set, existed bool) 
 	}
 }
 
-// concerns reports whether labels that have changed are looked at by some selector.
+// concerns reports whether some selector reads a label that has changed.
 func (rs *reaches) concerns(before, after labels.Set) bool {
 	for key, value := range after {
 		if was, had := before[key]; (!had || was != value) && rs.mentions[key] > 0 {
@@ -294,7 +305,7 @@ func (rs *reaches) concerns(before, after labels.Set) bool {
 	return false
 }
 
-// keys returns those of the labels of which values are demanded, in order.
+// keys returns the keys of the labels whose values some reach demands, sorted.
 func (rs *reaches) keys(before, after labels.Set) []string {
 	var keys []string
 	for _, of := range [...]labels.Set{before, after} {
@@ -314,8 +325,9 @@ func (r *reach) unlist(n *Node) {
 	r.at = shrink.Map(r.at, &r.peak)
 }
 
-// resize makes a reach wide or narrow when its number of nodes has changed. It becomes narrow again only when it has far fewer nodes, so that
-// nodes that come and go do not make it change each time. Values that were computed before it changed are not valid any more.
+// resize makes a reach wide or narrow when its number of nodes has changed. It becomes
+// narrow again only at half the size that made it wide, so that nodes that come and go do
+// not toggle it. The change invalidates all values computed before.
 func (rs *reaches) resize(s *Store, r *reach) {
 	narrow := len(r.nodes) <= narrowMax
 	if narrow == r.narrow || !narrow && len(r.nodes) <= 2*narrowMax {

@@ -5,48 +5,54 @@ import (
 	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
-// Store is everything about storage. The zero value is not usable; call New.
+// Store has all storage objects. The zero value is not usable; call New.
 type Store struct {
-	// touch is called with each slot that has changed, and in which aspects.
+	// touch is called with each slot that has changed, and the changed aspects.
 	touch func(slot int32, aspects model.Aspect)
 
-	// Invariant: claims has the claims that exist and those that placed or nominated pods use, and no other.
+	// Invariant: claims has exactly the claims that exist or that placed or nominated
+	// pods use.
 	claims map[model.ClaimKey]*claim
-	// Invariant: volumes has the volumes that exist, and those that claims in use or attachments name, and no other.
+	// Invariant: volumes has exactly the volumes that exist or that claims in use or
+	// attachments name.
 	volumes map[string]*volume
-	// Invariant: classes has the classes that exist, and those with groups, capacities or claims, and no other.
+	// Invariant: classes has exactly the classes that exist or that have groups,
+	// capacities or claims in use.
 	classes map[string]*class
 	drivers map[string]*model.CSIDriver
-	// Invariant: nodes has the nodes that exist or have pods, by slot and by name, and those with a CSINode or attachments, and no other.
+	// Invariant: nodes has exactly the nodes that exist, or have pods, a CSINode or
+	// attachments.
 	nodes map[string]*Node
 	// Invariant: bySlot has the node of each slot in use, nil for the others.
 	bySlot      []*Node
 	attachments map[string]*attachment
 	capacities  map[model.Ref]*capacity
-	// nominated stands for the nodes of pods that are only nominated: claims name it, and it counts nothing.
+	// nominated is a placeholder for the nodes of nominated pods: claims have uses on it,
+	// and it counts nothing.
 	nominated *Node
-	// Invariant: used counts, for each volume that can count on a node, the references of placed and of nominated pods to it, by node. None is empty.
+	// Invariant: used counts, for each volume that can count on a node, the references of
+	// attachments and of placed and nominated pods, by node. No entry is empty.
 	used map[handle]*nodesOf
-	// Invariant: preBound lists, by claim, the volumes that exist and name it, by name.
+	// Invariant: preBound lists, by claim, the existing volumes that name it, by name.
 	preBound map[model.ClaimKey][]*volume
 
 	reaches reaches
 	work    Work
-	// recounts is how often the volumes of a node were counted anew.
+	// recounts counts changes of the volumes of a node.
 	recounts int64
 	peaks    peaks
 }
 
-// peaks are the largest sizes of maps, by which they are made smaller.
+// peaks are the largest sizes of maps since they were last shrunk.
 type peaks struct{ claims, volumes, nodes, attachments, capacities, used, preBound, reaches int }
 
 // Work counts work. It only grows.
 type Work struct {
 	// Matched is how often the selector of a reach was matched against a node.
 	Matched int64
-	// Counted is how often the volumes of a claim were counted anew on a node because an object changed.
+	// Counted is how often a changed object changed the counts of a claim on a node.
 	Counted int64
-	// Touched is how many changes of slots were reported.
+	// Touched is the number of reported changes of slots.
 	Touched int64
 }
 
@@ -69,13 +75,13 @@ func (s *Store) changed(slot int32, aspects model.Aspect) {
 	s.touch(slot, aspects)
 }
 
-// Recounts returns how often the volumes of a node were counted anew.
+// Recounts returns how often the volumes of a node have changed.
 func (s *Store) Recounts() int64 { return s.recounts }
 
 // Work returns the work done so far.
 func (s *Store) Work() Work { return s.work }
 
-// Shrink gives back the memory of maps that were much larger once.
+// Shrink releases the memory of maps that were once much larger.
 func (s *Store) Shrink() {
 	p := &s.peaks
 	s.claims = shrink.Map(s.claims, &p.claims)
@@ -88,11 +94,12 @@ func (s *Store) Shrink() {
 	s.reaches.byText = shrink.Map(s.reaches.byText, &p.reaches)
 }
 
-// Kept is how many objects and indexes the store holds. Nodes include those without a slot, of which it has a CSINode or attachments. Reaches
-// include a bounded number that nothing has any more. Used are the volumes that placed or nominated pods use.
+// Kept has the numbers of objects and indexes in the store. Nodes include nodes without a
+// slot that have a CSINode or attachments. Reaches include a bounded number of unused
+// ones. Used are the volumes in use by placed or nominated pods, or attached.
 type Kept struct{ Claims, Volumes, Classes, Drivers, Nodes, Attachments, Capacities, Reaches, Groups, Used int }
 
-// Kept returns how many objects and indexes the store holds.
+// Kept returns the numbers of objects and indexes in the store.
 func (s *Store) Kept() Kept {
 	k := Kept{
 		Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Drivers: len(s.drivers), Nodes: len(s.nodes),
@@ -104,7 +111,7 @@ func (s *Store) Kept() Kept {
 	return k
 }
 
-// Set stores a version of an object. It returns the version before, nil if there was none.
+// Set stores a version of an object. It returns the version before, nil if none.
 func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	switch o := object.(type) {
 	case *model.Claim:
@@ -125,7 +132,7 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	return nil
 }
 
-// Remove removes an object. It returns its last version, nil if it was not there.
+// Remove removes an object. It returns its last version, nil if it did not exist.
 func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	switch ref.Kind {
 	case model.PersistentVolumeClaimKind:
@@ -206,7 +213,8 @@ func (s *Store) CSINode(name string) *model.CSINode {
 	return nil
 }
 
-// UsersOf returns how many pods on nodes that exist name a claim directly, those apart that are made for a pod.
+// UsersOf returns the number of pods on existing nodes that name a claim directly.
+// Ephemeral claims do not count.
 func (s *Store) UsersOf(key model.ClaimKey) int {
 	if c := s.claims[key]; c != nil {
 		return c.users
@@ -214,7 +222,8 @@ func (s *Store) UsersOf(key model.ClaimKey) int {
 	return 0
 }
 
-// PreBound returns the volumes that name a claim, by name: one of them that is not bound yet is meant for it.
+// PreBound returns the volumes that name a claim, by name. A volume among them that is
+// not bound yet is meant for the claim.
 func (s *Store) PreBound(key model.ClaimKey) []*model.Volume {
 	list := s.preBound[key]
 	if len(list) == 0 {

@@ -13,37 +13,46 @@ import (
 	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
-// What is free is found by class and node. A reach is the nodes that a volume or a capacity can be used on; volumes that are equal but for name,
-// size and labels are in one group: labels may differ from volume to volume, and only claims with a selector look at them. Most reaches are either of one node or of very many. What changes in a narrow one is journalled on its nodes; what changes
-// in a wide one is not, since that would name very many nodes with each placed pod: who asks about a node makes the state of wide ones part of the
-// question.
+// Free volumes and capacities are found by class and node. A reach is the set of nodes on
+// which a volume or capacity can be used. Volumes that differ only in name, size and
+// labels are in one group. Labels may differ for every volume, and only claims with a
+// selector read them.
+//
+// Most reaches have either one node or very many. A change in a narrow reach is
+// journalled on its nodes. A change in a wide reach is not, because each placed pod would
+// then add very many nodes to the journal. So a need that reads the supply of a node must
+// also include the state of the wide reaches.
 
 // class is a StorageClass that exists, or that claims, volumes or capacities name.
 type class struct {
 	*model.StorageClass // nil if it does not exist
 	name                string
-	// Invariant: claims are the claims in use of which the class decides what they stand for, each at its position.
+	// Invariant: claims are the claims in use whose identity depends on the class, each
+	// at its position.
 	claims []*claim
-	// Invariant: groups has the groups of the class that are not empty, by their text; wideGroups lists those whose reach is wide, by their text.
+	// Invariant: groups has the nonempty groups of the class, by their text; wideGroups
+	// lists the groups with a wide reach, by their text.
 	groups     map[model.Need]*Group
 	groupsPeak int
 	wideGroups []*Group
-	// Invariant: capacities is how many are of the class; wideCapacities lists those whose reach is wide, by namespace and name.
+	// Invariant: capacities is the number of capacities of the class; wideCapacities
+	// lists the capacities with a wide reach, by namespace and name.
 	capacities     int
 	wideCapacities []*capacity
 }
 
 // Group is the free volumes of a class that differ in name, size and labels only.
 type Group struct {
-	// Text is a canonical text of what they have in common. It identifies the group.
+	// Text is the canonical text of their common fields. It identifies the group.
 	Text model.Need
-	// Sample is one that was in the group once: what it has in common with those that are in it is that of the group.
+	// Sample is any volume that was ever in the group; only the fields that define the
+	// group may be read.
 	Sample *model.Volume
 	class  *class
 	reach  *reach // nil if they can be used on every node
-	// Invariant: at is its position among those of its class in its reach.
+	// Invariant: at is its position among the groups of its class in its reach.
 	at int
-	// Invariant: volumes are those that are free and have the group's text.
+	// Invariant: volumes are the free volumes with the group's text.
 	volumes volumeList
 }
 
@@ -52,10 +61,11 @@ func (g *Group) AtLeast(size int64, yield func(*model.Volume) bool) {
 	g.volumes.from(size, yield)
 }
 
-// Reaches returns the canonical text of the nodes that the volumes can be used on, zero for all.
+// Reaches returns the canonical text of the nodes that the volumes can be used on, zero
+// for all.
 func (g *Group) Reaches() model.Need { return g.Sample.Affinity }
 
-// IsWide reports whether very many nodes are in the group's reach.
+// IsWide reports whether the group's reach has very many nodes.
 func (g *Group) IsWide() bool { return g.reach == nil || !g.reach.narrow }
 
 // capacity is a StorageCapacity that exists.
@@ -64,7 +74,7 @@ type capacity struct {
 	ref   model.Ref
 	class *class
 	reach *reach // nil if it can be used on no node
-	// Invariant: at is its position among those of its class in its reach.
+	// Invariant: at is its position among the capacities of its class in its reach.
 	at int
 }
 
@@ -102,7 +112,7 @@ func (s *Store) setClass(name string, now *model.StorageClass) (before *model.St
 	return before
 }
 
-// groupText returns what a volume has in common with those of its group.
+// groupText returns the fields that the volumes of a group have in common.
 func groupText(v *model.Volume) model.Need {
 	spec := &v.Object.Spec
 	text := make([]byte, 0, 256)
@@ -111,7 +121,7 @@ func groupText(v *model.Volume) model.Need {
 		text = append(text, p...)
 	}
 	part(v.Class)
-	part(spec.StorageClassName) // scores are by this name, even where an annotation says otherwise
+	part(spec.StorageClassName) // scores read this name, even if an annotation differs
 	part(v.Affinity.String())
 	mode := v1.PersistentVolumeFilesystem
 	if spec.VolumeMode != nil {
@@ -133,7 +143,8 @@ func groupText(v *model.Volume) model.Need {
 	return model.NeedOf(string(text))
 }
 
-// isFree reports whether a claim that nobody has meant it for may have a version of a volume, unless a placement holds it.
+// isFree reports whether a version of a volume is available to any claim, unless a
+// placement holds it.
 func isFree(v *model.Volume) bool {
 	return v != nil && v.Object.Spec.ClaimRef == nil && v.Object.DeletionTimestamp == nil && v.Object.Status.Phase == v1.VolumeAvailable
 }
@@ -215,7 +226,7 @@ func (c *class) unlistWideCapacity(x *capacity) {
 	}
 }
 
-// touchSupply notes that something in a reach has changed, on its nodes if it is narrow.
+// touchSupply reports a change in a narrow reach on its nodes.
 func (s *Store) touchSupply(r *reach) {
 	if r == nil || !r.narrow {
 		return
@@ -275,7 +286,8 @@ func compareRefs(a, b model.Ref) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// WideGroups returns the groups of a class whose reach is wide, by their text. The slice is the store's own and valid until the next change.
+// WideGroups returns the groups of a class whose reach is wide, by their text. The slice
+// is the store's own and valid until the next change.
 func (s *Store) WideGroups(name string) []*Group {
 	if c := s.classes[name]; c != nil {
 		return c.wideGroups
@@ -283,7 +295,8 @@ func (s *Store) WideGroups(name string) []*Group {
 	return nil
 }
 
-// GroupsAt calls yield with the groups of a class whose volumes can be used on the node of a slot, in no particular order.
+// GroupsAt calls yield with the groups of a class whose volumes can be used on the node
+// of a slot, in no particular order.
 func (s *Store) GroupsAt(slot int32, name string, yield func(*Group) bool) {
 	c := s.classes[name]
 	if c == nil || len(c.groups) == 0 {
@@ -307,7 +320,8 @@ func (s *Store) GroupsAt(slot int32, name string, yield func(*Group) bool) {
 	}
 }
 
-// WideCapacities calls yield with the capacities of a class whose reach is wide, by namespace and name.
+// WideCapacities calls yield with the capacities of a class whose reach is wide, by
+// namespace and name.
 func (s *Store) WideCapacities(name string, yield func(*model.StorageCapacity) bool) {
 	c := s.classes[name]
 	if c == nil {
@@ -320,8 +334,8 @@ func (s *Store) WideCapacities(name string, yield func(*model.StorageCapacity) b
 	}
 }
 
-// CapacityAt returns, of the capacities of a class for the node of a slot in which a volume of the size can be provisioned, the first by namespace
-// and name; nil if there is none.
+// CapacityAt returns a capacity of a class for the node of a slot that suffices for a
+// volume of the size. It is the first by namespace and name; nil if none.
 func (s *Store) CapacityAt(slot int32, name string, size int64) *model.StorageCapacity {
 	c := s.classes[name]
 	if c == nil || c.capacities == 0 {
@@ -345,8 +359,8 @@ func (s *Store) CapacityAt(slot int32, name string, size int64) *model.StorageCa
 	return first.StorageCapacity
 }
 
-// RoomAt returns how much the capacities of a class for the node of a slot have altogether, in
-// bytes. kube-scheduler compares each claim of a pod with it alone.
+// RoomAt returns the sum of the usable capacities of a class for the node of a slot, in
+// bytes. kube-scheduler instead compares each claim of a pod with a capacity separately.
 func (s *Store) RoomAt(slot int32, name string) (room int64) {
 	c := s.classes[name]
 	if c == nil || c.capacities == 0 {

@@ -12,17 +12,19 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// inUse are the volumes that pods on a node use, and those that are attached to it.
+// inUse are the volumes that pods on a node use or that are attached to it.
 type inUse struct {
-	// Invariant: refs counts, for each volume that counts, the references of pods and of attachments to it; volumes counts the volumes of refs by
-	// driver. Neither has an entry of 0.
+	// Invariant: refs has the references of pods and attachments to each volume that
+	// counts; volumes counts the volumes of refs by driver. Neither has an entry of 0.
 	refs    map[handle]references
 	volumes map[string]int
-	// Invariant: migrated counts the references of pods to in-tree volumes. They are in refs only while the node has a CSINode.
+	// Invariant: migrated counts the references of pods to in-tree volumes. They are in
+	// refs only while the node has a CSINode.
 	migrated map[handle]int
-	// Invariant: disks are the inline disks of pods by identity, with how many volumes are of each.
+	// Invariant: disks are the inline disks of pods by identity, with the number of
+	// volumes of each.
 	disks map[string]diskCount
-	// Invariant: ephemeral are the uses by pods of claims that are made for a pod.
+	// Invariant: ephemeral are the uses of ephemeral claims by pods.
 	ephemeral []ephemeral
 	// Invariant: untranslated are the inline volumes of pods that cannot be translated.
 	untranslated []untranslated
@@ -35,12 +37,12 @@ type diskCount struct {
 	times int
 }
 
-// ephemeral is a pod's use of a claim that is made for it.
+// ephemeral is a pod's use of its ephemeral claim.
 type ephemeral struct {
 	claim model.ClaimKey
 	pod   model.PodKey
 	uid   types.UID
-	// foreign means that the claim exists and belongs to another.
+	// foreign means that the claim exists and the pod does not own it.
 	foreign bool
 }
 
@@ -50,17 +52,18 @@ type untranslated struct {
 	err error
 }
 
-// Usage is the volumes in use on a node, in a view of it.
+// Usage is the volumes in use on a node in a view.
 type Usage struct {
 	node *Node
-	// own, unless nil, is what is in use in a view with other pods than the store knows.
+	// own, if not nil, has the volumes in use in a view with other pods than the store.
 	own *inUse
 }
 
-// Usage returns what is in use on the node.
+// Usage returns the volumes in use on the node.
 func (n *Node) Usage() Usage { return Usage{node: n} }
 
-// With returns the usage with a pod more (+1) or less (-1). It leaves the one that it is called on as it is.
+// With returns the usage with a pod added (+1) or removed (-1). The receiver does not
+// change.
 func (u Usage) With(s *Store, pod *model.Pod, sign int) Usage {
 	if pod.Volumes == nil {
 		return u
@@ -70,7 +73,8 @@ func (u Usage) With(s *Store, pod *model.Pod, sign int) Usage {
 	return u
 }
 
-// Change changes the usage, which no other shares, as With does: it costs no copy of what is in use, except for the first change of a node's own.
+// Change is With in place, for a usage that is not shared. It copies nothing, except for
+// the first change of a node's own usage.
 func (u *Usage) Change(s *Store, pod *model.Pod, sign int) {
 	if pod.Volumes == nil {
 		return
@@ -81,7 +85,7 @@ func (u *Usage) Change(s *Store, pod *model.Pod, sign int) {
 	u.own.count(s, u.node.csi, pod, sign)
 }
 
-// Clone returns a usage that is the same, and not shared.
+// Clone returns an equal usage that is not shared.
 func (u Usage) Clone() Usage {
 	if u.own != nil {
 		u.own = u.own.clone()
@@ -99,16 +103,19 @@ func (u Usage) in() *inUse {
 // CSINode returns the node's CSINode, nil if it has none.
 func (u Usage) CSINode() *model.CSINode { return u.node.csi }
 
-// Count returns how many volumes of a driver pods on the node use or are attached to it.
+// Count returns the number of volumes of a driver that pods on the node use or that are
+// attached to it.
 func (u Usage) Count(driver string) int { return u.in().volumes[driver] }
 
-// Has reports whether a pod on the node uses a volume, or the volume is attached to the node.
+// Has reports whether a pod on the node uses a volume, or the volume is attached to the
+// node.
 func (u Usage) Has(driver, name string) bool {
 	_, has := u.in().refs[handle{driver, name}]
 	return has
 }
 
-// DiskConflicts reports whether a pod on the node uses a disk that conflicts with one of these.
+// DiskConflicts reports whether a pod on the node uses a disk that conflicts with any of
+// the given disks.
 func (u Usage) DiskConflicts(disks model.Disks) bool {
 	for _, used := range u.in().disks {
 		if disks.Conflict(&used.disk) {
@@ -124,7 +131,8 @@ func (u Usage) Countable() bool {
 	return (len(in.untranslated) == 0 || u.node.csi == nil) && !slices.ContainsFunc(in.ephemeral, func(e ephemeral) bool { return e.foreign })
 }
 
-// Err returns why the volumes on the node cannot be counted, nil if they can: the error of the first pod by name that has one.
+// Err returns the reason why the volumes on the node cannot be counted, nil if they can:
+// the error of the first pod by name.
 func (u Usage) Err() error {
 	in := u.in()
 	if len(in.ephemeral) == 0 && len(in.untranslated) == 0 {
@@ -144,7 +152,7 @@ func (u Usage) Err() error {
 	return first.err
 }
 
-// failure is why the volumes of a pod cannot be counted.
+// failure is the reason why the volumes of a pod cannot be counted.
 type failure struct {
 	pod model.PodKey
 	err error
@@ -157,7 +165,7 @@ func (f *failure) orEarlier(pod model.PodKey, err error) {
 	}
 }
 
-// NotOwner is the error of a pod whose ephemeral claim belongs to another.
+// NotOwner is the error of a pod that does not own its ephemeral claim.
 func NotOwner(claim model.ClaimKey, pod model.PodKey) error {
 	return fmt.Errorf("PVC %s was not created for pod %s (pod is not owner)", claim, pod)
 }
@@ -169,7 +177,7 @@ func (in *inUse) clone() *inUse {
 	return &c
 }
 
-// count counts the volumes of a pod.
+// count adds the volumes of a pod (+1) or removes them (-1).
 func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
 	leaving := map[ephemeral]int{} // stays on the stack while it is empty
 	for _, use := range pod.Volumes.Claims {
@@ -199,7 +207,8 @@ func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
 	}
 }
 
-// leave removes the uses of a pod that leaves, each as often as it is listed, in one pass.
+// leave removes the uses of a pod that leaves, each as often as it is listed, in one
+// pass.
 func (in *inUse) leave(uses map[ephemeral]int) {
 	if len(uses) == 0 {
 		return
@@ -213,7 +222,8 @@ func (in *inUse) leave(uses map[ephemeral]int) {
 	}
 }
 
-// countUntranslated finds a pod's volume by the pod: a later version of it, which may be the one that leaves, has errors of its own.
+// countUntranslated adds a volume or removes one of the pod's. It finds the volume by the
+// pod's UID, since a later version of the pod has errors of its own.
 func (in *inUse) countUntranslated(one untranslated, sign int) {
 	if sign > 0 {
 		in.untranslated = append(in.untranslated, one)
@@ -224,7 +234,8 @@ func (in *inUse) countUntranslated(one untranslated, sign int) {
 
 func isForeign(c *claim, pod types.UID) bool { return c != nil && c.Claim != nil && c.Owner != pod }
 
-// checkOwners finds out anew which of the pods that a claim was made for own it. It reports whether that has changed.
+// checkOwners recomputes which pods own their ephemeral claim c. It reports whether any
+// has changed.
 func (in *inUse) checkOwners(c *claim) (changed bool) {
 	for i := range in.ephemeral {
 		if e := &in.ephemeral[i]; e.claim == c.key && e.foreign != isForeign(c, e.uid) {

@@ -12,12 +12,13 @@ import (
 type volume struct {
 	*model.Volume // nil if it does not exist
 	name          string
-	// Invariant: claims are the claims in use that name it as theirs, attachments those of it that count if it exists; each knows its position.
+	// Invariant: claims are the claims in use that name the volume; attachments are its
+	// complete attachments. Each records its position.
 	claims      []*claim
 	attachments []*attachment
-	// Invariant: holders are pods that hold it in its present version.
+	// Invariant: holders are the pods that hold its current version.
 	holders []model.PodKey
-	// Invariant: group is where it is listed, if it is free.
+	// Invariant: group lists the volume, if it is free; otherwise it is nil.
 	group *Group
 }
 
@@ -47,12 +48,13 @@ func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume)
 	before = v.Volume
 	s.listPreBound(v, now)
 	if g := v.group; g != nil && isFree(now) && now.Capacity == v.Capacity && groupText(now) == g.Text && maps.Equal(now.Object.Labels, v.Object.Labels) {
-		v.Volume = now // what can be bound on which node is as before
+		v.Volume = now // the supply of every node is as before
 	} else {
 		s.leaveGroup(v)
 		v.Volume = now
 		if before == nil || now == nil || before.Version() != now.Version() {
-			v.holders = nil // a newer version is what others have made of it
+			// a newer version shows the result of the hold, or another writer's change
+			v.holders = nil
 		}
 		s.enterGroup(v)
 	}
@@ -68,7 +70,8 @@ func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume)
 	return before
 }
 
-// isSameVolume reports whether two versions of a volume, nil if it does not exist, are the same to nodes.
+// isSameVolume reports whether two versions of a volume, nil if it does not exist, are
+// the same to nodes.
 func isSameVolume(a, b *model.Volume) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -78,7 +81,8 @@ func isSameVolume(a, b *model.Volume) bool {
 
 func byName(v *volume, name string) int { return strings.Compare(v.name, name) }
 
-// listPreBound lists a volume, which is about to have another version, under the claim that the version names.
+// listPreBound lists a volume, which is about to get another version, under the claim
+// that the version names.
 func (s *Store) listPreBound(v *volume, now *model.Volume) {
 	var from, to model.ClaimKey
 	var was, is bool
@@ -107,8 +111,9 @@ func (s *Store) listPreBound(v *volume, now *model.Volume) {
 	}
 }
 
-// Hold notes that the placement of a pod holds a volume in its present version: it is no longer free until the pod releases it, or until it has
-// another version. Objects of other kinds are not noted.
+// Hold records that the placement of a pod holds the current version of a volume. The
+// volume is not free until the pod releases it, or until it has another version. Objects
+// of other kinds are ignored.
 func (s *Store) Hold(ref model.Ref, pod model.PodKey) {
 	if ref.Kind != model.PersistentVolumeKind {
 		return
@@ -130,7 +135,7 @@ func (s *Store) Release(ref model.Ref, pod model.PodKey) {
 	}
 	at := slices.Index(v.holders, pod)
 	if at < 0 {
-		return // what it held was another version
+		return // the pod held another version
 	}
 	if v.holders = slices.Delete(v.holders, at, at+1); len(v.holders) == 0 {
 		v.holders = nil

@@ -2,9 +2,11 @@ package storage
 
 import "slices"
 
-// nodesOf counts, by node, references of pods and attachments to a volume. Most volumes are used on one node, some on thousands.
+// nodesOf counts, by node, the references of pods and attachments to a volume. Most
+// volumes are used on one node, some on thousands.
 //
-// Invariant: the counts are in few, in no particular order, or all of them in many; none is 0.
+// Invariant: the counts are in few, in no particular order, or all of them in many; none
+// is 0.
 type nodesOf struct {
 	few  []onNode
 	many map[*Node]int
@@ -15,7 +17,7 @@ type onNode struct {
 	times int
 }
 
-// fewNodes is up to how many nodes are listed rather than looked up.
+// fewNodes is the maximum number of nodes in a list; more are in a map.
 const fewNodes = 8
 
 func (o *nodesOf) count(n *Node, times int) {
@@ -47,7 +49,7 @@ func (o *nodesOf) count(n *Node, times int) {
 
 func (o *nodesOf) isEmpty() bool { return len(o.few)+len(o.many) == 0 }
 
-// len returns on how many nodes the volume is used.
+// len returns the number of nodes on which the volume is used.
 func (o *nodesOf) len() int { return len(o.few) + len(o.many) }
 
 // each calls yield with each node.
@@ -60,7 +62,7 @@ func (o *nodesOf) each(yield func(*Node)) {
 	}
 }
 
-// times returns how many references there are on all nodes.
+// times returns the number of references on all nodes.
 func (o *nodesOf) times() (sum int) {
 	for _, have := range o.few {
 		sum += have.times
@@ -71,11 +73,12 @@ func (o *nodesOf) times() (sum int) {
 	return sum
 }
 
-// InUse reports whether a volume is attached to a node, or used by a pod on a node or one that is nominated to a node. Usage.Has is false for all other
-// volumes, in the state and in dry runs of it.
+// InUse reports whether a volume is attached to a node, or used by a placed or nominated
+// pod. Usage.Has is false for all other volumes, in the state and in its dry runs.
 func (s *Store) InUse(driver, name string) bool { return s.used[handle{driver, name}] != nil }
 
-// UsedOn appends the slots of the nodes on which pods use a volume, or to which it is attached; it returns false, and none, if there are more than most.
+// UsedOn appends the slots of the nodes on which pods use a volume, or to which it is
+// attached. Beyond most nodes, it appends none and returns false.
 func (s *Store) UsedOn(driver, name string, most int, to []int32) (slots []int32, ok bool) {
 	on := s.used[handle{driver, name}]
 	if on == nil {
@@ -85,14 +88,15 @@ func (s *Store) UsedOn(driver, name string, most int, to []int32) (slots []int32
 		return to, false
 	}
 	on.each(func(n *Node) {
-		if n.slot >= 0 { // it is not that of nominated pods
+		if n.slot >= 0 { // not the placeholder of nominated pods
 			to = append(to, n.slot)
 		}
 	})
 	return to, true
 }
 
-// refer counts references of a node's pods and attachments, or of nominated pods, to a volume.
+// refer counts references of a node's pods and attachments, or of nominated pods, to a
+// volume.
 func (s *Store) refer(n *Node, h handle, times int) {
 	if h.driver == "" {
 		return
