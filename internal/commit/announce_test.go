@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestAnnouncement checks when the chosen node is written as the nominated one before the binding.
+// TestAnnouncement checks when the chosen node is written as the nominated node before
+// the binding.
 func TestAnnouncement(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -37,7 +38,8 @@ func TestAnnouncement(t *testing.T) {
 			c.returns("r", commit.CallResult{Works: row.works})
 		}
 		request, ok := c.Next(c.now, false)
-		if ok && request.Kind != commit.Patch { // it has come to a write, beside which the nomination is written
+		// at a write; the nomination is written in parallel
+		if ok && request.Kind != commit.Patch {
 			step := request
 			request, ok = c.Next(c.now, false)
 			c.Done(c.now, step, commit.Response{Err: errNo})
@@ -60,7 +62,7 @@ func TestAnnouncement(t *testing.T) {
 	}
 }
 
-// announced ends the write of the chosen node as the nominated one.
+// announced ends the write of the nomination.
 func (c *caller) announced(err error) commit.Request {
 	c.Helper()
 	request := c.take(commit.Patch, "p")
@@ -72,8 +74,8 @@ func (c *caller) announced(err error) commit.Request {
 	return request
 }
 
-// TestPreBindComesAfterTheAnnouncement takes bindings to their first call at PreBind: before that the
-// nomination is written, or has failed to be.
+// TestPreBindComesAfterTheAnnouncement takes bindings to their first call at PreBind.
+// Before it, the nomination must be written, or its write must have failed.
 func TestPreBindComesAfterTheAnnouncement(t *testing.T) {
 	begin := func(c *caller) {
 		c.start(withCalls("Reserve/r!", "PreBind/a"))
@@ -150,7 +152,8 @@ func TestPreBindComesAfterTheAnnouncement(t *testing.T) {
 	}
 }
 
-// TestNothingIsAnnounced takes pods to their binding that nothing is written of before: they have no steps, or the feature gate is off.
+// TestNothingIsAnnounced binds pods without a nomination: they have no steps, or the
+// feature gate is off.
 func TestNothingIsAnnounced(t *testing.T) {
 	for _, row := range []struct {
 		name     string

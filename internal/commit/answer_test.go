@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// refusedBySocket is how a request fails at a port where nothing listens.
+// refusedBySocket returns the error of a request to a port without a listener.
 func refusedBySocket(t *testing.T) error {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,15 +34,16 @@ func refusedBySocket(t *testing.T) error {
 	return err
 }
 
-// answeredWith is an answer of the API server, with the seconds to wait.
+// answeredWith is a response of the API server, with the seconds to wait.
 func answeredWith(code int32, reason metav1.StatusReason, seconds int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
 	}}
 }
 
-// TestWhatAnErrorSays states of each kind of error whether a write that failed so may have been carried out, whether one of a plugin may still be, whether the API
-// server answered at all, whether the object is gone, and how long to wait where one second would do.
+// TestWhatAnErrorSays lists, for each kind of error: whether the write may have been
+// stored, whether a plugin's write may still be stored, whether the API server answered,
+// whether the object is gone, and the wait instead of one second.
 func TestWhatAnErrorSays(t *testing.T) {
 	type says struct {
 		open, mayArrive, unanswered, gone bool

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// unhurried is a loop that takes its time.
+// unhurried is a slow loop.
 type unhurried struct{ outcomes }
 
 func (s unhurried) Bound(o model.BindingResult) {
@@ -20,7 +20,8 @@ func (s unhurried) Bound(o model.BindingResult) {
 	s.outcomes.Bound(o)
 }
 
-// TestAnsweredWhenRunReturns has calls that do not return when the process ends, and a loop that takes answers unhurried.
+// TestAnsweredWhenRunReturns has calls that do not return when the process ends, and a
+// slow loop.
 func TestAnsweredWhenRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := make(outcomes, 10)

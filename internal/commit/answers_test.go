@@ -16,17 +16,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// statusReasons are the reasons that an API server gives with a code.
+// statusReasons are the reasons of an API server for a code.
 var statusReasons = map[int]metav1.StatusReason{
 	400: metav1.StatusReasonBadRequest, 401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound,
 	409: metav1.StatusReasonConflict, 410: metav1.StatusReasonGone, 422: metav1.StatusReasonInvalid, 429: metav1.StatusReasonTooManyRequests,
 	500: metav1.StatusReasonInternalError, 503: metav1.StatusReasonServiceUnavailable, 504: metav1.StatusReasonTimeout,
 }
 
-// answerAs gives an answer in a few words: a code, as an API server gives it; "409exists" that what was to be created exists, "500timeout" that the store took too long; "429after7" with the seconds to
-// wait; "502page" the page of a proxy instead of a Status, "429page7" with the seconds to wait, as the API server's flow control answers; "garbage" success in words that
-// are not JSON; "other" success and a Status, which is not what was asked for; "cut" success whose body ends too early; "hangup" no answer; "silent" none either, and the
-// connection stays. "refused" and "reset" happen at the client.
+// answerAs sends a response that is described in a few words:
+//
+//   - A code is the API server's response with that code. "409exists": the object to
+//     create exists. "500timeout": the store took too long. "429after7": with the seconds
+//     to wait.
+//   - "502page" is a proxy's page instead of a Status. "429page7" is the same with the
+//     seconds to wait, as the API server's flow control answers.
+//   - "garbage" is success with a body that is not JSON. "other" is success with a Status
+//     instead of the requested object. "cut" is success with a truncated body.
+//   - "hangup" is no response. "silent" is no response while the connection stays open.
+//     "refused" and "reset" happen at the client.
 func answerAs(w http.ResponseWriter, r *http.Request, how string) {
 	switch how {
 	case "garbage":
@@ -74,12 +81,16 @@ func answerAs(w http.ResponseWriter, r *http.Request, how string) {
 	}
 }
 
-// patience is how long a row is watched, longer than all tries that end take; what goes on by then goes on for ever.
+// patience is how long a row is watched, longer than all finite tries take. Retries that
+// continue then continue for ever.
 const patience = 7 * time.Minute
 
-// TestEveryAnswer has the API server give one answer to all requests of one kind, and states what is sent, after which pauses, how it ends, and what is logged.
-// A row reads "bind 10ms 50ms get 0s": a binding, another 10 ms after its answer, a third after 50 ms, and at once the question whether it was bound. "9*30s" are
-// nine pauses of 30 s, and "2s..." is a pause that repeats for ever. Pauses may be longer by the jitter of a tenth.
+// TestEveryAnswer has the API server give the same response to all requests of a kind. It
+// checks the requests and the pauses between them, the result, and the log. A row reads
+// "bind 10ms 50ms get 0s": a binding, another 10 ms after its response, a third after 50
+// ms, and at once the read whether it was bound. "9*30s" is nine pauses of 30 s, and
+// "2s..." is a pause that repeats for ever. Pauses may be longer by the jitter of a
+// tenth.
 func TestEveryAnswer(t *testing.T) {
 	for _, row := range answerRows {
 		for _, how := range strings.Fields(row.answers) {
@@ -98,7 +109,8 @@ type answerRow struct {
 	logged  string
 }
 
-// answerKinds say which requests get the answer, and what is decided so that they are sent. With stored, the request is carried out all the same.
+// answerKinds define which requests get the response, and the decision that causes them.
+// With stored, the request is carried out nevertheless.
 var answerKinds = map[string]struct {
 	what   string
 	stored bool
@@ -106,8 +118,9 @@ var answerKinds = map[string]struct {
 }{
 	"binding":        {"bind", false, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
 	"stored binding": {"bind", true, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
-	"question":       {"get", false, func(m *inMemory) { m.Start(placed(podNamed("p"))) }}, // about a binding that was not answered
-	"condition":      {"status", false, func(m *inMemory) { m.Start(rejected(podNamed("p"), 1)) }},
+	// about an unanswered binding
+	"question":  {"get", false, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
+	"condition": {"status", false, func(m *inMemory) { m.Start(rejected(podNamed("p"), 1)) }},
 	"nomination clear": {"status", false, func(m *inMemory) {
 		m.Start(plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: podNamed("p"), Mode: plan.Clear}}})
 	}},
@@ -121,7 +134,8 @@ var answerKinds = map[string]struct {
 	"victim":             {"delete", false, func(m *inMemory) { m.Start(preempting("q", 1, onNode("p"))) }},
 }
 
-// misbehave has the server, or the connection to it, answer all requests of a kind so.
+// misbehave makes the server, or the connection to it, respond like that to all requests
+// of a kind.
 func (m *inMemory) misbehave(of, how string) {
 	kind := answerKinds[of]
 	if strings.HasPrefix(of, "victim") {
@@ -170,7 +184,7 @@ func checkAnswer(t *testing.T, row answerRow, how string) {
 	}
 }
 
-// relevant are the requests that the rows of a kind state.
+// relevant are the requests that the rows of a kind list.
 var relevant = map[string][]string{
 	"binding": {"bind", "get"}, "stored binding": {"bind", "get"}, "question": {"bind", "get"}, "condition": {"status"}, "nomination clear": {"status"},
 	"event": {"event"}, "series": {"event", "series"},
@@ -224,7 +238,8 @@ func (r *recorder) of(kinds []string) (found []sent) {
 	return found
 }
 
-// spell puts requests into the words of a row, with the pauses as they were; those that differ by no more than the jitter are counted.
+// spell formats requests like a row, with the observed pauses. Pauses that differ by no
+// more than the jitter are counted together.
 func spell(all []sent) string {
 	var text []string
 	for i := 0; i < len(all); {
@@ -248,7 +263,7 @@ func spell(all []sent) string {
 	return strings.Join(text, " ")
 }
 
-// matches checks that requests are what a row states.
+// matches checks that the requests are those in a row.
 func matches(want string, got []sent) error {
 	what, first := "", true
 	pause := func(want time.Duration, at int) error {
@@ -302,11 +317,13 @@ func matches(want string, got []sent) error {
 	return nil
 }
 
-// The tries of statuses and events that fail in a way that may pass.
+// The tries of statuses and events that fail transiently.
 const passing = " 10ms 40ms 160ms 640ms 2.56s 10.24s 10*30s"
 
 var answerRows = []answerRow{
-	// A refusal is final; that the pod may be bound all the same is looked into before its room is released. After a connection was refused nothing can be stored.
+	// A refusal is final, but the pod may be bound nevertheless, so its node is read
+	// before its resources are released. After a refused connection nothing can be
+	// stored.
 	{"binding", "garbage other", "bind", "bound", ""},
 	{"binding", "400 401 403 404 409 409exists 410 422 400page 404page", "bind", "failed", "Could not bind pod"},
 	{"binding", "429", "bind 10*1s", "failed", "Could not bind pod"},
@@ -322,7 +339,8 @@ var answerRows = []answerRow{
 	{"stored binding", "503after7", "bind 3*7s get 0s", "bound", "It is open whether a pod is bound"},
 	{"stored binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s", "bound", "It is open whether a pod is bound"},
 
-	// Nothing but the API server's word that there is no such pod releases the room.
+	// Resources are released only if the API server itself reports that the pod does not
+	// exist.
 	{"question", "404", "bind get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
 	{"question", "400 401 403 409 409exists 410 422 429 500 502 503 504 400page 404page 500page 502page 503page 504page 500timeout garbage other cut hangup reset refused silent", "bind get 0s 50ms 100ms 200ms 400ms 800ms 1.6s 3.2s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
 	{"question", "429after7 429page7 503after7", "bind get 0s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
@@ -358,7 +376,8 @@ var answerRows = []answerRow{
 	{"event", "cut hangup reset refused silent", "event 2s...", "waits", ""},
 
 	{"series", "garbage other", "event series 0s", "written", ""},
-	{"series", "404 404page", "event series 0s event 0s", "written", ""}, // created again, with its count
+	// created again, with its count
+	{"series", "404 404page", "event series 0s event 0s", "written", ""},
 	{"series", "400 401 409exists 410 422 502 400page", "event series 0s", "given up", "Gave up writing"},
 	{"series", "403", "event series 0s 10ms 40ms 160ms 640ms 2.56s", "given up", "Gave up writing"},
 	{"series", "409", "event series 0s 10ms 40ms 160ms 640ms", "given up", "Gave up writing"},

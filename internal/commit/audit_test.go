@@ -19,7 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// audited is an outbox with a binding, a status and an event in every place in which one can be, each of the pod of that name.
+// audited is an outbox with a binding, a status and an event in every possible place,
+// each of the pod with the name of the place.
 type audited struct {
 	*Outbox
 	*testing.T
@@ -38,7 +39,7 @@ func (a *audited) bind(name string, steps ...plan.Step) {
 	})
 }
 
-// preempt has pods evicted.
+// preempt evicts pods.
 func (a *audited) preempt(names ...string) {
 	d := &plan.Decision{Work: plan.WorkFor(a.pod("preemptor-of-" + names[0])), Outcome: plan.Placed}
 	for _, name := range names {
@@ -49,12 +50,12 @@ func (a *audited) preempt(names ...string) {
 	a.Start(a.now, d)
 }
 
-// nominate has a status of the pod written.
+// nominate queues a status of the pod.
 func (a *audited) nominate(name string) {
 	a.Start(a.now, &plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: a.pod(name), Mode: plan.Set, NodeName: "node"}}})
 }
 
-// warn has an event of the pod written that may repeat.
+// warn queues an event of the pod that may repeat.
 func (a *audited) warn(name string) {
 	a.Start(a.now, &plan.Decision{Work: plan.WorkFor(a.pod(name)), Outcome: plan.Terminating})
 }
@@ -130,7 +131,8 @@ func newAudited(t *testing.T) *audited {
 	return a
 }
 
-// TestAuditFindsEachViolation corrupts an outbox in one way after the other. The sentence names the invariant that is violated.
+// TestAuditFindsEachViolation corrupts an outbox in one way after the other. The sentence
+// names the violated invariant.
 func TestAuditFindsEachViolation(t *testing.T) {
 	for _, row := range []struct {
 		want    string
@@ -238,12 +240,13 @@ func TestAuditFindsEachViolation(t *testing.T) {
 	}
 }
 
-// idle is a call that is never run here.
+// idle is a call that never runs here.
 type idle struct{}
 
 func (idle) Run(context.Context) CallResult { return CallResult{} }
 
-// TestAuditFindsEachViolationOfCalls does the same to an outbox in which a call runs, one has returned, and three pods wait at Permit.
+// TestAuditFindsEachViolationOfCalls corrupts an outbox with a running call, a returned
+// call, and three pods that wait at Permit.
 func TestAuditFindsEachViolationOfCalls(t *testing.T) {
 	for _, row := range []struct {
 		want    string
@@ -278,13 +281,14 @@ func TestAuditFindsEachViolationOfCalls(t *testing.T) {
 	}
 }
 
-// TestAuditOfContexts has contexts of bindings in all places where these can be, and then one of a binding that is over.
+// TestAuditOfContexts has contexts of bindings in all possible places, and then a context
+// of a completed binding.
 func TestAuditOfContexts(t *testing.T) {
 	a := newAudited(t)
 	a.bind("calling", plan.Step{Stage: plan.Reserve, Plugin: "Devices", Call: idle{}})
 	a.bind("replaced", plan.Step{Stage: plan.Reserve, Plugin: "Devices", Call: idle{}})
 	replaced := a.bindings["replaced"].order
-	delete(a.bindings, "replaced") // as of a pod that has another binding by now
+	delete(a.bindings, "replaced") // as for a pod with a newer binding
 	c := &Commit{outbox: a.Outbox, contexts: map[uint64]bindingContext{a.bindings["waiting"].order: {}, a.bindings["calling"].order: {}, replaced: {}}}
 	if err := c.Audit(); err != nil {
 		t.Errorf("nothing is wrong, and the audit says %v", err)
@@ -310,8 +314,9 @@ func (a *audited) seriesOf(name string) *event {
 	return e
 }
 
-// TestAbandonAmidAPause abandons an outbox in which a binding and an eviction wait for their next try as well: they are neither statuses nor events, so no more
-// of these are dropped.
+// TestAbandonAmidAPause abandons an outbox while a binding and an eviction wait for their
+// next try. They are neither statuses nor events, so the counts of dropped statuses and
+// events do not include them.
 func TestAbandonAmidAPause(t *testing.T) {
 	dropped := func(more ...entry) [2]int64 {
 		a := newAudited(t)
@@ -331,7 +336,8 @@ func TestAbandonAmidAPause(t *testing.T) {
 	}
 }
 
-// TestAuditFindsEachViolationOfEffects does the same to an outbox with writes of decisions in every place, and a step whose write was refused.
+// TestAuditFindsEachViolationOfEffects corrupts an outbox with writes of decisions in
+// every place, and a step whose write was refused.
 func TestAuditFindsEachViolationOfEffects(t *testing.T) {
 	key := func(name string) effectKey { return keyOfWrite(&plan.Write{Name: name}) }
 	of := func(a *audited, name string) *effect { return a.effects[key(name)] }
@@ -375,7 +381,7 @@ func TestAuditFindsEachViolationOfEffects(t *testing.T) {
 				start(name)
 			}
 			a.end(refused)
-			if request := a.next(); request.Kind != Read { // the question is in flight
+			if request := a.next(); request.Kind != Read { // the read is in flight
 				t.Fatalf("the next request is %s", request.Kind)
 			}
 		}

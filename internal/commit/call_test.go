@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// calling is a call of a name that runs a function.
+// calling is a named call that runs a function.
 type calling struct {
 	name string
 	run  func(ctx context.Context) commit.CallResult
@@ -24,7 +24,8 @@ type calling struct {
 
 func (c *calling) Run(ctx context.Context) commit.CallResult { return c.run(ctx) }
 
-// withCalls is a placement with steps as stepped writes them; those that do nothing call, and undo by a call if they end in "!".
+// withCalls is a placement with steps in the notation of stepped. Steps that do nothing
+// there call, and undo by a call if they end in "!".
 func withCalls(steps ...string) plan.Decision {
 	d := stepped("p")
 	for _, text := range steps {
@@ -41,7 +42,7 @@ func withCalls(steps ...string) plan.Decision {
 	return d
 }
 
-// caller is a bench that keeps what the outbox has ended.
+// caller is a bench that keeps the results of the outbox.
 type caller struct {
 	*bench
 	running  []commit.Request
@@ -70,7 +71,7 @@ func (c *caller) look() {
 	}
 }
 
-// returns ends the call of that name, which must be the only one that runs.
+// returns ends the call with that name, which must be the only running call.
 func (c *caller) returns(name string, result commit.CallResult) {
 	c.Helper()
 	c.look()
@@ -81,11 +82,11 @@ func (c *caller) returns(name string, result commit.CallResult) {
 	c.running = nil
 	c.Done(c.now, request, commit.Response{Call: result})
 	c.look()
-	c.Done(c.now, request, commit.Response{Call: result}) // means nothing a second time
+	c.Done(c.now, request, commit.Response{Call: result}) // a second result is ignored
 	c.look()
 }
 
-// ended checks how the binding has ended, and that no call runs.
+// ended checks the result of the binding, and that no call runs.
 func (c *caller) ended(err string, rejected bool, rejectors ...string) {
 	c.Helper()
 	c.look()
@@ -98,7 +99,7 @@ func (c *caller) ended(err string, rejected bool, rejectors ...string) {
 	}
 }
 
-// forgotten writes what is left to write, and checks that nothing is kept.
+// forgotten completes the remaining writes, and checks that the outbox keeps nothing.
 func (c *caller) forgotten() {
 	c.Helper()
 	for {
@@ -122,7 +123,8 @@ var (
 	errCall = commit.CallResult{Err: errors.New(`running X plugin "x": broken`)}
 )
 
-// TestCallsInOrder takes a binding through calls at all stages: each is run once, when the one before has returned, and a call holds no turn.
+// TestCallsInOrder takes a binding through calls at all stages. Each call runs once,
+// after the previous call has returned, and takes no turn of a worker.
 func TestCallsInOrder(t *testing.T) {
 	c := newCaller(t)
 	c.start(withCalls("Reserve/preflight!", "Permit/gang 5s", "PreBind/a", "PreBind/b w", "PreBind/c", "PostBind/d", "PostBind/e"))
@@ -149,7 +151,8 @@ func TestCallsInOrder(t *testing.T) {
 	}
 }
 
-// TestFailedCallIsUndone fails a binding at each of its calls: what was begun is undone by calls, the last first, once each, and then it is answered.
+// TestFailedCallIsUndone fails a binding at each of its calls: the steps that began are
+// undone by calls in reverse order, once each, and then the loop gets the result.
 func TestFailedCallIsUndone(t *testing.T) {
 	broken, no := errCall.Err.Error(), commit.CallResult{Err: errors.New("not now"), Rejected: true}
 	for _, row := range []struct {
@@ -204,7 +207,7 @@ func TestFailedCallIsUndone(t *testing.T) {
 				if len(c.all) > 0 {
 					t.Fatal("it is answered before it is undone")
 				}
-				c.returns("undo "+name, errCall) // which means nothing
+				c.returns("undo "+name, errCall) // ignored
 			}
 			c.ended(row.err, row.rejected)
 			why := v1.PodReasonSchedulerError
@@ -221,7 +224,9 @@ func TestFailedCallIsUndone(t *testing.T) {
 	}
 }
 
-// TestPermitWaitsFromTheDecision has a plugin wait at Permit for five seconds, three of which a call at Reserve takes: as in kube-scheduler the time of the wait begins before.
+// TestPermitWaitsFromTheDecision has a plugin wait at Permit for five seconds, after a
+// call at Reserve of three seconds. As in kube-scheduler, the timeout counts from the
+// decision.
 func TestPermitWaitsFromTheDecision(t *testing.T) {
 	c := newCaller(t)
 	c.start(withCalls("Reserve/r!", "Permit/gang 5s"))
@@ -326,7 +331,7 @@ func TestNobodyBinds(t *testing.T) {
 	c.forgotten()
 }
 
-// TestPermitHandles ends waits through the handles that plugins have.
+// TestPermitHandles ends waits through the plugins' handles.
 func TestPermitHandles(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -402,7 +407,8 @@ func TestPermitHandles(t *testing.T) {
 	}
 }
 
-// TestHandleIsOfOneAttempt keeps the handle of an attempt that was rejected: it does nothing to the next.
+// TestHandleIsOfOneAttempt keeps the handle of a rejected attempt: it does not affect the
+// next attempt.
 func TestHandleIsOfOneAttempt(t *testing.T) {
 	c := newCaller(t)
 	c.start(withCalls("Permit/one 5s"))
@@ -415,7 +421,7 @@ func TestHandleIsOfOneAttempt(t *testing.T) {
 	}
 }
 
-// TestPreBindHandles cancels bindings at PreBind, and marks them so that nobody can.
+// TestPreBindHandles cancels bindings at PreBind, or makes them impossible to cancel.
 func TestPreBindHandles(t *testing.T) {
 	c := newCaller(t)
 	c.start(withCalls("Reserve/r!", "PreBind/a"))
@@ -447,7 +453,8 @@ func TestPreBindHandles(t *testing.T) {
 	c.forgotten()
 }
 
-// TestHandlesAreTooLate uses the handles of a pod when there is nothing left to decide: they say so, and change nothing.
+// TestHandlesAreTooLate uses the handles of a pod when nothing is left to decide: they
+// report that, and change nothing.
 func TestHandlesAreTooLate(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -510,7 +517,8 @@ func TestHandlesAreTooLate(t *testing.T) {
 	}
 }
 
-// TestVictimInACall evicts a pod while a plugin is called for it: its binding is cancelled, and the preemption goes on when the call has returned.
+// TestVictimInACall evicts a pod during a plugin's call: its binding is cancelled, and
+// the preemption continues when the call has returned.
 func TestVictimInACall(t *testing.T) {
 	c := newCaller(t)
 	c.start(withCalls("Reserve/r!", "PreBind/a"))
@@ -525,8 +533,9 @@ func TestVictimInACall(t *testing.T) {
 	c.ended(`running PreBind plugin "a": preempted by DefaultPreemption`, false)
 }
 
-// TestStopAmidCalls stops bindings while calls run: their contexts end, each is answered when its call returns, nothing is undone, and those that do not return are
-// answered in the end.
+// TestStopAmidCalls stops bindings while calls run. Their contexts end, and each is
+// settled when its call returns. Nothing is undone, and calls that do not return are
+// settled in the end.
 func TestStopAmidCalls(t *testing.T) {
 	c := newCaller(t)
 	var requests []commit.Request
@@ -567,7 +576,8 @@ func TestStopAmidCalls(t *testing.T) {
 	}
 }
 
-// TestImpossibleCalls has plugins make calls that cannot be run: the pod fails with the plugin's name, and what they reserved is undone.
+// TestImpossibleCalls has plugins make invalid calls: the pod fails with the plugin's
+// name, and the plugins' reservations are undone.
 func TestImpossibleCalls(t *testing.T) {
 	for _, row := range []struct {
 		change func(s *plan.Step)

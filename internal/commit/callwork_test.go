@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// runs is a placement of a pod with one step that calls a function, and is undone by another, unless that is nil.
+// runs is a placement of a pod with a step that calls run, and that undo undoes if not
+// nil.
 func runs(name string, stage plan.Stage, run, undo func(ctx context.Context) commit.CallResult) plan.Decision {
 	d := placed(podNamed(name))
 	step := plan.Step{Stage: stage, Plugin: "x", Call: &calling{run: run}}
@@ -32,7 +33,8 @@ func untilDone(ctx context.Context) commit.CallResult {
 	return commit.CallResult{Err: context.Cause(ctx)}
 }
 
-// TestCallsHoldNoWorker lets many more calls run than there are workers: a binding beside them is sent.
+// TestCallsHoldNoWorker lets many more calls run than workers exist: a binding is still
+// sent.
 func TestCallsHoldNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -57,7 +59,8 @@ func TestCallsHoldNoWorker(t *testing.T) {
 	})
 }
 
-// TestReturnedCallWakesAWorker lets a call return when nobody has anything to do: the binding is sent.
+// TestReturnedCallWakesAWorker lets a call return while all workers sleep: the binding is
+// sent.
 func TestReturnedCallWakesAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -72,7 +75,8 @@ func TestReturnedCallWakesAWorker(t *testing.T) {
 	})
 }
 
-// TestCallsThatBreak has calls panic, end their goroutine, and wait until they are cancelled: the binding fails with the plugin's name, and is undone once.
+// TestCallsThatBreak has calls panic, end their goroutine, and wait until they are
+// cancelled: the binding fails with the plugin's name, and is undone once.
 func TestCallsThatBreak(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -114,8 +118,8 @@ func TestCallsThatBreak(t *testing.T) {
 	}
 }
 
-// TestStopDoesNotWaitForCalls stops while calls run: those that return when their context ends are waited for, and one that never does is not waited for longer
-// than Drain.
+// TestStopDoesNotWaitForCalls stops while calls run. Calls that return when their context
+// ends are awaited. A call that never returns is awaited no longer than Drain.
 func TestStopDoesNotWaitForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *commit.Config) { c.Drain = 300 * time.Millisecond })
@@ -141,8 +145,8 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 	})
 }
 
-// TestStopHearsCalls stops while a call runs that returns when its context ends: how it ends counts, it is answered by the time Run returns, and that is
-// long before Drain.
+// TestStopHearsCalls stops while a call runs that returns when its context ends. Its
+// result counts, and it is delivered by the time Run returns, long before Drain.
 func TestStopHearsCalls(t *testing.T) {
 	why, no := errors.New("the end"), errors.New("no")
 	for _, row := range []struct {
@@ -183,7 +187,7 @@ func TestStopHearsCalls(t *testing.T) {
 	}
 }
 
-// slowly takes its time with what it hears.
+// slowly is a loop that receives results slowly.
 type slowly struct{ commit.Results }
 
 func (s slowly) Bound(outcome model.BindingResult) {
@@ -191,7 +195,8 @@ func (s slowly) Bound(outcome model.BindingResult) {
 	s.Results.Bound(outcome)
 }
 
-// TestUndoIsGivenUp fails a binding whose undoing never returns: the binding is answered all the same.
+// TestUndoIsGivenUp fails a binding whose undo never returns: the binding is settled
+// nevertheless.
 func TestUndoIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -213,7 +218,8 @@ func TestUndoIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestUndoHasATime fails a binding whose undoing waits for its context to end: it does, and the binding is answered.
+// TestUndoHasATime fails a binding whose undo waits for the end of its context: the
+// context ends, and the binding is settled.
 func TestUndoHasATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -230,7 +236,8 @@ func TestUndoHasATime(t *testing.T) {
 	})
 }
 
-// TestHandlesFromAnywhere ends waits from calls, from the goroutine that starts decisions, and while others iterate: nothing blocks.
+// TestHandlesFromAnywhere ends waits from calls, from the goroutine that starts
+// decisions, and during iterations: nothing blocks.
 func TestHandlesFromAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -239,7 +246,8 @@ func TestHandlesFromAnywhere(t *testing.T) {
 		var all sync.WaitGroup
 		for i, name := range names(pods) {
 			d := runs(name, plan.Reserve, func(context.Context) commit.CallResult {
-				for _, w := range f.WaitingPods() { // a gang plugin: whoever comes allows or rejects all
+				// a gang plugin: the latest member allows or rejects all
+				for _, w := range f.WaitingPods() {
 					switch n := w.Pod().Name; {
 					case n[len(n)-1] == '3':
 						w.Reject("x", "no")

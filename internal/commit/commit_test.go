@@ -113,9 +113,10 @@ func refusing(code int, why metav1.StatusReason, message string) func(http.Respo
 	}
 }
 
-// TestFateUnknown lets the question for a pod whose binding was not answered fail many times, as it does while a server is away: the loop
-// must not hear anything, for the pod may be on its node, and nobody may be told that it waits. Meanwhile others are bound, although
-// there is but one worker.
+// TestFateUnknown fails the reads of a pod's node after an unanswered binding many times,
+// as during an outage. The loop must get no result, because the pod may be on its node,
+// and no status may show it as pending. Meanwhile other pods are bound, although only one
+// worker runs.
 func TestFateUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *commit.Config) { c.InFlight = 1 })
@@ -154,7 +155,7 @@ func TestFateUnknown(t *testing.T) {
 	})
 }
 
-// gate holds requests up until it is opened.
+// gate blocks requests until it is opened.
 type gate struct {
 	arrived chan request
 	open    chan struct{}
@@ -189,7 +190,8 @@ func TestStatusOfOnePod(t *testing.T) {
 		if body := of("status", requests)[1].body; !strings.Contains(body, "0/5 nodes are available: 5 Insufficient cpu.") {
 			t.Errorf("the second status is %s, want the latest", body)
 		}
-		// What was just written is not written again, nor is it when the pod is bound meanwhile.
+		// A status that was just written is not written again, even if the pod is bound
+		// meanwhile.
 		f.waitStatuses(t, 2)
 		f.Start(rejected(pod, 5))
 		f.Start(placed(pod))
@@ -215,7 +217,7 @@ func (f *fixture) waitStatuses(t *testing.T, n int64) {
 	}
 }
 
-// A condition that says a pod waits must not reach the API server after the binding.
+// A condition of a pending pod must not reach the API server after the binding.
 func TestBindingWaitsForStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -307,7 +309,7 @@ func TestStop(t *testing.T) {
 					stop(why)
 				}()
 				bound, failed := 0, 0
-				for range len(all) - 2 { // those that waited are answered before those in flight
+				for range len(all) - 2 { // queued ones are settled before those in flight
 					if err := f.outcomes.next(t).Err; !errors.Is(err, why) {
 						t.Errorf("outcome of a waiting binding: %v, want %v", err, why)
 					}
@@ -338,7 +340,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Events survive a server that is away for a while, and none of a burst is lost.
+// Events survive an outage of the server, and none of a burst is lost.
 func TestEventsArePutBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -354,7 +356,8 @@ func TestEventsArePutBack(t *testing.T) {
 	})
 }
 
-// TestOldestAreDropped has more statuses and events wait than may: the oldest are dropped, which is counted, and logged when it begins.
+// TestOldestAreDropped queues more statuses and events than allowed: the oldest are
+// dropped, counted, and logged when dropping begins.
 func TestOldestAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -386,7 +389,7 @@ func TestOldestAreDropped(t *testing.T) {
 	})
 }
 
-// counting counts the writes that it was told of.
+// counting counts the writes that it observes.
 type counting struct {
 	sending, sent atomic.Int64
 	dropped       [commit.WriteKinds]int // before Run
@@ -405,7 +408,8 @@ func (c *counting) Passed(*commit.StageEnd)     {}
 func (c *counting) Preempted(*commit.Preempted) {}
 func (c *counting) Settled(*commit.Settled)     {}
 
-// TestStopTellsObservers stops while a binding waits for its next try: whoever was told that it began must be told that it ended.
+// TestStopTellsObservers stops while a binding waits for its next try: an observer that
+// saw its begin must see its end.
 func TestStopTellsObservers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		observer := &counting{}
@@ -415,7 +419,8 @@ func TestStopTellsObservers(t *testing.T) {
 		}
 		stop := f.run(t)
 		f.Start(placed(podNamed("p")))
-		f.Start(placed(podNamed("other"))) // there is one worker: when this is bound, the first waits
+		// only one worker runs: when this is bound, the first waits
+		f.Start(placed(podNamed("other")))
 		if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
 			t.Fatalf("the first outcome is %+v", outcome)
 		}
@@ -423,13 +428,15 @@ func TestStopTellsObservers(t *testing.T) {
 		if outcome := f.outcomes.next(t); outcome.Pod.Name != "p" || outcome.Err == nil {
 			t.Errorf("outcome %+v, want that p failed", outcome)
 		}
-		if began, ended := observer.sending.Load(), observer.sent.Load(); began != 3 || ended != 3 { // and an event
+		// and an event
+		if began, ended := observer.sending.Load(), observer.sent.Load(); began != 3 || ended != 3 {
 			t.Errorf("observers were told of the beginning of %d writes and the end of %d, want 3", began, ended)
 		}
 	})
 }
 
-// TestTimeoutIsAnswered lets a wait time out while statuses and events hang: the loop is answered at once.
+// TestTimeoutIsAnswered lets a wait time out while statuses and events hang: the loop
+// gets the result at once.
 func TestTimeoutIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

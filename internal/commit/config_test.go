@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// TestWrongConfigurations leaves out or spoils one field after the other, and compares what is said.
+// TestWrongConfigurations omits or spoils one field after the other, and compares the
+// errors.
 func TestWrongConfigurations(t *testing.T) {
 	for _, row := range []struct {
 		spoil func(c *commit.Config)
@@ -56,7 +57,8 @@ func TestWrongConfigurations(t *testing.T) {
 	}
 }
 
-// TestOutboxOf lists what the number of workers makes of the budget, and what is taken over as it is.
+// TestOutboxOf lists the budget for a number of workers, and the fields that are copied
+// unchanged.
 func TestOutboxOf(t *testing.T) {
 	for _, row := range []struct{ workers, inFlight, each int }{
 		{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {4, 1, 1}, {5, 2, 2}, {6, 2, 2}, {7, 3, 3}, {9, 4, 4}, {15, 7, 6}, {16, 7, 6}, {64, 31, 24},

@@ -11,10 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// wave is how many pods want the same room in the tests and benchmarks of this file.
+// wave is the number of pods that compete in the tests and benchmarks of this file.
 const wave = 5_000
 
-// began is when these tests and benchmarks begin.
+// began is the time at which these tests and benchmarks begin.
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // podsNamed are pods p0, p1, ….
@@ -40,8 +40,9 @@ func outboxOf(t testing.TB, pods []*model.Pod, decide func(pod *model.Pod) plan.
 	return o
 }
 
-// TestCancelLooksAtFew cancels each of 5,000 bindings, the last first: of those that wait for their turn, and of those that wait for a time. Each
-// is found by its pod, and taken out of its heap without a search. So is one of a pod that has none.
+// TestCancelLooksAtFew cancels each of 5,000 bindings in reverse order, both in the
+// backlog and on the timeline. Each is found by its pod, and removed from its heap
+// without a search. A pod without a binding is found to have none just as fast.
 func TestCancelLooksAtFew(t *testing.T) {
 	pods := podsNamed(wave)
 	for name, o := range map[string]*commit.Outbox{
@@ -68,7 +69,7 @@ func TestCancelLooksAtFew(t *testing.T) {
 	}
 }
 
-// BenchmarkCancel cancels one of 5,000 bindings that wait for their turn, the last that was decided about, and decides about another.
+// BenchmarkCancel cancels the latest of 5,000 bindings in the backlog, and adds another.
 func BenchmarkCancel(b *testing.B) {
 	pods := podsNamed(wave)
 	o := outboxOf(b, pods, placed)
@@ -81,8 +82,9 @@ func BenchmarkCancel(b *testing.B) {
 	}
 }
 
-// spread runs an outbox for so long on its own clock: each request is answered as soon as it is taken. It calls each, unless it is nil, every ten
-// milliseconds, and took for each request. It returns the time when nothing waited any more, or the end.
+// spread runs an outbox for the given time on its own clock, and answers each request at
+// once. It calls each, if not nil, every ten milliseconds, and took for each request. It
+// returns the time when nothing was left to do, or the end.
 func spread(t *testing.T, o *commit.Outbox, long time.Duration, each func(now time.Time), took func(now time.Time, request commit.Request)) time.Time {
 	t.Helper()
 	for now := began; ; now = now.Add(10 * time.Millisecond) {
@@ -104,8 +106,8 @@ func spread(t *testing.T, o *commit.Outbox, long time.Duration, each func(now ti
 	}
 }
 
-// TestWaveIsSpread has 5,000 pods rejected: conditions and events are sent at the budget and not faster, a binding that comes meanwhile is sent
-// at once, and finding out what comes next looks at little.
+// TestWaveIsSpread rejects 5,000 pods. Conditions and events are sent at the rate of the
+// budget, a new binding is sent at once, and finding the next request visits few entries.
 func TestWaveIsSpread(t *testing.T) {
 	o := outboxOf(t, podsNamed(wave), func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) })
 	before := o.Stats().Looked
@@ -139,8 +141,9 @@ func TestWaveIsSpread(t *testing.T) {
 	}
 }
 
-// TestNoKindStarves binds 1,500 pods per second for five seconds while 5,000 others are rejected, again and again: the event about each binding
-// follows within half a second, and each pod has its condition before the end.
+// TestNoKindStarves binds 1,500 pods per second for five seconds while 5,000 others are
+// rejected again and again. The event about each binding follows within half a second,
+// and each pod has its condition before the end.
 func TestNoKindStarves(t *testing.T) {
 	const perTick = 15
 	pods := podsNamed(wave)
@@ -176,8 +179,9 @@ func TestNoKindStarves(t *testing.T) {
 	}
 }
 
-// TestEndOfSeriesIsSpread has 5,000 series end in the same instant, of which the last counts are not written: a binding that comes amid them is
-// sent at once, the event about it and another pod's condition and event within a round of turns, and the counts at the budget.
+// TestEndOfSeriesIsSpread ends 5,000 series with unwritten counts in the same instant. A
+// new binding is sent at once, its event and another pod's condition and event within a
+// round of turns, and the counts at the rate of the budget.
 func TestEndOfSeriesIsSpread(t *testing.T) {
 	pods := podsNamed(wave)
 	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }
@@ -237,8 +241,9 @@ func TestEndOfSeriesIsSpread(t *testing.T) {
 	}
 }
 
-// TestCountsWaitForBindings has 3,000 pods rejected again while bindings are sent for ten seconds: few of the counts of repetitions are written amid these, and
-// all of them soon after, each once.
+// TestCountsWaitForBindings rejects 3,000 pods again while bindings are sent for ten
+// seconds. Few counts of repetitions are written meanwhile, and all soon after, each
+// once.
 func TestCountsWaitForBindings(t *testing.T) {
 	pods := podsNamed(3000)
 	o := outboxOf(t, pods, func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) })
@@ -280,8 +285,8 @@ func TestCountsWaitForBindings(t *testing.T) {
 	}
 }
 
-// TestRejectionsAreMerged rejects 5,000 pods five times each, while nothing is sent, and while everything is sent at once: there are at most two and
-// three writes for each pod.
+// TestRejectionsAreMerged rejects 5,000 pods five times each, while nothing is sent, and
+// while everything is sent at once: each pod costs at most two and three writes.
 func TestRejectionsAreMerged(t *testing.T) {
 	pods := podsNamed(wave)
 	for _, test := range []struct {
@@ -348,8 +353,8 @@ func TestHangingKindLeavesRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkWave takes in the rejections of 5,000 pods, and sends the conditions and events, without anything being sent: B/op holds what is kept to
-// count repetitions.
+// BenchmarkWave adds the rejections of 5,000 pods and answers their conditions and events
+// without sending them. B/op includes the memory for counting repetitions.
 func BenchmarkWave(b *testing.B) {
 	pods := podsNamed(wave)
 	b.ReportAllocs()
@@ -366,7 +371,8 @@ func BenchmarkWave(b *testing.B) {
 	}
 }
 
-// BenchmarkRepeatedRejection takes in that one of 5,000 pods is rejected again, whose condition and event are written.
+// BenchmarkRepeatedRejection rejects one of 5,000 pods again; its condition and event are
+// written.
 func BenchmarkRepeatedRejection(b *testing.B) {
 	pods := podsNamed(wave)
 	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }

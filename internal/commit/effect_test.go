@@ -30,7 +30,8 @@ func writes(priority int32, names ...string) plan.Decision {
 	return d
 }
 
-// TestWritesOfDecisions sends the writes of decisions by priority among bindings, and before conditions.
+// TestWritesOfDecisions sends the writes of decisions by priority among bindings, and
+// before conditions.
 func TestWritesOfDecisions(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(withPriority("middle", 5))
@@ -46,7 +47,8 @@ func TestWritesOfDecisions(t *testing.T) {
 	b.take(commit.Patch, "p")
 }
 
-// TestEndOfWritesOfDecisions ends writes in every way: none is answered to the loop, and one that fails is named once.
+// TestEndOfWritesOfDecisions ends writes in every way: the loop gets no result, and a
+// failed write is reported once.
 func TestEndOfWritesOfDecisions(t *testing.T) {
 	const ms = time.Millisecond
 	for _, row := range []struct {
@@ -81,9 +83,8 @@ func TestEndOfWritesOfDecisions(t *testing.T) {
 	}
 }
 
-// TestWriteIfAbsent reads the object that must not exist before the write, and again
-// before it is repeated. If the object exists, or is not known to be absent, nothing is
-// written.
+// TestWriteIfAbsent reads the object that must not exist before the write and before each
+// repetition. If the object exists, or may exist, nothing is written.
 func TestWriteIfAbsent(t *testing.T) {
 	const ms = time.Millisecond
 	missing := apierrors.NewNotFound(v1.Resource("nodes"), "n1")
@@ -124,7 +125,8 @@ func TestWriteIfAbsent(t *testing.T) {
 	}
 }
 
-// TestSameWriteOfDecisions makes the same decision again and again while its write is not answered: it is sent once. When it has ended, it is sent again.
+// TestSameWriteOfDecisions repeats a decision while its write is unanswered: the write is
+// sent once. After its end, it is sent again.
 func TestSameWriteOfDecisions(t *testing.T) {
 	b := newBench(t, 10)
 	d := writes(1, "a")
@@ -144,7 +146,8 @@ func TestSameWriteOfDecisions(t *testing.T) {
 	b.done(b.takeWrite(commit.WriteStep, "a"), nil)
 }
 
-// TestStopAmidWritesOfDecisions stops while writes wait, pause and are in flight: none is sent any more, and none is named as given up.
+// TestStopAmidWritesOfDecisions stops while writes are queued, paused and in flight: no
+// more are sent, and none is reported as given up.
 func TestStopAmidWritesOfDecisions(t *testing.T) {
 	b := newBench(t, 10)
 	d := writes(1, "pauses", "flies", "waits")
@@ -162,8 +165,9 @@ func TestStopAmidWritesOfDecisions(t *testing.T) {
 	}
 }
 
-// TestLatestWriteOfAnObject makes decisions that write one object in different ways while a write of it is not answered: the write that is sent last is that of the
-// latest decision, and never are two under way.
+// TestLatestWriteOfAnObject makes decisions with different writes of an object while a
+// write of it is unanswered. The last write sent is that of the latest decision, and two
+// are never in flight together.
 func TestLatestWriteOfAnObject(t *testing.T) {
 	condition := func(texts ...string) (decisions []plan.Decision) {
 		for _, text := range texts {
@@ -177,7 +181,7 @@ func TestLatestWriteOfAnObject(t *testing.T) {
 		name      string
 		meanwhile []string
 		err       error
-		want      []string // what is sent, one after another
+		want      []string // the writes sent, one after another
 	}{
 		{"nothing else", nil, nil, []string{"one"}},
 		{"another", []string{"two"}, nil, []string{"one", "two"}},
@@ -210,7 +214,8 @@ func TestLatestWriteOfAnObject(t *testing.T) {
 	}
 }
 
-// TestStopAmidLatestWrites stops while a write waits for another to the same object: it is not sent.
+// TestStopAmidLatestWrites stops while a write waits for another to the same object: it
+// is not sent.
 func TestStopAmidLatestWrites(t *testing.T) {
 	b := newBench(t, 10)
 	for _, text := range []string{"one", "two"} {
@@ -227,8 +232,8 @@ func TestStopAmidLatestWrites(t *testing.T) {
 	}
 }
 
-// TestGivingBackIsAnswered ends writes that give something back in every way: each is
-// answered once, with the number of decisions that made it.
+// TestGivingBackIsAnswered ends releasing writes in every way: each has a result once,
+// with the number of decisions that made it.
 func TestGivingBackIsAnswered(t *testing.T) {
 	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 	decision := func(deletes bool) plan.Decision {
@@ -288,8 +293,8 @@ func TestGivingBackIsAnswered(t *testing.T) {
 	})
 }
 
-// TestWritesOfOneObject has a decision that makes two writes of one object: the second is sent once
-// the first is stored, and not at all if the first fails or the process stops.
+// TestWritesOfOneObject has a decision with two writes of one object: the second is sent
+// once the first is stored, and never if the first fails or the process stops.
 func TestWritesOfOneObject(t *testing.T) {
 	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 	decision := func() plan.Decision {

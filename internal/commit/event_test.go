@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// terminating is a decision about a pod that is being deleted: an event is written, and no status.
+// terminating is a decision about a terminating pod: an event is written, and no status.
 func terminating(pod *model.Pod) plan.Decision {
 	return plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Terminating}
 }
@@ -41,8 +41,9 @@ var (
 	}()
 )
 
-// TestSeries plays what happens to the pod p, and expects these writes and no others. A word is an event ("7" of version 7 of the pod), time that
-// passes ("5m"), or a request with its count, and how it ends ("record1", "repeat2:404").
+// TestSeries plays events of the pod p, and expects exactly these writes. A word is an
+// event ("7": of version 7 of the pod), a duration ("5m"), or a request with its count
+// and its result ("record1", "repeat2:404").
 func TestSeries(t *testing.T) {
 	for _, test := range []struct{ name, play string }{
 		{"the second is written, later ones are not", "7 record1 7 repeat2 7 7 7"},
@@ -76,7 +77,9 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// play plays words one after the other: a duration that passes without a request; what starts, if start knows the word; or the next request as it is told, which is answered with what stands behind a colon, or without an error.
+// play plays words one after the other: a duration without requests; an event that start
+// recognizes; or the next request in the words of tell. The response to a request stands
+// after a colon, and is otherwise a success.
 func play(t *testing.T, words string, start func(*bench, string) bool, tell func(commit.Request) string) {
 	t.Helper()
 	ends := map[string]error{"": nil, "404": errNoEvent, "409": errThere, "500": errInternal, "403": errNo, "gone": errTerminating, "lost": errBroken}
@@ -105,7 +108,7 @@ func play(t *testing.T, words string, start func(*bench, string) bool, tell func
 	b.nothing()
 }
 
-// TestEventNamesDiffer has two events happen to a pod in the same instant: they are two objects.
+// TestEventNamesDiffer has two events of a pod in the same instant: they are two objects.
 func TestEventNamesDiffer(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(terminating(inVersion("7")))
@@ -116,8 +119,8 @@ func TestEventNamesDiffer(t *testing.T) {
 	}
 }
 
-// TestKeptSeriesAreBounded has more pods rejected than series are kept: the one that has not repeated for the longest time ends, and its last
-// count is written.
+// TestKeptSeriesAreBounded rejects more pods than series are kept: the series that has
+// been idle longest ends, and its last count is written.
 func TestKeptSeriesAreBounded(t *testing.T) {
 	b := newBench(t, 1_000) // which keeps 100 series
 	happen := func(name string) { b.start(terminating(podNamed(name))) }
@@ -128,7 +131,7 @@ func TestKeptSeriesAreBounded(t *testing.T) {
 	for range 3 {
 		happen("p1")
 	}
-	b.answer(b.take(commit.Repeat, "p1"), "", nil) // is the last of them now
+	b.answer(b.take(commit.Repeat, "p1"), "", nil) // now the last in order
 	for range 3 {
 		happen("p2")
 	}
@@ -153,7 +156,8 @@ func TestKeptSeriesAreBounded(t *testing.T) {
 	b.answer(b.take(commit.Record, "p0"), "", nil)
 }
 
-// TestStopDoesNotWaitForCounts stops while the count of a series is not written: it never is.
+// TestStopDoesNotWaitForCounts stops while the count of a series is unwritten: it is
+// never written.
 func TestStopDoesNotWaitForCounts(t *testing.T) {
 	b := newBench(t, 10)
 	for range 4 {
@@ -169,8 +173,10 @@ func TestStopDoesNotWaitForCounts(t *testing.T) {
 	}
 }
 
-// TestAdviceInSeries plays rejections of one version of a pod whose event ends with advice: "-" without any, or a letter for it. Advice that a series lacks makes another event, once; other advice half an hour after the series
-// began. Nothing else does, and what has not been sent yet is changed.
+// TestAdviceInSeries plays rejections of one version of a pod: "-" without advice, or a
+// letter for the advice at the end of the note. Advice that a series lacks starts another
+// event, once. Other advice does so half an hour after the series began. Nothing else
+// does, and an unsent event is changed in place.
 func TestAdviceInSeries(t *testing.T) {
 	for _, test := range []struct{ name, play string }{
 		{"known from the beginning", "a record1a a repeat2a a a"},
@@ -197,7 +203,7 @@ func TestAdviceInSeries(t *testing.T) {
 	}
 }
 
-// advised is a rejection that the pod's condition shows already, with advice.
+// advised is a rejection with advice that the pod's condition shows already.
 func advised(advice string) plan.Decision {
 	d := plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: "no"}}}, Nodes: 1, Advice: advice}
 	object := podNamed("p").Object.DeepCopy()
@@ -207,7 +213,7 @@ func advised(advice string) plan.Decision {
 	return d
 }
 
-// adviceOf is the last letter of a note with advice, "-" of one without.
+// adviceOf is the last letter of a note with advice, "-" without.
 func adviceOf(note string) string {
 	if strings.HasSuffix(note, ".") {
 		return "-"

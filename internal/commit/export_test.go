@@ -1,6 +1,6 @@
 package commit
 
-// Remembered is how many things the outbox keeps in memory.
+// Remembered returns the number of entries that the outbox keeps in memory.
 func (c *Commit) Remembered() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

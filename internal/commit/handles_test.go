@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestEndsOfWaits ends the wait of a running Commit in each way that the loop and plugins have.
+// TestEndsOfWaits ends the wait of a running Commit in each way that the loop and plugins
+// have.
 func TestEndsOfWaits(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -64,7 +65,8 @@ func TestEndsOfWaits(t *testing.T) {
 	}
 }
 
-// TestPodInPreBind cancels the binding of a pod while a plugin's call at PreBind runs, or marks it so that nobody can.
+// TestPodInPreBind cancels the binding of a pod during a plugin's call at PreBind, or
+// makes it impossible to cancel.
 func TestPodInPreBind(t *testing.T) {
 	for _, cancels := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +105,8 @@ func TestPodInPreBind(t *testing.T) {
 	}
 }
 
-// TestDecisionsAfterTheEnd decides when Run has given up what it could not write: bindings and preemptions are answered, and nothing else is kept.
+// TestDecisionsAfterTheEnd adds decisions after Run has given up the remaining writes:
+// bindings and preemptions are settled, and nothing else is kept.
 func TestDecisionsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -129,7 +132,8 @@ func TestDecisionsAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestOlderStatusIsTakenOver has a status fail while a newer one waits that says nothing about a part of it: the newer is sent with that part.
+// TestOlderStatusIsTakenOver has a status fail while a newer one is queued that lacks a
+// field of it: the newer is sent with that field.
 func TestOlderStatusIsTakenOver(t *testing.T) {
 	pod := podNamed("p")
 	for _, row := range []struct{ older, newer plan.Decision }{{rejected(pod, 2), nominated(pod, "a")}, {nominated(pod, "a"), rejected(pod, 2)}} {
@@ -146,8 +150,9 @@ func TestOlderStatusIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestStepAfterTheBindingIsTriedAgain has the write of a step after the binding not be answered: it is tried again after pauses that grow, given up in the end, and the next step
-// is made.
+// TestStepAfterTheBindingIsTriedAgain leaves the write of a step after the binding
+// unanswered. It is retried after growing pauses and then given up, and the next step
+// follows.
 func TestStepAfterTheBindingIsTriedAgain(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(stepped("p", "PostBind/c w", "PostBind/d w"))
@@ -169,7 +174,8 @@ func TestStepAfterTheBindingIsTriedAgain(t *testing.T) {
 	b.done(b.takeWrite(commit.WriteStep, "d"), nil)
 }
 
-// TestEndsOfUndoing answers the write that undoes a step with errors: after which it is sent again, and which end it with or without a word.
+// TestEndsOfUndoing answers the write that undoes a step with errors: some are retried,
+// others end it with or without a report.
 func TestEndsOfUndoing(t *testing.T) {
 	claims := v1.Resource("claims")
 	for _, row := range []struct {
@@ -217,7 +223,8 @@ func TestEndsOfUndoing(t *testing.T) {
 	}
 }
 
-// TestStopAmidUndoing stops while a call undoes the last of two steps: the other is not undone any more.
+// TestStopAmidUndoing stops while a call undoes the last of two steps: the other is not
+// undone any more.
 func TestStopAmidUndoing(t *testing.T) {
 	c := newCaller(t)
 	c.start(withCalls("Reserve/r!", "PreBind/a!"))
@@ -229,7 +236,8 @@ func TestStopAmidUndoing(t *testing.T) {
 	c.ended(errCall.Err.Error(), false)
 }
 
-// TestWhenARepetitionHappened looks at the times that are written with a repetition: those of the first and of the last, also when the clock goes back.
+// TestWhenARepetitionHappened checks the times written with a repetition: the first and
+// the last, even if the clock goes back.
 func TestWhenARepetitionHappened(t *testing.T) {
 	b := newBench(t, 10)
 	first := b.now
@@ -245,7 +253,8 @@ func TestWhenARepetitionHappened(t *testing.T) {
 	}
 }
 
-// TestBoundPodHasNoStatus binds a pod whose status was written a moment ago: that is forgotten.
+// TestBoundPodHasNoStatus binds a pod whose status was written a moment ago: the status
+// is forgotten.
 func TestBoundPodHasNoStatus(t *testing.T) {
 	remembered := func(status bool) int {
 		b := newBench(t, 10)
@@ -258,12 +267,14 @@ func TestBoundPodHasNoStatus(t *testing.T) {
 		b.done(b.take(commit.Record, "p"), nil)
 		return b.Remembered()
 	}
-	if without, with := remembered(false), remembered(true); without != 0 || with != 1 { // when it would have expired
+	// when it would have expired
+	if without, with := remembered(false), remembered(true); without != 0 || with != 1 {
 		t.Errorf("%d and %d things are remembered", without, with)
 	}
 }
 
-// TestWaitsAtPermitCountAlone has a plugin wait at PreBind for less time than another at Permit: that begins when the wait at Permit has ended.
+// TestWaitsAtPermitCountAlone has a plugin wait at PreBind for less time than another at
+// Permit: the wait at PreBind begins when the wait at Permit has ended.
 func TestWaitsAtPermitCountAlone(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(stepped("p", "Permit/one 8s", "PreBind/b 5s"))
@@ -277,7 +288,8 @@ func TestWaitsAtPermitCountAlone(t *testing.T) {
 	b.later(5 * time.Second)
 }
 
-// TestEachStepHasItsTries has a step tried again and throttled before it succeeds: the next is tried as often, after the same pauses.
+// TestEachStepHasItsTries has a step retried and throttled before it succeeds: the next
+// step has as many tries, with the same pauses.
 func TestEachStepHasItsTries(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(stepped("p", "PreBind/a w", "PreBind/b w"))
@@ -296,7 +308,7 @@ func TestEachStepHasItsTries(t *testing.T) {
 	b.wantFailed(b.settled(), `running PreBind plugin "b": `+throttled.Error())
 }
 
-// TestQuestionsAreCounted asks three times whether a pod is bound.
+// TestQuestionsAreCounted reads three times whether a pod is bound.
 func TestQuestionsAreCounted(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(placed(podNamed("p")))
@@ -310,8 +322,9 @@ func TestQuestionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestStopAfterTheBinding stops while the write of a step after the binding waits for its turn, and while it waits for its next try: the binding is not answered twice, and
-// nothing is kept of it.
+// TestStopAfterTheBinding stops while the write of a step after the binding is queued,
+// and while it waits for its next try. The binding is settled only once, and nothing of
+// it is kept.
 func TestStopAfterTheBinding(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		b := newBench(t, 10)
@@ -334,7 +347,8 @@ func TestStopAfterTheBinding(t *testing.T) {
 	}
 }
 
-// TestNothingIsDueThatIsOver pauses statuses, and has as many in flight after that as may be: what waits then waits for their answers and for no time.
+// TestNothingIsDueThatIsOver pauses statuses, and then has the maximum in flight: queued
+// statuses wait for the responses and for no time.
 func TestNothingIsDueThatIsOver(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range names(6) {
@@ -355,7 +369,8 @@ func TestNothingIsDueThatIsOver(t *testing.T) {
 	}
 }
 
-// TestDeletionOfWhatIsGone deletes an object that is gone already, in a decision and to undo a step: it is as good as deleted, whereas a patch of it fails.
+// TestDeletionOfWhatIsGone deletes an object that is gone already, in a decision and to
+// undo a step. This counts as deleted, but a patch of it fails.
 func TestDeletionOfWhatIsGone(t *testing.T) {
 	gone := apierrors.NewNotFound(v1.Resource("claims"), "a")
 	for _, deletes := range []bool{true, false} {

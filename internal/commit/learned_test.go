@@ -54,16 +54,17 @@ func learns() plan.Decision {
 	return d
 }
 
-// exchange is a request and the response to it, and how long it takes until the next request.
+// exchange is a request, its response, and the time until the next request.
 type exchange struct {
 	kind commit.RequestKind
 	err  error
-	// shows is whether the object of the response shows the write.
+	// shows is whether the object in the response shows the write.
 	shows bool
 	then  time.Duration
 }
 
-// exchanges answers requests of the pod p. It checks that nothing has ended before the last of them.
+// exchanges answers requests of the pod p. It checks that nothing ends before the last
+// exchange.
 func (b *bench) exchanges(all []exchange) {
 	b.Helper()
 	for i, e := range all {
@@ -86,7 +87,7 @@ func (b *bench) exchanges(all []exchange) {
 	}
 }
 
-// repeated are exchanges that differ in what follows alone, in milliseconds.
+// repeated are exchanges that differ only in the time until the next, in milliseconds.
 func repeated(kind commit.RequestKind, err error, then ...time.Duration) (all []exchange) {
 	for _, wait := range then {
 		all = append(all, exchange{kind, err, false, wait * time.Millisecond})
@@ -94,15 +95,16 @@ func repeated(kind commit.RequestKind, err error, then ...time.Duration) (all []
 	return all
 }
 
-// TestLearnedWrite follows writes that are learned, through every way in which they end. A write that may be stored is sent until the API server answers; one
-// that it refuses because of what the object is like has succeeded if the object shows it.
+// TestLearnedWrite follows learned writes through every way to end. A write that may be
+// stored is sent until the API server answers. A write refused because of the state of
+// the object has succeeded if the object shows it.
 func TestLearnedWrite(t *testing.T) {
 	const write, undo, read, ms = commit.WriteStep, commit.UndoStep, commit.Read, time.Millisecond
 	failure := func(err error) string { return `running PreBind plugin "a": ` + err.Error() }
 	for _, row := range []struct {
 		name string
 		with []exchange
-		// err is how the binding fails; empty if it goes on.
+		// err is the error of the binding; empty if it goes on.
 		err  string
 		undo bool
 	}{
@@ -148,7 +150,8 @@ func TestLearnedWrite(t *testing.T) {
 	}
 }
 
-// TestRecognisedWrite has a write that can be recognised but need not be learned: it is given up as others are, and has succeeded if the object shows it.
+// TestRecognisedWrite has a write that can be recognised but need not be learned: it is
+// given up like others, and has succeeded if the object shows it.
 func TestRecognisedWrite(t *testing.T) {
 	for _, shows := range []bool{true, false} {
 		b := newBench(t, 10)
@@ -176,8 +179,8 @@ func TestRecognisedWrite(t *testing.T) {
 	b.takeWrite(commit.UndoStep, "undo a")
 }
 
-// TestLearnedWriteIsKnownBeforeItFails cancels a binding while it is open whether its write is stored: the binding fails when that is known, and what is stored is
-// undone.
+// TestLearnedWriteIsKnownBeforeItFails cancels a binding while the result of its write is
+// unknown: the binding fails once the result is known, and a stored write is undone.
 func TestLearnedWriteIsKnownBeforeItFails(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -218,7 +221,8 @@ func (b *bench) cancel() {
 	}
 }
 
-// TestStopAmidALearnedWrite stops while it is open whether a write is stored, and while that is asked for: the binding is answered.
+// TestStopAmidALearnedWrite stops while the result of a write is unknown, and during the
+// read for it: the binding is settled.
 func TestStopAmidALearnedWrite(t *testing.T) {
 	for _, asks := range []bool{false, true} {
 		b := newBench(t, 10)
@@ -237,7 +241,8 @@ func TestStopAmidALearnedWrite(t *testing.T) {
 	}
 }
 
-// TestUndoIsRecognised has the write that undoes a step refused because an earlier try of it was stored, and because the object is another's by now.
+// TestUndoIsRecognised has the write that undoes a step refused because an earlier try of
+// it was stored, and because the object belongs to another by now.
 func TestUndoIsRecognised(t *testing.T) {
 	for _, shows := range []bool{true, false} {
 		b := newBench(t, 10)
@@ -261,8 +266,8 @@ func TestUndoIsRecognised(t *testing.T) {
 	}
 }
 
-// TestUndoIsRepeated undoes a write that is learned, while a try of it, or of the one that undoes it, may still be stored: when there can be none any more, it is
-// undone again.
+// TestUndoIsRepeated undoes a learned write while a try of it, or of its undo, may still
+// be stored. Once no such try can remain, it is undone again.
 func TestUndoIsRepeated(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -296,7 +301,7 @@ func TestUndoIsRepeated(t *testing.T) {
 	}
 }
 
-// TestStepAfterTheBindingIsLearned has a step after the binding whose answer is lost.
+// TestStepAfterTheBindingIsLearned has a step after the binding whose response is lost.
 func TestStepAfterTheBindingIsLearned(t *testing.T) {
 	b := newBench(t, 10)
 	d := stepped("p", "PostBind/a")
@@ -317,10 +322,11 @@ func TestStepAfterTheBindingIsLearned(t *testing.T) {
 	}
 }
 
-// refused is how a request fails when nobody listens.
+// refused is the error of a request without a listener.
 var refused error = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-// writing is a writer that answers patches and questions as the test says, and a loop that notes in which order it hears of what.
+// writing is a writer with the responses of a test for patches and reads, and a loop that
+// records the order of results.
 type writing struct {
 	commit.Writer
 	patch func() (kinds.Object, error)
@@ -341,8 +347,9 @@ func (w *writing) Preempted(model.PreemptionResult) {}
 
 func (w *writing) Written(model.WriteResult) {}
 
-// TestLearnedBeforeTheResult has the loop hear of what a step has written before it hears of the binding, also if that was read because the write was refused, and if the
-// binding fails.
+// TestLearnedBeforeTheResult checks that the loop gets the object of a step before the
+// result of the binding. This also holds if the object was read after a refusal, and if
+// the binding fails.
 func TestLearnedBeforeTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, row := range []struct {

@@ -20,7 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 )
 
-// pipes is a listener whose connections are in memory, so that server and client live in a bubble of testing/synctest: time passes only when both wait.
+// pipes is a listener with connections in memory, so that server and client run in a
+// bubble of testing/synctest: time passes only when both wait.
 type pipes struct {
 	connections chan net.Conn
 	closed      chan struct{}
@@ -45,7 +46,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
-// dial connects, unless the context says how the connection breaks.
+// dial connects, unless the context defines how the connection breaks.
 func (p *pipes) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	breaks, _ := ctx.Value(breaking{}).(string)
 	if breaks == "refused" {
@@ -65,10 +66,11 @@ func (p *pipes) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return client, nil
 }
 
-// breaking is the key of how the connection of a request breaks.
+// breaking is the context key for how the connection of a request breaks.
 type breaking struct{}
 
-// resetting is a connection over which a request can be sent, and which is reset before an answer comes.
+// resetting is a connection over which a request can be sent, and which is reset before
+// the response.
 type resetting struct{ net.Conn }
 
 func (r resetting) Read([]byte) (int, error) {
@@ -80,14 +82,14 @@ func (r resetting) Read([]byte) (int, error) {
 	return 0, &net.OpError{Op: "read", Net: "tcp", Err: err}
 }
 
-// sent is a request as the client saw it: what it was for, and when it was sent and answered.
+// sent is a request as the client saw it: its purpose, and when it was sent and answered.
 type sent struct {
 	what, pod  string // no pod of an event
 	begin, end time.Time
 	context    context.Context
 }
 
-// recorder notes the requests of a client and breaks those that it is to break.
+// recorder records the requests of a client and breaks some of them.
 type recorder struct {
 	t  *testing.T
 	to http.RoundTripper
@@ -97,14 +99,16 @@ type recorder struct {
 	mu     sync.Mutex
 	sent   []sent
 	latest time.Time // when the latest request was sent
-	atOnce int       // how many have been sent at that instant
+	atOnce int       // requests sent at that instant
 }
 
-// atOnceMax is how many requests may be sent at one instant. The clock of a bubble stands as long as one follows upon another, so that one that is repeated without a pause
-// would be repeated until go test's deadline.
+// atOnceMax is the maximum number of requests at one instant. The clock of a bubble
+// stands still while requests follow each other, so a request repeated without a pause
+// would run until go test's deadline.
 const atOnceMax = 1_000
 
-// pace fails the test if there are too many requests at one instant, and then lets a minute of the bubble's clock pass, so that what is repeated can end.
+// pace fails the test if too many requests are sent at one instant. Then it lets a minute
+// of the bubble's clock pass, so that the repetition can end.
 func (r *recorder) pace() {
 	r.mu.Lock()
 	now := time.Now()
@@ -147,14 +151,15 @@ func (l *lines) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// take returns what was logged since it was last called.
+// take returns the lines logged since its last call.
 func (l *lines) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text.Next(l.text.Len()))
 }
 
-// fixture is a Commit with the real client and a server in memory, in the bubble of a test, not running yet. Waits in it take no time.
+// fixture is a Commit with the real client and a server in memory, in the bubble of a
+// test, not running yet. Its waits take no time.
 type fixture struct {
 	*commit.Commit
 	server   *server
@@ -169,7 +174,8 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	f.server.changed = sync.NewCond(&f.server.mu)
 	listener := newPipes()
 	web := &http.Server{Handler: f.server}
-	web.SetKeepAlivesEnabled(false) // so that the client repeats nothing by itself on another connection
+	// so that the client repeats nothing on another connection
+	web.SetKeepAlivesEnabled(false)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -200,7 +206,8 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	config := commit.Config{
 		Writer: writer, Binder: binder, Results: f.outcomes, Log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(f.log))),
 		InFlight: 4, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
-		// Drain and Timeout are not equal, because which of two timers at one instant comes first is chance.
+		// Drain and Timeout differ, because the order of two timers at one instant is
+		// random.
 		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 8 * time.Second,
 	}
 	if change != nil {
@@ -257,7 +264,8 @@ func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
 
 var errorLine = regexp.MustCompile(`(?m)^E.*?\] "([^"]*)"`)
 
-// errorsLogged returns the messages of the errors that were logged since it was last called, each once, in order.
+// errorsLogged returns the messages of the errors logged since its last call, each once,
+// in order.
 func (f *fixture) errorsLogged() []string {
 	var messages []string
 	for _, match := range errorLine.FindAllStringSubmatch(f.log.take(), -1) {

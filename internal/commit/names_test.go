@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// TestNames lists the words for what metrics, traces and messages name.
+// TestNames lists the words for kinds in metrics, traces and messages.
 func TestNames(t *testing.T) {
 	var names []string
 	for k := Bind; k <= Repeat; k++ {
@@ -80,7 +80,7 @@ func TestMovesThatAreBugs(t *testing.T) {
 	}
 }
 
-// TestAnythingEnds has one thing end of each kind, and nothing.
+// TestAnythingEnds has one result of each kind, and none.
 func TestAnythingEnds(t *testing.T) {
 	if !(&Ended{}).nothing() {
 		t.Error("nothing has ended, and that is something")
@@ -100,7 +100,8 @@ func TestAnythingEnds(t *testing.T) {
 	}
 }
 
-// TestWhatWasTakenIsNotKept takes things out of each queue: its memory must not hold them any longer, for they hold pods.
+// TestWhatWasTakenIsNotKept takes items out of each queue: its memory must not hold them
+// any longer, because they hold pods.
 func TestWhatWasTakenIsNotKept(t *testing.T) {
 	var l lane[*int]
 	var backlog backlog
@@ -158,7 +159,8 @@ func TestWhatWasTakenIsNotKept(t *testing.T) {
 	check("the timeline", n, 6)
 }
 
-// TestLaneGoesRound pushes and pops at many lengths: the order stays, and space is used again.
+// TestLaneGoesRound pushes and pops at many lengths: the order stays, and space is used
+// again.
 func TestLaneGoesRound(t *testing.T) {
 	var l lane[int]
 	pushed, popped := 0, 0
@@ -183,7 +185,7 @@ func TestLaneGoesRound(t *testing.T) {
 	}
 }
 
-// TestRemembered counts what is kept in an outbox that has something in every place.
+// TestRemembered counts the entries of an outbox that has something in every place.
 func TestRemembered(t *testing.T) {
 	a := newAudited(t)
 	parts := []int{

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// witness is an observer that notes what it is told, in words. Of several, each sees in the contexts what those before it have put there.
+// witness is an observer that records its calls in words. With several observers, each
+// sees in the contexts the values of those before it.
 type witness struct {
 	name  string
 	mu    *sync.Mutex
@@ -66,7 +67,8 @@ func (w *witness) Passed(s *commit.StageEnd) {
 	w.note("passed %s of %s in %v: %v, rejected: %t", s.Stage, s.Pod.Name, s.Took, s.Err, s.Rejected)
 }
 
-// TestObserversHear takes placements and a preemption through, with an API server that takes a second for each request, and compares everything that two observers hear.
+// TestObserversHear carries out placements and a preemption with an API server that takes
+// a second for each request, and compares all calls of two observers.
 func TestObserversHear(t *testing.T) {
 	call := func(takes time.Duration, result commit.CallResult) *calling {
 		return &calling{run: func(ctx context.Context) commit.CallResult {
@@ -213,10 +215,12 @@ func withSteps(steps ...plan.Step) plan.Decision {
 
 var logHeader = regexp.MustCompile(`(?m)^([IEW])\d+ [\d:.]+ +\d+ [\w.]+:\d+\] `)
 
-// TestLog compares what is logged, without where and when, and without what client-go logs.
+// TestLog compares the log, without positions and times, and without client-go's
+// messages.
 func TestLog(t *testing.T) {
 	broken := func(context.Context) commit.CallResult { return commit.CallResult{Err: errors.New("no disk")} }
-	never := func(context.Context) commit.CallResult { time.Sleep(40 * time.Second); return commit.CallResult{} } // 20 s longer than is waited for it
+	// 20 s longer than the wait for it
+	never := func(context.Context) commit.CallResult { time.Sleep(40 * time.Second); return commit.CallResult{} }
 	for _, row := range []struct {
 		name      string
 		verbosity int

@@ -36,7 +36,7 @@ func newBenchOf(t *testing.T, config commit.OutboxConfig) *bench {
 	return &bench{t, d, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// start takes a decision in.
+// start adds a decision.
 func (b *bench) start(decision plan.Decision) { b.Start(b.now, &decision) }
 
 // take takes the next request, which must be this one.
@@ -49,7 +49,7 @@ func (b *bench) take(kind commit.RequestKind, pod string) commit.Request {
 	return request
 }
 
-// nothing checks that there is nothing to do at this time.
+// nothing checks that no request is due now.
 func (b *bench) nothing() {
 	b.Helper()
 	if request, ok := b.Next(b.now, false); ok {
@@ -78,7 +78,7 @@ func (b *bench) settled() *commit.Settled {
 	}
 }
 
-// later moves the clock to when the outbox next has something to do.
+// later moves the clock to the next time at which the outbox has something to do.
 func (b *bench) later(want time.Duration) {
 	b.Helper()
 	at, ok := b.Due()
@@ -94,8 +94,8 @@ var (
 	errNo     = apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("no"))
 )
 
-// TestUnknownOutcomeIsAskedFor follows a binding whose answer was lost through an outage: the question is repeated until there is an answer, and
-// what the answer is decides.
+// TestUnknownOutcomeIsAskedFor follows a binding whose response was lost in an outage:
+// the read is repeated until it is answered, and its result decides.
 func TestUnknownOutcomeIsAskedFor(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -138,8 +138,9 @@ func TestUnknownOutcomeIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestNotBoundIsBelievedLate has a webhook refuse the second try of a binding whose first may still be on its way: the room is released only when
-// it cannot arrive any more.
+// TestNotBoundIsBelievedLate has a webhook refuse the second try of a binding whose first
+// may still be on its way: the resources are released only when it cannot arrive any
+// more.
 func TestNotBoundIsBelievedLate(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(placed(podNamed("p")))
@@ -159,7 +160,8 @@ func TestNotBoundIsBelievedLate(t *testing.T) {
 	}
 }
 
-// TestThrottledBindingComesBack has the API server ask to come back later: after that time, ten times, and then it is a failure.
+// TestThrottledBindingComesBack throttles a binding: it is retried after the given wait,
+// ten times, and then fails.
 func TestThrottledBindingComesBack(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(placed(podNamed("p")))
@@ -173,8 +175,9 @@ func TestThrottledBindingComesBack(t *testing.T) {
 	}
 }
 
-// TestStatusesAndEventsWaitForTheServer takes the API server away from statuses and events, for as long as it takes: of each pod the latest
-// condition is written then, and an event that was repeated is written once, with its number. Bindings are not held up.
+// TestStatusesAndEventsWaitForTheServer sends statuses and events during an outage.
+// Afterwards the latest condition of each pod is written, and a repeated event once, with
+// its count. Bindings are not delayed.
 func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 	b := newBench(t, 1_000)
 	pod := podNamed("p")
@@ -214,8 +217,8 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 	}
 }
 
-// TestHangingReportsLeaveWorkers has every status and event hang: half of the workers are left for bindings, and one more than the limit takes
-// an event, if it is to take events first.
+// TestHangingReportsLeaveWorkers has every status and event hang: half of the workers are
+// left for bindings. The worker reserved for events takes one more than the limit.
 func TestHangingReportsLeaveWorkers(t *testing.T) {
 	for inFlight, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 3, commit.DefaultInFlight: commit.DefaultInFlight / 2} {
 		b := newBenchOf(t, commit.OutboxOf(&commit.Config{
@@ -239,8 +242,8 @@ func TestHangingReportsLeaveWorkers(t *testing.T) {
 	}
 }
 
-// TestOneFindsOutWhetherTheServerIsBack has statuses in flight when the API server goes away: after the pause one is sent, and others only
-// when that was answered.
+// TestOneFindsOutWhetherTheServerIsBack has statuses in flight when the API server goes
+// away: after the pause one is sent, and others only after its response.
 func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range names(8) {
@@ -268,8 +271,8 @@ func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 	b.nothing() // four are on their way
 }
 
-// TestStopIsInOrder stops a outbox that holds bindings back, of pods whose statuses are being written: they are settled in the same order each
-// time.
+// TestStopIsInOrder stops an outbox with bindings that wait for the writes of their pods'
+// statuses: they are settled in the same order each time.
 func TestStopIsInOrder(t *testing.T) {
 	b := newBenchOf(t, commit.DefaultOutbox(binder, unchanged))
 	for _, name := range names(10) {
@@ -287,8 +290,8 @@ func TestStopIsInOrder(t *testing.T) {
 	}
 }
 
-// TestRewrittenStatusIsRemembered writes a pod's status twice, the second time shortly before the first is forgotten: that does not forget the
-// second.
+// TestRewrittenStatusIsRemembered writes a pod's status twice, the second time shortly
+// before the first is forgotten: the second stays.
 func TestRewrittenStatusIsRemembered(t *testing.T) {
 	b := newBench(t, 10)
 	write := func(nodes int) {
@@ -308,7 +311,7 @@ func TestRewrittenStatusIsRemembered(t *testing.T) {
 	if n := b.Remembered(); n != 0 {
 		t.Errorf("%d things are remembered", n)
 	}
-	// However often it is written within a minute, memory is bounded.
+	// Memory is bounded, however many are written within a minute.
 	for nodes := range 31_000 {
 		write(nodes + 1)
 		b.answer(b.take(commit.Patch, "p"), "", nil)
@@ -318,7 +321,8 @@ func TestRewrittenStatusIsRemembered(t *testing.T) {
 	}
 }
 
-// TestIdenticalStatusIsNotWrittenAgain decides the same about a pod whose new condition the watch has not shown yet.
+// TestIdenticalStatusIsNotWrittenAgain repeats a decision about a pod whose new condition
+// the watch has not shown yet.
 func TestIdenticalStatusIsNotWrittenAgain(t *testing.T) {
 	b := newBench(t, 10)
 	pod := podNamed("p")
@@ -352,7 +356,8 @@ func TestRefusedStatusIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestPoisonedEventHoldsNobodyUp has the API server fail at one event: the others are written meanwhile.
+// TestPoisonedEventHoldsNobodyUp has the API server fail at one event: the others are
+// written meanwhile.
 func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range []string{"bad", "good"} {
@@ -370,7 +375,8 @@ func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// BenchmarkBinding binds a pod without steps and records its event, without anything being sent.
+// BenchmarkBinding binds a pod without steps and records its event, without sending
+// anything.
 func BenchmarkBinding(b *testing.B) {
 	o, err := commit.NewOutbox(commit.DefaultOutbox(binder, unchanged))
 	if err != nil {

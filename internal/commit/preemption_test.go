@@ -25,7 +25,7 @@ func onNode(name string) *model.Pod {
 	return model.NewPod(object)
 }
 
-// preempting is a decision that has the pods evicted for another of that priority.
+// preempting is a decision that evicts the pods for another of that priority.
 func preempting(name string, priority int32, victims ...*model.Pod) plan.Decision {
 	object := podNamed(name).Object.DeepCopy()
 	object.Spec.Priority, object.Spec.SchedulerName = &priority, "important"
@@ -45,7 +45,8 @@ func (b *bench) evicts(name string) {
 	b.done(b.take(commit.Delete, name), nil)
 }
 
-// preempted returns the preemptions that have ended: of which pod, how many victims stay, and the error.
+// preempted returns the preemptions that have ended: the pod, the number of victims that
+// stay, and the error.
 func (b *bench) preempted() (all []string) {
 	for _, p := range b.Take().Preempted {
 		text := fmt.Sprintf("%s %d/%d", p.Preemptor.Name, len(p.Kept), len(p.Victims))
@@ -70,7 +71,8 @@ func (b *bench) wantPreempted(want ...string) {
 	}
 }
 
-// notes takes all statuses and events, and returns the notes of those events that are about a preemption.
+// notes takes all statuses and events, and returns the notes of the events about a
+// preemption.
 func (b *bench) notes() (notes []string) {
 	b.Helper()
 	for {
@@ -86,7 +88,8 @@ func (b *bench) notes() (notes []string) {
 	}
 }
 
-// TestPreemptionInOrder evicts three pods: two at the same time, the last when these are on their way, and none that is being deleted already.
+// TestPreemptionInOrder evicts three pods: two at the same time, the last once these are
+// being deleted. A terminating pod is skipped.
 func TestPreemptionInOrder(t *testing.T) {
 	b := newBench(t, 100)
 	object := podNamed("going").Object.DeepCopy()
@@ -182,7 +185,8 @@ func TestEvictionAnswers(t *testing.T) {
 	}
 }
 
-// TestPreemptionInMemory evicts pods whose bindings have not been sent, at each stage: these are cancelled, and nothing is deleted.
+// TestPreemptionInMemory evicts pods with unsent bindings, at each stage: the bindings
+// are cancelled, and nothing is deleted.
 func TestPreemptionInMemory(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -209,7 +213,7 @@ func TestPreemptionInMemory(t *testing.T) {
 			b.Take()
 			b.start(preempting("q", 10, podNamed("p")))
 			if test.undo {
-				b.wantPreempted() // it keeps its room until its steps are undone
+				b.wantPreempted() // it keeps its resources until its steps are undone
 				b.done(b.take(commit.UndoStep, "p"), nil)
 			}
 			ended := b.Take()
@@ -227,7 +231,8 @@ func TestPreemptionInMemory(t *testing.T) {
 	}
 }
 
-// TestPreemptionOfBindings evicts pods whose bindings the API server has, may have, or has refused.
+// TestPreemptionOfBindings evicts pods whose bindings the API server has, may have, or
+// has refused.
 func TestPreemptionOfBindings(t *testing.T) {
 	t.Run("in flight", func(t *testing.T) {
 		b := newBench(t, 100)
@@ -279,7 +284,8 @@ func TestPreemptionOfBindings(t *testing.T) {
 	})
 }
 
-// TestSharedVictim has two preemptions evict one pod: it is evicted once, at the priority of the higher one, and both are answered.
+// TestSharedVictim has two preemptions evict one pod: it is evicted once, at the higher
+// priority, and both get the result.
 func TestSharedVictim(t *testing.T) {
 	b := newBench(t, 100)
 	victim := onNode("v")
@@ -301,7 +307,8 @@ func TestSharedVictim(t *testing.T) {
 	}
 }
 
-// TestEvictionsByPriority sends evictions among bindings by the priority of the preemptor, before statuses.
+// TestEvictionsByPriority sends evictions among bindings by the priority of the
+// preemptor, before statuses.
 func TestEvictionsByPriority(t *testing.T) {
 	b := newBench(t, 100)
 	b.start(nominated(podNamed("s"), "n"))
@@ -314,7 +321,8 @@ func TestEvictionsByPriority(t *testing.T) {
 	b.take(commit.Patch, "s")
 }
 
-// TestMarkedPodIsOnlyDeleted evicts a pod that has the condition already, as after the process was killed between the two requests.
+// TestMarkedPodIsOnlyDeleted evicts a pod that has the condition already, as after the
+// process was killed between the two requests.
 func TestMarkedPodIsOnlyDeleted(t *testing.T) {
 	b := newBench(t, 100)
 	object := onNode("v").Object.DeepCopy()
@@ -327,7 +335,8 @@ func TestMarkedPodIsOnlyDeleted(t *testing.T) {
 	b.wantPreempted("p 0/1")
 }
 
-// TestStopAmidPreemption stops an outbox with evictions in every place: each preemption is answered, and no victim is evicted after that.
+// TestStopAmidPreemption stops an outbox with evictions in every place: each preemption
+// has a result, and no victim is evicted after that.
 func TestStopAmidPreemption(t *testing.T) {
 	b := newBench(t, 100)
 	stop := errors.New("the process stops")
@@ -361,7 +370,8 @@ func TestStopAmidPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptionRequests sends an eviction over HTTP: the patch of the condition, and the deletion of this very pod.
+// TestPreemptionRequests sends an eviction over HTTP: the patch of the condition, and the
+// deletion of this very pod.
 func TestPreemptionRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

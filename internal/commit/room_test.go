@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// isOpen reports whether a channel of Room says that there is room.
+// isOpen reports whether a channel of Room is closed.
 func isOpen(room <-chan struct{}) bool {
 	select {
 	case <-room:
@@ -23,7 +23,8 @@ func isOpen(room <-chan struct{}) bool {
 	}
 }
 
-// TestRoom fills the room for bindings that wait, beside the one in flight, and frees it in each way: whoever waits for it goes on in that instant.
+// TestRoom fills the queue of bindings, with one in flight, and frees it in each way: a
+// waiting caller continues in that instant.
 func TestRoom(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -84,7 +85,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestInFlight has the API server take a second for each binding: no more than may be in flight are, and no fewer.
+// TestInFlight has the API server take a second for each binding: exactly the maximum are
+// in flight.
 func TestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *commit.Config) { c.InFlight = 3 })
@@ -103,7 +105,8 @@ func TestInFlight(t *testing.T) {
 			}
 			binds[time.Since(began)]++
 		}
-		// One of three workers takes events first: there is none at the beginning, and one or two in each second after that.
+		// One of three workers takes events first: none is due at the beginning, and one
+		// or two in each second after that.
 		if binds[time.Second] != 3 {
 			t.Errorf("bindings were stored after %v, want three in the first second", binds)
 		}
@@ -125,7 +128,8 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// TestTimeout has the API server not answer any request of one kind: each is given up after the time that one may take.
+// TestTimeout has the API server not answer any request of one kind: each is given up
+// after its timeout.
 func TestTimeout(t *testing.T) {
 	for kind, of := range answerKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -150,7 +154,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestStepTimeout has the API server not answer the write of a step, nor, for five minutes, the one that undoes it.
+// TestStepTimeout has the API server not answer the write of a step, nor, for five
+// minutes, the write that undoes it.
 func TestStepTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newInMemory(t, func(c *commit.Config) { c.Timeout = 7 * time.Second })

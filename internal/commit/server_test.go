@@ -22,7 +22,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// request is one request that the server got: what it writes ("bind", "get", "status", "delete", "event", "series", or "patch" of something else) and about which pod.
+// request is one request to the server: its kind ("bind", "get", "status", "delete",
+// "event", "series", or "patch" of anything else) and its pod.
 type request struct {
 	what, pod string
 	body      string
@@ -30,12 +31,14 @@ type request struct {
 
 func (r request) String() string { return r.what + " " + r.pod }
 
-// server speaks as much of the API as commit needs, and misbehaves as it is told. It runs in the bubble of its test, whose clock stands while it answers.
+// server implements the part of the API that commit needs, with the faults that a test
+// sets. It runs in the bubble of its test, whose clock stands while it answers.
 type server struct {
-	// before is asked about each request before it is carried out, after once it has been, each with the number of the request
-	// among those of its kind and pod, from 1. Returning true means that the answer has been given.
+	// before is called for each request before it is carried out, after afterwards, each
+	// with the number of the request among the requests of its kind and pod, from 1.
+	// Returning true means that the response has been sent.
 	before, after func(w http.ResponseWriter, r request, number int) bool
-	// answer, if set, is asked before everything else, with the request as it came.
+	// answer, if set, is called first, with the original request.
 	answer func(w http.ResponseWriter, h *http.Request, r request) bool
 
 	mu       sync.Mutex
@@ -77,7 +80,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// kindOf returns what a request is for and which pod it names, or for the patch of an event the event; one that creates an event names nothing in its path.
+// kindOf returns the kind of a request and the pod in its path, or the event for the
+// patch of an event. The path of a new event has no name.
 func kindOf(method, path string) (what, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch last := parts[len(parts)-1]; {
@@ -116,7 +120,7 @@ func (s *server) carryOut(req request) any {
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
 }
 
-// writtenEvent is what the tests read of an event.
+// writtenEvent has the fields of an event that the tests read.
 type writtenEvent struct {
 	Reason, Note        string
 	ReportingController string
@@ -131,7 +135,7 @@ func eventOf(r request) writtenEvent {
 	return e
 }
 
-// wait waits until the requests are as the condition wants them, and returns them.
+// wait waits until the requests meet the condition, and returns them.
 func (s *server) wait(t *testing.T, what string, met func([]request) bool) []request {
 	t.Helper()
 	timeout := time.AfterFunc(time.Hour, func() {
@@ -180,7 +184,7 @@ func refuse(w http.ResponseWriter, code int, why metav1.StatusReason, message st
 	return true
 }
 
-// refuseLater is the same with the seconds to wait, as the API server says them.
+// refuseLater is refuse with the seconds to wait, as the API server sends them.
 func refuseLater(w http.ResponseWriter, code int, why metav1.StatusReason, seconds int) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", fmt.Sprint(seconds))
@@ -192,7 +196,7 @@ func refuseLater(w http.ResponseWriter, code int, why metav1.StatusReason, secon
 	return true
 }
 
-// throttle asks the client to come back in so many seconds.
+// throttle tells the client to retry after the given seconds.
 func throttle(w http.ResponseWriter, seconds int) bool {
 	w.Header().Set("Retry-After", fmt.Sprint(seconds))
 	return refuse(w, 429, metav1.StatusReasonTooManyRequests, "come back later")
@@ -208,7 +212,7 @@ func hangUp(w http.ResponseWriter) bool {
 	return true
 }
 
-// outcomes keeps the outcomes that the loop would get.
+// outcomes keeps the results that the loop would get.
 type outcomes chan model.BindingResult
 
 func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
@@ -257,7 +261,8 @@ func rejected(pod *model.Pod, nodes int) plan.Decision {
 	}
 }
 
-// nominated is a decision about another pod that gives this one a nominated node: a status is written, and no event.
+// nominated is a decision about another pod that nominates this pod to a node: a status
+// is written, and no event.
 func nominated(pod *model.Pod, nodeName string) plan.Decision {
 	return plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: nodeName}}}
 }

@@ -13,10 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// TestConditions plays decisions about the pod p, which shows the condition of a rejection by one node, and expects these conditions to be written
-// and no others. A number is a rejection by so many nodes, "patch2" the request that writes that of a rejection by two, "done" and "lost" how the
-// request ends; "nominated" is a decision about another pod that gives this one a nominated node, and "patchn" the request that
-// writes it; that of a rejection may end in n, too.
+// TestConditions plays decisions about the pod p, which shows the condition of a
+// rejection by one node, and expects exactly these conditions to be written. A number is
+// a rejection by that many nodes. "patch2" is the request with the condition of a
+// rejection by two. "done" and "lost" end the request. "nominated" is a decision about
+// another pod that nominates this pod to a node, and "patchn" is its request; a request
+// with a condition may end in n, too.
 func TestConditions(t *testing.T) {
 	object := podNamed("p").Object.DeepCopy()
 	first := rejected(podNamed("p"), 1)
@@ -84,7 +86,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// countOf returns by how many nodes a condition says that the pod is rejected.
+// countOf returns the number of nodes in the message of a rejection's condition.
 func countOf(condition *v1.PodCondition) string {
 	if condition == nil {
 		return ""
@@ -94,7 +96,7 @@ func countOf(condition *v1.PodCondition) string {
 	return nodes
 }
 
-// nextStatus takes the next request that writes a status, and has events written.
+// nextStatus takes the next request that writes a status, and answers events.
 func (b *bench) nextStatus() (commit.Request, bool) {
 	for {
 		request, ok := b.Next(b.now, false)

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// stepped is a placement with the given steps. A step is written as stage/plugin, followed by what it does: w writes, u has something to undo,
-// and a number of seconds is for how long it waits.
+// stepped is a placement with the given steps. A step is written as stage/plugin and its
+// actions: w writes, u has something to undo, and a number is the seconds that it waits.
 func stepped(name string, steps ...string) plan.Decision {
 	d := placed(podNamed(name))
 	for _, text := range steps {
@@ -55,7 +55,7 @@ func (b *bench) takeWrite(kind commit.RequestKind, name string) commit.Request {
 	return request
 }
 
-// done ends a request, and leaves what has ended to be looked at.
+// done ends a request, and leaves the results to be checked.
 func (b *bench) done(request commit.Request, err error) {
 	response := commit.Response{Err: err}
 	if err == nil && request.Write != nil && request.Write.Learn {
@@ -64,7 +64,8 @@ func (b *bench) done(request commit.Request, err error) {
 	b.Done(b.now, request, response)
 }
 
-// wantFailed checks that the binding has ended with this error, and that nothing is kept of it.
+// wantFailed checks that the binding has ended with this error, and that nothing of it is
+// kept.
 func (b *bench) wantFailed(s *commit.Settled, text string) {
 	b.Helper()
 	if s == nil || s.Err == nil || s.Err.Error() != text {
@@ -102,7 +103,7 @@ func TestStepsInOrder(t *testing.T) {
 	}
 }
 
-// TestStagesAreObserved looks at what is noted of each extension point that was passed.
+// TestStagesAreObserved checks the record of each extension point that was passed.
 func TestStagesAreObserved(t *testing.T) {
 	b := newBench(t, 10)
 	var passed []string
@@ -130,7 +131,8 @@ func TestStagesAreObserved(t *testing.T) {
 	}
 }
 
-// TestEndsOfWaitsAreNoted ends waits at PreBind in each way, and looks at what the extension point's end says of them.
+// TestEndsOfWaitsAreNoted ends waits at PreBind in each way, and checks their record at
+// the end of the extension point.
 func TestEndsOfWaitsAreNoted(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -169,7 +171,7 @@ func TestEndsOfWaitsAreNoted(t *testing.T) {
 			b := newBench(t, 10)
 			b.start(stepped("p", "Permit/gang 5s", "PreBind/a 10s", "PreBind/b w 20s"))
 			b.now = b.now.Add(time.Second)
-			b.Allow(b.now, uid, "gang") // whose wait is that of its extension point
+			b.Allow(b.now, uid, "gang") // its wait is that of its extension point
 			row.ends(b)
 			var got []string
 			for _, s := range b.Take().Stages {
@@ -187,7 +189,8 @@ func TestEndsOfWaitsAreNoted(t *testing.T) {
 	}
 }
 
-// TestFailedStepIsUndoneBackwards fails a binding at each point: what may have been stored is undone, the last first, and then it is answered.
+// TestFailedStepIsUndoneBackwards fails a binding at each point: steps that may have been
+// stored are undone in reverse order, and then the loop gets the result.
 func TestFailedStepIsUndoneBackwards(t *testing.T) {
 	conflict := apierrors.NewConflict(v1.Resource("claims"), "a", errors.New("modified"))
 	steps := []string{"PreBind/a w u", "PreBind/b w u", "PreBind/c w u 10s"}
@@ -251,7 +254,8 @@ func TestFailedStepIsUndoneBackwards(t *testing.T) {
 					t.Fatalf("answered before everything is undone: %v", s.Err)
 				}
 				request := b.takeWrite(commit.UndoStep, "undo "+name)
-				b.Done(b.now, request, commit.Response{Err: errBroken}) // the pod keeps its room until it is known
+				// the pod keeps its resources until the result is known
+				b.Done(b.now, request, commit.Response{Err: errBroken})
 				b.later(50 * time.Millisecond)
 				b.Done(b.now, b.takeWrite(commit.UndoStep, "undo "+name), commit.Response{})
 			}
@@ -267,7 +271,7 @@ func TestFailedStepIsUndoneBackwards(t *testing.T) {
 	}
 }
 
-// TestPermit ends waits at Permit in every way, with what kube-scheduler says then.
+// TestPermit ends waits at Permit in every way, with kube-scheduler's messages.
 func TestPermit(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -310,7 +314,8 @@ func TestPermit(t *testing.T) {
 	}
 }
 
-// TestAllowMeansThePlugin allows others than the plugin and the pod that wait: nothing comes of it.
+// TestAllowMeansThePlugin allows other plugins and pods than the waiting ones: nothing
+// happens.
 func TestAllowMeansThePlugin(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(stepped("p", "Permit/one 5s"))
@@ -359,7 +364,8 @@ func TestCancel(t *testing.T) {
 	b.nothing()
 }
 
-// TestStopAmidSteps stops bindings at every stage: each is answered, and nothing is undone.
+// TestStopAmidSteps stops bindings at every stage: each is settled, and nothing is
+// undone.
 func TestStopAmidSteps(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(stepped("waits", "Permit/a 5s"))
@@ -390,8 +396,8 @@ func TestStopAmidSteps(t *testing.T) {
 	}
 }
 
-// TestNominationEndsWithTheBinding fails a binding whose decision nominated its node: the nomination is taken back, although the pod does not
-// show it yet.
+// TestNominationEndsWithTheBinding fails a binding whose decision nominated its node: the
+// nomination is cleared, although the pod does not show it yet.
 func TestNominationEndsWithTheBinding(t *testing.T) {
 	b := newBench(t, 10)
 	d := stepped("p", "Permit/one 5s")
@@ -408,7 +414,8 @@ func TestNominationEndsWithTheBinding(t *testing.T) {
 	}
 }
 
-// TestImpossibleSteps has plugins make steps that cannot be carried out: the pod fails with the plugin's name.
+// TestImpossibleSteps has plugins make invalid steps: the pod fails with the plugin's
+// name.
 func TestImpossibleSteps(t *testing.T) {
 	for steps, want := range map[string]string{
 		"Bind/a w":                    `plugin "a" makes a step at Bind that is not a call; writes there belong to the Bind plugin`,
@@ -423,7 +430,8 @@ func TestImpossibleSteps(t *testing.T) {
 	}
 }
 
-// TestPriority fills the backlog with pods of all priorities: the highest goes first, and among equals the one that was decided first.
+// TestPriority fills the backlog with pods of all priorities: the highest goes first, and
+// among equals the earliest decision.
 func TestPriority(t *testing.T) {
 	b := newBench(t, 10)
 	for i := range 500 {
@@ -456,7 +464,8 @@ func withPriority(name string, priority int32) plan.Decision {
 	return placed(pod)
 }
 
-// TestManyWaits lets 5,000 bindings wait, and ends them in another order: each is found by its pod, and taken off the timeline without a search.
+// TestManyWaits lets 5,000 bindings wait, and ends them in another order: each is found
+// by its pod, and removed from the timeline without a search.
 func TestManyWaits(t *testing.T) {
 	b := newBench(t, 10)
 	const pods = 5_000
@@ -486,8 +495,8 @@ func TestManyWaits(t *testing.T) {
 	}
 }
 
-// TestPermitTimeoutOfALaterStep lets the second of two plugins have the shorter timeout: it counts from the start, like that of the first, until
-// the plugin allows.
+// TestPermitTimeoutOfALaterStep gives the second of two plugins the shorter timeout: it
+// counts from the start, like the first, until the plugin allows.
 func TestPermitTimeoutOfALaterStep(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		b := newBench(t, 10)
@@ -504,7 +513,8 @@ func TestPermitTimeoutOfALaterStep(t *testing.T) {
 	}
 }
 
-// TestUndoOutlastsARestart has the API server away when a step is to be undone, and then refuse for a moment: the undo is sent until it is taken.
+// TestUndoOutlastsARestart has the API server down when a step is to be undone, and then
+// refuse for a moment: the undo is sent until it is accepted.
 func TestUndoOutlastsARestart(t *testing.T) {
 	b := newBench(t, 10)
 	b.start(stepped("p", "PreBind/a w u", "PreBind/b w"))
@@ -513,7 +523,7 @@ func TestUndoOutlastsARestart(t *testing.T) {
 	group := v1.Resource("claims")
 	for i, err := range []error{errBroken, errBroken, errBroken, errBroken, errBroken, apierrors.NewServiceUnavailable("starting"), apierrors.NewForbidden(group, "a", errNo), nil} {
 		request, ok := b.Next(b.now, false)
-		for ok && request.Kind != commit.UndoStep { // the status is written beside
+		for ok && request.Kind != commit.UndoStep { // the status is written in parallel
 			b.done(request, nil)
 			request, ok = b.Next(b.now, false)
 		}

@@ -12,10 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 )
 
-// TestStopTakes stops while the API server gives one answer to all requests of a kind, half a second after the first, and states how long Run goes on, how what
-// was decided ends, how many statuses and events failed and were dropped, and what is logged. There are 5 s to finish writes.
+// TestStopTakes stops while the API server gives the same response to all requests of a
+// kind, half a second after the first. It checks how long Run goes on, how decisions end,
+// the counts of failed and dropped statuses and events, and the log. Writes have 5 s to
+// finish.
 func TestStopTakes(t *testing.T) {
-	// What was held back by then of errors that repeat is logged at the end, so a question's error is.
+	// Repeated errors that the log held back are logged at the end, such as the error of
+	// a read.
 	for _, row := range []struct {
 		kind, how string
 		takes     time.Duration
@@ -32,7 +35,8 @@ func TestStopTakes(t *testing.T) {
 		{"condition", "silent", 5 * time.Second, "given up", "1+0 0+1", ""},
 		{"condition", "500", 5 * time.Second, "waits", "0+1 0+0", ""},
 		{"condition", "429after7", 5 * time.Second, "waits", "0+1 0+1", ""},
-		{"condition", "hangup", 1500 * time.Millisecond, "given up", "1+0 0+0", "Gave up writing"}, // after its pause it is tried once more
+		// after its pause it is tried once more
+		{"condition", "hangup", 1500 * time.Millisecond, "given up", "1+0 0+0", "Gave up writing"},
 		{"event", "silent", 5 * time.Second, "given up", "0+0 1+0", ""},
 		{"event", "500", 5 * time.Second, "waits", "0+0 0+1", ""},
 		{"event", "hangup", 1500 * time.Millisecond, "given up", "0+0 1+0", "Gave up writing"},
@@ -71,8 +75,9 @@ func TestStopTakes(t *testing.T) {
 	}
 }
 
-// TestMergedConditions decides four times about a pod while the API server fails at its condition: only the newest is written, and with it the nomination that
-// only the second decision said something about. When the process stops, nothing is left over.
+// TestMergedConditions makes four decisions about a pod while the API server fails at its
+// condition. Only the newest is written, with the nomination that only the second
+// decision set. When the process stops, nothing is left over.
 func TestMergedConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newInMemory(t, nil)
@@ -104,8 +109,9 @@ func TestMergedConditions(t *testing.T) {
 	})
 }
 
-// TestDroppingIsLoggedEachTime has too many events wait, twice, while the API server hangs: each time that is logged once, because all were written in between. Of six, two may wait
-// besides the one in flight, for which there is no room either when it comes back.
+// TestDroppingIsLoggedEachTime queues too many events, twice, while the API server hangs.
+// Each time, dropping is logged once, because all were written in between. Of six events,
+// two may wait besides the one in flight, which does not fit any more when it comes back.
 func TestDroppingIsLoggedEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newInMemory(t, func(c *commit.Config) { c.ReportsMax = 2 })
