@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// podWithKeys has n terms, each with a topology key of its own.
+// podWithKeys has n terms, each with its own topology key.
 func podWithKeys(name, node string, n int) model.Change {
 	p := build.Pod(build.Named(name), build.NodeName(node), build.Labels("app=web"))
 	for k := range n {
@@ -20,8 +20,9 @@ func podWithKeys(name, node string, n int) model.Change {
 	return model.Change{Kind: model.PodSet, Pod: model.NewPod(p)}
 }
 
-// TestANodeChangeCostsItsLabels relabels a node beside pods with 12,000 topology keys that no node has,
-// in long lists and in short ones: the change looks at the topologies of the labels that it changes.
+// TestANodeChangeCostsItsLabels relabels a node while pods have 12,000 topology keys that
+// no node has, in long and in short lists. The change reads only the topologies of the
+// changed labels.
 func TestANodeChangeCostsItsLabels(t *testing.T) {
 	s := New()
 	labels := func(text string) model.Change {
@@ -51,8 +52,8 @@ func TestANodeChangeCostsItsLabels(t *testing.T) {
 	}
 }
 
-// TestKeysThatNoNodeHasTakeNoSlots counts the bytes of terms with keys that no node has beside few
-// and beside many nodes: they do not depend on the number of nodes.
+// TestKeysThatNoNodeHasTakeNoSlots counts the bytes of terms with keys that no node has,
+// with few and with many nodes: they do not depend on the number of nodes.
 func TestKeysThatNoNodeHasTakeNoSlots(t *testing.T) {
 	build.NotRaced(t)
 	for _, nodes := range []int{10, 5000} {
@@ -81,7 +82,8 @@ func TestKeysThatNoNodeHasTakeNoSlots(t *testing.T) {
 	}
 }
 
-// TestPodsThatCarryOneList places pods with equal terms, one with others, and takes them away.
+// TestPodsThatCarryOneList places pods with equal terms, one with others, and removes
+// them.
 func TestPodsThatCarryOneList(t *testing.T) {
 	s := New()
 	carrier := func(name, node, tier string) model.Change {

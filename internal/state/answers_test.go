@@ -17,9 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// The tests of this file, of drafts_test.go and of sizes_test.go ask what random histories leave to chance: bounds, and what few decisions ask.
+// The tests of this file, of drafts_test.go and of sizes_test.go cover cases that random
+// histories rarely meet: bounds, and seldom-used methods.
 
-// TestWhereAPodIs asks for the node of pods in each phase.
+// TestWhereAPodIs reads the node of pods in each phase.
 func TestWhereAPodIs(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), podOn("bound", "1", "a", 1)})
@@ -35,7 +36,8 @@ func TestWhereAPodIs(t *testing.T) {
 	}
 }
 
-// TestPodsThatMove shows pods on other nodes than before: they are named as moved, and as evicted if they were to be.
+// TestPodsThatMove shows pods on other nodes than before: they are reported as moved, and
+// as evicted if they were to be evicted.
 func TestPodsThatMove(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b"), podOn("p", "1", "a", 1), podOn("q", "2", "a", 1)})
@@ -47,7 +49,7 @@ func TestPodsThatMove(t *testing.T) {
 	audited(t, s)
 }
 
-// TestLatestStart asks when the pods of a band started.
+// TestLatestStart reads the start times of the pods of a band.
 func TestLatestStart(t *testing.T) {
 	var all bands
 	pod := func(i int, started int64) *model.Pod {
@@ -128,7 +130,8 @@ func TestImages(t *testing.T) {
 		{with("b", "two", "one"), "1 2 1 1", true},
 		{with("b", "two", "one"), "1 2 1 1", false},
 		{with("a", "two"), "1 1 1 2", true},
-		{with("b", "x", "y", "one"), "3 1 1 1", true}, // no other node has it, so its size is what this one says
+		// no other node has it, so this node's size counts
+		{with("b", "x", "y", "one"), "3 1 1 1", true},
 		{nodeGone("a"), "3 1 0 0", true},
 	} {
 		before := s.View().SpreadVersion()
@@ -141,7 +144,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestNominatedPodsOnNodes asks in every way for the pods that are nominated to two nodes next to each other.
+// TestNominatedPodsOnNodes reads, in every way, the pods that are nominated to two
+// neighbouring nodes.
 func TestNominatedPodsOnNodes(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b"), node("c")})
@@ -215,7 +219,8 @@ func TestNominatedPodsOnNodes(t *testing.T) {
 	audited(t, s)
 }
 
-// TestPortsAreCounted adds and removes host ports: one that two pods hold is in use until both are gone.
+// TestPortsAreCounted adds and removes host ports: a port that two pods hold is in use
+// until both are gone.
 func TestPortsAreCounted(t *testing.T) {
 	var ports portCounts
 	http := model.HostPort{Port: 80, Protocol: v1.ProtocolTCP, IP: model.AnyIP}
@@ -235,7 +240,8 @@ func TestPortsAreCounted(t *testing.T) {
 	}
 }
 
-// TestBindingThatFailed hands on what is known of it: the newest version without its nomination, the error and the plugins that rejected the pod.
+// TestBindingThatFailed checks the result for a failed binding: the newest version
+// without its nomination, the error, and the plugins that rejected the pod.
 func TestBindingThatFailed(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
@@ -253,8 +259,8 @@ func TestBindingThatFailed(t *testing.T) {
 	}
 }
 
-// TestEventsOfStorage stores two versions of an object of each kind and removes it, twice: each version and the removal is an event, with the objects before
-// and after.
+// TestEventsOfStorage stores two versions of an object of each kind and removes it,
+// twice: each version and the removal is an event, with the objects before and after.
 func TestEventsOfStorage(t *testing.T) {
 	s := New()
 	for want, version := range map[model.EventResource]func() model.Compiled{
@@ -291,7 +297,8 @@ func TestEventsOfStorage(t *testing.T) {
 	}
 }
 
-// TestEvictedForSeveral has a pod be evicted for three others: it is leaving until the last of these preemptions has failed.
+// TestEvictedForSeveral evicts a pod for three others: it is leaving until the last of
+// these preemptions has failed.
 func TestEvictedForSeveral(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), podOn("v", "1", "a", 1)})
@@ -309,7 +316,8 @@ func TestEvictedForSeveral(t *testing.T) {
 	}
 }
 
-// TestNodesThatGoAreInTheJournal removes a node: readers learn that every aspect of its slot has changed.
+// TestNodesThatGoAreInTheJournal removes a node: the journal reports a change of its slot
+// in every aspect.
 func TestNodesThatGoAreInTheJournal(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
@@ -323,7 +331,8 @@ func TestNodesThatGoAreInTheJournal(t *testing.T) {
 	}
 }
 
-// TestFewTopologiesAreKept asks for the domains of as many keys as are kept without a use, and for those of one more.
+// TestFewTopologiesAreKept uses the domains of as many keys as are kept without a use,
+// and of another.
 func TestFewTopologiesAreKept(t *testing.T) {
 	s := New()
 	for i := range 64 + 1 {

@@ -20,7 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// everything prints a state's pods: what they use, where they are, the counts, nominations and holds.
+// everything prints a state's pods: their use, their nodes, the counts, nominations and
+// holds.
 func (s *State) everything() string {
 	var b strings.Builder
 	for slot := range s.alive {
@@ -49,8 +50,8 @@ func (s *State) everything() string {
 	return b.String()
 }
 
-// TestUnassume assumes random pods with everything that Assume changes, and undoes it: the state equals the one before, there is no event, and
-// the journal names the nodes.
+// TestUnassume assumes random pods with everything that Assume changes, and undoes it.
+// The state equals the state before, no event is returned, and the journal has the nodes.
 func TestUnassume(t *testing.T) {
 	build.NotRaced(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -111,14 +112,16 @@ func TestUnassume(t *testing.T) {
 		if delta := s.Apply(nil); len(delta.Events)+len(delta.Left)+len(delta.Failed)+len(delta.Arrived) > 0 {
 			t.Fatalf("unexpected events: %+v", delta)
 		}
-		if random.IntN(2) == 0 { // some stay, so that later rounds do not start from an empty cluster
+		// some stay, so that later rounds do not start from an empty cluster
+		if random.IntN(2) == 0 {
 			s.Assume(group...)
 			s.Apply(nil)
 		}
 	}
 }
 
-// TestHolds ends an assumption in every way: the holds are released when the pod is forgotten, and not before.
+// TestHolds ends an assumption in every way: the holds are released when the pod is
+// forgotten, and not before.
 func TestHolds(t *testing.T) {
 	volume := model.Ref{Name: "v"}
 	for _, row := range []struct {

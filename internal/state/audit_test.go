@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// auditedState has some of everything that Audit looks at: two nodes in two zones, one of them without the label, a ghost and a free slot; pods
-// with a term, a port and an image, one of them assumed with a hold; a nominated pod; and a tally.
+// auditedState has some of everything that Audit checks: two nodes in two zones, one
+// without the label, a ghost and a free slot; pods with a term, a port and an image, one
+// of them assumed with a hold; a nominated pod; and a tally.
 func auditedState(t *testing.T) (s *State, tally *Tally) {
 	t.Helper()
 	s = New()
@@ -63,7 +64,8 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 	return s, tally
 }
 
-// TestAuditFindsEachViolation corrupts a state in one way after the other. The sentence names the invariant that is violated.
+// TestAuditFindsEachViolation corrupts a state in one way after the other. The sentence
+// names the violated invariant.
 func TestAuditFindsEachViolation(t *testing.T) {
 	a, assumedKey := int32(0), model.PodKey{Namespace: "ns", Name: "assumed"}
 	boundKey, nominatedKey := model.PodKey{Namespace: "ns", Name: "p"}, model.PodKey{Namespace: "ns", Name: "nominated"}
@@ -261,7 +263,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"it should be in one: false", func(s *State, _ *Tally) { zones(s).of[3] = 0 }},
 		{`slot 0 (a) is in domain -1 of topology {Label:zone AbsentIsEmpty:false}; it should be in one: true`, func(s *State, _ *Tally) { zones(s).of[a] = noDomain }},
 		{"slot 0 (a) is in domain 1 of topology {Label:other AbsentIsEmpty:true}", func(s *State, _ *Tally) {
-			s.topology(TopologyKey{Label: "other", AbsentIsEmpty: true}).of[a] = 1 // there is one domain, of the nodes without the label
+			// the only domain has the nodes without the label
+			s.topology(TopologyKey{Label: "other", AbsentIsEmpty: true}).of[a] = 1
 		}},
 		{"which ids has as 7", func(s *State, _ *Tally) { zones(s).ids["1"] = 7 }},
 		{"which ids has as 0 (false)", func(s *State, _ *Tally) { delete(zones(s).ids, "1") }},
@@ -348,7 +351,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 	}
 }
 
-// TestAuditChangesNothing audits a state twice, and looks at what an audit could build.
+// TestAuditChangesNothing audits a state twice, and checks collections that an audit
+// could fill.
 func TestAuditChangesNothing(t *testing.T) {
 	s, _ := auditedState(t)
 	before, version, topologies, built := s.everything(), s.Version(), len(s.topologies), s.tallies.built

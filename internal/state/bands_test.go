@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestPreemptionSurvivesRandomHistory changes priorities, start times and amounts of pods, budgets, nominations and evictions at random, and recounts.
+// TestPreemptionSurvivesRandomHistory changes priorities, start times and amounts of
+// pods, budgets, nominations and evictions at random, and recounts.
 func TestPreemptionSurvivesRandomHistory(t *testing.T) {
 	build.NotRaced(t)
 	for seed := range uint64(30) {
@@ -48,7 +49,7 @@ func (s *State) randomPreemption(r *rand.Rand) {
 	name, on := fmt.Sprint("p", r.IntN(12)), fmt.Sprint("n", r.IntN(4))
 	set := func(pod *model.Pod) { s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod}}) }
 	if r.IntN(2) == 0 {
-		s.View().NominatedNodes() // from then on they follow each change
+		s.View().NominatedNodes() // from here on they are updated with each change
 	}
 	known := s.placed[model.PodKey{Namespace: "ns", Name: name}]
 	switch n := r.IntN(20); {
@@ -85,7 +86,7 @@ func (s *State) randomPreemption(r *rand.Rand) {
 	}
 }
 
-// randomVersion is a version of a pod that differs in all that bands count.
+// randomVersion is a version of a pod that differs in everything that bands count.
 func randomVersion(r *rand.Rand, name, node string) *model.Pod {
 	p := podOn(name, fmt.Sprint(r.IntN(2)), node, r.Int64N(4)).Pod.Object
 	priority := []int32{-1 << 31, -5, 0, 0, 10, 1<<31 - 1}[r.IntN(6)]
@@ -105,7 +106,8 @@ func randomVersion(r *rand.Rand, name, node string) *model.Pod {
 	return model.NewPod(p)
 }
 
-// TestBandsAllocateNothing has pods of known priorities come, start and go: their bands take no memory of their own once there is room for them.
+// TestBandsAllocateNothing has pods of known priorities come, start and go: their bands
+// allocate nothing once they have enough capacity.
 func TestBandsAllocateNothing(t *testing.T) {
 	s := New()
 	var b bands

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// manyTallies returns a state with nodes in three zones, and the given number of live tallies, one for each app, which has a pod.
+// manyTallies returns a state with nodes in three zones, and the given number of live
+// tallies, one for each app, which has a pod.
 func manyTallies(t testing.TB, nodes, tallies int) *state.State {
 	s := state.New()
 	var changes []model.Change
@@ -48,7 +49,8 @@ func appPod(name, app, node string) *model.Pod {
 	})
 }
 
-// BenchmarkPodComesAndGoes adds and removes a pod that none of the live tallies counts, or that one counts.
+// BenchmarkPodComesAndGoes adds and removes a pod that no live tally counts, or that one
+// counts.
 func BenchmarkPodComesAndGoes(b *testing.B) {
 	for _, row := range []struct{ name, app string }{{"counted=0", "other"}, {"counted=1", "app-500"}} {
 		b.Run("tallies=1000/"+row.name, func(b *testing.B) {
@@ -65,7 +67,8 @@ func BenchmarkPodComesAndGoes(b *testing.B) {
 	}
 }
 
-// BenchmarkTenants adds and removes a pod beside the tallies of tenants, each of which demands the same label in a namespace of its own.
+// BenchmarkTenants adds and removes a pod beside the tallies of tenants, each of which
+// demands the same label in its own namespace.
 func BenchmarkTenants(b *testing.B) {
 	for _, tenants := range []int{1, 5000} {
 		b.Run(fmt.Sprintf("tenants=%d", tenants), func(b *testing.B) {
@@ -82,7 +85,8 @@ func BenchmarkTenants(b *testing.B) {
 	}
 }
 
-// tenantTallies returns a state with a live tally of the pods app=web for each tenant's namespace.
+// tenantTallies returns a state with a live tally of the pods app=web for each tenant's
+// namespace.
 func tenantTallies(t testing.TB, nodes, tenants int) *state.State {
 	s := manyTallies(t, nodes, 0)
 	for i := range tenants {
@@ -103,7 +107,8 @@ func tenantPod(namespace, name, node string) *model.Pod {
 	})
 }
 
-// BenchmarkNodeChanges changes a label or a taint of a node, on which some pods are, beside live tallies.
+// BenchmarkNodeChanges changes a label or a taint of a node with some pods, beside live
+// tallies.
 func BenchmarkNodeChanges(b *testing.B) {
 	for _, tallies := range []int{0, 2400} {
 		for _, row := range []struct {
@@ -136,8 +141,9 @@ func BenchmarkNodeChanges(b *testing.B) {
 	}
 }
 
-// BenchmarkSlotsAreGivenBack measures one part of giving slots back after a cluster of 6,000 nodes has shrunk to 700, beside live tallies: as many
-// nodes move, with their places in all tallies, as may move before one decision.
+// BenchmarkSlotsAreGivenBack measures one step of releasing slots after a cluster has
+// shrunk from 6,000 nodes to 700, beside live tallies. The maximum number of nodes moves,
+// with their entries in all tallies.
 func BenchmarkSlotsAreGivenBack(b *testing.B) {
 	for _, tallies := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("tallies=%d", tallies), func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// budgetOf is a budget for the pods that a selector selects, written as kubectl takes it; none if it is empty.
+// budgetOf is a budget with a selector in kubectl's notation; empty means none.
 func budgetOf(namespace, name, selector string, allowed int32) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	b.Status.DisruptionsAllowed = allowed
@@ -31,7 +31,8 @@ func setBudget(s *State, b *policyv1.PodDisruptionBudget) Delta {
 	return s.Apply([]model.Change{compiled(model.NewDisruptionBudget(b))})
 }
 
-// TestBudgets sets, replaces and removes budgets: they are listed by namespace, in the order of names, in their newest versions.
+// TestBudgets sets, replaces and removes budgets: they are listed by namespace, in the
+// order of names, in their newest versions.
 func TestBudgets(t *testing.T) {
 	s := New()
 	set := func(namespace, name string, allowed int32) {
@@ -75,7 +76,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestBudgetsOfAPod finds the budgets that select a pod, in the order of names, by whatever their selectors demand.
+// TestBudgetsOfAPod finds the budgets that select a pod, in the order of names, for all
+// kinds of selectors.
 func TestBudgetsOfAPod(t *testing.T) {
 	s := New()
 	for i, selector := range []string{"app in (web, db)", "app=web,tier=front", "app=db", "tier", "!other", ""} {
@@ -117,8 +119,9 @@ func TestBudgetsOfAPod(t *testing.T) {
 	audited(t, s)
 }
 
-// TestBudgetedSince has budgets change: the nodes are named whose pods they select, unless no node has so many of them that its evictions could
-// violate a budget before or after.
+// TestBudgetedSince changes budgets: the result has the nodes with selected pods. It
+// omits nodes with so few pods that their evictions could violate the budget neither
+// before nor after.
 func TestBudgetedSince(t *testing.T) {
 	s := New()
 	const nodes = 6
@@ -147,7 +150,8 @@ func TestBudgetedSince(t *testing.T) {
 		{budgetOf("ns", "a", "app=db", 1), "n0 n1 n2 n3 n4 n5"},
 		{disrupted, "n1 n3 n5"},
 		{later, ""},
-		{budgetOf("ns", "a", "app notin (web)", 1), "n1 n3 n5"}, // found by the namespace, which has others
+		// found by the namespace, which has others
+		{budgetOf("ns", "a", "app notin (web)", 1), "n1 n3 n5"},
 		{budgetOf("other", "a", "app=db", 1), ""},
 	} {
 		before := s.View().BudgetsVersion()
@@ -185,7 +189,8 @@ func TestBudgetedSince(t *testing.T) {
 	}
 }
 
-// TestBudgetedSinceIsNotForMany: where there are more than four pods to visit for each slot, with each label set as one more, every slot may be concerned.
+// TestBudgetedSinceIsNotForMany checks the limit of four pods to visit per slot, where
+// each label set counts like a pod: beyond it, any slot may be affected.
 func TestBudgetedSinceIsNotForMany(t *testing.T) {
 	for _, row := range []struct {
 		web, others int
@@ -209,7 +214,8 @@ func TestBudgetedSinceIsNotForMany(t *testing.T) {
 	}
 }
 
-// TestBudgetSelections sets, changes and removes budgets: what selects other pods than before changes the version of selections.
+// TestBudgetSelections sets, changes and removes budgets: only a change of the selected
+// pods changes the version of selections.
 func TestBudgetSelections(t *testing.T) {
 	s := New()
 	for i, step := range []struct {

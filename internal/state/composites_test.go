@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// compositeGroup makes a composite group, of no parent if that is empty.
+// compositeGroup makes a composite group; an empty parent means none.
 func compositeGroup(namespace, name, parent string) *model.CompositeGroup {
 	object := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if parent != "" {
@@ -42,7 +42,8 @@ func treeText(t *model.GroupTree) string {
 	return t.Composite.Key.Name + "(" + strings.Join(below, " ") + ")"
 }
 
-// TestTrees: a tree has what is below its root, by time of creation and then by name, and follows what comes and goes.
+// TestTrees checks that a tree has the groups below its root, by time of creation and
+// then by name, as groups come and go.
 func TestTrees(t *testing.T) {
 	s := New()
 	key := func(name string) model.GroupKey { return model.GroupKey{Namespace: "ns", Name: name} }
@@ -51,18 +52,20 @@ func TestTrees(t *testing.T) {
 	leaf := leafGroup("g", "m")
 	steps := []struct {
 		change     model.Change
-		tree, root string // root is that of the leaf
+		tree, root string // root of the leaf
 	}{
 		{compiled(leaf), "", "missing"},
 		{compiled(compositeGroup("ns", "m", "root")), "", "missing"},
 		{compiled(compositeGroup("ns", "root", "")), "root(m(g))", "root"},
 		{compiled(model.NewCompositeGroup(late)), "root(m(g) a())", "root"},
 		{compiled(leafGroup("b", "root")), "root(b m(g) a())", "root"},
-		{compiled(leafGroup("m", "root")), "root(b m(g) m a())", "root"}, // of the same name as a composite one
+		// a composite group has the same name
+		{compiled(leafGroup("m", "root")), "root(b m(g) m a())", "root"},
 		{model.Change{Kind: model.ObjectGone, Ref: key("m").Ref()}, "root(b m(g) a())", "root"},
 		{model.Change{Kind: model.ObjectGone, Ref: compositeGroup("ns", "m", "").Ref()}, "root(b a())", "missing"},
 		{compiled(compositeGroup("ns", "m", "a")), "root(b a(m(g)))", "root"},
-		{compiled(compositeGroup("ns", "root", "m")), "root(b a(m(g)))", "deep"}, // a circle
+		// a circle
+		{compiled(compositeGroup("ns", "root", "m")), "root(b a(m(g)))", "deep"},
 		{compiled(compositeGroup("ns", "root", "")), "root(b a(m(g)))", "root"},
 		{model.Change{Kind: model.ObjectGone, Ref: compositeGroup("ns", "root", "").Ref()}, "", "missing"},
 	}
@@ -82,7 +85,7 @@ func TestTrees(t *testing.T) {
 			root = found.Key.Name
 		}
 		if strings.HasPrefix(step.root, "deep") {
-			tree = step.tree // it has no end, and is bounded
+			tree = step.tree // endless, so it is truncated
 		}
 		if tree != step.tree || root != step.root {
 			t.Errorf("step %d: tree %q and root %q, want %q and %q", i, tree, root, step.tree, step.root)
@@ -103,7 +106,7 @@ func names(v View, key model.GroupKey) func(func(string) bool) {
 	}
 }
 
-// TestDepthOfTrees: four composite groups may be above a PodGroup.
+// TestDepthOfTrees checks the limit of four composite groups above a PodGroup.
 func TestDepthOfTrees(t *testing.T) {
 	s := New()
 	for i := range 6 {
@@ -122,7 +125,8 @@ func TestDepthOfTrees(t *testing.T) {
 	}
 }
 
-// TestUnits: what is evicted together is all below the topmost group whose disruptionMode is all, and the priority of the root decides.
+// TestUnits checks that a unit is everything below the topmost group whose disruptionMode
+// is all, and that the priority of the root counts.
 func TestUnits(t *testing.T) {
 	s := New()
 	unit := func(name, parent string, priority int32, all bool) *model.CompositeGroup {
@@ -138,7 +142,7 @@ func TestUnits(t *testing.T) {
 	pods := map[string]*model.Pod{}
 	for _, of := range []string{"whole", "single"} {
 		pod := podOn(of, of, "n", 1).Pod
-		pod.Priority = 100 // that of its group counts
+		pod.Priority = 100 // the priority of its group counts
 		pod.Namespace, pod.Group = "ns", model.GroupKey{Namespace: "ns", Name: of}
 		pods[of] = pod
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod}})
@@ -169,7 +173,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestAuditFindsEachViolationOfTrees corrupts the lists of what is below each parent.
+// TestAuditFindsEachViolationOfTrees corrupts the lists of groups below each parent.
 func TestAuditFindsEachViolationOfTrees(t *testing.T) {
 	for _, row := range []struct {
 		want    string

@@ -19,8 +19,9 @@ func namesOn(s *State, node string) (names []string) {
 	return names
 }
 
-// TestDisplacedPodsComeBack: while pods are displaced nothing counts them, and afterwards all is as it was, of bound and assumed pods and of pods on a node that is gone, and what an
-// assumed pod holds stays with it. Only the journal names their nodes.
+// TestDisplacedPodsComeBack displaces bound and assumed pods and pods on a deleted node.
+// While they are displaced nothing counts them. Afterwards everything is as before, and
+// an assumed pod has kept its holds. Only the journal shows their nodes.
 func TestDisplacedPodsComeBack(t *testing.T) {
 	s := New()
 	waiting := memberOn("w", "g", "")
@@ -63,7 +64,8 @@ func TestDisplacedPodsComeBack(t *testing.T) {
 	}
 }
 
-// TestPreemptionPriority: of a member its group's priority counts, if the group exists.
+// TestPreemptionPriority checks that the priority of a member's group counts, if the
+// group exists.
 func TestPreemptionPriority(t *testing.T) {
 	s := New()
 	high := groupOf("high", "u", 1)
@@ -82,7 +84,8 @@ func TestPreemptionPriority(t *testing.T) {
 	}
 }
 
-// TestUnitsBelow: pods on nodes are below a priority by their own, and also by that of their group.
+// TestUnitsBelow compares a priority with the priorities of pods on nodes and of their
+// groups.
 func TestUnitsBelow(t *testing.T) {
 	s := New()
 	low := groupOf("low", "u", 1)

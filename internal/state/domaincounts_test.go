@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDomainCounts counts up and down at random, in few and in many domains, and compares with a map.
+// TestDomainCounts counts up and down at random, in few and in many domains, and compares
+// with a map.
 func TestDomainCounts(t *testing.T) {
 	const domains = 400
 	for _, spread := range []int32{5, 60, domains} {
@@ -42,7 +43,8 @@ func TestDomainCounts(t *testing.T) {
 	}
 }
 
-// termsBy returns two term counts of one key. The second has one carrier in the first domain.
+// termsBy returns two term counts of one key. The second has one carrier in the first
+// domain.
 func termsBy(key *topology) (g, other *TermCounts) {
 	g, other = &TermCounts{topology: key}, &TermCounts{topology: key}
 	other.counts.add(0, 1, len(key.value))

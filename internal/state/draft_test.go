@@ -33,7 +33,7 @@ func draftPod(name string, changes ...func(*v1.Pod)) *model.Pod {
 func on(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 func terminating(p *v1.Pod)        { p.DeletionTimestamp = &metav1.Time{} }
 
-// webPods are the pods of the app web that are not being deleted, by zone.
+// webPods are the pods of the app web that are not terminating, by zone.
 func webPods(t *testing.T, v state.View) *state.Tally {
 	t.Helper()
 	term, err := model.NewTerm("ns", &v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, TopologyKey: zone})
@@ -59,7 +59,7 @@ func twoZones(pods ...*model.Pod) *state.State {
 	return s
 }
 
-// TestDraft checks the counts and holds of a draft, and that the state stays as it is.
+// TestDraft checks the counts and holds of a draft, and that the state stays unchanged.
 func TestDraft(t *testing.T) {
 	s := twoZones(draftPod("there", on("a")))
 	slot, _ := s.Slot("a")
@@ -103,8 +103,9 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// TestDryRunCountsTerminatingPods removes a pod that is being deleted. A what-if does not count the pod, so removing it changes no count; a dry
-// run subtracts it although it was never counted, as kube-scheduler's RemovePod does.
+// TestDryRunCountsTerminatingPods removes a terminating pod. A what-if does not count the
+// pod, so removing it changes no count. A dry run subtracts it although it was never
+// counted, as kube-scheduler's RemovePod does.
 func TestDryRunCountsTerminatingPods(t *testing.T) {
 	s := twoZones(draftPod("gone", on("a"), terminating), draftPod("stays", on("b")))
 	tally := webPods(t, s.View())
@@ -121,7 +122,8 @@ func TestDryRunCountsTerminatingPods(t *testing.T) {
 	}
 }
 
-// TestDraftsAreReadTogether reads several drafts at a time, and one of them from several goroutines, for the race detector.
+// TestDraftsAreReadTogether reads several drafts at a time, and one of them from several
+// goroutines, for the race detector.
 func TestDraftsAreReadTogether(t *testing.T) {
 	s := twoZones(draftPod("there", on("a")))
 	tally := webPods(t, s.View())

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestUse adds up other uses of a node than its pods'.
+// TestUse adds up hypothetical uses of a node.
 func TestUse(t *testing.T) {
 	s := New()
 	gpu := func(name, node string) *model.Pod {
@@ -67,7 +67,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestPriorities asks whether there are pods of lower priority, on nodes and in drafts.
+// TestPriorities checks for pods of lower priority, on nodes and in drafts.
 func TestPriorities(t *testing.T) {
 	s := New()
 	with := func(name, node string, priority int32) *model.Pod {
@@ -96,7 +96,8 @@ func TestPriorities(t *testing.T) {
 	audited(t, s)
 }
 
-// TestDraftHolds puts pods back that were taken off their nodes: what they held they hold again on the same node, and not on another.
+// TestDraftHolds puts removed pods back: they have their holds again on the same node,
+// and not on another.
 func TestDraftHolds(t *testing.T) {
 	volume, other := model.Ref{Name: "volume"}, model.Ref{Name: "other"}
 	s := New()
@@ -145,7 +146,8 @@ func TestDraftHolds(t *testing.T) {
 	}
 }
 
-// TestDraftsBegunAnew reuses the memory of a draft: after the state has changed, with other differences, and from a draft.
+// TestDraftsBegunAnew reuses the memory of a draft: after the state has changed, with
+// other differences, and from a draft.
 func TestDraftsBegunAnew(t *testing.T) {
 	s := New()
 	zones := func(a, b string) {
@@ -212,7 +214,7 @@ func TestDraftsBegunAnew(t *testing.T) {
 	}
 }
 
-// TestChangesOfADraft lists what a draft changes, and what it shows of its nodes.
+// TestChangesOfADraft lists the changes of a draft, and its view of the changed nodes.
 func TestChangesOfADraft(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b"), podOn("p", "p", "a", 2)})
@@ -275,7 +277,8 @@ func TestChangesOfADraft(t *testing.T) {
 	}
 }
 
-// TestWrongCallsPanic: what a decision on this state could never have said is a bug, which says what it is about.
+// TestWrongCallsPanic makes calls that no decision on this state can require: each
+// panics, with the pod or node in its message.
 func TestWrongCallsPanic(t *testing.T) {
 	s := New()
 	assumed := podOn("assumed", "1", "", 1).Pod

@@ -28,7 +28,8 @@ func memberOn(name, group, node string) *model.Pod {
 	return model.NewPod(p)
 }
 
-// TestGroupsComeAndGo: each version is an event, also the last, and tells the queue which group it is about.
+// TestGroupsComeAndGo checks that each version is an event, including the last, and that
+// the delta has the group for the queue.
 func TestGroupsComeAndGo(t *testing.T) {
 	s := New()
 	key := model.GroupKey{Namespace: "ns", Name: "g"}
@@ -64,7 +65,8 @@ func TestGroupsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestPlacedMembers counts the members of groups on nodes: bound and assumed ones, of a group that exists or not.
+// TestPlacedMembers counts the members of groups on nodes, bound and assumed, whether or
+// not the group exists.
 func TestPlacedMembers(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), {Kind: model.PodSet, Pod: memberOn("p", "g", "a")}, {Kind: model.PodSet, Pod: memberOn("q", "g", "a")}, {Kind: model.PodSet, Pod: memberOn("r", "h", "a")}, podOn("s", "s", "a", 1)})
@@ -107,7 +109,8 @@ func TestPlacedMembers(t *testing.T) {
 	}
 }
 
-// TestScheduledOnce: that a group was scheduled once is remembered of the PodGroup, not of its name.
+// TestScheduledOnce checks that the record of a scheduled group belongs to the PodGroup
+// and not to its name.
 func TestScheduledOnce(t *testing.T) {
 	s := New()
 	g, anew := groupOf("g", "u", 1), groupOf("g", "w", 1)
@@ -118,7 +121,7 @@ func TestScheduledOnce(t *testing.T) {
 		note   bool
 		want   string
 	}{
-		{compiled(g), false, "false false"}, // it did not exist when it was noted
+		{compiled(g), false, "false false"}, // it did not exist when it was recorded
 		{compiled(g), true, "true false"},
 		{compiled(groupOf("g", "u", 2)), false, "true false"},
 		{compiled(anew), false, "false false"},
@@ -139,7 +142,8 @@ func TestScheduledOnce(t *testing.T) {
 	}
 }
 
-// TestAuditFindsEachViolationOfGroups corrupts what the state holds of groups in one way after the other.
+// TestAuditFindsEachViolationOfGroups corrupts the state's records of groups in one way
+// after the other.
 func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 	key, other := model.GroupKey{Namespace: "ns", Name: "g"}, model.GroupKey{Namespace: "ns", Name: "other"}
 	for _, row := range []struct {
@@ -169,7 +173,8 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 	}
 }
 
-// TestMemberOfAnotherGroup: an API server forbids that a pod on a node changes its group or priority; a state that is told so counts it where it belongs now.
+// TestMemberOfAnotherGroup changes the group or priority of a pod on a node, which an API
+// server forbids: the state counts the pod under the new values.
 func TestMemberOfAnotherGroup(t *testing.T) {
 	s := New()
 	in := func(name, group string, priority int32) model.Change {

@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestJournalNamesWhatHasChanged changes a node and its pods in one way after the other. The journal names the node and the aspects that have changed, and no other: a
-// cache that reads the aspect must look again, and those that do not read it need not.
+// TestJournalNamesWhatHasChanged changes a node and its pods in one way after the other.
+// The journal has the node and exactly the changed aspects: only caches that read these
+// must look again.
 func TestJournalNamesWhatHasChanged(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("before")})
@@ -75,7 +76,8 @@ func TestJournalNamesWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestJournalIsBounded fills a journal: it keeps the last 32,768 entries and at most as many more, and whoever is behind them starts over.
+// TestJournalIsBounded fills a journal: it keeps the last 32,768 entries and at most as
+// many more. Readers that are further behind start over.
 func TestJournalIsBounded(t *testing.T) {
 	const kept = 32768
 	var j journal

@@ -105,7 +105,8 @@ func TestAuditOfKeptRoom(t *testing.T) {
 	}
 }
 
-// TestMembersLeaveNoRoomForEachOther has a pod nominated to a node, of a group or a tree or of none: pods that are tried together with it leave it no room, all others do.
+// TestMembersLeaveNoRoomForEachOther has a pod nominated to a node, from a group, a tree
+// or neither. Pods that are tried together with it leave no space for it, all others do.
 func TestMembersLeaveNoRoomForEachOther(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{

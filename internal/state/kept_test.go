@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// TestNothingIsKeptOfWhatIsGone fills a state with one of everything, and takes it all away again.
+// TestNothingIsKeptOfWhatIsGone fills a state with one object of everything, and removes
+// them all.
 func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	s := New()
 	withImage := build.Node("a", build.NodeLabels("zone=z"), func(n *v1.Node) { n.Status.Images = []v1.ContainerImage{{Names: []string{"image:1"}}} })
@@ -69,7 +70,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	for _, object := range stored {
 		s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: object.Ref()}})
 	}
-	// Topologies are swept later; reaches are kept for a while, a bounded number of them.
+	// Topologies are swept later; a bounded number of reaches is kept for a while.
 	if have, want := s.Kept(), (Kept{Topologies: 1, Storage: storage.Kept{Reaches: 2}}); have != want {
 		t.Errorf("kept is %+v after all is gone, want %+v", have, want)
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// claimIn is the claim c of a UID in a version.
+// claimIn is the claim c with a UID and a version.
 func claimIn(uid, version string) model.Change {
 	return compiled(model.NewClaim(build.PersistentVolumeClaim("c", fmt.Sprintf("uid=%s version=%s", uid, version))))
 }
 
-// TestLearnedVersions lets the watch show versions of a claim, and others be learned, in every order. A step reads "watch u5", "learn u5" or "gone"; after it, the
-// state has the version that follows, and an event tells of that if it is new.
+// TestLearnedVersions lets the watch show versions of a claim, and others be learned, in
+// every order. A step reads "watch u5", "learn u5" or "gone"; after it, the state has the
+// version that follows, and returns an event if it is new.
 func TestLearnedVersions(t *testing.T) {
 	for _, row := range []struct{ name, steps string }{
 		{"learned before it is shown", "watch u4: u4 Add; learn u5: u5 Update; watch u5: u5; watch u6: u6 Update"},
@@ -59,7 +60,8 @@ func TestLearnedVersions(t *testing.T) {
 	}
 }
 
-// TestLearnedIsForOneStore learns of every kind of object that is kept compiled, and of a budget, which has no other version to compare with.
+// TestLearnedIsForOneStore learns objects of every compiled kind, and a budget, which has
+// no other version to compare with.
 func TestLearnedIsForOneStore(t *testing.T) {
 	object := func(version string) []model.Compiled {
 		v := "version=" + version

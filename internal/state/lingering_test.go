@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// promised returns a state in which pod p is assumed on node a, where its claim c is promised device d; the claim exists, or is to be made.
+// promised returns a state in which pod p is assumed on node a, and device d is promised
+// to its claim c. The claim exists, or is to be created.
 func promised(exists bool) (*State, *model.Pod) {
 	s := New()
 	pod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "first"}})
@@ -48,7 +49,8 @@ func claimOfDevices(uid types.UID, version int, allocated bool) model.Change {
 	return compiled(model.NewResourceClaim(c))
 }
 
-// Devices that are promised to a claim of a pod that is gone are taken until its binding has ended: the allocation may be on its way.
+// Devices promised to a claim of a deleted pod are taken until the pod's binding has
+// ended: the allocation may be on its way.
 func TestHoldsOfDevicesLinger(t *testing.T) {
 	again := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "second"}})
 	for name, gone := range map[string]model.Change{
@@ -70,7 +72,8 @@ func TestHoldsOfDevicesLinger(t *testing.T) {
 	}
 }
 
-// A claim that a placement makes is known as soon as the API server has answered; one that is gone does not come back.
+// A claim that a placement creates is known with the API server's response; a deleted
+// claim does not come back.
 func TestLearnedCreation(t *testing.T) {
 	learned := func(uid types.UID, version int, allocated bool) model.Change {
 		c := claimOfDevices(uid, version, allocated)
@@ -110,8 +113,9 @@ func TestLearnedCreation(t *testing.T) {
 	}
 }
 
-// A claim that was learned of and that the watch never shows, because it is gone by the time the watch is there again, is forgotten when a newer version of another
-// claim is shown: unless something is promised to it, or its pod is on a node.
+// A learned claim that the watch never shows, because it was deleted while the watch was
+// interrupted, is forgotten when a newer version of another claim is shown. It is kept
+// while devices are promised to it, or while its pod is on a node.
 func TestClaimsThatAreNeverShown(t *testing.T) {
 	yes := true
 	claim := func(name string, version int) model.Change {

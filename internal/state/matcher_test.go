@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestMatcherAgreesWithItsTerms adds random terms to matchers and compares, for random pods in
-// known and unknown namespaces, with a look at each term.
+// TestMatcherAgreesWithItsTerms adds random terms to matchers and compares, for random
+// pods in known and unknown namespaces, with a check of each term.
 func TestMatcherAgreesWithItsTerms(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -95,8 +95,8 @@ func randomSelector(r *rand.Rand) *metav1.LabelSelector {
 	return s
 }
 
-// TestMatcherLooksAtFewTerms has 10,000 terms that select nearly every pod, or none: what a pod costs
-// depends on its own labels.
+// TestMatcherLooksAtFewTerms has 10,000 terms that select nearly every pod, or none: the
+// cost of a pod depends on its own labels.
 func TestMatcherLooksAtFewTerms(t *testing.T) {
 	for _, row := range []struct {
 		name     string

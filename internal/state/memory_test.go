@@ -15,8 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestNothingRefersToWhatIsGone removes one of two of everything that lists hold. Nothing refers to it any more, also not from behind the end of a list, where the garbage
-// collector looks too.
+// TestNothingRefersToWhatIsGone removes one of two items of every kind that lists hold.
+// Nothing may refer to it any more, not even from behind the end of a list, which the
+// garbage collector reads too.
 func TestNothingRefersToWhatIsGone(t *testing.T) {
 	s := New()
 	pod := func(i int) model.Change {
@@ -60,7 +61,8 @@ func TestNothingRefersToWhatIsGone(t *testing.T) {
 	audited(t, s)
 }
 
-// TestListsOfServicesEndWithNothing removes selectors that are listed under one label, the first and the last of them: the list refers to none of them any more.
+// TestListsOfServicesEndWithNothing removes the first and the last selector listed under
+// one label: the list refers to neither any more.
 func TestListsOfServicesEndWithNothing(t *testing.T) {
 	x := newServices()
 	ref := func(name string) model.Ref { return model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: name} }
@@ -81,7 +83,8 @@ func TestListsOfServicesEndWithNothing(t *testing.T) {
 	}
 }
 
-// TestFreeSlotsKeepNoMemory removes a node after many pods: the slot is free, and keeps none of the lists that they needed.
+// TestFreeSlotsKeepNoMemory removes a node after many pods: the slot is free, and keeps
+// none of their lists.
 func TestFreeSlotsKeepNoMemory(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
@@ -101,7 +104,8 @@ func TestFreeSlotsKeepNoMemory(t *testing.T) {
 	audited(t, s)
 }
 
-// TestPlainPodsKeepNothingBesides assumes a pod without holds and nomination: nothing is allocated to undo either.
+// TestPlainPodsKeepNothingBesides assumes a pod without holds and nomination: nothing is
+// allocated for the undo.
 func TestPlainPodsKeepNothingBesides(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
@@ -111,7 +115,8 @@ func TestPlainPodsKeepNothingBesides(t *testing.T) {
 	}
 }
 
-// TestCutTo cuts lists off: in the same memory, without what was behind the end, unless it is more than twice what they need, or than 1,024 slots need.
+// TestCutTo cuts lists: in the same memory, cleared behind the end, unless the capacity
+// is more than twice as large as needed, or as 1,024 slots need.
 func TestCutTo(t *testing.T) {
 	for _, row := range []struct {
 		capacity, n int
@@ -131,7 +136,8 @@ func TestCutTo(t *testing.T) {
 	}
 }
 
-// TestCleared makes zeros: in the same memory if it is large enough, and else with room for a quarter more.
+// TestCleared makes zeros: in the same memory if it is large enough, and otherwise with a
+// quarter more capacity.
 func TestCleared(t *testing.T) {
 	of := cleared([]int32(nil), 100)
 	if len(of) != 100 || cap(of) != 125 {
@@ -148,7 +154,8 @@ func TestCleared(t *testing.T) {
 	}
 }
 
-// TestLowestFirst puts slots into a heap in random order, cuts it off, and takes them out again: the lowest one comes first.
+// TestLowestFirst puts slots into a heap in random order, cuts it, and takes them out
+// again: the lowest comes first.
 func TestLowestFirst(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 6))
@@ -157,7 +164,7 @@ func TestLowestFirst(t *testing.T) {
 		for _, slot := range r.Perm(n) {
 			h.put(int32(slot))
 		}
-		// Whatever the order, the heap may have been cut off at any of them.
+		// Whatever the order, the heap may have been cut at any slot.
 		h = h.below(bound)
 		for want := range min(n, bound) {
 			if slot := h.take(); int(slot) != want {
@@ -170,12 +177,13 @@ func TestLowestFirst(t *testing.T) {
 	}
 }
 
-// item is something that an index can hold.
+// item is an item for an index.
 type item struct{ filed filing[int] }
 
 func (i *item) filing() *filing[int] { return &i.filed }
 
-// TestIndex files items under random keys and removes them, and compares with what each item is filed under. An item that was removed can be filed again.
+// TestIndex files items under random keys and removes them, and compares with the keys of
+// each item. A removed item can be filed again.
 func TestIndex(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 7))
 	var x index[int, *item]
@@ -219,7 +227,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestDraftsForgetTheirChanges begins a draft anew: it refers to none of the pods that it had.
+// TestDraftsForgetTheirChanges resets a draft: it refers to none of its former pods.
 func TestDraftsForgetTheirChanges(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
@@ -230,7 +238,8 @@ func TestDraftsForgetTheirChanges(t *testing.T) {
 	}
 }
 
-// TestDomainsWithoutNodesHaveNoValue moves a node to another zone: the former zone's name is forgotten, and its number is used again.
+// TestDomainsWithoutNodesHaveNoValue moves a node to another zone: the former zone's name
+// is forgotten, and its number is used again.
 func TestDomainsWithoutNodesHaveNoValue(t *testing.T) {
 	s := New()
 	zone := func(name, zone string) model.Change {

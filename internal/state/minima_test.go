@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMinima sets and removes numbers at random, in more and more domains, and compares the smallest of all, and of all but some, with a linear
-// search.
+// TestMinima sets and removes numbers at random, in more and more domains. It compares
+// the smallest of all, and of all but some, with a linear search.
 func TestMinima(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var m minima
@@ -48,7 +48,8 @@ func TestMinima(t *testing.T) {
 	}
 }
 
-// TestLeastExcept sets counts of few and of many domains at random, in a list and in an array, and compares the least count outside of some domains with a linear search.
+// TestLeastExcept sets counts of few and of many domains at random, in a list and in an
+// array. It compares the least count outside of some domains with a linear search.
 func TestLeastExcept(t *testing.T) {
 	for _, domains := range []int{50, 1000} {
 		r := rand.New(rand.NewPCG(3, uint64(domains)))

@@ -14,12 +14,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// nominee is one pod, by name, and what happened to it.
+// nominee is one pod, by name, and its history.
 type nominee struct {
 	s      *State
 	uid    int
 	newest *model.Pod
-	freed  int // events that a nomination's room is free
+	freed  int // events for the freed space of a nomination
 }
 
 func (n *nominee) version(node, nominated string) *model.Pod {
@@ -50,7 +50,8 @@ func (n *nominee) nominate(mode plan.NominationMode, node string) {
 	n.apply()
 }
 
-// do does one step, written as a word and a node's name: what the watch shows, or the scheduler does.
+// do does one step, written as a word and a node's name: an event of the watch, or an
+// action of the scheduler.
 func (n *nominee) do(t *testing.T, step string) {
 	word, node, _ := strings.Cut(step, ":")
 	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: n.newest}, NodeName: node}
@@ -91,8 +92,9 @@ func (n *nominee) do(t *testing.T, step string) {
 	audited(t, n.s)
 }
 
-// TestNominate follows a pod through what the API server shows of its nomination and what the scheduler decides. As in kube-scheduler, a nomination that
-// was decided holds through versions that do not have it yet.
+// TestNominate follows a pod through nominations in the API and decisions of the
+// scheduler. As in kube-scheduler, a decided nomination holds through versions that do
+// not have it yet.
 func TestNominate(t *testing.T) {
 	for _, row := range []struct {
 		steps, node string
@@ -112,8 +114,9 @@ func TestNominate(t *testing.T) {
 		{"show:a set:a", "a", 0},
 		{"show:a set:b", "b", 1},
 		{"show:a set:b show:b", "b", 1},
-		{"show:a set:b show:a", "a", 2}, // kube-scheduler believes any version that has a nomination
-		{"show:a set:b show:", "", 2},   // somebody has cleared it
+		// kube-scheduler accepts any version with a nomination
+		{"show:a set:b show:a", "a", 2},
+		{"show:a set:b show:", "", 2}, // somebody has cleared it
 		{"show:a clear", "", 1},
 		{"show:a clear show:", "", 1},
 		{"show:a clear show:a", "a", 1},
@@ -154,8 +157,9 @@ func TestNominate(t *testing.T) {
 	}
 }
 
-// TestNominateEventIsDeliveredOnce nominates pods of two priorities elsewhere, and clears one: each event is in the next delta, for pods that are not
-// more important.
+// TestNominateEventIsDeliveredOnce nominates pods of two priorities to other nodes, and
+// clears a nomination. Each event is in the next delta, for pods of at most that
+// priority.
 func TestNominateEventIsDeliveredOnce(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b"), {Kind: model.PodSet, Pod: nominatedPod("p", "a", 5)}, {Kind: model.PodSet, Pod: nominatedPod("q", "a", 3)}})
@@ -176,8 +180,8 @@ func TestNominateEventIsDeliveredOnce(t *testing.T) {
 	audited(t, s)
 }
 
-// TestEvict follows a pod that is to be evicted: it is leaving until its eviction has failed, or the watch shows that it is not there, or that it is
-// being deleted, for whatever reason.
+// TestEvict follows a pod that is to be evicted. It is leaving until its eviction has
+// failed, or until the watch shows that it is gone or terminating, for whatever reason.
 func TestEvict(t *testing.T) {
 	victim := func(uid, node string, parts ...func(*v1.Pod)) *model.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "v", UID: types.UID(uid)}, Spec: v1.PodSpec{NodeName: node}}
@@ -198,7 +202,7 @@ func TestEvict(t *testing.T) {
 		name    string
 		before  *model.Pod
 		changes []model.Change
-		now     *model.Pod // that is asked about
+		now     *model.Pod // the pod that is checked
 		leaving bool
 	}{
 		{"decided", victim("1", "a"), nil, victim("1", "a"), true},
@@ -231,7 +235,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestEvictAssumed evicts a pod whose binding is not sent yet: it is leaving until the binding fails, and not when it is assumed again.
+// TestEvictAssumed evicts a pod with an unsent binding: it is leaving until the binding
+// fails, and not when it is assumed again.
 func TestEvictAssumed(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// nominatedPod is a pending pod that is nominated to a node, or to none if the name is empty.
+// nominatedPod is a pending pod that is nominated to a node; an empty name means none.
 func nominatedPod(name, node string, priority int32) *model.Pod {
 	return model.NewPod(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
@@ -68,8 +68,9 @@ func TestNominations(t *testing.T) {
 	}
 }
 
-// TestNominationIsTakenBackUnseen nominates a pod in memory. A version without a nominated node leaves that alone, unless one came before it in which the
-// nomination was stored already.
+// TestNominationIsTakenBackUnseen nominates a pod in memory. A version without a
+// nominated node keeps that nomination, unless a version before it had the nomination
+// stored already.
 func TestNominationIsTakenBackUnseen(t *testing.T) {
 	for _, wasNominated := range []bool{false, true} {
 		s := New()
@@ -88,7 +89,8 @@ func TestNominationIsTakenBackUnseen(t *testing.T) {
 	}
 }
 
-// The volumes of a nominated pod are in use somewhere, as those of a placed one, until it is neither.
+// The volumes of a nominated pod are in use somewhere, like those of a placed pod, until
+// it is neither.
 func TestVolumesOfNominatedPods(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})}})
@@ -120,8 +122,8 @@ func TestVolumesOfNominatedPods(t *testing.T) {
 	}
 }
 
-// TestNominationEndsWithThePlacement fails the binding of a pod that was nominated: it is tried again without the nomination, whether or not the API
-// shows it.
+// TestNominationEndsWithThePlacement fails the binding of a pod that was nominated: it is
+// retried without the nomination, whether or not the API shows it.
 func TestNominationEndsWithThePlacement(t *testing.T) {
 	for _, shown := range []string{"", "a"} {
 		s := New()

@@ -14,12 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// placementOf is a placement that holds nothing.
+// placementOf is a placement without holds.
 func placementOf(pod *model.Pod, node string) plan.Placement {
 	return plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: node}
 }
 
-// TestEventsOfPods lists the events of each change of a pod on a node. Only the first confirmation of an assumed pod is an addition: later versions are updates.
+// TestEventsOfPods lists the events of each change of a pod on a node. Only the first
+// confirmation of an assumed pod is an addition: later versions are updates.
 func TestEventsOfPods(t *testing.T) {
 	pending := podOn("p", "1", "", 1).Pod
 	labelled := podOn("p", "1", "n1", 1).Pod.Object
@@ -65,7 +66,8 @@ func TestEventsOfPods(t *testing.T) {
 	}
 }
 
-// TestUnassumedPodIsNotLeaving takes an assumed pod back that was to be evicted: it is on no node that it could leave.
+// TestUnassumedPodIsNotLeaving unassumes a pod that was to be evicted: it is on no node
+// that it could leave.
 func TestUnassumedPodIsNotLeaving(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
@@ -78,7 +80,7 @@ func TestUnassumedPodIsNotLeaving(t *testing.T) {
 	}
 }
 
-// apart is a pod of the app web that keeps away from its like by zone.
+// apart is a pod of the app web with anti-affinity to the app by zone.
 func apart(name, node string) *model.Pod {
 	return model.NewPod(build.Pod(build.Named(name), build.NodeName(node), build.Labels("app=web"), build.RequiredAntiAffinity(build.Term("zone", "app=web"))))
 }
@@ -88,8 +90,9 @@ func inZone(name, zone string) model.Change {
 	return model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node(name, build.NodeLabels("zone="+zone)))}
 }
 
-// TestVersionOfATerm adds and removes pods that carry a term. The version of all terms changes when the first one comes and the last one goes, that of the term with each of
-// them, and with the zones of nodes.
+// TestVersionOfATerm adds and removes pods that carry a term. The version of all terms
+// changes when the first carrier comes and the last goes. The version of the term changes
+// with each carrier, and with the zones of nodes.
 func TestVersionOfATerm(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{inZone("a", "x"), inZone("b", "y")})
@@ -102,7 +105,7 @@ func TestVersionOfATerm(t *testing.T) {
 	for _, step := range []struct {
 		what          string
 		change        model.Change
-		terms, counts bool // that have another version
+		terms, counts bool // the versions that change
 		carriers      string
 	}{
 		{"the first", set(apart("p", "a")), true, true, "x=1 y=0"},
@@ -150,7 +153,8 @@ func TestVersionOfATerm(t *testing.T) {
 	}
 }
 
-// TestTermsThatCannotBeParsed has a pod carry a term that the API server would not take: it selects no pod, on a node and in a draft, beside one that is sound.
+// TestTermsThatCannotBeParsed has a pod carry a term that the API server would reject,
+// beside a valid one: it selects no pod, on a node and in a draft.
 func TestTermsThatCannotBeParsed(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{inZone("a", "x")})
@@ -180,8 +184,9 @@ func TestTermsThatCannotBeParsed(t *testing.T) {
 	}
 }
 
-// TestLabelsWithoutAKey has pods with a label that the API server would not take. No selector can demand it; the pods are found by their other labels and their namespace, and
-// counted once, whether they or the tally came first.
+// TestLabelsWithoutAKey has pods with a label that the API server would reject. No
+// selector can demand it. The pods are found by their other labels and their namespace,
+// and counted once, whether they or the tally came first.
 func TestLabelsWithoutAKey(t *testing.T) {
 	pod := func(name string, of map[string]string) model.Change {
 		p := build.Pod(build.Named(name), build.InNamespace("ns"), build.NodeName("a"))
@@ -213,7 +218,8 @@ func TestLabelsWithoutAKey(t *testing.T) {
 	}
 }
 
-// TestHashOfAName: choices that depend on it are the same in every process and in every version of the program.
+// TestHashOfAName checks that choices by hash are the same in every process and in every
+// version of the program.
 func TestHashOfAName(t *testing.T) {
 	for name, want := range map[string]uint64{"": 0xcbf29ce484222325, "a": 0xaf63dc4c8601ec8c} {
 		if got := HashName(name); got != want {

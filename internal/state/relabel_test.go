@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// setOfTerms returns the set of pods that are selected by each of the terms, which are of pods in the namespace ns.
+// setOfTerms returns the set of pods that each of the terms selects, which belong to pods
+// in the namespace ns.
 func setOfTerms(t *testing.T, text string, terms ...v1.PodAffinityTerm) PodSet {
 	t.Helper()
 	set := PodSet{Text: text}
@@ -27,8 +28,9 @@ func setOfTerms(t *testing.T, text string, terms ...v1.PodAffinityTerm) PodSet {
 	return set
 }
 
-// TestTalliesFollowEachChange counts the pods of several sets by zone, as they are after each change of pods, namespaces and nodes. The sets differ in which namespaces
-// they select: their own, one by its name, those with a label, and all.
+// TestTalliesFollowEachChange counts the pods of several sets by zone after each change
+// of pods, namespaces and nodes. The sets differ in the selected namespaces: their own,
+// one by its name, those with a label, and all.
 func TestTalliesFollowEachChange(t *testing.T) {
 	web, team := build.Selector("app=web"), build.Selector("team=a")
 	sets := []PodSet{
@@ -58,7 +60,7 @@ func TestTalliesFollowEachChange(t *testing.T) {
 
 	s := New()
 	s.Apply([]model.Change{zone("a", "x"), zone("b", "y")})
-	ask := func() string { // of the node a
+	ask := func() string { // the counts of node a
 		text := ""
 		slot, _ := s.Slot("a")
 		for _, set := range sets {
@@ -77,7 +79,9 @@ func TestTalliesFollowEachChange(t *testing.T) {
 	for _, step := range []struct {
 		what   string
 		change model.Change
-		want   string // pods in the node's zone, and in all: of own, named, labelled, all, labelled or named, both, staying
+		// pods in the node's zone, and in all: own, named, labelled, all, labelled or
+		// named, both, staying
+		want string
 	}{
 		{"nothing", zone("a", "x"), "0/0 0/0 0/0 0/0 0/0 0/0 0/0 "},
 		{"a pod", pod("ns", "p", "a", "app=web"), "1/1 0/0 0/0 1/1 1/1 0/0 1/1 "},
@@ -110,7 +114,8 @@ func TestTalliesFollowEachChange(t *testing.T) {
 	}
 }
 
-// TestRepeatedNomination: what is nominated already is not nominated again, so that nothing that is cached by version is computed again.
+// TestRepeatedNomination repeats a nomination: nothing changes, so that nothing cached by
+// version is computed again.
 func TestRepeatedNomination(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b")})
@@ -138,7 +143,7 @@ func TestRepeatedNomination(t *testing.T) {
 	audited(t, s)
 }
 
-// TestUseOfNominatedPods: what one pod occupies that is nominated to a node is added if it is of the priority at least.
+// TestUseOfNominatedPods adds the use of a nominated pod if it has at least the priority.
 func TestUseOfNominatedPods(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b")})
@@ -160,7 +165,7 @@ func TestUseOfNominatedPods(t *testing.T) {
 	}
 }
 
-// TestPodsOnCanBeLeft: who asks for the pods of a node may stop at any of them.
+// TestPodsOnCanBeLeft stops the iteration over the pods of a node at each of them.
 func TestPodsOnCanBeLeft(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), podOn("p", "1", "a", 1), podOn("q", "2", "a", 1), podOn("r", "3", "a", 1)})
@@ -177,7 +182,8 @@ func TestPodsOnCanBeLeft(t *testing.T) {
 	}
 }
 
-// TestMovedSlotIsInTheJournal: both slots of a node that moves have changed in every aspect.
+// TestMovedSlotIsInTheJournal checks that both slots of a moved node have changed in
+// every aspect.
 func TestMovedSlotIsInTheJournal(t *testing.T) {
 	s := New()
 	nominated := nominatedPod("q", "stays", 0)
@@ -187,7 +193,7 @@ func TestMovedSlotIsInTheJournal(t *testing.T) {
 		t.Errorf("%d nodes have nominated pods", n)
 	}
 	before, bands := s.Version(), s.Node(1).BandsVersion()
-	s.free = s.free[:0] // as whoever moves a node has taken the slot that it goes to
+	s.free = s.free[:0] // the caller of moveSlot has taken the target slot
 	s.moveSlot(1, 0)
 	entries, ok := s.Since(before)
 	aspects := map[int32]model.Aspect{}
@@ -211,8 +217,9 @@ func TestMovedSlotIsInTheJournal(t *testing.T) {
 	}
 }
 
-// TestMovedNodeKeepsItsDomains: a node that moves enters its domains before it leaves them, so that these stay what they are, and nobody who follows a tally has to
-// look again, also where the node is the only one of its domain.
+// TestMovedNodeKeepsItsDomains moves a node. It enters its domains before it leaves them,
+// so that the domains stay the same and no reader of a tally must look again, even if the
+// node is the only one in its domain.
 func TestMovedNodeKeepsItsDomains(t *testing.T) {
 	s := New()
 	named := func(name string) model.Change {
@@ -230,7 +237,8 @@ func TestMovedNodeKeepsItsDomains(t *testing.T) {
 	}
 }
 
-// TestSelectedNamespacesAreSorted: what is built from a map of namespaces has the same order each time.
+// TestSelectedNamespacesAreSorted checks that the result has the same order each time,
+// although it comes from a map.
 func TestSelectedNamespacesAreSorted(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})

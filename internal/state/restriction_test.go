@@ -40,6 +40,6 @@ func TestRestriction(t *testing.T) {
 		t.Error("a view was changed")
 	}
 	for range all.EachToChooseAmong(nil) {
-		break // the rest is not wanted
+		break // the rest is not needed
 	}
 }

@@ -20,9 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestRoundsOfFreshNamesLeaveNothing lets rounds of everything that a state knows come and go, each with names of its own: of nodes, pods, namespaces,
-// labels and their keys, taints, images, resources, ports, priorities, volumes, services and budgets. What is kept for a while after a round is bounded:
-// no map and no list that can be reached from the state has more elements than in the first rounds, and most of them have none.
+// TestRoundsOfFreshNamesLeaveNothing adds and removes rounds of everything that a state
+// stores, each with fresh names of nodes, pods, namespaces, labels and their keys,
+// taints, images, resources, ports, priorities, volumes, services and budgets. The memory
+// kept after a round is bounded: no map and no list reachable from the state has more
+// elements than in the first rounds, and most of them have none.
 func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
 	build.NotRaced(t)
 	const rounds, first = 200, 100
@@ -61,7 +63,8 @@ func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(kept)) {
-			// What several sweeps leave depends on how far each of them is; a leak would double it.
+			// The remainder after several sweeps depends on their progress; a leak would
+			// double it.
 			if kept[name] > most[name]+most[name]/10 {
 				t.Errorf("%s has %d elements after %d rounds, and had at most %d in the first %d", name, kept[name], n, most[name], first)
 			}
@@ -89,8 +92,8 @@ func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
 	}
 }
 
-// keptForAWhile are tallies that count nothing, label sets without pods, topologies of no tally or term, and reaches that nothing has, with what belongs to
-// them. Everything else is by slot, or empty when all is gone.
+// keptForAWhile are tallies without pods, label sets without pods, unused topologies, and
+// idle reaches, with their parts. Everything else is by slot, or empty when all is gone.
 var keptForAWhile = []string{
 	"model.NodeSelector.", "model.Term.", "model.Zone.", "state.PodSet.", "state.chosenNodes.", "state.domains.topologies", "state.domainCounts.", "state.filing[", "state.index[",
 	"state.labelSet.", "state.membership.", "state.minima.", "state.podCounts.", "state.population.", "state.tallies.", "state.topology.",
@@ -163,7 +166,7 @@ func newRound(t *testing.T, n int) *round {
 	return r
 }
 
-// comes applies all objects of a round, and does what decisions do.
+// comes applies all objects of a round, and makes the changes of decisions.
 func (r *round) comes(s *State) {
 	for _, object := range r.stored {
 		s.Apply([]model.Change{compiled(object)})
@@ -171,7 +174,7 @@ func (r *round) comes(s *State) {
 	for _, change := range r.objects {
 		s.Apply([]model.Change{change})
 	}
-	for i := range 20 { // so that the changes of budgets that are kept are soon as many as they may be
+	for i := range 20 { // reaches the maximum number of kept budget changes soon
 		setBudget(s, budgetOf("ns-"+r.fresh, "budget", "app=a-"+r.fresh, int32(i%2)))
 	}
 	for i, name := range r.nodes {

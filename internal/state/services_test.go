@@ -45,7 +45,8 @@ func podOf(namespace string, of map[string]string, version, kind, owner string) 
 	return model.NewPod(o)
 }
 
-// selectorWorld is services and controllers, from which a selector is computed by looking at all of them.
+// selectorWorld is services and controllers, from which a selector is computed by
+// checking all of them.
 type selectorWorld struct {
 	services    map[model.Ref]map[string]string
 	controllers map[model.Ref]runtime.Object
@@ -94,8 +95,9 @@ func (w *selectorWorld) selector(pod *model.Pod) string {
 	return selector.String()
 }
 
-// TestDefaultSelectors changes services and controllers at random. Each pod's selector must be the one that follows from all of them, and a version
-// that is said to be the same must have the same selector.
+// TestDefaultSelectors changes services and controllers at random. Each pod's selector
+// must equal the selector computed from all of them. A version that is reported as the
+// same must have the same selector.
 func TestDefaultSelectors(t *testing.T) {
 	build.NotRaced(t)
 	type known struct {
@@ -176,8 +178,8 @@ func TestDefaultSelectors(t *testing.T) {
 	}
 }
 
-// crowded is a state with services in one namespace. All select two labels that every pod has, one of which comes first and one last by name, and an
-// app.
+// crowded is a state with services in one namespace. All select an app and two labels
+// that every pod has, one first and one last by name.
 func crowded(services int) *State {
 	s := New()
 	for i := range services {
@@ -186,7 +188,8 @@ func crowded(services int) *State {
 	return s
 }
 
-// TestFewServicesAreAsked counts the services that are matched against a pod, beside 5,000 in its namespace.
+// TestFewServicesAreAsked counts the services that are matched against a pod, beside
+// 5,000 in its namespace.
 func TestFewServicesAreAsked(t *testing.T) {
 	s := crowded(5000)
 	pod := podOf("ns", map[string]string{"all": "x", "app": "17", "tier": "x"}, "apps/v1", "ReplicaSet", "web")
@@ -215,7 +218,8 @@ func TestFewServicesAreAsked(t *testing.T) {
 	}
 }
 
-// TestServicesAreListedUnderRareLabels adds selectors of several labels: each is listed under the label under which the fewest are listed by then.
+// TestServicesAreListedUnderRareLabels adds selectors with several labels: each is listed
+// under the label with the fewest selectors at that time.
 func TestServicesAreListedUnderRareLabels(t *testing.T) {
 	x := newServices()
 	for i, row := range []struct{ selector, under string }{
@@ -229,8 +233,8 @@ func TestServicesAreListedUnderRareLabels(t *testing.T) {
 	}
 }
 
-// TestVersionOfTheSources changes services and controllers. What changes none of the selectors leaves the version of all as it is: remembered verdicts hold
-// as long as it does.
+// TestVersionOfTheSources changes services and controllers. A change of no selector
+// leaves the version of all as it is, so that remembered verdicts remain valid.
 func TestVersionOfTheSources(t *testing.T) {
 	s := New()
 	gone := func(kind model.Kind, name string) model.Change {
@@ -276,7 +280,8 @@ func TestVersionOfTheSources(t *testing.T) {
 	}
 }
 
-// TestSelectorVersions asks for the version of a pod that no service and no controller is for: the first answer is never the same as the zero value, later ones are.
+// TestSelectorVersions reads the version of a pod without services and controllers: the
+// first result never equals the zero value, later ones are equal.
 func TestSelectorVersions(t *testing.T) {
 	s := New()
 	pod := podOf("ns", map[string]string{"app": "web"}, "", "", "")
@@ -294,7 +299,8 @@ func TestSelectorVersions(t *testing.T) {
 	}
 }
 
-// TestControllersOfPods asks for the selectors of pods of controllers that are told apart by one thing.
+// TestControllersOfPods reads the selectors of pods whose controllers differ in one
+// field.
 func TestControllersOfPods(t *testing.T) {
 	s := New()
 	newer := replicaSet("ns", "web", map[string]string{"app": "web"})
@@ -325,14 +331,16 @@ func TestControllersOfPods(t *testing.T) {
 			t.Errorf("%+v: the selector is %q", row, got)
 		}
 	}
-	// The selector of an object that is replaced by an equal one would be kept twice.
+	// Otherwise the selector of an object that an equal one has replaced would be kept
+	// twice.
 	have := s.selectorSources.controllers[model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web"}]
 	if have.selector != newer.Object.(*appsv1.ReplicaSet).Spec.Selector {
 		t.Error("the selector is that of an object that was replaced")
 	}
 }
 
-// TestNoiseChangesNoSelector changes services and controllers in what has no say in a pod's default selector.
+// TestNoiseChangesNoSelector changes services and controllers in fields that do not
+// affect a pod's default selector.
 func TestNoiseChangesNoSelector(t *testing.T) {
 	s := crowded(10)
 	s.Apply([]model.Change{replicaSet("ns", "web", map[string]string{"app": "1"})})

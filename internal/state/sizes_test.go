@@ -12,14 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestDomainCountsBounds counts one pod in each of some domains: from which number on the counts are an array, and from which on a list again.
+// TestDomainCountsBounds counts one pod in each of some domains. It checks at which
+// number the counts become an array, and at which they become a list again.
 func TestDomainCountsBounds(t *testing.T) {
 	for _, row := range []struct {
 		domains, filled, left int
 		dense, stays          bool
 	}{
 		{64, 1, 1, true, true},
-		{64, 1, 0, true, true}, // where there are few domains, an array stays one
+		{64, 1, 0, true, true}, // with few domains, an array stays one
 		{65, 1, 1, false, false},
 		{80, 10, 10, false, false}, // one in listedUpTo
 		{80, 11, 11, true, true},
@@ -77,7 +78,7 @@ func TestDomainCountsBounds(t *testing.T) {
 	}
 }
 
-// TestBytesOfTallies counts the bytes of a tally from nothing.
+// TestBytesOfTallies recounts the bytes of a tally.
 func TestBytesOfTallies(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b")})
@@ -105,7 +106,8 @@ func TestBytesOfTallies(t *testing.T) {
 	if updates != 1 || built != 1 {
 		t.Errorf("%d updates, %d built", updates, built)
 	}
-	// A decision goes on with a tally that was dropped meanwhile: it counts no bytes any more.
+	// A decision goes on with a tally that was dropped meanwhile: its bytes do not count
+	// any more.
 	s.dropTally(tally)
 	if s.View().KeepLeast(tally); s.TallyBytes() != 0 || s.Tallies() != 0 || tally.Total() != 1 {
 		t.Errorf("%d tallies take %d bytes, the dropped one counts %d", s.Tallies(), s.TallyBytes(), tally.Total())
@@ -115,7 +117,7 @@ func TestBytesOfTallies(t *testing.T) {
 	}
 }
 
-// TestMembersByDomain asks for domains that no node of the set is in, one of them new to the set.
+// TestMembersByDomain reads domains without nodes of the set, one of them new to the set.
 func TestMembersByDomain(t *testing.T) {
 	m := membership{members: []int32{1, 0}}
 	for domain, want := range []bool{true, false, false, false} {
@@ -125,7 +127,8 @@ func TestMembersByDomain(t *testing.T) {
 	}
 }
 
-// TestLeastCountsOfDomainsWithNodes asks for the least count in views with differences, also in a domain that no node of the set is in: that one does not count.
+// TestLeastCountsOfDomainsWithNodes reads the least count in views with differences, also
+// in a domain without nodes of the set: that domain does not count.
 func TestLeastCountsOfDomainsWithNodes(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{inZone("a", "x"), inZone("b", "y"), inZone("out", "z")})
@@ -155,7 +158,7 @@ func TestLeastCountsOfDomainsWithNodes(t *testing.T) {
 			t.Errorf("beside a domain without pods, with %v: %d, want %d", differences, got, want)
 		}
 	}
-	// A decision goes on with a tally that was dropped before it asked for the least count.
+	// A decision goes on with a tally that was dropped before its least count was read.
 	dropped := s.Tally(setOfTerms(t, "all", v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}}), TopologyKey{Label: "zone"}, NodeSet{})
 	s.dropTally(dropped)
 	s.View().KeepLeast(dropped)
@@ -164,7 +167,8 @@ func TestLeastCountsOfDomainsWithNodes(t *testing.T) {
 	}
 }
 
-// TestExpandedCountsAreMadeOnce expands the counts of several sets: once in a turn, and in memory that the next turn uses again.
+// TestExpandedCountsAreMadeOnce expands the counts of several sets: once in a turn, and
+// in memory that the next turn uses again.
 func TestExpandedCountsAreMadeOnce(t *testing.T) {
 	s := New()
 	key := &topology{value: make([]string, 1000)}
@@ -218,7 +222,8 @@ func TestExpandedCountsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestVersionOfATally changes what counts for a tally besides pods: which nodes are in its set, and their domains.
+// TestVersionOfATally changes the inputs of a tally besides pods: the nodes in its set,
+// and their domains.
 func TestVersionOfATally(t *testing.T) {
 	s := New()
 	with := func(labels, taint string) model.Change {
@@ -262,8 +267,9 @@ func TestVersionOfATally(t *testing.T) {
 	}
 }
 
-// TestNodesMoveToFreeSlots removes the first nodes of a cluster, one slot larger than is always kept: the last move to free slots, with what is counted of
-// their pods, and their slots are cut off.
+// TestNodesMoveToFreeSlots removes the first nodes of a cluster with one slot more than
+// is always kept. The last nodes move to free slots, with the counts of their pods, and
+// their slots are cut off.
 func TestNodesMoveToFreeSlots(t *testing.T) {
 	s := New()
 	var changes []model.Change
@@ -287,7 +293,7 @@ func TestNodesMoveToFreeSlots(t *testing.T) {
 	s.Apply([]model.Change{nodeGone(fmt.Sprint("n", slotsKept+2))})
 	s.Apply(nil)
 	audited(t, s)
-	slot, ok := s.Slot(last) // slot 0 was taken by the node behind it, which is gone now
+	slot, ok := s.Slot(last) // the node behind slot 0 took it, and is gone now
 	if !ok || slot != 1 || s.Slots() != slotsKept || s.Node(slot).Name() != last || s.Node(slot).Used().CPUMilli != 2000 || s.Node(slot).PodCount() != 1 {
 		t.Errorf("%s is in slot %d of %d", last, slot, s.Slots())
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// numberedNode is a node in one of three zones, with a host name of its own.
+// numberedNode is a node in one of three zones, with its own host name.
 func numberedNode(i int) model.Change {
 	n := node(fmt.Sprint("node-", i)).Node.Object.DeepCopy()
 	n.Labels = map[string]string{"zone": fmt.Sprint(i % 3), "host": n.Name}
@@ -36,8 +36,9 @@ func webOn(i int, nodeName string) *model.Pod {
 	return model.NewPod(p)
 }
 
-// TestSlotsAreGivenBack removes most nodes of a large cluster, in random order, and creates some again. Nodes, ghosts, pods (an assumed one, too),
-// tallies and terms must survive, and the slots and all that is by slot must become few, in steps that are small.
+// TestSlotsAreGivenBack removes most nodes of a large cluster, in random order, and
+// creates some again. Nodes, ghosts, pods (including an assumed one), tallies and terms
+// must survive. The slots, and all slices by slot, must become few, in small steps.
 func TestSlotsAreGivenBack(t *testing.T) {
 	build.NotRaced(t)
 	const nodes, left = 6000, 40
@@ -111,7 +112,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 	compacted()
 }
 
-// largestBySlot returns the most slots that anything by slot has memory for.
+// largestBySlot returns the largest capacity of all slices by slot.
 func (s *State) largestBySlot() int {
 	largest := max(cap(s.alive), cap(s.node), cap(s.name), cap(s.nameHash), cap(s.used), cap(s.nonZero), cap(s.pods), cap(s.ports), cap(s.free))
 	largest = max(largest, cap(s.absent.of))
@@ -127,7 +128,8 @@ func (s *State) largestBySlot() int {
 	return largest
 }
 
-// TestSteadyClustersMoveNothing replaces each node of a large cluster, several times, at most a half at once.
+// TestSteadyClustersMoveNothing replaces each node of a large cluster, several times, at
+// most a half at once.
 func TestSteadyClustersMoveNothing(t *testing.T) {
 	s := New()
 	const nodes = 2000
@@ -154,8 +156,9 @@ func TestSteadyClustersMoveNothing(t *testing.T) {
 	audited(t, s)
 }
 
-// TestWhenSlotsAreGivenBack has so many nodes stay of others, the first or the last ones, and takes one part of the work: nothing up to 1,024 slots, or if more than a quarter of
-// them are in use; otherwise at most 8 nodes move, and at most 4,096 slots are cut off.
+// TestWhenSlotsAreGivenBack keeps some nodes, the first or the last ones, and takes one
+// step. Nothing happens up to 1,024 slots, or if more than a quarter of them are in use.
+// Otherwise at most 8 nodes move, and at most 4,096 slots are cut off.
 func TestWhenSlotsAreGivenBack(t *testing.T) {
 	var come []model.Change
 	for i := range 5200 {
@@ -195,7 +198,8 @@ func TestWhenSlotsAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestSlotsThatAreCutOff cuts slots off twice: what followed them has none of them, and slots that come back, below the most that there ever were, are in the journal.
+// TestSlotsThatAreCutOff cuts slots off twice: the structures by slot have none of them.
+// Slots that come back, below the largest number so far, are in the journal.
 func TestSlotsThatAreCutOff(t *testing.T) {
 	s := New()
 	s.ObjectsVersion()
@@ -228,7 +232,8 @@ func TestSlotsThatAreCutOff(t *testing.T) {
 	}
 }
 
-// TestSlotsThatComeBack cuts off slots and grows again by a pod whose node is not known: a reader may still have a value of the slot.
+// TestSlotsThatComeBack cuts off slots and grows again by a pod on an unknown node: a
+// reader may still have a value of the slot.
 func TestSlotsThatComeBack(t *testing.T) {
 	s := New()
 	s.cutFrom = 1
@@ -247,7 +252,8 @@ func TestSlotsThatComeBack(t *testing.T) {
 	audited(t, s)
 }
 
-// TestResourcesThatComeAndGo places pods with a thousand extended resources on a node, one after the other. The node's use lists what its pods have.
+// TestResourcesThatComeAndGo places pods with a thousand extended resources on a node,
+// one after the other. The node's use lists only the resources of its pods.
 func TestResourcesThatComeAndGo(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("n")})
@@ -266,7 +272,8 @@ func TestResourcesThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestMapsGiveMemoryBack fills a state and empties it again. Each map that grows with the cluster is made small again.
+// TestMapsGiveMemoryBack fills a state and empties it again. Each map that grows with the
+// cluster shrinks again.
 func TestMapsGiveMemoryBack(t *testing.T) {
 	build.NotRaced(t)
 	const many = 5000
@@ -347,7 +354,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 	audited(t, s)
 }
 
-// tenantOn is a pod with anti-affinity to the pods of its app in a namespace of its own.
+// tenantOn is a pod with anti-affinity to the pods of its app, in its own namespace.
 func tenantOn(namespace, node string) *model.Pod {
 	p := podOn("tenant", namespace, node, 1).Pod.Object
 	p.Namespace, p.Labels = namespace, map[string]string{"app": namespace}

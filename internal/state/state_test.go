@@ -58,7 +58,8 @@ func words(d Delta) string {
 	return fmt.Sprintf("failed %d left %d arrived %d events %d", len(d.Failed), len(d.Left), len(d.Arrived), len(d.Events))
 }
 
-// TestLifeOfAPod covers every way in which a pod can be placed on a node and leave it; each row starts from a state with node n1.
+// TestLifeOfAPod covers every way in which a pod can be placed on a node and leave it;
+// each row starts from a state with node n1.
 func TestLifeOfAPod(t *testing.T) {
 	pending := podOn("p", "1", "", 2).Pod
 	assume := func(s *State) { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pending}, NodeName: "n1"}) }
@@ -116,7 +117,7 @@ func TestLifeOfAPod(t *testing.T) {
 	}
 }
 
-// audited fails the test where an invariant of the state is violated.
+// audited fails the test if an invariant of the state is violated.
 func audited(t *testing.T, s *State) {
 	t.Helper()
 	if err := s.Audit(); err != nil {
@@ -171,7 +172,8 @@ func TestSumsSurviveRandomHistory(t *testing.T) {
 	}
 }
 
-// TestTalliesAreEvictedAndBuiltAgainAlike requests many tallies of a state that may keep few.
+// TestTalliesAreEvictedAndBuiltAgainAlike requests many tallies of a state that may keep
+// few.
 func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 	s := New()
 	for i := range 30 {
@@ -234,8 +236,9 @@ func TestUnusedTopologiesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestNodeOfTheSameName replaces a node by another one, with another UID: it is deleted and added, whether or not the deletion was seen, and so
-// for the pods that wait for either. The pods on it stay, as they do where the deletion is seen.
+// TestNodeOfTheSameName replaces a node by another with the same name and another UID.
+// For pods that wait for either event, it is deleted and added, whether or not the
+// deletion was seen. Its pods stay, as they do if the deletion is seen.
 func TestNodeOfTheSameName(t *testing.T) {
 	with := func(uid, zone string, size int64) model.Change {
 		n := node("n1").Node.Object.DeepCopy()
@@ -275,7 +278,8 @@ func TestNodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// TestSizeOfAnImage changes the size that nodes report of an image. The first size counts as long as any node has the image.
+// TestSizeOfAnImage changes the size that nodes report of an image. The first size counts
+// as long as any node has the image.
 func TestSizeOfAnImage(t *testing.T) {
 	with := func(name string, sizes ...int64) model.Change {
 		n := node(name).Node.Object.DeepCopy()

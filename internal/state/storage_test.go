@@ -28,8 +28,8 @@ func volumePod(name, node string, options ...build.PodOption) *model.Pod {
 	return model.NewPod(p)
 }
 
-// TestUntranslatedVolumesLeaveWithTheirPod removes a pod in a later version than the one that was placed: its volume, which cannot be translated,
-// no longer stands in the way.
+// TestUntranslatedVolumesLeaveWithTheirPod removes a pod in a later version than the
+// placed one: its untranslatable volume no longer blocks the node.
 func TestUntranslatedVolumesLeaveWithTheirPod(t *testing.T) {
 	s := New()
 	set := func() model.Change {
@@ -46,10 +46,12 @@ func TestUntranslatedVolumesLeaveWithTheirPod(t *testing.T) {
 	}
 }
 
-// TestHoldsOfOtherVersions has a volume held by two pods, one after the other, in two versions of it. The later hold ends with its pod, although
-// the former pod, whose hold counts no longer, is still there.
+// TestHoldsOfOtherVersions has a volume held by two pods, one after the other, in two
+// versions of it. The later hold ends with its pod, although the former pod, whose hold
+// does not count any more, is still there.
 func TestHoldsOfOtherVersions(t *testing.T) {
-	for _, former := range []string{"", "1"} { // no version, as of objects that no API server has made
+	// no version, as in objects from no API server
+	for _, former := range []string{"", "1"} {
 		s := New()
 		free := func(version string) model.Change {
 			object := build.PersistentVolume("v", "storage=1Gi class=c")
@@ -104,7 +106,8 @@ func TestHoldsOfOtherVersions(t *testing.T) {
 	}
 }
 
-// TestUsersOfClaims counts the pods that name a claim: on nodes that exist only, as kube-scheduler's snapshot of the nodes does.
+// TestUsersOfClaims counts the pods that name a claim: only on existing nodes, as in
+// kube-scheduler's snapshot of the nodes.
 func TestUsersOfClaims(t *testing.T) {
 	s := New()
 	key := model.ClaimKey{Namespace: "default", Name: "c"}
@@ -137,16 +140,18 @@ func TestUsersOfClaims(t *testing.T) {
 	}
 }
 
-// TestStoreFollowsTheState makes random changes of nodes, pods, claims and volumes: nodes and pods of another UID, ghosts, bindings that fail, pods that
-// turn out to be elsewhere, holds of volumes in several versions. The audit counts anew after each. A draft with a pod more says of its node what the
-// state says after the pod has been assumed.
+// TestStoreFollowsTheState makes random changes of nodes, pods, claims and volumes: nodes
+// and pods with another UID, ghosts, failed bindings, pods that turn out to be elsewhere,
+// and holds of volumes in several versions. The audit recounts after each. A draft with
+// another pod has the same values for its node as the state after assuming the pod.
 func TestStoreFollowsTheState(t *testing.T) {
 	build.NotRaced(t)
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		name := func(prefix string, n int) string { return fmt.Sprint(prefix, r.IntN(n)) }
 		randomPod := func(node string) *model.Pod {
-			number, life := r.IntN(12), r.IntN(2) // which decide its volumes: they never change
+			// they determine its volumes, which never change
+			number, life := r.IntN(12), r.IntN(2)
 			p := volumePod(fmt.Sprint("p", number), node, build.Claims(fmt.Sprint("c", (number+life)%6)), build.Disks(fmt.Sprint("ebs=vol-", number%3))).Object
 			p.UID = types.UID(fmt.Sprint(p.Name, life))
 			return model.NewPod(p)

@@ -12,9 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The tests of this file name the bounds as numbers: each of them is a decision about memory, which a change must make again.
+// The tests of this file have the bounds as numbers: each bound is a decision about
+// memory, which a change must make again.
 
-// appsOf asks for the tallies of so many apps, numbered from a first one on.
+// appsOf uses the tallies of n apps, numbered from first on.
 func appsOf(s *State, first, n int) {
 	for i := range n {
 		app := fmt.Sprint(first + i)
@@ -30,8 +31,9 @@ func podOfApp(app int) model.Change {
 	return model.Change{Kind: model.PodSet, Pod: model.NewPod(pod.Pod.Object)}
 }
 
-// TestTalliesThatCountNothingAreSwept asks for the tallies of apps with and without pods. Once those that count nothing are more than twice as many as are kept, as many stay
-// as there are others and 64 more, those that were asked for last.
+// TestTalliesThatCountNothingAreSwept uses the tallies of apps with and without pods.
+// Once the tallies without pods are more than twice the number to keep, 64 plus the
+// number of the others stay: the most recently used.
 func TestTalliesThatCountNothingAreSwept(t *testing.T) {
 	for _, row := range []struct{ others, idle, left int }{{0, 128, 128}, {0, 129, 64}, {10, 148, 148}, {10, 149, 74}, {10, 1000, 74}} {
 		s := New()
@@ -56,7 +58,8 @@ func TestTalliesThatCountNothingAreSwept(t *testing.T) {
 	}
 }
 
-// TestTalliesMakeRoom asks for one more tally than there is room for: of those that exist, more than an eighth are dropped, those that were not asked for longest.
+// TestTalliesMakeRoom uses one tally more than fits: more than an eighth of the existing
+// ones are dropped, the least recently used.
 func TestTalliesMakeRoom(t *testing.T) {
 	if most := New().tallies.maxBytes; most != 256<<20 {
 		t.Errorf("tallies may use %d bytes", most)
@@ -81,7 +84,8 @@ func TestTalliesMakeRoom(t *testing.T) {
 	}
 }
 
-// TestLabelSetsWithoutPodsAreSwept has pods of many apps go. Label sets without pods are kept up to 64, and up to as many as there are others.
+// TestLabelSetsWithoutPodsAreSwept removes the pods of many apps. Up to 64 label sets
+// without pods are kept, and up to the number of the others.
 func TestLabelSetsWithoutPodsAreSwept(t *testing.T) {
 	for _, row := range []struct{ full, empty, left int }{{10, 64, 74}, {10, 65, 10}, {100, 100, 200}, {100, 101, 100}, {0, 65, 0}} {
 		s := New()
@@ -99,8 +103,9 @@ func TestLabelSetsWithoutPodsAreSwept(t *testing.T) {
 	}
 }
 
-// TestTopologiesAreSwept asks for the domains of many keys: those of tallies and of terms stay, the others go once they are more than 64, and then once they are twice as many as
-// were left before.
+// TestTopologiesAreSwept uses the domains of many keys. The keys of tallies and terms
+// stay. The others are removed once more than 64 exist, and then once twice as many exist
+// as were left before.
 func TestTopologiesAreSwept(t *testing.T) {
 	s := New()
 	n := build.Node("a")
@@ -142,7 +147,9 @@ func TestTopologiesAreSwept(t *testing.T) {
 	expect("81 more", 80)
 }
 
-// TestExpandedCountsFollowTheState expands the counts of a set that has pods on few of many nodes: when a pod comes, and when a node moves to another domain, they are expanded again.
+// TestExpandedCountsFollowTheState expands the counts of a set with pods on few of many
+// nodes. When a pod comes, and when a node moves to another domain, they are expanded
+// again.
 func TestExpandedCountsFollowTheState(t *testing.T) {
 	s := New()
 	host := func(i int, host string) model.Change {

@@ -64,7 +64,8 @@ func questions(t *testing.T) []question {
 	return all
 }
 
-// byNode lists a tally's counts by node name, since every state numbers domains differently.
+// byNode lists a tally's counts by node name, since every state numbers domains
+// differently.
 func byNode(s *state.State, tally *state.Tally) map[string]string {
 	answers := map[string]string{"total": fmt.Sprint(tally.Total())}
 	for slot, alive := range s.Alive() {
@@ -83,7 +84,8 @@ func byNode(s *state.State, tally *state.Tally) map[string]string {
 	return answers
 }
 
-// termsOf lists the terms that select a pod, and how many pods in each node's domain carry them.
+// termsOf lists the terms that select a pod, and the number of their carriers in each
+// node's domain.
 func termsOf(s *state.State, pod *model.Pod) []string {
 	var all []string
 	for _, g := range s.TermsMatching(pod) {
@@ -108,7 +110,8 @@ func termsOf(s *state.State, pod *model.Pod) []string {
 	return all
 }
 
-// TestCountsFollowRandomHistories compares counts that were updated with every change with counts of a new state.
+// TestCountsFollowRandomHistories compares incrementally updated counts with the counts
+// of a new state.
 func TestCountsFollowRandomHistories(t *testing.T) {
 	build.NotRaced(t)
 	asked := questions(t)

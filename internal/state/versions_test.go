@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestVersions changes one thing after the other that a decision can read: the version that it belongs to changes, and a change that no decision can
-// see changes none.
+// TestVersions changes every input of decisions, one after the other: its version
+// changes, and a change that no decision can see changes none.
 func TestVersions(t *testing.T) {
 	s := New()
 	pod := func(name, node, nominated string, change func(*v1.Pod)) model.Change {
@@ -77,7 +77,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestVersionsOfObjects replaces API objects by versions that differ in nothing that decisions read: only the journal of objects names their slots.
+// TestVersionsOfObjects replaces API objects by versions without a change that decisions
+// read: only the journal of objects has their slots.
 func TestVersionsOfObjects(t *testing.T) {
 	s := New()
 	pod := model.Change{Kind: model.PodSet, Pod: model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: v1.PodSpec{NodeName: "b"}})}

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestNodesShowTheirObjects asks a node for everything that is in its own object.
+// TestNodesShowTheirObjects reads everything of a node that is in its own object.
 func TestNodesShowTheirObjects(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), {Kind: model.NodeSet, Node: model.NewNode(build.Node("b", build.Allocatable("cpu=3 pods=7")))}})
@@ -30,7 +30,7 @@ func TestNodesShowTheirObjects(t *testing.T) {
 	}
 }
 
-// TestViewsAnswerAsTheState asks a view, and one of a draft, what only the state knows.
+// TestViewsAnswerAsTheState compares a view, and a view of a draft, with the state.
 func TestViewsAnswerAsTheState(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{
@@ -69,7 +69,8 @@ func TestViewsAnswerAsTheState(t *testing.T) {
 	}
 }
 
-// TestWhichTermsADraftCounts puts a pod with a term of each kind into a draft. A what-if counts all of them; a dry run only those that filters read of others.
+// TestWhichTermsADraftCounts puts a pod with a term of each kind into a draft. A what-if
+// counts all of them; a dry run only the terms of other pods that filters read.
 func TestWhichTermsADraftCounts(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{inZone("a", "x"), inZone("b", "y")})
@@ -102,7 +103,8 @@ func TestWhichTermsADraftCounts(t *testing.T) {
 	}
 }
 
-// TestUncountedSets has a tally of a set that counts 0 by definition: pods that it selects come and go, and only a dry run counts them.
+// TestUncountedSets has a tally of a set that counts 0 by definition: pods that it
+// selects come and go, and only a dry run counts them.
 func TestUncountedSets(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{inZone("a", "x"), inZone("b", "y"), {Kind: model.PodSet, Pod: apart("p", "a")}})
@@ -136,7 +138,8 @@ func TestUncountedSets(t *testing.T) {
 	}
 }
 
-// TestPodsOnCanBeLeftInADraft: who asks for the pods of a node may stop at any of them, of the state's and of the draft's.
+// TestPodsOnCanBeLeftInADraft stops the iteration over the pods of a node at each of
+// them, the state's and the draft's.
 func TestPodsOnCanBeLeftInADraft(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b"), podOn("p", "1", "a", 1), podOn("q", "2", "a", 1), podOn("gone", "3", "a", 1)})
@@ -163,8 +166,9 @@ func TestPodsOnCanBeLeftInADraft(t *testing.T) {
 	}
 }
 
-// TestDraftsAnswerAsTheStateWould adds pods to nodes and takes others off, in a draft and then in the state: what a draft said of its nodes and counts the state says, too. The
-// draft has changed nothing of the state.
+// TestDraftsAnswerAsTheStateWould adds pods to nodes and removes others, in a draft and
+// then in the state: both have the same nodes and counts. The draft has changed nothing
+// of the state.
 func TestDraftsAnswerAsTheStateWould(t *testing.T) {
 	const nodes = 3
 	for seed := range uint64(40) {
@@ -282,8 +286,9 @@ func TestDraftsAnswerAsTheStateWould(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfSeveralTerms counts pods that two terms must select, one of which selects namespaces by label. The namespace's labels change, and only a change in what is
-// selected has the pods counted anew.
+// TestNamespacesOfSeveralTerms counts pods that two terms must select, where one term
+// selects namespaces by label. The namespace's labels change. Only a change of the
+// selected namespaces recounts the pods.
 func TestNamespacesOfSeveralTerms(t *testing.T) {
 	s := New()
 	p := build.Pod(build.InNamespace("other"), build.NodeName("a"), build.Labels("app=web"))
@@ -329,7 +334,8 @@ func TestNamespacesOfSeveralTerms(t *testing.T) {
 	}
 }
 
-// TestDraftsOfNominatedPods: a pod that a draft has put on a node is nominated there no longer, until the draft takes it off again.
+// TestDraftsOfNominatedPods puts a nominated pod on its node in a draft: it is not
+// nominated there until the draft removes it again.
 func TestDraftsOfNominatedPods(t *testing.T) {
 	s := New()
 	p := nominatedPod("p", "a", 5)

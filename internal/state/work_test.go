@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestCountedPodsAreFoundByTheirLabels counts what is looked at to build a tally beside many pods, and to follow a pod beside many tallies.
+// TestCountedPodsAreFoundByTheirLabels counts the visits for building a tally beside many
+// pods, and for updating many tallies with a pod.
 func TestCountedPodsAreFoundByTheirLabels(t *testing.T) {
 	build.NotRaced(t)
 	s := manyTallies(t, 100, 1000)
@@ -41,10 +42,12 @@ func TestCountedPodsAreFoundByTheirLabels(t *testing.T) {
 	}
 }
 
-// TestNodeChangesTouchOnlyWhatMoves counts the tallies that a node's new label, and its move to another zone, update.
+// TestNodeChangesTouchOnlyWhatMoves counts the tallies that a node's new label, and its
+// move to another zone, update.
 func TestNodeChangesTouchOnlyWhatMoves(t *testing.T) {
 	s := manyTallies(t, 100, 1000)
-	s.Apply([]model.Change{{Kind: model.PodSet, Pod: appPod("pod", "app-5", "node-17")}}) // beside one pod each of ten apps
+	// beside one pod each of ten apps
+	s.Apply([]model.Change{{Kind: model.PodSet, Pod: appPod("pod", "app-5", "node-17")}})
 	for _, row := range []struct {
 		label, value string
 		want         int64
@@ -59,7 +62,8 @@ func TestNodeChangesTouchOnlyWhatMoves(t *testing.T) {
 	}
 }
 
-// TestTalliesOfManyAppsAreSmall counts the bytes of the tallies of apps that run on few of many nodes each.
+// TestTalliesOfManyAppsAreSmall counts the bytes of the tallies of apps that run on few
+// of many nodes each.
 func TestTalliesOfManyAppsAreSmall(t *testing.T) {
 	build.NotRaced(t)
 	const apps, replicas = 200, 30
@@ -77,7 +81,8 @@ func TestTalliesOfManyAppsAreSmall(t *testing.T) {
 	}
 }
 
-// TestRepeatedValuesOfASelectorCountOnce has a term and a tally whose selectors repeat a value, beside others that do not.
+// TestRepeatedValuesOfASelectorCountOnce has a term and a tally whose selectors repeat a
+// value, beside others that do not.
 func TestRepeatedValuesOfASelectorCountOnce(t *testing.T) {
 	s := manyTallies(t, 2, 0)
 	repeated := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

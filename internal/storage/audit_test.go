@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// auditedWorld has some of everything that Audit looks at: 20 nodes in zone z1 and one in z2, which exists no longer; claims in use, with a volume and
-// without; groups and capacities that are narrow, wide and for all nodes; an attachment; a reach that nothing has any more.
+// auditedWorld has some of everything that Audit checks: 20 nodes in zone z1 and one in
+// z2, which was deleted; claims in use, with a volume and without; groups and capacities
+// that are narrow, wide and for all nodes; an attachment; and an idle reach.
 func auditedWorld(t *testing.T) *world {
 	w := newWorld(t)
 	for i := range 20 {
@@ -49,7 +50,8 @@ func auditedWorld(t *testing.T) *world {
 	return w
 }
 
-// TestAuditFindsEachViolation corrupts a store in one way after the other. The sentence names what is wrong.
+// TestAuditFindsEachViolation corrupts a store in one way after the other. The sentence
+// names the fault.
 func TestAuditFindsEachViolation(t *testing.T) {
 	key := func(name string) model.ClaimKey { return model.ClaimKey{Namespace: "default", Name: name} }
 	bound := func(s *Store) *claim { return s.claims[key("bound")] }

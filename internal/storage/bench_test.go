@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// large is a store of so many nodes in three zones, each with a CSINode, and so many bound claims, each of a pod, with attached volumes.
+// large is a store of nodes in three zones, each with a CSINode, and of bound claims,
+// each of a pod, with attached volumes.
 func large(nodes, claims int) *Store {
 	s := New(func(int32, model.Aspect) {})
 	s.Set(model.NewStorageClass(build.StorageClass("fast", "provisioner=d")))
@@ -53,7 +54,8 @@ func capacityOf(i int, size string) *model.StorageCapacity {
 	return model.NewStorageCapacity(build.CSIStorageCapacity(fmt.Sprint("capacity-", i), "class=local capacity="+size, fmt.Sprint("host=node-", i)))
 }
 
-// BenchmarkObjects takes in one object beside 50,000 claims in use and 5,000 nodes: a new version, or one that comes and goes.
+// BenchmarkObjects stores one object beside 50,000 claims in use and 5,000 nodes: a new
+// version, or an object that comes and goes.
 func BenchmarkObjects(b *testing.B) {
 	s := large(build.Sized(5000), build.Sized(50_000))
 	for i := range build.Sized(5000) {
@@ -98,7 +100,8 @@ func BenchmarkObjects(b *testing.B) {
 	}
 }
 
-// BenchmarkSharedClaim adds and removes a pod that uses a claim of 20,000 pods on 5,000 nodes, and shows a new version of the claim.
+// BenchmarkSharedClaim adds and removes a pod that uses a claim of 20,000 pods on 5,000
+// nodes, and stores a new version of the claim.
 func BenchmarkSharedClaim(b *testing.B) {
 	s := shared(build.Sized(5000), build.Sized(20_000))
 	user := userOf("one-more", "claim-0")
@@ -118,7 +121,8 @@ func BenchmarkSharedClaim(b *testing.B) {
 	})
 }
 
-// shared is a store with a claim that pods on all nodes use, whose volume is attached to all of them.
+// shared is a store with a claim that pods on all nodes use, whose volume is attached to
+// all of them.
 func shared(nodes, pods int) *Store {
 	s := large(nodes, 1)
 	for i := range pods {
@@ -130,7 +134,8 @@ func shared(nodes, pods int) *Store {
 	return s
 }
 
-// BenchmarkPodWithVolumes adds and removes a pod beside others with volumes on its node, in the store and in a draft.
+// BenchmarkPodWithVolumes adds and removes a pod beside others with volumes on its node,
+// in the store and in a draft.
 func BenchmarkPodWithVolumes(b *testing.B) {
 	s := large(build.Sized(5000), build.Sized(50_000))
 	s.Set(boundClaim(50_001, 1))
@@ -152,7 +157,8 @@ func BenchmarkPodWithVolumes(b *testing.B) {
 	})
 }
 
-// BenchmarkNodeLabels changes a label of a node beside 5,000 local volumes, as many capacities and 20,000 free volumes of a zone.
+// BenchmarkNodeLabels changes a label of a node beside 5,000 local volumes, as many
+// capacities and 20,000 free volumes of a zone.
 func BenchmarkNodeLabels(b *testing.B) {
 	s := large(build.Sized(5000), 0)
 	for i := range build.Sized(5000) {
@@ -174,7 +180,8 @@ func BenchmarkNodeLabels(b *testing.B) {
 	}
 }
 
-// BenchmarkClass shows and removes a class of 50,000 claims that wait to be bound, and one whose claims are all bound.
+// BenchmarkClass stores and removes a class with 50,000 unbound claims, and a class whose
+// claims are all bound.
 func BenchmarkClass(b *testing.B) {
 	s := large(build.Sized(5000), build.Sized(50_000))
 	for i := range build.Sized(50_000) {
@@ -192,7 +199,8 @@ func BenchmarkClass(b *testing.B) {
 	}
 }
 
-// BenchmarkSmallestFit reads the smallest of 20,000 free volumes that is large enough, and the room for a claim, on a node with both.
+// BenchmarkSmallestFit reads the smallest of 20,000 free volumes that is large enough,
+// and a capacity for a claim, on a node with both.
 func BenchmarkSmallestFit(b *testing.B) {
 	s := large(build.Sized(5000), 0)
 	for i := range build.Sized(20_000) {

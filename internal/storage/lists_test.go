@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestVolumeList inserts and removes volumes at random, up to thousands and down to none, beside a sorted slice.
+// TestVolumeList inserts and removes volumes at random, up to thousands and down to none,
+// and compares with a sorted slice.
 func TestVolumeList(t *testing.T) {
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -53,7 +54,8 @@ func TestVolumeList(t *testing.T) {
 	}
 }
 
-// TestListsGiveMemoryBack empties a long list, from which elements leave at random: each knows its position, and little memory is left.
+// TestListsGiveMemoryBack empties a long list in random order: each element has its
+// position, and little memory is left.
 func TestListsGiveMemoryBack(t *testing.T) {
 	type element struct{ at int }
 	r := rand.New(rand.NewPCG(1, 1))

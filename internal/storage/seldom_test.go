@@ -11,15 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// What random histories meet too seldom.
+// Cases that random histories meet too rarely.
 
-// Of each kind the store returns the version before, and nothing where there was none: a nil that is no interface of a nil pointer.
+// For each kind the store returns the version before, and nil if none: a nil interface,
+// not an interface of a nil pointer.
 func TestVersionsBefore(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	for _, row := range []struct {
 		name     string
 		versions [2]model.Compiled
-		now      func() any // what the store says of the object
+		now      func() any // the store's version of the object
 	}{
 		{"claim", [2]model.Compiled{boundClaim(1, 1), boundClaim(1, 2)}, func() any { return s.Claim(boundClaim(1, 1).Key) }},
 		{"volume", [2]model.Compiled{boundVolume(1, 1), boundVolume(1, 2)}, func() any { return s.Volume("volume-1") }},
@@ -62,12 +63,13 @@ func TestVersionsBefore(t *testing.T) {
 	}
 }
 
-// A claim that a pod uses is followed by what decides what it stands for: its volume, and its class as long as the volume does not exist.
+// The identity of a claim in use depends on its volume, and on its class as long as the
+// volume does not exist.
 func TestWhatClaimsAreFollowedBy(t *testing.T) {
 	for _, row := range []struct {
 		claim            string
 		volume           bool // whether the volume v exists
-		volumes, classes int  // that are kept
+		volumes, classes int  // the numbers kept
 	}{
 		{"", false, 0, 0},
 		{"class=a", false, 0, 1},
@@ -96,7 +98,8 @@ func TestWhatClaimsAreFollowedBy(t *testing.T) {
 	}
 }
 
-// An in-tree volume counts once on a node with a CSINode, however many pods use it, and not at all without one.
+// An in-tree volume counts once on a node with a CSINode, however many pods use it, and
+// not at all without a CSINode.
 func TestInTreeVolumesCountWithACSINode(t *testing.T) {
 	w := newWorld(t)
 	slot := w.setNode("n", nil)
@@ -133,7 +136,8 @@ func TestInTreeVolumesCountWithACSINode(t *testing.T) {
 	check("of no pod", 0)
 }
 
-// Reaches that nothing has any more are forgotten, the longest unused first; what others are filed under stays, so that nodes find them.
+// Idle reaches are forgotten, the longest unused first. The filing of the others stays,
+// so that nodes find them.
 func TestForgottenReachesTakeNothingAlong(t *testing.T) {
 	w := newWorld(t)
 	add := func(name, term string) {
@@ -160,7 +164,7 @@ func TestForgottenReachesTakeNothingAlong(t *testing.T) {
 		if have := w.saidFree(slot, "a", 0); !slices.Equal(have, []string{"either-z4", "z4"}) {
 			t.Errorf("after %d rounds, free on a new node: %v", i+1, have)
 		}
-		// One that was forgotten is known again when something has it.
+		// A forgotten reach is made again when a volume needs it.
 		add(zone, "zone In "+zone)
 		w.setNode(name, map[string]string{"zone": zone, "host": name})
 		if have := w.saidFree(slot, "a", 0); !slices.Equal(have, []string{zone}) {
@@ -171,7 +175,7 @@ func TestForgottenReachesTakeNothingAlong(t *testing.T) {
 	}
 }
 
-// Volumes are in one group if claims cannot tell them apart but by name, size and labels.
+// Volumes are in one group if claims can distinguish them only by name, size and labels.
 func TestGroups(t *testing.T) {
 	const beta = "annotation=volume.beta.kubernetes.io/storage-class="
 	zone, host := build.VolumeAffinity("zone In z1"), build.VolumeAffinity("host In n1")
@@ -209,7 +213,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// A volume that is not free is in no group, and comes to one again when it is.
+// A volume that is not free is in no group, and enters one again when it is free.
 func TestFreeVolumes(t *testing.T) {
 	w := newWorld(t)
 	slot := w.setNode("n", nil)
@@ -232,10 +236,11 @@ func TestFreeVolumes(t *testing.T) {
 		{func() { w.hold("v", b) }, false},
 		{func() { w.release("v", a) }, false},
 		{func() { w.release("v", a) }, false},
-		{func() { w.setVolume(w.volumes["v"], true) }, false}, // listed again: its version is still held
+		// listed again: its version is still held
+		{func() { w.setVolume(w.volumes["v"], true) }, false},
 		{func() { w.release("v", b) }, true},
 		{func() { w.hold("v", b) }, false},
-		{set("storage=2Gi"), true}, // a newer version is what others have made of it
+		{set("storage=2Gi"), true}, // a newer version shows another writer's change
 		{func() { w.release("v", b) }, true},
 		{func() { w.hold("other", b) }, true},
 		{func() { w.release("other", b) }, true},
@@ -254,7 +259,8 @@ func TestFreeVolumes(t *testing.T) {
 	}
 }
 
-// A list keeps its memory until three quarters of it are not needed, so that removing elements one by one does not copy it each time.
+// A list keeps its memory until three quarters of it are unused, so that removing
+// elements one by one does not copy it each time.
 func TestListsKeepMemory(t *testing.T) {
 	list := make([]int, 1000)
 	made := 0
@@ -278,7 +284,8 @@ func TestListsKeepMemory(t *testing.T) {
 	}
 }
 
-// Nothing is reported of a reach that nothing has any more, however many nodes come and go; what has it next finds it as it is then.
+// An idle reach reports nothing, however many nodes come and go. When it is used again,
+// it has the current nodes.
 func TestIdleReachesReportNothing(t *testing.T) {
 	w := newWorld(t)
 	where := build.VolumeAffinity("zone In z1")
@@ -307,7 +314,7 @@ func TestIdleReachesReportNothing(t *testing.T) {
 	}
 }
 
-// A node that does not exist has no labels, whatever its owner says of them.
+// A node that does not exist has no labels, whatever its owner passes.
 func TestNodeThatDoesNotExistHasNoLabels(t *testing.T) {
 	w := newWorld(t)
 	w.setVolume(build.PersistentVolume("v", "class=a", build.VolumeAffinity("zone In z1")), false)
@@ -328,7 +335,8 @@ func TestNodeThatDoesNotExistHasNoLabels(t *testing.T) {
 	}
 }
 
-// What a claim in use stands for follows each change of its volume's source, also where neither version counts on any node.
+// The identity of a claim in use follows each change of its volume's source, even if
+// neither version counts on any node.
 func TestSourcesOfAVolume(t *testing.T) {
 	w := newWorld(t)
 	slot := w.setNode("n", nil)
@@ -364,7 +372,8 @@ func TestSourcesOfAVolume(t *testing.T) {
 	}
 }
 
-// Of the labels that a term demands, reaches are filed under the one that the fewest nodes have and under which the fewest reaches are filed.
+// Among the labels that a term demands, reaches are filed under the label with the fewest
+// nodes and filed reaches.
 func TestFiledWhereFewAre(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
@@ -393,7 +402,8 @@ func TestFiledWhereFewAre(t *testing.T) {
 	}
 }
 
-// Several groups and capacities of one class are in one reach: each knows its position when others go.
+// Several groups and capacities of one class are in one reach: each has the right
+// position when others go.
 func TestSharesKnowPositions(t *testing.T) {
 	w := newWorld(t)
 	slot := w.setNode("n", map[string]string{"zone": "z1"})

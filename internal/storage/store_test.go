@@ -17,9 +17,10 @@ import (
 
 var seeds = flag.Int("seeds", 3, "random histories of the store")
 
-// TestStoreCounts applies random histories to a store. After each change, what it says of the nodes, claims and classes is what counting the API
-// objects gives; what has changed on a slot was reported; and what a usage says with a pod more or less is what the store says after the pod has come
-// or gone.
+// TestStoreCounts applies random histories to a store. After each change, the store's
+// nodes, claims and classes must equal a recount of the API objects, and each changed
+// slot must have been reported. A usage with a pod more or less must equal the store's
+// after the pod has come or gone.
 func TestStoreCounts(t *testing.T) {
 	for seed := range *seeds {
 		h := &history{world: newWorld(t), r: rand.New(rand.NewPCG(uint64(seed), 7))}
@@ -50,7 +51,7 @@ func (h *history) oneOf(words ...string) string     { return words[h.some(len(wo
 func (h *history) oneIn(n int) bool                 { return h.some(n) == 0 }
 func (h *history) name(prefix string, n int) string { return fmt.Sprint(prefix, h.some(n)) }
 
-// step makes a change and checks what the store says.
+// step makes a change and checks the store.
 func (h *history) step(when string) {
 	h.t.Helper()
 	before := map[string][2]string{}
@@ -162,7 +163,7 @@ func (h *history) checkClaims(when string) {
 	}
 }
 
-// checkWide checks that what is read in the turn of a pod and what is read by node are all there is.
+// checkWide checks that the wide and the per-node supply together are complete.
 func (h *history) checkWide(when string) {
 	for _, class := range []string{"", "a", "b", "c"} {
 		wide := map[string]bool{}
@@ -206,7 +207,8 @@ func (h *history) nodesOf(selected func(map[string]string) bool) int {
 	return nodes
 }
 
-// checkDrafts compares usages with pods more and less with those of the store after the same changes.
+// checkDrafts compares usages with pods more and less with those of the store after the
+// same changes.
 func (h *history) checkDrafts(when string) {
 	slot := h.anySlot()
 	if slot < 0 {
@@ -249,7 +251,8 @@ func (h *history) anySlot() int32 {
 	return -1
 }
 
-// change makes a random change. It returns the name of the node whose own change it is, if it is one.
+// change makes a random change. It returns the name of the node if the change is to a
+// node itself.
 func (h *history) change() (moved string) {
 	key := model.ClaimKey{Namespace: "default", Name: h.name("c", 12)}
 	if h.oneIn(2) { // until reaches are narrow, or wide again
@@ -395,7 +398,7 @@ func (h *history) volume() {
 	h.setVolume(build.PersistentVolume(h.name("v", 40), text, options...), h.oneIn(5))
 }
 
-// changed changes one thing of a volume.
+// changed changes one field of a volume.
 func (h *history) changed(v *v1.PersistentVolume) *v1.PersistentVolume {
 	other := build.PersistentVolume("", "storage="+h.oneOf("1Gi", "2Gi", "3Gi", "5Gi"), build.VolumeAffinity(h.term()))
 	switch h.some(8) {
@@ -424,7 +427,7 @@ func (h *history) topology() string {
 	return h.oneOf("absent", "zone=z1", "zone=z2", "host="+h.name("n", 80), "zone=z1 host="+h.name("n", 80), "zone In z1,z3", "disk Exists", "zone NotIn z1", "everything")
 }
 
-// node makes a node appear, or changes its labels.
+// node adds a node, or changes its labels.
 func (h *history) node() string {
 	name := h.name("n", 80)
 	of := map[string]string{"host": name, "zone": h.oneOf("z1", "z1", "z1", "z2", "z3"), "other": h.name("", 3)}
@@ -445,7 +448,7 @@ func (h *history) node() string {
 	return name
 }
 
-// randomPod makes a pod, and a claim for it unless it is for a draft.
+// randomPod makes a pod, and its claim unless the pod is for a draft.
 func (h *history) randomPod(draft bool) *model.Pod {
 	h.pods++
 	var options []build.PodOption

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// usedAnew counts from nothing what Store.used counts.
+// usedAnew recounts Store.used.
 func (s *Store) usedAnew(pods []*model.Pod) map[handle]int {
 	used := map[handle]int{}
 	count := func(h handle) {
@@ -35,7 +35,8 @@ func (s *Store) usedAnew(pods []*model.Pod) map[handle]int {
 	return used
 }
 
-// Pods come and go, on nodes and nominated to them, while their claims are bound, vanish and come back.
+// Pods come and go, on nodes and nominated to them, while their claims are bound, deleted
+// and created again.
 func TestUsed(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -103,7 +104,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// A newer version of a pod is taken off the node in place of the one that was put there.
+// The store removes a newer version of a pod than the one that it placed.
 func TestDisplaceANewerVersion(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	s.Seat(0, "n")
@@ -119,7 +120,8 @@ func TestDisplaceANewerVersion(t *testing.T) {
 	}
 }
 
-// Pods on a node that does not exist are not users of a claim: no snapshot of kube-scheduler has them.
+// Pods on a node that does not exist are not users of a claim: kube-scheduler's snapshot
+// does not have them.
 func TestUsersOf(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	s.Seat(0, "n")
@@ -139,7 +141,8 @@ func TestUsersOf(t *testing.T) {
 	}
 }
 
-// TestUsedOn has pods share a volume on up to twenty nodes, come and go: the nodes that use it are known, unless they are more than asked for.
+// TestUsedOn has pods that share a volume on up to twenty nodes come and go: UsedOn
+// returns these nodes, up to the given maximum.
 func TestUsedOn(t *testing.T) {
 	const nodes = 20
 	for seed := range uint64(20) {

@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestWorkIsThatOfWhatChanges counts the slots that are reported, the matches of nodes against selectors, and the claims that are counted anew on a
-// node, for one change each in a store with many of everything.
+// TestWorkIsThatOfWhatChanges counts the reported slots, the matches of nodes against
+// selectors, and the recounted claims, for one change each in a store with many of
+// everything.
 func TestWorkIsThatOfWhatChanges(t *testing.T) {
 	const nodes, claims = 600, 3000
 	s := shared(nodes, 2*nodes)
@@ -79,7 +80,8 @@ func TestWorkIsThatOfWhatChanges(t *testing.T) {
 		{"a capacity in another size", set(capacityOf(17, "2Gi")), Work{Touched: 1}},
 		{"a capacity goes", gone(capacityOf(17, "2Gi")), Work{Touched: 1}},
 		{"a label that no selector looks at", labels(20, "other", "x"), Work{}},
-		// Its capacity, its local volume and two others are filed under the node's name; under the zone, the shared volumes are.
+		// Its capacity, its local volume and two others are filed under the node's name;
+		// the shared volumes are filed under the zone.
 		{"another zone", labels(20, "zone", "z1"), Work{Matched: 5}},
 		{"a node goes", func() { s.SetNode(30, false, nil) }, Work{}},
 		{"a node comes", func() { s.SetNode(30, true, nodeLabels(30)) }, Work{Matched: 4}},
@@ -93,13 +95,15 @@ func TestWorkIsThatOfWhatChanges(t *testing.T) {
 	}
 }
 
-// TestMemoryIsGivenBack lets 5,000 claims with pods, volumes and attachments come and go, and as many free volumes, local and shared.
+// TestMemoryIsGivenBack lets 5,000 claims with pods, volumes and attachments come and go,
+// and as many free volumes, local and shared.
 func TestMemoryIsGivenBack(t *testing.T) {
 	const nodes, many = 1000, 5_000
 	s := large(nodes, 10)
 	heap := func() uint64 {
 		var m runtime.MemStats
-		for least := uint64(math.MaxUint64); ; least = m.HeapAlloc { // until what is interned has been given back, too
+		// until interned values have been released, too
+		for least := uint64(math.MaxUint64); ; least = m.HeapAlloc {
 			runtime.GC()
 			if runtime.ReadMemStats(&m); m.HeapAlloc+m.HeapAlloc/200 >= least {
 				return m.HeapAlloc

@@ -19,7 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// world is API objects and pods on nodes, with a store of them. What the store says of them is found out here from the objects, slowly.
+// world is API objects and pods on nodes, with a store of them. It recomputes the store's
+// values from the objects, slowly.
 type world struct {
 	t           testing.TB
 	store       *Store
@@ -29,7 +30,7 @@ type world struct {
 	csiNodes    map[string]*storagev1.CSINode
 	attachments map[string]*storagev1.VolumeAttachment
 	capacities  map[string]*storagev1.CSIStorageCapacity
-	slots       []*seated // nil where free
+	slots       []*seated // nil if free
 	holders     map[string]map[model.PodKey]bool
 	nominated   []*model.Pod
 	touched     map[int32]model.Aspect
@@ -66,7 +67,7 @@ func (w *world) setClaim(c *v1.PersistentVolumeClaim) {
 	w.store.Set(model.NewClaim(c))
 }
 
-// setVolume stores a volume, as another version or listed again in the same.
+// setVolume stores a volume, as another version or listed again in the same version.
 func (w *world) setVolume(v *v1.PersistentVolume, again bool) {
 	if before := w.volumes[v.Name]; again && before != nil {
 		v = before
@@ -154,7 +155,7 @@ func (w *world) place(slot int32, pod *model.Pod) {
 	w.store.Place(slot, pod)
 }
 
-// displace removes a pod in a later version of it.
+// displace removes a pod in a later version.
 func (w *world) displace(slot int32, i int) {
 	n := w.slots[slot]
 	pod := model.NewPod(n.pods[i].Object)
@@ -210,7 +211,8 @@ func (w *world) seats() []Seat {
 	return seats
 }
 
-// unique returns the driver and handle of what a claim stands for, as section 2.1 of the semantics has it; driver is empty if it does not count.
+// unique returns the driver and handle that a claim counts as, as in section 2.1 of the
+// semantics; driver is empty if the claim does not count.
 func (w *world) unique(key model.ClaimKey) (driver, name string, migrated bool) {
 	c := w.claims[key]
 	if c == nil {
@@ -243,7 +245,8 @@ func (w *world) unique(key model.ClaimKey) (driver, name string, migrated bool) 
 	return k.Provisioner, handle, false
 }
 
-// usedAnywhere returns the volumes that are attached, and those that pods use, also pods that are nominated only, whether or not they count on the node.
+// usedAnywhere returns the attached volumes and the volumes that placed or nominated pods
+// use, whether or not they count on the node.
 func (w *world) usedAnywhere() []string {
 	all := slices.Clone(w.nominated)
 	for _, n := range w.slots {
@@ -272,7 +275,8 @@ func (w *world) usedAnywhere() []string {
 	return slices.Sorted(maps.Keys(used))
 }
 
-// inUse returns what is in use on a slot by these pods, and attached to it, as a text; and which volumes these are, by driver/name.
+// inUse returns a text about the volumes that these pods use on a slot or that are
+// attached to it, and these volumes by driver/name.
 func (w *world) inUse(slot int32, pods []*model.Pod) string {
 	n := w.slots[slot]
 	csi := w.csiNodes[n.name] != nil
@@ -320,7 +324,8 @@ func (w *world) inUse(slot int32, pods []*model.Pod) string {
 		counts[driver]++
 	}
 	before := slices.Clone(disks)
-	disks = slices.DeleteFunc(disks, func(d string) bool { // whether others only read does not show beside one who writes
+	// beside a writer, the read-only flag of others does not show
+	disks = slices.DeleteFunc(disks, func(d string) bool {
 		name, readOnly := strings.CutSuffix(d, "true")
 		return readOnly && slices.Contains(before, name+"false")
 	})
@@ -339,10 +344,10 @@ func ptrOr(s *string) string {
 	return *s
 }
 
-// drivers and handles are all that can be in use in a world.
+// drivers and handles are all values that can be in use in a world.
 var drivers = []string{"d", "e", "ebs.csi.aws.com", "x"}
 
-// usesOf returns the volumes, of all that can be in use, that are.
+// usesOf returns the volumes in use among all possible ones.
 func (w *world) usesOf(isUsed func(driver, name string) bool) []string {
 	handles := []string{"vol-1", "vol-2", "vol-3"}
 	for _, v := range w.volumes {
@@ -364,7 +369,7 @@ func (w *world) usesOf(isUsed func(driver, name string) bool) []string {
 	return slices.Sorted(maps.Keys(used))
 }
 
-// said is what the store says that inUse finds out.
+// said is the store's counterpart of inUse.
 func (w *world) said(u Usage) string {
 	counts := map[string]int{}
 	for _, driver := range drivers {
@@ -383,7 +388,8 @@ func (w *world) said(u Usage) string {
 		switch written := u.DiskConflicts(model.NewDisks([]model.Disk{{Kind: kind, Name: id}})); {
 		case kind == model.AWSDisk && written:
 			disks = append(disks, id)
-		case kind == model.ISCSIDisk && readOnly: // some user writes; whether others read does not show
+		// some user writes; the read-only flag of others does not show
+		case kind == model.ISCSIDisk && readOnly:
 			disks = append(disks, id+"false")
 		case kind == model.ISCSIDisk && written:
 			disks = append(disks, id+"true")
@@ -396,7 +402,8 @@ func (w *world) said(u Usage) string {
 	return fmt.Sprintf("CSINode %t counts %v used %v disks %v err %s", u.CSINode() != nil, counts, used, disks, err)
 }
 
-// free returns the names of the volumes of a class that are free and can be used on a node with these labels, by size and name.
+// free returns the names of the free volumes of a class that can be used on a node with
+// these labels, by size and name.
 func (w *world) free(class string, of map[string]string) []string {
 	var free []*v1.PersistentVolume
 	for _, v := range w.volumes {
@@ -423,7 +430,7 @@ func fits(v *v1.PersistentVolume, of map[string]string) bool {
 	return matches
 }
 
-// saidFree is what the store says that free finds out, of the volumes of at least a size.
+// saidFree is the store's counterpart of free, for volumes of at least a size.
 func (w *world) saidFree(slot int32, class string, size int64) []string {
 	w.t.Helper()
 	var free []*model.Volume
@@ -451,7 +458,8 @@ func (w *world) saidFree(slot int32, class string, size int64) []string {
 	return names
 }
 
-// room returns the name of the first capacity of a class for a node with these labels that has room.
+// room returns the name of the first sufficient capacity of a class for a node with these
+// labels.
 func (w *world) room(class string, of map[string]string, size int64) string {
 	first := ""
 	for _, c := range w.capacities {
@@ -474,7 +482,8 @@ func admits(c *storagev1.CSIStorageCapacity, of map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// supply is a text of what can change on a node without a change of it: what narrow reaches offer.
+// supply is a text of the supply in narrow reaches, which can change on a node without a
+// change of the node.
 func (w *world) supply(slot int32) string {
 	var texts []string
 	for _, class := range []string{"", "a", "b", "c"} {
