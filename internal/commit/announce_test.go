@@ -38,7 +38,7 @@ func TestAnnouncement(t *testing.T) {
 			c.returns("r", commit.CallResult{Works: row.works})
 		}
 		request, ok := c.Next(c.now, false)
-		// at a write; the nomination is written in parallel
+		// At a write, the nomination is written in parallel.
 		if ok && request.Kind != commit.Patch {
 			step := request
 			request, ok = c.Next(c.now, false)

@@ -118,7 +118,7 @@ var answerKinds = map[string]struct {
 }{
 	"binding":        {"bind", false, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
 	"stored binding": {"bind", true, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
-	// about an unanswered binding
+	// The read follows an unanswered binding.
 	"question":  {"get", false, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
 	"condition": {"status", false, func(m *inMemory) { m.Start(rejected(podNamed("p"), 1)) }},
 	"nomination clear": {"status", false, func(m *inMemory) {
@@ -376,7 +376,7 @@ var answerRows = []answerRow{
 	{"event", "cut hangup reset refused silent", "event 2s...", "waits", ""},
 
 	{"series", "garbage other", "event series 0s", "written", ""},
-	// created again, with its count
+	// The event is created again, with its count.
 	{"series", "404 404page", "event series 0s event 0s", "written", ""},
 	{"series", "400 401 409exists 410 422 502 400page", "event series 0s", "given up", "Gave up writing"},
 	{"series", "403", "event series 0s 10ms 40ms 160ms 640ms 2.56s", "given up", "Gave up writing"},

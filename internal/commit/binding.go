@@ -59,11 +59,12 @@ type progress struct {
 	// run.
 	allowed, begun []bool
 	seen           *observation // of the current step's write or call
-	// when the wait of the current step at PreBind began; zero if it does not wait
+	// awaits is when the wait of the current step at PreBind began; zero if it does not
+	// wait.
 	awaits time.Time
 	waits  []WaitEnd // completed waits of the phase
-	// until when a try of a learned write, or of a write that undoes it, may still be
-	// stored
+	// late is until when a try of a learned write, or of a write that undoes it, may
+	// still be stored.
 	late time.Time
 	// interrupted is the failure that takes effect once the request in flight is answered
 	// or the call returns; nil if the binding continues.
@@ -412,7 +413,7 @@ func (o *Outbox) afterBinding(now time.Time, b *binding) {
 	b.forgetRequest()
 	for ; b.steps.step < len(b.placement.Steps); b.steps.step++ {
 		switch step := b.step(); {
-		// remaining Bind plugins, which had no turn
+		// The remaining Bind plugins had no turn.
 		case o.stopped != nil || step.Stage != plan.PostBind:
 		case step.Write != nil:
 			o.send(b)

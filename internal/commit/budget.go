@@ -24,8 +24,8 @@ type reports struct {
 	budget Budget
 	rate   *rate.Limiter
 	// statuses are the pods whose status is to be written. A pod whose status was dropped
-	// stays queued until its turn. Invariant: no lane is longer than
-	// OutboxConfig.ReportsMax.
+	// stays queued until its turn.
+	// Invariant: no lane is longer than OutboxConfig.ReportsMax.
 	statuses lane[types.UID]
 	// normal and warnings are events to be created, by type. repeats are events that the
 	// API server has and whose count is to be written.
@@ -39,7 +39,8 @@ type reports struct {
 	inFlight [WriteKinds]int
 	spent    time.Time // nothing is sent until then: this second's budget is used up
 	paused   time.Time // nothing is sent until then: the API server was unreachable
-	// the API server has not answered since: requests are sent one by one
+	// unreachable: the API server has not answered since, so requests are sent one by
+	// one.
 	unreachable bool
 	probing     bool // the single request while unreachable is in flight
 }

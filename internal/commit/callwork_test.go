@@ -246,7 +246,7 @@ func TestHandlesFromAnywhere(t *testing.T) {
 		var all sync.WaitGroup
 		for i, name := range names(pods) {
 			d := runs(name, plan.Reserve, func(context.Context) commit.CallResult {
-				// a gang plugin: the latest member allows or rejects all
+				// This is a gang plugin: the latest member allows or rejects all.
 				for _, w := range f.WaitingPods() {
 					switch n := w.Pod().Name; {
 					case n[len(n)-1] == '3':

@@ -117,16 +117,16 @@ type Commit struct {
 
 	mu     sync.Mutex
 	outbox *Outbox
-	// closed when bindings may be added again; nil if the loop does not wait
+	// room is closed when bindings may be added again; nil if the loop does not wait.
 	room      chan struct{}
 	stopped   bool // no more bindings are accepted
 	abandoned bool // queued writes will not be sent
-	// returned calls whose results are being delivered
+	// answering counts returned calls whose results are being delivered.
 	answering int
 	contexts  map[uint64]bindingContext // of bindings with calls
 	calling   context.Context           // parent of the contexts; ends with the drain
 	endCalls  context.CancelCauseFunc
-	// by kind: a write was dropped since the queues were last empty
+	// dropping, by kind: a write was dropped since the queues were last empty.
 	dropping [WriteKinds]bool
 }
 
@@ -261,7 +261,8 @@ func (c *Commit) update(change func(now time.Time)) {
 	c.answer(ended)
 }
 
-// Room returns a channel that is closed while fewer than BindingsMax bindings wait.
+// Room returns a channel that is closed once fewer than BindingsMax bindings, evictions
+// and writes of decisions wait.
 func (c *Commit) Room() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

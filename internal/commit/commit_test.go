@@ -419,7 +419,7 @@ func TestStopTellsObservers(t *testing.T) {
 		}
 		stop := f.run(t)
 		f.Start(placed(podNamed("p")))
-		// only one worker runs: when this is bound, the first waits
+		// Only one worker runs: when this is bound, the first waits.
 		f.Start(placed(podNamed("other")))
 		if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
 			t.Fatalf("the first outcome is %+v", outcome)
@@ -428,7 +428,7 @@ func TestStopTellsObservers(t *testing.T) {
 		if outcome := f.outcomes.next(t); outcome.Pod.Name != "p" || outcome.Err == nil {
 			t.Errorf("outcome %+v, want that p failed", outcome)
 		}
-		// and an event
+		// The third write is an event.
 		if began, ended := observer.sending.Load(), observer.sent.Load(); began != 3 || ended != 3 {
 			t.Errorf("observers were told of the beginning of %d writes and the end of %d, want 3", began, ended)
 		}

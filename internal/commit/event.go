@@ -21,7 +21,7 @@ import (
 // client-go's recorder, which kube-scheduler uses. An event repeats if it has the same
 // type, reason and action, and regards the same version of the same pod. The first
 // repetition is written at once, and then the count every 30 minutes. After 6 minutes
-// without a repetition the count is written again and the series ends.
+// without a repetition the last count is written and the series ends.
 //
 // A normal event happens to a pod once. It is forgotten when it is written, since it
 // needs no count.
@@ -29,18 +29,21 @@ type event struct {
 	report.Series
 	place place
 	// written is the count that the API server has, 0 before the event exists there.
-	// writtenAt is when that count was written. Invariant: written <= Count.
+	// writtenAt is when that count was written.
+	// Invariant: written <= Count.
 	written   int
 	writtenAt time.Time
 	// ended: no more repetitions are counted here. The event is forgotten once it is
-	// written. Invariant: a series that has not ended is found by its key; a normal event
-	// has ended from the beginning.
+	// written.
+	// Invariant: a series that has not ended is found by its key; a normal event has
+	// ended from the beginning.
 	ended bool
 	// idle is when the event last repeated or was written. element is its entry in
-	// Outbox.kept. Invariant: element is nil unless place is kept.
+	// Outbox.kept.
+	// Invariant: element is nil unless place is kept.
 	idle    time.Time
 	element *list.Element
-	// shares the text among series with equal notes, as in a wave of rejections
+	// note shares the text among series with equal notes, as in a wave of rejections.
 	note  unique.Handle[string]
 	tries int  // tries that the API server answered
 	sent  bool // a request was sent, so the API server may have it
@@ -201,10 +204,10 @@ func (o *Outbox) recorded(now time.Time, request *Request, err error) {
 		o.stats.Events++
 		e.written, e.writtenAt, e.tries = request.Series.Count, now, 0
 		o.wroteEvent(now, e)
-	// an unanswered try has stored it, with a smaller count
+	// An unanswered try has stored the event, with a smaller count.
 	case isThere(request, err) && more:
 		o.turnEvent(e, 1)
-	// its time to live has ended, or someone deleted it
+	// The event's time to live has ended, or someone deleted it.
 	case request.Kind == Repeat && apierrors.IsNotFound(err) && more:
 		o.turnEvent(e, 0)
 	case again && unanswered(err):

@@ -45,7 +45,7 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 		}
 		o.auditEvent(v, e)
 	}
-	// ended series are in no index
+	// Ended series are in no index, so the count may be larger.
 	if counted := o.reports.inFlight[EventWrite]; counted < inFlight {
 		v.Add("%d events are counted in flight, at least %d are", counted, inFlight)
 	}

@@ -91,7 +91,7 @@ func (o *Outbox) evictionAnswered(now time.Time, e *eviction, response Response)
 		o.endEviction(now, e, err)
 	case e.phase == marks:
 		o.request(e, deletes)
-	// its binding has failed
+	// The victim's binding has failed.
 	case response.NodeName == "" && o.bindings[e.victim.UID] == nil:
 		o.leftMemory(now, e)
 	default:

@@ -267,7 +267,7 @@ func TestBoundPodHasNoStatus(t *testing.T) {
 		b.done(b.take(commit.Record, "p"), nil)
 		return b.Remembered()
 	}
-	// when it would have expired
+	// The status would have expired by then.
 	if without, with := remembered(false), remembered(true); without != 0 || with != 1 {
 		t.Errorf("%d and %d things are remembered", without, with)
 	}

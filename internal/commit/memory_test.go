@@ -174,7 +174,7 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	f.server.changed = sync.NewCond(&f.server.mu)
 	listener := newPipes()
 	web := &http.Server{Handler: f.server}
-	// so that the client repeats nothing on another connection
+	// The client must repeat nothing on another connection.
 	web.SetKeepAlivesEnabled(false)
 	var serving sync.WaitGroup
 	serving.Go(func() {

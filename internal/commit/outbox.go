@@ -37,16 +37,16 @@ type Outbox struct {
 	series    map[eventKey]*event   // events that may repeat
 	kept      list.List             // series without a pending write, longest idle first
 	lastEvent time.Time             // time of the last event
-	// last written status, of pods whose watch event may be pending
+	// written has the last written status of pods whose watch event may be pending.
 	written map[types.UID]written
 	writes  lane[expiry]        // the same, oldest first
 	opened  int                 // unfinished bindings with a request sent
 	calls   map[uint64]*binding // bindings with a running call, by order
-	// bindings at Permit or on their way there, as *AtPermit, by order
+	// permits are the bindings at Permit or on their way there, as *AtPermit, by order.
 	permits list.List
 	delayed int   // statuses and events on the timeline
 	stopped error // why no more bindings start
-	// a write that ended with the process may still be stored
+	// unknown: a write that ended with the process may still be stored.
 	unknown bool
 	ended   Ended
 	stats   Stats

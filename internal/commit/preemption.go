@@ -21,7 +21,7 @@ import (
 // victim within it; eviction.go sends the requests.
 type preemption struct {
 	preemptor *model.Pod
-	// the preemptor's group, if the evictions are for the group
+	// group is the preemptor's, if the evictions are for the group.
 	group    *model.PodGroup
 	tree     *model.GroupTree // that the group belongs to
 	nodeName string
@@ -49,12 +49,13 @@ type eviction struct {
 	order     uint64           // of the first decision
 	preempts  []*preemption
 	phase     evictionPhase
-	// ready, sending or pausing; nowhere while the victim's binding is being cancelled
+	// place is ready, sending or pausing; nowhere while the victim's binding is being
+	// cancelled.
 	place    place
 	position int  // in the backlog while ready
 	canceled bool // the victim's binding was cancelled for the eviction
 
-	// current request
+	// tries and throttled belong to the current request.
 	tries, throttled int
 	conflicts        int
 	open             bool // an unanswered deletion may have happened

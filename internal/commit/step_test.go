@@ -254,7 +254,7 @@ func TestFailedStepIsUndoneBackwards(t *testing.T) {
 					t.Fatalf("answered before everything is undone: %v", s.Err)
 				}
 				request := b.takeWrite(commit.UndoStep, "undo "+name)
-				// the pod keeps its resources until the result is known
+				// The pod keeps its resources until the result is known.
 				b.Done(b.now, request, commit.Response{Err: errBroken})
 				b.later(50 * time.Millisecond)
 				b.Done(b.now, b.takeWrite(commit.UndoStep, "undo "+name), commit.Response{})

@@ -35,7 +35,7 @@ func TestStopTakes(t *testing.T) {
 		{"condition", "silent", 5 * time.Second, "given up", "1+0 0+1", ""},
 		{"condition", "500", 5 * time.Second, "waits", "0+1 0+0", ""},
 		{"condition", "429after7", 5 * time.Second, "waits", "0+1 0+1", ""},
-		// after its pause it is tried once more
+		// After its pause, the condition is tried once more.
 		{"condition", "hangup", 1500 * time.Millisecond, "given up", "1+0 0+0", "Gave up writing"},
 		{"event", "silent", 5 * time.Second, "given up", "0+0 1+0", ""},
 		{"event", "500", 5 * time.Second, "waits", "0+0 0+1", ""},

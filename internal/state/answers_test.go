@@ -130,7 +130,7 @@ func TestImages(t *testing.T) {
 		{with("b", "two", "one"), "1 2 1 1", true},
 		{with("b", "two", "one"), "1 2 1 1", false},
 		{with("a", "two"), "1 1 1 2", true},
-		// no other node has it, so this node's size counts
+		// No other node has the image, so this node's size counts.
 		{with("b", "x", "y", "one"), "3 1 1 1", true},
 		{nodeGone("a"), "3 1 0 0", true},
 	} {

@@ -112,7 +112,7 @@ func TestUnassume(t *testing.T) {
 		if delta := s.Apply(nil); len(delta.Events)+len(delta.Left)+len(delta.Failed)+len(delta.Arrived) > 0 {
 			t.Fatalf("unexpected events: %+v", delta)
 		}
-		// some stay, so that later rounds do not start from an empty cluster
+		// Some pods stay, so that later rounds do not start from an empty cluster.
 		if random.IntN(2) == 0 {
 			s.Assume(group...)
 			s.Apply(nil)

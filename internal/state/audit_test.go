@@ -263,7 +263,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"it should be in one: false", func(s *State, _ *Tally) { zones(s).of[3] = 0 }},
 		{`slot 0 (a) is in domain -1 of topology {Label:zone AbsentIsEmpty:false}; it should be in one: true`, func(s *State, _ *Tally) { zones(s).of[a] = noDomain }},
 		{"slot 0 (a) is in domain 1 of topology {Label:other AbsentIsEmpty:true}", func(s *State, _ *Tally) {
-			// the only domain has the nodes without the label
+			// The only domain has the nodes without the label.
 			s.topology(TopologyKey{Label: "other", AbsentIsEmpty: true}).of[a] = 1
 		}},
 		{"which ids has as 7", func(s *State, _ *Tally) { zones(s).ids["1"] = 7 }},

@@ -25,8 +25,8 @@ type Band struct {
 	latest    [fewLatest]int64
 }
 
-// fewLatest is the number of start times kept per band. Few evictions need more victims
-// of one band.
+// fewLatest is the number of start times kept per band. For up to as many victims, the
+// earliest start among them is mostly known.
 const fewLatest = 4
 
 // never is earlier than every start time.
@@ -54,7 +54,7 @@ func (b *Band) started(seconds int64) {
 func (b *Band) left(seconds int64) {
 	for i, have := range b.latest {
 		if seconds == have {
-			// the last time is now there twice, a bound for unlisted pods
+			// The last time is now there twice, as a bound for unlisted pods.
 			copy(b.latest[i:], b.latest[i+1:])
 			return
 		}

@@ -150,7 +150,7 @@ func TestBudgetedSince(t *testing.T) {
 		{budgetOf("ns", "a", "app=db", 1), "n0 n1 n2 n3 n4 n5"},
 		{disrupted, "n1 n3 n5"},
 		{later, ""},
-		// found by the namespace, which has others
+		// The budget is found by the namespace, which has other pods.
 		{budgetOf("ns", "a", "app notin (web)", 1), "n1 n3 n5"},
 		{budgetOf("other", "a", "app=db", 1), ""},
 	} {

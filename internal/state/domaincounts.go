@@ -13,7 +13,7 @@ import (
 // some is the number of domains whose count is not 0; total is the sum of the counts.
 type domainCounts struct {
 	listed []domainCount // sorted by domain
-	// by domain, instead of the list; domains beyond its end have count 0
+	// dense is by domain and replaces the list; domains beyond its end have count 0.
 	dense []int32
 	some  int32
 	total int64

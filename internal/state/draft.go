@@ -26,7 +26,7 @@ type Draft struct {
 	// dryRun means that changes count as in kube-scheduler's AddPod and RemovePod; see
 	// DryRun.
 	dryRun bool
-	// in order of the changes; a pair that cancels out stays
+	// changes are in order; a pair that cancels out stays.
 	changes []draftChange
 	last    map[model.PodKey]int32 // position of a pod's last change
 	// By touched node, in the order of the first touch; at is the position of a slot.

@@ -278,7 +278,7 @@ func TestChangesOfADraft(t *testing.T) {
 }
 
 // TestWrongCallsPanic makes calls that no decision on this state can require: each
-// panics, with the pod or node in its message.
+// panics, with the reason in its message.
 func TestWrongCallsPanic(t *testing.T) {
 	s := New()
 	assumed := podOn("assumed", "1", "", 1).Pod

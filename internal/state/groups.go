@@ -18,7 +18,8 @@ type groups struct {
 	// list is empty.
 	members map[model.GroupKey]*groupMembers
 	// scheduled are the groups that once had enough members placed, by UID, even before
-	// their condition shows it. Invariant: each of these objects exists.
+	// their condition shows it.
+	// Invariant: each of these objects exists.
 	scheduled map[model.GroupKey]types.UID
 	// left counts members that left their node.
 	left uint64

@@ -10,7 +10,8 @@ import (
 // of its two children, so the smallest number is at the root, and a change updates only
 // the nodes that it affects. The zero value holds no numbers.
 type minima struct {
-	// the root at 1, the children of i at 2i and 2i+1, the leaf of domain d at size+d
+	// tree has its root at 1, the children of i at 2i and 2i+1, and the leaf of domain d
+	// at size+d.
 	tree []int32
 	size int // a power of two; 0 before the first number
 }

@@ -94,7 +94,7 @@ func (s *State) newSlot(name string) int32 {
 		s.bands, s.banded = append(s.bands, nil), append(s.banded, 0)
 		s.growCounts()
 		if int(slot) < s.cutFrom {
-			// a reader may have a value of the slot that was cut off
+			// A reader may have a value of the slot that was cut off.
 			s.journal.add(slot, model.AllAspects)
 		}
 	}

@@ -114,7 +114,7 @@ func TestNominate(t *testing.T) {
 		{"show:a set:a", "a", 0},
 		{"show:a set:b", "b", 1},
 		{"show:a set:b show:b", "b", 1},
-		// kube-scheduler accepts any version with a nomination
+		// kube-scheduler accepts any version with a nomination.
 		{"show:a set:b show:a", "a", 2},
 		{"show:a set:b show:", "", 2}, // somebody has cleared it
 		{"show:a clear", "", 1},
@@ -157,9 +157,8 @@ func TestNominate(t *testing.T) {
 	}
 }
 
-// TestNominateEventIsDeliveredOnce nominates pods of two priorities to other nodes, and
-// clears a nomination. Each event is in the next delta, for pods of at most that
-// priority.
+// TestNominateEventIsDeliveredOnce moves one nomination and clears another, of pods of
+// two priorities. Each event is in the next delta, for pods of at most that priority.
 func TestNominateEventIsDeliveredOnce(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b"), {Kind: model.PodSet, Pod: nominatedPod("p", "a", 5)}, {Kind: model.PodSet, Pod: nominatedPod("q", "a", 3)}})

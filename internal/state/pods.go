@@ -41,7 +41,7 @@ func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 
 func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 	slot := s.slotFor(pod.NodeName)
-	// a pod on another node frees no space on this node any more
+	// A pod on another node frees no space on this node any more.
 	if pod.Terminating || slot != known.slot {
 		s.leaves(pod, delta)
 	}
@@ -170,7 +170,7 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 	if before.Object != pod.Object {
 		s.objectReplaced(p.slot)
 	}
-	// an API server forbids both changes
+	// An API server forbids both changes.
 	otherGroup := before.Group != pod.Group || before.Priority != pod.Priority
 	if otherGroup {
 		s.groups.remove(p)

@@ -79,8 +79,8 @@ func TestTalliesFollowEachChange(t *testing.T) {
 	for _, step := range []struct {
 		what   string
 		change model.Change
-		// pods in the node's zone, and in all: own, named, labelled, all, labelled or
-		// named, both, staying
+		// want lists the pods in the node's zone, and in all, of each set: own, named,
+		// labelled, all, labelled or named, both, staying.
 		want string
 	}{
 		{"nothing", zone("a", "x"), "0/0 0/0 0/0 0/0 0/0 0/0 0/0 "},

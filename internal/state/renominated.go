@@ -51,7 +51,7 @@ func (v View) NominatedBeforeWith(r *Renominated, pod *model.Pod, slot int32) []
 	}
 	before = slices.DeleteFunc(slices.Clone(before), func(other *model.Pod) bool {
 		_, changed := r.pods[other.UID]
-		// a reservation is no nomination
+		// A reservation is no nomination.
 		return changed && v.s.nominations.keptFor[other] == nil
 	})
 	for _, other := range r.on[slot] {

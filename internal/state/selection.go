@@ -41,8 +41,8 @@ func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 		x.under(labelKey{namespace: namespace}, yield)
 		for key, value := range pod.Labels {
 			if key == "" {
-				// the API server rejects it, and no selector demands it; only the bare
-				// namespace has this key
+				// The API server rejects an empty key, and no selector demands it; only
+				// the bare namespace is filed under it.
 				continue
 			}
 			x.under(labelKey{namespace, model.Label{Key: key, Value: value}}, yield)

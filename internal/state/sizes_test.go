@@ -293,7 +293,7 @@ func TestNodesMoveToFreeSlots(t *testing.T) {
 	s.Apply([]model.Change{nodeGone(fmt.Sprint("n", slotsKept+2))})
 	s.Apply(nil)
 	audited(t, s)
-	slot, ok := s.Slot(last) // the node behind slot 0 took it, and is gone now
+	slot, ok := s.Slot(last) // the next node took slot 0, and is gone now
 	if !ok || slot != 1 || s.Slots() != slotsKept || s.Node(slot).Name() != last || s.Node(slot).Used().CPUMilli != 2000 || s.Node(slot).PodCount() != 1 {
 		t.Errorf("%s is in slot %d of %d", last, slot, s.Slots())
 	}

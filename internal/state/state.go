@@ -32,8 +32,8 @@ type State struct {
 	nodes int // nodes that exist
 
 	// By slot. A slot is alive while its node exists. A slot with pods but no node is a
-	// ghost, until the node appears or the pods are gone. Invariant: all of these have
-	// the same length, and so has every other slice by slot.
+	// ghost, until the node appears or the pods are gone.
+	// Invariant: all of these have the same length, and so has every other slice by slot.
 	alive []bool
 	// Invariant: node is nil if and only if the slot is not alive; a node has the slot's
 	// name.
@@ -60,7 +60,8 @@ type State struct {
 	ports []portCounts
 
 	placed map[model.PodKey]*placed
-	// displaced are pods that Displace has taken off their nodes. Invariant: it is empty.
+	// displaced are pods that Displace has taken off their nodes.
+	// Invariant: it is empty.
 	displaced map[model.PodKey]*placed
 	// Invariant: assumed is the number of placed pods in the phase assumed.
 	assumed int
@@ -98,9 +99,9 @@ type State struct {
 
 	stamps uint64 // number of stamps so far
 	domains
-	// counts the changes of nodes that may have moved pods to other domains
+	// moves counts the changes of nodes that may have moved pods to other domains.
 	moves uint64
-	// topologies in which the last of these changes gave the node another domain
+	// moved are the topologies whose domain of the node changed by the last of these.
 	moved           []*topology
 	refound         int64 // counts how often a node's domain was recomputed
 	turn            turn
@@ -143,11 +144,13 @@ type placed struct {
 	index int32 // position in pods[slot]
 	phase phase
 	// shown means that the watch has shown the pod on its node, beyond the binding's
-	// result. Invariant: an assumed pod has not been shown.
+	// result.
+	// Invariant: an assumed pod has not been shown.
 	shown bool
 	// latest is the newest version of an assumed pod that the watch showed before the
-	// binding; it is retried if the binding fails. Invariant: latest is nil unless the
-	// pod is assumed, and then a version of that pod without a node.
+	// binding; it is retried if the binding fails.
+	// Invariant: latest is nil unless the pod is assumed, and then a version of that pod
+	// without a node.
 	latest *model.Pod
 	// like are the placed pods with the same labels, likeAt the pod's position among
 	// them.
@@ -155,9 +158,9 @@ type placed struct {
 	likeAt int32
 	// memberAt is the pod's position among the members of its group.
 	memberAt int32
-	// terms are the counts of the pod's terms. Invariant: terms has the valid terms of
-	// pod.Terms, in their order. It is empty if the pod's many terms are counted as a
-	// list.
+	// terms are the counts of the pod's terms.
+	// Invariant: terms has the valid terms of pod.Terms, in their order. It is empty if
+	// the pod's many terms are counted as a list.
 	terms []*TermCounts
 	list  *termList
 	// besides records what Assume changed besides the use of the node; nil for most pods.

@@ -50,7 +50,7 @@ func TestUntranslatedVolumesLeaveWithTheirPod(t *testing.T) {
 // versions of it. The later hold ends with its pod, although the former pod, whose hold
 // does not count any more, is still there.
 func TestHoldsOfOtherVersions(t *testing.T) {
-	// no version, as in objects from no API server
+	// Objects from no API server have no version.
 	for _, former := range []string{"", "1"} {
 		s := New()
 		free := func(version string) model.Change {
@@ -150,7 +150,7 @@ func TestStoreFollowsTheState(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		name := func(prefix string, n int) string { return fmt.Sprint(prefix, r.IntN(n)) }
 		randomPod := func(node string) *model.Pod {
-			// they determine its volumes, which never change
+			// They determine the pod's volumes, which never change.
 			number, life := r.IntN(12), r.IntN(2)
 			p := volumePod(fmt.Sprint("p", number), node, build.Claims(fmt.Sprint("c", (number+life)%6)), build.Disks(fmt.Sprint("ebs=vol-", number%3))).Object
 			p.UID = types.UID(fmt.Sprint(p.Name, life))

@@ -90,7 +90,7 @@ func (t *Tally) Present() int32 { return t.nodes.present }
 // domains, or a walk over a list of few domains. At least one such domain must exist, and
 // KeepLeast must have been called.
 func (t *Tally) Least(differences []Difference) int32 {
-	// domains without pods and differences
+	// empty counts the domains without pods and differences.
 	least, empty := int32(absent), t.nodes.present-t.counts.some
 	for _, d := range differences {
 		if !t.nodes.has(d.Domain) {

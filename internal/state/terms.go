@@ -69,7 +69,7 @@ func (t *TermCounts) Domains() []int32 { return t.topology.of }
 // move moves one carrier from a domain to another.
 func (t *TermCounts) move(m move) {
 	t.counts.add(m.from, -1, len(t.topology.value))
-	// the topology has a newer version already
+	// The topology has a newer version already.
 	t.counts.add(m.to, +1, len(t.topology.value))
 }
 

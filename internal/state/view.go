@@ -303,7 +303,7 @@ func (v View) comesBefore(nominated, pod *model.Pod) bool {
 	if nominated.Priority < pod.Priority || nominated.UID == pod.UID || v.d.places(nominated.Key()) {
 		return false
 	}
-	// the reservation is for the pod's own group or tree
+	// The reservation is for the pod's own group or tree.
 	if k := v.s.nominations.keptFor[nominated]; k != nil && v.s.nominations.keptOf[pod.Group] == k {
 		return false
 	}

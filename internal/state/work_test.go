@@ -46,7 +46,7 @@ func TestCountedPodsAreFoundByTheirLabels(t *testing.T) {
 // move to another zone, update.
 func TestNodeChangesTouchOnlyWhatMoves(t *testing.T) {
 	s := manyTallies(t, 100, 1000)
-	// beside one pod each of ten apps
+	// The other pods are one each of ten apps.
 	s.Apply([]model.Change{{Kind: model.PodSet, Pod: appPod("pod", "app-5", "node-17")}})
 	for _, row := range []struct {
 		label, value string

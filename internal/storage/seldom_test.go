@@ -236,7 +236,7 @@ func TestFreeVolumes(t *testing.T) {
 		{func() { w.hold("v", b) }, false},
 		{func() { w.release("v", a) }, false},
 		{func() { w.release("v", a) }, false},
-		// listed again: its version is still held
+		// The volume is listed again: its version is still held.
 		{func() { w.setVolume(w.volumes["v"], true) }, false},
 		{func() { w.release("v", b) }, true},
 		{func() { w.hold("v", b) }, false},

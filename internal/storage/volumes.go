@@ -53,7 +53,7 @@ func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume)
 		s.leaveGroup(v)
 		v.Volume = now
 		if before == nil || now == nil || before.Version() != now.Version() {
-			// a newer version shows the result of the hold, or another writer's change
+			// A newer version shows the result of the hold, or another writer's change.
 			v.holders = nil
 		}
 		s.enterGroup(v)

@@ -102,7 +102,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	s := large(nodes, 10)
 	heap := func() uint64 {
 		var m runtime.MemStats
-		// until interned values have been released, too
+		// Measure until interned values have been released, too.
 		for least := uint64(math.MaxUint64); ; least = m.HeapAlloc {
 			runtime.GC()
 			if runtime.ReadMemStats(&m); m.HeapAlloc+m.HeapAlloc/200 >= least {

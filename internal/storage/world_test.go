@@ -324,7 +324,7 @@ func (w *world) inUse(slot int32, pods []*model.Pod) string {
 		counts[driver]++
 	}
 	before := slices.Clone(disks)
-	// beside a writer, the read-only flag of others does not show
+	// Beside a writer, the read-only flag of others does not show.
 	disks = slices.DeleteFunc(disks, func(d string) bool {
 		name, readOnly := strings.CutSuffix(d, "true")
 		return readOnly && slices.Contains(before, name+"false")
@@ -388,7 +388,7 @@ func (w *world) said(u Usage) string {
 		switch written := u.DiskConflicts(model.NewDisks([]model.Disk{{Kind: kind, Name: id}})); {
 		case kind == model.AWSDisk && written:
 			disks = append(disks, id)
-		// some user writes; the read-only flag of others does not show
+		// Some user writes; the read-only flag of others does not show.
 		case kind == model.ISCSIDisk && readOnly:
 			disks = append(disks, id+"false")
 		case kind == model.ISCSIDisk && written:
