@@ -220,7 +220,7 @@ type Settled struct {
 	seen *observation // nil if nothing was sent
 }
 
-// Result converts it to the result that the loop applies.
+// Result converts the binding's result to the form that the loop applies.
 func (s *Settled) Result() model.BindingResult {
 	return model.BindingResult{Pod: s.Placement.Pod, NodeName: s.Placement.NodeName, Err: s.Err, Rejectors: s.Rejectors}
 }
@@ -250,7 +250,7 @@ type Preempted struct {
 	Err error
 }
 
-// Result converts it to the result that the loop applies.
+// Result converts the preemption's result to the form that the loop applies.
 func (p *Preempted) Result() model.PreemptionResult {
 	result := model.PreemptionResult{Preemptor: p.Preemptor, Victims: p.Victims, Kept: p.Kept, InMemory: p.InMemory, Err: p.Err}
 	if p.Tree != nil {
