@@ -21,20 +21,21 @@ import (
 )
 
 // about is the beginning of the help text.
-const about = `Run the scheduler: watch for pods that have no node, find the best node for each, and bind it.
+const about = `Run the scheduler: watch for pending pods, find the best node for each, and bind it.
 
-It takes the place of kube-scheduler 1.37: flags, configuration file, endpoints, metrics and leader election are the same. Pods are
-taken that name one of the configuration's profiles, "default-scheduler" without a configuration. It stops on SIGINT or SIGTERM,
-after what it had begun to write is written and the lease is given back; a second signal ends it at once.`
+The command replaces kube-scheduler 1.37: flags, configuration file, endpoints, metrics and leader election are the same. It schedules
+the pods whose schedulerName matches a profile of the configuration; the default profile is "default-scheduler".
+
+On SIGINT or SIGTERM it finishes the writes in progress, releases the lease and exits. A second signal ends it at once.`
 
 // examples are part of that of Berth's own command. As cobra's Example they would not be shown: help in sections of flags has no place for it.
 const examples = `
 
 Examples:
-  # Schedule the pods of the cluster of a kubeconfig file, without other replicas
+  # Run a single replica against the cluster of a kubeconfig file
   berth scheduler --kubeconfig scheduler.kubeconfig --leader-elect=false
 
-  # With a configuration file, say what is decided about each pod
+  # Use a configuration file, and log the decision about each pod
   berth scheduler --config scheduler.yaml -v=3`
 
 // NewSchedulerCommand returns the scheduler as a program of its own that behaves as kube-scheduler does, to be run by
@@ -134,7 +135,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		klog.Background().Info("Accepted, but " + note)
 	}
 	if names := o.outside.Names(); len(names) > 0 {
-		klog.Background().Info("Plugins from outside are compiled in", "plugins", names)
+		klog.Background().Info("Out-of-tree plugins are compiled in", "plugins", names)
 	}
 	s, err := newScheduler(ctx, o, c)
 	if err != nil {

@@ -122,26 +122,27 @@ func (o *options) addFlags() {
 	o.metrics.AddFlags(o.sets.FlagSet("metrics"))
 	logsapi.AddFlags(o.logging, o.sets.FlagSet("logs"))
 	fs = o.sets.FlagSet("berth")
-	fs.Uint64Var(&o.seed, "berth-seed", 1, "Chooses among nodes that are equally good. With the same seed, the same history leads to "+
-		"the same decisions.")
-	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
-	fs.IntVar(&o.reportsPerSecond, "berth-reports-per-second", commit.DefaultReportsPerSecond, "How many conditions and events of pods are "+
-		"written per second at most. Bindings are not counted, and go before them.")
-	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "How long a call of a plugin that is compiled in may take, or its calls "+
-		"about all nodes together, before the pod's turn fails. PreBind, Bind and PostBind have as long as they take.")
-	fs.DurationVar(&o.loopDeadline, "berth-loop-deadline", defaultLoopDeadline, "How long one round of the scheduling loop may take, a call of a plugin or an extender included, "+
-		"before /healthz and /livez fail and the replica stops leading. With 0 it never does.")
-	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group, or a tree of them, for which there is no room lets other pods overtake it. Then, "+
-		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, and no event wakes a rejected group before its backoff ends, as in kube-scheduler.")
-	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
-		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
-	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "How much memory in MiB the last decisions may take that kubectl berth explain shows, 256 at most. With 0 none are kept, and no questions answered.")
-	fs.BoolVar(&o.eventHints, "berth-event-hints", false, "End the note of a FailedScheduling event with the least change of the pod with which it would have a node, as far as that is known by then. Without it notes are kube-scheduler's. "+
-		"A hundredth of the scheduler's time is spent on looking for it.")
-	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
-		"spans about each pod's way are sent, and how many. None are made without one.")
-	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
-		"happened, and exit if one is violated. That counts everything again, and decides again about every rejection that is remembered, which costs time: in a large cluster far more than the decisions do.")
+	fs.Uint64Var(&o.seed, "berth-seed", 1, "Seed for the choice among equally good nodes. With the same seed, the same history leads to the same decisions.")
+	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "Maximum number of concurrent writes to the API server.")
+	fs.IntVar(&o.reportsPerSecond, "berth-reports-per-second", commit.DefaultReportsPerSecond, "Maximum number of pod conditions and events written per second. "+
+		"Bindings are not limited, and are sent first.")
+	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "Time limit for a call of a compiled-in plugin, or for its calls on all nodes together. "+
+		"At the limit the attempt fails. PreBind, Bind and PostBind have no limit.")
+	fs.DurationVar(&o.loopDeadline, "berth-loop-deadline", defaultLoopDeadline, "Time limit for one round of the scheduling loop, including calls of plugins and extenders. "+
+		"At the limit /healthz and /livez fail, and the replica stops leading. 0 disables the limit.")
+	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long an unschedulable pod group, or a tree of groups, lets other pods overtake it. "+
+		"After that, if the group would fit without the pods that came later and have no higher priority, their space is reserved for it for some minutes as they end; "+
+		"other such pods cannot use that space. 0 disables reservations and, as in kube-scheduler, no event wakes a rejected group before its backoff ends.")
+	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "Maximum number of decisions about members of a pod group, or a tree of groups, "+
+		"in other orders and with other equally good nodes, before the group is rejected. 0 means one pass, as in kube-scheduler.")
+	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "Memory in MiB for the latest decisions, which kubectl berth explain shows (maximum 256). "+
+		"0 keeps no decisions and disables the endpoint.")
+	fs.BoolVar(&o.eventHints, "berth-event-hints", false, "End the note of a FailedScheduling event with the smallest change of the pod that would make it schedulable, if the search has found it by then. "+
+		"The search takes 1 % of the scheduler's time. By default notes are those of kube-scheduler.")
+	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "Path to a TracingConfiguration file in the format of kube-apiserver: where to send the spans of each pod, and how many. "+
+		"Tracing is off by default.")
+	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round with changes, and exit if one is violated. "+
+		"The checks count everything again and repeat every cached rejection; in a large cluster they take far more time than the decisions.")
 }
 
 func (o *options) addDeprecatedFlags() {
@@ -180,16 +181,16 @@ func (o *options) check() error {
 		errs = append(errs, fmt.Errorf("--berth-plugin-deadline %v: must be greater than 0, such as 10s", o.pluginDeadline))
 	}
 	if o.loopDeadline < 0 || o.loopDeadline > 0 && o.loopDeadline < noteAfter {
-		errs = append(errs, fmt.Errorf("--berth-loop-deadline %v: must be 1s or more, or 0 for none", o.loopDeadline))
+		errs = append(errs, fmt.Errorf("--berth-loop-deadline %v: must be at least 1s, or 0 for no limit", o.loopDeadline))
 	}
 	if o.groupRetries < 0 {
-		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; with 0 there is one pass", o.groupRetries))
+		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; 0 means one pass", o.groupRetries))
 	}
 	if o.historyMiB < 0 || o.historyMiB > historyMiBMax {
-		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be between 0 and %d: the more is kept, the longer a question stops the scheduler", o.historyMiB, historyMiBMax))
+		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be 0-%d", o.historyMiB, historyMiBMax))
 	}
 	if o.groupPatience < 0 {
-		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; with 0 no room is kept", o.groupPatience))
+		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; 0 disables reservations", o.groupPatience))
 	}
 	return utilerrors.NewAggregate(errs)
 }

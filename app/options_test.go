@@ -156,8 +156,8 @@ func TestChecks(t *testing.T) {
 		"--secure-port 70000 must be between 1 and 65535", `empty value in "requestheader-extra-headers-prefix"`, `metrics.showHiddenMetricsForVersion: Invalid value: "x"`,
 		"--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0, such as 5m", "--berth-writes-in-flight 0: must be greater than 0",
 		"--berth-reports-per-second 0: must be greater than 0", "--berth-plugin-deadline 0s: must be greater than 0, such as 10s",
-		"--berth-group-patience -1s: must not be negative; with 0 no room is kept", "--berth-group-retries -1: must not be negative; with 0 there is one pass",
-		"--berth-history-mib 257: must be between 0 and 256: the more is kept, the longer a question stops the scheduler",
+		"--berth-group-patience -1s: must not be negative; 0 disables reservations", "--berth-group-retries -1: must not be negative; 0 means one pass",
+		"--berth-history-mib 257: must be 0-256",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

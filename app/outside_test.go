@@ -134,7 +134,7 @@ func TestPluginsAreLogged(t *testing.T) {
 	config := file(t, "scheduler.yaml", header+fmt.Sprintf("clientConnection: {kubeconfig: %q}\nprofiles: [{plugins: {multiPoint: {enabled: [{name: Says}]}}}]\n", access))
 	for _, as := range []string{subcommand, standalone} {
 		got := runAs(t, as, "--secure-port=0", "--leader-elect=false", "--config", config, "--logging-format=json")
-		for _, want := range []string{`"msg":"Plugins from outside are compiled in","v":0,"plugins":["Says","Mine"]}`, `"msg":"said by package log"`} {
+		for _, want := range []string{`"msg":"Out-of-tree plugins are compiled in","v":0,"plugins":["Says","Mine"]}`, `"msg":"said by package log"`} {
 			if strings.Count(got.stderr, want) != 1 {
 				t.Errorf("%s: %s is not logged once:\n%s", as, want, got.stderr)
 			}

@@ -38,25 +38,27 @@ func newCompareCommand() *cobra.Command {
 	var c compareFlags
 	cmd := &cobra.Command{
 		Use:   "compare --config A --config B",
-		Short: "Show which pods two configurations of the scheduler would place otherwise",
-		Long: `Show which pods of a cluster two configurations of the scheduler would place otherwise.
+		Short: "Show which pods two configurations of the scheduler would place differently",
+		Long: `Show which pods of a cluster two configurations of the scheduler would place differently.
 
-The cluster is that of the kubeconfig, which is read once and with your own rights; with -f it is that of the files, and no running one is needed. Nothing is written to it.
-The pods that are pending are decided about twice, by the scheduler itself on a virtual clock: once as --config A says, once as --config B says. With one --config
-A is the default configuration. With --owned all pods that a controller would make again are decided about, in the order of their
-priority and age, as if none of them had found a node yet: not those of DaemonSets, and not static pods. Volumes and devices that their claims have stay where they are.
+The command reads the cluster of the kubeconfig once, with your own rights. With -f it reads the cluster from files and needs no running one.
+It writes nothing to the cluster. The scheduler places the pending pods twice, with a virtual clock: once with the first --config (A) and
+once with the second (B). With a single --config, A is the default configuration.
 
-A pod whose outcome is the same in both is not listed. One decision that differs may lead to others, because the pods that come after find another cluster. The same cluster, configurations
-and seed give the same result.
+With --owned all pods with a controller are placed again, by priority and age, as if they were pending. DaemonSet pods and static pods stay,
+and so do volumes and devices that claims already have.
 
-Below the pods is how full the nodes become, by zone or by the label of --by, such as one that names the pool.`,
+Pods with the same outcome in both runs are not listed. One different decision can cause others, because the pods after it meet another
+cluster. The same cluster, configurations and seed give the same result.
+
+A second table shows the node usage by zone, or by the label of --by, such as a label that names the pool.`,
 		Example: `  # What would change for the pods that are pending now?
   kubectl berth compare --config today.yaml --config tomorrow.yaml
 
   # Where would everything go, by pool of nodes?
   kubectl berth compare --config today.yaml --config tomorrow.yaml --owned --by node.kubernetes.io/pool
 
-  # The same from a file, against the default configuration
+  # What would change from the default configuration, in a snapshot?
   berth compare -f cluster.yaml --config tomorrow.yaml --owned`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -71,10 +73,10 @@ Below the pods is how full the nodes become, by zone or by the label of --by, su
 	flags := cmd.Flags()
 	c.input = newInputOf(flags, "filename", "f", explanationOutputs)
 	c.makePods(flags, false)
-	flags.StringArrayVar(&c.configs, "config", nil, "A configuration file (KubeSchedulerConfiguration). It is given twice, first A and then B; with one, A is the default configuration.")
-	flags.BoolVar(&c.owned, "owned", false, "Decide again about all pods that a controller other than a DaemonSet would make again.")
-	flags.StringVar(&c.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are put together.")
-	flags.Uint64Var(&c.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
+	flags.StringArrayVar(&c.configs, "config", nil, "Configuration file (KubeSchedulerConfiguration). Give it twice, first A and then B; if given once, A is the default configuration.")
+	flags.BoolVar(&c.owned, "owned", false, "Re-schedule all pods with a controller other than a DaemonSet, not only pending ones.")
+	flags.StringVar(&c.by, "by", v1.LabelTopologyZone, "Label to group nodes by.")
+	flags.Uint64Var(&c.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	c.complete(cmd)
 	return cmd
 }

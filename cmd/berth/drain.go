@@ -29,33 +29,37 @@ func newDrainCommand() *cobra.Command {
 	var d drainFlags
 	cmd := &cobra.Command{
 		Use:   "drain NODE... | -l SELECTOR",
-		Short: "Show where the pods of nodes would go if these were drained",
-		Long: `Show where the pods of nodes would go if these were drained now, and which would find no other node and why.
+		Short: "Show where the pods of nodes would go if the nodes were drained",
+		Long: `Show where the pods of nodes would go if the nodes were drained now, and why some would stay pending.
 
-The cluster is that of the kubeconfig, which is read with your own rights; with -f it is that of the files, and no running one is needed. Nothing is
-written to it: the scheduler itself runs on a copy, on a virtual clock. There the nodes are cordoned, and the pods of one after another are evicted as "kubectl drain"
-does, by namespace and name. The flags have its names and its defaults:
+The command reads the cluster of the kubeconfig with your own rights. With -f it reads the cluster from files and needs no running one. It
+writes nothing to the cluster: the scheduler runs on a copy, with a virtual clock. In the copy it cordons the nodes and evicts their pods as
+"kubectl drain" does: node by node, the pods of a node by namespace and name. The flags have kubectl's names and defaults:
 
-  --ignore-daemonsets     pods of DaemonSets stay; without it a node that has such pods is not drained,
-  --delete-emptydir-data  pods with emptyDir volumes are evicted, too; without it a node that has such pods is not drained,
-  --force                 pods that declare no controller are evicted, too, and nobody makes them again; without it a node that has such pods is not drained,
-  --disable-eviction      PodDisruptionBudgets are not asked,
-  --pod-selector          only these pods are evicted.
+  --ignore-daemonsets     Leave DaemonSet pods. Without it, a node with such pods is not drained.
+  --delete-emptydir-data  Evict pods with emptyDir volumes. Without it, a node with such pods is not drained.
+  --force                 Evict pods without a controller; they are not recreated. Without it, a node with such pods is not drained.
+  --disable-eviction      Ignore PodDisruptionBudgets.
+  --pod-selector          Evict only the pods with these labels.
 
-Static pods stay. A pod that a PodDisruptionBudget protects waits until pods that were evicted before it run on another node; what it waited for is said. If nothing
-helps it, its node is Blocked, where kubectl would try again until it is stopped.
+Static pods stay. A pod protected by a PodDisruptionBudget waits until the pods evicted before it run on other nodes; its message names the
+budget. If waiting does not help, its node is Blocked; kubectl would retry until it is stopped.
 
-Each pod with a controller is made again with its spec: that of a StatefulSet under its name when the old pod is gone, others at once. How a pod's own controller differs
-from that (a Deployment that is being rolled out, a Job that has failed too often) is not known here. A pod counts as healthy as soon as it has a node.
+Each pod with a controller is recreated with its own spec: a StatefulSet pod under its old name once the old pod is gone, other pods at once.
+The simulation ignores the state of the controller, such as a rollout of a Deployment or the backoff limit of a Job. A pod counts as healthy
+as soon as it has a node.
 
-Pods of schedulers that the configuration has no profile for are Ignored: where they would go is not known here. They are counted by themselves.
+Pods of schedulers without a profile in the configuration are Ignored and counted separately, because their placement is unknown.
 
-The exit code is 0 if all nodes would be drained and all pods that are made again find a node, those that are Ignored apart, unless --fail-on-ignored is given; 3 if not (the answer is
-printed all the same), 1 for a failure, 2 for a mistake in the input.`,
+Exit codes:
+  0  All nodes can be drained, and every recreated pod can be placed. Ignored pods do not count, unless --fail-on-ignored is set.
+  1  The command failed.
+  2  The input is wrong.
+  3  Some node cannot be drained, or some pod would stay pending. The result is printed as well.`,
 		Example: `  # Where would the pods of this node go?
   kubectl berth drain node-7 --ignore-daemonsets
 
-  # Can this pool be emptied, with all that is in emptyDir volumes?
+  # Can this pool be emptied, including pods with emptyDir volumes?
   kubectl berth drain -l node.kubernetes.io/pool=old --ignore-daemonsets --delete-emptydir-data
 
   # The same from a file, without a connection to the cluster
@@ -72,12 +76,12 @@ printed all the same), 1 for a failure, 2 for a mistake in the input.`,
 	d.input = newInput(flags, "filename", "f", explanationOutputs)
 	flags.StringVarP(&d.selector, "selector", "l", "", "Drain the nodes with these labels, such as pool=old,zone!=a.")
 	flags.StringVar(&d.podSelector, "pod-selector", "", "Evict only the pods with these labels.")
-	flags.Uint64Var(&d.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
-	flags.BoolVar(&d.drain.IgnoreDaemonSets, "ignore-daemonsets", false, "Leave the pods of DaemonSets.")
-	flags.BoolVar(&d.drain.DeleteEmptyDirData, "delete-emptydir-data", false, "Evict pods with emptyDir volumes, too.")
-	flags.BoolVar(&d.drain.Force, "force", false, "Evict pods that declare no controller, too.")
-	flags.BoolVar(&d.drain.DisableEviction, "disable-eviction", false, "Delete pods without asking PodDisruptionBudgets.")
-	flags.BoolVar(&d.failOnIgnored, "fail-on-ignored", false, "Exit with 3 also if pods are evicted that are of schedulers which the configuration has no profile for.")
+	flags.Uint64Var(&d.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
+	flags.BoolVar(&d.drain.IgnoreDaemonSets, "ignore-daemonsets", false, "Leave DaemonSet pods on their nodes.")
+	flags.BoolVar(&d.drain.DeleteEmptyDirData, "delete-emptydir-data", false, "Evict pods with emptyDir volumes too.")
+	flags.BoolVar(&d.drain.Force, "force", false, "Evict pods without a controller too.")
+	flags.BoolVar(&d.drain.DisableEviction, "disable-eviction", false, "Delete pods without checking PodDisruptionBudgets.")
+	flags.BoolVar(&d.failOnIgnored, "fail-on-ignored", false, "Exit 3 if pods of other schedulers would be evicted.")
 	d.complete(cmd)
 	return cmd
 }

@@ -41,62 +41,72 @@ func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [POD]",
 		Short: "Show why each node is feasible or not for the pending pods of a cluster",
-		Long: `Show why each node is feasible or not for the pending pods of a cluster, and how it scores.
+		Long: `Show for pending pods why each node is feasible or not, and how it scores.
 
-The cluster is that of the kubeconfig, which is read with your own rights: to list pods and nodes is needed, and what you may not list is said, with what is
-assumed without it. POD is NAME, in the namespace of -n or of the context, or NAMESPACE/NAME; without it all pending pods are explained, with -n those of
-that namespace. The configuration is the default one unless --config names another: give the file that the scheduler of the cluster has.
+The command reads the cluster of the kubeconfig with your own rights. You need permission to list pods and nodes. For anything else you may
+not list, the output states what was assumed. POD is NAME, in the namespace of -n or of the context, or NAMESPACE/NAME. Without POD all
+pending pods are explained, with -n those of one namespace. Use --config to give the configuration of the cluster's scheduler; without it
+the default configuration is assumed.
 
-With --snapshot no running cluster is needed: the cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
-attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. Every pending pod is judged against
-the cluster as it is: no other pending pod is placed, and no pod is evicted. "berth simulate" shows where they would go one after another.
+With --snapshot the command reads the cluster from files and needs no running one. The files have the output of "kubectl get -o yaml".
+Include namespaces, services and controllers, because spreading and pod affinity use them. Include priority classes and
+PodDisruptionBudgets, because preemption uses them. Each pending pod is checked against the cluster as it is: no other pending pod is
+placed, and no pod is evicted. "berth simulate" places the pods one after another.
 
-The table is for people: which plugin rejects how many nodes and why, what preemption would do, or the best nodes and what puts the first before the second. Of a pod that
-is named, without a node, it says what would help: the smallest changes with each of which the pod has a node. Each was tried: the change was made, and the engine decided
-again. It is at most ten lines for each pod; -o wide has everything: how many nodes each plugin leaves, the nodes that a single plugin rejects and by how much,
-all suggestions, and the nodes that are equal as one line each. With --pod-group both print the same long form. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
-each pod, by namespace and name. For each node, by name, they have
-  rejections  of every plugin that rejects it, in the order of the profile; the first is the one that kube-scheduler reports. One without
-              a plugin means that no filter was asked about the node, because the pod names other nodes only;
-              leftOutBy has the plugins that say so.
-  scores      of every plugin that scores the pod, normalised to 0..100 and before the weight, and their weighted sum, the total. There
-              are none if only one node is feasible: kube-scheduler takes it without scoring. For a pod with a feasible nominated node
-              kube-scheduler scores no node either; here they are scored all the same.
-and for the pod, where they apply,
-  message     the text of the FailedScheduling event, if no node is feasible,
+The table has at most ten lines for each pod: the number of nodes that each plugin rejects and why, and the result of preemption; or the
+best nodes, and the scores that put the first before the second. For a pending pod named on the command line, suggestions follow: the
+smallest changes that would get the pod scheduled. Every suggestion was tried with the scheduler's engine.
+
+-o wide adds the number of nodes that pass each plugin, the nodes that a single plugin rejects and by how much, all suggestions, and equal
+nodes in one line. With --pod-group table and wide are the same.
+
+JSON and YAML have everything: one object for the pod of --pod, or a list with an object for each pod, by namespace and name.
+For each node, by name:
+  rejections  Every plugin that rejects the node, in the order of the profile. The first is the one that kube-scheduler reports. An
+              entry without a plugin means that no filter ran, because a PreFilter plugin selected other nodes; leftOutBy lists these
+              plugins.
+  scores      Every plugin that scores the pod, normalised to 0..100 before the weight, and total, their weighted sum. Empty if only one
+              node is feasible: kube-scheduler then skips scoring. If the pod has a feasible nominated node, kube-scheduler skips
+              scoring as well, but the scores are shown here.
+For the pod, where they apply:
+  message     The text of the FailedScheduling event, if no node is feasible.
   postFilterMessage
-              the part of it that preemption adds: what it would do, why it helps on no node, or why the pod may not preempt,
-  preemption  what preemption would do: the node that the pod would be nominated to; the victims that would be evicted from it, those
-              that matter most first, with priority, start time and owner; the PodDisruptionBudgets that this would violate; and the
-              pods of lower priority that would lose their nomination to the node,
-  gated       why a PreEnqueue plugin holds the pod back; its nodes are judged all the same,
-  error       why its turn would end without a result: it is being deleted (it is judged as if it were not), or a plugin fails (nothing
-              is scored then),
-  podGroup    the pod group with whose members the pod is decided about (gate GenericWorkload),
-  group       what would become of that group; of a list, the first of its members has it,
-  advice      what would help the pod that is named: suggestions, each with its changes, the node that the pod goes to then, and how many other
-              pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain-json.md describes it,
-  history     with --scheduler, of a live cluster whose scheduler is Berth, what that knows of the pod that is named: its attempts, what woke it each time, what it
-              waits for and who is before it,
-  decision    and why it is on its node, if it has one: the best nodes with every plugin's score, and what tipped the balance.
+              The part of message that preemption adds: what it would do, why it helps on no node, or why the pod may not preempt.
+  preemption  The result of preemption: the nominated node; the victims, the most important first, with priority, start time and
+              owner; the PodDisruptionBudgets that would be violated; and the pods of lower priority that would lose their
+              nomination to the node.
+  gated       Why a PreEnqueue plugin holds the pod back. Its nodes are checked as well.
+  error       Why the attempt would fail: the pod is being deleted (its nodes are checked as well), or a plugin fails (then scores are
+              missing).
+  podGroup    The pod group that is scheduled as a whole (feature gate GenericWorkload).
+  group       The result for that group. In a list only its first member has it.
+  advice      What would get the named pod scheduled: suggestions, each with its changes, the node of the pod after them, and the
+              number of other pods of its owner that would follow; the missing parts; and whether the search was cut short.
+              See docs/explain-json.md.
+  history     With --scheduler, if the cluster's scheduler is Berth: the attempts of the named pod, the event that woke it each time,
+              what it waits for, and the pods before it.
+  decision    With --scheduler: why the named pod is on its node, with the best nodes, every plugin's score, and the scores that
+              decided.
 
-For the last two the running scheduler is asked, with your own credentials, if --scheduler names it, and nobody otherwise. With leader it is the replica that leads, through a port-forward
-to its pod, for which you need the rights to get the lease and that pod and to create pods/portforward there; with an address it is what answers there, if its certificate
-is good. Who may get the pod gets an answer. Without an answer all else is said.
+history and decision come from the running scheduler, which receives your own credentials. It is contacted only if --scheduler is set. With
+"leader" the command opens a port-forward to the replica that leads; you need permission to get the lease and that pod, and to create
+pods/portforward there. With an address, the certificate of the server is verified. You also need permission to get the explained pod. If
+the scheduler does not answer, the rest of the output is printed without these two parts.
 
-With --since, which names an older snapshot, it says why the answer about a pod is another one than it was then: which nodes are lost or won, and the smallest sets of differences that, undone in the
-newer snapshot, bring the old answer back (or, where the pod has a node now and had none, that gave it one in the older snapshot). Each was tried. The pod may be on a node: it is judged as if it
-waited, then and now.
+--since names an older snapshot. The output then shows why the result for a pod differs from the result in that snapshot: the nodes lost or
+won, and the smallest sets of differences that bring the old result back when they are undone in the newer snapshot. If the pod has a
+node only in the newer snapshot, it shows the smallest sets that give the pod a node in the older one. Every set was tried. A pod on a
+node is checked as if it were pending, in both snapshots.
 
-With --feature-gates GenericWorkload=true the members of a pod group are decided about together, and --pod-group explains a group; include
-podgroups in the snapshot then. The members are placed one after another, in the order of the scheduler, and taken back. It is said which find a
-node, which of them holds the group up and which plugins object to it on how many nodes, what the condition of the PodGroup would be, and which
-single changes would let the group start: a lower minCount, more nodes like one of the cluster, more members. Each of these was tried: the
-change was made, and the group decided about again.`,
+With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and --pod-group explains a group. Include
+podgroups in the snapshot. The members are placed one after another, in the order of the scheduler, and removed again. The output shows which
+members can be placed, which member holds the group up and which plugins reject it on how many nodes, the condition that the PodGroup would
+get, and the single changes that would let the group start: a lower minCount, more nodes like one of the cluster, more members. Every
+change was tried.`,
 		Example: `  # Why is this pod pending?
   kubectl berth explain web-2 -n shop
 
-  # Why is this pod on its node? The scheduler is asked, which must be Berth.
+  # Why is this pod on its node? The cluster's scheduler must be Berth.
   kubectl berth explain web-0 -n shop --scheduler leader
 
   # Why is this pod pending, from a file, without a connection to the cluster?
@@ -146,9 +156,9 @@ change was made, and the group decided about again.`,
 	e.makePods(flags, false)
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
-	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
-	flags.StringArrayVar(&e.since, "since", nil, "A file or directory with an older snapshot of the cluster: say what has changed the answer about the pod, or the pod group, since. May be given several times.")
-	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
+	flags.StringVar(&e.pod, "pod", "", "Pod to explain, as NAMESPACE/NAME (default: all pending pods).")
+	flags.StringArrayVar(&e.since, "since", nil, "File or directory with an older snapshot of the cluster: show what has changed the result for the pod or pod group since then. May be given several times.")
+	flags.StringVar(&e.group, "pod-group", "", "Pod group to explain, as NAMESPACE/NAME.")
 	return cmd
 }
 

@@ -28,20 +28,28 @@ func newFitCommand() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
 		Use:   "fit -f POD",
-		Short: "Count how many more pods like one fit, and what runs out",
-		Long: `Count how many more pods like the one of the file find a node, each beside those before it, and what runs out where.
+		Short: "Count how many more pods of one kind fit, and what runs out",
+		Long: `Count how many more pods of one kind fit in a cluster, and what runs out where.
 
-The cluster is that of the kubeconfig, which is read with your own rights; if the file has Nodes, it is the cluster, and no running one is needed.
-The file has exactly one Pod that has no node, or one workload such as a Deployment, whose template makes the pod; other objects, such as claims, are added to the cluster. A cluster of files may have pending Pods of its
-own: then the Pod is in the last file without Nodes. The pods are decided about by the scheduler's own engine, so spreading, affinity, ports and volumes count. Nobody is evicted for them, and pods that are pending now take no room, unless they are
-nominated to a node. Nothing is written to the cluster.
+The command reads the cluster of the kubeconfig with your own rights. If the files have Nodes, they are the cluster, and the command needs no
+running one. Nothing is written to the cluster.
 
-Nodes are listed by zone, or by the label of --by, such as one that names the pool. FEASIBLE are the nodes that take the first pod, FITS the pods that find
-a node there, and RUNS OUT why the feasible nodes take no more; for nodes that never took one, it is said why not.`,
+The file has exactly one pending Pod, or one workload such as a Deployment, whose template becomes the pod. Other objects, such as
+claims, are added to the cluster. If the cluster comes from files too, these may have pending Pods of their own: then put the Pod into the
+last file without Nodes.
+
+The scheduler's engine places the pods one after another, so spreading, affinity, ports and volumes count. The command preempts no pods and
+ignores other pending pods, unless they are nominated to a node.
+
+The table lists the nodes by zone, or by the label of --by, such as a label that names the pool:
+  FEASIBLE        Nodes that are feasible for the first pod.
+  FITS            Pods placed on these nodes.
+  RUNS OUT        Why the feasible nodes take no more pods.
+  NEVER FEASIBLE  Why the other nodes never took one.`,
 		Example: `  # How many more of these fit, by zone?
   kubectl berth fit -f pod.yaml
 
-  # By pool of nodes?
+  # How many fit, by instance type?
   kubectl berth fit -f pod.yaml --by node.kubernetes.io/instance-type`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -57,8 +65,8 @@ a node there, and RUNS OUT why the feasible nodes take no more; for nodes that n
 	f.input = newInput(flags, "filename", "f", explanationOutputs)
 	f.makePods(flags, true)
 	f.complete(cmd)
-	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are listed.")
-	flags.IntVar(&f.most, "most", 100_000, "The number of pods at which counting ends.")
+	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "Label to group nodes by.")
+	flags.IntVar(&f.most, "most", 100_000, "Number of pods at which counting stops.")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ type input struct {
 // newInput declares the flags. filesFlag names the files, short in a letter or not at all; a command that reads none has no such flag.
 func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
 	in := newInputOf(flags, filesFlag, short, outputs)
-	flags.StringVar(&in.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	flags.StringVar(&in.config, "config", "", "Configuration file of the scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
 	return in
 }
 
@@ -59,10 +59,10 @@ func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string)
 		in.filesFlag = "-" + short
 	}
 	if filesFlag != "" {
-		flags.StringArrayVarP(&in.files, filesFlag, short, nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
+		flags.StringArrayVarP(&in.files, filesFlag, short, nil, "File or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
 	}
-	flags.Var(cliflag.NewMapStringBool(&in.gates), "feature-gates", "Feature gates as the scheduler's flag of this name takes them, such as GenericWorkload=true; the defaults without it.")
-	flags.StringVarP(&in.output, "output", "o", "table", "How to print: "+strings.Join(outputs, ", ")+".")
+	flags.Var(cliflag.NewMapStringBool(&in.gates), "feature-gates", "Feature gates of the scheduler, in the format of its own flag, such as GenericWorkload=true (default: the defaults of its version).")
+	flags.StringVarP(&in.output, "output", "o", "table", "Output format: "+strings.Join(outputs, ", ")+".")
 	return in
 }
 

@@ -59,7 +59,7 @@ func runAsKubeScheduler(ctx context.Context, args []string, stdout, stderr io.Wr
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "berth",
-		Short:         "Berth is a Kubernetes scheduler: exact, incremental, deterministic, explained",
+		Short:         "Berth is a Kubernetes scheduler that is exact, incremental and deterministic, and explains its decisions",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          subcommand,

@@ -21,23 +21,28 @@ func newPreflightCommand() *cobra.Command {
 	var p preflightFlags
 	cmd := &cobra.Command{
 		Use:   "preflight",
-		Short: "Check whether Berth can take the place of a cluster's scheduler",
-		Long: `Check whether Berth can take the place of a cluster's scheduler. Nothing is written to the cluster.
+		Short: "Check whether Berth can replace a cluster's scheduler",
+		Long: `Check whether Berth can replace a cluster's scheduler. Nothing is written to the cluster.
 
-  version        the API server's version is one that this scheduler may have,
-  scheduler      the flags of the present scheduler's pods, if they are seen, are those that are checked,
-  configuration  each part of --config and --feature-gates has its counterpart: fields, plugins, extenders, gates,
-  kinds          the API server serves what the plugins of this configuration read,
-  rights         the scheduler may read and write what it must. It is your own rights that are checked: use the kubeconfig of the scheduler; or, with
-                 --as USER, such as system:kube-scheduler or system:serviceaccount:kube-system:berth, those of that user, which takes the right to create
-                 subjectaccessreviews,
-  workloads      which pods need what Berth lacks, and which ask for a scheduler name that no profile has.
+  version        The version of the API server is supported.
+  scheduler      The flags of the running scheduler's pods, if they are visible, match the flags of this check.
+  configuration  Berth supports each part of --config and --feature-gates: fields, plugins, extenders, gates.
+  kinds          The API server serves the kinds that the plugins of this configuration read.
+  rights         The scheduler has the permissions that it needs. The check uses your own permissions, so use the kubeconfig of the
+                 scheduler. Or check another user with --as USER, such as system:kube-scheduler or
+                 system:serviceaccount:kube-system:berth; for this you need permission to create subjectaccessreviews.
+  workloads      Pods that need a feature which Berth lacks, and pods whose scheduler name matches no profile.
 
-Each row is pass, warn or fail, and says what to do. The exit code is 0 if nothing fails, 1 if something does, 2 for a mistake in the flags.`,
-		Example: `  # With the file and the rights of the scheduler
+Each row is pass, warn or fail, and names the next step.
+
+Exit codes:
+  0  No check failed.
+  1  A check failed.
+  2  The flags are wrong.`,
+		Example: `  # Check with the configuration and the permissions of the scheduler
   kubectl berth preflight --config /etc/kubernetes/scheduler.yaml --as system:kube-scheduler
 
-  # For a service account of your own
+  # Check for a service account of your own
   kubectl berth preflight --config berth.yaml --as system:serviceaccount:kube-system:berth -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

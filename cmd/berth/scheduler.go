@@ -40,11 +40,11 @@ type running struct {
 
 func newRunning(flags *pflag.FlagSet, c *connection) *running {
 	r := &running{connection: c, flags: flags}
-	flags.StringVar(&r.at, schedulerFlag, "", "Which running scheduler to ask, with your own credentials, for the history of the pod that is named: leader is the replica that holds the lease, through a port-forward; "+
-		"or its address, such as https://scheduler.example:10259. Without it none is asked.")
-	flags.StringVar(&r.ca, schedulerCAFlag, "", "A file with the certificate authority of the scheduler's certificate, if --scheduler is an address; those of the system without it.")
-	flags.StringVar(&r.lease, schedulerLeaseFlag, "", "The lease of the running scheduler, as NAMESPACE/NAME, for --scheduler leader; the replica's pod must be in its namespace. Without it, that of the configuration.")
-	flags.Uint16Var(&r.port, schedulerPortFlag, schedulerPort, "The secure port of the running scheduler, for --scheduler leader.")
+	flags.StringVar(&r.at, schedulerFlag, "", "Running scheduler to read the history of the named pod from, with your own credentials: leader (the replica that holds the lease, through a port-forward) "+
+		"or an address, such as https://scheduler.example:10259 (default: none).")
+	flags.StringVar(&r.ca, schedulerCAFlag, "", "File with the certificate authority of the scheduler, for --scheduler with an address (default: the authorities of the system).")
+	flags.StringVar(&r.lease, schedulerLeaseFlag, "", "Lease of the running scheduler, as NAMESPACE/NAME, for --scheduler leader (default: the lease of the configuration). The replica's pod must be in the same namespace.")
+	flags.Uint16Var(&r.port, schedulerPortFlag, schedulerPort, "Secure port of the running scheduler, for --scheduler leader.")
 	return r
 }
 

@@ -46,22 +46,29 @@ func newShadowCommand() *cobra.Command {
 	f := &shadowFlags{}
 	cmd := &cobra.Command{
 		Use:   "shadow",
-		Short: "Compare each binding of a cluster's scheduler with what Berth would have decided",
-		Long: `Watch a cluster whose pods another scheduler binds, and compare each binding with what Berth would have decided at that moment.
+		Short: "Compare the bindings of a cluster's scheduler with Berth's decisions",
+		Long: `Watch a cluster with another scheduler, and compare each binding with the decision that Berth would have made at that moment.
 
-Nothing is written to the cluster: the rights to list and watch suffice. Each binding is "agree" (the node is among the best), "lesser" (feasible, and others are
-better), "contradict" (infeasible for Berth, with plugin and reason), "race" (Berth disagrees about the state just before the binding, and agrees about one on which the
-other scheduler can have decided: without the last changes, or with bindings of its own that were stored later) or "failed". "placeable" are pods that stay pending although Berth finds a node for them. A table is printed at the end, on SIGINT or SIGTERM.
+Nothing is written to the cluster: permission to list and watch is enough. Each binding has one of these results:
+  agree       The node is among the best, or the pod is nominated to it.
+  lesser      The node is feasible, but others are better.
+  contradict  The node is infeasible for Berth. The output names plugin and reason.
+  race        The disagreement disappears in another state that the other scheduler may have seen: without the last changes, or with
+              bindings of its own that were stored later.
+  failed      Berth's decision would have ended with an error.
 
-With --disagreements the cluster as it was before a binding that Berth disagrees with is written to a file, which "berth explain --snapshot" reads: what it says
-of the pod is what the shadow has compared the binding with. With --secure-port the counts are served as metrics berth_shadow_*, to those whom the API server allows it, as by the scheduler.`,
-		Example: `  # Until Ctrl-C, with the configuration that the scheduler has
+Pods that stay pending although Berth finds a node for them are "placeable". The table is printed at the end, on SIGINT or SIGTERM.
+
+--disagreements writes the cluster, as it was before each binding that Berth disagrees with, to a file. "berth explain --snapshot" reads the
+file and explains the decision that the binding was compared with. --secure-port serves the counts as metrics berth_shadow_*, with the same
+authorization as the scheduler's metrics.`,
+		Example: `  # Compare until Ctrl-C, with the configuration of the scheduler
   berth shadow --kubeconfig view.kubeconfig --config scheduler.yaml
 
-  # One line of JSON for each decision
+  # Print one line of JSON for each decision
   berth shadow --kubeconfig view.kubeconfig -o json > decisions.jsonl
 
-  # What was the cluster like, and why would Berth have chosen another node?
+  # Keep snapshots. Why would Berth have chosen another node?
   berth shadow --kubeconfig view.kubeconfig --disagreements kept
   berth explain --snapshot kept/20261125T220501.123456789-contradict-shop-web-1.json --pod shop/web-1`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -78,21 +85,21 @@ of the pod is what the shadow has compared the binding with. With --secure-port 
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "The kubeconfig file of the cluster; clientConnection.kubeconfig of the configuration, or the pod's service account, without it.")
-	flags.StringVar(&f.config, "config", "", "The configuration file of the other scheduler (KubeSchedulerConfiguration); the default configuration without it.")
-	flags.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", "Feature gates of the other scheduler, such as GenericWorkload=true; the defaults without it.")
-	flags.StringSliceVar(&f.names, "scheduler-name", nil, "Follow the pods of this scheduler name, which a profile must have. May be given several times; those of all profiles without it.")
-	flags.DurationVar(&f.grace, "grace", time.Minute, "How long Berth must find a node for a pending pod before the pod is reported.")
-	flags.DurationVar(&f.settle, "settle", 2*time.Second, "How long a disagreement waits for changes that the watches show late.")
-	flags.StringVar(&f.disagreements, "disagreements", "", "A folder for files with the cluster as it was before each binding that is lesser, contradicted or failed.")
-	flags.IntVar(&f.most, "disagreements-max", 20, "How many such files are written at most; half of them at most for lesser nodes. Each has the whole cluster.")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Kubeconfig file of the cluster (default: clientConnection.kubeconfig of the configuration, or else the service account of the pod).")
+	flags.StringVar(&f.config, "config", "", "Configuration file of the other scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
+	flags.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", "Feature gates of the other scheduler, such as GenericWorkload=true (default: the defaults of its version).")
+	flags.StringSliceVar(&f.names, "scheduler-name", nil, "Compare only pods with this scheduler name, which a profile must have (default: the names of all profiles). May be given several times.")
+	flags.DurationVar(&f.grace, "grace", time.Minute, "How long a pod must stay pending while Berth finds a node for it, before it is reported.")
+	flags.DurationVar(&f.settle, "settle", 2*time.Second, "How long to wait for late watch events before a disagreement is reported.")
+	flags.StringVar(&f.disagreements, "disagreements", "", "Folder for snapshots of the cluster before each binding that is lesser, contradict or failed.")
+	flags.IntVar(&f.most, "disagreements-max", 20, "Maximum number of snapshots; at most half of them are for lesser. Each has the whole cluster.")
 	f.access = server.NewAccess(0)
 	var sets cliflag.NamedFlagSets
 	f.access.AddFlags(&sets)
 	for _, set := range sets.FlagSets {
 		flags.AddFlagSet(set)
 	}
-	flags.StringVarP(&f.output, "output", "o", "table", "How to print: table (at the end), json (a line for each decision).")
+	flags.StringVarP(&f.output, "output", "o", "table", "Output format: table (at the end) or json (a line for each decision).")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))

@@ -34,41 +34,43 @@ func newSimulateCommand() *cobra.Command {
 		Short: "Show where the pending pods of a cluster would go",
 		Long: `Show where the pending pods of a cluster would go.
 
-Without a file, or if the files have no Node, the cluster is that of the kubeconfig, which is read with your own rights; the objects of the files are
-added to it. The pods of the files are then created last, and only they are printed. Nothing is written to the cluster.
+Without files, the command reads the cluster of the kubeconfig with your own rights. If the files have no Node, their objects are added to
+that cluster; the pods of the files are then created last, and only these are printed. Nothing is written to the cluster.
 
-Deployments, StatefulSets, DaemonSets, Jobs and other workloads of the files get the pods that their controllers would make, minus those that exist.
---scale sets their replicas, --run-cronjob runs a CronJob once, and --pod-template names where a custom resource has its pod template.
+If the files have a Node, they are the cluster, and the command needs no running one. It reads the output of "kubectl get -o yaml" and
+"kubectl cluster-info dump". Include namespaces, services and controllers, because spreading and pod affinity use them. Include priority
+classes and PodDisruptionBudgets, because preemption uses them.
 
-If the files have a Node, they are the cluster, and no running one is needed. They are read as "kubectl get -o yaml" or "kubectl cluster-info dump" prints them. Include namespaces, services and controllers: pods are spread,
-attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. The scheduler itself runs on the
-cluster, on a virtual clock, until no further pod can be placed: pods are taken by priority and then by age. A pod that finds no node is
-printed with the reason. The same files, configuration and seed give the same result.
+For Deployments, StatefulSets, DaemonSets, Jobs and other workloads in the files, the command creates the pods that their controllers would
+create, minus the existing ones. --scale sets the replicas, --run-cronjob runs a CronJob once, and --pod-template gives the path of the pod
+template in a custom resource.
 
-Pods that are evicted for others are printed with the pod that they are evicted for. They end when their grace period is over, and do not
-come back: no controller replaces them. The status of PodDisruptionBudgets is kept while pods come and go; a pod on a node counts as
-healthy unless the files say that it is not ready.
+The scheduler runs on the cluster with a virtual clock until no further pod can be placed. It schedules pods by priority and then by age.
+An unschedulable pod is printed with the reason. The same files, configuration and seed give the same result.
 
-With --generate the cluster is made, and nothing is read: so many nodes, pods that wait, pods that are running already, zones, and applications that the
-pods belong to. Some of the applications are spread over the zones or the nodes. Only the summary is printed, unless the output is json or yaml. How long
-the simulation took is printed on stderr.
+Preempted pods are printed with the pod that preempted them. They end after their grace period and are not recreated. The status of
+PodDisruptionBudgets is updated as pods come and go; a pod on a node counts as healthy unless the files report it as not ready.
 
-With --feature-gates GenericWorkload=true the members of a pod group are decided about together, all or nothing at a gang's minCount; the
-files must have the PodGroups then. Below the pods it is printed how many members of each group have a node, and why a group waits.`,
+--generate creates a cluster instead of reading one: it takes the numbers of nodes, pending pods, running pods, zones and applications.
+Some of the applications are spread over zones or nodes. Only the summary is printed, unless the output is json or yaml. The duration of the
+simulation is printed on stderr.
+
+With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and a gang needs its minCount to start.
+Include the PodGroups in the files. A second table shows how many members of each group have a node, and why a group waits.`,
 		Example: `  # Would these pods fit, and where?
   kubectl berth simulate -f replicas.yaml
 
-  # Where would the pods go that are pending right now, by a snapshot in a file?
+  # Where would the pending pods go, from a snapshot?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth simulate -f -
 
-  # Where, if these ten replicas were created as well?
+  # Where would they go if these ten replicas were created too?
   berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide
 
   # Where would fifty replicas of a Deployment go?
   kubectl berth simulate -f web.yaml --scale shop/web=50
 
-  # How long would the decisions about a million pods take?
+  # How long would it take to schedule a million pods?
   berth simulate --generate nodes=50000,pods=1000000`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -84,8 +86,8 @@ files must have the PodGroups then. Below the pods it is printed how many member
 	s.input = newInput(flags, "filename", "f", simulationOutputs)
 	s.makePods(flags, false)
 	s.complete(cmd)
-	flags.StringToIntVar(&s.generate, "generate", nil, "Make a cluster instead of reading one: nodes, pods, running, zones, apps, such as nodes=5000,pods=50000.")
-	flags.Uint64Var(&s.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
+	flags.StringToIntVar(&s.generate, "generate", nil, "Create a cluster instead of reading one, such as nodes=5000,pods=50000. Keys: nodes, pods, running, zones, apps.")
+	flags.Uint64Var(&s.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	return cmd
 }
 

@@ -39,7 +39,7 @@ func newVersionCommand() *cobra.Command {
 			return printVersion(cmd.OutOrStdout(), output, newVersion())
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "How to print: table, json or yaml.")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "Output format: table, json or yaml.")
 	return cmd
 }
 

@@ -24,12 +24,12 @@ func (in *input) makePods(flags *pflag.FlagSet, one bool) {
 	in.workloads = &workloads{one: one}
 	if !one {
 		flags.StringArrayVar(&in.workloads.scale, "scale", nil,
-			"Replicas of a workload of the files instead of its own, as NAMESPACE/NAME=N or KIND/NAMESPACE/NAME=N. May be given several times.")
+			"Set the replicas of a workload in the files, as NAMESPACE/NAME=N or KIND/NAMESPACE/NAME=N. May be given several times.")
 		flags.StringArrayVar(&in.workloads.runs, "run-cronjob", nil,
-			"A CronJob of the files that runs once, as NAMESPACE/NAME. May be given several times.")
+			"Run a CronJob of the files once, as NAMESPACE/NAME. May be given several times.")
 	}
 	flags.StringArrayVar(&in.workloads.templates, "pod-template", nil,
-		"Where a kind of custom resource has its pod templates, as KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template. "+
+		"Path of the pod templates in a kind of custom resource, as KIND.GROUP=PATH, such as Rollout.argoproj.io=spec.template. "+
 			"May be given several times.")
 }
 
@@ -82,7 +82,7 @@ func (in *input) expand(cluster *manifest.Cluster) error {
 // checkNoFiles refuses flags about workloads of files where no file is read.
 func (in *input) checkNoFiles() error {
 	if w := in.workloads; w != nil && len(w.scale)+len(w.runs)+len(w.templates) > 0 {
-		return wrong{fmt.Errorf("--scale, --run-cronjob and --pod-template are about workloads of files: name these with %s", in.filesFlag)}
+		return wrong{fmt.Errorf("--scale, --run-cronjob and --pod-template apply to workloads in files: name the files with %s", in.filesFlag)}
 	}
 	return nil
 }

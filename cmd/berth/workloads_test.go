@@ -76,8 +76,8 @@ func TestWorkloadMistakes(t *testing.T) {
 		{"replicas: 1000000", "replicas: -2", "simulate -f FILE", "FILE:1: Deployment shop/big: spec.replicas: -2 is negative; give zero or more"},
 		{"", "", "simulate -f FILE --scale big=3", `--scale "big=3": must be NAMESPACE/NAME=N or KIND/NAMESPACE/NAME=N, such as shop/web=50`},
 		{"", "", "simulate -f FILE --pod-template Rollout=spec", `--pod-template "Rollout=spec": must be KIND.GROUP=PATH`},
-		{"", "", "simulate --scale shop/big=3", "--scale, --run-cronjob and --pod-template are about workloads of files: name these with -f"},
-		{"", "", "compare --scale shop/big=3 --config ../../examples/packing.yaml", "are about workloads of files: name these with -f"},
+		{"", "", "simulate --scale shop/big=3", "--scale, --run-cronjob and --pod-template apply to workloads in files: name the files with -f"},
+		{"", "", "compare --scale shop/big=3 --config ../../examples/packing.yaml", "apply to workloads in files: name the files with -f"},
 	} {
 		file := filepath.Join(t.TempDir(), "big.yaml")
 		text := "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n"
