@@ -70,14 +70,14 @@ func (s *scheduler) answer(ctx context.Context, namespace, name string) (any, er
 	select {
 	case <-s.leadership.leading:
 	default:
-		return nil, apierrors.NewServiceUnavailable("this replica of the scheduler does not lead: it has decided nothing; ask the one that holds the lease")
+		return nil, apierrors.NewServiceUnavailable("this replica does not lead and has no history; send the request to the holder of the lease")
 	}
 	key := model.PodKey{Namespace: namespace, Name: name}
 	var found *history.Answer
 	if err := s.loop.Ask(ctx, func() {
 		found = s.history.Of(key, s.loop.State(), s.loop.Queue(), s.asksOutside)
 	}); err != nil {
-		return nil, fmt.Errorf("ask the scheduler about pod %s: %w", key, err)
+		return nil, fmt.Errorf("look up the history of pod %s: %w", key, err)
 	}
 	ours := s.config.SchedulerNames()
 	if found != nil {
@@ -89,23 +89,23 @@ func (s *scheduler) answer(ctx context.Context, namespace, name string) (any, er
 	pod := s.watch.Pod(namespace, name)
 	switch {
 	case pod == nil:
-		return nil, noAnswer(key, "there is no such pod, or it has finished")
+		return nil, noAnswer(key, "pod not found, or finished")
 	case !slices.Contains(ours, pod.Spec.SchedulerName):
 		return nil, notOurs(key, pod.Spec.SchedulerName, ours)
 	case pod.DeletionTimestamp != nil:
-		return nil, noAnswer(key, "it is being deleted, and has no node")
+		return nil, noAnswer(key, "the pod is being deleted and has no node")
 	}
-	return nil, noAnswer(key, "the scheduler has not taken it in yet")
+	return nil, noAnswer(key, "the scheduler has not processed the pod yet")
 }
 
 func notOurs(key model.PodKey, asksFor string, ours []string) error {
-	return noAnswer(key, fmt.Sprintf("it asks for the scheduler %q; this one decides for %q", asksFor, ours))
+	return noAnswer(key, fmt.Sprintf("the pod's schedulerName is %q; the profiles of this scheduler are %q", asksFor, ours))
 }
 
 // noAnswer is the error for a pod about which nothing is known.
 func noAnswer(key model.PodKey, why string) error {
 	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "pods"}, key.Name, "", 0, false)
-	err.ErrStatus.Message = fmt.Sprintf("the scheduler knows nothing of pod %s: %s", key, why)
+	err.ErrStatus.Message = fmt.Sprintf("no history of pod %s: %s", key, why)
 	return err
 }
 

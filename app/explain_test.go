@@ -23,7 +23,7 @@ func TestExplains(t *testing.T) {
 	s.await("one: post leasecandidates", 1)
 	s.await("one: watch leasecandidates", 1)
 	path := func(pod *v1.Pod) string { return server.ExplainPath(pod.Namespace, pod.Name) }
-	r.expect(path(web("web-0")), http.StatusServiceUnavailable, `"message":"this replica of the scheduler does not lead`)
+	r.expect(path(web("web-0")), http.StatusServiceUnavailable, `"message":"this replica does not lead`)
 	s.mu.Lock()
 	candidate := s.candidate.Name
 	s.mu.Unlock()
@@ -35,8 +35,8 @@ func TestExplains(t *testing.T) {
 		_, body = r.get(path(giant), "operator")
 	}
 	r.expect(path(giant), http.StatusOK, `"rejectors":["NodeAffinity"]`)
-	r.expect(path(foreign), http.StatusNotFound, `it asks for the scheduler \"other\"; this one decides for [\"default-scheduler\"]`)
-	r.expect(server.ExplainPath("default", "none"), http.StatusNotFound, `there is no such pod, or it has finished`)
+	r.expect(path(foreign), http.StatusNotFound, `the pod's schedulerName is \"other\"; the profiles of this scheduler are [\"default-scheduler\"]`)
+	r.expect(server.ExplainPath("default", "none"), http.StatusNotFound, `pod not found, or finished`)
 	if status, body := r.get(path(web("web-0")), ""); status != http.StatusForbidden {
 		t.Errorf("without a token: %d %s", status, body)
 	}

@@ -78,7 +78,7 @@ func (l leadership) take(ctx context.Context, log klog.Logger) (stop func(keep b
 	}()
 	return func(keep bool) {
 		if keep {
-			log.Info("Leaving the lease to expire, a write has no answer yet")
+			log.Info("Keeping the lease until it expires, the outcome of a write is unknown")
 			l.election.Keep()
 		}
 		give()

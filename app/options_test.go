@@ -121,7 +121,7 @@ func TestAccess(t *testing.T) {
 		{[]string{"--kubeconfig", cluster, "--master=http://127.0.0.1:2"}, "http://127.0.0.1:2", "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json", ""},
 		{[]string{"--config", path, "--kubeconfig", cluster}, "http://127.0.0.1:1", "application/json", "application/cbor", ""},
 		{[]string{"--config", path, "--kubeconfig", "/other"}, "http://127.0.0.1:1", "application/json", "application/cbor",
-			`"Flag --kubeconfig is ignored, clientConnection.kubeconfig of the configuration holds" ignored="/other" config="` + path + `"`},
+			`"Flag --kubeconfig is ignored, using clientConnection.kubeconfig of the configuration" ignored="/other" config="` + path + `"`},
 	} {
 		o := parsed(t, test.args...)
 		c, err := o.configuration()

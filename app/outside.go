@@ -85,7 +85,7 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 	shared, err := clients.New(ctx, access, client.Interface, kube.Informers(client, name))
 	if err != nil {
 		cancel()
-		return nil, nil, fmt.Errorf("plugins from outside: %w", err)
+		return nil, nil, fmt.Errorf("out-of-tree plugins: %w", err)
 	}
 	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, c, shared, seen, deadline)}
 	full, err := c.Build(ctx, o.host)
@@ -109,7 +109,7 @@ func (o *outside) watches(c *config.Config, changes *ingest.Ingest, log klog.Log
 	others := c.OtherEvents()
 	for _, name := range others {
 		if err := kube.CheckOther(name); err != nil {
-			log.Error(err, "Events that a plugin has registered for will not happen")
+			log.Error(err, "A plugin registered for events that are never delivered")
 		}
 	}
 	options := []kube.WatchOption{kube.Whole(), kube.Others(others, changes)}

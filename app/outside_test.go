@@ -96,7 +96,7 @@ func TestMistakesWithPlugins(t *testing.T) {
 		{"mine,mine", "", 1, "a plugin named Mine already exists"},
 		{"built-in", "", 1, "a plugin named NodeName already exists"},
 		{"nil", "", 1, "the factory of plugin Nil is nil"},
-		{"bad types", "", 1, "register types of plugin arguments (1. function of 1): no types"},
+		{"bad types", "", 1, "register types of plugin arguments (function 1 of 1): no types"},
 		{"mine", fmt.Sprintf(enabled, "Other"), 2, `initializing profiles: creating profile for scheduler name default-scheduler: PreFilterPlugin "Other" does not exist`},
 		{"", fmt.Sprintf(enabled, "Mine"), 2, `PreFilterPlugin "Mine" does not exist`},
 		{"types,mine", "profiles: [{pluginConfig: [{name: Mine, args: {levels: 3}}]}]\n", 2, `decoding args for plugin Mine: strict decoding error: unknown field "levels"`},
@@ -336,7 +336,7 @@ func TestWhatPluginsCannotGetIsLogged(t *testing.T) {
 		t.Errorf("the watch has %d options", len(options))
 	}
 	o.stop(log)
-	for _, want := range []string{`"Events that a plugin has registered for will not happen" err="resource \"Nonsense\" of an event: must be`, `"Plugins failed to close" err="`, "it is stuck"} {
+	for _, want := range []string{`"A plugin registered for events that are never delivered" err="resource \"Nonsense\" of an event: must be`, `"Plugins failed to close" err="`, "it is stuck"} {
 		if strings.Count(said.String(), want) != 1 {
 			t.Errorf("%q is not logged once:\n%s", want, said.String())
 		}

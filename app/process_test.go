@@ -158,7 +158,7 @@ func TestMistakes(t *testing.T) {
 		{"duration in the file", nil, "leaderElection: {retryPeriod: soon}\n", 2, `invalid duration "soon"`},
 		{"lease in the file", nil, "leaderElection: {leaseDuration: 5s}\n", 2, "leaderElection.leaseDuration: Invalid value"},
 		{"extender without its files", nil, "extenders: [{urlPrefix: \"https://x\", filterVerb: filter, tlsConfig: {caFile: /none}}]\n", 2, "couldn't build extenders: extenders[0].tlsConfig: "},
-		{"extender", nil, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter, httpTimeout: -1s}]\n", 1, "extenders[0].httpTimeout -1s would be no limit: 5s is used"},
+		{"extender", nil, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter, httpTimeout: -1s}]\n", 1, "extenders[0].httpTimeout -1s means no limit: 5s is used"},
 		{"kubeconfig in the file", nil, "clientConnection: {kubeconfig: /none}\n", 1, "Error: clientConnection.kubeconfig of "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

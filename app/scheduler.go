@@ -201,7 +201,7 @@ func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, err
 	if o.config != "" {
 		named = "clientConnection.kubeconfig of " + o.config
 		if given := o.deprecated.kubeconfig; given != "" && given != c.Kubeconfig {
-			log.Info("Flag --kubeconfig is ignored, clientConnection.kubeconfig of the configuration holds", "ignored", given, "config", o.config)
+			log.Info("Flag --kubeconfig is ignored, using clientConnection.kubeconfig of the configuration", "ignored", given, "config", o.config)
 		}
 	}
 	access, err := kube.Access(kube.ClientConfig{
@@ -320,7 +320,7 @@ func (s *scheduler) inherit() {
 		s.watchdog.careful = carefulFor
 	}
 	if len(uids) > 0 {
-		s.log.Info("An earlier leader stopped while it decided about these pods; they have their turn after all others", "podUIDs", uids)
+		s.log.Info("An earlier leader stopped during the attempts of these pods, they are scheduled last", "podUIDs", uids)
 	}
 	for _, uid := range uids {
 		s.changes.Undecided(uid)

@@ -38,7 +38,7 @@ const (
 )
 
 // errStuck is why a replica whose loop does not turn stops.
-var errStuck = errors.New("the scheduling loop does not turn")
+var errStuck = errors.New("the scheduling loop is stuck")
 
 // watchdog detects a loop that does not turn, and notes pods whose decisions do not end.
 //
@@ -207,7 +207,7 @@ func (w *watchdog) store(ctx context.Context, uids []types.UID) {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	if err := w.note(ctx, uids); err != nil {
-		w.log.V(2).Info("Could not note undecided pods", "err", err)
+		w.log.V(2).Info("Could not record undecided pods", "err", err)
 		return
 	}
 	w.stored = slices.Clone(uids)
@@ -218,7 +218,7 @@ func (w *watchdog) store(ctx context.Context, uids []types.UID) {
 func (w *watchdog) bark(beat loop.Beat) {
 	err := fmt.Errorf("%w: %s for %v", errStuck, beat.Step, w.same)
 	w.stuck.Store(&err)
-	w.log.Error(errStuck, "Scheduling loop does not turn; this replica stops leading", w.describe(beat, "took", w.same)...)
+	w.log.Error(errStuck, "Scheduling loop is stuck, this replica stops leading", w.describe(beat, "took", w.same)...)
 	w.log.Info("Stack of the scheduling loop", "stack", loopStack())
 	go w.giveUp()
 }
@@ -260,7 +260,7 @@ func (w *watchdog) crashed() {
 	ctx, cancel := context.WithTimeout(context.Background(), crashTimeout)
 	defer cancel()
 	if err := w.note(ctx, withLast(w.left(), beat.Pod.UID)); err != nil {
-		w.log.Error(err, "Could not note the pod for the next leader")
+		w.log.Error(err, "Could not record the pod for the next leader")
 	}
 }
 

@@ -79,7 +79,7 @@ func TestStuckLoopEndsTheLeader(t *testing.T) {
 		t.Errorf("it exits with %d", code)
 	}
 	for _, want := range []string{
-		"Scheduling loop does not turn", `"podUID":"uid-web-hangs"`, `"step":"deciding"`, `"phase":"`, `"pod":"default/web-hangs"`, "loop.(*Loop).Run(",
+		"Scheduling loop is stuck", `"podUID":"uid-web-hangs"`, `"step":"deciding"`, `"phase":"`, `"pod":"default/web-hangs"`, "loop.(*Loop).Run(",
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
@@ -101,7 +101,7 @@ func (s *script) expectLast(pod string) {
 	two := s.start("two", "kube-scheduler", "--leader-elect-retry-period=50ms", "--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s")
 	s.await("two: bind", 2)
 	s.await("FailedScheduling "+pod, 1)
-	two.awaitLog("An earlier leader stopped while it decided about these pods")
+	two.awaitLog("An earlier leader stopped during the attempts of these pods")
 	s.awaitUndecided("") // once decided about, it is an ordinary pod again
 }
 

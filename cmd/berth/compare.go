@@ -153,7 +153,7 @@ func (c *compareFlags) onlyNamespace(comparison *simulate.Comparison, of string,
 		}
 	}
 	if others := len(comparison.Pods) - len(kept); others > 0 {
-		fmt.Fprintf(stderr, "Note: pods of other namespaces differ, too, are counted, and are not listed: %d\n", others)
+		fmt.Fprintf(stderr, "Note: pods of other namespaces that differ are counted, but not listed: %d\n", others)
 	}
 	comparison.Pods = kept
 }

@@ -37,7 +37,7 @@ func (c *connection) access() (*rest.Config, error) {
 	}
 	access, err := c.flags.ToRESTConfig()
 	if err != nil {
-		return nil, wrong{fmt.Errorf("no cluster can be reached: %w; name a kubeconfig file with --kubeconfig", err)}
+		return nil, wrong{fmt.Errorf("load the kubeconfig: %w; name a kubeconfig file with --kubeconfig", err)}
 	}
 	access.UserAgent = "kubectl-berth/" + app.Version()
 	access.WarningHandler = rest.NoWarnings{}

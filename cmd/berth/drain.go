@@ -113,7 +113,7 @@ func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, s
 	d.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
 	if result.Others > 0 {
-		fmt.Fprintf(stderr, "Note: other pods of the cluster are pending, were decided about before, and are not listed: %d\n", result.Others)
+		fmt.Fprintf(stderr, "Note: other pending pods of the cluster were scheduled before and are not listed: %d\n", result.Others)
 	}
 	if err := d.print(stdout, result); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (d *drainFlags) selectors(names []string) (labels.Selector, error) {
 	case d.selector == "" && len(names) == 0:
 		return nil, errors.New("no node is given: name nodes, or select them with -l, such as -l pool=old")
 	case *d.connection.flags.Namespace != "":
-		return nil, fmt.Errorf("--namespace %q: has no effect: the pods of all namespaces leave a node; leave the flag out", *d.connection.flags.Namespace)
+		return nil, fmt.Errorf("--namespace %q: not supported, because a drain evicts the pods of all namespaces; omit the flag", *d.connection.flags.Namespace)
 	}
 	if d.podSelector != "" {
 		pods, err := labels.Parse(d.podSelector)
@@ -168,7 +168,7 @@ func nodesToDrain(cluster *manifest.Cluster, names []string, selector labels.Sel
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "nodes/"), "node/") // as kubectl takes them
 		switch {
 		case !slices.Contains(all, name):
-			return nil, fmt.Errorf("node %q: there is no such node%s", name, hintOf(all, name, "node"))
+			return nil, fmt.Errorf("node %q not found%s", name, hintOf(all, name, "node"))
 		case !slices.Contains(selected, name):
 			selected = append(selected, name)
 		default:
@@ -205,10 +205,10 @@ func verdictOf(result *simulate.DrainResult, failOnIgnored bool) error {
 		texts = append(texts, fmt.Sprintf("%d of %d nodes would not be drained", undrained, len(result.Nodes)))
 	}
 	if homeless > 0 {
-		texts = append(texts, fmt.Sprintf("%d of %d pods that are evicted would find no node", homeless, evicted))
+		texts = append(texts, fmt.Sprintf("%d of %d evicted pods would stay pending", homeless, evicted))
 	}
 	if failOnIgnored && ignored > 0 {
-		texts = append(texts, fmt.Sprintf("%d of %d pods that are evicted are of schedulers that the configuration has no profile for", ignored, evicted))
+		texts = append(texts, fmt.Sprintf("%d of %d evicted pods belong to schedulers without a profile", ignored, evicted))
 	}
 	if texts == nil {
 		return nil

@@ -55,7 +55,7 @@ b      1       0% -> 66.7%      0% -> 0%   10% -> 20%
 	if code != 3 || columns(out) != columns(want) {
 		t.Errorf("exit code %d, output\n%s\nwant\n%s", code, out, want)
 	}
-	if !strings.Contains(stderr, "Error: 1 of 2 pods that are evicted would find no node") {
+	if !strings.Contains(stderr, "Error: 1 of 2 evicted pods would stay pending") {
 		t.Errorf("standard error: %s", stderr)
 	}
 }
@@ -78,12 +78,12 @@ func TestDrainIgnored(t *testing.T) {
 		t.Errorf("exit code %d, want 0, output\n%s\nwant %s\n%s", code, out, want, stderr)
 	}
 	code, _, stderr = onCluster(t, cluster, "drain", "a1", "--fail-on-ignored")
-	if want := "Error: 1 of 2 pods that are evicted are of schedulers that the configuration has no profile for\n"; code != 3 || !strings.HasSuffix(stderr, want) {
+	if want := "Error: 1 of 2 evicted pods belong to schedulers without a profile\n"; code != 3 || !strings.HasSuffix(stderr, want) {
 		t.Errorf("exit code %d, want 3, standard error %s", code, stderr)
 	}
 	// A pod that finds no node is a failure beside them all the same.
 	code, _, stderr = onCluster(t, strings.Replace(cluster, `cpu: "3"`, `cpu: "1"`, 1), "drain", "a1")
-	if code != 3 || !strings.HasSuffix(stderr, "Error: 1 of 2 pods that are evicted would find no node\n") {
+	if code != 3 || !strings.HasSuffix(stderr, "Error: 1 of 2 evicted pods would stay pending\n") {
 		t.Errorf("exit code %d, want 3, standard error %s", code, stderr)
 	}
 }
@@ -108,12 +108,12 @@ func TestDrainMistakes(t *testing.T) {
 	}{
 		{"no node is given: name nodes, or select them with -l", nil},
 		{`--selector "pool=old" are both given`, []string{"a1", "-l", "pool=old"}},
-		{`node "a2": there is no such node; did you mean a1 or b1?`, []string{"a2"}},
+		{`node "a2" not found; did you mean a1 or b1?`, []string{"a2"}},
 		{`node "a1" is given twice`, []string{"a1", "node/a1"}},
 		{`--selector "pool=new": selects none of the 2 nodes`, []string{"-l", "pool=new"}},
 		{`--selector "pool in": must be a selector of labels, such as`, []string{"-l", "pool in"}},
 		{`--pod-selector "a==,=,": must be`, []string{"a1", "--pod-selector", "a==,=,"}},
-		{`--namespace "shop": has no effect`, []string{"a1", "-n", "shop"}},
+		{`--namespace "shop": not supported`, []string{"a1", "-n", "shop"}},
 		{`--output "wide": must be one of table, json, yaml`, []string{"a1", "-o", "wide"}},
 	} {
 		if code, out, stderr := onCluster(t, drainCluster, "drain", test.args...); code != 2 || out != "" || !strings.Contains(stderr, test.want) {

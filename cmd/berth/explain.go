@@ -194,7 +194,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 			}
 		}
 		if pods, err = only(cluster, e.pod, scheduler); err != nil && live && named.Spec.NodeName != "" && e.running.at == "" {
-			err = fmt.Errorf("%w; why it is there, the running scheduler can say if it is Berth: --%s %s asks it", err, schedulerFlag, leader)
+			err = fmt.Errorf("%w; if the cluster's scheduler is Berth, --%s %s shows why the pod is there", err, schedulerFlag, leader)
 		}
 	case e.group != "":
 		group, pods, err = onlyGroup(cluster, e.group, scheduler)
@@ -258,7 +258,7 @@ func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 		}
 	}
 	for _, name := range names {
-		fmt.Fprintf(w, "Note: no profile has the scheduler name %q, and pending pods that ask for it were left out: %d; the profiles are %s\n",
+		fmt.Fprintf(w, "Note: pending pods left out because no profile has their scheduler name %q: %d; the profiles are %s\n",
 			name, counts[name], quoted(scheduler.SchedulerNames()))
 	}
 }

@@ -25,7 +25,7 @@ func only(cluster *manifest.Cluster, name string, scheduler *config.Config) ([]*
 	named := findPod(pods, name)
 	switch {
 	case named == nil:
-		return nil, fmt.Errorf("--pod %q: there is no such pod in the snapshot%s", name, hint(pods, name))
+		return nil, fmt.Errorf("--pod %q: pod not found in the snapshot%s", name, hint(pods, name))
 	case named.Spec.NodeName != "":
 		return nil, fmt.Errorf("--pod %q: the pod is not pending, it is bound to node %q%s", name, named.Spec.NodeName, hint(pods, name))
 	case !isPending(named):
@@ -102,11 +102,11 @@ func onlyGroup(cluster *manifest.Cluster, name string, scheduler *config.Config)
 	namespace, short, ok := strings.Cut(name, "/")
 	switch {
 	case !scheduler.Groups:
-		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: pod groups are decided about as a whole with a feature gate alone: add --feature-gates GenericWorkload=true", name)
+		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: needs a feature gate: add --feature-gates GenericWorkload=true", name)
 	case !ok || namespace == "" || short == "" || strings.Contains(short, "/"):
 		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: must be NAMESPACE/NAME%s", name, hintOf(names, name, "pod group"))
 	case !known[name]:
-		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: the snapshot has no such PodGroup, and no pod that names it%s", name, hintOf(names, name, "pod group"))
+		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: PodGroup not found in the snapshot, and no pod names it%s", name, hintOf(names, name, "pod group"))
 	}
 	with := decidedWith(cluster, name, scheduler)
 	return model.GroupKey{Namespace: namespace, Name: short}, slices.DeleteFunc(slices.Clone(cluster.Pods), func(pod *v1.Pod) bool {
@@ -147,7 +147,7 @@ func hint(pods []*v1.Pod, name string) string {
 	if similar := hintOf(names, name, ""); similar != "" {
 		return similar
 	}
-	return fmt.Sprintf("; %d pods are pending, none with a name like this", len(names))
+	return fmt.Sprintf(" (%d pods are pending, no similar name)", len(names))
 }
 
 // hintOf names those of the names, which are NAMESPACE/NAME, that are similar. If there is none, it says how many there are of what they are; "" if that is not
@@ -185,5 +185,5 @@ func hintOf(names []string, name, what string) string {
 	case what == "":
 		return ""
 	}
-	return fmt.Sprintf("; it has %d %ss, none with a name like this", len(names), what)
+	return fmt.Sprintf(" (%d %ss, no similar name)", len(names), what)
 }

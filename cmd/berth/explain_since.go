@@ -93,7 +93,7 @@ func (e *explainFlags) groupSince(scheduler *config.Config, then, now *manifest.
 	for _, c := range []*manifest.Cluster{then, now} {
 		for _, g := range c.PodGroups {
 			if g.Namespace+"/"+g.Name == e.group && scheduler.Trees && g.Spec.ParentCompositePodGroupName != nil {
-				return key, fmt.Errorf("--pod-group %q: it is decided about with the other groups of CompositePodGroup %s, and --since is about groups that are decided about by themselves", e.group, *g.Spec.ParentCompositePodGroupName)
+				return key, fmt.Errorf("--pod-group %q: --since does not support this group, because it is scheduled together with the other groups of CompositePodGroup %s", e.group, *g.Spec.ParentCompositePodGroupName)
 			}
 		}
 		for _, pod := range c.Pods {
@@ -106,7 +106,7 @@ func (e *explainFlags) groupSince(scheduler *config.Config, then, now *manifest.
 		}
 	}
 	if !members {
-		return key, fmt.Errorf("--pod-group %q: it has no members in either snapshot", e.group)
+		return key, fmt.Errorf("--pod-group %q: no members in either snapshot", e.group)
 	}
 	return key, nil
 }
@@ -130,12 +130,12 @@ func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.
 			case !hasProfile(scheduler, pod.Spec.SchedulerName):
 				return model.PodKey{}, fmt.Errorf("--pod %q: no profile has the pod's scheduler name %q; the profiles are %s", e.pod, pod.Spec.SchedulerName, quoted(scheduler.SchedulerNames()))
 			case scheduler.Groups && groupOf(pod) != "":
-				return model.PodKey{}, fmt.Errorf("--pod %q: the pod is decided about with pod group %s as a whole: name that with --pod-group %s", e.pod, groupOf(pod), groupOf(pod))
+				return model.PodKey{}, fmt.Errorf("--pod %q: the pod is scheduled together with pod group %s: use --pod-group %s", e.pod, groupOf(pod), groupOf(pod))
 			}
 		}
 	}
 	if !found {
-		return model.PodKey{}, fmt.Errorf("--pod %q: there is no such pod in either snapshot%s", e.pod, hint(now.Pods, e.pod))
+		return model.PodKey{}, fmt.Errorf("--pod %q: pod not found in either snapshot%s", e.pod, hint(now.Pods, e.pod))
 	}
 	return model.PodKey{Namespace: namespace, Name: name}, nil
 }

@@ -277,7 +277,7 @@ func TestExplainEmptyCluster(t *testing.T) {
 // TestExplainForeign expects that pods of other schedulers are left out, with a note.
 func TestExplainForeign(t *testing.T) {
 	code, out, stderr := explained(t, pending("name: web", "schedulerName: other, ", "1"), "-o", "json")
-	want := `Note: no profile has the scheduler name "other", and pending pods that ask for it were left out: 1; the profiles are "default-scheduler"`
+	want := `Note: pending pods left out because no profile has their scheduler name "other": 1; the profiles are "default-scheduler"`
 	if code != 0 || out != "[]\n" || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, output %s, notes\n%s", code, out, stderr)
 	}
@@ -292,16 +292,16 @@ func TestExplainMistakes(t *testing.T) {
 		args       []string
 	}{
 		{"arguments", "name every file with --snapshot", []string{"shop/web", "default/web"}},
-		{"argument", `--pod "default/web": there is no such pod in the snapshot; did you mean shop/web?`, []string{"default/web"}},
+		{"argument", `--pod "default/web": pod not found in the snapshot; did you mean shop/web?`, []string{"default/web"}},
 		{"pod twice", `pod "shop/web" and --pod "shop/web" are both given`, []string{"shop/web", "--pod", "shop/web"}},
 		{"output", `--output "broad": must be one of table, wide, json, yaml`, []string{"-o", "broad"}},
 		{"missing file", "missing.yaml: cannot be read", []string{"--snapshot", "missing.yaml"}},
 		{"missing config", "missing.yaml: read the scheduler configuration", []string{"--config", "missing.yaml"}},
 		{"no namespace", `--pod "web": must be NAMESPACE/NAME; did you mean shop/web?`, []string{"--pod", "web"}},
 		{"no name", `--pod "shop/": must be NAMESPACE/NAME`, []string{"--pod", "shop/"}},
-		{"misspelt", `there is no such pod in the snapshot; did you mean shop/web?`, []string{"--pod", "shop/wbe"}},
-		{"other namespace", `there is no such pod in the snapshot; did you mean shop/web?`, []string{"--pod", "default/web"}},
-		{"nothing like it", `there is no such pod in the snapshot; 2 pods are pending, none with a name like this`, []string{"--pod", "batch/training"}},
+		{"misspelt", `pod not found in the snapshot; did you mean shop/web?`, []string{"--pod", "shop/wbe"}},
+		{"other namespace", `pod not found in the snapshot; did you mean shop/web?`, []string{"--pod", "default/web"}},
+		{"nothing like it", `pod not found in the snapshot (2 pods are pending, no similar name)`, []string{"--pod", "batch/training"}},
 		{"bound", `--pod "default/old": the pod is not pending, it is bound to node "n2"`, []string{"--pod", "default/old"}},
 		{"finished", `--pod "default/done": the pod is not pending, its phase is Succeeded`, []string{"--pod", "default/done"}},
 		{"foreign", `no profile has the pod's scheduler name "other"; the profiles are "default-scheduler"`, []string{"--pod", "default/foreign"}},

@@ -121,7 +121,7 @@ func TestFitMistakes(t *testing.T) {
 		{fitCluster, `--by "a b": must be the key of a label`, []string{"--by", "a b"}},
 		{fitCluster, `--output "wide": must be one of table, json, yaml`, []string{"-o", "wide"}},
 		{fitCluster, "takes no arguments", []string{"pod"}},
-		{fitCluster, `--namespace "shop": has no effect on a cluster of files`, []string{"-n", "shop"}},
+		{fitCluster, `--namespace "shop": not supported for a cluster of files`, []string{"-n", "shop"}},
 		{strings.Replace(fitCluster, "name: probe}, spec: {", "name: probe}, spec: {schedulerName: other, ", 1), `no profile has the scheduler name "other"`, nil},
 	} {
 		if code, out, stderr := fitted(t, test.cluster, test.args...); code != 2 || out != "" || !strings.Contains(stderr, test.want) {

@@ -176,10 +176,10 @@ func TestGroupMistakes(t *testing.T) {
 		want string
 		args []string
 	}{
-		{`--pod-group "default/h": the snapshot has no such PodGroup, and no pod that names it; did you mean default/g?`, []string{gateOn, "--pod-group", "default/h"}},
-		{`--pod-group "a/b/c": must be NAMESPACE/NAME; it has 1 pod groups, none with a name like this`, []string{gateOn, "--pod-group", "a/b/c"}},
+		{`--pod-group "default/h": PodGroup not found in the snapshot, and no pod names it; did you mean default/g?`, []string{gateOn, "--pod-group", "default/h"}},
+		{`--pod-group "a/b/c": must be NAMESPACE/NAME (1 pod groups, no similar name)`, []string{gateOn, "--pod-group", "a/b/c"}},
 		{`--pod-group "g": must be NAMESPACE/NAME; did you mean default/g?`, []string{gateOn, "--pod-group", "g"}},
-		{`--pod-group "default/g": pod groups are decided about as a whole with a feature gate alone: add --feature-gates GenericWorkload=true`, []string{"--pod-group", "default/g"}},
+		{`--pod-group "default/g": needs a feature gate: add --feature-gates GenericWorkload=true`, []string{"--pod-group", "default/g"}},
 		{`--pod and --pod-group are both given`, []string{gateOn, "--pod-group", "default/g", "--pod", "default/a"}},
 		{`--feature-gates: unrecognized feature gate: GenericWork`, []string{"--feature-gates", "GenericWork=true"}},
 		{`CompositePodGroup is enabled, but depends on features that are disabled`, []string{"--feature-gates", "CompositePodGroup=true"}},
@@ -209,7 +209,7 @@ func TestSimulateGroups(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
 	}
-	if !strings.Contains(stderr, "scheduling does not read these, and they were left out: 1 Workload (scheduling.k8s.io/v1beta1)") {
+	if !strings.Contains(stderr, "ignored objects that scheduling does not read: 1 Workload (scheduling.k8s.io/v1beta1)") {
 		t.Errorf("notes\n%s", stderr)
 	}
 	const held = "member b is held back: waiting for scheduling gates: [wait]"
@@ -236,7 +236,7 @@ func TestSimulateGroups(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &result); err != nil || result.Groups != nil || result.Summary.Placed != 3 {
 		t.Errorf("without the gate: %v, %+v", err, result)
 	}
-	if !strings.Contains(stderr, "pending pods of pod groups are decided about one by one: 4; to have each group decided about as a whole, add --feature-gates GenericWorkload=true") {
+	if !strings.Contains(stderr, "pending pods of pod groups are scheduled one by one: 4; to schedule each group as a whole, add --feature-gates GenericWorkload=true") {
 		t.Errorf("notes\n%s", stderr)
 	}
 }

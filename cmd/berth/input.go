@@ -110,7 +110,7 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	into := manifest.Namespace{Only: *in.connection.flags.Namespace != ""}
 	if len(files.Nodes) > 0 {
 		if into.Only {
-			return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: has no effect on a cluster of files, whose objects are in the namespaces that they name, or in %q: write metadata.namespace, and leave the flag out",
+			return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: not supported for a cluster of files, whose objects have their own namespace (default %q): set metadata.namespace and omit the flag",
 				*in.connection.flags.Namespace, metav1.NamespaceDefault)}
 		}
 		return scheduler, files, nil, in.expand(files)
@@ -258,16 +258,16 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 		kinds = append(kinds, fmt.Sprintf("%d %s (%s)", s.Count, s.Kind, s.APIVersion))
 	}
 	if len(kinds) > 0 {
-		fmt.Fprintf(w, "Note: scheduling does not read these, and they were left out: %s\n", strings.Join(kinds, ", "))
+		fmt.Fprintf(w, "Note: ignored objects that scheduling does not read: %s\n", strings.Join(kinds, ", "))
 	}
 	if len(scheduler.Barring) > 0 {
-		fmt.Fprintf(w, "Note: these are configured, and Berth does not have them yet; pods that need one of them stay pending: %s\n", strings.Join(scheduler.Barring, ", "))
+		fmt.Fprintf(w, "Note: configured, but not supported by Berth; pods that need them stay pending: %s\n", strings.Join(scheduler.Barring, ", "))
 	}
 	for _, note := range scheduler.Unasked {
 		fmt.Fprintf(w, "Note: %s\n", note)
 	}
 	if names := scheduler.WithoutEffect(); len(names) > 0 {
-		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(names, ", "))
+		fmt.Fprintf(w, "Note: enabled plugins without effect: %s\n", strings.Join(names, ", "))
 	}
 }
 
@@ -285,7 +285,7 @@ func gateOfGroups(scheduler *config.Config, cluster *manifest.Cluster) string {
 	if pods == 0 {
 		return ""
 	}
-	return fmt.Sprintf("pending pods of pod groups are decided about one by one: %d; to have each group decided about as a whole, add --feature-gates GenericWorkload=true", pods)
+	return fmt.Sprintf("pending pods of pod groups are scheduled one by one: %d; to schedule each group as a whole, add --feature-gates GenericWorkload=true", pods)
 }
 
 // groupOf is namespace/name of the PodGroup that a pod names, empty if it names none.
@@ -324,7 +324,7 @@ func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) str
 		return ""
 	}
 	return "the input has " + strings.Join(missing, ", ") +
-		"; without its controller a pod may not be spread as in the cluster; take all that counts: kubectl get " + snapshotKinds + " -A -o yaml"
+		"; without its controller a pod may be spread differently than in the cluster; get all needed objects with: kubectl get " + snapshotKinds + " -A -o yaml"
 }
 
 // missingStorage warns of an input whose objects name claims, volumes or classes and that has none of that kind: such a snapshot was taken without them,
@@ -360,7 +360,7 @@ func missingStorage(scheduler *config.Config, cluster *manifest.Cluster) string 
 		return ""
 	}
 	return "the input has " + strings.Join(missing, ", ") +
-		"; such pods wait for what is there in the cluster; take all that counts: kubectl get " + snapshotKinds + " -A -o yaml"
+		"; pods wait here for objects that exist in the cluster; get all needed objects with: kubectl get " + snapshotKinds + " -A -o yaml"
 }
 
 // spreadingController returns the kind of the pod's controller if default selectors use that kind; "" otherwise.

@@ -92,7 +92,7 @@ func (p *preflightFlags) run(ctx context.Context, stdout, stderr io.Writer) erro
 		return err
 	}
 	if report.Fail > 0 {
-		return errors.New("preflight: " + count(report.Fail, "check") + " failed: Berth should not take the place of this cluster's scheduler yet")
+		return errors.New("preflight: " + count(report.Fail, "check") + " failed: Berth should not replace this cluster's scheduler yet")
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ type asked struct {
 // about returns what is about that very pod: one of its name may have come or gone since the pod was read.
 func (a asked) about(pod *v1.Pod) asked {
 	if a.answer != nil && a.answer.UID != string(pod.UID) {
-		return asked{why: fmt.Errorf("the scheduler's answer is about another pod of this name, with the UID %q instead of %q", a.answer.UID, pod.UID)}
+		return asked{why: fmt.Errorf("the scheduler's response is for another pod of this name, with UID %q instead of %q", a.answer.UID, pod.UID)}
 	}
 	return a
 }
@@ -111,7 +111,7 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 		return asked{why: err}
 	}
 	if access.Impersonate.UserName != "" {
-		return asked{why: errors.New("the scheduler knows no --as, and would answer with your own rights")}
+		return asked{why: errors.New("--as is not supported with --scheduler, which would use your own rights")}
 	}
 	to := rest.CopyConfig(access)
 	// The certificate at an address is always checked, also where that of the API server is not: the user's credentials go there. A password is for the API server alone; Berth takes none.
@@ -135,7 +135,7 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 func get(ctx context.Context, to *rest.Config, namespace, name string) (*history.Answer, error) {
 	at, err := url.Parse(to.Host)
 	if err != nil || at.Scheme != "https" || at.Host == "" { // credentials are sent
-		return nil, fmt.Errorf("ask the scheduler at %q: the address must begin with https://", to.Host)
+		return nil, fmt.Errorf("scheduler address %q: must begin with https://", to.Host)
 	}
 	client, err := rest.HTTPClientFor(to)
 	if err != nil {
@@ -149,29 +149,29 @@ func get(ctx context.Context, to *rest.Config, namespace, name string) (*history
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the scheduler: %w", err)
+		return nil, fmt.Errorf("contact the scheduler: %w", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
 	if err != nil {
-		return nil, fmt.Errorf("read the scheduler's answer: %w", err)
+		return nil, fmt.Errorf("read the scheduler's response: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		var status metav1.Status
 		if json.Unmarshal(body, &status) == nil && status.Message != "" {
-			return nil, fmt.Errorf("the scheduler answers %d: %s", response.StatusCode, status.Message)
+			return nil, fmt.Errorf("the scheduler returned %d: %s", response.StatusCode, status.Message)
 		}
-		return nil, fmt.Errorf("the scheduler answers %s; is it Berth, and keeps it a history?", response.Status)
+		return nil, fmt.Errorf("the scheduler returned %s; check that it is Berth and that --berth-history-mib is not 0", response.Status)
 	}
 	var answer history.Answer
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("read the scheduler's answer: %w", err)
+		return nil, fmt.Errorf("read the scheduler's response: %w", err)
 	}
 	if answer.History == nil {
-		return nil, errors.New("the scheduler's answer has no history")
+		return nil, errors.New("the scheduler's response has no history")
 	}
 	if answer.History.Version != history.Version {
-		return nil, fmt.Errorf("the scheduler's answer has version %d, this program reads %d", answer.History.Version, history.Version)
+		return nil, fmt.Errorf("the scheduler's response has history version %d, want %d", answer.History.Version, history.Version)
 	}
 	return &answer, nil
 }
@@ -252,10 +252,10 @@ func (r *running) leader(ctx context.Context, client clients.Interface, election
 	}
 	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("find who leads: %w", err)
+		return nil, fmt.Errorf("find the leader: %w", err)
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return nil, fmt.Errorf("nobody holds the lease %s/%s", namespace, name)
+		return nil, fmt.Errorf("the lease %s/%s has no holder", namespace, name)
 	}
 	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	pod, err := client.CoreV1().Pods(namespace).Get(ctx, host, metav1.GetOptions{})
@@ -263,12 +263,12 @@ func (r *running) leader(ctx context.Context, client clients.Interface, election
 		return pod, nil
 	}
 	if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("find the pod of the scheduler that holds the lease, %s/%s: %w", namespace, host, err)
+		return nil, fmt.Errorf("find the pod of the lease holder, %s/%s: %w", namespace, host, err)
 	}
 	// A pod in the network of its node goes by the node's name.
 	onNode, listErr := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", host).String()})
 	if listErr != nil {
-		return nil, fmt.Errorf("find the scheduler that holds the lease, on %s: %w", host, listErr)
+		return nil, fmt.Errorf("find the lease holder on node %s: %w", host, listErr)
 	}
 	var found *v1.Pod
 	for i := range onNode.Items {
@@ -277,12 +277,12 @@ func (r *running) leader(ctx context.Context, client clients.Interface, election
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("the scheduler that holds the lease is pod %s or %s; give its address with --scheduler", found.Name, p.Name)
+			return nil, fmt.Errorf("the holder of the lease is pod %s or %s; give its address with --scheduler", found.Name, p.Name)
 		}
 		found = p
 	}
 	if found == nil {
-		return nil, fmt.Errorf("the scheduler that holds the lease %s/%s, %s, is no pod of that namespace; give its address with --scheduler", namespace, name, host)
+		return nil, fmt.Errorf("the holder of the lease %s/%s, %s, is not a pod in that namespace; give its address with --scheduler", namespace, name, host)
 	}
 	return found, nil
 }

@@ -224,13 +224,13 @@ func TestAskTheLeader(t *testing.T) {
 		"a pod":                      {holder: "berth-1_x", pods: []v1.Pod{pod("berth-0", "a", nil), pod("berth-1", "b", nil)}, asked: "berth-1"},
 		"in the network of its node": {holder: "b_x", pods: []v1.Pod{pod("other", "b", nil), pod("berth-b", "b", onHost)}, asked: "berth-b"},
 		"two on a node":              {holder: "b_x", pods: []v1.Pod{pod("berth-1", "b", onHost), pod("berth-2", "b", onHost)}, fails: "is pod berth-1 or berth-2; give its address with --scheduler"},
-		"no pod":                     {holder: "host_x", fails: "the scheduler that holds the lease kube-system/kube-scheduler, host, is no pod of that namespace; give its address with --scheduler"},
-		"nobody leads":               {holder: "", fails: "nobody holds the lease kube-system/kube-scheduler"},
-		"another lease":              {holder: "berth-1_x", flags: []string{"--scheduler-lease=a/b"}, fails: "find who leads: "},
+		"no pod":                     {holder: "host_x", fails: "the holder of the lease kube-system/kube-scheduler, host, is not a pod in that namespace; give its address with --scheduler"},
+		"nobody leads":               {holder: "", fails: "the lease kube-system/kube-scheduler has no holder"},
+		"another lease":              {holder: "berth-1_x", flags: []string{"--scheduler-lease=a/b"}, fails: "find the leader: "},
 		"another port":               {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, flags: []string{"--scheduler-port=20259"}, port: "20259", asked: "berth-1"},
-		"who may not get pods":       {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, denies: true, fails: "find the pod of the scheduler that holds the lease, kube-system/berth-1: "},
-		"refused":                    {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, answer: http.StatusTooManyRequests, asked: "berth-1", fails: "the scheduler answers 429: not now"},
-		"as another user":            {holder: "berth-1_x", flags: []string{"--as=eve"}, fails: "the scheduler knows no --as, and would answer with your own rights"},
+		"who may not get pods":       {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, denies: true, fails: "find the pod of the lease holder, kube-system/berth-1: "},
+		"refused":                    {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, answer: http.StatusTooManyRequests, asked: "berth-1", fails: "the scheduler returned 429: not now"},
+		"as another user":            {holder: "berth-1_x", flags: []string{"--as=eve"}, fails: "--as is not supported with --scheduler, which would use your own rights"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCloud(t)
@@ -306,9 +306,9 @@ func TestExplainAsksIfAskedTo(t *testing.T) {
 	}{
 		"a pending pod":               {pod: pending, says: "Pod shop/web-0, profile default-scheduler: "},
 		"a pending pod, asks":         {pod: pending, flags: []string{"--scheduler=leader"}, says: "Now: parked.", asks: true},
-		"a pod on a node":             {pod: placed, code: 2, notes: bound + "; no pod of the snapshot is pending; why it is there, the running scheduler can say if it is Berth: --scheduler leader asks it"},
+		"a pod on a node":             {pod: placed, code: 2, notes: bound + "; no pod of the snapshot is pending; if the cluster's scheduler is Berth, --scheduler leader shows why the pod is there"},
 		"a pod on a node, asks":       {pod: placed, flags: []string{"--scheduler=leader"}, says: "Pod shop/web-0", asks: true},
-		"about another pending pod":   {pod: pending, uid: "other", flags: []string{"--scheduler=leader"}, says: "Pod shop/web-0", notes: `another pod of this name, with the UID "other" instead of "u"`, asks: true},
+		"about another pending pod":   {pod: pending, uid: "other", flags: []string{"--scheduler=leader"}, says: "Pod shop/web-0", notes: `another pod of this name, with UID "other" instead of "u"`, asks: true},
 		"about another pod on a node": {pod: placed, uid: "other", flags: []string{"--scheduler=leader"}, code: 2, notes: bound, asks: true},
 		"none":                        {pod: placed, flags: []string{"--scheduler=none"}, code: 2, notes: `--scheduler "none": must be leader, or an address that begins with https://`},
 		"without TLS":                 {pod: placed, flags: []string{"--scheduler=http://localhost:1"}, code: 2, notes: `--scheduler "http://localhost:1": must be leader, or an address`},

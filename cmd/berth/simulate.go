@@ -123,7 +123,7 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		others := len(result.Pods)
 		result.Pods = slices.DeleteFunc(result.Pods, func(p simulate.Placement) bool { return !asked[p.Namespace+"/"+p.Pod] })
 		if others -= len(result.Pods); others > 0 {
-			fmt.Fprintf(stderr, "Note: other pods of the cluster are pending, were decided about as well, and are not listed: %d\n", others)
+			fmt.Fprintf(stderr, "Note: other pending pods of the cluster were scheduled too and are not listed: %d\n", others)
 		}
 	}
 	if err := s.print(stdout, result); err != nil || len(s.generate) == 0 {

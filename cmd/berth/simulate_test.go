@@ -175,9 +175,9 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 		member, plain string
 		notes         []string
 	}{
-		{"missing", []string{"--config", config("a.yaml", "")}, group, "Scheduled", []string{"pods that need one of them stay pending: GangScheduling\n"}},
+		{"missing", []string{"--config", config("a.yaml", "")}, group, "Scheduled", []string{"pods that need them stay pending: GangScheduling\n"}},
 		{"extender", []string{"--config", config("b.yaml", "extenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n")}, group, "Scheduled", []string{
-			"Note: extenders[0] (http://x) is not asked; the scheduler asks it about every pod: it filters nodes\n", "pods that need one of them stay pending: GangScheduling\n",
+			"Note: extenders[0] (http://x) is not called here; the scheduler calls it for every pod: it filters nodes\n", "pods that need them stay pending: GangScheduling\n",
 		}},
 	} {
 		code, out, stderr := simulated(t, cluster, append(row.args, "-f", "-")...)

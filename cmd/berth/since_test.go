@@ -131,14 +131,14 @@ func TestExplainSinceMistakes(t *testing.T) {
 		{"--since needs a pod or a pod group: name it with --pod NAMESPACE/NAME or --pod-group NAMESPACE/NAME", nil},
 		{"--pod and --pod-group are both given", []string{"--pod", "default/web", "--pod-group", "default/g"}},
 		{"add --feature-gates GenericWorkload=true", []string{"--pod-group", "default/g"}},
-		{"the snapshot has no such PodGroup, and no pod that names it; did you mean default/g?", []string{"--pod-group", "default/h", gateOn}},
+		{"PodGroup not found in the snapshot, and no pod names it; did you mean default/g?", []string{"--pod-group", "default/h", gateOn}},
 		{"--since - and --snapshot - are both given", []string{"--pod", "default/web", "--since", "-", "--snapshot", "-"}},
 		{"missing.yaml: cannot be read", []string{"--pod", "default/web", "--since", "missing.yaml"}},
 		{`--pod "web": must be NAMESPACE/NAME; did you mean default/web?`, []string{"--pod", "web"}},
-		{`there is no such pod in either snapshot; did you mean default/web?`, []string{"--pod", "default/wbe"}},
+		{`pod not found in either snapshot; did you mean default/web?`, []string{"--pod", "default/wbe"}},
 		{"the pod has ended in one of the snapshots, its phase is Succeeded", []string{"--pod", "default/done"}},
 		{`no profile has the pod's scheduler name "other"`, []string{"--pod", "default/foreign"}},
-		{"the pod is decided about with pod group default/g as a whole: name that with --pod-group default/g", []string{"--pod", "default/member", gateOn}},
+		{"the pod is scheduled together with pod group default/g: use --pod-group default/g", []string{"--pod", "default/member", gateOn}},
 	} {
 		code, out, stderr := explainedSince(t, cluster, cluster, row.args...)
 		if code != 2 || out != "" || !strings.Contains(stderr, row.want) {

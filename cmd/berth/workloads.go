@@ -101,6 +101,6 @@ func (in *input) noteMade(w io.Writer) {
 		fmt.Fprintf(w, "Note: %s\n", note)
 	}
 	if more := len(notes) - most; more > 0 {
-		fmt.Fprintf(w, "Note: and more of this kind about workloads: %d\n", more)
+		fmt.Fprintf(w, "Note: more notes about workloads: %d\n", more)
 	}
 }

@@ -93,7 +93,7 @@ func unasked(extenders []configv1.Extender) []string {
 			of = "pods that request " + strings.Join(names, ", ")
 		}
 		if len(does) > 0 {
-			notes = append(notes, fmt.Sprintf("extenders[%d] (%s) is not asked; the scheduler asks it about %s: it %s", i, extender.Redacted(e.URLPrefix), of, strings.Join(does, ", ")))
+			notes = append(notes, fmt.Sprintf("extenders[%d] (%s) is not called here; the scheduler calls it for %s: it %s", i, extender.Redacted(e.URLPrefix), of, strings.Join(does, ", ")))
 		}
 	}
 	return notes
@@ -104,7 +104,7 @@ func notesOnExtenders(extenders []configv1.Extender) []string {
 	var notes []string
 	for i := range extenders {
 		if timeout := extenders[i].HTTPTimeout.Duration; timeout < 0 {
-			notes = append(notes, fmt.Sprintf("extenders[%d].httpTimeout %v would be no limit: %v is used", i, timeout, defaultExtenderTimeout))
+			notes = append(notes, fmt.Sprintf("extenders[%d].httpTimeout %v means no limit: %v is used", i, timeout, defaultExtenderTimeout))
 		}
 	}
 	return notes

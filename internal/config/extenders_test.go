@@ -26,8 +26,8 @@ func TestExtenders(t *testing.T) {
 		unasked         []string // parts of the notes
 	}{
 		{"none", ``, "", false, nil},
-		{"password", `{urlPrefix: "http://u:secret@a", filterVerb: f}`, "http://u:xxxxx@a", false, []string{"extenders[0] (http://u:xxxxx@a) is not asked; the scheduler asks it about every pod: it filters nodes"}},
-		{"filters", `{urlPrefix: "http://a", filterVerb: f}`, "http://a", false, []string{"extenders[0] (http://a) is not asked; the scheduler asks it about every pod: it filters nodes"}},
+		{"password", `{urlPrefix: "http://u:secret@a", filterVerb: f}`, "http://u:xxxxx@a", false, []string{"extenders[0] (http://u:xxxxx@a) is not called here; the scheduler calls it for every pod: it filters nodes"}},
+		{"filters", `{urlPrefix: "http://a", filterVerb: f}`, "http://a", false, []string{"extenders[0] (http://a) is not called here; the scheduler calls it for every pod: it filters nodes"}},
 		{"binds", `{urlPrefix: a, bindVerb: b, preemptVerb: p}`, "a", true, []string{"every pod: it chooses victims, binds pods"}},
 		{
 			"ignorable go last", `{urlPrefix: a, filterVerb: f, ignorable: true}, {urlPrefix: b, filterVerb: f}, {urlPrefix: c, filterVerb: f, ignorable: true}, {urlPrefix: d, filterVerb: f}`,
@@ -117,7 +117,7 @@ func TestExtenderTimeouts(t *testing.T) {
 	if got := c.Source.Extenders[0].HTTPTimeout.Duration; got != 5*time.Second {
 		t.Errorf("the timeout is %v by default", got)
 	}
-	if diff := cmp.Diff([]string{"extenders[1].httpTimeout -1s would be no limit: 5s is used"}, c.Notes); diff != "" {
+	if diff := cmp.Diff([]string{"extenders[1].httpTimeout -1s means no limit: 5s is used"}, c.Notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }

@@ -39,11 +39,11 @@ const (
 func without() []ineffective {
 	return []ineffective{
 		{popFromBackoff, false, "pods that back off are tried when nothing else waits"},
-		{podLevelResources, false, "resources of a whole pod count"},
-		{podLevelResourcesResize, false, "resources of a whole pod count as they were allocated"},
+		{podLevelResources, false, "pod-level resources count"},
+		{podLevelResourcesResize, false, "pod-level resources count as allocated"},
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
-		{draNodeAllocatable, true, "what devices stand for of the cpu and memory of a node is not counted"},
+		{draNodeAllocatable, true, "cpu and memory of a node that devices represent are not counted"},
 		{deferredPodScheduling, true, "resizes that wait for resources do not preempt pods"},
 	}
 }

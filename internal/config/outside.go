@@ -66,7 +66,7 @@ func NewOutside(registered []Registered, types []func(*runtime.Scheme) error, sh
 	}
 	for i, add := range types {
 		if err := register(add, scheme); err != nil {
-			return nil, fmt.Errorf("register types of plugin arguments (%d. function of %d): %w", i+1, len(types), err)
+			return nil, fmt.Errorf("register types of plugin arguments (function %d of %d): %w", i+1, len(types), err)
 		}
 	}
 	o.scheme = scheme
@@ -261,7 +261,7 @@ func closeOne(p fwk.Plugin) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("it had not returned after %v", closePatience)
+		return fmt.Errorf("Close did not return within %v", closePatience)
 	}
 }
 

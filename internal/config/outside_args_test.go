@@ -31,7 +31,7 @@ func TestRegistration(t *testing.T) {
 		{"built-in by gate", []Registered{{"GangScheduling", make}}, nil, "a plugin named GangScheduling already exists"},
 		{"no name", []Registered{{"", make}}, nil, "a plugin without a name cannot be registered"},
 		{"no factory", []Registered{{"A", nil}}, nil, "the factory of plugin A is nil"},
-		{"no function", nil, []func(*runtime.Scheme) error{add, nil}, "(2. function of 2): the function is nil"},
+		{"no function", nil, []func(*runtime.Scheme) error{add, nil}, "(function 2 of 2): the function is nil"},
 		{"types fail", nil, []func(*runtime.Scheme) error{func(*runtime.Scheme) error { return errors.New("no types") }}, "no types"},
 		{"types clash", nil, []func(*runtime.Scheme) error{func(s *runtime.Scheme) error {
 			s.AddKnownTypeWithName(configv1.SchemeGroupVersion.WithKind("NodeAffinityArgs"), &mineArgs{})

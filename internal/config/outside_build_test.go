@@ -85,7 +85,7 @@ func TestCloseThatHangs(t *testing.T) {
 	err := closeAll([]madeOutside{
 		{"a", "First", closes{filters{"First"}, &closed, nil}}, {"a", "Hangs", neverCloses{}}, {"a", "Last", closes{filters{"Last"}, &closed, nil}},
 	})
-	if err == nil || err.Error() != "framework a failed to close: Hangs failed to close: it had not returned after 2s" {
+	if err == nil || err.Error() != "framework a failed to close: Hangs failed to close: Close did not return within 2s" {
 		t.Errorf("the error is %v", err)
 	}
 	if want := []string{"Last", "First"}; !slices.Equal(closed, want) {

@@ -57,7 +57,7 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 		{"who may get no pods, of a pod that there is not", http.MethodGet, server.ExplainPath(w.namespace, "none"), nobody.Status.Token, http.StatusForbidden, `cannot get resource \"pods\"`},
 		{"a wrong token", http.MethodGet, server.ExplainPath(w.namespace, "placed"), "wrong", http.StatusUnauthorized, `"Unauthorized"`},
 		{"no token", http.MethodGet, server.ExplainPath(w.namespace, "placed"), "", http.StatusForbidden, `system:anonymous`},
-		{"no such pod", http.MethodGet, server.ExplainPath(w.namespace, "none"), access.BearerToken, http.StatusNotFound, `there is no such pod, or it has finished`},
+		{"no such pod", http.MethodGet, server.ExplainPath(w.namespace, "none"), access.BearerToken, http.StatusNotFound, `pod not found, or finished`},
 		{"another method", http.MethodPost, server.ExplainPath(w.namespace, "placed"), access.BearerToken, http.StatusMethodNotAllowed, `"kind":"Status"`},
 		{"another path, by who may get pods", http.MethodGet, "/explain/v1/namespaces/" + w.namespace + "/pods/placed/log", access.BearerToken, http.StatusForbidden, `cannot get path`},
 	} {
@@ -95,7 +95,7 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 	// Without a scheduler that can be asked, all else is said, and why the history is missing.
-	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find who leads: ") {
+	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find the leader: ") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 

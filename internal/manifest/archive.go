@@ -53,7 +53,7 @@ type unpacking struct {
 func (u *unpacking) read(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, u.left+1))
 	if u.left -= int64(len(data)); err == nil && u.left < 0 {
-		err = errors.New("it unpacks to too many bytes; unpack it, and give the directory")
+		err = errors.New("the archive unpacks to too many bytes; unpack it, and give the directory")
 	}
 	return data, err
 }

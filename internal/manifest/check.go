@@ -49,7 +49,7 @@ func validateLabels(labels map[string]string) field.ErrorList {
 // checkLabels checks the rest of the metadata.
 func (k *kind) checkLabels(o object, r *report) {
 	if !k.namespaced && o.GetNamespace() != "" {
-		r.add("metadata.namespace", "a %s is in no namespace; remove the field", k.gvk.Kind)
+		r.add("metadata.namespace", "a %s has no namespace; remove the field", k.gvk.Kind)
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.GetName()) {
 		r.add("metadata.name", "%q: %s", o.GetName(), problem)
@@ -126,7 +126,7 @@ func checkEffect(effect v1.TaintEffect, optional bool, path *field.Path, r *repo
 			r.add(path.Child("effect").String(), "is missing; want NoSchedule, PreferNoSchedule or NoExecute")
 		}
 	default:
-		r.add(path.Child("effect").String(), "%q is no effect; want NoSchedule, PreferNoSchedule or NoExecute", effect)
+		r.add(path.Child("effect").String(), "%q is not an effect; want NoSchedule, PreferNoSchedule or NoExecute", effect)
 	}
 }
 
@@ -165,15 +165,15 @@ func checkContainers(containers []v1.Container, path string, r *report) {
 
 func checkPort(p *v1.ContainerPort, path string, r *report) {
 	if p.HostPort < 0 || p.HostPort > 65535 {
-		r.add(path+".hostPort", "%d is no port; want 1 to 65535", p.HostPort)
+		r.add(path+".hostPort", "%d is not a port; want 1 to 65535", p.HostPort)
 	}
 	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
-		r.add(path+".containerPort", "%d is no port; want 1 to 65535", p.ContainerPort)
+		r.add(path+".containerPort", "%d is not a port; want 1 to 65535", p.ContainerPort)
 	}
 	switch p.Protocol {
 	case "", v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP:
 	default:
-		r.add(path+".protocol", "%q is no protocol; want TCP, UDP or SCTP", p.Protocol)
+		r.add(path+".protocol", "%q is not a protocol; want TCP, UDP or SCTP", p.Protocol)
 	}
 }
 
@@ -198,7 +198,7 @@ func checkToleration(t *v1.Toleration, i int, r *report) {
 			r.add(path.Child("value").String(), "%q must be a whole number when operator is %s", t.Value, t.Operator)
 		}
 	default:
-		r.add(path.Child("operator").String(), "%q is no operator; want Equal, Exists, Lt or Gt", t.Operator)
+		r.add(path.Child("operator").String(), "%q is not an operator; want Equal, Exists, Lt or Gt", t.Operator)
 	}
 	checkEffect(t.Effect, true, path, r)
 	if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
@@ -226,7 +226,7 @@ func checkSpread(c *v1.TopologySpreadConstraint, path *field.Path, r *report) {
 
 func checkPolicy(p *v1.NodeInclusionPolicy, path *field.Path, r *report) {
 	if p != nil && *p != v1.NodeInclusionPolicyHonor && *p != v1.NodeInclusionPolicyIgnore {
-		r.add(path.String(), "%q is no policy; want Honor or Ignore", *p)
+		r.add(path.String(), "%q is not a policy; want Honor or Ignore", *p)
 	}
 }
 

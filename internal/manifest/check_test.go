@@ -54,11 +54,11 @@ spec.schedulingPolicy: has both basic and gang; give one of the two
 spec.schedulingPolicy.gang.minCount: 0: must be at least 1
 spec.schedulingPolicy.gang.minCount: -1: must be at least 1`},
 	{"ports", ctr + `    ports: [{containerPort: 1, hostPort: -1}, {containerPort: 65536, hostPort: 65536}, {containerPort: 0}, {containerPort: 1, protocol: SCTPS}]
-`, `spec.containers[0].ports[0].hostPort: -1 is no port; want 1 to 65535
-spec.containers[0].ports[1].hostPort: 65536 is no port; want 1 to 65535
-spec.containers[0].ports[1].containerPort: 65536 is no port; want 1 to 65535
-spec.containers[0].ports[2].containerPort: 0 is no port; want 1 to 65535
-spec.containers[0].ports[3].protocol: "SCTPS" is no protocol; want TCP, UDP or SCTP`},
+`, `spec.containers[0].ports[0].hostPort: -1 is not a port; want 1 to 65535
+spec.containers[0].ports[1].hostPort: 65536 is not a port; want 1 to 65535
+spec.containers[0].ports[1].containerPort: 65536 is not a port; want 1 to 65535
+spec.containers[0].ports[2].containerPort: 0 is not a port; want 1 to 65535
+spec.containers[0].ports[3].protocol: "SCTPS" is not a protocol; want TCP, UDP or SCTP`},
 	{"tolerations", pod + `  tolerations:
   - {key: a b}
   - {key: a, value: b c}
@@ -73,7 +73,7 @@ spec.tolerations[1].value: "b c": a valid label
 spec.tolerations[2].value: "b c": a valid label
 spec.tolerations[3].value: "x" must be a whole number when operator is Lt
 spec.tolerations[4].value: "1.5" must be a whole number when operator is Gt
-spec.tolerations[5].effect: "Never" is no effect; want NoSchedule, PreferNoSchedule or NoExecute
+spec.tolerations[5].effect: "Never" is not an effect; want NoSchedule, PreferNoSchedule or NoExecute
 spec.tolerations[6].effect: must be NoExecute when tolerationSeconds is set
 spec.tolerations[7].operator: must be Exists when key is empty, which tolerates every taint`},
 	{"spread", pod + `  topologySpreadConstraints:
@@ -91,8 +91,8 @@ spec.topologySpreadConstraints[2].topologyKey: Invalid value: "a b": name part
 spec.topologySpreadConstraints[3].whenUnsatisfiable: "Perhaps" is not supported; want DoNotSchedule or ScheduleAnyway
 spec.topologySpreadConstraints[4].minDomains: 0: want 1 or more, and whenUnsatisfiable DoNotSchedule
 spec.topologySpreadConstraints[5].minDomains: 1: want 1 or more, and whenUnsatisfiable DoNotSchedule
-spec.topologySpreadConstraints[6].nodeAffinityPolicy: "honor" is no policy; want Honor or Ignore
-spec.topologySpreadConstraints[6].nodeTaintsPolicy: "" is no policy; want Honor or Ignore
+spec.topologySpreadConstraints[6].nodeAffinityPolicy: "honor" is not a policy; want Honor or Ignore
+spec.topologySpreadConstraints[6].nodeTaintsPolicy: "" is not a policy; want Honor or Ignore
 spec.topologySpreadConstraints[7].labelSelector.matchLabels: Invalid value: "a b": name part`},
 	{"affinity", aff + `    nodeAffinity:
       ` + req + `: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Is}, {key: a, operator: Was}]}]}
@@ -132,7 +132,7 @@ status: {capacity: {cpu: -1}, allocatable: {cpu: -2}}
 status.allocatable[cpu]: -2 is negative; give zero or more
 spec.taints[0].key: Invalid value: "a b": name part
 spec.taints[1].value: "b c": a valid label
-spec.taints[2].effect: "Never" is no effect; want NoSchedule, PreferNoSchedule or NoExecute
+spec.taints[2].effect: "Never" is not an effect; want NoSchedule, PreferNoSchedule or NoExecute
 spec.taints[3].effect: is missing; want NoSchedule, PreferNoSchedule or NoExecute`},
 	{"workloads", `
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: -1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: c, x: -}}, spec: {restartPolicy: Never, nodeSelector: {d e: f}, containers: [{name: c, resources: {requests: {cpu: -1}}}]}}}}

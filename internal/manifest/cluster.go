@@ -212,7 +212,7 @@ func (g *gathering) remark() {
 	warnings := &g.cluster.Warnings
 	*warnings = append(*warnings, g.remarks.texts()...)
 	if g.copies > 0 {
-		*warnings = append(*warnings, fmt.Sprintf("the files have %s more than once; the latest state of each is taken", count(g.copies, "object")))
+		*warnings = append(*warnings, fmt.Sprintf("the files have %s more than once; the latest state of each is used", count(g.copies, "object")))
 	}
 	if g.strays > 0 {
 		*warnings = append(*warnings, fmt.Sprintf("the directories and archives have %s without a kind; these were skipped", count(g.strays, "document")))

@@ -165,7 +165,7 @@ func (w *worker) export(u unit, js []byte, depth int) result {
 // items decodes the elements of a list that was not split before.
 func (w *worker) items(u unit, js []byte, h head, depth int) result {
 	if depth == nestingMax {
-		return failure(u, &Error{Problem: fmt.Sprintf("lists stand in lists more than %d deep", nestingMax)})
+		return failure(u, &Error{Problem: fmt.Sprintf("lists are nested more than %d deep", nestingMax)})
 	}
 	part := u
 	part.text, part.yaml, part.dash = js, false, -1
@@ -206,9 +206,9 @@ func shapeProblem(u unit, js []byte) *Error {
 	switch err := stdjson.Unmarshal(js, &value); {
 	case errors.As(err, &syntax):
 		at := min(int(syntax.Offset), len(js))
-		return &Error{Line: u.line + bytes.Count(js[:at], []byte("\n")), Problem: fmt.Sprintf("not JSON that can be read: %v", err)}
+		return &Error{Line: u.line + bytes.Count(js[:at], []byte("\n")), Problem: fmt.Sprintf("invalid JSON: %v", err)}
 	case err != nil:
-		return &Error{Problem: fmt.Sprintf("not JSON that can be read: %v", err)}
+		return &Error{Problem: fmt.Sprintf("invalid JSON: %v", err)}
 	}
 	if _, list := value.([]any); list {
 		return &Error{Problem: "is an array, not an object; put it under items: in an object with apiVersion: v1, kind: List"}

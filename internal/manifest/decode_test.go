@@ -20,25 +20,25 @@ var badValues = []struct{ name, text, want string }{
 	{"number", "3", "F:1: is 3, not an object; an object has apiVersion, kind and metadata"},
 	{"long text", strings.Repeat("x", 39), "F:1: is \"" + strings.Repeat("x", 39) + "..., not an object; an object has apiVersion, kind and metadata"},
 	{"text that just fits", strings.Repeat("x", 38), "F:1: is \"" + strings.Repeat("x", 38) + "\", not an object; an object has apiVersion, kind and metadata"},
-	{"two errors in yaml", "a: !!str 1\na: 2\nb: 1\nb: 2\n", "F:2: not YAML that can be read: key \"a\" already set in map\nF:4: not YAML that can be read: key \"b\" already set in map"},
-	{"yaml in an element", "kind: List\napiVersion: v1\nitems:\n- a: 1\n- b: [\n", "F:5: not YAML that can be read: did not find expected node content"},
-	{"broken json in a list", "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"},\n\"spec\":{x}}]}", "F:2: Node items[0]: not JSON that can be read: invalid character 'x' looking for beginning of object key string"},
-	{"broken json with an enormous number", "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"1e1000000\"},\n\"spec\":{x}}", "F:2: Node: not JSON that can be read: invalid character 'x' looking for beginning of object key string"},
-	{"broken json of a kind that is not read", "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\n\"data\":{x}}", "F:2: not JSON that can be read: invalid character 'x' looking for beginning of object key string"},
-	{"more after json", "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\"}\n]", "F:2: not JSON that can be read: invalid character ']' looking for beginning of value"},
+	{"two errors in yaml", "a: !!str 1\na: 2\nb: 1\nb: 2\n", "F:2: invalid YAML: key \"a\" already set in map\nF:4: invalid YAML: key \"b\" already set in map"},
+	{"yaml in an element", "kind: List\napiVersion: v1\nitems:\n- a: 1\n- b: [\n", "F:5: invalid YAML: did not find expected node content"},
+	{"broken json in a list", "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"},\n\"spec\":{x}}]}", "F:2: Node items[0]: invalid JSON: invalid character 'x' looking for beginning of object key string"},
+	{"broken json with an enormous number", "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"1e1000000\"},\n\"spec\":{x}}", "F:2: Node: invalid JSON: invalid character 'x' looking for beginning of object key string"},
+	{"broken json of a kind that is not read", "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\n\"data\":{x}}", "F:2: invalid JSON: invalid character 'x' looking for beginning of object key string"},
+	{"more after json", "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\"}\n]", "F:2: invalid JSON: invalid character ']' looking for beginning of value"},
 	{"element that is no object", "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\"},\n\n7]}", "F:3: items[1]: is 7, not an object; an object has apiVersion, kind and metadata"},
 	{"list in a list", "kind: List\napiVersion: v1\nitems:\n- kind: List\n  apiVersion: v1\n  items:\n  - kind: Node\n    apiVersion: v1\n  - 7\n", "F:4: Node items[0].items[0]: metadata.name: is missing; every object needs a name\nF:4: items[0].items[1]: is 7, not an object; an object has apiVersion, kind and metadata"},
 	{"odd items in a list", "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{\"kind\":\"NodeList\",\"apiVersion\":\"v1\",\"items\":{}}]}", "F:1: items[0]: items: must be given once, as an array"},
 	{"items twice", "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[],\"items\":[]}", "F:1: items: must be given once, as an array"},
-	{"unknown list without elements", "{\"kind\":\"PoodList\",\"apiVersion\":\"v1\",\"items\":null}", "F:1: kind PoodList of v1 is not known; did you mean PodList?; remove the object if scheduling does not need it"},
+	{"unknown list without elements", "{\"kind\":\"PoodList\",\"apiVersion\":\"v1\",\"items\":null}", "F:1: unknown kind PoodList of v1; did you mean PodList?; remove the object if scheduling does not need it"},
 	{"list of a kind whose elements lack one", "kind: List\napiVersion: v1\nitems:\n- metadata: {name: a}\n", "F:4: items[0]: kind is missing; every object needs apiVersion and kind"},
 	{"internal version", "kind: Node\napiVersion: __internal\n", "F:1: apiVersion is missing; every object needs apiVersion and kind; Node is in v1"},
 	{"no apiVersion of an unknown kind", "kind: Pood\n", "F:1: apiVersion is missing; every object needs apiVersion and kind"},
 	{"no apiVersion of a kind that is not read", "kind: Deployment\n", "F:1: apiVersion is missing; every object needs apiVersion and kind; Deployment is in apps/v1"},
-	{"many versions", "kind: HorizontalPodAutoscaler\napiVersion: v1\n", "F:1: there is no HorizontalPodAutoscaler in v1; HorizontalPodAutoscaler is in autoscaling/v1, autoscaling/v2"},
-	{"alpha last", "kind: ClusterRole\napiVersion: v1\n", "F:1: there is no ClusterRole in v1; ClusterRole is in rbac.authorization.k8s.io/v1, rbac.authorization.k8s.io/v1beta1, rbac.authorization.k8s.io/v1alpha1"},
-	{"other group of the same kind", "kind: Event\napiVersion: batch/v1\n", "F:1: there is no Event in batch/v1; Event is in events.k8s.io/v1, v1, events.k8s.io/v1beta1"},
-	{"case", "kind: node\napiVersion: v1\n", "F:1: kind node of v1 is not known; did you mean Node?; remove the object if scheduling does not need it"},
+	{"many versions", "kind: HorizontalPodAutoscaler\napiVersion: v1\n", "F:1: no kind HorizontalPodAutoscaler in v1; HorizontalPodAutoscaler is in autoscaling/v1, autoscaling/v2"},
+	{"alpha last", "kind: ClusterRole\napiVersion: v1\n", "F:1: no kind ClusterRole in v1; ClusterRole is in rbac.authorization.k8s.io/v1, rbac.authorization.k8s.io/v1beta1, rbac.authorization.k8s.io/v1alpha1"},
+	{"other group of the same kind", "kind: Event\napiVersion: batch/v1\n", "F:1: no kind Event in batch/v1; Event is in events.k8s.io/v1, v1, events.k8s.io/v1beta1"},
+	{"case", "kind: node\napiVersion: v1\n", "F:1: unknown kind node of v1; did you mean Node?; remove the object if scheduling does not need it"},
 
 	{"fields of every type", ctr + `    resources: {requests: {cpu: [1], memory: {}}}
     ports: [{containerPort: x, name: 3}]
@@ -49,31 +49,31 @@ var badValues = []struct{ name, text, want string }{
   nodeSelector: [a]
   affinity: x
   volumes: [3]
-`, `F:1: Pod default/a: spec.affinity: "x" does not fit here; want an object with named fields
-F:1: Pod default/a: spec.containers[0].command: {"a":"b"} does not fit here; want an array
-F:1: Pod default/a: spec.containers[0].env[0].nme: there is no such field; did you mean name?
-F:1: Pod default/a: spec.containers[0].livenessProbe.httpGet.port: [1] does not fit here; want a whole number or text
-F:1: Pod default/a: spec.containers[0].ports[0].containerPort: "x" does not fit here; want a whole number of the range of int32
-F:1: Pod default/a: spec.containers[0].ports[0].name: 3 does not fit here; want text (put numbers, true and false in quotes)
-F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: [1] is no quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
-F:1: Pod default/a: spec.containers[0].resources.requests[memory]: {} is no quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
-F:1: Pod default/a: spec.containers[0].securityContext.privileged: "maybe" does not fit here; want true or false
-F:1: Pod default/a: spec.containers[0].securityContext.runAsUser: 1.5 does not fit here; want a whole number of the range of int64
-F:1: Pod default/a: spec.nodeSelector: ["a"] does not fit here; want an object with keys and values
-F:1: Pod default/a: spec.volumes[0]: 3 does not fit here; want an object with named fields`},
-	{"micro time and numbers", "{kind: Pod, apiVersion: v1, metadata: {namespace: ns, name: a, labels: {x: 1}, uid: 3, generation: 99999999999999999999}, spec: {containers: null}, status: {startTime: 3}}", `F:1: Pod ns/a: metadata.generation: 100000000000000000000 does not fit here; want a whole number of the range of int64
-F:1: Pod ns/a: metadata.labels[x]: 1 does not fit here; want text (put numbers, true and false in quotes)
-F:1: Pod ns/a: metadata.uid: 3 does not fit here; want text (put numbers, true and false in quotes)
-F:1: Pod ns/a: status.startTime: 3 does not fit here; want a time such as 2006-01-02T15:04:05Z`},
-	{"a name that is none", "{kind: Node, apiVersion: v1, metadata: {name: 3}, spec: {x: 1}}", "F:1: Node: metadata.name: 3 does not fit here; want text (put numbers, true and false in quotes)\nF:1: Node: spec.x: there is no such field"},
+`, `F:1: Pod default/a: spec.affinity: "x" is not valid here; want an object with named fields
+F:1: Pod default/a: spec.containers[0].command: {"a":"b"} is not valid here; want an array
+F:1: Pod default/a: spec.containers[0].env[0].nme: unknown field; did you mean name?
+F:1: Pod default/a: spec.containers[0].livenessProbe.httpGet.port: [1] is not valid here; want a whole number or text
+F:1: Pod default/a: spec.containers[0].ports[0].containerPort: "x" is not valid here; want a whole number of the range of int32
+F:1: Pod default/a: spec.containers[0].ports[0].name: 3 is not valid here; want text (put numbers, true and false in quotes)
+F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: [1] is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
+F:1: Pod default/a: spec.containers[0].resources.requests[memory]: {} is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
+F:1: Pod default/a: spec.containers[0].securityContext.privileged: "maybe" is not valid here; want true or false
+F:1: Pod default/a: spec.containers[0].securityContext.runAsUser: 1.5 is not valid here; want a whole number of the range of int64
+F:1: Pod default/a: spec.nodeSelector: ["a"] is not valid here; want an object with keys and values
+F:1: Pod default/a: spec.volumes[0]: 3 is not valid here; want an object with named fields`},
+	{"micro time and numbers", "{kind: Pod, apiVersion: v1, metadata: {namespace: ns, name: a, labels: {x: 1}, uid: 3, generation: 99999999999999999999}, spec: {containers: null}, status: {startTime: 3}}", `F:1: Pod ns/a: metadata.generation: 100000000000000000000 is not valid here; want a whole number of the range of int64
+F:1: Pod ns/a: metadata.labels[x]: 1 is not valid here; want text (put numbers, true and false in quotes)
+F:1: Pod ns/a: metadata.uid: 3 is not valid here; want text (put numbers, true and false in quotes)
+F:1: Pod ns/a: status.startTime: 3 is not valid here; want a time such as 2006-01-02T15:04:05Z`},
+	{"a name that is none", "{kind: Node, apiVersion: v1, metadata: {name: 3}, spec: {x: 1}}", "F:1: Node: metadata.name: 3 is not valid here; want text (put numbers, true and false in quotes)\nF:1: Node: spec.x: unknown field"},
 	{"field twice deep in json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","name":"d"}],"nodeName":"x","nodeName":"y"}}`,
 		"F:1: Pod default/a: spec.containers[0].name: is given twice; remove one of the two\nF:1: Pod default/a: spec.nodeName: is given twice; remove one of the two"},
 	{"twice under several namespaces", "{kind: Service, apiVersion: v1, metadata: {name: a}}\n---\n{kind: Service, apiVersion: v1, metadata: {name: a, namespace: b}}\n---\n{kind: Service, apiVersion: v1, metadata: {name: a, namespace: default}}", "F:5: Service default/a: is already defined at F:1; remove one of the two"},
-	{"no part of a quantity", ctr + "    resources: {requests: {cpu: '1~'}}\n", "F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: \"1~\" is no quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
-	{"group without a dot", "kind: Deployment\napiVersion: app/v1\n", "F:1: there is no Deployment in app/v1; Deployment is in apps/v1"},
-	{"unknown group without a dot", "kind: Gadget\napiVersion: gadgets/v1\n", "F:1: kind Gadget of gadgets/v1 is not known; remove the object if scheduling does not need it"},
+	{"no part of a quantity", ctr + "    resources: {requests: {cpu: '1~'}}\n", "F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: \"1~\" is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
+	{"group without a dot", "kind: Deployment\napiVersion: app/v1\n", "F:1: no kind Deployment in app/v1; Deployment is in apps/v1"},
+	{"unknown group without a dot", "kind: Gadget\napiVersion: gadgets/v1\n", "F:1: unknown kind Gadget of gadgets/v1; remove the object if scheduling does not need it"},
 	{"enormous number", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":1e1000,"memory":"1E+1000"}}}`,
-		"F:1: Node a: status.capacity[cpu]: 1e1000 has an exponent beyond all measure; write a number with an optional suffix, as in 500m, 2 or 1.5Gi\nF:1: Node a: status.capacity[memory]: 1E+1000 has an exponent beyond all measure; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
+		"F:1: Node a: status.capacity[cpu]: 1e1000 has too large an exponent; write a number with an optional suffix, as in 500m, 2 or 1.5Gi\nF:1: Node a: status.capacity[memory]: 1E+1000 has too large an exponent; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
 }
 
 func TestBadValues(t *testing.T) {
@@ -96,7 +96,7 @@ func TestNestedLists(t *testing.T) {
 		t.Errorf("%d nodes", len(c.Nodes))
 	}
 	_, err := Decode("F", []byte(nested(12)))
-	if want := "F:1: " + strings.Repeat("items[0].", 10) + "items[0]: lists stand in lists more than 10 deep"; err == nil || err.Error() != want {
+	if want := "F:1: " + strings.Repeat("items[0].", 10) + "items[0]: lists are nested more than 10 deep"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -189,7 +189,7 @@ func TestExpand(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := expand([]string{dir + "/empty"}, &errs); len(got) != 0 || len(errs) != 1 || errs[0].Error() != dir+"/empty: the directory has no *.yaml, *.yml or *.json file, nor have its subdirectories" {
+	if got := expand([]string{dir + "/empty"}, &errs); len(got) != 0 || len(errs) != 1 || errs[0].Error() != dir+"/empty: no *.yaml, *.yml or *.json file in the directory or its subdirectories" {
 		t.Errorf("got %d files, %v", len(got), errs)
 	}
 	errs = nil
@@ -199,7 +199,7 @@ func TestExpand(t *testing.T) {
 	if _, err := Read(nil, nil); err == nil || err.Error() != "-f: no file is given; name files, directories or - for standard input" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Read([]string{"-"}, nil); err == nil || err.Error() != "-: cannot be read: there is no standard input" {
+	if _, err := Read([]string{"-"}, nil); err == nil || err.Error() != "-: cannot be read: no standard input" {
 		t.Errorf("got %v", err)
 	}
 	if reason(errors.New("x")).Error() != "x" {

@@ -97,7 +97,7 @@ func TestClusterInfoStream(t *testing.T) {
 		if got := summary(c); got != "node a, node b, pod shop/web" {
 			t.Errorf("%s: got %s", name, got)
 		}
-		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], ": skipped text that is no object: 11 lines, the first \"==== START logs for container c of pod s...\"") {
+		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], ": skipped text that is not an object: 11 lines, the first \"==== START logs for container c of pod s...\"") {
 			t.Errorf("%s: warnings %q", name, c.Warnings)
 		}
 	}
@@ -116,11 +116,11 @@ func TestClusterInfoStream(t *testing.T) {
 // before any object.
 func TestNoise(t *testing.T) {
 	for _, test := range []struct{ text, objects, warning string }{
-		{"Defaulted container \"c\" out of: c, d\n" + nodeList, "node a", `F:1: skipped text that is no object: 1 line, the first "Defaulted container \"c\" out of: c, d"`},
-		{nodeList + "Error from server\n\nand more\n" + podList + "end", "node a, pod shop/web", `F:4: skipped text that is no object: 4 lines, the first "Error from server"`},
-		{"Warning: v1 ComponentStatus is deprecated in v1.19+\n" + node, "node a", `F:1: skipped text that is no object: 1 line, the first "Warning: v1 ComponentStatus is deprecate..."`},
+		{"Defaulted container \"c\" out of: c, d\n" + nodeList, "node a", `F:1: skipped text that is not an object: 1 line, the first "Defaulted container \"c\" out of: c, d"`},
+		{nodeList + "Error from server\n\nand more\n" + podList + "end", "node a, pod shop/web", `F:4: skipped text that is not an object: 4 lines, the first "Error from server"`},
+		{"Warning: v1 ComponentStatus is deprecated in v1.19+\n" + node, "node a", `F:1: skipped text that is not an object: 1 line, the first "Warning: v1 ComponentStatus is deprecate..."`},
 		{"# a comment\n" + nodeList, "node a", ""},
-		{"Warning: x\n---\n" + node, "node a", `F:1: skipped text that is no object: 1 line, the first "Warning: x"`},
+		{"Warning: x\n---\n" + node, "node a", `F:1: skipped text that is not an object: 1 line, the first "Warning: x"`},
 	} {
 		c := read(t, test.text)
 		var want []string
@@ -158,7 +158,7 @@ func TestMustGather(t *testing.T) {
 		"must-gather.local.1/quay-io/namespaces/shop/pods/web/c/c/logs/current.log":                 "{",
 	}
 	want := "node a, pod shop/web, Machine"
-	warnings := []string{"the files have 1 object more than once; the latest state of each is taken", "the directories and archives have 2 documents without a kind; these were skipped", "1 pod bound to 1 node not in the files: later"}
+	warnings := []string{"the files have 1 object more than once; the latest state of each is used", "the directories and archives have 2 documents without a kind; these were skipped", "1 pod bound to 1 node not in the files: later"}
 	c, err := Read([]string{tree(t, files)}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestBadArchives(t *testing.T) {
 		{"cut short", "-: cannot be read: gzip: unexpected EOF", whole[:len(whole)/2]},
 		{"nothing to read", "-: cannot be read: the archive has no *.yaml, *.yml or *.json file", zipped(t, "a.txt", "x")},
 		{"no object", "-: no file in it holds an object; want Kubernetes objects", zipped(t, "a.yaml", "# nothing\n")},
-		{"broken entry", "-/a.yaml:1: kind Pood of v1 is not known; did you mean Pod?", zipped(t, "a.yaml", "kind: Pood\napiVersion: v1\n")},
+		{"broken entry", "-/a.yaml:1: unknown kind Pood of v1; did you mean Pod?", zipped(t, "a.yaml", "kind: Pood\napiVersion: v1\n")},
 		{"no zip", "-: cannot be read: zip: not a valid zip file", []byte("PK\x03\x04")},
 	} {
 		if _, err := Read([]string{"-"}, bytes.NewReader(test.data)); err == nil || !strings.HasPrefix(err.Error(), test.want) {
@@ -287,7 +287,7 @@ func TestBadArchives(t *testing.T) {
 		}
 	}
 	for name, data := range map[string][]byte{"tar": whole, "zip": zipped(t, "a.yaml", strings.Repeat("#", 2000))} {
-		if _, err := unpack(source{name: "a", given: "a", data: data}, 1000); err == nil || !strings.Contains(err.Error(), "it unpacks to too many bytes") {
+		if _, err := unpack(source{name: "a", given: "a", data: data}, 1000); err == nil || !strings.Contains(err.Error(), "the archive unpacks to too many bytes") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -324,7 +324,7 @@ func TestCustomResources(t *testing.T) {
 
 // Objects that API servers admit are read, with remarks; equal remarks are counted.
 func TestAdmitted(t *testing.T) {
-	const decided = "; API servers admit it, and it is decided about as it is"
+	const decided = "; API servers accept it, and it is used as it is"
 	const number = `Invalid value: "x": for 'Gt', 'Lt' operators, the value must be an integer`
 	gt := "[{matchExpressions: [{key: a, operator: Gt, values: [x]}]}]"
 	c := read(t, ctr+"    resources: {requests: {cpu: 2T, memory: 8Ei}, limits: {example.com/a: 9Ei}}\n---\n"+
@@ -360,18 +360,18 @@ func TestAdmitted(t *testing.T) {
 	if got := summary(c); got != "pod default/a" || c.Pods[0].Spec.Tolerations[0].Operator != "Never" {
 		t.Errorf("got %s, %+v", got, c.Pods[0].Spec)
 	}
-	if len(c.Warnings) != 4 || c.Warnings[0] != "F:1: Pod default/a: spec.novelty: there is no such field"+decided {
+	if len(c.Warnings) != 4 || c.Warnings[0] != "F:1: Pod default/a: spec.novelty: unknown field"+decided {
 		t.Errorf("warnings\n%s", strings.Join(c.Warnings, "\n"))
 	}
 	for _, without := range []string{"uid: u, ", "resourceVersion: '7', "} {
-		if _, err := Decode("F", []byte(strings.Replace(stored, without, "", 1))); err == nil || !strings.Contains(err.Error(), "spec.novelty: there is no such field") {
+		if _, err := Decode("F", []byte(strings.Replace(stored, without, "", 1))); err == nil || !strings.Contains(err.Error(), "spec.novelty: unknown field") {
 			t.Errorf("without %s: got %v", without, err)
 		}
 	}
 	if _, err := Decode("F", []byte(strings.Replace(stored, "name: a,", "", 1))); err == nil || !strings.Contains(err.Error(), "metadata.name: is missing") {
 		t.Errorf("without a name: got %v", err)
 	}
-	if _, err := Decode("F", []byte(strings.Replace(stored, "novelty: {}", "nodeName: 7", 1))); err == nil || !strings.Contains(err.Error(), "spec.nodeName: 7 does not fit here") {
+	if _, err := Decode("F", []byte(strings.Replace(stored, "novelty: {}", "nodeName: 7", 1))); err == nil || !strings.Contains(err.Error(), "spec.nodeName: 7 is not valid here") {
 		t.Errorf("another type: got %v", err)
 	}
 }

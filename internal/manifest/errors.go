@@ -153,14 +153,14 @@ func (r *remarks) add(all []*Error) {
 func (r *remarks) texts() []string {
 	var all []string
 	for i, e := range r.first[:min(len(r.first), errorsMax)] {
-		text := e.Error() + "; API servers admit it, and it is decided about as it is"
+		text := e.Error() + "; API servers accept it, and it is used as it is"
 		if r.more[i] > 0 {
 			text += fmt.Sprintf(" (%s more like it)", count(r.more[i], "object"))
 		}
 		all = append(all, text)
 	}
 	if more := len(r.first) - errorsMax; more > 0 {
-		all = append(all, fmt.Sprintf("the files have %d other things that are odd and that API servers admit", more))
+		all = append(all, fmt.Sprintf("other odd values in the files that API servers accept: %d", more))
 	}
 	return all
 }

@@ -58,7 +58,7 @@ func within(dir string, errs *[]*Error) []string {
 		*errs = append(*errs, &Error{File: dir, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
 	case len(names) == 0:
 		*errs = append(*errs, &Error{File: dir,
-			Problem: "the directory has no *.yaml, *.yml or *.json file, nor have its subdirectories"})
+			Problem: "no *.yaml, *.yml or *.json file in the directory or its subdirectories"})
 	}
 	return names
 }
@@ -92,7 +92,7 @@ func load(name string, stdin io.Reader) ([]byte, error) {
 		return os.ReadFile(name)
 	}
 	if stdin == nil {
-		return nil, errors.New("there is no standard input")
+		return nil, errors.New("no standard input")
 	}
 	return io.ReadAll(stdin)
 }

@@ -172,14 +172,14 @@ func refusal(gvk schema.GroupVersionKind) string {
 	}
 	for i := range kinds {
 		if k := kinds[i].gvk; k.Group == gvk.Group && k.Kind == gvk.Kind {
-			return fmt.Sprintf("%s in %s cannot be read; give it in %s", gvk.Kind, name, k.GroupVersion())
+			return fmt.Sprintf("%s in %s is not supported; give it in %s", gvk.Kind, name, k.GroupVersion())
 		}
 	}
 	if scheme.Scheme.Recognizes(gvk) {
 		return ""
 	}
 	if versions := suggestVersion(gvk); versions != "" {
-		return fmt.Sprintf("there is no %s in %s%s", gvk.Kind, name, versions)
+		return fmt.Sprintf("no kind %s in %s%s", gvk.Kind, name, versions)
 	}
 	known := map[string]bool{}
 	for k := range scheme.Scheme.AllKnownTypes() {
@@ -189,7 +189,7 @@ func refusal(gvk schema.GroupVersionKind) string {
 	if near == "" && scheme.Scheme.IsGroupRegistered(gvk.Group) {
 		return "" // of another release of Kubernetes
 	}
-	return fmt.Sprintf("kind %s of %s is not known%s; remove the object if scheduling does not need it", gvk.Kind, name, near)
+	return fmt.Sprintf("unknown kind %s of %s%s; remove the object if scheduling does not need it", gvk.Kind, name, near)
 }
 
 // isCustom reports whether a group is of custom resources or of an aggregated API. The names of

@@ -56,17 +56,17 @@ func (l *locator) value(t reflect.Type, text json.RawMessage, path string) {
 func (l *locator) quantity(text []byte, path string) {
 	token := strings.Trim(string(text), `"`)
 	if enormous([]byte(token)) {
-		l.report.add(path, "%s has an exponent beyond all measure; write a number with an optional suffix, as in 500m, 2 or 1.5Gi", token)
+		l.report.add(path, "%s has too large an exponent; write a number with an optional suffix, as in 500m, 2 or 1.5Gi", token)
 		return
 	}
 	if _, err := resource.ParseQuantity(token); err != nil {
-		l.report.add(path, "%s is no quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi", sample(text))
+		l.report.add(path, "%s is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi", sample(text))
 	}
 }
 
 func (l *locator) leaf(t reflect.Type, text []byte, path string) {
 	if json.Unmarshal(text, reflect.New(t).Interface()) != nil {
-		l.report.add(path, "%s does not fit here; want %s", sample(text), wanted(t))
+		l.report.add(path, "%s is not valid here; want %s", sample(text), wanted(t))
 	}
 }
 
@@ -92,7 +92,7 @@ func wanted(t reflect.Type) string {
 func (l *locator) structure(t reflect.Type, text []byte, path string) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(text, &members) != nil {
-		l.report.add(path, "%s does not fit here; want an object with named fields", sample(text))
+		l.report.add(path, "%s is not valid here; want an object with named fields", sample(text))
 		return
 	}
 	fields := map[string]reflect.Type{}
@@ -106,7 +106,7 @@ func (l *locator) structure(t reflect.Type, text []byte, path string) {
 		for field := range fields {
 			known[field] = true
 		}
-		l.report.add(child(path, name), "there is no such field%s", suggest(name, known))
+		l.report.add(child(path, name), "unknown field%s", suggest(name, known))
 	}
 }
 
@@ -128,7 +128,7 @@ func fieldsOf(t reflect.Type, fields map[string]reflect.Type) {
 func (l *locator) mapping(t reflect.Type, text []byte, path string) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(text, &members) != nil {
-		l.report.add(path, "%s does not fit here; want an object with keys and values", sample(text))
+		l.report.add(path, "%s is not valid here; want an object with keys and values", sample(text))
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
@@ -139,7 +139,7 @@ func (l *locator) mapping(t reflect.Type, text []byte, path string) {
 func (l *locator) sequence(t reflect.Type, text []byte, path string) {
 	var elements []json.RawMessage
 	if json.Unmarshal(text, &elements) != nil {
-		l.report.add(path, "%s does not fit here; want an array", sample(text))
+		l.report.add(path, "%s is not valid here; want an array", sample(text))
 		return
 	}
 	for i, element := range elements {

@@ -142,6 +142,6 @@ func (g *gathering) noise(file string, all []noise) {
 	for _, n := range all {
 		lines += n.lines
 	}
-	g.cluster.Warnings = append(g.cluster.Warnings, fmt.Sprintf("%s:%d: skipped text that is no object: %s, the first %q",
+	g.cluster.Warnings = append(g.cluster.Warnings, fmt.Sprintf("%s:%d: skipped text that is not an object: %s, the first %q",
 		file, all[0].line, count(lines, "line"), sample([]byte(all[0].text))))
 }

@@ -359,7 +359,7 @@ func TestRead(t *testing.T) {
 	if n := len(told); n < 2 || told[n-1] != told[n-2] || told[n-1] == 0 {
 		t.Errorf("told %v", told)
 	}
-	for name, files := range map[string][]string{"no file is given": nil, "the directory has no": {t.TempDir()}, "no standard input": {"-"}} {
+	for name, files := range map[string][]string{"no file is given": nil, "no *.yaml, *.yml or *.json file in the directory": {t.TempDir()}, "no standard input": {"-"}} {
 		if _, err := Read(files, nil); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("want %q, got %v", name, err)
 		}

@@ -157,7 +157,7 @@ func TestEnormousIsOfOneValue(t *testing.T) {
 	got := problems(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a","annotations":{"x":"1e100000"}}}
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"b"},"status":{"capacity":{"cpu":"1e100000"}}}
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"c"},"status":{"capacity":{"cpu":-1}}}`)
-	want := "status.capacity[cpu]: 1e100000 has an exponent beyond all measure; write a number with an optional suffix, as in 500m, 2 or 1.5Gi\nstatus.capacity[cpu]: -1 is negative; give zero or more"
+	want := "status.capacity[cpu]: 1e100000 has too large an exponent; write a number with an optional suffix, as in 500m, 2 or 1.5Gi\nstatus.capacity[cpu]: -1 is negative; give zero or more"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}

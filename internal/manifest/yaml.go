@@ -43,7 +43,7 @@ func yamlErrors(u unit, err error) []*Error {
 			e.Line += n - 1
 			problem = strings.Replace(problem, at[0], "", 1)
 		}
-		e.Problem = fmt.Sprintf("not YAML that can be read: %s", problem)
+		e.Problem = fmt.Sprintf("invalid YAML: %s", problem)
 		errs = append(errs, e)
 	}
 	return errs
