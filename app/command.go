@@ -23,10 +23,12 @@ import (
 // about is the beginning of the help text.
 const about = `Run the scheduler: watch for pending pods, find the best node for each, and bind it.
 
-The command replaces kube-scheduler 1.37: flags, configuration file, endpoints, metrics and leader election are the same. It schedules
-the pods whose schedulerName matches a profile of the configuration; the default profile is "default-scheduler".
+The command replaces kube-scheduler 1.37: flags, configuration file, endpoints, metrics and leader election are the
+same. It schedules the pods whose schedulerName matches a profile of the configuration; the default profile is
+"default-scheduler".
 
-On SIGINT or SIGTERM it finishes the writes in progress, releases the lease and exits. A second signal ends it at once.`
+On SIGINT or SIGTERM it finishes the writes in progress, releases the lease and exits. A second signal ends it at
+once.`
 
 // examples are part of that of Berth's own command. As cobra's Example they would not be shown: help in sections of flags has no place for it.
 const examples = `

@@ -136,9 +136,9 @@ func (o *options) addFlags() {
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "Maximum number of decisions about members of a pod group, or a tree of groups, "+
 		"in other orders and with other equally good nodes, before the group is rejected. 0 means one pass, as in kube-scheduler.")
 	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "Memory in MiB for the latest decisions, which kubectl berth explain shows (maximum 256). "+
-		"0 keeps no decisions and disables the endpoint.")
+		"0 keeps no decisions and disables the explain endpoint.")
 	fs.BoolVar(&o.eventHints, "berth-event-hints", false, "End the note of a FailedScheduling event with the smallest change of the pod that would make it schedulable, if the search has found it by then. "+
-		"The search takes 1 % of the scheduler's time. By default notes are those of kube-scheduler.")
+		"The search takes at most 1 % of the scheduler's time. By default notes are those of kube-scheduler.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "Path to a TracingConfiguration file in the format of kube-apiserver: where to send the spans of each pod, and how many. "+
 		"Tracing is off by default.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round with changes, and exit if one is violated. "+

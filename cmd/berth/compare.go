@@ -41,15 +41,16 @@ func newCompareCommand() *cobra.Command {
 		Short: "Show which pods two configurations of the scheduler would place differently",
 		Long: `Show which pods of a cluster two configurations of the scheduler would place differently.
 
-The command reads the cluster of the kubeconfig once, with your own rights. With -f it reads the cluster from files and needs no running one.
-It writes nothing to the cluster. The scheduler places the pending pods twice, with a virtual clock: once with the first --config (A) and
-once with the second (B). With a single --config, A is the default configuration.
+The command reads the cluster of the kubeconfig once, with your own rights. With -f it reads the cluster from files
+and needs no running one. It writes nothing to the cluster. The scheduler places the pending pods twice, with a
+virtual clock: once with the first --config (A) and once with the second (B). With a single --config, A is the
+default configuration.
 
-With --owned all pods with a controller are placed again, by priority and age, as if they were pending. DaemonSet pods and static pods stay,
-and so do volumes and devices that claims already have.
+With --owned all pods with a controller are placed again, by priority and age, as if they were pending. DaemonSet
+pods and static pods stay, and so do volumes and devices that claims already have.
 
-Pods with the same outcome in both runs are not listed. One different decision can cause others, because the pods after it meet another
-cluster. The same cluster, configurations and seed give the same result.
+Pods with the same outcome in both runs are not listed. One different decision can cause others, because the pods
+after it meet another cluster. The same cluster, configurations and seed give the same result.
 
 A second table shows the node usage by zone, or by the label of --by, such as a label that names the pool.`,
 		Example: `  # What would change for the pods that are pending now?

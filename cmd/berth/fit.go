@@ -31,15 +31,15 @@ func newFitCommand() *cobra.Command {
 		Short: "Count how many more pods of one kind fit, and what runs out",
 		Long: `Count how many more pods of one kind fit in a cluster, and what runs out where.
 
-The command reads the cluster of the kubeconfig with your own rights. If the files have Nodes, they are the cluster, and the command needs no
-running one. Nothing is written to the cluster.
+The command reads the cluster of the kubeconfig with your own rights. If the files have Nodes, they are the cluster,
+and the command needs no running one. Nothing is written to the cluster.
 
-The file has exactly one pending Pod, or one workload such as a Deployment, whose template becomes the pod. Other objects, such as
-claims, are added to the cluster. If the cluster comes from files too, these may have pending Pods of their own: then put the Pod into the
-last file without Nodes.
+The file has exactly one pending Pod, or one workload such as a Deployment, whose template becomes the pod. Other
+objects, such as claims, are added to the cluster. If the cluster comes from files too, these may have pending Pods
+of their own: then put the Pod into the last file without Nodes.
 
-The scheduler's engine places the pods one after another, so spreading, affinity, ports and volumes count. The command preempts no pods and
-ignores other pending pods, unless they are nominated to a node.
+The scheduler's engine places the pods one after another, so spreading, affinity, ports and volumes count. The
+command preempts no pods and ignores other pending pods, unless they are nominated to a node.
 
 The table lists the nodes by zone, or by the label of --by, such as a label that names the pool:
   FEASIBLE        Nodes that are feasible for the first pod.

@@ -28,9 +28,10 @@ func newPreflightCommand() *cobra.Command {
   scheduler      The flags of the running scheduler's pods, if they are visible, match the flags of this check.
   configuration  Berth supports each part of --config and --feature-gates: fields, plugins, extenders, gates.
   kinds          The API server serves the kinds that the plugins of this configuration read.
-  rights         The scheduler has the permissions that it needs. The check uses your own permissions, so use the kubeconfig of the
-                 scheduler. Or check another user with --as USER, such as system:kube-scheduler or
-                 system:serviceaccount:kube-system:berth; for this you need permission to create subjectaccessreviews.
+  rights         The scheduler has the permissions that it needs. The check uses your own permissions, so use the
+                 kubeconfig of the scheduler. Or check another user with --as USER, such as system:kube-scheduler or
+                 system:serviceaccount:kube-system:berth; for this you need permission to create
+                 subjectaccessreviews.
   workloads      Pods that need a feature which Berth lacks, and pods whose scheduler name matches no profile.
 
 Each row is pass, warn or fail, and names the next step.

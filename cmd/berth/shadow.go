@@ -47,21 +47,22 @@ func newShadowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
 		Short: "Compare the bindings of a cluster's scheduler with Berth's decisions",
-		Long: `Watch a cluster with another scheduler, and compare each binding with the decision that Berth would have made at that moment.
+		Long: `Watch a cluster and compare each binding of its scheduler with Berth's decision at that moment.
 
 Nothing is written to the cluster: permission to list and watch is enough. Each binding has one of these results:
   agree       The node is among the best, or the pod is nominated to it.
   lesser      The node is feasible, but others are better.
   contradict  The node is infeasible for Berth. The output names plugin and reason.
-  race        The disagreement disappears in another state that the other scheduler may have seen: without the last changes, or with
-              bindings of its own that were stored later.
+  race        The disagreement disappears in another state that the other scheduler may have seen: without the last
+              changes, or with bindings of its own that were stored later.
   failed      Berth's decision would have ended with an error.
 
-Pods that stay pending although Berth finds a node for them are "placeable". The table is printed at the end, on SIGINT or SIGTERM.
+Pods that stay pending although Berth finds a node for them are "placeable". The table is printed at the end, on
+SIGINT or SIGTERM.
 
---disagreements writes the cluster, as it was before each binding that Berth disagrees with, to a file. "berth explain --snapshot" reads the
-file and explains the decision that the binding was compared with. --secure-port serves the counts as metrics berth_shadow_*, with the same
-authorization as the scheduler's metrics.`,
+--disagreements writes the cluster, as it was before each binding that Berth disagrees with, to a file. "berth
+explain --snapshot" reads the file and explains the decision that the binding was compared with. --secure-port
+serves the counts as metrics berth_shadow_*, with the same authorization as the scheduler's metrics.`,
 		Example: `  # Compare until Ctrl-C, with the configuration of the scheduler
   berth shadow --kubeconfig view.kubeconfig --config scheduler.yaml
 

@@ -34,29 +34,34 @@ func newSimulateCommand() *cobra.Command {
 		Short: "Show where the pending pods of a cluster would go",
 		Long: `Show where the pending pods of a cluster would go.
 
-Without files, the command reads the cluster of the kubeconfig with your own rights. If the files have no Node, their objects are added to
-that cluster; the pods of the files are then created last, and only these are printed. Nothing is written to the cluster.
+Without files, the command reads the cluster of the kubeconfig with your own rights. If the files have no Node,
+their objects are added to that cluster; the pods of the files are then created last, and only these are printed.
+Nothing is written to the cluster.
 
-If the files have a Node, they are the cluster, and the command needs no running one. It reads the output of "kubectl get -o yaml" and
-"kubectl cluster-info dump". Include namespaces, services and controllers, because spreading and pod affinity use them. Include priority
-classes and PodDisruptionBudgets, because preemption uses them.
+If the files have a Node, they are the cluster, and the command needs no running one. It reads the output of
+"kubectl get -o yaml" and "kubectl cluster-info dump". Include namespaces, services and controllers, because
+spreading and pod affinity use them. Include priority classes and PodDisruptionBudgets, because preemption uses
+them.
 
-For Deployments, StatefulSets, DaemonSets, Jobs and other workloads in the files, the command creates the pods that their controllers would
-create, minus the existing ones. --scale sets the replicas, --run-cronjob runs a CronJob once, and --pod-template gives the path of the pod
-template in a custom resource.
+For Deployments, StatefulSets, DaemonSets, Jobs and other workloads in the files, the command creates the pods that
+their controllers would create, minus the existing ones. --scale sets the replicas, --run-cronjob runs a CronJob
+once, and --pod-template gives the path of the pod template in a custom resource.
 
-The scheduler runs on the cluster with a virtual clock until no further pod can be placed. It schedules pods by priority and then by age.
-An unschedulable pod is printed with the reason. The same files, configuration and seed give the same result.
+The scheduler runs on the cluster with a virtual clock until no further pod can be placed. It schedules pods by
+priority and then by age. An unschedulable pod is printed with the reason. The same files, configuration and seed
+give the same result.
 
-Preempted pods are printed with the pod that preempted them. They end after their grace period and are not recreated. The status of
-PodDisruptionBudgets is updated as pods come and go; a pod on a node counts as healthy unless the files report it as not ready.
+Preempted pods are printed with the pod that preempted them. They end after their grace period and are not
+recreated. The status of PodDisruptionBudgets is updated as pods come and go; a pod on a node counts as healthy
+unless the files report it as not ready.
 
---generate creates a cluster instead of reading one: it takes the numbers of nodes, pending pods, running pods, zones and applications.
-Some of the applications are spread over zones or nodes. Only the summary is printed, unless the output is json or yaml. The duration of the
-simulation is printed on stderr.
+--generate creates a cluster instead of reading one: it takes the numbers of nodes, pending pods, running pods,
+zones and applications. Some of the applications are spread over zones or nodes. Only the summary is printed, unless
+the output is json or yaml. The duration of the simulation is printed on stderr.
 
-With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and a gang needs its minCount to start.
-Include the PodGroups in the files. A second table shows how many members of each group have a node, and why a group waits.`,
+With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and a gang needs its
+minCount to start. Include the PodGroups in the files. A second table shows how many members of each group have a
+node, and why a group waits.`,
 		Example: `  # Would these pods fit, and where?
   kubectl berth simulate -f replicas.yaml
 
