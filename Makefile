@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint lint-product lint-large clean \
+.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint prose-update lint-product lint-large clean \
 	examples examples-demo plugged gang-bench reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
@@ -24,7 +24,7 @@ CLUSTER_VERSION = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' devclus
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
 # an overlay, see below.
-MODULES       := . tools/release examples/sample-plugin examples/gang-plugin
+MODULES       := . tools/release tools/prose examples/sample-plugin examples/gang-plugin
 LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity framework/compat
 
 help: ## list the targets
@@ -179,7 +179,7 @@ shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-sched
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)
 
-lint: lint-product lint-large ## gofmt and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
+lint: lint-product lint-large ## gofmt, the prose gate and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
 
 # staticcheck computes what it knows of a function for all that a module imports, which takes half a minute for Helm or Prometheus and minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
@@ -189,6 +189,12 @@ LINT    := $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golan
 lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
 	@rm -f $(BIN)/lint.work $(BIN)/lint.work.sum; export GOWORK=$(abspath $(BIN)/lint.work); $(GO) work init $(MODULES) && echo 'lint $(MODULES)' && $(LINT) $(MODULES:%=./%/...)
+
+	@cd tools/prose && $(GO) test ./... && $(GO) build -o $(abspath $(BIN))/prose . && cd ../.. && $(BIN)/prose
+
+prose-update: ## lower the limits of the prose gate (tools/prose/limits.txt) to the present numbers
+	cd tools/prose && $(GO) build -o $(abspath $(BIN))/prose .
+	$(BIN)/prose -update
 
 lint-large: $(BIN)/golangci-lint
 	@set -e; for module in $(LARGE_MODULES); do echo "lint $$module"; (cd $$module && $(NICE) $(GO) vet ./... && $(LINT) $(LINTERS) ./...); done
