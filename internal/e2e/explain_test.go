@@ -91,7 +91,7 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	if code, out, stderr := w.plugin(viewer, "explain", "giant"); code != 0 || !strings.Contains(out, "What would help") || strings.Contains(stderr, "history") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
-	if code, out, stderr := w.plugin(viewer, "explain", "placed"); code != 2 || out != "" || !strings.Contains(stderr, "--scheduler leader asks it") {
+	if code, out, stderr := w.plugin(viewer, "explain", "placed"); code != 2 || out != "" || !strings.Contains(stderr, "--scheduler leader shows why") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 	// Without a scheduler that can be asked, all else is said, and why the history is missing.

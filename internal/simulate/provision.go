@@ -61,7 +61,8 @@ func (v *volumeController) provisioned(key model.ClaimKey, uid types.UID, nodeNa
 	class, node := v.classes[volume.GetPersistentVolumeClaimClass(claim)], v.c.store.nodes[nodeName]
 	if nodeName != "" && node == nil {
 		v.c.happened["volume: provisioner gone with its node"]++
-		return // it leaves the claim as it is
+		add(v.left, nodeName, key, true) // the claim stays as it is
+		return
 	}
 	var room *storagev1.CSIStorageCapacity
 	if fails = fails || class == nil; !fails && node != nil && v.publishesCapacity(class) {

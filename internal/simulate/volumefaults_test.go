@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -351,7 +352,11 @@ func (t *volumeTrial) rested() error {
 	if err := t.advance(15 * time.Minute); err != nil { // provisioners hang no longer
 		return err
 	}
-	for placed := -1; placed != t.a.placedPods(); {
+	isBinding := func(p *v1.Pod) bool { return t.c.Loop().Queue().PlaceOf(keyOf(p)) == "binding" }
+	for placed, rounds := -1, 0; placed != t.a.placedPods() || slices.ContainsFunc(t.c.Pods(), isBinding); rounds++ {
+		if rounds == 100 {
+			return errors.New("bindings have not ended for ten hours")
+		}
 		placed = t.a.placedPods()
 		if err := t.advance(6 * time.Minute); err != nil {
 			return err

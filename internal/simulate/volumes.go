@@ -57,6 +57,8 @@ type volumeController struct {
 	planned      map[model.Ref]bool // visits
 	provisioning map[model.ClaimKey]types.UID
 	drawn        map[string]drawing // by provisioned volume
+	// left are the claims that a provisioner left when its node was deleted, by node.
+	left map[string]map[model.ClaimKey]bool
 }
 
 func newVolumeController(c *Cluster, rules Volumes) *volumeController {
@@ -67,7 +69,7 @@ func newVolumeController(c *Cluster, rules Volumes) *volumeController {
 		capacities: map[string]map[model.Ref]*storagev1.CSIStorageCapacity{}, pods: map[model.PodKey]*v1.Pod{},
 		named: map[model.ClaimKey]map[string]bool{}, askers: map[string]map[model.ClaimKey]bool{}, free: map[string][]*v1.PersistentVolume{},
 		unmatched: map[string]map[model.ClaimKey]bool{}, planned: map[model.Ref]bool{}, provisioning: map[model.ClaimKey]types.UID{},
-		drawn: map[string]drawing{},
+		drawn: map[string]drawing{}, left: map[string]map[model.ClaimKey]bool{},
 	}
 }
 
@@ -89,6 +91,11 @@ func (v *volumeController) changed(object kinds.Object) {
 		add(v.capacities, o.StorageClassName, refOf(o), o)
 	case *v1.Pod:
 		v.setPod(o)
+	case *v1.Node: // a provisioner that starts looks at all claims
+		for _, key := range slices.SortedFunc(maps.Keys(v.left[o.Name]), model.ClaimKey.Compare) {
+			v.visit(key.Ref())
+		}
+		delete(v.left, o.Name)
 	}
 }
 
