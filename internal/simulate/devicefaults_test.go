@@ -24,6 +24,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
+// TestFaultsFoundWithDevices runs seeds that found faults: a claim created again that woke
+// nobody (624), and a promised device that was freed without an event, because another
+// scheduler allocated a different one (564).
+func TestFaultsFoundWithDevices(t *testing.T) {
+	build.NotRaced(t)
+	for _, n := range []uint64{564, 624} {
+		if _, err := runDeviceFaults(n); err != nil {
+			t.Errorf("seed %d: %v", n, err)
+		}
+	}
+}
+
 // TestFaultsOfDevices lets everything go wrong that can between a decision about devices and the binding, by seed, and audits the loop after every round: no
 // device is allocated twice, no pod is bound whose claims are not allocated where it is and reserved for it, and in the end nobody waits who could run, nothing is
 // promised, and nothing is remembered.

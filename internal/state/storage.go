@@ -71,6 +71,11 @@ func (s *State) compiled(ref model.Ref) model.Compiled { return s.storeOf(ref.Ki
 // an event.
 func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	recounts := s.storage.Recounts()
+	claim, isClaim := object.(*model.ResourceClaim)
+	var promise *devices.Promise
+	if isClaim {
+		promise = s.devices.Promised(claim.Key)
+	}
 	before := s.storeOf(object.Ref().Kind).Set(object)
 	event := model.Event{Resource: compiledEvents[object.Ref().Kind], Action: model.Update, OldObject: before, Object: object}
 	event.Recounted = s.storage.Recounts() != recounts
@@ -79,6 +84,12 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	}
 	event.Pools = s.devices.PoolsOf(before, object)
 	delta.Events = append(delta.Events, event)
+	if promise != nil && s.devices.Promised(claim.Key) == nil {
+		// Another process may have allocated other devices, so the promised ones are free.
+		if freed := s.promiseBroken(claim.Key, promise, claim); len(freed.Pools) > 0 {
+			delta.Events = append(delta.Events, freed)
+		}
+	}
 }
 
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
