@@ -24,9 +24,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// TestFaultsFoundWithDevices runs seeds that found faults: a claim created again that woke
-// nobody (624), and a promised device that was freed without an event, because another
-// scheduler allocated a different one (564).
+// TestFaultsFoundWithDevices runs seeds that found faults: a claim that was created again
+// without waking its pod (624), and a promised device that was freed without an event,
+// because another scheduler allocated a different one (564).
 func TestFaultsFoundWithDevices(t *testing.T) {
 	build.NotRaced(t)
 	for _, n := range []uint64{564, 624} {

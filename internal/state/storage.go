@@ -85,7 +85,7 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	event.Pools = s.devices.PoolsOf(before, object)
 	delta.Events = append(delta.Events, event)
 	if promise != nil && s.devices.Promised(claim.Key) == nil {
-		// Another process may have allocated other devices, so the promised ones are free.
+		// Another process has allocated other devices: the promised ones may be free.
 		if freed := s.promiseBroken(claim.Key, promise, claim); len(freed.Pools) > 0 {
 			delta.Events = append(delta.Events, freed)
 		}
