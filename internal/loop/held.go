@@ -36,12 +36,14 @@ func applyUnits(c *model.Change) int64 {
 func excess(length, included int) int64 { return int64(max(length-included, 0)) }
 
 // drain returns the changes to apply in this round, in the order of the source. The first
-// round applies all changes, because no decision may be based on a part of the cluster.
-// Later, applying only a part is equivalent to a slower watch.
+// round applies all changes, because no pod may be decided about on a part of the cluster.
+// Later, a part of the changes is what a slower watch would have shown. While changes are
+// held, the source merges newer ones by object, so held changes are bounded.
 func (l *Loop) drain() []model.Change {
+	held := len(l.held) > 0 && l.began
 	if len(l.held) == 0 {
 		l.held = l.source.Drain()
-	} else {
+	} else if !l.began {
 		l.held = append(l.held, l.source.Drain()...)
 	}
 	count := len(l.held)
@@ -53,6 +55,7 @@ func (l *Loop) drain() []model.Change {
 	if l.held = l.held[count:]; len(l.held) == 0 {
 		l.held = nil
 	}
+	l.behind = held || len(l.held) > 0
 	return changes
 }
 

@@ -168,3 +168,21 @@ func TestNominationOfHeldPod(t *testing.T) {
 		t.Errorf("%d pods are nominated, want 1", n)
 	}
 }
+
+// TestHeldChangesAreBounded updates giant pods again and again while changes are held.
+// The loop must not hold more than one batch.
+func TestHeldChangesAreBounded(t *testing.T) {
+	c, waiting, decider := defaultParts(t, false)
+	changes := ingest.New(c.Compile())
+	l := loop.New(changes, waiting, decider, &held{})
+	now := time.Unix(1_000_000, 0)
+	l.Once(now)
+	for range giants {
+		for i := range giants {
+			changes.Set(giant(i))
+		}
+		if l.Once(now); l.Held() >= giants || changes.Waiting() > giants {
+			t.Fatalf("%d changes are held, %d wait", l.Held(), changes.Waiting())
+		}
+	}
+}

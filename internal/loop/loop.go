@@ -61,7 +61,9 @@ type Loop struct {
 	unfinished bool
 	// held are changes that were drained but not applied yet. began is set by the first
 	// round.
-	held   []model.Change
+	held []model.Change
+	// behind means that changes are held, or that the last round took none of the source.
+	behind bool
 	began  bool
 	asks   chan func()   // functions for Do
 	asking chan struct{} // a semaphore of size 1 for Ask
@@ -163,7 +165,7 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 
 // Unfinished reports whether the next round can continue work at once: changes to apply,
 // pods to wake, or an unfinished turn.
-func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished || len(l.held) > 0 }
+func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished || l.behind }
 
 // Next returns when Once has work without a change. ok is false without such a time.
 func (l *Loop) Next() (at time.Time, ok bool) {
@@ -194,7 +196,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if l.OnceAt(now(), l.wall()) || len(l.held) > 0 {
+		if l.OnceAt(now(), l.wall()) || l.behind {
 			continue
 		}
 		if at, ok := l.Next(); ok {

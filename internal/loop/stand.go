@@ -22,7 +22,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
 		var left <-chan struct{}
-		if l.queue.Waking() || len(l.held) > 0 {
+		if l.queue.Waking() || l.behind {
 			left = always
 		}
 		l.pulse.begin(Waiting)
