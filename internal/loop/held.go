@@ -35,10 +35,10 @@ func applyUnits(c *model.Change) int64 {
 
 func excess(length, included int) int64 { return int64(max(length-included, 0)) }
 
-// drain returns the changes to apply in this round, in the order of the source. The first
-// round applies all changes, because no pod may be decided about on a part of the cluster.
-// Later, a part of the changes is what a slower watch would have shown. While changes are
-// held, the source merges newer ones by object, so held changes are bounded.
+// drain returns the changes to apply in this round, in the order of the source. The
+// first round applies all changes, because no pod may be decided about on a part of the
+// cluster. Later, a part of the changes is what a slower watch would have shown. While
+// changes are held, the source merges newer ones by object, so held changes are bounded.
 func (l *Loop) drain() []model.Change {
 	held := len(l.held) > 0 && l.began
 	if len(l.held) == 0 {
