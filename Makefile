@@ -56,7 +56,7 @@ charts-test: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/driver ## 
 	cd deploy/helm/test && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
 
 demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule an example with Berth, report, stay up on a terminal
-	@$(GO) run ./internal/e2e/demo -bin $(BIN) -example examples/demo.yaml
+	@$(GO) run ./internal/proof/e2e/demo -bin $(BIN) -example examples/demo.yaml
 
 # Compilers, linters, tests and clusters collect garbage more seldom than by default, which takes an eighth of the time that compiling takes, and a quarter of an API server's.
 TEST_GOGC ?= 400
@@ -89,9 +89,9 @@ endif
 # as long, sees what these use of the other packages, too. What a plugin shares between engines is seen by the tests of the engine; the plugin's own tests have one goroutine, unless they start more.
 # So have the oracle's, whose helper runs the seeds of other packages' tests side by side.
 # Nor is it run over the programs that drive end-to-end tests, whose tests do little without a cluster.
-DRIVERS = ':(exclude,glob)internal/e2e/*.go' ':!internal/e2e/shadowdemo'
+DRIVERS = ':(exclude,glob)internal/proof/e2e/*.go' ':!internal/proof/e2e/shadowdemo'
 STARTS = ^[[:space:]]*go [a-z]|sync[.]WaitGroup|[.]Go\(|"testing/synctest"|[.](Run)?Parallel\(
-CONCURRENT = $(shell (git grep -lE '$(STARTS)' -- app cmd examples/trial framework internal ':!internal/oracle' $(DRIVERS); git grep -l '"sync"' -- app cmd examples/trial framework internal ':!internal/plugins' $(DRIVERS)) | \
+CONCURRENT = $(shell (git grep -lE '$(STARTS)' -- app cmd examples/trial framework internal ':!internal/proof/oracle' $(DRIVERS); git grep -l '"sync"' -- app cmd examples/trial framework internal ':!internal/decide/plugins' $(DRIVERS)) | \
 	grep '[.]go$$' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # Of these, the packages whose tests do less under the race detector, and all of it without. They take longest, so they go first: else one runs alone at the end.
 TWICE = $(filter $(CONCURRENT),$(shell git grep -lE 'build[.](Raced|UnlessRaced|NotRaced)' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'))
@@ -105,7 +105,7 @@ e2e: $(BIN)/berth $(BIN)/kubectl $(BIN)/devcluster $(BIN)/provisioner $(BIN)/dri
 	cd devcluster/driver && $(RACE) -count=1 -timeout 10m ./...
 	cd devcluster && $(GO) test -count=1 -timeout 10m ./internal/admission # without the race detector, which would build the kubelet and the scheduler again
 	cd devcluster && DEVCLUSTER=$(abspath $(BIN)/devcluster) $(RACE) -count=1 -timeout 20m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v /internal/admission$$) # not ./...: that would build all of Kubernetes with the race detector
-	BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -v -timeout 40m ./internal/e2e/... # without it, too: what is tested are programs of their own, and its comparison measures a binder in this process
+	BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -v -timeout 40m ./internal/proof/e2e/... # without it, too: what is tested are programs of their own, and its comparison measures a binder in this process
 
 SEEDS ?= 1..500
 
@@ -113,27 +113,27 @@ SEEDS ?= 1..500
 FAULTS_TIMEOUT = $(shell echo '$(SEEDS)' | awk -F '[.][.]' '{ print 10 + $$NF - $$1 + 1 "m" }')
 
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
-	$(GO) test ./internal/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout $(FAULTS_TIMEOUT) -v -fault-seeds $(SEEDS)
+	$(GO) test ./internal/offline/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout $(FAULTS_TIMEOUT) -v -fault-seeds $(SEEDS)
 
 random-tests: ## the tests of state, engine and simulation, those with random clusters with 300 seeds each
-	$(GO) test ./internal/state ./internal/engine ./internal/simulate -count=1 -timeout 4h -seeds 300
+	$(GO) test ./internal/cluster/state ./internal/decide/engine ./internal/offline/simulate -count=1 -timeout 4h -seeds 300
 
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
-	@$(GO) run ./internal/soak $(SOAK_FLAGS)
+	@$(GO) run ./internal/proof/soak $(SOAK_FLAGS)
 
-PACKAGES ?= $(addprefix ./internal/,state queue engine engine/group engine/preempt engine/rank commit kube ingest loop report manifest devices allocator advice) ./app ./internal/plugins/...
+PACKAGES ?= $(addprefix ./internal/,cluster/state queue decide/engine decide/gang decide/engine/preempt decide/engine/rank commit kube cluster/ingest loop model/report offline/manifest cluster/devices decide/allocator answers/advice) ./app ./internal/decide/plugins/...
 SAMPLE ?= 0
 SEED ?= 1
 
-mutate: ## put small faults into packages and list those that the packages' own tests miss; PACKAGES=./internal/report SAMPLE=40 SEED=1
-	@$(GO) run ./internal/mutate -sample $(SAMPLE) -seed $(SEED) $(PACKAGES)
+mutate: ## put small faults into packages and list those that the packages' own tests miss; PACKAGES=./internal/model/report SAMPLE=40 SEED=1
+	@$(GO) run ./internal/proof/mutate -sample $(SAMPLE) -seed $(SEED) $(PACKAGES)
 
 # What the changes are since; without it, as in a clone of one commit, the last commits count.
 MUTATE_SINCE ?= origin/main
 MUTATE_FOR ?= 60s
 
 mutate-changed: ## the same for a sample in the packages that have changed, for a minute, or until ten faults are tried if that takes longer; packages with slow tests are passed over; MUTATE_SINCE=origin/main MUTATE_FOR=60s
-	@$(NICE) $(GO) run ./internal/mutate -changed '$(MUTATE_SINCE)' -for $(MUTATE_FOR) -seed $$((0x$$(git rev-parse --short=7 HEAD))) $(PACKAGES)
+	@$(NICE) $(GO) run ./internal/proof/mutate -changed '$(MUTATE_SINCE)' -for $(MUTATE_FOR) -seed $$((0x$$(git rev-parse --short=7 HEAD))) $(PACKAGES)
 
 bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 2h ./internal/...
@@ -165,16 +165,16 @@ nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of p
 	done; if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 
 compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
-	@$(GO) run ./internal/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
+	@$(GO) run ./internal/proof/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
 
 reports: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## reports of operators, played with Berth and kube-scheduler; fails if Berth is wrong or docs/reports.md is; REPORTS_FLAGS=-write, or -help
-	@$(GO) run ./internal/e2e/reports -bin $(BIN) $(REPORTS_FLAGS)
+	@$(GO) run ./internal/proof/e2e/reports -bin $(BIN) $(REPORTS_FLAGS)
 
 kubectl-size: $(BIN)/berth $(BIN)/devcluster ## time and memory of kubectl-berth's commands in a cluster of 5,000 nodes and 50,000 pods; VERBS_FLAGS=-help
-	@$(GO) run ./internal/e2e/verbs -bin $(BIN) $(VERBS_FLAGS)
+	@$(GO) run ./internal/proof/e2e/verbs -bin $(BIN) $(VERBS_FLAGS)
 
 shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## the shadow beside kube-scheduler, with Deployments, priorities, volumes and churn: 10,000 bindings; SHADOW_FLAGS=-help
-	@$(GO) run ./internal/e2e/shadowdemo -bin $(BIN) $(SHADOW_FLAGS)
+	@$(GO) run ./internal/proof/e2e/shadowdemo -bin $(BIN) $(SHADOW_FLAGS)
 
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)

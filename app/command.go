@@ -17,7 +17,7 @@ import (
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // about is the beginning of the help text.

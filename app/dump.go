@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // holdings is the state and the queue of the loop. They may be read only between two rounds.

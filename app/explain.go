@@ -10,12 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-scheduler/berth/internal/adviser"
-	"github.com/berth-scheduler/berth/internal/history"
+	"github.com/berth-scheduler/berth/internal/answers/adviser"
+	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // recorder is the history, which is measured.

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // TestExplains asks a replica about pods before it leads and when it leads: about one that it has placed, one that waits, one of another scheduler, and one that there is not.

@@ -7,14 +7,14 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/metrics"
+	outsidehost "github.com/berth-scheduler/berth/internal/config/host"
+	"github.com/berth-scheduler/berth/internal/external/clients"
+	"github.com/berth-scheduler/berth/internal/external/framework"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/outside/clients"
-	"github.com/berth-scheduler/berth/internal/outside/framework"
-	outsidehost "github.com/berth-scheduler/berth/internal/outside/host"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
 // host runs the plugins from outside of all profiles.

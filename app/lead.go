@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // leadership says whether this replica may decide.

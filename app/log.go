@@ -5,8 +5,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
 // logged logs each decision as kube-scheduler does: same text, same level. The outcome of a binding is logged by commit.

@@ -23,12 +23,12 @@ import (
 	"k8s.io/klog/v2/textlogger"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/inmemory"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/inmemory"
 )
 
 // bubble runs a test in a bubble. The goroutines of package os/signal stay for the life of the process once there are any, so they are made outside.

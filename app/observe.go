@@ -16,8 +16,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/metrics"
-	"github.com/berth-scheduler/berth/internal/trace"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
+	"github.com/berth-scheduler/berth/internal/serve/trace"
 )
 
 // spansDrain is how long the sending of spans may take when the scheduler stops.

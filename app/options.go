@@ -14,14 +14,14 @@ import (
 	"k8s.io/component-base/metrics"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/feature"
-	"github.com/berth-scheduler/berth/internal/history"
-	"github.com/berth-scheduler/berth/internal/outside/framework"
+	"github.com/berth-scheduler/berth/internal/config/feature"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/external/framework"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // options are the values of the flags.

@@ -12,11 +12,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/external/clients"
 	"github.com/berth-scheduler/berth/internal/kube"
-	"github.com/berth-scheduler/berth/internal/outside/clients"
 )
 
 // PluginFactory makes a plugin for one profile.

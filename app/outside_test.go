@@ -24,8 +24,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
-	"github.com/berth-scheduler/berth/internal/metrics"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // plugged names the options of the schedulers that runAs runs, separated by blanks.

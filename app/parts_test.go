@@ -11,12 +11,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	componentmetrics "k8s.io/component-base/metrics"
 
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/metrics"
+	"github.com/berth-scheduler/berth/internal/external/framework"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/outside/framework"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
 // While the scheduler runs, garbage is collected more seldom, unless GOGC says how often.

@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // replica is a scheduler in this process. One can run at a time; others run in processes of their own.

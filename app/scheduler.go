@@ -13,19 +13,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/adviser"
+	"github.com/berth-scheduler/berth/internal/answers/adviser"
+	"github.com/berth-scheduler/berth/internal/answers/history"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/history"
-	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/kit/terse"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/server"
-	"github.com/berth-scheduler/berth/internal/terse"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // errFinished is what kube-scheduler returns when it is stopped without leader election.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
-	"github.com/berth-scheduler/berth/internal/metrics"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when

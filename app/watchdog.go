@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
 )
 

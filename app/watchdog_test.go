@@ -16,11 +16,11 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // hangs is a plugin from outside that does not return for pods named web-hangs.

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/internal/amount"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 var _ fwk.Resource = (*Resource)(nil)

@@ -13,7 +13,8 @@ import (
 	"unicode"
 )
 
-// TestPagesNamedInCommentsExist checks that each page of docs/ that a Go file names exists, and that it has the section that is named with it.
+// TestPagesNamedInCommentsExist checks that each page of docs/ that a Go file names
+// exists, and that it has the section that is named with it.
 func TestPagesNamedInCommentsExist(t *testing.T) {
 	named := regexp.MustCompile(`\bdocs/[a-z/]+\.md(#[a-z-]+)?`)
 	checked := 0
@@ -55,7 +56,8 @@ func walkGo(t *testing.T, folder string, visit func(name string, source []byte))
 	}
 }
 
-// sections returns the anchors of the headings of a page, as GitHub makes them, and "" for the page itself; nothing if there is no such page.
+// sections returns the anchors of the headings of a page, as GitHub makes them, and ""
+// for the page itself; nothing if there is no such page.
 func sections(page string) []string {
 	text, err := os.ReadFile(path.Join("..", page))
 	if err != nil {
@@ -90,7 +92,8 @@ func sections(page string) []string {
 // linked is a link in Markdown: its text and where it leads.
 var linked = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]*)\)`)
 
-// prose is a page without its blocks of code and without code in a line, which keep their number of lines.
+// prose is a page without its blocks of code and without code in a line, which keep their
+// number of lines.
 func prose(page string) string {
 	lines := strings.Split(page, "\n")
 	fenced := false
@@ -153,7 +156,8 @@ func TestIndexOfDocs(t *testing.T) {
 	}
 }
 
-// TestMakeTargetsInDocs: each target of make that a page names in a block of code, or as code in a line, exists, and so does each variable that is set.
+// TestMakeTargetsInDocs: each target of make that a page names in a block of code, or as
+// code in a line, exists, and so does each variable that is set.
 func TestMakeTargetsInDocs(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {

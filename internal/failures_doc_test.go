@@ -36,8 +36,8 @@ func failureRows(page string) (rows []failureRow) {
 	return rows
 }
 
-// TestTablesNameTests checks that each row of docs/failures.md and docs/limits.md names tests or
-// scenarios, and that all of them exist.
+// TestTablesNameTests checks that each row of docs/failures.md and docs/limits.md names
+// tests or scenarios, and that all of them exist.
 func TestTablesNameTests(t *testing.T) {
 	var rows []failureRow
 	for _, name := range []string{"failures", "limits"} {
@@ -63,7 +63,7 @@ func TestTablesNameTests(t *testing.T) {
 			if !isScenario {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join("scenario", "testdata", scenario+".scenario")); err != nil {
+			if _, err := os.Stat(filepath.Join("proof", "scenario", "testdata", scenario+".scenario")); err != nil {
 				t.Errorf("there is no such scenario: %v", err)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/manifest"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
 // compareFlags are the flags of compare.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/trace"
+	"github.com/berth-scheduler/berth/internal/serve/trace"
 )
 
 var write = flag.Bool("write", false, "write what commands print into the pages that show it")

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/manifest"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
 // drainFlags are the flags of drain.

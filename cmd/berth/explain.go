@@ -13,9 +13,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-scheduler/berth/internal/answers/explain"
+	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
 
 // membersShown is how many members of a group the table lists.

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/history"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
+	"github.com/berth-scheduler/berth/internal/answers/history"
 )
 
 // pastLines say on at most two lines of the screen what the running scheduler knows of a pod that waits.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/history"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
+	"github.com/berth-scheduler/berth/internal/answers/history"
 )
 
 // shownDecision and shownPast are those whose screens docs/explain.md shows.

@@ -10,9 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/spelling"
+	"github.com/berth-scheduler/berth/internal/model/spelling"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
 // only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles, and those that are nominated

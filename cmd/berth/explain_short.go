@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-scheduler/berth/internal/advice"
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
 
 // The short form of an explanation has at most screenLines lines: what counts first, then as much of the rest as fits.

@@ -11,12 +11,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/advice"
-	"github.com/berth-scheduler/berth/internal/attribution"
+	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/answers/attribution"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
 // The short form of what has changed has at most screenLines lines, too.

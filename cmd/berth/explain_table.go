@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
 
 // tablePrinter prints a few short tables for each pod.

@@ -13,8 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
 // fitFlags are the flags of fit.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
 
 // fitCluster has two nodes in zone a, of which one is not to be scheduled on, one in zone b, and a pod that asks for two cores.

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/feature"
-	"github.com/berth-scheduler/berth/internal/live"
-	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/config/feature"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/offline/live"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
 // snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-scheduler/berth/internal/live"
-	"github.com/berth-scheduler/berth/internal/preflight"
+	"github.com/berth-scheduler/berth/internal/offline/live"
+	"github.com/berth-scheduler/berth/internal/offline/preflight"
 )
 
 // preflightFlags are the flags of preflight.

@@ -23,8 +23,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/berth-scheduler/berth/internal/history"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/answers/history"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // running is how to reach the running scheduler, which knows what it has decided and why. It gets the user's credentials, so it is asked only if the user says so.

@@ -29,9 +29,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/history"
-	"github.com/berth-scheduler/berth/internal/server"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // cloud is an API server that knows a lease, and pods to which it forwards ports; and a scheduler behind the port of each.

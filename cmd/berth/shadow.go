@@ -22,10 +22,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/app"
+	"github.com/berth-scheduler/berth/internal/answers/shadow"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
-	"github.com/berth-scheduler/berth/internal/server"
-	"github.com/berth-scheduler/berth/internal/shadow"
+	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
 // shadowFlags are the flags of the command.

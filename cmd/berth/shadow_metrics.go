@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
-	"github.com/berth-scheduler/berth/internal/shadow"
+	"github.com/berth-scheduler/berth/internal/answers/shadow"
 )
 
 // shadowMetrics are the counts of the shadow as series. The goroutine that follows sets them, and scrapes read them.

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/answers/shadow"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/shadow"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // replayed is what berth explain prints of a pod, as far as the test reads it.

@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/internal/attribution"
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/answers/attribution"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // explainedSince runs berth explain on two snapshots of a cluster.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/berth-scheduler/berth/internal/shadow"
+	"github.com/berth-scheduler/berth/internal/answers/shadow"
 )
 
 // snapshots writes the clusters of disagreements into files of a folder, as "berth explain --snapshot" reads them. It keeps the first error.

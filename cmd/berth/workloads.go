@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/berth-scheduler/berth/internal/manifest"
-	"github.com/berth-scheduler/berth/internal/workload"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+	"github.com/berth-scheduler/berth/internal/offline/workload"
 )
 
 // workloads are the flags of commands that make the pods of workloads in files.

@@ -29,18 +29,18 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // as in the scheduler command
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/feature"
-	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/config/feature"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/metrics"
 	berth "github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
 // served returns a scheduler's /metrics: of one that runs here on an in-memory cluster, or from the file that BERTH_METRICS names, such as

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
 // api is a clientset with the objects of a simulated cluster. What the cluster changes it is told (Changed, Gone); what clients change the cluster takes over (Sync)

@@ -19,13 +19,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/config/host"
+	"github.com/berth-scheduler/berth/internal/external/framework"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/outside/framework"
-	"github.com/berth-scheduler/berth/internal/outside/host"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
 // PluginFactory makes a plugin for one profile, as for app.WithPlugin.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
 // announce writes the chosen node to the pod's status.nominatedNodeName before the pod

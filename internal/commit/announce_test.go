@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // TestAnnouncement checks when the chosen node is written as the nominated node before

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/audit"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // Audit checks the invariants of the outbox. It returns all violations in one error, nil

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // binding is the execution of a placement: the steps before the binding, the binding

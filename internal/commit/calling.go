@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // A call of an out-of-tree plugin may take minutes, so it occupies no worker and is no

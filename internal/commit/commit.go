@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/kit/terse"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/report"
-	"github.com/berth-scheduler/berth/internal/terse"
 )
 
 // Writer writes to the API. Many goroutines call its methods at the same time. Each

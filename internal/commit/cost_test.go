@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // wave is the number of pods that compete in the tests and benchmarks of this file.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // writes is a rejection of the pod p, of a priority, with writes of these names.

@@ -3,7 +3,7 @@ package commit
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 )
 
 // auditEvents checks the queued events, the events kept for repetitions, and their index.

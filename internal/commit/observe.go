@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // Observer observes writes and bindings. The goroutines that write call its methods and

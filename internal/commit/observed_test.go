@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // witness is an observer that records its calls in words. With several observers, each

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // phase is the progress of a binding. Its steps belong to extension points of

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
-	"github.com/berth-scheduler/berth/internal/reason"
 )
 
 // request is one request to the server: its kind ("bind", "get", "status", "delete",

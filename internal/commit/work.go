@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // work sends one request after another until, after the stop, nothing is left to do.

@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/config/absent"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/absent"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // barred returns the plugins of the first profile that reject the pod before any node is checked, in order.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/shape"
+	"github.com/berth-scheduler/berth/internal/model/shape"
 )
 
 // argsType describes a plugin's typed arguments.

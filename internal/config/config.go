@@ -15,10 +15,10 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/framework"
-	"github.com/berth-scheduler/berth/internal/feature"
-	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/config/feature"
+	"github.com/berth-scheduler/berth/internal/external/extender"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/outside/extender"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/queue"
 )

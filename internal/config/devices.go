@@ -6,9 +6,9 @@ import (
 	"k8s.io/component-base/featuregate"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/decide/allocator"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/dynamicresources"
 )
 
 // The feature gates of parts of DynamicResources.

@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // A profile that has DynamicResources at some points only binds no pod that needs devices; one that has it at none of those that decide ignores it, as

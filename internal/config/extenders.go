@@ -9,10 +9,10 @@ import (
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/decide/plugins/noderesourcesfit"
+	"github.com/berth-scheduler/berth/internal/external/extender"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/outside/extender"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
 // addExtenders makes the extenders of the configuration, if they are to be asked, and adds them to the profiles.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/config/feature"
 )
 
 func defaultGates(t *testing.T) Gates { return gatesWith(t, nil) }

@@ -13,11 +13,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // The plugins of these tests, by the points that they extend. A named plugin extends none.

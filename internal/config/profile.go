@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/config/absent"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/absent"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 )
 
 // reader is a plugin that reads kinds of API object other than pods and nodes.

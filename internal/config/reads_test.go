@@ -8,11 +8,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/decide/plugins/interpodaffinity"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodevolumelimits"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
-	"github.com/berth-scheduler/berth/internal/plugins/nodevolumelimits"
-	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 )
 
 func TestHintsMentionWhatFiltersRead(t *testing.T) {

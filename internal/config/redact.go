@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/outside/extender"
+	"github.com/berth-scheduler/berth/internal/external/extender"
 )
 
 // redacted stands for the key of an extender where a configuration is shown. For a

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
 // Record creates an event in the terms of events.k8s.io/v1, with its series if it has happened more than once. Its name is the same each time, so

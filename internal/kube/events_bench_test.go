@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
 // BenchmarkRecord writes an event, including the server: creates it, and patches its series.

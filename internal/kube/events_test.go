@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
 var warning = report.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-scheduler/berth/internal/inmemory"
+	"github.com/berth-scheduler/berth/internal/proof/inmemory"
 )
 
 // inMemory serves until the test ends, and returns how to reach that, and a client.

@@ -21,11 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/berth-scheduler/berth/internal/build"
-	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // restartingServer lists objects again when it is made to forget what its watches have seen, as an API server does that was restarted.

@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 

@@ -3,9 +3,9 @@ package loop
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // Adviser searches for the smallest changes that would give pending pods a node. It works

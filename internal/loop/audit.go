@@ -3,7 +3,7 @@ package loop
 import (
 	"errors"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 )
 
 // Audit checks the invariants of the state, the queue, the engine and the waits, and

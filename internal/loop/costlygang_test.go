@@ -9,13 +9,13 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/feature"
-	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/config/feature"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // GoBy replaces the system's clock of the loop.

@@ -3,8 +3,8 @@ package loop
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
 // onceForGroup continues a round with the decision about a pod group.

@@ -1,8 +1,8 @@
 package loop
 
 import (
+	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/price"
 )
 
 // applyBudget limits the units of work that a round spends on applying changes. Further

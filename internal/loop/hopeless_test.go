@@ -8,10 +8,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/build"
-	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // newHopeless has nodes with a pod of high priority and two small pods each. Parked pods

@@ -6,9 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/engine/group"
+	"github.com/berth-scheduler/berth/internal/decide/gang"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // Small pods can starve a group that needs much space at once: each takes what becomes
@@ -113,7 +113,7 @@ func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 	if slices.ContainsFunc(groups, l.state.KeepsForMembers) {
 		return
 	}
-	room, moved := group.Room(l.state, l.engine, d)
+	room, moved := gang.Room(l.state, l.engine, d)
 	// now is the beginning of the round
 	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved)
 	if len(room) == 0 {

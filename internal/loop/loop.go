@@ -6,12 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/engine/group"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/decide/gang"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Source returns the changes since the last call of Drain.
@@ -50,7 +50,7 @@ type Loop struct {
 	waits  waits
 	kept   keeping
 	// searches limits the searches for victims of pod groups.
-	searches group.Searches
+	searches gang.Searches
 	adviser  Adviser // nil: no hints in events
 	report   reporting
 	pulse    Pulse

@@ -15,15 +15,15 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/randfill"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/feature"
-	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/config/feature"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 

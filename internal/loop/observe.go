@@ -3,13 +3,13 @@ package loop
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/engine/group"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/decide/gang"
+	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/price"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Observer measures the loop. Its methods run on the goroutine that calls Once, so they
@@ -31,7 +31,7 @@ type Witness interface {
 	// the decision.
 	Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration)
 	// DecidedMember is called after each decision about a member of a pod group, before
-	// the next member; see group.Witness. It returns the Details of the decision. Its
+	// the next member; see gang.Witness. It returns the Details of the decision. Its
 	// time counts as part of Round.Deciding.
 	DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
@@ -190,7 +190,7 @@ func (r *reporting) cost(bill price.Bill) {
 }
 
 // placements returns the observer of domain placements, nil without observers.
-func (r *reporting) placements() group.Observer {
+func (r *reporting) placements() gang.Observer {
 	if len(r.observers) == 0 {
 		return nil
 	}

@@ -3,7 +3,7 @@ package loop
 import (
 	"sync/atomic"
 
-	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 

@@ -12,11 +12,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/build"
-	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // harbour is a committer whose room for decisions, and whose failures of bindings, are

@@ -3,8 +3,8 @@ package loop
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/price"
+	"github.com/berth-scheduler/berth/internal/kit/price"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // turnBudget is the budget of a turn in one round, in units of work, if the turn can stop

@@ -7,17 +7,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/price"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // costly is a filter that passes every node. The annotation "milliseconds" of a pod

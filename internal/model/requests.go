@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/berth-scheduler/berth/internal/amount"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 // Defaults that scoring assumes for each container without requests.

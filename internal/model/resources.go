@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/berth-scheduler/berth/internal/amount"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 // ResourceName is the interned name of a scalar resource, such as nvidia.com/gpu or

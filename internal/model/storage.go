@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	volume "k8s.io/component-helpers/storage/volume"
 
-	"github.com/berth-scheduler/berth/internal/amount"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 // Compiled is a compiled object. It is immutable.

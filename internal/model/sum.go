@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/berth-scheduler/berth/internal/amount"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 // Sum is a sum of amounts that supports exact subtraction.

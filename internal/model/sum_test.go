@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/berth-scheduler/berth/internal/amount"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 // unlimited is an exact sum of amounts by resource.

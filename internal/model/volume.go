@@ -11,7 +11,7 @@ import (
 	volume "k8s.io/component-helpers/storage/volume"
 	csitranslation "k8s.io/csi-translation-lib"
 
-	"github.com/berth-scheduler/berth/internal/amount"
+	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
 // Volume is a compiled PersistentVolume.

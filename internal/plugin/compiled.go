@@ -1,9 +1,9 @@
 package plugin
 
 import (
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
 // Text has a canonical text that identifies a need. AppendText appends the text, which is

@@ -1,8 +1,8 @@
 package plugin
 
 import (
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Placements are the plugins that find sets of nodes for the members of a pod group.

@@ -5,10 +5,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
 // MaxScore is the best score of a node after normalization.
@@ -191,7 +191,7 @@ type PostFilter interface {
 }
 
 // GroupPostFilter is the PostFilter plugin that evicts pods for pod groups. The package
-// engine/group chooses the victims, because it runs the group's turn.
+// decide/gang chooses the victims, because it runs the group's turn.
 type GroupPostFilter interface {
 	PostFilter
 	// ByGroupPolicy reports whether the group's own preemption policy applies, instead of

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Profile is the plugins of one scheduler name, at each extension point in the order in

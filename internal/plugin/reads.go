@@ -1,8 +1,8 @@
 package plugin
 
 import (
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Reads declares the inputs of a filter besides the pod.

@@ -3,8 +3,8 @@ package queue
 import (
 	"slices"
 
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/price"
+	"github.com/berth-scheduler/berth/internal/kit/price"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // A single pod can make its turn cost a thousand times as much as an ordinary turn. A

@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
-	"github.com/berth-scheduler/berth/internal/price"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // podIn returns a pod in a namespace.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 )
 
 // Audit checks the invariants of a Queue by recounting everything. It returns every

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 

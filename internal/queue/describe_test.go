@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-scheduler/berth/internal/decide/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 )
 
 func key(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }

@@ -12,13 +12,13 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/gangscheduling"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/gangscheduling"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // groupQueue is a queue whose pods may be members of groups, with its state.

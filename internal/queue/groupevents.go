@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // In kube-scheduler a rejected group is retried by backoff alone. When a drain takes a

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 )
 
 // heap is a priority queue whose elements store their position.

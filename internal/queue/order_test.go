@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 )
 
 // TestHeapRemovesInOrder adds, removes and reorders entries at random positions, and

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 func TestOvertaken(t *testing.T) {

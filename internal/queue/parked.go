@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // profile is a profile with the events that its plugins register.

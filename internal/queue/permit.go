@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // No event can happen during a decision, because a decision is one step. But a pod may

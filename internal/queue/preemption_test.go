@@ -9,12 +9,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
-	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 type preemptionGate struct{}

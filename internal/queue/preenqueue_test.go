@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // needsVolume is a PreEnqueue plugin that reads the cluster. It gates pods until the

@@ -8,11 +8,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/slab"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Config is the configuration of a queue.

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // TestEventAsksNobodyAmongOthers counts the hints of events beside parked pods of other

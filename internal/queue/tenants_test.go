@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
 // A few tenants share a cluster. Each has its own namespace, pool of nodes and taint;

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )

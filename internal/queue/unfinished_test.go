@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // slicedQueue has parked pods that an event helps. Each round moves a single pod.

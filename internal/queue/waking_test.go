@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine/enginetest"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodeaffinity"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/podtopologyspread"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/tainttoleration"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
-	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
-	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
-	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/enginetest"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-scheduler/berth/internal/e2e/rig"
+	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
 // binEnv names the folder of the built programs. "make beside" sets it.

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-scheduler/berth/internal/e2e/rig"
+	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
 // request is one request to the serving endpoint.

@@ -41,7 +41,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/berth-scheduler/berth/deploy/helm/test/chart"
-	"github.com/berth-scheduler/berth/internal/e2e/rig"
+	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
 const (

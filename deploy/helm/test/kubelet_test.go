@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/deploy/helm/test/chart"
-	"github.com/berth-scheduler/berth/internal/e2e/rig"
+	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
 // kubelet does for pods what the kubelets of their nodes would do, and the scheduler that the cluster has already: it gives the pods of the release a node, runs a process for

@@ -14,7 +14,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
 // Case is a cluster with pending pods, and a configuration.

@@ -13,8 +13,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
 // scorers are the plugins that a configuration may list to score.

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
 // aspect is a set of fields by which nodes and pods affect each other.

@@ -12,8 +12,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 	"github.com/berth-scheduler/berth/parity/internal/outside"
 )
 

@@ -15,7 +15,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
 // PreemptShapes returns the shapes about preemption: nodes are full of pods that pending pods outrank or not. Each of the functions adds

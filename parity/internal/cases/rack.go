@@ -8,7 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
 // Rack draws the devices of a cluster that goes on, and claims for its pods.

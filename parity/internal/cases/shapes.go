@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
 // Shapes returns all shapes, those about single nodes first.

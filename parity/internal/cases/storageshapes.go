@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
 // volumePlugins are the plugins that these shapes are about.

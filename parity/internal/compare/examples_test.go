@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )

@@ -11,8 +11,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/outside/framework"
-	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
+	"github.com/berth-scheduler/berth/internal/external/framework"
+	"github.com/berth-scheduler/berth/internal/external/framework/snapshot"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/parity/internal/outside"
 )

@@ -13,7 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )

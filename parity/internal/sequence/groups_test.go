@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )

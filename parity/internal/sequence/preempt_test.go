@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
 // In every script pods are evicted, by themselves and several at a time; pods wait for their victims, and are placed where they were nominated to; others

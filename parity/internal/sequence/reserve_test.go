@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )

@@ -10,11 +10,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/oracle"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
-	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
 // The annotations by which the scheduler, the volume controller and provisioners deal with each other.

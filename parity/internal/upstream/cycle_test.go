@@ -22,7 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 )
 

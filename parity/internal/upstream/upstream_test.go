@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/oracle"
-	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )

@@ -1,0 +1,204 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/decide/gang"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// world is a state between both snapshots. It goes from one set of differences to the next by what differs between these alone.
+type world struct {
+	Cluster
+	*Differences
+	// old has which units are as in the older snapshot; present the objects that differ as the state has them.
+	old     []bool
+	present []kinds.Object
+	// decisions, those about members of a group, and replaced are counted; cutShort is set once one of them has reached its bound.
+	decisions, ofMembers, replaced int
+	cutShort                       bool
+}
+
+// newWorld begins at the newer snapshot. The pods that are asked about are taken out of the state.
+func newWorld(c Cluster, d *Differences) *world {
+	w := &world{Cluster: c, Differences: d, old: make([]bool, len(d.units)), present: make([]kinds.Object, len(d.objects))}
+	for i := range d.objects {
+		w.present[i] = d.objects[i].after
+	}
+	for _, key := range d.hidden {
+		w.In.Remove(key.Ref())
+	}
+	w.State.Apply(w.In.Drain())
+	return w
+}
+
+// moveTo makes the state the one in which some units are as in the older snapshot, and all others as in the newer.
+func (w *world) moveTo(old func(unit int) bool) {
+	var touched []int
+	seen := map[int]bool{}
+	for u := range w.units {
+		if w.old[u] == old(u) {
+			continue
+		}
+		w.old[u] = !w.old[u]
+		if at := w.units[u].object; at >= 0 && !seen[at] {
+			seen[at] = true
+			touched = append(touched, at)
+		}
+	}
+	if len(touched) == 0 {
+		return
+	}
+	var put []kinds.Object
+	for _, at := range touched {
+		was, is := w.present[at], w.render(&w.objects[at], w.isOld)
+		w.present[at] = is
+		if is == nil || was != nil && (was.GetUID() != is.GetUID() || isOnNode(was)) {
+			w.In.Remove(refOf(was)) // it does not become what it is: another object, or a pod in a version that a pod on its node cannot have
+		}
+		if is != nil {
+			put = append(put, is)
+		}
+	}
+	w.replaced += len(touched)
+	w.State.Apply(w.In.Drain())
+	for _, o := range put {
+		w.In.Set(o)
+	}
+	w.State.Apply(w.In.Drain())
+}
+
+func (w *world) isOld(unit int) bool { return w.old[unit] }
+
+// mayGoOn reports whether a further decision may be made.
+func (w *world) mayGoOn() bool {
+	if w.decisions >= DecisionsMax || w.ofMembers >= memberDecisionsMax || w.replaced >= replacedMax*(len(w.objects)+DecisionsMax) {
+		w.cutShort = true
+	}
+	return !w.cutShort
+}
+
+// compiled is the pods that are asked about as they are in the state that the world is at.
+func (w *world) compiled() (pods []*model.Pod) {
+	for _, pod := range w.renderPods(w.isOld) {
+		w.In.Set(pod)
+		pods = append(pods, w.In.Drain()[0].Pod)
+	}
+	return pods
+}
+
+// answer decides about the pod, or the group, in the state that the world is at.
+func (w *world) answer() Answer {
+	if w.group != nil {
+		return w.ofGroup()
+	}
+	w.decisions++
+	pod := w.compiled()[0]
+	if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
+		return Answer{Verdict: Gated, Message: reason}
+	}
+	d := w.Engine.Decide(w.State.View(), plan.WorkFor(pod))
+	return answerOf(&d)
+}
+
+// answerOf puts a decision about one pod into a verdict.
+func answerOf(d *plan.Decision) Answer {
+	pod := d.Pods[0].Pod
+	switch nomination := d.NominationOf(pod); {
+	case d.Outcome == plan.Placed:
+		return Answer{Verdict: Placed, Node: d.Placements[0].NodeName}
+	case d.Outcome == plan.Failed:
+		return Answer{Verdict: Failed, Message: d.Err.Error()}
+	case d.Outcome == plan.Unschedulable && nomination.Mode == plan.Set:
+		return Answer{Verdict: Preempts, Node: nomination.NodeName, Message: report.Message(d)}
+	}
+	return Answer{Verdict: Pending, Message: report.Message(d)}
+}
+
+// ofGroup is answer for a pod group: all its members are decided about together, and taken back.
+func (w *world) ofGroup() Answer {
+	w.decisions++
+	members := w.compiled()
+	w.ofMembers += len(members)
+	a := Answer{Verdict: Gated, Members: len(members)}
+	work := plan.Work{Group: w.State.View().Group(*w.group)}
+	if work.Group == nil {
+		a.Message = fmt.Sprintf("PodGroup %s does not exist", w.group)
+		return a
+	}
+	for _, pod := range members {
+		if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
+			a.Message = fmt.Sprintf("member %s is held back: %s", pod, reason)
+			return a
+		}
+		work.Pods = append(work.Pods, plan.QueuedPod{Pod: pod})
+	}
+	if len(members) == 0 {
+		a.Message = "there are no members"
+		return a
+	}
+	for _, p := range w.Profiles[members[0].SchedulerName].PreEnqueue {
+		if of, ok := p.(plugin.GroupPreEnqueue); ok {
+			if a.Message = of.PreEnqueueGroup(work.Group, len(members)); a.Message != "" {
+				return a
+			}
+		}
+	}
+	slices.SortStableFunc(work.Pods, func(x, y plan.QueuedPod) int { return cmp.Compare(x.Pod.Name, y.Pod.Name) }) // as after an attempt
+	d := gang.Decide(w.State, w.Engine, work, nil)
+	a.Message = d.Message
+	evicts := false
+	for i := range d.Members {
+		for j := range d.Members[i].Placements {
+			a.on = append(a.on, d.Members[i].Placements[j].NodeName)
+		}
+		evicts = evicts || len(d.Members[i].Evictions) > 0
+	}
+	switch {
+	case d.Outcome == plan.Placed:
+		a.Verdict, a.Fit, a.Message = Placed, len(a.on), ""
+		for i := range slices.Backward(d.Members) {
+			w.State.Unassume(d.Members[i].Placements...)
+		}
+	case d.Outcome != plan.Unschedulable:
+		a.Verdict = Failed
+	case evicts:
+		a.Verdict = Preempts
+	default:
+		a.Verdict = Pending
+	}
+	return a
+}
+
+// whole is answer with what each node says.
+func (w *world) whole() (Answer, error) {
+	if w.group != nil {
+		return w.ofGroup(), nil
+	}
+	w.decisions++
+	pod := w.compiled()[0]
+	if pod.Malformed != "" {
+		return Answer{Verdict: Failed, Message: pod.Malformed}, nil
+	}
+	full, err := w.Engine.Answer(w.State.View(), pod)
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
+	}
+	a := answerOf(&full.Decision)
+	if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
+		a = Answer{Verdict: Gated, Message: reason}
+	}
+	a.Nodes, a.answers = full.Decision.Nodes, full.Nodes
+	for i := range full.Nodes {
+		if full.Nodes[i].Feasible {
+			a.Feasible++
+		}
+	}
+	return a, nil
+}

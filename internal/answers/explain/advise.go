@@ -1,0 +1,58 @@
+package explain
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+)
+
+// Advise finds what would help the pod of an explanation of this snapshot, and puts it there. pending is how many other pods of its owner wait. Nothing is looked for where the pod has a node, where it
+// is no question of nodes (it is being deleted, it cannot be read, a plugin fails, there are none), and for members of pod groups: what would help these is found for the group.
+func (s *Snapshot) Advise(a *Explanation, pending int) {
+	unschedulable := a.decision.Outcome == plan.Unschedulable || a.decision.Outcome == plan.Placed && a.Gated != ""
+	if a.PodGroup != "" || a.Error != "" || a.pod.Malformed != "" || !unschedulable {
+		return
+	}
+	question := s.question(a)
+	question.Preempts, question.Pending = a.Preemption != nil, pending
+	found := s.advise(question)
+	a.Advice = &found
+}
+
+// question asks what would help the pod of an explanation.
+func (s *Snapshot) question(a *Explanation) advice.Question {
+	question := advice.Question{Pod: a.pod.Object, Objections: make([]advice.Objection, len(a.Nodes))}
+	for i := range a.Nodes {
+		question.Objections[i].Node = a.Nodes[i].Name
+		for j := range a.Nodes[i].Rejections {
+			question.Objections[i].Plugins = append(question.Objections[i].Plugins, a.Nodes[i].Rejections[j].Plugin)
+		}
+	}
+	return question
+}
+
+func (s *Snapshot) advise(question advice.Question) advice.Advice {
+	return advice.For(advice.Cluster{
+		State: s.state, Engine: s.engine, In: s.in, Profiles: s.profiles, Nodes: s.nodes, Others: s.others, Reads: s.reads,
+	}, question)
+}
+
+// PendingBeside returns how many other pods of a pod's owner wait for a node; those that are being deleted do not.
+func PendingBeside(pod *v1.Pod, pods []*v1.Pod) int {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return 0
+	}
+	n := 0
+	for _, other := range pods {
+		if other.Spec.NodeName != "" || other.DeletionTimestamp != nil || other.Namespace != pod.Namespace || other.Name == pod.Name || other.Status.Phase == v1.PodSucceeded || other.Status.Phase == v1.PodFailed {
+			continue
+		}
+		if o := metav1.GetControllerOfNoCopy(other); o != nil && o.UID == owner.UID && o.Kind == owner.Kind && o.Name == owner.Name {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,327 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/answers/history"
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/model/report"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Snapshot is a cluster with its pending pods, and an engine that judges them. One goroutine uses it.
+type Snapshot struct {
+	state    *state.State
+	engine   *engine.Engine
+	profiles map[string]*plugin.Profile
+	pending  []*model.Pod
+	// in compiles objects, nodes are those of the cluster by name.
+	in    *ingest.Ingest
+	nodes []*v1.Node
+	// groups are the PodGroups, members the pending pods by the group that they name, in the order in which the scheduler tries them, and holds what is known
+	// already of why groups are not tried. All are empty unless members are decided about together.
+	groups  []model.GroupKey
+	members map[model.GroupKey][]*model.Pod
+	holds   map[model.GroupKey]groupHold
+	// trees means that groups may belong to composite ones; turns and treeHolds are what is known already of the turns of trees, and of why they are not tried, by the
+	// CompositePodGroup at the top.
+	trees     bool
+	turns     map[model.GroupKey]*treeTurn
+	treeHolds map[model.GroupKey]groupHold
+	// readsClaims means that a plugin reads claims, so that the state has them. volumes and capacities are in the order of the files.
+	readsClaims bool
+	volumes     []*model.Volume
+	capacities  []*model.StorageCapacity
+	// reads are the kinds that plugins read, others the objects of these kinds that are neither pods nor nodes.
+	reads  []model.Kind
+	others []kinds.Object
+}
+
+// New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read, at a time to which plugins compare those in the
+// objects. It omits pending pods whose scheduler name no profile has. The objects must not be changed afterwards.
+func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object, at time.Time) (*Snapshot, error) {
+	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles, GroupRetries: engine.DefaultGroupRetries})
+	if err != nil {
+		return nil, fmt.Errorf("build the engine: %w", err)
+	}
+	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, members: map[model.GroupKey][]*model.Pod{}, holds: map[model.GroupKey]groupHold{},
+		turns: map[model.GroupKey]*treeTurn{}, treeHolds: map[model.GroupKey]groupHold{}}
+	s.state.SetNow(at)
+	for _, p := range scheduler.Profiles {
+		s.profiles[p.Name] = p
+	}
+	in := ingest.New(scheduler.Compile())
+	s.in, s.nodes = in, slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	reads := scheduler.Reads()
+	s.reads, s.readsClaims = reads, slices.Contains(reads, model.PersistentVolumeClaimKind)
+	s.others = readOf(reads, pods, others)
+	for _, other := range s.others {
+		in.Set(other)
+		switch o := other.(type) {
+		case *v1.PersistentVolume:
+			s.volumes = append(s.volumes, model.NewVolume(o))
+		case *storagev1.CSIStorageCapacity:
+			s.capacities = append(s.capacities, model.NewStorageCapacity(o))
+		case *schedulingv1beta1.PodGroup:
+			s.groups = append(s.groups, groupKeyOf(o))
+		}
+	}
+	for _, node := range nodes {
+		in.Set(node)
+	}
+	for _, pod := range pods {
+		in.Set(pod)
+	}
+	s.pending = s.state.Apply(in.Drain()).Arrived
+	slices.SortFunc(s.pending, func(a, b *model.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	if s.trees = scheduler.Trees; scheduler.Groups {
+		s.takeMembers()
+	}
+	return s, nil
+}
+
+// readOf returns the objects of kinds that plugins read, budgets with their status; pods and nodes are left out.
+func readOf(reads []model.Kind, pods []*v1.Pod, others []runtime.Object) []kinds.Object {
+	var all []kinds.Object
+	budgets := newKeeper(pods, others)
+	for _, other := range others {
+		row := kinds.Of(other)
+		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
+			continue
+		}
+		if budget, ok := other.(*policyv1.PodDisruptionBudget); ok {
+			other = budgets.kept(budget)
+		}
+		all = append(all, other.(kinds.Object))
+	}
+	return all
+}
+
+// takeMembers finds the members of groups. Of equal priority, they are tried in the order of their names, as after an attempt.
+func (s *Snapshot) takeMembers() {
+	for _, pod := range s.pending {
+		if pod.Group != (model.GroupKey{}) {
+			s.members[pod.Group] = append(s.members[pod.Group], pod)
+		}
+	}
+	for _, members := range s.members {
+		slices.SortStableFunc(members, func(a, b *model.Pod) int { return cmp.Compare(b.Priority, a.Priority) })
+	}
+}
+
+// Pending returns the pods that can be explained, sorted by namespace and name. The slice is the snapshot's own.
+func (s *Snapshot) Pending() []*model.Pod { return s.pending }
+
+// Explanation is the engine's full answer about one pod.
+type Explanation struct {
+	// Pod is namespace/name.
+	Pod     string
+	Profile string
+	// PodGroup is namespace/name of the group with whose members the pod is decided about; empty for most pods.
+	PodGroup string
+	// Group is the explanation of that group, if whoever asked for this one has put it here.
+	Group *Group
+	// Nodes are sorted by name. A malformed pod has none.
+	Nodes []Node
+	// Message is the text of the FailedScheduling event; empty if a node is feasible.
+	Message string
+	// PostFilterMessage is the part of Message that PostFilter plugins add: what preemption would do, or why it does nothing.
+	PostFilterMessage string
+	// Preemption is what preemption would do; nil if that is nothing.
+	Preemption *Preemption
+	// Gated is the reason of a PreEnqueue plugin that holds the pod back. The nodes are judged as if there were none, and where that is because of a claim for
+	// devices, as if the pod had no such claims.
+	Gated string
+	// Error is why the pod's turn would end without a result, whatever the nodes.
+	Error string
+	// Advice is what would help, if whoever asked for this explanation has put it here.
+	Advice *advice.Advice
+	// Decision and History are what the running scheduler knows of the pod, if whoever asked for this explanation has put it here.
+	Decision *history.Decision
+	History  *history.Past
+
+	pod      *model.Pod
+	decision plan.Decision
+}
+
+// Node is the plugins' result for one node.
+type Node struct {
+	Name     string `json:"name"`
+	Feasible bool   `json:"feasible"`
+	// Rejections are those of every filter, in the profile's order; kube-scheduler reports the first. One without a plugin means that no filter
+	// was asked, because a PreFilter plugin named other nodes only.
+	Rejections []Rejection `json:"rejections,omitempty"`
+	// LeftOutBy are the PreFilter plugins that did not name the node, where that is why no filter was asked.
+	LeftOutBy []string `json:"leftOutBy,omitempty"`
+	// Scores are those of every scorer that did not skip, in the profile's order; nil if nothing was scored, because only one node is feasible
+	// or because of an error.
+	Scores []Score `json:"scores,omitzero"`
+	// Total is the weighted sum of Scores, nil where there are none.
+	Total *int64 `json:"total,omitempty"`
+}
+
+// Rejection is a filter's "no".
+type Rejection struct {
+	Plugin string `json:"plugin"`
+	// Code is kube-scheduler's name of the status.
+	Code    string   `json:"code"`
+	Reasons []string `json:"reasons"`
+}
+
+// Score is one scorer's normalised score, 0..100, before the weight.
+type Score struct {
+	Plugin string `json:"plugin"`
+	Weight int64  `json:"weight"`
+	Score  int64  `json:"score"`
+}
+
+// Of explains one of the pending pods.
+func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) { return s.explain(pod, false) }
+
+// Tried explains one of the pending pods as if it were tried although PreEnqueue plugins hold it back, with all its claims.
+func (s *Snapshot) Tried(pod *model.Pod) (*Explanation, error) { return s.explain(pod, true) }
+
+func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
+	by, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod)
+	a := &Explanation{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
+	if s.isGrouped(pod) {
+		a.PodGroup = pod.Group.String()
+		if held, _ := s.held(pod.Group); gated == "" && held != "" {
+			a.Gated = "its pod group waits: " + held
+		}
+	}
+	judged := *pod
+	if by == dynamicresources.Name && !tried { // a claim is not there: the nodes can be judged by everything else
+		judged.Devices = nil
+	}
+	if pod.Terminating {
+		// It would not be tried. Its nodes can be judged all the same.
+		judged.Terminating = false
+		a.Error = report.Message(&plan.Decision{Outcome: plan.Terminating})
+	}
+	full, err := s.ask(&judged)
+	if err != nil {
+		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
+	}
+	if s.isGrouped(pod) { // no pods are evicted for a member alone
+		full.Decision = s.engine.Decide(s.state.View(), s.workOf(&judged))
+	}
+	a.decision = full.Decision
+	switch d := &full.Decision; d.Outcome {
+	case plan.Unschedulable, plan.NoNodes:
+		a.Message, a.PostFilterMessage, a.Preemption = report.Message(d), d.PostFilter, s.preemption(d)
+	case plan.Failed:
+		a.Error = d.Err.Error()
+	}
+	a.addNodes(full.Nodes)
+	s.nameLeavers(a, &judged)
+	return a, nil
+}
+
+// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them. Plugins
+// from outside are asked in a turn of their own.
+func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
+	leftOut := func(n *Node) bool { return len(n.Rejections) == 1 && n.Rejections[0].Plugin == "" }
+	if !slices.ContainsFunc(a.Nodes, func(n Node) bool { return leftOut(&n) }) {
+		return
+	}
+	profile := s.profiles[pod.SchedulerName]
+	if profile.Outside != nil {
+		profile.Outside.Begin(s.state.View(), pod)
+		defer profile.Outside.End()
+	}
+	for i, f := range profile.PreFilters {
+		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {
+			continue
+		}
+		result := f.PreFilter(s.state.View(), pod)
+		if !result.Narrowed {
+			continue
+		}
+		named := map[string]bool{}
+		for _, name := range result.Nodes {
+			named[name] = true
+		}
+		for i := range a.Nodes {
+			if n := &a.Nodes[i]; leftOut(n) && !named[n.Name] {
+				n.LeftOutBy = append(n.LeftOutBy, f.Name())
+			}
+		}
+	}
+}
+
+// isGrouped reports whether a pod is decided about together with others.
+func (s *Snapshot) isGrouped(pod *model.Pod) bool { return len(s.members[pod.Group]) > 0 }
+
+// workOf is the work of deciding about a member of a group, whether or not the PodGroup exists.
+func (s *Snapshot) workOf(pod *model.Pod) plan.Work {
+	work := plan.WorkFor(pod)
+	if work.Group = s.state.View().Group(pod.Group); work.Group == nil {
+		work.Group = &model.PodGroup{Key: pod.Group, MinCount: 1}
+	}
+	if root, _ := s.rootOf(work.Group); root != nil {
+		work.Tree = s.state.View().Tree(root.Key)
+	}
+	return work
+}
+
+// ask returns an answer without nodes for a malformed pod: it has no needs to judge nodes by.
+func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
+	if pod.Malformed != "" {
+		return plan.Answer{Decision: s.engine.Decide(s.state.View(), plan.WorkFor(pod))}, nil
+	}
+	return s.engine.Answer(s.state.View(), pod)
+}
+
+func (a *Explanation) addNodes(nodes []plan.NodeAnswer) {
+	feasible := 0
+	for i := range nodes {
+		if nodes[i].Feasible {
+			feasible++
+		}
+	}
+	scored := feasible > 1 && a.decision.Err == nil
+	a.Nodes = slices.Grow(a.Nodes, len(nodes))
+	for i := range nodes {
+		from := &nodes[i]
+		node := Node{Name: from.Name, Feasible: from.Feasible, Rejections: rejections(from.Rejections)}
+		if node.Feasible && scored {
+			node.Scores, node.Total = make([]Score, len(from.Scores)), &from.Total
+			for i, score := range from.Scores {
+				node.Scores[i] = Score(score)
+			}
+		}
+		a.Nodes = append(a.Nodes, node)
+	}
+}
+
+func rejections(from []reason.Rejection) []Rejection {
+	if len(from) == 0 {
+		return nil
+	}
+	to := make([]Rejection, len(from))
+	for i, r := range from {
+		to[i] = Rejection{Plugin: r.Plugin, Code: r.StatusCode(), Reasons: r.Reasons}
+	}
+	return to
+}

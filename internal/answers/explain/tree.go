@@ -1,0 +1,178 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/report"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// A PodGroup that belongs to a composite one is explained by the turn of the whole tree: whether it starts depends on the other groups. So what would help is what would let the tree start.
+
+// Tree is what the turn of a tree would come to, for the PodGroups of it.
+type Tree struct {
+	// Name is namespace/name of the CompositePodGroup at the top, Starts whether the tree has room for enough groups.
+	Name   string      `json:"compositePodGroup"`
+	Starts bool        `json:"starts"`
+	Groups []TreeGroup `json:"groups"`
+	// More is how many further groups there are, which are not listed.
+	More int `json:"more,omitempty"`
+	// WouldStart are single changes with each of which the tree would start if no member were held back, as for a group; Unfinished says that the search for them was cut short.
+	WouldStart []Help `json:"wouldStart,omitempty"`
+	Unfinished bool   `json:"unfinished,omitempty"`
+}
+
+// treeGroupsMax is how many groups of a tree are listed.
+const treeGroupsMax = 100
+
+// TreeGroup is one PodGroup of a tree, in the order in which they have their turns.
+type TreeGroup struct {
+	Name    string `json:"podGroup"`
+	Running int    `json:"running"`
+	Waiting int    `json:"waiting"`
+	// Fit is how many of those that wait would be placed.
+	Fit int `json:"fit"`
+	// Message says why the group would not start; empty if it would.
+	Message string `json:"message,omitempty"`
+}
+
+// rootOf returns the CompositePodGroup at the top of the tree that a group belongs to; nil if there is none.
+func (s *Snapshot) rootOf(object *model.PodGroup) (*model.CompositeGroup, error) {
+	if !s.trees || object == nil {
+		return nil, nil
+	}
+	return s.state.View().Root(object)
+}
+
+// heldInTree is held for a group of a tree.
+func (s *Snapshot) heldInTree(root *model.CompositeGroup) (why string, held []HeldMember) {
+	if known, ok := s.treeHolds[root.Key]; ok {
+		return known.why, known.members
+	}
+	defer func() { s.treeHolds[root.Key] = groupHold{why, held} }()
+	tree := s.state.View().Tree(root.Key)
+	var first *model.Pod
+	for below := range tree.Leaves {
+		members := s.members[below.Key]
+		if held = append(held, s.heldMembers(members)...); first == nil && len(members) > 0 {
+			first = members[0]
+		}
+	}
+	switch {
+	case first == nil:
+		return "", nil
+	case len(held) > 0:
+		return fmt.Sprintf("member %s of its tree is held back: %s", held[0].Pod, held[0].Reason), held
+	}
+	all := func(key model.GroupKey) int { return len(s.members[key]) + s.state.View().GroupPlaced(key) }
+	for _, pre := range s.profiles[first.SchedulerName].PreEnqueue {
+		if of, ok := pre.(plugin.GroupPreEnqueue); ok {
+			if reason := of.PreEnqueueTree(tree, all); reason != "" {
+				return reason, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// heldMembers returns those members that a PreEnqueue plugin holds back.
+func (s *Snapshot) heldMembers(members []*model.Pod) (held []HeldMember) {
+	for _, pod := range members {
+		if by, reason := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod); reason != "" {
+			held = append(held, HeldMember{Pod: pod.String(), Plugin: by, Reason: reason})
+		}
+	}
+	return held
+}
+
+// explainInTree explains a group by the turn of the tree that it belongs to.
+func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.CompositeGroup) {
+	turn := s.turnOf(root)
+	if turn == nil {
+		return
+	}
+	d := &turn.decision
+	g.Tree = &Tree{Name: root.Key.String(), Starts: d.Outcome == plan.Placed, More: max(0, len(d.Below)-treeGroupsMax), WouldStart: turn.wouldStart, Unfinished: turn.unfinished}
+	for i := range d.Below {
+		below := &d.Below[i]
+		if i < treeGroupsMax {
+			of := TreeGroup{Name: below.Group.Key.String(), Running: s.state.View().GroupPlaced(below.Group.Key), Waiting: len(below.Members), Message: below.Message}
+			for j := range below.Members {
+				if below.Members[j].Outcome == plan.Placed {
+					of.Fit++
+				}
+			}
+			g.Tree.Groups = append(g.Tree.Groups, of)
+		}
+		if below.Group.Key == key {
+			s.explainPart(g, below)
+		}
+	}
+}
+
+// treeTurn is the decision about the groups of a tree, and what would let it start.
+type treeTurn struct {
+	decision   plan.GroupDecision
+	wouldStart []Help
+	unfinished bool
+}
+
+// turnOf returns the turn of a tree, whose members are on no node afterwards; nil if no pod of it waits.
+func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
+	if known, ok := s.turns[root.Key]; ok {
+		return known
+	}
+	tree := s.state.View().Tree(root.Key)
+	work := plan.Work{Tree: tree, Group: tree.Root()}
+	for below := range tree.Leaves {
+		for _, pod := range s.members[below.Key] {
+			work.Pods = append(work.Pods, plan.QueuedPod{Pod: s.judged(pod)})
+		}
+	}
+	if len(work.Pods) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(work.Pods, func(a, b plan.QueuedPod) int { return cmp.Compare(b.Pod.Priority, a.Pod.Priority) })
+	turn := &treeTurn{decision: s.takenBack(work)}
+	if turn.decision.Outcome == plan.Unschedulable {
+		t := groupTurn{Snapshot: s, Group: &Group{MinCount: root.MinGroupCount}, work: work, left: decisionsMax}
+		t.searchForTree()
+		turn.wouldStart, turn.unfinished = t.WouldStart, t.Unfinished
+	}
+	s.turns[root.Key] = turn
+	return turn
+}
+
+// searchForTree looks for single changes with which the tree would start, the smallest of each sort: fewer groups that must start, and more nodes.
+func (t *groupTurn) searchForTree() {
+	for n := t.MinCount - 1; n > 0; n-- {
+		if t.starts(t.work.Pods, n) {
+			t.WouldStart = append(t.WouldStart, Help{MinGroupCount: n})
+			break
+		}
+	}
+	t.searchNodes(len(t.work.Pods))
+}
+
+// explainPart explains a group by its part of the decision about its tree.
+func (s *Snapshot) explainPart(g *Group, d *plan.GroupDecision) {
+	g.Starts = d.Outcome == plan.Placed && len(d.Members) > 0
+	if g.Held == "" {
+		g.Condition = conditionAfter(d)
+	}
+	for i := range d.Members {
+		m := &d.Members[i]
+		member := Member{Pod: m.Pods[0].Pod.String()}
+		if m.Outcome == plan.Placed {
+			member.Node = m.Placements[0].NodeName
+			g.Fit++
+		} else {
+			member.Message = report.Message(m)
+		}
+		g.Members = append(g.Members, member)
+	}
+}

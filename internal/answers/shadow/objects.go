@@ -1,0 +1,158 @@
+package shadow
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// object is a version of an API object; the zero value is none. Exactly one of pod, node and other is set.
+type object struct {
+	pod      *model.Pod
+	node     *model.Node
+	other    runtime.Object
+	compiled model.Compiled
+}
+
+func (o *object) exists() bool {
+	return o.pod != nil || o.node != nil || o.other != nil || o.compiled != nil
+}
+
+// api returns the API object, nil if there is none.
+func (o *object) api() runtime.Object {
+	switch {
+	case o.pod != nil:
+		return o.pod.Object
+	case o.node != nil:
+		return o.node.Object
+	case o.compiled != nil:
+		return model.APIObject(o.compiled)
+	}
+	return o.other
+}
+
+// objectOf returns what a change makes of which object.
+func objectOf(c *model.Change) (ref model.Ref, after object, ok bool) {
+	switch c.Kind {
+	case model.PodSet:
+		return c.Pod.Key().Ref(), object{pod: c.Pod}, true
+	case model.PodGone:
+		return c.Key.Ref(), object{}, true
+	case model.NodeSet:
+		return model.Ref{Kind: model.NodeKind, Name: c.Node.Object.Name}, object{node: c.Node}, true
+	case model.NodeGone:
+		return model.Ref{Kind: model.NodeKind, Name: c.Name}, object{}, true
+	case model.ObjectSet:
+		return c.Ref, object{other: c.Object, compiled: c.Compiled}, true
+	case model.ObjectGone:
+		return c.Ref, object{}, true
+	}
+	return model.Ref{}, object{}, false
+}
+
+// change returns the change that makes this version of the object.
+func (o *object) change(ref model.Ref) model.Change {
+	switch {
+	case o.pod != nil:
+		return model.Change{Kind: model.PodSet, Pod: o.pod}
+	case o.node != nil:
+		return model.Change{Kind: model.NodeSet, Node: o.node}
+	case o.exists():
+		return model.Change{Kind: model.ObjectSet, Object: o.other, Compiled: o.compiled, Ref: ref}
+	}
+	return kinds.Get(ref.Kind).Gone(ref)
+}
+
+// set makes a version of an object the one that the state has.
+func (s *Shadow) set(ref model.Ref, o object) {
+	s.state.Apply([]model.Change{o.change(ref)})
+	if o.exists() {
+		s.objects[ref] = o
+	} else {
+		delete(s.objects, ref)
+	}
+}
+
+// step is a change that can be undone.
+type step struct {
+	ref           model.Ref
+	before, after object
+	// own is set if the change is a binding by the scheduler that is followed.
+	own *binding
+}
+
+// binding is what is known of a binding by the scheduler that is followed, besides pod and node.
+type binding struct {
+	// since is the number of the step before which the pod was first seen, and arrival its place among all pods that were first seen.
+	since, arrival int
+	// first is the verdict about the state before the binding.
+	first Verdict
+}
+
+// keep notes a change, and forgets the oldest.
+func (s *Shadow) keep(one step) {
+	if !s.synced {
+		return
+	}
+	if len(s.steps) == kept {
+		for i := range s.steps[:kept/4] {
+			ref := s.steps[i].ref
+			if s.stepsOf[ref]--; s.stepsOf[ref] == 0 {
+				delete(s.stepsOf, ref)
+			}
+		}
+		s.steps = append(s.steps[:0], s.steps[kept/4:]...)
+		s.first += kept / 4
+	}
+	s.steps = append(s.steps, one)
+	s.stepsOf[one.ref]++
+}
+
+// goTo undoes or repeats kept changes until those before a number count and the others do not. from is where the state stands.
+func (s *Shadow) goTo(from, to int) {
+	for ; from > to; from-- {
+		one := &s.steps[from-1-s.first]
+		s.set(one.ref, one.before)
+	}
+	for ; from < to; from++ {
+		one := &s.steps[from-s.first]
+		s.set(one.ref, one.after)
+	}
+}
+
+// assume makes changes count that come later than where the state stands, until the returned function is called.
+func (s *Shadow) assume(ahead []int) (undo func()) {
+	was := make([]object, len(ahead))
+	for n, i := range ahead {
+		one := s.step(i)
+		was[n] = s.objects[one.ref]
+		s.set(one.ref, one.after)
+	}
+	return func() {
+		for n, i := range slices.Backward(ahead) {
+			s.set(s.step(i).ref, was[n])
+		}
+	}
+}
+
+// what says what a change was, such as "pod default/web bound to n1".
+func (c *step) what() (kind, text string) {
+	name := c.ref.Name
+	if c.ref.Namespace != "" {
+		name = c.ref.Namespace + "/" + name
+	}
+	before, after := c.before.pod, c.after.pod
+	resource := kinds.Get(c.ref.Kind).Resource.Resource
+	switch {
+	case after != nil && after.NodeName != "" && (before == nil || before.NodeName == ""):
+		return "pods bound", "pod " + name + " bound to " + after.NodeName
+	case !c.after.exists():
+		return resource + " gone", resource + " " + name + " gone"
+	case !c.before.exists():
+		return resource + " new", resource + " " + name + " new"
+	}
+	return resource + " changed", resource + " " + name + " changed"
+}

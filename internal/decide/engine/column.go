@@ -1,0 +1,606 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// column holds one plugin's verdicts or scores for one need, for every slot. It is filled when the need is first used and then catches up from
+// the journal, only for nodes that changed in an aspect that the plugin reads.
+type column[T int32 | reason.Code] struct {
+	// ask returns the plugin's value for an existing node, and depends on the aspects it reads.
+	ask func(state.Node) T
+	// sparse, unless nil, may know the value of all nodes but few; see plugin.Sparse.
+	sparse func(*state.State) (slots []int32, others T, ok bool)
+	// following, unless nil, knows which values change with what nodes share.
+	following plugin.Following
+	// costly means that values stay unasked until a decision looks at them, see complete.
+	// fresh is set by a fill, until complete first reaches the end of its nodes.
+	costly, fresh bool
+	reads         model.Aspect
+	version       uint64 // of the journal, at which values are up to date
+	// values by slot; the zero value for slots without a node.
+	values []T
+	// nonZero is how many values are not zero: if it is 0, the scan skips the column.
+	nonZero int
+	// used is the engine's clock when the column was last used.
+	used uint64
+}
+
+// valueBytes is the size of one value of a column; columnBytes is about what a column uses besides its values, which in a small cluster is most
+// of it.
+const (
+	valueBytes  = 4
+	columnBytes = 1 << 10
+)
+
+// sync updates the column. It returns for how many nodes the plugin was called.
+func (c *column[T]) sync(s *state.State) (asked int) {
+	entries, ok := c.entries(s)
+	if !ok {
+		return c.fill(s)
+	}
+	c.resize(s.Slots())
+	alive := s.Alive()
+	for _, e := range entries {
+		switch {
+		case e.Aspects&c.reads == 0:
+		case c.costly && alive[e.Slot]:
+			c.set(e.Slot, unasked[T]())
+		default:
+			var value T
+			if alive[e.Slot] {
+				value = c.ask(s.Node(e.Slot))
+				asked++
+			}
+			c.set(e.Slot, value)
+		}
+	}
+	if c.following != nil {
+		asked += c.follow(s)
+	}
+	c.version = s.Version()
+	return asked
+}
+
+// follow asks again about nodes for which what they share has changed.
+func (c *column[T]) follow(s *state.State) (asked int) {
+	slots, asked := c.following.Follow(s, nil)
+	alive := s.Alive()
+	for _, slot := range slots {
+		switch {
+		case !alive[slot]:
+		case c.costly:
+			c.set(slot, unasked[T]())
+		default:
+			c.set(slot, c.ask(s.Node(slot)))
+			asked++
+		}
+	}
+	return asked
+}
+
+// entries returns what has changed since the column was up to date; ok is false if it must be filled.
+func (c *column[T]) entries(s *state.State) (entries []state.Entry, ok bool) {
+	entries, ok = s.Since(c.version)
+	return entries, ok && len(c.values) > 0 && (len(entries) <= s.Slots()/2 || !c.concerns(entries))
+}
+
+func (c *column[T]) concerns(entries []state.Entry) bool {
+	for _, e := range entries {
+		if e.Aspects&c.reads != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *column[T]) fill(s *state.State) (asked int) {
+	c.resize(s.Slots())
+	c.nonZero = 0
+	if c.sparse != nil {
+		if slots, others, ok := c.sparse(s); ok {
+			return c.fillBut(s, slots, others)
+		}
+	}
+	alive := s.Alive()
+	c.fresh = c.costly
+	for slot := range c.values {
+		var value T
+		switch {
+		case !alive[slot]:
+		case c.costly:
+			value = unasked[T]()
+		default:
+			value = c.ask(s.Node(int32(slot)))
+			asked++
+		}
+		if c.values[slot] = value; value != 0 {
+			c.nonZero++
+		}
+	}
+	if c.following != nil {
+		c.following.Filled(s)
+	}
+	c.version = s.Version()
+	return asked
+}
+
+// fillBut gives the same value to all nodes but some, about which it asks.
+func (c *column[T]) fillBut(s *state.State, slots []int32, others T) (asked int) {
+	alive := s.Alive()
+	for slot := range c.values {
+		var value T
+		if alive[slot] {
+			value = others
+		}
+		c.values[slot] = value
+	}
+	if others != 0 {
+		c.nonZero = s.View().Nodes()
+	}
+	for _, slot := range slots {
+		c.set(slot, c.ask(s.Node(slot)))
+	}
+	c.version = s.Version()
+	return len(slots)
+}
+
+// copyBut takes over the values of an up-to-date column, except for some nodes, about which it asks.
+func (c *column[T]) copyBut(s *state.State, slots []int32, of *column[T]) (asked int) {
+	c.resize(s.Slots())
+	copy(c.values, of.values)
+	c.nonZero = of.nonZero
+	alive := s.Alive()
+	for _, slot := range slots {
+		if alive[slot] {
+			c.set(slot, c.ask(s.Node(slot)))
+			asked++
+		}
+	}
+	c.version = s.Version()
+	return asked
+}
+
+// resize adds slots, which the journal names, or drops those that the state has cut off.
+func (c *column[T]) resize(slots int) {
+	if missing := slots - len(c.values); missing > 0 {
+		c.values = append(c.values, make([]T, missing)...)
+	} else if missing < 0 {
+		for _, value := range c.values[slots:] {
+			if value != 0 {
+				c.nonZero--
+			}
+		}
+		c.values = slices.Clone(c.values[:slots])
+	}
+}
+
+func (c *column[T]) set(slot int32, value T) {
+	if c.values[slot] != 0 {
+		c.nonZero--
+	}
+	if c.values[slot] = value; value != 0 {
+		c.nonZero++
+	}
+}
+
+// filterColumn is a column of verdicts.
+type filterColumn struct {
+	column[reason.Code]
+	verdicts plugin.Verdicts
+	variant  plugin.Variant // verdicts if they are one, nil otherwise
+}
+
+// scoreColumn is a column of raw scores, or of classes.
+type scoreColumn struct {
+	column[int32]
+	// id tells columns of scores apart, also later ones of the same need.
+	id     uint64
+	scores plugin.NodeScores
+	// classes is scores if its values are classes, nil otherwise.
+	classes plugin.ClassScores
+}
+
+// fewClasses is up to how many classes a column keeps although there are fewer nodes.
+const fewClasses = 64
+
+// isWorn reports whether most classes are of no node any more. A class keeps its number as long as the column, so that its values stay valid.
+func (c *scoreColumn) isWorn(v state.View) bool {
+	return c.classes != nil && len(c.classes.Classes(v)) > fewClasses+2*len(c.values)
+}
+
+// counting is the compiled need of a CountFilter, which has no column.
+type counting struct {
+	plugin.Counting
+	used  uint64
+	bytes int
+}
+
+// set is the compiled need of a SetScore plugin, which has no column.
+type set struct {
+	plugin.SetScores
+	alike plugin.AlikeScores // the same if nodes can be scored in groups, nil otherwise
+	used  uint64
+	bytes int
+}
+
+// columnKey identifies a column: a plugin, by its number, and a need.
+type columnKey struct {
+	plugin int32
+	need   model.Need
+}
+
+// byNeed is what plugins have compiled for needs.
+type byNeed[T any] struct {
+	all map[columnKey]*T
+	// latest is what was found last for each plugin, by its number: the next pod mostly needs the same, and comparing needs costs a fraction of hashing a key.
+	latest []found[T]
+}
+
+type found[T any] struct {
+	need  model.Need
+	value *T
+}
+
+func newByNeed[T any]() byNeed[T] { return byNeed[T]{all: map[columnKey]*T{}} }
+
+// of returns what a plugin has compiled for a need, which is not zero; nil if it has not.
+func (b *byNeed[T]) of(plugin int32, need model.Need) *T {
+	if int(plugin) < len(b.latest) && b.latest[plugin].need == need {
+		return b.latest[plugin].value
+	}
+	value := b.all[columnKey{plugin, need}]
+	if value != nil {
+		b.note(plugin, need, value)
+	}
+	return value
+}
+
+func (b *byNeed[T]) put(plugin int32, need model.Need, value *T) {
+	b.all[columnKey{plugin, need}] = value
+	b.note(plugin, need, value)
+}
+
+func (b *byNeed[T]) note(plugin int32, need model.Need, value *T) {
+	if missing := int(plugin) + 1 - len(b.latest); missing > 0 {
+		b.latest = append(b.latest, make([]found[T], missing)...)
+	}
+	b.latest[plugin] = found[T]{need, value}
+}
+
+func (b *byNeed[T]) drop(plugin int32, need model.Need) {
+	delete(b.all, columnKey{plugin, need})
+	if int(plugin) < len(b.latest) && b.latest[plugin].need == need {
+		b.latest[plugin] = found[T]{}
+	}
+}
+
+// dropIf drops some.
+func (b *byNeed[T]) dropIf(some func(*T) bool) {
+	maps.DeleteFunc(b.all, func(_ columnKey, value *T) bool { return some(value) })
+	clear(b.latest)
+}
+
+// columns are all columns, bounded in bytes; the least recently used are evicted first.
+type columns struct {
+	filters  byNeed[filterColumn]
+	scores   byNeed[scoreColumn]
+	counting byNeed[counting]
+	sets     byNeed[set]
+	maxBytes int
+	// Invariant: compiledBytes is the sum of bytes over counting and sets.
+	compiledBytes int
+	clock         uint64
+	built         uint64 // how many columns of scores were built
+	// decisions is how many have begun, sweeps what the clock was at the last sweeps. aside means that there is no decision, only a question about a pod: it moves the clock, and ages nothing.
+	decisions uint64
+	sweeps    [idleAfter / sweptEach]uint64
+	aside     bool
+}
+
+func newColumns(maxBytes int) columns {
+	return columns{
+		filters: newByNeed[filterColumn](), scores: newByNeed[scoreColumn](), counting: newByNeed[counting](), sets: newByNeed[set](), maxBytes: maxBytes,
+	}
+}
+
+// A column is dropped when idleAfter decisions have not used it: each rollout leaves some behind. Filling it again takes about as long as ten
+// decisions, so an app that comes back as rarely does not notice. It is looked for once in sweptEach decisions.
+const (
+	idleAfter = 4096
+	sweptEach = 512
+)
+
+// tick begins a decision, or a question. It returns since when what is not idle has been used, if there was a sweep.
+func (c *columns) tick() (horizon uint64, swept bool) {
+	c.clock++
+	if c.aside {
+		return 0, false
+	}
+	if c.decisions++; c.decisions%sweptEach != 0 {
+		return 0, false
+	}
+	last := &c.sweeps[c.decisions/sweptEach%uint64(len(c.sweeps))]
+	horizon, *last = *last, c.clock
+	if c.decisions < idleAfter {
+		return 0, false
+	}
+	c.filters.dropIf(func(column *filterColumn) bool { return column.used < horizon })
+	c.scores.dropIf(func(column *scoreColumn) bool { return column.used < horizon })
+	return horizon, true
+}
+
+// compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
+//
+// Needs with thousands of terms are large: about compiledPerText bytes for each byte of
+// their text. So compiled needs are bounded in bytes, too.
+const (
+	compiledKept     = 4096
+	compiledPerText  = 4
+	maxCompiledBytes = 64 << 20
+	// longNeed is the size of a need from which its column is accounted by the size, too.
+	longNeed = 4 << 10
+)
+
+// makeRoomForCompiled makes room for another compiled need and returns the need's bytes.
+// It evicts the least recently used half of the compiled needs if they would become too
+// many or too large.
+func (c *columns) makeRoomForCompiled(need model.Need) (bytes int) {
+	bytes = compiledPerText * need.Size()
+	if len(c.counting.all)+len(c.sets.all) >= compiledKept || c.compiledBytes+bytes > maxCompiledBytes {
+		c.evictCompiled()
+	}
+	c.compiledBytes += bytes
+	return bytes
+}
+
+func (c *columns) evictCompiled() {
+	if len(c.counting.all)+len(c.sets.all) == 0 {
+		return
+	}
+	times := make([]uint64, 0, compiledKept)
+	for _, l := range c.counting.all {
+		times = append(times, l.used)
+	}
+	for _, s := range c.sets.all {
+		times = append(times, s.used)
+	}
+	slices.Sort(times)
+	middle := times[len(times)/2]
+	evict := func(used uint64, bytes int) bool {
+		if used > middle {
+			return false
+		}
+		c.compiledBytes -= bytes
+		return true
+	}
+	c.counting.dropIf(func(l *counting) bool { return evict(l.used, l.bytes) })
+	c.sets.dropIf(func(s *set) bool { return evict(s.used, s.bytes) })
+}
+
+// makeRoomForLong evicts the columns of long needs, the least recently used first, until there is room
+// for another one. The compiled form of such a need is larger than the values of its column, so these
+// columns have the same bound in bytes as compiled needs without one.
+func (c *columns) makeRoomForLong(need model.Need, since uint64) {
+	if need.Size() < longNeed {
+		return
+	}
+	bytes := compiledPerText * need.Size()
+	var times []uint64
+	count := func(of model.Need, used uint64) {
+		if size := of.Size(); size >= longNeed {
+			bytes += compiledPerText * size
+			times = append(times, used)
+		}
+	}
+	for key, column := range c.filters.all {
+		count(key.need, column.used)
+	}
+	for key, column := range c.scores.all {
+		count(key.need, column.used)
+	}
+	if bytes <= maxCompiledBytes || len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	middle := times[len(times)/2]
+	evicts := func(of model.Need, used uint64) bool { return of.Size() >= longNeed && used <= middle && used < since }
+	maps.DeleteFunc(c.filters.all, func(key columnKey, column *filterColumn) bool { return evicts(key.need, column.used) })
+	maps.DeleteFunc(c.scores.all, func(key columnKey, column *scoreColumn) bool { return evicts(key.need, column.used) })
+	clear(c.filters.latest)
+	clear(c.scores.latest)
+}
+
+// makeRoom evicts columns until there is room for one more beside those that the present decision uses.
+func (c *columns) makeRoom(slots int, since uint64) {
+	limit := max(c.maxBytes/(columnBytes+valueBytes*slots), 1)
+	if len(c.filters.all)+len(c.scores.all) < limit {
+		return
+	}
+	// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
+	horizon := c.horizon(limit / 8)
+	c.filters.dropIf(func(column *filterColumn) bool { return column.used <= horizon && column.used < since })
+	c.scores.dropIf(func(column *scoreColumn) bool { return column.used <= horizon && column.used < since })
+}
+
+// horizon returns the time of last use of the n-th oldest column.
+func (c *columns) horizon(n int) uint64 {
+	times := make([]uint64, 0, len(c.filters.all)+len(c.scores.all))
+	for _, column := range c.filters.all {
+		times = append(times, column.used)
+	}
+	for _, column := range c.scores.all {
+		times = append(times, column.used)
+	}
+	slices.Sort(times)
+	return times[min(n, len(times)-1)]
+}
+
+// filterColumn returns the up-to-date column of a filter for the cycle's pod; nil if every node passes, or the filter has no column.
+func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
+	need := c.needs[i]
+	if need.IsZero() {
+		return nil
+	}
+	f := c.profile.readers[i]
+	if f == nil {
+		return nil
+	}
+	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() plugin.Verdicts { return c.here.verdicts[i] })
+}
+
+// filterColumnOf returns the up-to-date column of a filter for a need, which is compiled if there is none.
+func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.Aspect, compile func() plugin.Verdicts) *filterColumn {
+	id := c.profile.ids[i]
+	column := e.columns.filters.of(id, need)
+	if column == nil {
+		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		e.columns.makeRoomForLong(need, e.columns.clock)
+		column = &filterColumn{verdicts: compile()}
+		column.ask, column.reads = column.verdicts.Filter, reads
+		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
+			column.sparse = sparse.Sparse
+		}
+		column.following, _ = column.verdicts.(plugin.Following)
+		column.costly = isCostly(column.verdicts)
+		column.variant, _ = column.verdicts.(plugin.Variant)
+		e.columns.filters.put(id, need, column)
+		e.work.Filled++
+	} else {
+		e.work.Found++
+	}
+	column.used = e.columns.clock
+	s := c.view.State()
+	if column.variant != nil {
+		if _, ok := column.entries(s); !ok {
+			if of, slots, ok := column.variant.Variant(s); ok {
+				like := e.filterColumnOf(c, i, plugin.NeedOf(of), reads, of.Compile)
+				e.askedFor(need, c.profile.first+int32(i), column.copyBut(s, slots, &like.column))
+				return column
+			}
+		}
+	}
+	e.askedFor(need, c.profile.first+int32(i), column.sync(s))
+	return column
+}
+
+// verdictsOf returns the compiled need of a filter that has columns, nil where every node passes.
+func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
+	need := c.needs[i]
+	if need.IsZero() {
+		return nil
+	}
+	if column := e.columns.filters.of(c.profile.ids[i], need); column != nil {
+		return column.verdicts
+	}
+	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok && (len(c.own) == 0 || c.own[i] == nil) {
+		return c.profile.Profile.FilterNeed(i, f, c.pod).Compile()
+	}
+	return c.own[i].Compile()
+}
+
+// countingOf returns the compiled need of a CountFilter.
+func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counting {
+	id, need := c.profile.ids[i], c.needs[i]
+	have := e.columns.counting.of(id, need)
+	if have == nil {
+		have = &counting{Counting: c.profile.CountNeed(i, f, c.pod).Compile(), bytes: e.columns.makeRoomForCompiled(need)}
+		e.columns.counting.put(id, need, have)
+	}
+	have.used = e.columns.clock
+	return have.Counting
+}
+
+// columnScore is a Score plugin that has columns: a NodeScore or a StateScore.
+type columnScore interface {
+	plugin.Score
+	ScoreReads() model.Aspect
+	Normalization() model.Normalization
+}
+
+// scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin skips the pod; and that of a StateScore, or one that varies, uncompiled.
+func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err error) {
+	switch p := &c.profile.scorers[i]; {
+	case p.ofState != nil:
+		if own, err = p.ofState.ScoreNeedIn(c.view, c.pod); err != nil {
+			return need, nil, errPreScore(p.ofState, err)
+		}
+		return plugin.NeedOf(own), own, nil
+	case p.varying != nil:
+		if own, varies := p.varying.VaryingScoreNeed(c.view, c.pod); varies {
+			return plugin.NeedOf(own), own, nil
+		}
+	}
+	return c.pod.Needs[len(c.profile.Filters)+i], nil, nil
+}
+
+// scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil if the plugin skips the pod.
+func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, error) {
+	at := len(c.profile.Filters) + i
+	need, own, err := c.scoreNeed(i)
+	if need.IsZero() || err != nil {
+		return nil, err
+	}
+	id := c.profile.ids[at]
+	column := e.columns.scores.of(id, need)
+	if column == nil || column.isWorn(c.view) {
+		if own == nil {
+			own = c.profile.Profile.ScoreNeed(i, p.(plugin.NodeScore), c.pod)
+		}
+		scores, err := own.Compile()
+		if err != nil {
+			return nil, errPreScore(p, err)
+		}
+		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		e.columns.makeRoomForLong(need, e.columns.clock)
+		e.columns.built++
+		column = &scoreColumn{scores: scores, id: e.columns.built}
+		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
+		column.classes, _ = scores.(plugin.ClassScores)
+		column.following, _ = scores.(plugin.Following)
+		column.costly = isCostly(scores)
+		e.columns.scores.put(id, need, column)
+		e.work.Filled++
+	} else {
+		e.work.Found++
+	}
+	column.used = e.columns.clock
+	e.askedFor(need, c.profile.first+int32(at), column.sync(c.view.State()))
+	return column, nil
+}
+
+// setOf returns the compiled need of a SetScore plugin, or nil if the plugin skips the pod.
+func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
+	at := len(c.profile.Filters) + i
+	id, need := c.profile.ids[at], c.pod.Needs[at]
+	if need.IsZero() {
+		return nil, nil
+	}
+	have := e.columns.sets.of(id, need)
+	if have == nil {
+		scores, err := c.profile.SetNeed(i, p, c.pod).Compile()
+		if err != nil {
+			return nil, errPreScore(p, err)
+		}
+		have = &set{SetScores: scores, bytes: e.columns.makeRoomForCompiled(need)}
+		have.alike, _ = scores.(plugin.AlikeScores)
+		e.columns.sets.put(id, need, have)
+	}
+	have.used = e.columns.clock
+	return have, nil
+}
+
+// ColumnBytes returns about how many bytes the columns use in a cluster of so many slots.
+func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes + valueBytes*slots) }
+
+// Columns returns how many columns the engine keeps.
+func (e *Engine) Columns() int { return len(e.columns.filters.all) + len(e.columns.scores.all) }
+
+// Compiled returns how many compiled needs without a column the engine keeps.
+func (e *Engine) Compiled() int { return len(e.columns.counting.all) + len(e.columns.sets.all) }

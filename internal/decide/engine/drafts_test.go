@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
+)
+
+// TestDecisionsOnDrafts: columns hold what is so in the state; where the view has other pods, it counts what is so with these. First the state's decision is made, so
+// that there are columns.
+func TestDecisionsOnDrafts(t *testing.T) {
+	pod := func(name, node string) *v1.Pod { return build.Pod(build.Named(name), build.NodeName(node)) }
+	for name, test := range map[string]struct {
+		how    model.Normalization
+		filter []reason.Code // by how many pods are on a node
+		change func(d *state.Draft)
+		want   string
+	}{
+		"as it is":            {model.AsIs, []reason.Code{0}, func(*state.Draft) {}, "b of 3 with 2"},
+		"three more":          {model.AsIs, []reason.Code{0}, func(d *state.Draft) { add(d, 0, 3) }, "a of 3 with 4"},
+		"one less":            {model.AsIs, []reason.Code{0}, func(d *state.Draft) { d.Remove(model.NewPod(pod("q", "b")).Key()) }, "3 with 1"},
+		"all gone":            {model.AsIs, []reason.Code{0}, func(d *state.Draft) { add(d, 2, 5) }, "c of 3 with 5"},
+		"normalised":          {model.Largest, []reason.Code{0}, func(d *state.Draft) { add(d, 0, 3) }, "a of 3 with 100"},
+		"reversed":            {model.LargestReversed, []reason.Code{0}, func(d *state.Draft) { add(d, 2, 8) }, "a of 3 with 88"},
+		"no longer feasible":  {model.AsIs, []reason.Code{0, 0, 0, 1}, func(d *state.Draft) { add(d, 1, 1) }, "a of 2 with 1"},
+		"feasible only there": {model.AsIs, []reason.Code{1, 2, 2, 0}, func(d *state.Draft) { add(d, 0, 2) }, "a of 1 with 0"},
+		"nowhere":             {model.AsIs, []reason.Code{1, 2, 3, 4}, func(d *state.Draft) { add(d, 0, 2) }, "no: 1 F1, 1 F3, 1 F4 by [F]"},
+	} {
+		f, s := &byPods{rule{name: "F", reads: model.Usage}, test.filter}, &rating{name: "S", how: test.how, reads: model.Usage}
+		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}, Scores: []plugin.Weighted{{Score: s, Weight: 1}}}, "a", "b", "c")
+		plugintest.Set(x.s, pod("p", "a"), pod("q", "b"), pod("r", "b"))
+		x.decide(x.pod(build.Named("pod")))
+		d := x.s.View().Draft()
+		test.change(d)
+		for range 2 {
+			if got := decided(x.Decide(d.View(), plan.WorkFor(x.pod(build.Named("pod"))))); !strings.HasSuffix(got, test.want) {
+				t.Errorf("%s: %s, want %s", name, got, test.want)
+			}
+		}
+	}
+	// Where no pod is on any node, all scores of the column are zero; they are not in the view.
+	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: &rating{name: "S", reads: model.Usage}, Weight: 1}}}, "a", "b")
+	d := x.s.View().Draft()
+	add(d, 1, 4)
+	if got := decided(x.Decide(d.View(), plan.WorkFor(x.pod()))); got != "b of 2 with 4" {
+		t.Error(got)
+	}
+	answer, err := x.Answer(d.View(), x.pod())
+	if got, want := answerText(answer.Nodes), "a 0: S 1*0\nb 4: S 1*4"; err != nil || got != want {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// add adds so many pods to a slot.
+func add(d *state.Draft, slot int32, pods int) {
+	for i := range pods {
+		d.Add(model.NewPod(build.Pod(build.Named(fmt.Sprint("added-", slot, "-", i)))), slot)
+	}
+}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+)
+
+// DryRun returns the filters' verdicts on a node in a dry run, as a PostFilter plugin gets them. ok is false if the cycle has no filters to run:
+// PreFilter rejected the pod or named other nodes.
+func (e *Engine) DryRun(v state.View, pod *model.Pod, dryRun *state.Draft, slot int32) (all []reason.Rejection, ok bool) {
+	c, rejection, err := e.preFilter(v, e.profiles[pod.SchedulerName], pod)
+	if rejection != nil || err != nil || len(c.narrowed.by) > 0 {
+		return nil, false
+	}
+	e.prepare(&c)
+	f := e.filtersIn(&c, dryRun.View(), filters{})
+	return c.allObjections(&f, slot), true
+}
+
+// Feasible returns the nodes that a decision about the pod would choose from. A PreFilter plugin that rejects the pod is an error of the test.
+func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
+	c, rejection, err := e.preFilter(v, e.profiles[pod.SchedulerName], pod)
+	if rejection != nil {
+		panic(rejection.PreFilter)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.prepare(&c)
+	slots, err := e.filter(&c)
+	return slices.Clone(slots), err
+}
+
+// SetMostGroups sets how many groups a table may have.
+func (e *Engine) SetMostGroups(n int32) { e.mostGroups = n }
+
+// ScanOnly has all pods scanned for.
+func (e *Engine) ScanOnly() { e.withoutRanking = true }
+
+// RankingKeys returns how many keys of rankings are known.
+func (e *Engine) RankingKeys() int { return len(e.rankings.byKey) }

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// filters are a cycle's filters, prepared for single nodes of a view: that of the cycle, or a dry run of it.
+type filters struct {
+	view state.View
+	// By filter of the profile: verdicts, nil where every node passes; and counts, which has the verdicts of CountFilters.
+	verdicts []plugin.Verdicts
+	counts   []countVerdicts
+}
+
+// countVerdicts gives the verdicts of a CountFilter's rules.
+type countVerdicts struct {
+	plugin.Counting
+	rules []plugin.CountRule
+}
+
+// Filter returns the verdict of the first rule that rejects the node.
+func (c *countVerdicts) Filter(node state.Node) reason.Code {
+	for i := range c.rules {
+		if code := c.rules[i].Verdict(node.Slot()); code != reason.None {
+			return code
+		}
+	}
+	return reason.None
+}
+
+// filtersIn prepares the cycle's filters for a view. It reuses the memory of filters that are no longer needed. A dry run has the verdicts of the
+// cycle, with other rules about counts: what a code stands for is known to the verdicts that gave it.
+func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
+	f := filters{view: v, verdicts: reuse.verdicts[:0], counts: reuse.counts}
+	if len(f.counts) < len(c.counting) {
+		f.counts = make([]countVerdicts, len(c.counting))
+	}
+	for i := range c.counting {
+		var verdicts plugin.Verdicts
+		if counting := c.counting[i]; counting != nil {
+			own := &f.counts[i]
+			own.Counting, own.rules = counting, counting.Rules(v, own.rules[:0])
+			verdicts = own
+		} else if c.profile.turn[i] != nil {
+			verdicts = e.turnVerdictsIn(c, i, v)
+		} else if i < len(c.here.verdicts) {
+			verdicts = c.here.verdicts[i]
+		} else if c.profile.counts[i] == nil {
+			verdicts = e.verdictsOf(c, i)
+		}
+		f.verdicts = append(f.verdicts, verdicts)
+	}
+	return f
+}
+
+// objection is a filter, by its position in the profile, and its verdict on a node; the code is None if no filter objects.
+type objection struct {
+	filter int
+	code   reason.Code
+	// kept, unless it is 0, says that the node would do but for the room that is kept there for a pod group: see state.View.KeptFor.
+	kept uint32
+}
+
+// first returns the first objection to a node, in the order of the filters.
+func (e *Engine) first(c *cycle, f *filters, slot int32) objection {
+	return e.firstOf(c, f, f.view.Node(slot))
+}
+
+// firstOf is first for the view of a node.
+func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
+	for i, verdicts := range f.verdicts {
+		if verdicts == nil {
+			continue
+		}
+		if i < len(c.profile.Filters) { // behind them is what extenders said
+			e.asked(c.profile.first+int32(i), 1)
+		}
+		if code := verdicts.Filter(node); code != reason.None {
+			e.unfinished = e.unfinished || code == reason.Unasked
+			return objection{filter: i, code: code}
+		}
+	}
+	return objection{}
+}
+
+// failure returns the error that an objection stands for, nil if it is a rejection.
+func (c *cycle) failure(f *filters, o objection) error {
+	if !o.code.IsFailed() {
+		return nil
+	}
+	if o.code == reason.Unasked {
+		return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: plugin.ErrUnfinished}
+	}
+	verdicts := f.verdicts[o.filter]
+	err := fmt.Errorf("verdict %d", o.code)
+	switch failures := verdicts.(type) {
+	case plugin.PodFailures:
+		err = failures.ErrOf(c.view, c.pod, o.code)
+	case plugin.Failures:
+		err = failures.Err(o.code)
+	}
+	return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: err}
+}

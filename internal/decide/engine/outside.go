@@ -1,0 +1,399 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Plugins from outside and extenders come after what columns know: a TurnFilter is asked about the nodes that the built-in filters pass, an extender
+// about the nodes that all filters pass. Which filter is the first to reject a node, in the order of the configuration, matters only when no node is
+// feasible; then nodes that built-in filters reject are asked about too, where a TurnFilter comes before these. Nothing that they say is kept from one turn
+// to the next.
+
+// turnVerdicts are the verdicts of a TurnFilter in the view of the cycle. A node is asked about once.
+type turnVerdicts struct {
+	plugin.TurnVerdicts
+	// By slot: the verdict, which is known if known has the number of the turn.
+	codes []reason.Code
+	known []uint64
+	turn  uint64
+	// Memory for one call.
+	slots []int32
+	some  []reason.Code
+}
+
+// begin makes t the verdicts of another turn, which has this number.
+func (t *turnVerdicts) begin(of plugin.TurnVerdicts, slots int, turn uint64) {
+	t.TurnVerdicts, t.turn = of, turn
+	if len(t.codes) < slots {
+		t.codes, t.known = make([]reason.Code, slots), make([]uint64, slots)
+	}
+}
+
+// Filter returns the verdict on one node.
+func (t *turnVerdicts) Filter(node state.Node) reason.Code {
+	slot := node.Slot()
+	if t.known[slot] != t.turn {
+		t.codes[slot], t.known[slot] = t.TurnVerdicts.Filter(node), t.turn
+	}
+	return t.codes[slot]
+}
+
+// ask finds out the verdicts on all of these nodes. It returns about how many it asked.
+func (t *turnVerdicts) ask(slots []int32) (asked int) {
+	t.slots = t.slots[:0]
+	for _, slot := range slots {
+		if t.known[slot] != t.turn {
+			t.slots = append(t.slots, slot)
+		}
+	}
+	if len(t.slots) == 0 {
+		return 0
+	}
+	if cap(t.some) < len(t.slots) {
+		t.some = make([]reason.Code, len(t.slots)+len(t.slots)/4)
+	}
+	some := t.some[:len(t.slots)]
+	clear(some)
+	t.FilterAll(t.slots, some)
+	for at, slot := range t.slots {
+		t.codes[slot], t.known[slot] = some[at], t.turn
+	}
+	return len(t.slots)
+}
+
+// failing are verdicts of a filter that cannot be asked: it fails for every node.
+type failing struct{ err error }
+
+// Filter returns the code of the error.
+func (failing) Filter(state.Node) reason.Code { return reason.Failed }
+
+// Reasons returns the error's text.
+func (f failing) Reasons(reason.Code) []string { return []string{f.err.Error()} }
+
+// Err returns the error.
+func (f failing) Err(reason.Code) error { return f.err }
+
+// IsPending is false for an error.
+func (failing) IsPending(reason.Code) bool { return false }
+
+// FilterAll fails for each node.
+func (failing) FilterAll(_ []int32, codes []reason.Code) {
+	for i := range codes {
+		codes[i] = reason.Failed
+	}
+}
+
+// turnVerdictsIn returns the verdicts of a TurnFilter in a view, nil if every node passes.
+func (e *Engine) turnVerdictsIn(c *cycle, i int, v state.View) plugin.Verdicts {
+	of, err := c.profile.turn[i].FilterTurn(v)
+	switch {
+	case err != nil:
+		of = failing{err}
+	case of == nil:
+		return nil
+	}
+	if v != c.view { // a dry run
+		return of
+	}
+	own := e.scratch.turn[c.profile.ids[i]]
+	if own == nil {
+		own = new(turnVerdicts)
+		if e.scratch.turn == nil {
+			e.scratch.turn = map[int32]*turnVerdicts{}
+		}
+		e.scratch.turn[c.profile.ids[i]] = own
+	}
+	own.begin(of, v.State().Slots(), e.columns.clock)
+	return own
+}
+
+// filterByTurn keeps those of the given nodes that no TurnFilter rejects, in place.
+func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
+	for _, i := range c.profile.turnFilters {
+		own, ok := c.here.verdicts[i].(*turnVerdicts)
+		if !ok || len(slots) == 0 {
+			continue
+		}
+		e.asked(c.profile.first+int32(i), own.ask(slots))
+		passed, codes := keepFeasible(slots, own.codes)
+		if codes.IsFailed() {
+			if err := e.firstTurnFailure(c, i, own); err != nil {
+				return nil, err
+			}
+		}
+		slots = passed
+	}
+	return slots, nil
+}
+
+// firstTurnFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects.
+func (e *Engine) firstTurnFailure(c *cycle, filter int, own *turnVerdicts) error {
+	for slot, code := range own.codes {
+		if o := (objection{filter: filter, code: code}); own.known[slot] == own.turn && code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
+			if err := e.failureOn(c, int32(slot), o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// failureIn returns the error of a TurnFilter that failed for a node about which it was only asked because none is feasible.
+func (c *cycle) failureIn(counts *objectionCounts) error {
+	for i := range counts.list {
+		if o := counts.list[i].objection; o.code.IsFailed() {
+			return c.failure(&c.here, o)
+		}
+	}
+	return nil
+}
+
+// asksOutside reports whether verdicts of the cycle are not kept: something from outside filters nodes for the pod.
+func (c *cycle) asksOutside() bool {
+	if c.profile.Outside != nil {
+		return true
+	}
+	for _, x := range c.profile.Extenders {
+		if x.Filters() && x.IsInterested(c.pod.Object) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPending reports whether a verdict is kube-scheduler's Pending.
+func isPending(of plugin.Verdicts, code reason.Code) bool {
+	turn, ok := of.(plugin.TurnVerdicts)
+	return ok && turn.IsPending(code)
+}
+
+// extended is what extenders said about the nodes that passed all filters. Its verdicts stand behind those of the filters.
+type extended struct {
+	// asked are the nodes, ascending, and codes the verdicts; a code is the position of its text, plus one, with reason.Unresolvable.
+	asked []int32
+	codes []reason.Code
+	texts []string
+	// byText finds the code of a text: an extender may say something else about each node.
+	byText map[string]reason.Code
+	// absent are the reasons of nodes that an extender says nothing about: as in kube-scheduler, those of nodes that PreFilter plugins leave out.
+	absent []string
+	// bare means that nodes are scored without their pods and images.
+	bare bool
+}
+
+// Filter returns the verdict on one node.
+func (x *extended) Filter(node state.Node) reason.Code {
+	if at, ok := slices.BinarySearch(x.asked, node.Slot()); ok {
+		return x.codes[at]
+	}
+	return reason.None
+}
+
+// silent is the code of a node that an extender neither passed nor gave a reason for.
+const silent = reason.Unresolvable | reason.Code(1<<29)
+
+// Reasons returns the text of a code.
+func (x *extended) Reasons(code reason.Code) []string {
+	if code == silent {
+		return x.absent
+	}
+	return []string{x.texts[code&^reason.Unresolvable-1]}
+}
+
+// text returns the code of a text.
+func (x *extended) text(text string) reason.Code {
+	code, ok := x.byText[text]
+	if !ok {
+		x.texts = append(x.texts, text)
+		code = reason.Code(len(x.texts))
+		x.byText[text] = code
+	}
+	return code
+}
+
+// filterByExtenders keeps those of the given nodes, which are ascending, that no extender rejects. Each extender sees what those before it have left.
+func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
+	var said *extended
+	for _, x := range c.profile.Extenders {
+		if len(slots) == 0 {
+			break
+		}
+		if !x.Filters() || !x.IsInterested(c.pod.Object) {
+			continue
+		}
+		if said == nil {
+			said = &extended{asked: slices.Clone(slots), codes: make([]reason.Code, len(slots)), byText: map[string]reason.Code{}}
+			if len(c.narrowed.by) > 0 {
+				said.absent = []string{c.narrowed.text()}
+			}
+		}
+		verdicts, err := x.Filter(c.pod.Object, objectsOf(c.view, slots))
+		if err != nil {
+			if x.IsIgnorable() {
+				continue
+			}
+			return nil, err
+		}
+		slots = said.take(c.view, &verdicts, slots)
+	}
+	if said != nil {
+		c.extended = said
+		c.usage.known = false // dry runs have no say of extenders
+		c.here.verdicts = append(c.here.verdicts, said)
+	}
+	return slots, nil
+}
+
+// extendersOn returns the objection of extenders to a single node. What they said is forgotten.
+func (e *Engine) extendersOn(c *cycle, slot int32) (objection, error) {
+	filters := len(c.here.verdicts)
+	passed, err := e.filterByExtenders(c, []int32{slot})
+	if err != nil || len(passed) == 1 {
+		return objection{}, err
+	}
+	o := objection{filter: filters, code: c.extended.codes[0]}
+	c.extended, c.here.verdicts = nil, c.here.verdicts[:filters]
+	return o, nil
+}
+
+// take takes in an extender's answer about nodes, and returns those that pass.
+func (x *extended) take(v state.View, verdicts *plugin.ExtenderVerdicts, slots []int32) (passed []int32) {
+	names := make(map[string]bool, len(verdicts.Passed))
+	for _, name := range verdicts.Passed {
+		names[name] = true
+	}
+	for _, slot := range slots {
+		name := v.Node(slot).Name()
+		if names[name] {
+			passed = append(passed, slot)
+			continue
+		}
+		code := silent
+		if text, ok := verdicts.Unresolvable[name]; ok {
+			code = x.text(text) | reason.Unresolvable
+		} else if text, ok := verdicts.Failed[name]; ok {
+			code = x.text(text)
+		}
+		at, _ := slices.BinarySearch(x.asked, slot)
+		x.codes[at] = code
+	}
+	x.bare = x.bare || verdicts.Bare
+	return passed
+}
+
+func objectsOf(v state.View, slots []int32) []*v1.Node {
+	nodes := make([]*v1.Node, len(slots))
+	for at, slot := range slots {
+		nodes[at] = v.Node(slot).Object()
+	}
+	return nodes
+}
+
+// nameOf returns the name of the filter at a position: behind the profile's filters come the extenders.
+func (p *profile) nameOf(filter int) string {
+	if filter >= len(p.Filters) {
+		return plugin.ExtenderName
+	}
+	return p.Filters[filter].Name()
+}
+
+// preScore runs the PreScore plugins from outside.
+func (c *cycle) preScore(slots []int32) error {
+	if c.extended != nil && c.extended.bare && c.profile.Outside != nil {
+		c.profile.Outside.Bare()
+	}
+	for _, p := range c.profile.PreScores {
+		if err := p.PreScore(c.view, slots); err != nil {
+			return errPreScore(p, err)
+		}
+	}
+	return nil
+}
+
+// turnScores returns a TurnScore plugin's scores by position in the feasible slots, nil if it skips the pod. They are valid until the next call.
+func (e *Engine) turnScores(c *cycle, i int, p plugin.TurnScore, slots []int32) ([]int64, error) {
+	scores := e.setMemory(len(slots))
+	clear(scores)
+	ok, err := p.ScoreTurn(c.view, slots, scores)
+	if !ok || err != nil {
+		return nil, err
+	}
+	e.byPlugin[int(c.profile.first)+len(c.profile.Filters)+i] += int64(len(slots))
+	return scores, nil
+}
+
+// addExtenders adds what extenders say to the totals. They are asked at the same time; one that fails adds nothing, as in kube-scheduler.
+func (e *Engine) addExtenders(c *cycle, slots []int32, totals []int64) {
+	var asked sync.WaitGroup
+	answers := make([]map[string]int64, len(c.profile.Extenders))
+	var nodes []*v1.Node
+	pod := c.pod.Object
+	for i, x := range c.profile.Extenders {
+		if !x.Prioritizes() || !x.IsInterested(pod) {
+			continue
+		}
+		if nodes == nil {
+			nodes = objectsOf(c.view, slots)
+		}
+		asked.Go(func() {
+			if scores, err := x.Prioritize(pod, nodes); err == nil {
+				answers[i] = scores
+			}
+		})
+	}
+	asked.Wait()
+	for _, scores := range answers {
+		if len(scores) == 0 {
+			continue
+		}
+		for at := range slots {
+			totals[at] += scores[nodes[at].Name]
+		}
+	}
+}
+
+// bareScores returns the raw scores of the nodes in these slots, by slot, as if nothing was on them: kube-scheduler scores the nodes that an extender
+// returned whole without their pods and images.
+func (e *Engine) bareScores(c *cycle, p columnScore, column *scoreColumn, slots []int32) []int32 {
+	raw := make([]int32, c.view.State().Slots())
+	if p.ScoreReads() == 0 || p.ScoreReads()&model.Images != 0 {
+		return raw
+	}
+	var nothing state.Use
+	for _, slot := range slots {
+		raw[slot] = column.scores.Score(c.view.NodeWith(slot, &nothing))
+	}
+	return raw
+}
+
+// refuse ends a decision whose placement a Reserve or Permit plugin rejected, or failed for.
+func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement, err error) {
+	if p.Outside != nil {
+		p.Outside.Unreserve(placement)
+	}
+	var refusal *plugin.Refusal
+	if !errors.As(err, &refusal) {
+		fail(d, err)
+		return
+	}
+	d.Outcome, d.Nodes, d.Feasible = plan.Unschedulable, 1, 0 // the one that was chosen
+	byReason := map[string]int{}
+	for _, text := range refusal.Reasons {
+		byReason[text]++
+	}
+	d.Rejection = &plan.Rejection{Counts: reason.Counted(byReason), Plugins: []string{refusal.Plugin}}
+	if refusal.Pending {
+		d.Rejection.Pending = d.Rejection.Plugins
+	}
+	d.Nominations = clearNomination(d.Pods[0].Pod)
+}

@@ -1,0 +1,143 @@
+package preempt
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// memory is what searches of one engine keep from one turn to the next. Whatever is in it, a search finds the same.
+type memory struct {
+	state *state.State
+	// bounds by what they depend on; clock counts searches.
+	bounds map[boundsKey]*bounds
+	clock  uint64
+	// sorted are pods of a slot by importance; pods is how many there are in all of it.
+	sorted  map[int32]sortedPods
+	pods    int
+	budgets budgetsOf
+	// findings by the kind of pods.
+	findings map[findingsKey]*findings
+	// orders are the potential nodes in order, by remembered rejection. seen counts the searches for those that have none.
+	orders map[orderKey]*order
+	seen   map[orderKey]int
+
+	// The rest means nothing to the next search.
+	draft           state.Draft
+	use             state.Use
+	free            state.Use
+	left            []left
+	violating, rest []*model.Pod
+	open            []bounded
+	short           []int32
+	text            []byte
+}
+
+type sortedPods struct {
+	version uint64 // of the slot's bands
+	pods    []*model.Pod
+}
+
+const (
+	// fewBounds is for how many kinds of pods bounds are kept at least, and boundBytes how much memory all of them may take, where each takes
+	// bytesPerSlot. mostSorted is how many pods are kept sorted.
+	fewBounds    = 8
+	boundBytes   = 64 << 20
+	bytesPerSlot = 85
+	mostSorted   = 1 << 18
+)
+
+func memoryOf(c plugin.Cycle) *memory {
+	m := c.Kept("DefaultPreemption", func() any { return &memory{} }).(*memory)
+	if s := c.View().State(); m.state != s {
+		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
+		m.sorted, m.pods = map[int32]sortedPods{}, 0
+		m.findings = map[findingsKey]*findings{}
+		m.orders, m.seen = map[orderKey]*order{}, map[orderKey]int{}
+	}
+	m.clock++
+	return m
+}
+
+// boundsFor returns the up-to-date bounds for pods of a priority that request what the cycle's pod does.
+func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
+	request := c.Request()
+	key := boundsKey{priority: priority}
+	if request != nil {
+		key.asks, key.cpuMilli, key.memoryBytes, key.ephemeralBytes = true, request.CPUMilli, request.MemoryBytes, request.EphemeralBytes
+		m.text = m.text[:0]
+		for _, scalar := range request.Scalars {
+			m.text = model.AppendQuote(m.text, scalar.Name.Value())
+			m.text = strconv.AppendInt(m.text, scalar.Value, 10)
+		}
+		key.scalars = string(m.text)
+	}
+	b := m.bounds[key]
+	if b == nil {
+		for len(m.bounds) >= max(fewBounds, boundBytes/(bytesPerSlot*max(1, c.View().State().Slots()))) {
+			forgotten := forgetOldest(m.bounds, func(b *bounds) uint64 { return b.used })
+			m.forgetOrders(func(on basis) bool { return on.bounds == forgotten })
+		}
+		b = &bounds{priority: priority}
+		if request != nil {
+			own := *request
+			own.Scalars = slices.Clone(request.Scalars)
+			b.request = &own
+		}
+		m.bounds[key] = b
+	}
+	b.used = m.clock
+	b.sync(c.View(), &m.free)
+	return b
+}
+
+// forgetOldest deletes what was used before all others, and returns it. No two are used by the same search.
+func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) (forgotten V) {
+	var oldest K
+	first := uint64(math.MaxUint64)
+	for key, value := range kept {
+		if at := used(value); at < first {
+			oldest, first, forgotten = key, at, value
+		}
+	}
+	delete(kept, oldest)
+	return forgotten
+}
+
+// lowerPods returns the pods of lower priority on a node by importance. The slice must not be changed.
+func (m *memory) lowerPods(v state.View, slot int32, priority int32) []*model.Pod {
+	pods := m.podsOn(v, slot)
+	at, _ := slices.BinarySearchFunc(pods, priority, func(pod *model.Pod, priority int32) int {
+		if pod.Priority >= priority {
+			return -1
+		}
+		return +1
+	})
+	return pods[at:]
+}
+
+// podsOn returns the pods on a node by importance.
+func (m *memory) podsOn(v state.View, slot int32) []*model.Pod {
+	if len(v.Touched()) > 0 {
+		pods := slices.Collect(v.PodsOn(slot))
+		sortByImportance(pods)
+		return pods
+	}
+	version := v.Node(slot).BandsVersion()
+	have, known := m.sorted[slot]
+	if known && have.version == version {
+		return have.pods
+	}
+	pods := slices.AppendSeq(make([]*model.Pod, 0, v.Node(slot).PodCount()), v.PodsOn(slot))
+	sortByImportance(pods)
+	if m.pods += len(pods) - len(have.pods); m.pods > mostSorted {
+		clear(m.sorted)
+		m.pods = len(pods)
+	}
+	m.sorted[slot] = sortedPods{version, pods}
+	return pods
+}

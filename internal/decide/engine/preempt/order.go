@@ -1,0 +1,293 @@
+package preempt
+
+import (
+	"maps"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	ranked "github.com/berth-scheduler/berth/internal/decide/engine/rank" // rank is what a candidate has here
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// order has the potential nodes for pods of one remembered rejection and priority in the order in which they are to be tried, and counts those that need
+// not be. It follows the journal, what is learned of nodes, and the budgets, so that a search looks only at nodes that have changed, and at those it tries.
+//
+// Whether the nodes are tried in this order or after a look at each (search.tryByBounds) makes no difference to what is found.
+type order struct {
+	basis
+	reads model.Aspect
+	used  uint64
+	// What has been followed: the journal, and what was noted of bounds and findings besides.
+	version           uint64
+	boundsAt, foundAt uint64
+	// wait is for how many more searches, before each of which little changes, the nodes are not put in order again.
+	wait int
+	// looked counts the nodes that were looked at in this search.
+	looked int
+
+	open *ranked.Tournament // the nodes that have a bound; nil if the nodes are not in order
+	// By slot: the position in groups of what the node belongs to, -1 if it is none of the potential nodes, and its position there.
+	group, at []int32
+	groups    []grouped
+	find      map[groupKey]int32
+}
+
+// groupKey is what the nodes of a group have in common: they are to be tried (rated), have no pods of lower priority (noLower), lack the same (tooShort), or have no candidate for a reason
+// that was found (noCandidate).
+type groupKey struct {
+	state boundState
+	what  uint32 // what they lack, or the position of the reasons
+}
+
+// noCandidate is, beside the states of bounds, that of nodes of which it was found out why they have no candidate.
+const noCandidate = rated + 1
+
+type grouped struct {
+	groupKey
+	slots []int32 // none of the group of those that are to be tried
+}
+
+type orderKey struct {
+	rejection uint64
+	priority  int32
+}
+
+const (
+	// fewOrders is for how many rejections nodes are kept in order at least, mostOrders at most, and orderBytes about how much memory all of them may
+	// take, where each takes orderBytesPerSlot.
+	fewOrders         = 4
+	mostOrders        = 32
+	orderBytes        = 32 << 20
+	orderBytesPerSlot = 56
+	// mostSeen is of how many rejections searches are counted.
+	mostSeen = 256
+	// looksPerOrder is how many looks at each node cost about as much as to put them in order. So many there are before, so that orders cost at most as
+	// much again as it costs to do without.
+	looksPerOrder = 8
+)
+
+// orderFor returns the order of the potential nodes for pods like the cycle's, up to date. It is nil if it is not known what changes them, or there were few such searches before; and its nodes
+// are not in order where a look at each costs less than to put them in order.
+func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
+	rejection, reads := c.Remembered()
+	if rejection == 0 {
+		return nil
+	}
+	key := orderKey{rejection, priority}
+	o := m.orders[key]
+	if o == nil {
+		if n := m.seen[key]; n < looksPerOrder {
+			if n == 0 && len(m.seen) >= mostSeen {
+				clear(m.seen)
+			}
+			m.seen[key]++
+			return nil
+		}
+		delete(m.seen, key)
+		most := orderBytes / (orderBytesPerSlot * max(1, c.View().State().Slots()))
+		for len(m.orders) >= min(max(fewOrders, most), mostOrders) {
+			forgetOldest(m.orders, func(o *order) uint64 { return o.used })
+		}
+		o = &order{}
+		m.orders[key] = o
+	}
+	o.used, o.looked, o.reads = m.clock, 0, reads|boundReads
+	entries, noted, few := o.changes(c.View().State(), b)
+	switch {
+	case !few && o.open != nil:
+		*o = order{reads: o.reads, used: o.used, wait: looksPerOrder}
+	case !few && o.wait > 0:
+		o.wait = looksPerOrder
+	case o.wait > 1:
+		o.wait--
+	case o.open == nil:
+		o.fill(c, b)
+	default:
+		o.follow(c, entries, noted)
+	}
+	o.basis = b
+	return o
+}
+
+// forgetOrders deletes the orders on a basis that is no longer kept.
+func (m *memory) forgetOrders(on func(basis) bool) {
+	maps.DeleteFunc(m.orders, func(_ orderKey, o *order) bool { return on(o.basis) })
+}
+
+// changes returns what has changed since the last search: what the journal names, and slots that were noted. few is false if these may be any, or too many to follow.
+func (o *order) changes(s *state.State, b basis) (entries []state.Entry, slots [2][]int32, few bool) {
+	if o.basis != b || s.Slots() < len(o.group) {
+		return nil, slots, false
+	}
+	entries, few = s.Since(o.version)
+	if few {
+		slots[0], few = b.bounds.noted.since(o.boundsAt)
+	}
+	if few && b.known != nil {
+		slots[1], few = b.known.noted.since(o.foundAt)
+	}
+	return entries, slots, few && len(entries)+len(slots[0])+len(slots[1]) <= fewChanges+s.Slots()/changesPerSlot
+}
+
+// follow looks at the nodes that have changed.
+func (o *order) follow(c plugin.Cycle, entries []state.Entry, noted [2][]int32) {
+	o.grow(c.View().State().Slots())
+	for i, e := range entries {
+		if e.Aspects&o.reads != 0 && (i+1 == len(entries) || entries[i+1].Slot != e.Slot || entries[i+1].Aspects&o.reads == 0) {
+			o.look(c, e.Slot)
+		}
+	}
+	for _, slots := range noted {
+		for _, slot := range slots {
+			o.look(c, slot)
+		}
+	}
+}
+
+const (
+	// An order follows at most fewChanges changes, and one in changesPerSlot slots.
+	fewChanges     = 64
+	changesPerSlot = 32
+)
+
+// followed notes that everything so far has been followed.
+func (o *order) followed(s *state.State) {
+	o.version, o.boundsAt = s.Version(), o.bounds.noted.now()
+	if o.known != nil {
+		o.foundAt = o.known.noted.now()
+	}
+}
+
+// fill puts all potential nodes in order.
+func (o *order) fill(c plugin.Cycle, b basis) {
+	s := c.View().State()
+	o.basis, o.group, o.at, o.groups, o.find = b, nil, nil, nil, map[groupKey]int32{}
+	o.grow(s.Slots())
+	var open []int32
+	potential := c.Potential()
+	for _, slot := range potential {
+		key := o.keyOf(slot)
+		if key.state == rated {
+			open = append(open, slot)
+		}
+		o.join(slot, key)
+	}
+	o.looked += len(potential)
+	o.open = ranked.NewTournament(s.Slots(), open, c.Place, o.compare)
+}
+
+func (o *order) grow(slots int) {
+	for slot := len(o.group); slot < slots; slot++ {
+		o.group, o.at = append(o.group, -1), append(o.at, 0)
+	}
+	if o.open != nil {
+		o.open.Grow(slots)
+	}
+}
+
+// look looks at a node again.
+func (o *order) look(c plugin.Cycle, slot int32) {
+	o.looked++
+	if !c.Resolvable(slot) {
+		o.open.Remove(slot)
+		o.leave(slot)
+		return
+	}
+	key := o.keyOf(slot)
+	if at := o.group[slot]; at < 0 || o.groups[at].groupKey != key {
+		o.leave(slot)
+		o.join(slot, key)
+	}
+	if key.state == rated {
+		o.open.Put(slot, c.Place(slot))
+	} else {
+		o.open.Remove(slot)
+	}
+}
+
+// keyOf returns the group of a potential node.
+func (o *order) keyOf(slot int32) groupKey {
+	if o.known != nil {
+		if at, known := o.known.reasons(slot); known {
+			return groupKey{noCandidate, uint32(at)}
+		}
+	}
+	switch state := o.bounds.states[slot]; state {
+	case tooShort:
+		return groupKey{state, o.bounds.lacks[slot]}
+	case noLower:
+		return groupKey{state: state}
+	}
+	return groupKey{state: rated}
+}
+
+func (o *order) join(slot int32, key groupKey) {
+	i, ok := o.find[key]
+	if !ok {
+		i = int32(len(o.groups))
+		o.groups, o.find[key] = append(o.groups, grouped{groupKey: key}), i
+	}
+	o.group[slot] = i
+	if key.state == rated {
+		return
+	}
+	g := &o.groups[i]
+	o.at[slot], g.slots = int32(len(g.slots)), append(g.slots, slot)
+}
+
+func (o *order) leave(slot int32) {
+	i := o.group[slot]
+	if i < 0 {
+		return
+	}
+	o.group[slot] = -1
+	g := &o.groups[i]
+	if g.state == rated {
+		return
+	}
+	last := g.slots[len(g.slots)-1]
+	g.slots[o.at[slot]], o.at[last] = last, o.at[slot]
+	g.slots = g.slots[:len(g.slots)-1]
+}
+
+func (o *order) compare(a, b int32) int { return o.boundOf(a).compareRungs(o.boundOf(b)) }
+
+// short returns the groups of nodes that are too short of something.
+func (o *order) short() (groups []grouped) {
+	for _, g := range o.groups {
+		if g.state == tooShort && len(g.slots) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// noted are slots of which something has changed, other than what the journal names, for who follows that.
+type noted struct {
+	from  uint64
+	slots []int32
+}
+
+// mostNoted is how many slots are kept; beyond that, any may have changed.
+const mostNoted = 1 << 12
+
+func (n *noted) note(slot int32) {
+	if len(n.slots) == mostNoted {
+		n.noteAll()
+	}
+	n.slots = append(n.slots, slot)
+}
+
+// noteAll notes that any slot may have changed.
+func (n *noted) noteAll() { n.from, n.slots = n.now()+1, n.slots[:0] }
+
+// now returns how much was noted by now.
+func (n *noted) now() uint64 { return n.from + uint64(len(n.slots)) }
+
+// since returns what was noted after now had returned at. It returns false if that may be any slot.
+func (n *noted) since(at uint64) ([]int32, bool) {
+	if at < n.from {
+		return nil, false
+	}
+	return n.slots[at-n.from:], true
+}

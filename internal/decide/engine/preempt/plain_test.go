@@ -1,0 +1,309 @@
+package preempt_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/defaultpreemption"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
+)
+
+// plain is the search as it is written down: every potential node is tried, in a dry run of all filters, and nothing is kept.
+func plain(c plugin.Cycle, pod *model.Pod) string {
+	var best *preempt.Candidate
+	objections := map[string]int{}
+	var errs []error
+	potential := c.Potential()
+	for _, slot := range slices.Clone(potential) {
+		var lower []*model.Pod
+		for other := range c.View().PodsOn(slot) {
+			if other.Priority < pod.Priority {
+				lower = append(lower, other)
+			}
+		}
+		if len(lower) == 0 {
+			objections["No preemption victims found for incoming pod"]++
+			continue
+		}
+		found, o := plainVictims(c, slot, lower)
+		if !o.IsNone() {
+			texts, err := c.Reasons(o)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			for _, text := range texts {
+				objections[text]++
+			}
+			continue
+		}
+		if best == nil || plainlyBetter(c, found, best) {
+			best = found
+		}
+	}
+	switch {
+	case best != nil:
+		return describe(c, best, nil, nil)
+	case len(errs) > 0:
+		return describe(c, nil, nil, utilerrors.NewAggregate(errs))
+	}
+	if n := c.View().Nodes() - len(potential); n > 0 {
+		objections["Preemption is not helpful for scheduling"] = n
+	}
+	return describe(c, nil, &plan.Rejection{Counts: reason.Counted(objections)}, nil)
+}
+
+func plainVictims(c plugin.Cycle, slot int32, lower []*model.Pod) (*preempt.Candidate, plugin.Objection) {
+	dryRun := c.View().DryRun(new(state.Draft))
+	for _, pod := range lower {
+		dryRun.Remove(pod.Key())
+	}
+	if o := c.Objection(dryRun, slot); !o.IsNone() {
+		return nil, o
+	}
+	slices.SortFunc(lower, moreImportant)
+	var violating, rest []*model.Pod
+	taken := map[*state.Budget]int32{}
+	for _, pod := range lower {
+		violates := false
+		for _, budget := range c.View().Budgets(pod.Namespace) {
+			if !violates && budget.Covers(pod) {
+				taken[budget]++
+				violates = taken[budget] > budget.Allowed
+			}
+		}
+		if violates {
+			violating = append(violating, pod)
+		} else {
+			rest = append(rest, pod)
+		}
+	}
+	found := &preempt.Candidate{Slot: slot}
+	for i, pod := range slices.Concat(violating, rest) {
+		dryRun.Add(pod, slot)
+		if c.Objection(dryRun, slot).IsNone() {
+			continue
+		}
+		dryRun.Remove(pod.Key())
+		found.Victims = append(found.Victims, pod)
+		if i < len(violating) {
+			found.Violations++
+		}
+	}
+	slices.SortFunc(found.Victims, moreImportant)
+	return found, plugin.Objection{}
+}
+
+func moreImportant(a, b *model.Pod) int {
+	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(startTime(a), startTime(b)), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+}
+
+func startTime(pod *model.Pod) int64 {
+	if seconds, ok := pod.Started(); ok {
+		return seconds
+	}
+	return math.MaxInt64
+}
+
+func plainlyBetter(c plugin.Cycle, a, b *preempt.Candidate) bool {
+	sum := func(of *preempt.Candidate) (sum int64) {
+		for _, pod := range of.Victims {
+			sum += int64(pod.Priority) + 1<<31
+		}
+		return sum
+	}
+	return cmp.Or(
+		cmp.Compare(a.Violations, b.Violations), cmp.Compare(a.Victims[0].Priority, b.Victims[0].Priority), cmp.Compare(sum(a), sum(b)),
+		cmp.Compare(len(a.Victims), len(b.Victims)), -cmp.Compare(startTime(a.Victims[0]), startTime(b.Victims[0])), -cmp.Compare(c.Tie(a.Slot), c.Tie(b.Slot)),
+	) < 0
+}
+
+func describe(c plugin.Cycle, found *preempt.Candidate, rejection *plan.Rejection, err error) string {
+	switch {
+	case err != nil:
+		return "error " + err.Error()
+	case found == nil:
+		return rejection.Text(c.View().Nodes())
+	}
+	text := fmt.Sprintf("%s, %d violations:", c.View().Node(found.Slot).Name(), found.Violations)
+	for _, pod := range found.Victims {
+		text += " " + pod.Name
+	}
+	return text
+}
+
+// compared is the plugin, and compares its search with the plain one.
+type compared struct {
+	*defaultpreemption.Plugin
+	t     *testing.T
+	found map[bool]int
+}
+
+func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	want := plain(c, pod)
+	for range 2 { // the second time with what the first has kept
+		found, rejection, err := preempt.Search(c, pod)
+		x.found[found != nil]++
+		if got := describe(c, found, rejection, err); got != want {
+			x.t.Errorf("pod %s:\ngot  %s\nwant %s", pod.Name, got, want)
+		}
+	}
+	return x.Plugin.PostFilter(c, pod)
+}
+
+// compareSearches has each search of the plugin compared with the plain one. found counts those that found victims, and those that did not.
+func (c *cluster) compareSearches(t *testing.T, found map[bool]int) {
+	for i, p := range c.config.Profiles[0].PostFilters {
+		if p, ok := p.(*defaultpreemption.Plugin); ok {
+			c.config.Profiles[0].PostFilters[i] = &compared{p, t, found}
+		}
+	}
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// TestAgreesWithThePlainSearch compares searches in clusters that change: pods come, go, start and are nominated, victims are evicted, budgets change.
+func TestAgreesWithThePlainSearch(t *testing.T) {
+	build.NotRaced(t)
+	found := map[bool]int{}
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			c := newCluster(t, seed)
+			c.compareSearches(t, found)
+			w := &world{r: r, c: c}
+			for range 3 + r.IntN(6) {
+				w.addNode()
+			}
+			for range 30 {
+				w.addPod()
+			}
+			for step := range 60 {
+				w.change()
+				pod := w.preemptor(step)
+				plugintest.Set(c.state, pod)
+				d := c.decide(pod)
+				switch {
+				case d.Outcome == plan.Placed:
+				case d.Outcome == plan.Unschedulable && r.IntN(2) == 0:
+					w.carryOut(d)
+				}
+				if err := errors.Join(c.engine.Audit(), c.state.Audit()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if found[true] < 100 || found[false] < 100 {
+		t.Errorf("found victims or not: %v", found)
+	}
+}
+
+type world struct {
+	r     *rand.Rand
+	c     *cluster
+	nodes int
+	pods  []*v1.Pod
+}
+
+// carryOut notes what was decided, and has some of the victims go at once.
+func (w *world) carryOut(d plan.Decision) {
+	w.c.state.Nominate(d.Nominations...)
+	w.c.state.Evict(d.Evictions...)
+	for _, e := range d.Evictions {
+		if w.r.IntN(2) == 0 {
+			w.c.state.Apply([]model.Change{{Kind: model.PodGone, Key: e.Pod.Key()}})
+		}
+	}
+}
+
+func (w *world) set(o runtime.Object) { plugintest.Set(w.c.state, o) }
+
+func (w *world) addNode() {
+	name := fmt.Sprint("n", w.nodes)
+	w.nodes++
+	for _, n := range build.NodesInZones(name+"="+pick(w.r, "z1", "z2"), build.Allocatable(fmt.Sprintf("cpu=%d memory=%dGi pods=%d", 4+w.r.IntN(5), 4+w.r.IntN(12), 5+w.r.IntN(8)))) {
+		w.set(n)
+	}
+}
+
+func (w *world) requests() string {
+	return fmt.Sprintf("cpu=%dm memory=%dMi", 250*(1+w.r.IntN(9)), 256*w.r.IntN(9))
+}
+
+func (w *world) addPod() {
+	p := build.Pod(build.Named(fmt.Sprint("v", len(w.pods))), build.NodeName(fmt.Sprint("n", w.r.IntN(w.nodes))), priority(pick(w.r, -5, 0, 0, 10, 10, 50, 200)),
+		build.Container(w.requests()), build.Labels("app="+pick(w.r, "a", "b", "c")))
+	w.start(p)
+	if w.r.IntN(10) == 0 {
+		build.Terminating(p)
+	}
+	if w.r.IntN(10) == 0 {
+		hostPort(80)(p)
+	}
+	w.pods = append(w.pods, p)
+	w.set(p)
+}
+
+func (w *world) start(p *v1.Pod) {
+	if w.r.IntN(3) > 0 {
+		p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(1000+w.r.IntN(5)), 0)}
+	}
+}
+
+func (w *world) change() {
+	switch w.r.IntN(6) {
+	case 0, 1:
+		w.addPod()
+	case 2:
+		p := w.pods[w.r.IntN(len(w.pods))]
+		if _, _, on := w.c.state.NodeOf(model.NewPod(p).Key()); on {
+			p = p.DeepCopy()
+			p.Labels = build.LabelSet("app=" + pick(w.r, "a", "b", "c"))
+			w.start(p)
+			w.set(p)
+		}
+	case 3:
+		for _, o := range budget(pick(w.r, "x", "y"), "app In "+pick(w.r, "a", "a,b", "b,c"), int32(w.r.IntN(3))) {
+			w.set(o)
+		}
+	case 4:
+		if w.r.IntN(4) == 0 {
+			w.addNode()
+		}
+	}
+}
+
+func (w *world) preemptor(step int) *v1.Pod {
+	options := []build.PodOption{build.Named(fmt.Sprint("p", step)), priority(pick(w.r, 1, 20, 20, 100, 100, 100)), build.Container(pick(w.r, "cpu=2 memory=1Gi", "cpu=2 memory=1Gi", "cpu=4", w.requests()))}
+	switch w.r.IntN(8) {
+	case 0:
+		options = append(options, build.RequiredAntiAffinity(build.Term(pick(w.r, v1.LabelHostname, v1.LabelTopologyZone), "app="+pick(w.r, "a", "b"))))
+	case 1:
+		options = append(options, hostPort(80))
+	case 2:
+		options = append(options, build.NodeSelector(v1.LabelTopologyZone+"="+pick(w.r, "z1", "z2")))
+	case 3:
+		options = append(options, build.NominatedNodeName(fmt.Sprint("n", w.r.IntN(w.nodes))))
+	case 4:
+		options = append(options, build.DoNotSchedule(v1.LabelTopologyZone, "app=a"), build.Labels("app=a"))
+	}
+	return build.Pod(options...)
+}

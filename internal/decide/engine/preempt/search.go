@@ -1,0 +1,415 @@
+package preempt
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Candidate is a node and the pods to evict from it. There is at least one.
+type Candidate struct {
+	Slot int32
+	// Victims are sorted by importance, the most important first.
+	Victims []*model.Pod
+	// Violations is how many of the victims violate a PodDisruptionBudget.
+	Violations int
+}
+
+const (
+	notHelpful = "Preemption is not helpful for scheduling"
+	noVictims  = "No preemption victims found for incoming pod"
+)
+
+// Ineligible returns why a pod must not have others evicted now; empty if it may.
+func Ineligible(c plugin.Cycle, pod *model.Pod) string {
+	if pod.NeverPreempts() {
+		return "not eligible due to preemptionPolicy=Never."
+	}
+	if pod.NominatedNode == "" {
+		return ""
+	}
+	v := c.View()
+	slot, ok := v.Slot(pod.NominatedNode)
+	if !ok || !c.Resolvable(slot) && !c.Rejected(slot).Pending { // as kube-scheduler, which goes by another code here
+		return ""
+	}
+	// While a pod that was evicted for this one, or another, is still leaving its node, there will be room without a further victim.
+	for other := range v.PodsOn(slot) {
+		if other.Priority < pod.Priority && v.IsLeaving(other) {
+			return "not eligible due to a terminating pod on the nominated node."
+		}
+	}
+	return ""
+}
+
+// Search returns the best candidate. If there is none, the rejection says why not, node by node; it is nil if extenders left none. An error means that no
+// candidate was found, and that for some nodes it could not be found out, or that an extender could not be asked.
+func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
+	nodes := c.PotentialNodes()
+	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
+	by := advisers(c, pod)
+	switch v := c.View(); {
+	case nodes == 0:
+	case !v.PodsBelow(pod.Priority):
+		s.withoutVictims = nodes
+	case len(by) > 0:
+		s.onlyUsage = s.onlyUsage && len(v.Touched()) == 0
+		s.tryAll(s.potential())
+	case len(v.Touched()) > 0: // bounds are about the pods of the state
+		s.onlyUsage = false
+		for _, slot := range s.potential() {
+			s.try(slot)
+		}
+	default:
+		s.basis = basis{bounds: s.memory.boundsFor(c, pod.Priority), exact: c.OnlyRequest()}
+		if !s.onlyUsage {
+			s.known = s.memory.findingsFor(c, pod.Priority)
+		}
+		o := s.memory.orderFor(c, s.basis, pod.Priority)
+		if o != nil && o.open != nil {
+			s.tryInOrder(o)
+		} else {
+			s.tryByBounds(s.potential())
+		}
+		if o != nil {
+			o.followed(v.State()) // what this search has learned, too
+		}
+		s.rated = s.bounds.rated
+	}
+	c.Worked(s.looked, s.rated, s.tried)
+	switch {
+	case s.best != nil && len(by) > 0:
+		found, err := s.advised(by)
+		return found, nil, err
+	case s.best != nil:
+		return s.best, nil, nil
+	case len(s.errs) > 0:
+		slices.SortFunc(s.errs, func(a, b failure) int { return cmp.Compare(a.slot, b.slot) })
+		all := make([]error, len(s.errs))
+		for i := range all {
+			all[i] = s.errs[i].error
+		}
+		return nil, nil, utilerrors.NewAggregate(all)
+	}
+	rejection, err := s.rejection(nodes)
+	return nil, rejection, err
+}
+
+// search is a search for the best candidate.
+type search struct {
+	cycle     plugin.Cycle
+	pod       *model.Pod
+	memory    *memory
+	onlyUsage bool
+	basis
+	own int32 // the slot of the node that the pod is nominated to
+
+	best *Candidate
+	rank rank // of best
+	// looked counts the nodes that were looked at to know which to try, rated those that were rated by numbers, tried those that were tried.
+	looked, rated, tried int
+	// withoutVictims counts the nodes without a pod of lower priority, objections the others for which evicting all of these was not enough.
+	withoutVictims int
+	objections     map[plugin.Objection]int
+	errs           []failure
+	// candidates are all that were found, by node, where extenders have a say about them; nil otherwise.
+	candidates map[string]*Candidate
+	// recalled counts the nodes that need not be tried again because there is no candidate, by the position of their reasons.
+	recalled [mostTexts]int
+}
+
+// basis is what the bounds of nodes follow from.
+type basis struct {
+	bounds *bounds
+	// known is what was found on nodes for pods like this one, nil if that is not kept.
+	known *findings
+	// exact means that candidates depend on nothing but the node, and what bounds depend on.
+	exact bool
+}
+
+// failure is why it could not be found out what evictions help on a node.
+type failure struct {
+	error
+	slot int32
+}
+
+func (s *search) fail(slot int32, err error) { s.errs = append(s.errs, failure{err, slot}) }
+
+// potential returns the potential nodes, to look at each.
+func (s *search) potential() []int32 {
+	slots := s.cycle.Potential()
+	s.looked += len(slots)
+	return slots
+}
+
+// tryInOrder tries the nodes whose bounds are better than the best candidate so far, the best bound first, as tryByBounds does.
+func (s *search) tryInOrder(o *order) {
+	s.own = -1 // rejections of nominated pods are not remembered
+	for _, g := range o.groups {
+		switch g.state {
+		case noLower:
+			s.withoutVictims += len(g.slots)
+		case noCandidate:
+			s.recalled[g.what] += len(g.slots)
+		}
+	}
+	salt := s.cycle.Salt()
+	aside := s.memory.short[:0] // tried, without a lesson that holds
+	for {
+		slot := o.open.Best(salt)
+		if slot < 0 {
+			break
+		}
+		bound := *s.boundOf(slot)
+		if bound.tie = s.cycle.Tie(slot); s.best != nil && !bound.isBetter(&s.rank) {
+			break
+		}
+		if s.try(slot) {
+			o.look(s.cycle, slot)
+			continue
+		}
+		o.open.Remove(slot)
+		aside = append(aside, slot)
+	}
+	if s.best == nil {
+		s.explainGroups(o)
+	}
+	for _, slot := range aside {
+		o.look(s.cycle, slot)
+	}
+	s.looked += o.looked
+	s.memory.short = aside[:0]
+}
+
+// explainGroups is explainShort, of the nodes that an order has in groups.
+func (s *search) explainGroups(o *order) {
+	for _, g := range o.short() {
+		if s.objectAlike(g.what) {
+			s.objections[s.objectionWithout(g.slots[0])] += len(g.slots)
+			continue
+		}
+		for _, slot := range slices.Clone(g.slots) {
+			if s.try(slot) {
+				o.look(s.cycle, slot)
+			}
+		}
+	}
+}
+
+// tryByBounds tries the nodes whose bounds are better than the best candidate so far, the best bound first.
+func (s *search) tryByBounds(potential []int32) {
+	// Of what is kept about the node that the pod is nominated to itself, nothing holds: it contains the pod.
+	own, nominated := s.cycle.View().NominatedTo(s.pod.Key())
+	if !nominated {
+		own = -1
+	}
+	s.own = own
+	open, short := s.memory.open[:0], s.memory.short[:0]
+	bounds := s.bounds
+	if own >= 0 {
+		bounds.states[own], bounds.ranks[own], bounds.sums[own], bounds.stale = rated, ideal, ideal, own
+		bounds.noted.note(own)
+	}
+	first := int32(-1)
+	potential = s.withoutKnown(potential)
+	for _, slot := range potential {
+		switch bounds.states[slot] {
+		case noLower:
+			s.withoutVictims++
+		case tooShort:
+			short = append(short, slot)
+		default:
+			if first < 0 || s.isBetter(slot, first) {
+				first = slot
+			}
+		}
+	}
+	if first >= 0 {
+		s.try(first)
+		for _, slot := range potential {
+			if slot == first || bounds.states[slot] != rated {
+				continue
+			}
+			r := s.boundOf(slot)
+			if s.best != nil && r.compareRungs(&s.rank) > 0 {
+				continue
+			}
+			b := bounded{*r, slot}
+			if b.tie = s.cycle.Tie(slot); s.best == nil || b.isBetter(&s.rank) {
+				open = append(open, b)
+			}
+		}
+	}
+	h := byBound(open)
+	heap.Init(&h)
+	for len(h) > 0 && (s.best == nil || h[0].isBetter(&s.rank)) {
+		slot := h[0].slot
+		heap.Pop(&h)
+		s.try(slot)
+	}
+	if s.best == nil {
+		s.explainShort(short)
+	}
+	s.memory.open, s.memory.short = open[:0], short[:0]
+}
+
+// withoutKnown takes off the nodes of which it is known why they have no candidate, and counts them.
+func (s *search) withoutKnown(slots []int32) []int32 {
+	if s.known == nil {
+		return slots
+	}
+	return slices.DeleteFunc(slots, func(slot int32) bool {
+		at, known := s.known.reasons(slot)
+		if known {
+			s.recalled[at]++
+		}
+		return known
+	})
+}
+
+// boundOf returns how good the candidate of a slot can be at best. What was learned of pods for which nothing but the request counts does not bound the
+// candidates of others: since victims are not the fewest possible, one filter more can mean fewer.
+func (b *basis) boundOf(slot int32) *rank {
+	if b.exact {
+		return &b.bounds.ranks[slot]
+	}
+	if b.known != nil {
+		if r := b.known.rankOf(slot); r != nil {
+			return r
+		}
+	}
+	return &b.bounds.sums[slot]
+}
+
+// isBetter reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
+func (s *search) isBetter(slot, other int32) bool {
+	if c := s.boundOf(slot).compareRungs(s.boundOf(other)); c != 0 {
+		return c < 0
+	}
+	return s.cycle.Tie(slot) > s.cycle.Tie(other)
+}
+
+// bounded is a node to try.
+type bounded struct {
+	rank
+	slot int32
+}
+
+// byBound is a heap, the best bound on top.
+type byBound []bounded
+
+func (h byBound) Len() int           { return len(h) }
+func (h byBound) Less(i, j int) bool { return h[i].isBetter(&h[j].rank) }
+func (h byBound) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byBound) Push(x any)        { *h = append(*h, x.(bounded)) }
+func (h *byBound) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// objectAlike reports whether all nodes that lack the same have the same objection, so that one of them is asked for all.
+func (s *search) objectAlike(lacks uint32) bool { return s.cycle.OnlyRequest() && lacks&manyKinds == 0 }
+
+// explainShort finds the objections to the nodes that lack something even without all pods of lower priority.
+func (s *search) explainShort(slots []int32) {
+	type like struct {
+		lacks uint32
+		slot  int32
+		nodes int
+	}
+	var alike []like // there are few
+	at := 0
+	for _, slot := range slots {
+		lacks := s.bounds.lacks[slot]
+		if !s.objectAlike(lacks) {
+			s.try(slot)
+			continue
+		}
+		if at >= len(alike) || alike[at].lacks != lacks {
+			if at = slices.IndexFunc(alike, func(l like) bool { return l.lacks == lacks }); at < 0 {
+				at = len(alike)
+				alike = append(alike, like{lacks: lacks, slot: slot})
+			}
+		}
+		alike[at].nodes++
+	}
+	for _, l := range alike {
+		s.objections[s.objectionWithout(l.slot)] += l.nodes
+	}
+}
+
+// try looks for victims on a node. It returns whether what it found is kept, so that the node is not to be tried again in vain.
+func (s *search) try(slot int32) (kept bool) {
+	s.tried++
+	found, objection, any := s.victims(slot)
+	switch {
+	case !any:
+		s.withoutVictims++
+	case objection.Code.IsFailed():
+		_, err := s.cycle.Reasons(objection)
+		s.fail(slot, err)
+	case !objection.IsNone():
+		s.objections[objection]++
+		if s.known != nil {
+			texts, err := s.cycle.Reasons(objection)
+			kept = err == nil && s.known.learnReasons(slot, texts)
+		}
+	case len(found.Victims) == 0:
+		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
+	default:
+		r := s.rankOf(&found)
+		switch {
+		case s.exact && slot != s.own:
+			s.bounds.learn(slot, r)
+			kept = true
+		case s.known != nil:
+			s.known.learn(slot, r)
+			kept = true
+		}
+		if s.candidates != nil {
+			s.candidates[s.cycle.View().Node(slot).Name()] = &found
+		}
+		if s.best == nil || r.isBetter(&s.rank) {
+			s.best, s.rank = &found, r
+		}
+	}
+	return kept
+}
+
+// rejection says why there is no candidate among so many potential nodes.
+func (s *search) rejection(potential int) (*plan.Rejection, error) {
+	nodes := map[string]int{}
+	if n := s.cycle.View().Nodes() - potential; n > 0 {
+		nodes[notHelpful] = n
+	}
+	if s.withoutVictims > 0 {
+		nodes[noVictims] = s.withoutVictims
+	}
+	for o, n := range s.objections {
+		texts, err := s.cycle.Reasons(o)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range texts {
+			nodes[text] += n
+		}
+	}
+	for at, n := range s.recalled {
+		if n == 0 {
+			continue
+		}
+		for _, text := range s.known.texts[at] {
+			nodes[text] += n
+		}
+	}
+	return &plan.Rejection{Counts: reason.Counted(nodes)}, nil
+}

@@ -1,0 +1,134 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+)
+
+// work returns what has been done since.
+func (f *full) work(before engine.Counters) (recalled, rated, tried, asked int64) {
+	now := f.engine.Counters()
+	return now.Recalled - before.Recalled, now.Rated - before.Rated, now.Tried - before.Tried, now.Asked - before.Asked
+}
+
+// TestPreemptionWork holds how much a decision that preempts looks at: the nodes that have changed, and few more.
+func TestPreemptionWork(t *testing.T) {
+	const nodes, each, pods = 300, 8, 100
+	f := newFull(t, nodes, each, 1)
+	f.preempt(t, f.preemptor(0, 4000), true)
+	f.preempt(t, f.preemptor(1, 4000), true) // remembers the rejection
+
+	before := f.engine.Counters()
+	for i := range pods {
+		f.restart(i, 1)
+		f.preempt(t, f.preemptor(2+i, 4000), true)
+	}
+	if recalled, rated, tried, asked := f.work(before); recalled < pods-2 || rated > pods || tried > 2*pods || asked > 40*pods {
+		t.Errorf("%d decisions, each after a change of one node: %d recalled, %d nodes rated, %d tried, %d asked about", pods, recalled, rated, tried, asked)
+	}
+
+	f.state.Nominate(f.preempt(t, f.preemptor(200, 4000), true).Nominations...) // with nominated pods there are other rejections to remember
+	f.preempt(t, f.preemptor(201, 4000), true)
+	f.preempt(t, f.preemptor(202, 4000), true)
+	before = f.engine.Counters()
+	for i := range pods {
+		f.state.Nominate(f.preempt(t, f.preemptor(300+i, 4000), true).Nominations...)
+	}
+	if recalled, rated, tried, asked := f.work(before); recalled < pods-2 || rated > 2*pods || tried > 2*pods || asked > 60*pods {
+		t.Errorf("%d pods, nominated one after the other: %d recalled, %d nodes rated, %d tried, %d asked about", pods, recalled, rated, tried, asked)
+	}
+
+	f.budgets(0)
+	f.preempt(t, f.preemptor(500, 4000), true) // each node is tried once: all evictions violate a budget
+	before = f.engine.Counters()
+	for i := range pods {
+		f.restart(i, 1)
+		f.preempt(t, f.preemptor(501+i, 4000), true)
+	}
+	if _, rated, tried, _ := f.work(before); rated > pods || tried > 3*pods {
+		t.Errorf("%d decisions under budgets: %d nodes rated, %d tried", pods, rated, tried)
+	}
+
+	before = f.engine.Counters()
+	for i := range pods { // each budget is for the pods of 24 nodes, each change concerns these alone
+		f.state.Apply([]model.Change{budgetChange(i, int32(i/2%2))})
+		f.preempt(t, f.preemptor(700+i, 4000), true)
+	}
+	if _, rated, tried, _ := f.work(before); rated > 0 || tried > 26*pods {
+		t.Errorf("%d decisions, each after a change of a budget: %d nodes rated, %d tried", pods, rated, tried)
+	}
+}
+
+// TestPreemptionInVain holds how much a decision looks at that finds no victims: no node where all pods are of the priority, and each changed node once
+// where those of lower priority are not enough.
+func TestPreemptionInVain(t *testing.T) {
+	const nodes, each, pods = 300, 8, 100
+	f := newFull(t, nodes, each, 100)
+	before := f.engine.Counters()
+	for i := range pods {
+		f.restart(i, 100)
+		f.preempt(t, f.preemptor(i, 4000), false)
+	}
+	if _, rated, tried, _ := f.work(before); rated > 0 || tried > 0 {
+		t.Errorf("without pods of lower priority: %d nodes rated, %d tried", rated, tried)
+	}
+	for i := range nodes {
+		p := benchPreemptor(benchNode(i).Name, 0, 0)
+		p.Spec.NodeName = benchNode(i).Name
+		f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+	}
+	f.preempt(t, f.preemptor(200, 4000), false)
+	before = f.engine.Counters()
+	for i := range pods {
+		f.restart(i, 100)
+		f.preempt(t, f.preemptor(201+i, 4000), false)
+	}
+	if _, rated, tried, _ := f.work(before); rated > pods || tried > 0 {
+		t.Errorf("where pods of lower priority are not enough: %d nodes rated, %d tried", rated, tried)
+	}
+}
+
+// TestPreemptionLooksAtWhatChanged: however many nodes there are, a search looks at those that have changed and those that it tries, whether or not it finds victims, and whatever filters
+// read of pods.
+func TestPreemptionLooksAtWhatChanged(t *testing.T) {
+	build.NotRaced(t)
+	const pods = 50
+	for _, row := range []struct {
+		what  string
+		found bool
+		full  func(nodes int) *full
+		pod   func(f *full, i int) *model.Pod
+		next  func(f *full, i int)
+	}{
+		{"one victim", true, func(nodes int) *full { return newFull(t, nodes, 4, 1) }, func(f *full, i int) *model.Pod { return f.preemptor(i, 8000) }, func(f *full, i int) { f.restart(i, 1) }},
+		{"ports", true, func(nodes int) *full { return newPorts(t, nodes) }, func(f *full, i int) *model.Pod { return f.shaped(i, 10, withHostPort) }, func(f *full, i int) { f.ported(i) }},
+		{"none enough", false, func(nodes int) *full {
+			f := newFull(t, nodes, 4, 100)
+			for i := range nodes {
+				p := benchPreemptor(benchNode(i).Name, 0, 0)
+				p.Spec.NodeName = benchNode(i).Name
+				f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+			}
+			return f
+		}, func(f *full, i int) *model.Pod { return f.preemptor(i, 8000) }, func(f *full, i int) { f.restart(i, 100) }},
+	} {
+		for _, nodes := range []int{200, 2000} {
+			f := row.full(nodes)
+			for i := range 10 { // until the nodes are in order
+				row.next(f, i)
+				f.preempt(t, row.pod(f, i), row.found)
+			}
+			before := f.engine.Counters()
+			for i := range pods {
+				row.next(f, 20+i)
+				f.preempt(t, row.pod(f, 20+i), row.found)
+			}
+			if looked := f.engine.Counters().Looked - before.Looked; looked > 8*pods {
+				t.Errorf("%s: %d searches among %d nodes, each after a change of one: %d looks at nodes", row.what, pods, nodes, looked)
+			}
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine's next cycle or the next change of the state.
+type cycle struct {
+	view    state.View
+	tie     uint64 // of a Run
+	profile *profile
+	pod     *model.Pod
+	// narrowed is the result of narrowing.
+	narrowed narrowed
+	// By filter of the profile: the pod's need, zero if every node passes; the need of a StateFilter, or one that varies; and a CountFilter's counts, nil if it has
+	// nothing to check.
+	needs    []model.Need
+	own      []plugin.FilterNeed
+	counting []plugin.Counting
+	// usage is what usageOf has found out.
+	usage usage
+	// here are the filters for single nodes of the view, once prepare has been called. Behind them stands what extenders said, if any was asked.
+	here     filters
+	extended *extended
+	// open means that PreFilter rejected the pod and evicting pods may help.
+	open bool
+	// renominated are nominations that plugins from outside have changed in this turn.
+	renominated *state.Renominated
+}
+
+// preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
+// rejection rejects every node. Before nodes are looked at, call prepare.
+func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
+	e.meter = v.Meter()
+	e.unfinished = false
+	if horizon, swept := e.columns.tick(); swept {
+		e.rankings.sweep(horizon)
+	}
+	if e.audits {
+		e.doubtSkips(v, p, pod)
+	}
+	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
+	var first *preFilterRejection
+	var err error
+	if c.narrowed, first, err = p.narrow(v, pod); err != nil || first != nil && p.Outside == nil {
+		return c, first.rejection(), err
+	}
+	c.renominate()
+	rejection, err := e.preFilterBuiltIn(&c)
+	if err != nil && first.precedes(p, err) {
+		err = nil // in kube-scheduler that plugin would not have been run
+	}
+	if err != nil || first == nil || rejection != nil && (first.open || p.PreFilterAt(rejection.Plugins[0]) < first.position) {
+		return c, rejection, err
+	}
+	if c.open = first.open; c.open {
+		c.narrowed = narrowed{} // evicting pods is tried on all nodes, as no node is left out when any plugin rejects the pod
+	}
+	return c, first.rejection(), nil
+}
+
+// preFilterBuiltIn runs the PreFilter of StateFilters and CountFilters.
+func (e *Engine) preFilterBuiltIn(c *cycle) (*plan.Rejection, error) {
+	if len(c.profile.stateful)+len(c.profile.varying) > 0 {
+		if rejection, err := e.workOutNeeds(c); rejection != nil || err != nil {
+			return rejection, err
+		}
+	}
+	return e.findCounts(c)
+}
+
+// preFilterRejection is a rejection by one of PreFilters.
+type preFilterRejection struct {
+	plan.Rejection
+	// position is that of the plugin in PreFilterOrder.
+	position int
+	// open means that evicting pods may help: rejections of plugins behind are reported instead, if evicting pods cannot help these.
+	open bool
+}
+
+// precedes reports whether the rejection ended the chain before the plugin whose error it is.
+func (r *preFilterRejection) precedes(p *profile, err error) bool {
+	var of *plan.PluginError
+	return r != nil && !r.open && errors.As(err, &of) && r.position < p.PreFilterAt(of.Plugin)
+}
+
+func (r *preFilterRejection) rejection() *plan.Rejection {
+	if r == nil {
+		return nil
+	}
+	return &r.Rejection
+}
+
+// prepare prepares the cycle's filters for single nodes.
+func (e *Engine) prepare(c *cycle) {
+	c.here = e.filtersIn(c, c.view, e.scratch.here)
+	if c.extended != nil {
+		c.here.verdicts = append(c.here.verdicts, c.extended)
+	}
+	e.scratch.here = c.here
+}
+
+// workOutNeeds gets the needs of StateFilters in the view, and those that vary.
+func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
+	c.needs = append(e.scratch.needs[:0], c.needs...)
+	c.own = slices.Grow(e.scratch.own[:0], len(c.needs))[:len(c.needs)]
+	clear(c.own)
+	e.scratch.needs, e.scratch.own = c.needs, c.own
+	for _, f := range c.profile.stateful {
+		need, text, err := f.filter.FilterNeedIn(c.view, c.pod)
+		if text != "" || err != nil {
+			return preFilterResult(f.filter, text, err)
+		}
+		c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
+	}
+	for _, f := range c.profile.varying {
+		if need, varies := f.filter.VaryingFilterNeed(c.view, c.pod); varies {
+			c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
+		}
+	}
+	return nil, nil
+}
+
+// findCounts runs the PreFilter of CountFilters, which find the counts for their rules.
+func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
+	c.counting = slices.Grow(e.scratch.counting[:0], len(c.profile.Filters))[:len(c.profile.Filters)]
+	e.scratch.counting = c.counting
+	clear(c.counting)
+	for _, i := range c.profile.counting {
+		if c.needs[i].IsZero() {
+			continue
+		}
+		f := c.profile.counts[i]
+		counting := e.countingOf(c, i, f)
+		check, text, err := counting.PreFilter(c.view)
+		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
+			return rejection, err
+		}
+		if check {
+			c.counting[i] = counting
+		}
+	}
+	return nil, nil
+}
+
+// preFilterResult adds kube-scheduler's texts to the result of a plugin's PreFilter.
+func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Rejection, error) {
+	switch {
+	case err != nil:
+		return nil, &plan.PluginError{Point: "PreFilter", Plugin: p.Name(), Err: err}
+	case rejection != "":
+		return &plan.Rejection{PreFilter: rejection, Plugins: []string{p.Name()}}, nil
+	}
+	return nil, nil
+}
+
+// narrowed is the set of nodes that PreFilter plugins name.
+type narrowed struct {
+	// by lists the plugins that narrowed, sorted; if there is none, the set is all nodes.
+	by []string
+	// slots are the nodes of the view's restriction that all of them name, ascending, if by is not empty. filterNominated adds the node that the pod is nominated to.
+	slots []int32
+	// rejector is the filter that rejected the node that the pod is nominated to, "" if none did.
+	rejector string
+}
+
+// addNominated takes in the node that the pod is nominated to and which filter rejected it, "" if none did. kube-scheduler checks that node before it
+// narrows the nodes: the node keeps its own rejection, and the filter is named beside the plugins that narrowed.
+func (n *narrowed) addNominated(slot int32, rejector string) {
+	if len(n.by) == 0 {
+		return
+	}
+	n.rejector = rejector
+	if at, found := slices.BinarySearch(n.slots, slot); !found {
+		n.slots = slices.Insert(n.slots, at, slot)
+	}
+}
+
+// toCheck reports whether a node is one of those to check.
+func (c *cycle) toCheck(slot int32) bool {
+	return c.narrowed.has(slot) && c.view.Restriction().Has(slot)
+}
+
+// has reports whether the plugins name a node.
+func (n *narrowed) has(slot int32) bool {
+	if len(n.by) == 0 {
+		return true
+	}
+	_, found := slices.BinarySearch(n.slots, slot)
+	return found
+}
+
+// text returns kube-scheduler's reason for the nodes outside.
+func (n *narrowed) text() string {
+	names := n.by
+	if n.rejector != "" && !slices.Contains(names, n.rejector) {
+		names = append(slices.Clone(names), n.rejector)
+		slices.Sort(names)
+	}
+	return outsideText(names)
+}
+
+func outsideText(names []string) string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(names, " "))
+}
+
+func (n *narrowed) emptyText() string {
+	if len(n.by) == 1 {
+		return "node(s) didn't satisfy plugin " + n.by[0]
+	}
+	return outsideText(n.by) + " simultaneously"
+}
+
+// narrow intersects the nodes that PreFilter plugins name. Names without a node are dropped. A rejection rejects every node. As in kube-scheduler, one
+// that evicting pods may resolve does not end the chain, and of several the last one counts.
+func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterRejection, error) {
+	var n narrowed
+	var names []string
+	var open *preFilterRejection
+	for i, f := range p.PreFilters {
+		if pod.SkipsPreFilter&(1<<i) != 0 {
+			continue
+		}
+		result := f.PreFilter(v, pod)
+		if rejection, err := preFilterResult(f, result.Rejection, result.Err); err != nil {
+			return n, nil, err
+		} else if rejection != nil {
+			r := &preFilterRejection{*rejection, p.PreFilterAt(f.Name()), result.Resolvable}
+			if !r.open {
+				return n, r, nil
+			}
+			open = r
+			continue
+		}
+		if !result.Narrowed {
+			continue
+		}
+		if len(n.by) == 0 {
+			names = result.Nodes
+		} else {
+			names = intersect(names, result.Nodes)
+		}
+		n.by = append(n.by, f.Name())
+		if len(names) == 0 {
+			slices.Sort(n.by)
+			return n, &preFilterRejection{plan.Rejection{PreFilter: n.emptyText(), Plugins: n.by}, p.PreFilterAt(f.Name()), false}, nil
+		}
+	}
+	slices.Sort(n.by)
+	for _, name := range names {
+		if slot, ok := v.Slot(name); ok && v.Restriction().Has(slot) {
+			n.slots = append(n.slots, slot)
+		}
+	}
+	slices.Sort(n.slots)
+	n.slots = slices.Compact(n.slots)
+	if open != nil {
+		open.Plugins = append(open.Plugins, n.by...)
+		slices.Sort(open.Plugins)
+		open.Plugins = slices.Compact(open.Plugins)
+	}
+	return n, open, nil
+}
+
+func intersect(a, b []string) []string {
+	var both []string
+	for _, name := range a {
+		if slices.Contains(b, name) {
+			both = append(both, name)
+		}
+	}
+	return both
+}

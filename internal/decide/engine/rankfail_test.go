@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// alikeRating is a SetScore plugin that rates all nodes alike.
+type alikeRating struct{ setRating }
+
+func (a *alikeRating) SetNeed(*model.Pod) plugin.SetNeed                         { return a }
+func (a *alikeRating) Compile() (plugin.SetScores, error)                        { return a, nil }
+func (a *alikeRating) Axes(_ state.View, to []plugin.Axis) ([]plugin.Axis, bool) { return to, true }
+func (a *alikeRating) ScoreAlike(v state.View, slots []int32, _ []int, scores []int64) (bool, error) {
+	return a.Score(v, slots, scores)
+}
+
+// TestRankedScoresFail has a score fail for pods that a table decides about: no node is chosen, and the decision says what failed.
+func TestRankedScoresFail(t *testing.T) {
+	score := &alikeRating{setRating{together: together{name: "T"}}}
+	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: score, Weight: 1}}}, "a", "b", "c", "d")
+	run := x.NewRun()
+	decide := func() plan.Decision { return run.Decide(x.s.View(), plan.WorkFor(x.pod()), 100) }
+	for range 3 {
+		if d := decide(); d.Outcome != plan.Placed {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if x.Counters().Ranked == 0 {
+		t.Error("no table decides")
+	}
+	score.err = errBroken
+	if d := decide(); d.Outcome != plan.Failed || d.Err == nil || d.Err.Error() != `running PreScore plugin "T": broken` || len(d.Placements) > 0 {
+		t.Errorf("%s: %v, %d placements", d.Outcome, d.Err, len(d.Placements))
+	}
+}

@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// reject returns why no node is feasible: for each node, the first objection to it. It remembers the rejection for pods of the same shape. The
+// objections are valid until the next cycle.
+func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
+	own := *of // a copy, so that cycles of placed pods stay on the stack
+	c := &own
+	known := e.rejections.toLearn(c, e.columns.clock)
+	var counts objectionCounts
+	if known != nil {
+		counts.bySlot = known.emptyColumn(c)
+	}
+	keep := counts.bySlot != nil
+	if !keep && len(c.profile.PostFilters) > 0 {
+		counts.bySlot = e.objectionColumn(c)
+	}
+	e.countObjections(c, &counts)
+	if e.unfinished {
+		return nil, counts
+	}
+	rejection := c.rejectionFor(c.here.verdicts, &counts)
+	if known != nil {
+		if keep {
+			counts.decided = e.rejections.next()
+		}
+		kept := counts
+		if !keep {
+			kept.bySlot = nil
+		}
+		e.rejections.learn(known, c, e.versionsFor(c), kept, rejection)
+	}
+	return rejection, counts
+}
+
+// objectionColumn returns an empty column for the objections by slot, which is valid until the next cycle.
+func (e *Engine) objectionColumn(c *cycle) []uint8 {
+	slots := c.view.State().Slots()
+	if cap(e.scratch.objections) < slots {
+		e.scratch.objections = make([]uint8, slots)
+	}
+	column := e.scratch.objections[:slots]
+	clear(column)
+	return column
+}
+
+// rejectionFor puts the objections to all nodes into words. verdicts are those that gave the codes.
+func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts) *plan.Rejection {
+	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
+	byReason := map[string]int{}
+	for _, o := range counts.list {
+		if o.nodes == 0 {
+			continue
+		}
+		if o.kept != 0 {
+			r.Kept = true
+			byReason["node(s) had room kept for pod group "+c.view.KeptFor(o.kept)] += o.nodes
+		} else {
+			for _, text := range verdicts[o.filter].Reasons(o.code) {
+				byReason[text] += o.nodes
+			}
+		}
+		name := c.profile.nameOf(o.filter)
+		if !slices.Contains(r.Plugins, name) {
+			r.Plugins = append(r.Plugins, name)
+		}
+		if isPending(verdicts[o.filter], o.code) && !slices.Contains(r.Pending, name) {
+			r.Pending = append(r.Pending, name)
+		}
+	}
+	if outside := c.view.ToChooseAmong() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
+		byReason[c.narrowed.text()] += outside
+	}
+	r.Counts = reason.Counted(byReason)
+	slices.Sort(r.Plugins)
+	slices.Sort(r.Pending)
+	return r
+}
+
+// objectionCounts counts nodes by the first objection to them. There are few different objections, whatever the number of nodes.
+type objectionCounts struct {
+	// Invariant: the objections are distinct, and at, once it is needed, has the position of each.
+	list []objectionCount
+	at   map[objection]int
+	// bySlot, unless it is nil, is filled in with each node's objection: its position in list plus one, 0 for slots without a node.
+	bySlot []uint8
+	// decided identifies the decision, of all that are remembered with a column; 0 for others. Since then the column has followed the journal.
+	decided uint64
+}
+
+type objectionCount struct {
+	objection
+	nodes int
+}
+
+const (
+	// fewObjections is up to how many objections are found faster by a walk.
+	fewObjections = 16
+	// mostObjections is how many different objections a column by slot can hold.
+	mostObjections = 255
+)
+
+// index returns the position of an objection, which it adds if it is new.
+func (t *objectionCounts) index(o objection) int {
+	if t.at != nil {
+		if i, ok := t.at[o]; ok {
+			return i
+		}
+	} else if i := slices.IndexFunc(t.list, func(c objectionCount) bool { return c.objection == o }); i >= 0 {
+		return i
+	}
+	t.list = append(t.list, objectionCount{objection: o})
+	last := len(t.list) - 1
+	if t.at != nil {
+		t.at[o] = last
+	} else if last >= fewObjections {
+		t.at = make(map[objection]int, 2*fewObjections)
+		for i, c := range t.list {
+			t.at[c.objection] = i
+		}
+	}
+	if len(t.list) > mostObjections {
+		t.bySlot = nil
+	}
+	return last
+}
+
+// add counts one node.
+func (t *objectionCounts) add(slot int32, o objection) {
+	i := t.index(o)
+	t.list[i].nodes++
+	if t.bySlot != nil {
+		t.bySlot[slot] = uint8(i + 1)
+	}
+}
+
+// addColumn counts the nodes that a filter rejects and drops them, in place.
+func (t *objectionCounts) addColumn(filter int, slots []int32, codes []reason.Code) (left []int32) {
+	n, last, at := 0, reason.None, 0
+	for _, slot := range slots {
+		code := codes[slot]
+		if code == reason.None {
+			slots[n] = slot
+			n++
+			continue
+		}
+		if code != last {
+			last, at = code, t.index(objection{filter: filter, code: code})
+		}
+		t.list[at].nodes++
+		if t.bySlot != nil {
+			t.bySlot[slot] = uint8(at + 1)
+		}
+	}
+	return slots[:n]
+}
+
+// addRules counts the nodes that a filter's rules about counts reject and drops them, in place.
+func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.CountRule) (left []int32) {
+	for i := range rules {
+		rule, n := &rules[i], 0
+		for _, slot := range slots {
+			if code := rule.Verdict(slot); code != reason.None {
+				t.add(slot, objection{filter: filter, code: code})
+				continue
+			}
+			slots[n] = slot
+			n++
+		}
+		slots = slots[:n]
+	}
+	return slots
+}
+
+// countObjections counts the nodes by the first objection to each: filter by filter over the nodes that none before has rejected, so that a node
+// costs a look at each column up to the first that rejects it. Nodes beside which pods are nominated, or on which the view has other pods than the
+// state, are asked about one by one.
+func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
+	nominated := e.objectionsBesideNominated(c)
+	slots := e.slotsToCheck(c)
+	e.visited(len(slots))
+	single := slices.Clone(c.view.Touched())
+	for slot := range nominated {
+		single = append(single, slot)
+	}
+	if len(c.narrowed.by) > 0 && len(c.narrowed.slots) <= fewNodes {
+		single = slots
+	}
+	slots, single = apart(slots, single)
+	for _, slot := range single {
+		o, ok := nominated[slot]
+		if !ok {
+			o = e.first(c, &c.here, slot)
+		}
+		counts.add(slot, o)
+	}
+	for i := range c.needs {
+		switch {
+		case len(slots) == 0:
+			return
+		case c.counting[i] != nil:
+			slots = counts.addRules(i, slots, c.here.counts[i].rules)
+		case c.profile.turn[i] != nil:
+			if own, ok := c.here.verdicts[i].(*turnVerdicts); ok {
+				e.asked(c.profile.first+int32(i), own.ask(slots))
+				slots = counts.addColumn(i, slots, own.codes)
+			}
+		default:
+			if column := e.filterColumn(c, i); column != nil && column.nonZero > 0 {
+				_ = e.completeFilter(c, i, column, slots) // a failure is an objection, and an unfinished turn counts nothing
+				slots = counts.addColumn(i, slots, column.values)
+			}
+		}
+	}
+	if c.extended != nil {
+		for _, slot := range slots {
+			counts.add(slot, objection{filter: len(c.profile.Filters), code: c.extended.Filter(c.view.Node(slot))})
+		}
+	}
+}
+
+// slotsToCheck returns the nodes of the view's restriction that PreFilter left, ascending. They are the caller's until the next cycle.
+func (e *Engine) slotsToCheck(c *cycle) []int32 {
+	switch only := c.view.Restriction(); {
+	case len(c.narrowed.by) > 0:
+		return append(e.scratch.slots[:0], c.narrowed.slots...)
+	case only != nil:
+		return append(e.scratch.slots[:0], only.Slots()...)
+	}
+	return e.alive(c.view.State().Alive())
+}

@@ -1,0 +1,396 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// shape is everything of a pod that a rejection depends on: pods of one shape are rejected for the same reasons in the same state. The pod itself
+// matters only if it is nominated, or names its node; rejections of such pods are not remembered.
+type shape struct {
+	filters int32 // the list of filters, in order; profiles that are alike share it
+	// priority is the pod's if other pods are nominated to nodes, 0 otherwise: it leaves room for those that it does not outrank.
+	priority  int32
+	nominated bool           // there are such pods
+	group     model.GroupKey // the pod's then, whose members leave no room for each other
+	// needs are by filter. That of a CountFilter without anything to check is zero, whatever the pod's labels, of which each pod of a StatefulSet or a
+	// Job may have its own.
+	needs [mostFilters]model.Need
+}
+
+// mostFilters is how many filters a profile may have for its rejections to be remembered; kube-scheduler has 16.
+const mostFilters = 24
+
+// rejected is a remembered rejection.
+type rejected struct {
+	shape shape
+	// rejection puts the counts of objections into words; nil if they have changed since.
+	rejection *plan.Rejection
+	// versions are those at which it was decided, or last checked. Those that cannot matter to the shape are 0.
+	versions state.Versions
+	used     uint64 // the engine's clock when it was last used
+	// nothingHelps is the result of PostFilter plugins.
+	nothingHelps nothingHelps
+	again        bool // the shape was decided about before, and remembered
+
+	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is
+	// decided for the first time, since most shapes are rejected once; none if there are too many different objections; and none if a CountFilter has
+	// something to check whose rules are not known to stay the same, or pods are nominated as well, with each of which there would be other rules.
+	//
+	// Invariant: the counts of objections are those of bySlot, or there are none.
+	objectionCounts
+	// reads are the aspects of a node that the objection to it depends on.
+	reads model.Aspect
+	// verdicts gave the codes, by filter. They are kept with the codes, because only they know what a code stands for.
+	verdicts []plugin.Verdicts
+	// rules are the versions that the rules about counts depend on. While they are the same, a pod that is placed changes no objection but that to its
+	// node.
+	rules []uint64
+}
+
+// rejections are all remembered rejections, bounded in bytes; the least recently used are evicted first.
+type rejections struct {
+	// Invariant: each is listed under its shape.
+	byShape map[shape]*rejected
+	// Invariant: bytes is the sum over byShape.
+	bytes, maxBytes int
+	decided         uint64 // how many decisions have had a column
+}
+
+// next identifies one more decision with a column.
+func (x *rejections) next() uint64 {
+	x.decided++
+	return x.decided
+}
+
+// rejectedBytes is about what a remembered rejection takes besides its column, objectionBytes about what each different objection takes.
+const (
+	rejectedBytes  = 1 << 10
+	objectionBytes = 64
+)
+
+func (r *rejected) bytes() int {
+	return rejectedBytes + len(r.bySlot) + objectionBytes*len(r.list) + 8*len(r.rules)
+}
+
+// shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the
+// state and all its nodes.
+func shapeOf(c *cycle) (s shape, ok bool) {
+	if c.asksOutside() || c.view.Restriction() != nil || len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
+		return s, false
+	}
+	s.filters = c.profile.filters
+	if c.view.Nominated() > 0 {
+		if c.pod.UID == "" || c.view.IsNominated(c.pod.Key()) {
+			return s, false
+		}
+		s.priority, s.nominated, s.group = c.pod.Priority, true, c.pod.Group // which leaves no room for its own members
+	}
+	for i, need := range c.needs {
+		if c.profile.counts[i] == nil || c.counting[i] != nil {
+			s.needs[i] = need
+		}
+	}
+	return s, true
+}
+
+// counts reports whether a CountFilter has something to check.
+func (c *cycle) counts() bool {
+	return slices.ContainsFunc(c.profile.counting, func(i int) bool { return c.counting[i] != nil })
+}
+
+// versionsFor returns the versions that matter to the cycle's pod.
+func (e *Engine) versionsFor(c *cycle) state.Versions {
+	v := c.view.Versions()
+	if !c.counts() {
+		v.Terms, v.DefaultSelectors = 0, 0
+	}
+	if c.view.Nominated() == 0 || e.usageOf(c).only {
+		v.Nominations = 0 // the journal names the nodes, and nothing else about nominated pods matters
+	}
+	if !slices.ContainsFunc(c.own, sharesDevices) {
+		v.Devices = 0
+	}
+	return v
+}
+
+func sharesDevices(need plugin.FilterNeed) bool {
+	shared, ok := need.(plugin.SharedNeed)
+	return ok && shared.SharesDevices()
+}
+
+// recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about
+// these again.
+func (e *Engine) recall(c *cycle) *rejected {
+	if len(e.rejections.byShape) == 0 {
+		return nil
+	}
+	s, ok := shapeOf(c)
+	if !ok {
+		return nil
+	}
+	r := e.rejections.byShape[s]
+	if r == nil {
+		return nil
+	}
+	r.used = e.columns.clock
+	now := e.versionsFor(c)
+	if r.versions != now && !e.follow(r, c, now) {
+		return nil
+	}
+	r.versions = now
+	e.work.Recalled++
+	return r
+}
+
+// followed bounds how many changes of nodes a remembered rejection follows: one in so many slots, beyond which deciding anew is cheaper.
+const followed = 32
+
+// follow brings a remembered rejection up to date. It returns false if the pod has to be decided about: a node objects no longer, or too much has
+// changed.
+func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
+	entries, ok := c.view.State().Since(r.versions.Journal)
+	had := r.versions
+	had.Journal = now.Journal
+	if !ok || r.bySlot == nil || had != now || len(entries) > fewNodes+c.view.State().Slots()/followed {
+		return false
+	}
+	verdicts, ok := e.presentVerdicts(r, c)
+	if !ok {
+		return false
+	}
+	before := r.bytes()
+	ok = e.askAgain(r, c, verdicts, entries)
+	e.rejections.bytes += r.bytes() - before
+	e.rejections.makeRoom(0) // it may have grown
+	return ok
+}
+
+// presentVerdicts returns the verdicts of a remembered rejection, those about counts by the rules of this turn. It returns false if these may reject
+// other nodes than at the time of the rejection.
+func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdicts, ok bool) {
+	if len(r.rules) == 0 && !c.counts() { // a rule may appear, as with the first node of a topology key
+		return r.verdicts, true
+	}
+	versions, _ := c.ruleVersions(e.scratch.versions[:0])
+	if e.scratch.versions = versions; !slices.Equal(versions, r.rules) {
+		return nil, false
+	}
+	f := &e.scratch.again
+	f.counts = slices.Grow(f.counts[:0], len(r.verdicts))[:len(r.verdicts)]
+	f.verdicts = append(f.verdicts[:0], r.verdicts...)
+	for _, i := range c.profile.counting {
+		if counting := c.counting[i]; counting != nil {
+			own := &f.counts[i]
+			own.Counting, own.rules = counting, counting.Rules(c.view, own.rules[:0])
+			f.verdicts[i] = own
+		}
+	}
+	return f.verdicts, true
+}
+
+// ruleVersions appends the versions that the cycle's rules about counts depend on. It returns false if they are not known.
+func (c *cycle) ruleVersions(to []uint64) (versions []uint64, ok bool) {
+	for _, i := range c.profile.counting {
+		if c.counting[i] == nil {
+			continue
+		}
+		versioned, ok := c.counting[i].(plugin.Versioned)
+		if !ok {
+			return to, false
+		}
+		to = versioned.AppendVersions(to)
+	}
+	return to, true
+}
+
+// askAgain asks about the nodes that have changed. It returns false if one of them objects no longer.
+func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []plugin.Verdicts, entries []state.Entry) bool {
+	s := c.view.State()
+	r.resize(s.Slots())
+	for i, entry := range entries {
+		if entry.Aspects&r.reads == 0 || i+1 < len(entries) && entries[i+1].Slot == entry.Slot && entries[i+1].Aspects&r.reads != 0 {
+			continue
+		}
+		o := objection{}
+		if s.Alive()[entry.Slot] {
+			if o = e.objectionTo(c, r, verdicts, entry.Slot); o.code == reason.None || o.code.IsFailed() {
+				return false
+			}
+		}
+		if r.replace(entry.Slot, o) {
+			r.rejection = nil // also if another node stops this half-way
+		}
+		if r.bySlot == nil { // too many different objections
+			r.objectionCounts = objectionCounts{}
+			return false
+		}
+	}
+	if r.rejection == nil {
+		r.rejection = c.rejectionFor(r.verdicts, &r.objectionCounts)
+	}
+	return true
+}
+
+// resize adds slots, which the journal names, or drops those that the state has cut off: their nodes have moved.
+func (r *rejected) resize(slots int) {
+	if missing := slots - len(r.bySlot); missing >= 0 {
+		r.bySlot = append(r.bySlot, make([]uint8, missing)...)
+		return
+	}
+	for _, at := range r.bySlot[slots:] {
+		if at > 0 {
+			r.list[at-1].nodes--
+			r.rejection = nil
+		}
+	}
+	r.bySlot = slices.Clone(r.bySlot[:slots])
+}
+
+// replace counts a node under another objection; one whose code is None means that the node is gone. It reports whether that changed a count.
+func (t *objectionCounts) replace(slot int32, o objection) (changed bool) {
+	before := t.bySlot[slot]
+	if before > 0 && t.list[before-1].objection == o {
+		return false
+	}
+	if before > 0 {
+		t.list[before-1].nodes--
+		t.bySlot[slot] = 0
+	}
+	if o.code != reason.None {
+		t.add(slot, o)
+	}
+	return before > 0 || o.code != reason.None
+}
+
+// objectionTo returns the first objection to a node, with the pods that are nominated to it or, if there is none, without them. The code of a failure
+// means that the pod has to be decided about.
+func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, slot int32) objection {
+	f := filters{view: c.view, verdicts: verdicts}
+	own := e.first(c, &f, slot)
+	if !r.shape.nominated || own.code.IsFailed() {
+		return own
+	}
+	before := c.view.NominatedBefore(c.pod, slot)
+	theirs, kept := c.view.WithoutKept(before)
+	if len(theirs) > 0 {
+		if beside := e.objectionBeside(c, verdicts, slot, theirs); beside.code != reason.None && !(beside.code.IsFailed() && (own.code != reason.None || e.usageOf(c).only)) {
+			return beside
+		}
+	}
+	if kept == 0 || own.code != reason.None {
+		return own
+	}
+	beside := e.objectionBeside(c, verdicts, slot, before)
+	if beside.code != reason.None {
+		beside.kept = kept
+	}
+	return beside
+}
+
+// objectionBeside returns the first objection of the given verdicts to a node with other pods on it.
+func (e *Engine) objectionBeside(c *cycle, verdicts []plugin.Verdicts, slot int32, others []*model.Pod) objection {
+	if e.usageOf(c).only {
+		return e.objectionWith(c, verdicts, slot, others)
+	}
+	dryRun := c.view.DryRun(&e.scratch.dryRun)
+	for _, pod := range others {
+		dryRun.Add(pod, slot)
+	}
+	return e.first(c, &filters{view: dryRun.View(), verdicts: verdicts}, slot)
+}
+
+// toLearn returns where to remember the rejection of the cycle's pod, nil if it is not to be remembered.
+func (x *rejections) toLearn(c *cycle, clock uint64) *rejected {
+	s, ok := shapeOf(c)
+	if !ok {
+		return nil
+	}
+	if r := x.byShape[s]; r != nil {
+		r.again = true
+		return r
+	}
+	return &rejected{shape: s, used: clock}
+}
+
+// emptyColumn returns a column for the objections by slot, nil if the rejection is not to follow the journal.
+func (r *rejected) emptyColumn(c *cycle) []uint8 {
+	if _, ok := c.ruleVersions(nil); !ok || !r.again || c.counts() && r.shape.nominated {
+		return nil
+	}
+	slots := c.view.State().Slots()
+	if have := cap(r.bySlot); have < slots || have > 2*slots {
+		return make([]uint8, slots)
+	}
+	column := r.bySlot[:slots]
+	clear(column)
+	return column
+}
+
+// learn remembers a rejection that was just decided.
+func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, counts objectionCounts, rejection *plan.Rejection) {
+	if x.byShape[r.shape] == r {
+		x.bytes -= r.bytes()
+		delete(x.byShape, r.shape)
+	}
+	r.rejection, r.versions = rejection, versions
+	r.objectionCounts, r.reads, r.verdicts, r.rules = objectionCounts{}, 0, nil, nil
+	if counts.bySlot != nil {
+		r.objectionCounts, r.reads, r.verdicts = counts, c.reads(), slices.Clone(c.here.verdicts)
+		r.rules, _ = c.ruleVersions(nil)
+		for i, counting := range c.counting {
+			if counting != nil {
+				r.verdicts[i] = &countVerdicts{Counting: counting} // without rules, which do not outlast the turn
+			}
+		}
+	}
+	if x.makeRoom(r.bytes()) {
+		x.byShape[r.shape] = r
+		x.bytes += r.bytes()
+	}
+}
+
+// reads returns the aspects of a node that the verdicts of the cycle's filters depend on, besides counts.
+func (c *cycle) reads() model.Aspect {
+	reads := model.Presence | model.Nominations // the latter for pods that are nominated
+	for i, f := range c.profile.readers {
+		if f != nil && !c.needs[i].IsZero() {
+			reads |= f.FilterReads()
+		}
+	}
+	return reads
+}
+
+// makeRoom evicts rejections until there is room for so many more bytes. It returns false if there can be none.
+func (x *rejections) makeRoom(bytes int) bool {
+	if bytes > x.maxBytes {
+		return false
+	}
+	for x.bytes+bytes > x.maxBytes {
+		// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
+		times := make([]uint64, 0, len(x.byShape))
+		for _, r := range x.byShape {
+			times = append(times, r.used)
+		}
+		slices.Sort(times)
+		horizon := times[len(times)/8]
+		maps.DeleteFunc(x.byShape, func(_ shape, r *rejected) bool {
+			if r.used <= horizon {
+				x.bytes -= r.bytes()
+			}
+			return r.used <= horizon
+		})
+	}
+	return true
+}
+
+// Rejections returns how many rejections the engine remembers, and about how many bytes they use.
+func (e *Engine) Rejections() (rejections, bytes int) {
+	return len(e.rejections.byShape), e.rejections.bytes
+}

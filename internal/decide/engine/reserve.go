@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// reserve adds to a placement its holds, and the steps before and after the binding.
+func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) error {
+	for _, r := range p.Reserve {
+		holds, err := r.Reserve(v, placement.Pod, slot)
+		if err != nil {
+			return &plan.PluginError{Point: "Reserve", Plugin: r.Name(), Err: err}
+		}
+		placement.Holds = append(placement.Holds, holds...)
+	}
+	p.outsideSteps(plan.Reserve, placement)
+	for _, x := range p.Permit {
+		if err := addSteps(placement, plan.Permit, x, v, x.Permit); err != nil {
+			return err
+		}
+	}
+	for _, x := range p.PreBind {
+		if err := addSteps(placement, plan.PreBind, x, v, x.PreBind); err != nil {
+			return err
+		}
+	}
+	for _, x := range p.BindSteps {
+		if err := addSteps(placement, plan.Bind, x, v, x.BindSteps); err != nil {
+			return err
+		}
+	}
+	p.outsideSteps(plan.Bind, placement)
+	for _, x := range p.PostBind {
+		if err := addSteps(placement, plan.PostBind, x, v, x.PostBind); err != nil {
+			return err
+		}
+	}
+	p.outsideSteps(plan.PostBind, placement)
+	return nil
+}
+
+// outsideSteps adds the steps of plugins from outside that no single one answers for.
+func (p *profile) outsideSteps(stage plan.Stage, to *plan.Placement) {
+	if p.Outside != nil {
+		to.Steps = append(to.Steps, p.Outside.Steps(stage, to)...)
+	}
+}
+
+// addSteps adds the steps of one plugin at one stage.
+func addSteps(to *plan.Placement, stage plan.Stage, p plugin.Plugin, v state.View, steps func(state.View, *plan.Placement) ([]plan.Step, error)) error {
+	added, err := steps(v, to)
+	if err != nil {
+		return &plan.PluginError{Point: stage.String(), Plugin: p.Name(), Err: err}
+	}
+	for _, step := range added {
+		step.Stage, step.Plugin = stage, p.Name()
+		to.Steps = append(to.Steps, step)
+	}
+	return nil
+}

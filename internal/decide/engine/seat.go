@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Seat is what filters read of other pods when they judge one pod on its node, as far as that may change while other pods come back to their nodes. It is valid
+// until nodes or objects change.
+type Seat struct {
+	engine  *Engine
+	view    state.View
+	pod     *model.Pod
+	profile *profile
+	// usage are the filters that read what pods occupy on the node, by their positions.
+	usage []seatFilter
+	// counting are those that count pods around the node, versions of what they count; unknown says that for one of these no version is known.
+	counting []plugin.Versioned
+	versions []uint64
+	unknown  bool
+	// near says that filters read more of the pods on the node than what they occupy: ports or volumes.
+	near bool
+}
+
+type seatFilter struct {
+	plugin.Verdicts
+	at int
+}
+
+// SeatOf returns the seat of a pod in the view of the state, where other pods of the turn have been assumed and it passes on some node.
+func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
+	c, err := e.cycleOf(v, pod)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil { // the pod itself is there, too, and may be what its PreFilter objects to
+		return &Seat{engine: e, view: v, pod: pod, unknown: true, near: true}, nil
+	}
+	s := &Seat{engine: e, view: v, pod: pod, profile: c.profile}
+	for i, f := range c.profile.readers {
+		if c.profile.counts[i] != nil {
+			if c.counting[i] == nil {
+				continue
+			}
+			versioned, ok := c.counting[i].(plugin.Versioned)
+			if s.unknown = s.unknown || !ok; ok {
+				s.counting = append(s.counting, versioned)
+			}
+			continue
+		}
+		reads := model.AllAspects
+		if f != nil {
+			reads = f.FilterReads()
+		}
+		if c.needs[i].IsZero() {
+			continue
+		}
+		s.near = s.near || reads&(model.Ports|model.Volumes) != 0
+		if reads&model.Usage != 0 {
+			s.usage = append(s.usage, seatFilter{c.here.verdicts[i], i})
+		}
+	}
+	s.Renew()
+	return s, nil
+}
+
+// Renew takes the counts as they are now for those with which the pod passes.
+func (s *Seat) Renew() { s.versions = s.count(s.versions[:0]) }
+
+func (s *Seat) count(to []uint64) []uint64 {
+	for _, c := range s.counting {
+		to = c.AppendVersions(to)
+	}
+	return to
+}
+
+// IsMoved reports whether pods may be counted otherwise than when the seat was made or renewed: then filters must be asked again, with Passes.
+func (s *Seat) IsMoved() bool {
+	if len(s.counting) == 0 {
+		return s.unknown
+	}
+	now := s.count(s.engine.scratch.versions[:0])
+	s.engine.scratch.versions = now
+	return s.unknown || !slices.Equal(now, s.versions)
+}
+
+// Counts reports whether filters count pods around the node, so that others may keep the pod away, or be what it needs.
+func (s *Seat) Counts() bool { return s.unknown || len(s.counting) > 0 }
+
+// IsNear reports whether more than what they occupy is read of the pods on the node: after a change of these filters must be asked again, with Passes.
+func (s *Seat) IsNear() bool { return s.near }
+
+// FitsWith reports whether the pod passes on a node where nothing has changed but what pods occupy, which use says, and which pods are nominated to it.
+func (s *Seat) FitsWith(slot int32, use *state.Use) bool {
+	if before := s.view.NominatedBefore(s.pod, slot); len(before) > 0 {
+		beside := &s.engine.scratch.use
+		beside.Copy(use)
+		for _, pod := range before {
+			beside.Add(pod, +1)
+		}
+		if !s.passes(slot, beside) {
+			return false
+		}
+	}
+	return s.passes(slot, use)
+}
+
+func (s *Seat) passes(slot int32, use *state.Use) bool {
+	node := s.view.NodeWith(slot, use)
+	for _, f := range s.usage {
+		s.engine.asked(s.profile.first+int32(f.at), 1)
+		if f.Filter(node) != reason.None {
+			return false
+		}
+	}
+	return true
+}
+
+// Passes asks all filters about a pod on one node of the view, as it is and with the pods that are nominated to it. The error is that of a filter.
+func (e *Engine) Passes(v state.View, pod *model.Pod, slot int32) (bool, error) {
+	c, err := e.cycleOf(v, pod)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if !c.narrowed.has(slot) {
+		return false, nil
+	}
+	o, err := e.twice(c, slot)
+	return err == nil && o.code == reason.None, err
+}
+
+// cycleOf begins a turn of a pod up to its filters. It is nil if PreFilter rejects the pod.
+func (e *Engine) cycleOf(v state.View, pod *model.Pod) (*cycle, error) {
+	v.State().BeginTurn()
+	p, ok := e.profiles[pod.SchedulerName]
+	if !ok {
+		return nil, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
+	}
+	c, rejection, err := e.preFilter(v, p, pod)
+	if rejection != nil || err != nil {
+		return nil, err
+	}
+	e.prepare(&c)
+	return &c, nil
+}

@@ -1,0 +1,349 @@
+package gang
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// room is what PodGroupPostFilter plugins found for a group that was rejected.
+type room struct {
+	// text is added to the group's.
+	text string
+	// waits means that pods are evicted for the group, or were and are not gone yet.
+	waits bool
+	// nodes are those that members are to be nominated to, by their position among Members. The others keep their nominations.
+	nodes map[int]string
+	// victims are the pods to evict, sorted by importance.
+	victims []*model.Pod
+	plan.GroupPreemption
+}
+
+const preemptionPrefix = "pod group preemption: "
+
+// makeRoom looks for pods to evict, so that enough members find a node. short is why too few did.
+func (a *attempt) makeRoom(short string) (r room, err error) {
+	if a.profile == nil {
+		return room{}, nil
+	}
+	if a.fitsWithoutKept() { // nobody is to go for room that there is
+		return room{text: ", room that would do is kept for another pod group"}, nil
+	}
+	before := "" // what plugins say that let the next have a say
+	for _, p := range a.profile.PostFilters {
+		if of, ok := p.(plugin.GroupFreeing); ok {
+			freed, err := a.free(of)
+			switch {
+			case err != nil:
+				return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %w", p.Name(), err)
+			case freed.Message != "":
+				before += ", " + freed.Message
+			}
+			if freed.Done {
+				return room{text: ", " + freed.Message}, nil
+			}
+		}
+		preemption, ok := p.(plugin.GroupPostFilter)
+		if !ok {
+			continue
+		}
+		if r, err = a.preempt(preemption, short); err != nil {
+			a.Preemption = &plan.GroupPreemption{Status: plan.StatusError}
+			return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %s%w", p.Name(), preemptionPrefix, err)
+		}
+		a.Preemption = &r.GroupPreemption
+		if r.text = ", " + preemptionPrefix + r.text; r.Status != plan.StatusUnschedulable {
+			return r, nil
+		}
+		before += r.text
+	}
+	r.text = before
+	return r, nil
+}
+
+// preempt is DefaultPreemption for a group.
+func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) {
+	no := func(status, text string) (room, error) {
+		return room{text: text, GroupPreemption: plan.GroupPreemption{Status: status}}, nil
+	}
+	v := a.state.View()
+	switch {
+	case a.policy(p.ByGroupPolicy()) == v1.PreemptNever:
+		return no(plan.StatusUnschedulable, "not eligible due to preemptionPolicy=Never.")
+	case a.isOngoing(v):
+		r, _ := no(plan.StatusSuccess, "ongoing preemption on nominated nodes")
+		r.waits, r.Ongoing = true, true
+		return r, nil
+	}
+	lower := a.lowerPods(v)
+	switch {
+	case !lower.any():
+		return no(plan.StatusUnresolvable, "No preemption victims found for incoming preemptor")
+	case a.hopeless:
+		return no(plan.StatusUnschedulable, short)
+	}
+	foretold, known := a.foresee(lower.takeOff)
+	if known == foreseen {
+		return no(plan.StatusUnschedulable, foretold)
+	}
+	if text, rests := a.searches.rests(v.Now(), a, known); rests {
+		return no(plan.StatusUnschedulable, text)
+	}
+	candidates := a.candidates(v)
+	for i := range candidates {
+		a.state.Displace(candidates[i].pods...)
+	}
+	w := whatIf{attempt: a.again()}
+	short, err := w.try()
+	r, _ := no(plan.StatusUnschedulable, short)
+	if err == nil && short == "" {
+		r, err = w.reprieve(candidates)
+	}
+	w.takeBack()
+	for i := range candidates {
+		if u := &candidates[i]; !u.back {
+			a.state.Return(u.pods...)
+		}
+	}
+	if r.waits {
+		a.searches.found(a)
+	} else {
+		a.searches.inVain(v.Now(), a, candidates, r.text)
+	}
+	return r, err
+}
+
+// fitsWithoutKept reports whether enough members would find a node if no room was kept for other groups.
+func (a *attempt) fitsWithoutKept() bool {
+	if !slices.ContainsFunc(a.tried, func(i int) bool { no := a.Members[i].Rejection; return no != nil && no.Kept }) {
+		return false
+	}
+	defer a.state.HideKept()()
+	b := a.again()
+	b.observer = nil
+	short, err := b.try()
+	b.takeBack()
+	return err == nil && short == ""
+}
+
+// policy returns whether pods may be evicted for the group: by its own word, or by that of its members, who agree.
+func (a *attempt) policy(own bool) v1.PreemptionPolicy {
+	if own {
+		return a.Group.PreemptionPolicy()
+	}
+	return a.first().PreemptionPolicy()
+}
+
+// isOngoing reports whether a pod of lower priority that was evicted, for the group or for another pod, is still leaving a node that a member is nominated to.
+func (a *attempt) isOngoing(v state.View) bool {
+	asked := map[string]bool{}
+	for _, i := range a.tried {
+		name := a.Members[i].Pods[0].Pod.NominatedNode
+		slot, ok := v.Slot(name)
+		if !ok || asked[name] {
+			continue
+		}
+		asked[name] = true
+		for pod := range v.PodsOn(slot) {
+			if v.PreemptionPriority(pod) < a.Group.Priority && v.IsLeaving(pod) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// again returns the same attempt, with nothing decided yet and no witness.
+func (a *attempt) again() attempt {
+	b := *a
+	b.witness, b.among = nil, 1 // what is tried seldom stands
+	b.progress = nil
+	b.GroupDecision = &plan.GroupDecision{Group: a.Group, Members: make([]plan.Decision, len(a.Members))}
+	for i := range a.Members {
+		b.Members[i] = plan.Decision{Work: a.Members[i].Work, Nodes: a.Members[i].Nodes}
+	}
+	return b
+}
+
+// whatIf is an attempt without any of the pods that may be evicted. Its members stay assumed while these pods are put back.
+type whatIf struct {
+	attempt
+	// seats are the members that are placed, in order; bySlot are the same by node.
+	seats  []seat
+	bySlot map[int32][]seat
+	use    state.Use
+}
+
+// seat is a member on its node.
+type seat struct {
+	*engine.Seat
+	member int
+	pod    *model.Pod
+	slot   int32
+}
+
+// reprieve puts the candidates back that the members leave room for, one after the other: first those whose eviction would violate a PodDisruptionBudget, and of
+// these, and of the others, the more important first. Those with which a member no longer passes are the victims. As in kube-scheduler the members stay where they
+// were placed when none of the candidates was there.
+func (w *whatIf) reprieve(candidates []unit) (room, error) {
+	slices.SortFunc(candidates, byImportance)
+	r := room{waits: true, nodes: map[int]string{}, GroupPreemption: plan.GroupPreemption{Status: plan.StatusSuccess}}
+	violating := violations(w.state.View(), candidates)
+	if err := w.sit(); err != nil {
+		return room{}, err
+	}
+	for _, violates := range []bool{true, false} {
+		for i := range candidates {
+			u := &candidates[i]
+			if (violating[i] > 0) != violates {
+				continue
+			}
+			w.state.Return(u.pods...)
+			fits, err := w.fitBeside(u)
+			if u.back = fits; fits {
+				continue
+			}
+			w.state.Displace(u.pods...)
+			if err != nil {
+				return room{}, err
+			}
+			w.renew()
+			r.Violations += violating[i]
+		}
+	}
+	for i := range candidates {
+		u := &candidates[i]
+		if u.back {
+			continue
+		}
+		r.victims = append(r.victims, u.pods...)
+		if u.grouped {
+			r.Disruptions++
+		}
+	}
+	for i := range w.seats {
+		s := &w.seats[i]
+		r.nodes[s.member] = w.Members[s.member].Placements[0].NodeName
+	}
+	r.Victims = len(r.victims)
+	r.text = fmt.Sprintf("found a placement for podgroup, preempting %d victims", r.Victims)
+	return r, nil
+}
+
+// sit finds the seats of the members.
+func (w *whatIf) sit() error {
+	w.bySlot = map[int32][]seat{}
+	for _, i := range w.tried {
+		m := &w.Members[i]
+		if m.Outcome != plan.Placed {
+			continue
+		}
+		pod := m.Pods[0].Pod
+		slot, _ := w.state.Slot(m.Placements[0].NodeName)
+		found, err := w.engine.SeatOf(w.state.View(), pod)
+		if err != nil {
+			return err
+		}
+		s := seat{found, i, pod, slot}
+		w.seats, w.bySlot[slot] = append(w.seats, s), append(w.bySlot[slot], s)
+	}
+	return nil
+}
+
+// fitBeside reports whether all members pass where they were placed, now that the pods of a unit are back. Only the members on the same nodes are looked at, unless filters of
+// others count these pods, or these pods keep others away.
+func (w *whatIf) fitBeside(u *unit) (bool, error) {
+	if w.concernsAll(u) {
+		return w.passInTurn(w.seats)
+	}
+	var last int32 = -1
+	for _, pod := range u.pods {
+		slot, ok := w.state.Slot(pod.NodeName)
+		seats := w.bySlot[slot]
+		if !ok || len(seats) == 0 || slot == last {
+			continue
+		}
+		last = slot
+		if slices.ContainsFunc(seats, func(s seat) bool { return s.IsNear() }) {
+			if fits, err := w.passInTurn(seats); err != nil || !fits {
+				return false, err
+			}
+			continue
+		}
+		if !w.fitByUse(slot, seats) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// concernsAll reports whether a unit that is back may concern members wherever they are.
+func (w *whatIf) concernsAll(u *unit) bool {
+	v := w.state.View()
+	repelling := u.pods
+	if !slices.ContainsFunc(u.pods, func(pod *model.Pod) bool { return len(pod.Terms) > 0 }) {
+		repelling = nil
+	}
+	volumes := slices.ContainsFunc(u.pods, func(pod *model.Pod) bool { return pod.Volumes != nil })
+	for i := range w.seats {
+		s := &w.seats[i]
+		if s.IsMoved() || volumes && s.pod.Volumes != nil || slices.ContainsFunc(repelling, func(pod *model.Pod) bool { return v.Repels(pod, s.pod) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// fitByUse adds up what the pods on a node occupy, which is all that filters read: the members come in turn, as they did when they were placed.
+func (w *whatIf) fitByUse(slot int32, seats []seat) bool {
+	w.use.Reset(w.state.View().Node(slot))
+	for i := range seats {
+		w.use.Add(seats[i].pod, -1)
+	}
+	for i := range seats {
+		if !seats[i].FitsWith(slot, &w.use) {
+			return false
+		}
+		w.use.Add(seats[i].pod, +1)
+	}
+	return true
+}
+
+// passInTurn asks all filters about members, each on its node beside those before it, as when they were placed. Afterwards all are on their nodes.
+func (w *whatIf) passInTurn(seats []seat) (fits bool, err error) {
+	for _, s := range slices.Backward(seats) {
+		w.state.Unassume(w.Members[s.member].Placements...)
+	}
+	fits = true
+	for _, s := range seats {
+		if fits && err == nil {
+			fits, err = w.engine.Passes(w.state.View(), s.pod, s.slot)
+		}
+		w.state.Assume(w.Members[s.member].Placements...)
+	}
+	w.renew()
+	return fits && err == nil, err
+}
+
+// renew takes the counts as they are for those with which the members pass.
+func (w *whatIf) renew() {
+	for i := range w.seats {
+		w.seats[i].Renew()
+	}
+}
+
+// evictions returns the pods to evict.
+func (r *room) evictions() []plan.Eviction {
+	var evictions []plan.Eviction
+	for _, pod := range r.victims {
+		evictions = append(evictions, plan.Eviction{Pod: pod, NodeName: pod.NodeName})
+	}
+	return evictions
+}

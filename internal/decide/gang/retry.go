@@ -1,0 +1,236 @@
+package gang
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// One pass over the members in the order in which they came, each to its best node, may miss a placement that there is: small members take the room that a large one
+// needs, or one is tried before the member that it must be beside. So before a group is rejected, its members are tried in other orders, and with other nodes among
+// equally good ones, which are ours to choose; each still takes a node with the highest score. A group that the first pass places is not concerned, and when all is
+// in vain the group is rejected with what the first pass found.
+//
+// The same holds for the groups of a tree, of which one may take the room that the next ones need: they have their turns in other orders, too.
+
+// mostRetries is how many further passes there are in one attempt of a group at most. In all of them so many decisions about members are made as the engine is configured for, or
+// retriesEach for each member if that is more; a pass that has begun ends.
+const mostRetries, retriesEach = 16, 4
+
+// kind is members that are decided about alike.
+type kind struct {
+	members []int
+	// counts means that filters count pods around the nodes, so that other members may help.
+	counts bool
+	// feasible is for how many nodes the first is feasible without the others, size its share of what the group requests.
+	feasible int
+	size     float64
+}
+
+// retry tries the members in other orders. It reports whether enough of them found a
+// node; they are assumed there then. The only error is that the turn goes on in a later
+// round.
+func (a *attempt) retry() (placed bool, err error) {
+	left := int64(a.engine.GroupRetries())
+	if left <= 0 || a.hopeless || a.profile == nil || a.searches.passesRest(a) {
+		return false, nil
+	}
+	left = max(left, int64(retriesEach*len(a.tried)))
+	before := a.engine.Counters()
+	resume := a.state.Meter().Lift()
+	kinds, ok := a.kinds()
+	resume()
+	if !ok {
+		if a.engine.Counters().Decisions > before.Decisions {
+			a.searches.passedInVain(a, before)
+		}
+		return false, nil
+	}
+	b := a.again()
+	b.observer, b.witness, b.progress = nil, a.witness, a.progress
+	recalled := a.recalled()
+	for n := range mostRetries {
+		made := a.engine.Counters().Decisions - before.Decisions + a.recalled() - recalled
+		if made+int64(len(a.tried)) > left {
+			break
+		}
+		b.tried, b.pass, b.tie = a.order(kinds, n), n+1, uint64(n)/orders
+		short, err := b.try()
+		if err == nil && short == "" {
+			a.take(&b)
+			return true, nil
+		}
+		b.takeBack()
+		if errors.Is(err, plugin.ErrUnfinished) {
+			return false, err
+		}
+		if err != nil {
+			break
+		}
+	}
+	a.searches.passedInVain(a, before)
+	return false, nil
+}
+
+// recalled is how many decisions were made in earlier rounds, as far as this one has
+// come.
+func (a *attempt) recalled() int64 {
+	if a.progress == nil {
+		return 0
+	}
+	return a.progress.recalled
+}
+
+// take makes what another attempt of the group has placed that of this one.
+func (a *attempt) take(b *attempt) {
+	for i := range b.Members {
+		if m := &b.Members[i]; m.Outcome == plan.Undecided { // it is being deleted
+			*m = a.Members[i]
+		}
+	}
+	a.Members, a.root = b.Members, b.root
+}
+
+// kinds returns the members by kind; ok is false if no order can help: those of a kind that nothing counts find as many nodes in any order when they are alone, and
+// no more beside others.
+func (a *attempt) kinds() (kinds []kind, ok bool) {
+	byKind, last := map[engine.Kind][]int{}, 0
+	for _, i := range a.tried {
+		pod := a.Members[i].Pods[0].Pod
+		is := func(at int) bool { return engine.Equal(a.Members[kinds[at].members[0]].Pods[0].Pod, pod) }
+		if len(kinds) == 0 || !is(last) {
+			key := engine.KindOf(pod)
+			if at := slices.IndexFunc(byKind[key], is); at >= 0 {
+				last = byKind[key][at]
+			} else {
+				last, kinds = len(kinds), append(kinds, kind{})
+				byKind[key] = append(byKind[key], last)
+			}
+		}
+		kinds[last].members = append(kinds[last].members, i)
+	}
+	all := a.requests()
+	b := a.again()                     // whose members are decided about kind by kind
+	there, need, counts := 0, 1, false // a tree needs one at least
+	if a.tree == nil {
+		there, need = a.state.View().GroupPlaced(a.Group.Key), a.need
+	}
+	possible := there
+	for at := range kinds {
+		k := &kinds[at]
+		pod := a.Members[k.members[0]].Pods[0].Pod
+		k.size = share(&pod.Asks, all)
+		seat, err := a.engine.SeatOf(a.state.View(), pod)
+		if err != nil {
+			return nil, false
+		}
+		k.counts = seat.Counts()
+		if counts = counts || k.counts; !counts && len(kinds) == 1 && (a.tree == nil || a.isRigid(a.tree)) {
+			return nil, false
+		}
+		if b.tried = k.members; k.counts {
+			b.tried = k.members[:1]
+		}
+		b.placed = 0
+		b.begin()
+		b.fill()
+		k.feasible = b.Members[k.members[0]].Feasible
+		if b.takeBack(); k.counts {
+			b.placed = len(k.members)
+		}
+		possible += b.placed
+	}
+	return kinds, possible > there && possible >= need
+}
+
+// isRigid reports whether all groups of a tree must find nodes for all their members, wherever these are: then it does not matter which has its turn first, as far as the members are equal.
+func (a *attempt) isRigid(tree *model.GroupTree) bool {
+	switch {
+	case tree.TopologyKey() != "":
+		return false
+	case tree.Group != nil:
+		there := a.state.View().GroupPlaced(tree.Group.Key)
+		for _, i := range a.tried {
+			if a.Members[i].Group == tree.Group {
+				there++
+			}
+		}
+		return there <= tree.Group.MinCount
+	case tree.Composite.MinGroupCount < len(tree.Below):
+		return false
+	}
+	return !slices.ContainsFunc(tree.Below, func(below *model.GroupTree) bool { return !a.isRigid(below) })
+}
+
+// requests returns what the members request together.
+func (a *attempt) requests() *model.Resources {
+	var all model.Sum
+	for _, i := range a.tried {
+		all.Add(&a.Members[i].Pods[0].Pod.Asks, 1)
+	}
+	return &all.Resources
+}
+
+// share returns the largest share that a request has of all.
+func share(of, all *model.Resources) (largest float64) {
+	larger := func(a, b int64) {
+		if b > 0 {
+			largest = max(largest, float64(a)/float64(b))
+		}
+	}
+	larger(of.CPUMilli, all.CPUMilli)
+	larger(of.MemoryBytes, all.MemoryBytes)
+	for i := range of.Scalars {
+		larger(of.Scalars[i].Value, all.Scalar(of.Scalars[i].Name))
+	}
+	return largest
+}
+
+// orders is how many orders there are before other nodes are chosen among equal ones.
+const orders = 4
+
+// order returns the members in the order of a pass: the largest first; those with the fewest feasible nodes first, and last those with none, which need others; the
+// same of members that filters count before all others; and last an order by chance, which is another each time.
+func (a *attempt) order(kinds []kind, n int) []int {
+	of := make(map[int]*kind, len(a.tried))
+	for at := range kinds {
+		for _, i := range kinds[at].members {
+			of[i] = &kinds[at]
+		}
+	}
+	bySize := func(x, y *kind) int { return cmp.Compare(y.size, x.size) }
+	byChoice := func(x, y *kind) int {
+		return cmp.Or(cmp.Compare(isZero(x.feasible), isZero(y.feasible)), cmp.Compare(x.feasible, y.feasible), bySize(x, y))
+	}
+	first := func(x, y int) int { return bySize(of[x], of[y]) }
+	switch n % orders {
+	case 1:
+		first = func(x, y int) int { return byChoice(of[x], of[y]) }
+	case 2:
+		first = func(x, y int) int {
+			return cmp.Or(cmp.Compare(isZero(of[x].feasible), isZero(of[y].feasible)), -cmp.Compare(isTrue(of[x].counts), isTrue(of[y].counts)), bySize(of[x], of[y]))
+		}
+	case 3:
+		key := func(i int) uint64 {
+			return a.engine.Tie(a.Group.Key.String(), a.Members[i].Pods[0].Pod.Name+" "+string(rune('a'+n)))
+		}
+		first = func(x, y int) int { return cmp.Compare(key(x), key(y)) }
+	}
+	order := slices.Clone(a.tried)
+	slices.SortStableFunc(order, first)
+	return order
+}
+
+func isZero(n int) int { return isTrue(n == 0) }
+
+func isTrue(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

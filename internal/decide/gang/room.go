@@ -1,0 +1,142 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+)
+
+// Room returns where the members of a group or a tree that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
+// after the last of its members, and pods that are being deleted. Members go where there is room now as far as they find any, and then where others have to end. It
+// is a nomination for each member that finds a node, or nothing if they are fewer than the group needs. The state stays as it is; moved is how many pods were taken off
+// their nodes for a while, which is none where what they occupy tells that it would be in vain.
+func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []plan.Nomination, moved int) {
+	s.BeginGroupTurn() // so that members share a claim that none of them has yet
+	defer s.EndGroupTurn()
+	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName), tree: d.Tree, mostKept: mostKept}
+	var last metav1.Time
+	for i := range d.Members {
+		pod := d.Members[i].Pods[0].Pod
+		if pod.Terminating {
+			continue
+		}
+		whole.tried = append(whole.tried, i)
+		if created := pod.Object.CreationTimestamp; last.Before(&created) {
+			last = created
+		}
+	}
+	if len(whole.tried) == 0 {
+		return nil, 0
+	}
+	gone := overtakers(s, d, last)
+	if len(gone) == 0 || whole.isHopelessWithout(gone) {
+		return nil, 0
+	}
+	w := whole.again()
+	// The groups of a tree, and members that must share a domain, are not placed one by one.
+	anywhere := d.Tree == nil && (d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil)
+	if d.Tree == nil {
+		w.need = 1
+		if w.enforces() {
+			w.need = d.Group.MinCount
+		}
+		w.need -= s.View().GroupPlaced(d.Group.Key)
+	}
+	w.begin()
+	if anywhere {
+		if w.fill(); w.placed >= max(1, w.need) { // there is room without anybody's end, which the group's order does not find
+			w.takeBack()
+			return nil, 0
+		}
+	}
+	s.Displace(gone...)
+	defer func() {
+		w.takeBack()
+		s.Return(gone...)
+	}()
+	if anywhere {
+		w.fill()
+	}
+	if anywhere && w.placed >= max(1, w.need) {
+		return w.places(), len(gone)
+	}
+	w.takeBack()
+	if short, err := w.try(); err == nil && short == "" {
+		return w.places(), len(gone)
+	}
+	return nil, len(gone)
+}
+
+// isHopelessWithout reports whether too few members would find a node, as far as what pods occupy tells, if some pods were gone.
+func (a *attempt) isHopelessWithout(gone []*model.Pod) bool {
+	bySlot := map[int32][]*model.Pod{}
+	for _, pod := range gone {
+		if slot, ok := a.state.Slot(pod.NodeName); ok {
+			bySlot[slot] = append(bySlot[slot], pod)
+		}
+	}
+	_, known := a.foresee(func(slot int32, use *state.Use) {
+		for _, pod := range bySlot[slot] {
+			use.Add(pod, -1)
+		}
+	})
+	return known != unknown
+}
+
+// fill places the members without a node that find one, as they come.
+func (a *attempt) fill() {
+	b := *a
+	b.tried = slices.DeleteFunc(slices.Clone(a.tried), func(i int) bool { return a.Members[i].Outcome == plan.Placed })
+	run, following := a.engine.NewRun(), b.following()
+	for n, i := range b.tried {
+		m := &a.Members[i]
+		if *m = run.Decide(a.state.View(), m.Work, following[n]); m.Outcome == plan.Placed {
+			a.state.Assume(m.Placements...)
+			a.placed++
+		}
+	}
+}
+
+// places returns the nodes of the members that are placed.
+func (a *attempt) places() []plan.Nomination {
+	var places []plan.Nomination
+	for _, i := range a.tried {
+		if m := &a.Members[i]; m.Outcome == plan.Placed {
+			places = append(places, plan.Nomination{Pod: m.Pods[0].Pod, Mode: plan.Set, NodeName: m.Placements[0].NodeName})
+		}
+	}
+	return places
+}
+
+// overtakers returns the pods that would be gone if the group or the tree had not been overtaken, by node and name.
+func overtakers(s *state.State, d *plan.GroupDecision, last metav1.Time) []*model.Pod {
+	own := map[model.GroupKey]bool{d.Group.Key: d.Tree == nil}
+	if d.Tree != nil {
+		for group := range d.Tree.Leaves {
+			own[group.Key] = true
+		}
+	}
+	var all []*model.Pod
+	for slot, alive := range s.Alive() {
+		if !alive {
+			continue
+		}
+		first := len(all)
+		for pod := range s.PodsOn(int32(slot)) {
+			created := pod.Object.CreationTimestamp
+			if pod.Terminating || pod.Priority <= d.Group.Priority && !own[pod.Group] && last.Before(&created) {
+				all = append(all, pod)
+			}
+		}
+		slices.SortFunc(all[first:], func(a, b *model.Pod) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return all
+}

@@ -1,0 +1,162 @@
+package defaultpreemption
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
+)
+
+func TestContract(t *testing.T) {
+	p, err := New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugintest.CheckContract(t, p, plugintest.Contract{
+		Name: "DefaultPreemption", Reads: []model.Kind{model.PodDisruptionBudgetKind}, Events: []string{"AssignedPodDelete, hint"},
+	})
+	gone := model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: model.NewPod(build.Pod())}
+	if plugintest.Helped(t, p, model.NewPod(build.Pod()), gone) || p.PreEnqueue(model.NewPod(build.Pod())) != "" {
+		t.Error("the plugin itself wakes or holds back a pod")
+	}
+}
+
+// cycle is one whose filters read nothing but what pods occupy, and reject every node but those on which nobody is left.
+type cycle struct {
+	plugin.Cycle
+	view      state.View
+	potential []int32
+	objection plugin.Objection
+	err       error
+	kept      map[string]any
+	extenders []plugin.Extender
+}
+
+func (c *cycle) View() state.View                                 { return c.view }
+func (c *cycle) Potential() []int32                               { return c.potential }
+func (c *cycle) PotentialNodes() int                              { return len(c.potential) }
+func (c *cycle) OnlyUsage() bool                                  { return true }
+func (c *cycle) OnlyRequest() bool                                { return false }
+func (c *cycle) Request() *model.Resources                        { return nil }
+func (c *cycle) Extenders() []plugin.Extender                     { return c.extenders }
+func (c *cycle) Tie(slot int32) uint64                            { return uint64(slot) }
+func (c *cycle) Worked(int, int, int)                             {}
+func (c *cycle) Remembered() (uint64, model.Aspect)               { return 0, 0 }
+func (c *cycle) ObjectionWith(int32, *state.Use) plugin.Objection { return c.objection }
+func (c *cycle) FitsWith(int32, *state.Use) bool                  { return false }
+func (c *cycle) Reasons(plugin.Objection) (texts []string, err error) {
+	return []string{"too small"}, c.err
+}
+func (c *cycle) Resolvable(int32) bool { return true }
+func (c *cycle) Kept(name string, build func() any) any {
+	if c.kept == nil {
+		c.kept = map[string]any{}
+	}
+	if c.kept[name] == nil {
+		c.kept[name] = build()
+	}
+	return c.kept[name]
+}
+
+// refusing is an extender that leaves no candidate.
+type refusing struct{ plugin.Extender }
+
+func (refusing) Preempts() bool            { return true }
+func (refusing) IsInterested(*v1.Pod) bool { return true }
+func (refusing) ProcessPreemption(*v1.Pod, map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
+	return nil, nil
+}
+
+func priority(p int32, options ...build.PodOption) *v1.Pod {
+	pod := build.Pod(options...)
+	pod.Spec.Priority = &p
+	return pod
+}
+
+func TestPostFilter(t *testing.T) {
+	on := build.NodeName("n1")
+	nodes := []*v1.Node{build.Node("n1"), build.Node("n2")}
+	leaving := priority(1, on, build.Named("leaving"), build.Terminating)
+	broken := errors.New("broken")
+	preemptor := model.NewPod(priority(10, build.Named("p")))
+	never := model.NewPod(priority(10, build.Named("p"), func(p *v1.Pod) { policy := v1.PreemptNever; p.Spec.PreemptionPolicy = &policy }))
+	nominated := priority(5, build.Named("outranked"), build.NominatedNodeName("n1"))
+	for _, row := range []struct {
+		name      string
+		pod       *model.Pod
+		placed    []*v1.Pod
+		cycle     cycle
+		want      plugin.PostFilterResult
+		victims   []string
+		outranked []string
+		err       string
+	}{
+		{name: "never", pod: never, want: plugin.PostFilterResult{Message: "preemption: not eligible due to preemptionPolicy=Never."}},
+		{name: "nothing helps", pod: preemptor, want: plugin.PostFilterResult{
+			Message:    "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+			Nomination: plan.Clear,
+		}},
+		{name: "a victim", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a")), nominated}, cycle: cycle{potential: []int32{0, 1}},
+			want: plugin.PostFilterResult{
+				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 1 victims", Nomination: plan.Set, NodeName: "n1",
+			}, victims: []string{"a"}, outranked: []string{"outranked"}},
+		{name: "all victims are leaving", pod: preemptor, placed: []*v1.Pod{leaving, nominated}, cycle: cycle{potential: []int32{0}},
+			want: plugin.PostFilterResult{
+				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 1 victims", Nomination: plan.Set, NodeName: "n1",
+			}, victims: []string{"leaving"}},
+		{name: "one victim is leaving", pod: preemptor, placed: []*v1.Pod{leaving, priority(2, on, build.Named("a")), nominated}, cycle: cycle{potential: []int32{0}},
+			want: plugin.PostFilterResult{
+				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 2 victims", Nomination: plan.Set, NodeName: "n1",
+			}, victims: []string{"a", "leaving"}, outranked: []string{"outranked"}},
+		{name: "an extender leaves none", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a"))},
+			cycle: cycle{potential: []int32{0}, extenders: []plugin.Extender{refusing{}}},
+			want:  plugin.PostFilterResult{Message: "preemption: no candidate node for preemption", Passing: true}},
+		{name: "an error", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a"))},
+			cycle: cycle{potential: []int32{0}, objection: plugin.Objection{Code: reasonFailed}, err: broken}, err: "preemption: broken"},
+	} {
+		c := row.cycle
+		c.view = plugintest.Cluster(nodes, row.placed...).View()
+		p, err := New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.PostFilter(&c, row.pod)
+		if text := errorText(err); text != row.err || err != nil && !errors.Is(err, broken) {
+			t.Errorf("%s: error %q, want %q", row.name, text, row.err)
+		}
+		var victims, outranked []string
+		for _, e := range got.Evictions {
+			if victims = append(victims, e.Pod.Name); e.NodeName != "n1" {
+				t.Errorf("%s: %s is evicted from %s", row.name, e.Pod.Name, e.NodeName)
+			}
+		}
+		for _, o := range got.Outranked {
+			outranked = append(outranked, o.Name)
+		}
+		plugintest.Equal(t, row.name+": victims", victims, row.victims...)
+		plugintest.Equal(t, row.name+": outranked", outranked, row.outranked...)
+		got.Evictions, got.Outranked = nil, nil
+		if !reflect.DeepEqual(got, row.want) {
+			t.Errorf("%s: got %+v, want %+v", row.name, got, row.want)
+		}
+	}
+}
+
+const reasonFailed = reason.Failed | 1
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,48 @@
+package dynamicresources
+
+import "github.com/berth-scheduler/berth/internal/model/reason"
+
+// answer is the result for a node: a verdict, and the rating of the chosen alternatives.
+type answer struct {
+	code   reason.Code
+	rating int32
+	// gives means that devices were needed and found.
+	gives bool
+	// err, unless nil, is the reason for a missing verdict; code is zero then.
+	err error
+}
+
+// answers caches results by a hash of the demands and of a node's devices, for all needs
+// together. Filters and scores of the same claims share the cache. It outlasts columns,
+// so that a continued turn finds its earlier results.
+//
+// The cache has two generations. A used answer moves to the young generation, and the old
+// generation is dropped when the young one is full.
+type answers struct {
+	// Invariant: young has at most answersMax entries, and so has old.
+	young, old map[[32]byte]answer
+	max        int
+}
+
+// answersMax bounds a generation. At about 100 bytes an answer, both generations together
+// take up to 13 MB.
+const answersMax = 1 << 16
+
+func newAnswers() *answers { return &answers{young: map[[32]byte]answer{}, max: answersMax} }
+
+func (m *answers) get(key [32]byte) (a answer, known bool) {
+	if a, known = m.young[key]; known {
+		return a, true
+	}
+	if a, known = m.old[key]; known {
+		m.put(key, a)
+	}
+	return a, known
+}
+
+func (m *answers) put(key [32]byte, a answer) {
+	if len(m.young) >= m.max {
+		m.young, m.old = make(map[[32]byte]answer, len(m.young)/2), m.young
+	}
+	m.young[key] = a
+}

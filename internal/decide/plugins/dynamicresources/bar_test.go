@@ -1,0 +1,25 @@
+package dynamicresources
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
+)
+
+// A profile without the plugin at some points rejects pods that need devices.
+func TestBar(t *testing.T) {
+	bar := NewBar("filter", "reserve")
+	plugintest.CheckContract(t, bar, plugintest.Contract{Name: "DynamicResources"})
+	w := newWorld(t)
+	if got, want := bar.PreFilter(w.View(), pod("p", "c")).Rejection, "the pod needs devices, and DynamicResources is disabled at filter, reserve"; got != want || bar.Skips(pod("p", "c")) {
+		t.Errorf("rejected with %q, want %q", got, want)
+	}
+	for name, barred := range map[string]bool{"deviceclass.resource.kubernetes.io/gpu": true, "deviceclass.resource.kubernetes.io/other": false, "example.com/gpu": false} {
+		if r := bar.PreFilter(w.View(), requesting("p", "c "+name+"=1")); r.IsZero() == barred {
+			t.Errorf("a pod that requests %s: %+v", name, r)
+		}
+	}
+	if r := bar.PreFilter(w.View(), pod("p")); !r.IsZero() || !bar.Skips(pod("p")) {
+		t.Errorf("a pod without devices is rejected: %+v", r)
+	}
+}

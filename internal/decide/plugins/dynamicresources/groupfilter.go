@@ -1,0 +1,155 @@
+package dynamicresources
+
+import (
+	"fmt"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// What kube-scheduler's plugin says of a group.
+const (
+	groupFreed       = "deallocation and deletion of ResourceClaims completed" // also if there was nothing to be given back
+	groupDeallocated = "deallocation of PodGroup ResourceClaim completed"
+	groupUnreserved  = "ResourceClaim unreserved for PodGroup"
+)
+
+// memberNote is what is noted of a member's turn.
+type memberNote struct {
+	// unavailable are the claims whose allocation cannot be used on a node where all else fits, in the order of the pod's spec. A claim that was promised devices in the
+	// group's turn has that as its allocation.
+	unavailable []*model.ResourceClaim
+	// freed is the first of these that nobody else has reserved, left a claim that was made for the pod in an earlier turn and is to be deleted.
+	freed, left *model.ResourceClaim
+}
+
+// ConcernsGroup reports whether the member has claims, or one was made for it.
+func (p *Plugin) ConcernsGroup(v state.View, member *model.Pod) bool {
+	return member.Devices != nil && len(member.Devices.Claims) > 0 || v.Devices().MadeFor(member.UID) != nil
+}
+
+// Member notes which of the member's claims are in its way.
+func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) any {
+	if !c.PreFiltered(Name) {
+		return nil
+	}
+	note := &memberNote{}
+	d, err := p.demandsOf(c.View(), member)
+	if d == nil || err != nil || c.View().AwaitsWrite(member) {
+		return note
+	}
+	rejections := unavailableNodes{cycle: c}
+	for i, claim := range d.given {
+		if !rejections.because(claim, d.broken[i]) {
+			continue
+		}
+		note.unavailable = append(note.unavailable, claim)
+		if note.freed == nil && !isReservedForOthers(claim, member.UID) {
+			note.freed = claim
+		}
+	}
+	if note.freed == nil {
+		note.left = p.leftFor(c.View(), member, d)
+	}
+	return note
+}
+
+// FreeForGroup gives back one claim for each member, as PostFilter does. If there was nothing to be given back for one of them, it gives back a claim of the group, or, if none is in the way,
+// ends the group's reservation of one: all of its members that are tried are to be placed anew. Neither happens while members are on nodes.
+func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []any) (freed plugin.GroupFreed, err error) {
+	freed.Message = groupFreed
+	deallocated := map[model.ClaimKey]bool{}
+	give := func(claim *model.ResourceClaim) {
+		// What was promised in the turn is taken back with it, and a claim that several members use is given back once.
+		if stored := v.Devices().Claim(claim.Key); stored != nil && stored.Allocation() != nil && !deallocated[claim.Key] {
+			deallocated[claim.Key] = true
+			freed.Writes = append(freed.Writes, *deallocate(stored))
+		}
+	}
+	unserved := notes == nil
+	for _, n := range notes {
+		note, ok := n.(*memberNote)
+		switch {
+		case !ok:
+		case note.freed != nil:
+			give(note.freed)
+		case note.left != nil:
+			freed.Writes = append(freed.Writes, deletion(note.left)...)
+		default:
+			unserved = true
+		}
+	}
+	if !unserved || !p.config.GroupClaims || v.GroupPlaced(group.Key) > 0 {
+		return freed, nil
+	}
+	for _, n := range notes {
+		note, ok := n.(*memberNote)
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(note.unavailable, func(c *model.ResourceClaim) bool { return !isReservedForOthers(c, group.UID()) })
+		if at >= 0 {
+			give(note.unavailable[at])
+			freed.Message = groupDeallocated
+			return freed, nil
+		}
+	}
+	reserved, err := p.reservedFor(v, group, first)
+	if reserved != nil && err == nil {
+		freed.Writes = append(freed.Writes, *endReservation(reservationOf(group.Object), reserved))
+		freed.Done, freed.Message = true, groupUnreserved
+	}
+	return freed, err
+}
+
+// reservedFor returns the first claim of a group that has an allocation and is reserved for it, nil if there is none. It is an error if a claim of the group is not there.
+func (p *Plugin) reservedFor(v state.View, group *model.PodGroup, member *model.Pod) (*model.ResourceClaim, error) {
+	for i := range group.Object.Spec.ResourceClaims {
+		name, made, err := resourceclaim.NameFromPodGroup(group.Object, &group.Object.Spec.ResourceClaims[i])
+		if err != nil {
+			return nil, err
+		}
+		if name == nil {
+			continue
+		}
+		key := model.ClaimKey{Namespace: group.Key.Namespace, Name: *name}
+		claim := v.Devices().Claim(key)
+		switch {
+		case claim == nil:
+			return nil, fmt.Errorf("could not find ResourceClaim %q", key)
+		case made && resourceclaim.IsForPodGroup(group.Object, claim.Object) != nil:
+		case v.Devices().IsGivenBack(key):
+		case claim.Allocation() != nil && p.isReservedFor(member, claim.Object):
+			return claim, nil
+		}
+	}
+	return nil, nil
+}
+
+// endReservation writes that a claim is no longer reserved for a PodGroup. It is refused
+// if the claim has changed meanwhile: a request that arrives late must not end a
+// reservation that a later turn relies on.
+func endReservation(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
+	write := takeBack(consumer, claim)
+	write.Data = encode(withoutReservation(consumer, objectMeta{UID: claim.Object.UID, ResourceVersion: claim.Version()}))
+	write.GivesBack = claim
+	write.Stored = func(stored metav1.Object) bool {
+		now, ok := stored.(*resourcev1.ResourceClaim)
+		return ok && now.UID == claim.Object.UID &&
+			!slices.ContainsFunc(now.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == consumer.UID })
+	}
+	return write
+}
+
+// reservationOf says that a claim is reserved for a PodGroup.
+func reservationOf(group *schedulingv1beta1.PodGroup) resourcev1.ResourceClaimConsumerReference {
+	return resourcev1.ResourceClaimConsumerReference{APIGroup: schedulingv1beta1.GroupName, Resource: "podgroups", Name: group.Name, UID: group.UID}
+}

@@ -1,0 +1,136 @@
+// Package nodedeclaredfeatures keeps a pod off nodes that do not declare the features that its spec requires.
+//
+// It takes a pod's spec, from which it infers features, and the features that a node declares; it gives a verdict. It owns the list of existing
+// features, which is fixed when the plugin is made. It never infers anything from a node's version.
+package nodedeclaredfeatures
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-helpers/nodedeclaredfeatures"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "NodeDeclaredFeatures"
+
+const undeclared = reason.Unresolvable | 1
+
+// Plugin rejects nodes that lack a feature.
+type Plugin struct {
+	version *version.Version
+	known   []string // the names of all features, sorted
+}
+
+// New returns the plugin for a scheduler of Kubernetes 1.37. Features whose last relevant version is older are not required.
+func New() *Plugin {
+	p := &Plugin{version: version.MajorMinor(1, 37)}
+	for _, f := range features.AllFeatures {
+		p.known = append(p.known, f.Name())
+	}
+	slices.Sort(p.known)
+	return p
+}
+
+// Name returns "NodeDeclaredFeatures".
+func (*Plugin) Name() string { return Name }
+
+// FilterNeed is the set of required features; it is nil when the pod requires none.
+func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
+	set := p.required(&pod.Object.Spec)
+	if set.IsEmpty() {
+		return nil
+	}
+	return required{set, p.known}
+}
+
+// required infers the features that a pod's spec requires.
+func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
+	set, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: spec}, p.version)
+	if err != nil {
+		// The only possible error is a missing version.
+		panic(fmt.Sprintf("nodedeclaredfeatures: infer the features of a pod: %v", err))
+	}
+	return set
+}
+
+// FilterReads returns the declared features.
+func (*Plugin) FilterReads() model.Aspect { return model.Features }
+
+// required is the need for features, as a set of known ones.
+type required struct {
+	set   nodedeclaredfeatures.FeatureSet
+	known []string
+}
+
+// AppendText writes the set as a string of bits.
+func (r required) AppendText(text []byte) []byte { return append(text, r.set.String()...) }
+
+func (r required) Compile() plugin.Verdicts {
+	f := &filter{known: r.known, required: make([]bool, len(r.known))}
+	for i := range f.required {
+		if f.required[i] = r.set.Get(i); f.required[i] {
+			f.count++
+		}
+	}
+	return f
+}
+
+type filter struct {
+	known    []string // sorted
+	required []bool   // by position in known
+	count    int      // how many are required
+}
+
+// Filter merges the declared features with the known ones. Nodes must declare theirs in sorted order; it may miss a name that is out of order,
+// as kube-scheduler does.
+func (f *filter) Filter(node state.Node) reason.Code {
+	declared := node.Object().Status.DeclaredFeatures
+	found := 0
+	for i, j := 0, 0; i < len(declared) && j < len(f.known) && found < f.count; {
+		switch {
+		case declared[i] == f.known[j]:
+			if f.required[j] {
+				found++
+			}
+			i, j = i+1, j+1
+		case declared[i] < f.known[j]:
+			i++
+		default:
+			j++
+		}
+	}
+	if found < f.count {
+		return undeclared
+	}
+	return reason.None
+}
+
+func (*filter) Reasons(reason.Code) []string {
+	return []string{"node(s) didn't match Pod's required features"}
+}
+
+// EventsToRegister registers for nodes whose features change and for updates of the waiting pod that change its required features.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
+		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeDeclaredFeature, Hint: declaresOthers},
+		{Resource: model.TargetPodEvent, Actions: model.Update, Hint: p.requiresOthers},
+	}
+}
+
+// declaresOthers reports whether the list of features changed, whether or not the pod requires any of them.
+func declaresOthers(_ *model.Pod, e model.Event) bool {
+	return e.OldNode == nil || !slices.Equal(e.OldNode.Object.Status.DeclaredFeatures, e.Node.Object.Status.DeclaredFeatures)
+}
+
+func (p *Plugin) requiresOthers(_ *model.Pod, e model.Event) bool {
+	return !p.required(&e.OldPod.Object.Spec).Equal(p.required(&e.Pod.Object.Spec))
+}

@@ -1,0 +1,94 @@
+// Package noderesourcesfit keeps pods off nodes that lack the requested resources, and prefers the nodes where they fit best.
+//
+// It takes a pod's request vectors and the allocatable and used amounts of nodes; it gives a verdict that names every resource in short supply,
+// and a score by one of three strategies. It owns its checked arguments. It never adds up requests itself (model does), and it never looks at
+// single pods on a node, only at their sums.
+package noderesourcesfit
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/decide/allocator"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/shape"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "NodeResourcesFit"
+
+// reads is all aspects that verdicts and scores depend on.
+const reads = model.Usage | model.Allocatable
+
+// Plugin compares requests with free resources. It is immutable and can be shared.
+type Plugin struct {
+	ignored, ignoredGroups map[string]bool
+	strategy               configv1.ScoringStrategyType
+	resources              []weighed      // in the order of the configuration, which only determines the order in the need
+	ratings                *shape.Ratings // of RequestedToCapacityRatio
+	// standIns are those of resources for which devices may stand, and matcher knows which.
+	standIns []model.ResourceName
+	matcher  *allocator.Matcher
+}
+
+// weighed is a configured resource that scheduling counts.
+type weighed struct {
+	name   v1.ResourceName
+	weight int64
+}
+
+// New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
+func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
+	checked, err := check(args)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plugin{
+		ignored:       setOf(checked.IgnoredResources),
+		ignoredGroups: setOf(checked.IgnoredResourceGroups),
+		strategy:      checked.ScoringStrategy.Type,
+	}
+	for _, r := range checked.ScoringStrategy.Resources {
+		if name := v1.ResourceName(r.Name); accounted(name) {
+			p.resources = append(p.resources, weighed{name, r.Weight})
+			if of := model.ResourceNameOf(r.Name); model.CanBeDevices(of) {
+				p.standIns = append(p.standIns, of)
+			}
+		}
+	}
+	if len(p.standIns) > 0 {
+		p.matcher = allocator.NewMatcher()
+	}
+	if p.strategy == configv1.RequestedToCapacityRatio {
+		p.ratings = shape.Rate(checked.ScoringStrategy.RequestedToCapacityRatio.Shape)
+	}
+	return p, nil
+}
+
+// accounted reports whether scheduling counts the resource. No node has any other, so it never affects a score.
+func accounted(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage || model.IsScalarName(name)
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// Name returns "NodeResourcesFit".
+func (*Plugin) Name() string { return Name }
+
+// ignores reports whether the filter does not check a scalar. Only extended resources can be ignored.
+func (p *Plugin) ignores(name model.ResourceName) bool {
+	if len(p.ignored) == 0 && len(p.ignoredGroups) == 0 {
+		return false
+	}
+	text := name.Value()
+	group, _, _ := strings.Cut(text, "/")
+	return (p.ignored[text] || p.ignoredGroups[group]) && model.IsExtendedName(v1.ResourceName(text))
+}

@@ -1,0 +1,212 @@
+package noderesourcesfit
+
+import (
+	"math"
+	"strconv"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/devices"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/allocator"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/amount"
+	"github.com/berth-scheduler/berth/internal/model/shape"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// ScoreNeed is the pod's assumed requests of the configured resources. It is never nil: best-effort pods are scored, too.
+func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
+
+// ScoreReads returns the allocatable and used amounts and, if a resource is rated for which devices may stand, those.
+func (p *Plugin) ScoreReads() model.Aspect {
+	if len(p.standIns) > 0 {
+		return reads | model.Labels | model.Devices
+	}
+	return reads
+}
+
+// VaryingScoreNeed is the pod's assumed requests if it requests a resource that is rated, and that devices of a class stand for.
+func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.ScoreNeed, varies bool) {
+	classes := v.Devices()
+	for _, name := range p.standIns {
+		if pod.Scored.Scalar(name) != 0 && classes.ClassFor(name) != nil {
+			return scoredWithDevices{scored{&pod.Scored, p}, classes}, true
+		}
+	}
+	return nil, false
+}
+
+// scoredWithDevices are a pod's assumed requests, of which some are for devices on some nodes.
+type scoredWithDevices struct {
+	scored
+	classes *devices.Store
+}
+
+func (x scoredWithDevices) AppendText(text []byte) []byte {
+	return allocator.AppendClasses(x.scored.AppendText(text), x.plugin.standIns, x.classes)
+}
+
+// Compile selects the resources that count for the pod, with the classes that stand for them.
+func (x scoredWithDevices) Compile() (plugin.NodeScores, error) {
+	return x.compile(func(name model.ResourceName) *allocator.Counter { return x.plugin.matcher.CounterFor(x.classes, name) })
+}
+
+// Normalization returns AsIs: scores are in range.
+func (*Plugin) Normalization() model.Normalization { return model.AsIs }
+
+// scored are a pod's assumed requests.
+type scored struct {
+	*model.Resources
+	plugin *Plugin
+}
+
+func (x scored) AppendText(text []byte) []byte {
+	text = append(text, "asks"...)
+	for _, r := range x.plugin.resources {
+		text = strconv.AppendInt(append(text, ' '), model.KeyOf(r.name).In(x.Resources), 10)
+	}
+	return text
+}
+
+// Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
+func (x scored) Compile() (plugin.NodeScores, error) { return x.compile(nil) }
+
+// compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
+func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
+	parts := make([]part, 0, len(x.plugin.resources))
+	var counters []*allocator.Counter
+	for _, r := range x.plugin.resources {
+		key := model.KeyOf(r.name)
+		if asked := key.In(x.Resources); asked != 0 || !key.IsScalar() {
+			p := part{key, asked, r.weight, nil}
+			if counter != nil && key.IsScalar() {
+				if p.devices = counter(model.ResourceNameOf(string(r.name))); p.devices != nil {
+					counters = append(counters, p.devices)
+				}
+			}
+			parts = append(parts, p)
+		}
+	}
+	if len(counters) > 0 {
+		return &following{x.rated(parts), allocator.NewCounters(counters...)}, nil
+	}
+	return x.rated(parts), nil
+}
+
+// rated returns what rates nodes by some resources.
+func (x scored) rated(parts []part) plugin.NodeScores {
+	switch x.plugin.strategy {
+	case configv1.MostAllocated:
+		return &mostAllocated{parts}
+	case configv1.RequestedToCapacityRatio:
+		return &requestedToCapacityRatio{parts, x.plugin.ratings}
+	}
+	return &leastAllocated{parts}
+}
+
+// following are scores that depend on what many nodes share of devices.
+type following struct {
+	plugin.NodeScores
+	*allocator.Counters
+}
+
+var _ plugin.Following = (*following)(nil)
+
+// part is one resource that counts for a pod.
+type part struct {
+	resource model.ResourceKey
+	asked    int64
+	weight   int64
+	// devices counts those that stand for the resource on nodes that have none of it; nil if none do.
+	devices *allocator.Counter
+}
+
+// on returns the node's amount of the resource, and how much would be in use with the pod on it. For cpu and memory, pods without requests count
+// with defaults.
+func (p *part) on(node state.Node) (capacity, requested int64) {
+	if p.devices != nil && p.resource.In(node.Allocatable()) == 0 {
+		all, used, ok := p.devices.Count(node.Devices(), node.Slot(), node.Object())
+		if !ok {
+			return 0, 0
+		}
+		return all, amount.Add(used, p.asked)
+	}
+	used := p.resource.In(node.Used())
+	if cpuMilli, memoryBytes := node.NonZeroUsed(); p.resource.IsCPU() {
+		used = cpuMilli
+	} else if p.resource.IsMemory() {
+		used = memoryBytes
+	}
+	return p.resource.In(node.Allocatable()), amount.Add(used, p.asked)
+}
+
+// leastAllocated prefers nodes with much left: the weighted mean of the free shares in percent.
+type leastAllocated struct{ parts []part }
+
+// Score rates one node from 0 to 100.
+func (s *leastAllocated) Score(node state.Node) int32 {
+	var sum, weights int64
+	for i := range s.parts {
+		p := &s.parts[i]
+		capacity, requested := p.on(node)
+		if capacity == 0 {
+			continue
+		}
+		weights += p.weight
+		sum += amount.Percent(max(capacity-requested, 0), capacity) * p.weight
+	}
+	return mean(sum, weights)
+}
+
+// mostAllocated prefers nodes with little left: the weighted mean of the taken shares in percent.
+type mostAllocated struct{ parts []part }
+
+// Score rates one node from 0 to 100.
+func (s *mostAllocated) Score(node state.Node) int32 {
+	var sum, weights int64
+	for i := range s.parts {
+		p := &s.parts[i]
+		capacity, requested := p.on(node)
+		if capacity == 0 {
+			continue
+		}
+		weights += p.weight
+		sum += amount.Percent(min(requested, capacity), capacity) * p.weight
+	}
+	return mean(sum, weights)
+}
+
+func mean(sum, weights int64) int32 {
+	if weights == 0 {
+		return 0
+	}
+	return int32(sum / weights)
+}
+
+// requestedToCapacityRatio rates the used shares by a shape. A resource that the shape rates 0 is left out of the mean, so it does not lower it.
+type requestedToCapacityRatio struct {
+	parts   []part
+	ratings *shape.Ratings
+}
+
+// Score rates one node from 0 to 100; halves are rounded up.
+func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
+	var sum, weights int64
+	for i := range s.parts {
+		p := &s.parts[i]
+		capacity, requested := p.on(node)
+		if capacity == 0 {
+			continue
+		}
+		percent := amount.Percent(min(requested, capacity), capacity)
+		if rating := s.ratings.At(percent); rating > 0 {
+			sum += rating * p.weight
+			weights += p.weight
+		}
+	}
+	if weights == 0 {
+		return 0
+	}
+	return int32(math.Round(float64(sum) / float64(weights)))
+}

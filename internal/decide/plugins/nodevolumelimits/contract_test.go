@@ -1,0 +1,166 @@
+package nodevolumelimits
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
+)
+
+func TestContract(t *testing.T) {
+	plugintest.CheckContract(t, New(), plugintest.Contract{
+		Name: "NodeVolumeLimits", FilterReads: model.Volumes,
+		Reads: []model.Kind{
+			model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.VolumeAttachmentKind,
+		},
+		Events: []string{
+			"NodeAdd", "storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeDelete storage.k8s.io/CSINodeUpdate, hint",
+			"storage.k8s.io/CSIDriverDelete storage.k8s.io/CSIDriverUpdate, hint", "AssignedPodDelete, hint",
+			"PersistentVolumeClaimAdd PersistentVolumeClaimUpdate, hint, alike, cause", "AssignedPodAdd, asked",
+			"PersistentVolumeClaimAdd PersistentVolumeClaimDelete PersistentVolumeClaimUpdate, asked",
+			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate, asked",
+			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassDelete storage.k8s.io/StorageClassUpdate, asked",
+			"storage.k8s.io/VolumeAttachmentAdd storage.k8s.io/VolumeAttachmentUpdate, asked",
+			"storage.k8s.io/VolumeAttachmentDelete storage.k8s.io/VolumeAttachmentUpdate, hint, alike, cause",
+		},
+	})
+}
+
+// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+func TestTexts(t *testing.T) {
+	objects := threeVolumes(driverObject("d", "preventPodSchedulingIfMissing"), driverObject("ebs.csi.aws.com", "preventPodSchedulingIfMissing"),
+		pv("in", "phase=Bound ebs=vol-1"), pvc("cin", "bound=in"))
+	s := cluster(n1("c2 c3"), objects...)
+	for _, row := range []struct {
+		name    string
+		waiting []build.PodOption
+		want    string
+	}{
+		{"unused", []build.PodOption{claims("c1")}, `"d"1!*`},
+		{"used", []build.PodOption{claims("c1 c3 c2")}, `"d"1!*"v2""v3"`},
+		{"in-tree", []build.PodOption{claims("cin c1")}, `"d"1!*"ebs.csi.aws.com"1!`},
+		{"without claim", []build.PodOption{claims("c1 gone c2")},
+			`2147483649false"looking up PVC default/gone: persistentvolumeclaim \"gone\" not found"`},
+		{"a bad disk", []build.PodOption{disks("ebs=aws://z/disk"), claims("c1")}, `1073741825true"converting volume(v0) from inline to csi: ` +
+			`failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume (aws://z/disk)""d"1!*`},
+	} {
+		if got := plugintest.NeedIn(New(), waiting(row.waiting...), s.View()); got != row.want {
+			t.Errorf("%s: got %s, want %s", row.name, got, row.want)
+		}
+	}
+}
+
+func TestCauses(t *testing.T) {
+	attachment := model.NewVolumeAttachment(attached("a", "attacher=d node=n1 volume=v"))
+	detached := model.Event{Resource: model.VolumeAttachmentEvent, Action: model.Delete, OldObject: attachment}
+	plugintest.Equal(t, "detached", plugintest.Touched(New(), detached), `has "driver:*" "driver:d"; seeks any`)
+	for _, row := range []struct {
+		name         string
+		pod          *model.Pod
+		alike, cause string
+	}{
+		{"a claim", waiting(disks("ebs=vol-1"), claims("c")), "drivers *", `wants "driver:*"; keys none`},
+		{"disks", waiting(disks("pd=d ebs=vol-1 ebs=vol-2")), "drivers ebs.csi.aws.com pd.csi.storage.gke.io",
+			`wants "driver:ebs.csi.aws.com"|"driver:pd.csi.storage.gke.io"; keys none`},
+		{"ephemeral", waiting(ephemeral("scratch")), "drivers *", `wants "driver:*"; keys none`},
+	} {
+		if got := plugintest.Alikes(New(), row.pod); got[len(got)-1] != row.alike {
+			t.Errorf("%s: alike %s, want %s", row.name, got, row.alike)
+		}
+		if got := plugintest.Causes(New(), row.pod); got[len(got)-1] != row.cause {
+			t.Errorf("%s: cause %s, want %s", row.name, got, row.cause)
+		}
+	}
+}
+
+// TestVariant: a volume that other pods use gives the verdicts of one that nobody uses, except on the nodes where it is in use.
+func TestVariant(t *testing.T) {
+	var objects []runtime.Object
+	for i := 2; i <= 16; i++ {
+		objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n" + strings.Repeat("x", i)}})
+	}
+	pods := func(claimed ...string) []*v1.Pod {
+		var all []*v1.Pod
+		for i, names := range claimed {
+			node := "n1"
+			if i > 0 {
+				node = "n" + strings.Repeat("x", i+1)
+			}
+			all = append(all, build.Pod(build.NodeName(node), claims(names)))
+		}
+		return all
+	}
+	for _, row := range []struct {
+		name    string
+		placed  []*v1.Pod
+		waiting string
+		text    string
+		slots   string
+		ok      bool
+	}{
+		{"not shared", pods("c3"), "c1", `"d"1`, "", false},
+		{"shared", pods("c1"), "c1", `"d"1`, "0", true},
+		{"shared, and another", pods("c1"), "c1 c2", `"d"2`, "0", true},
+		{"two of one node", pods("c1 c2"), "c1 c2 c3", `"d"3`, "0 0", true},
+		{"two of different nodes", pods("c1", "c2"), "c1 c2", `"d"2`, "0 1", true},
+		{"on more than an eighth of the nodes", pods("c1", "c1", "c1"), "c1", "", "", false},
+		{"together on more", pods("c1", "c1", "c2"), "c1 c2", "", "", false},
+	} {
+		s := cluster(row.placed, append(threeVolumes(), objects...)...)
+		need, _, err := New().FilterNeedIn(s.View(), waiting(claims(row.waiting)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := string(need.AppendText(nil))
+		of, slots, ok := need.Compile().(*filter).Variant(s)
+		var names []string
+		for _, slot := range slots {
+			names = append(names, string(rune('0'+slot)))
+		}
+		text := ""
+		if of != nil {
+			text = string(of.AppendText(nil))
+		}
+		if got := strings.Join(names, " "); text != row.text || got != row.slots || ok != row.ok {
+			t.Errorf("%s: %s on %s, %t; want %s on %s, %t", row.name, text, got, ok, row.text, row.slots, row.ok)
+		}
+		if after := string(need.AppendText(nil)); after != before {
+			t.Errorf("%s: the need became %s", row.name, after)
+		}
+	}
+}
+
+// TestAttachesOwn compares new attachments with a pod's volumes. A pod is not woken for each
+// status of an attachment.
+func TestAttachesOwn(t *testing.T) {
+	on := func(node, volume string) *model.VolumeAttachment {
+		return model.NewVolumeAttachment(attached("a", "attacher=d node="+node+" volume="+volume))
+	}
+	for _, row := range []struct {
+		name string
+		e    model.Event
+		want bool
+	}{
+		{"attached", model.Event{Action: model.Add, Object: on("n1", "v")}, true},
+		{"another volume", model.Event{Action: model.Add, Object: on("n1", "other")}, false},
+		{"status", model.Event{Action: model.Update, OldObject: on("n1", "v"), Object: on("n1", "v")}, false},
+		{"recreated for another node", model.Event{Action: model.Update, OldObject: on("n2", "v"), Object: on("n1", "v")}, true},
+		{"detached", model.Event{Action: model.Delete, OldObject: on("n1", "v")}, false},
+	} {
+		asked := model.NeedOf("class c\nvolume v")
+		if got := attachesOwn(asked, row.e); got != row.want {
+			t.Errorf("%s: %t, want %t", row.name, got, row.want)
+		}
+		var touch model.Touch
+		if touchesAttached(row.e, &touch); slices.Contains(touch.Has, model.Key{Kind: volumeKey, Name: "v"}) != row.want {
+			t.Errorf("%s: touches %v, want the volume: %t", row.name, touch, row.want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package nodevolumelimits
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Hints about the objects that say which volume a claim stands for, and of which driver.
+
+// Kinds of keys.
+const (
+	volumeKey    = "volume"    // the volume of one of the pod's claims
+	classKey     = "class"     // the class of one of the pod's claims
+	handleKey    = "handle"    // a volume of the pod, by driver and handle
+	recountedKey = "recounted" // an event that changes how many volumes a node has in use
+)
+
+// AskedIn returns the volumes and the classes of the pod's claims, and the handles of its
+// volumes. A claim that changes wakes the pod.
+func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
+	if pod.Volumes == nil {
+		return model.Need{}
+	}
+	var names []string
+	for i := range pod.Volumes.Claims {
+		claim := v.Storage().Claim(pod.Volumes.Claims[i].Key)
+		if claim == nil {
+			continue
+		}
+		names = append(names, classKey+" "+claim.Class)
+		if claim.Object.Spec.VolumeName != "" {
+			names = append(names, volumeKey+" "+claim.Object.Spec.VolumeName)
+		}
+	}
+	eachHandle(pod, v.State().Attachable, func(driver, handle string) {
+		names = append(names, handleKey+" "+driver+" "+handle)
+	})
+	if len(names) == 0 {
+		return model.Need{}
+	}
+	slices.Sort(names)
+	return model.NeedOf(strings.Join(slices.Compact(names), "\n"))
+}
+
+// asking registers for an object that says which volumes claims stand for: those of the
+// waiting pod, or those of pods on nodes.
+func asking(resource model.EventResource) model.EventToRegister {
+	return model.EventToRegister{
+		Resource: resource, Actions: model.AllActions,
+		Asked: &model.AskedHint{Hint: identifies, Cause: causeOfAsked}, Touches: touchesIdentity,
+	}
+}
+
+func identifies(asked model.Need, e model.Event) bool {
+	own, ok := keyOf(e)
+	return e.Recounted || ok && slices.Contains(keysOf(asked), own)
+}
+
+// keysOf returns the keys of AskedIn.
+func keysOf(asked model.Need) (keys model.Clause) {
+	if asked == (model.Need{}) {
+		return nil
+	}
+	for line := range strings.Lines(asked.String()) {
+		kind, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		keys = append(keys, model.Key{Kind: kind, Name: name})
+	}
+	return keys
+}
+
+// keyOf returns the key of the object that an event is about. Claims have none: those of
+// the pod have a registration of their own.
+func keyOf(e model.Event) (key model.Key, ok bool) {
+	object := e.Object
+	if object == nil {
+		object = e.OldObject
+	}
+	switch o := object.(type) {
+	case *model.Volume:
+		return model.Key{Kind: volumeKey, Name: o.Name}, true
+	case *model.StorageClass:
+		return model.Key{Kind: classKey, Name: o.Name}, true
+	}
+	return model.Key{}, false
+}
+
+func causeOfAsked(asked model.Need) model.Cause {
+	return model.Cause{Wants: []model.Way{{append(keysOf(asked), model.Key{Kind: recountedKey})}}}
+}
+
+func touchesIdentity(e model.Event, to *model.Touch) {
+	if e.Recounted {
+		to.Has = append(to.Has, model.Key{Kind: recountedKey})
+	}
+	if key, ok := keyOf(e); ok {
+		to.Has = append(to.Has, key)
+	}
+}
+
+// sharesVolume reports whether a pod came to a node with a volume of the waiting pod, which
+// then takes no further place there.
+func sharesVolume(asked model.Need, e model.Event) bool {
+	return slices.ContainsFunc(handlesOf(e), func(key model.Key) bool { return slices.Contains(keysOf(asked), key) })
+}
+
+func touchesHandles(e model.Event, to *model.Touch) { to.Has = append(to.Has, handlesOf(e)...) }
+
+// attachesOwn reports whether a volume of the waiting pod was attached to a node, where the
+// pod then takes no further place.
+func attachesOwn(asked model.Need, e model.Event) bool {
+	key, attaches := attachedBy(e)
+	return attaches && slices.Contains(keysOf(asked), key)
+}
+
+func touchesAttached(e model.Event, to *model.Touch) {
+	if key, attaches := attachedBy(e); attaches {
+		to.Has = append(to.Has, key)
+		return
+	}
+	to.Seeks = append(to.Seeks, model.Never()...)
+}
+
+// attachedBy returns the key of the volume of a new attachment. Changes of the status
+// attach nothing.
+func attachedBy(e model.Event) (key model.Key, attaches bool) {
+	now, exists := e.Object.(*model.VolumeAttachment)
+	if !exists || e.OldObject != nil && !detaches(e) {
+		return model.Key{}, false
+	}
+	return model.Key{Kind: volumeKey, Name: now.Volume}, true
+}
+
+// handlesOf returns the keys of the volumes of the pod that came.
+func handlesOf(e model.Event) (keys []model.Key) {
+	if e.Pod.Volumes == nil || e.Cluster == nil {
+		return nil
+	}
+	eachHandle(e.Pod, e.Cluster.Attachable, func(driver, handle string) {
+		keys = append(keys, model.Key{Kind: handleKey, Name: driver + " " + handle})
+	})
+	return keys
+}
+
+// eachHandle yields the driver and the handle of each of a pod's volumes.
+func eachHandle(pod *model.Pod, of func(model.ClaimKey) (driver, handle string), yield func(driver, handle string)) {
+	for i := range pod.Volumes.Claims {
+		if driver, handle := of(pod.Volumes.Claims[i].Key); driver != "" {
+			yield(driver, handle)
+		}
+	}
+	for i := range pod.Volumes.Inline {
+		if v := &pod.Volumes.Inline[i]; v.Err == nil {
+			yield(v.Driver, v.Handle)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package nodevolumelimits
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/cluster/storage"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+)
+
+// need is the need for room for a pod's volumes.
+type need struct {
+	// stops are the first of the pod's volumes that cannot be counted: at most one that stops everywhere, after one that stops where in-tree volumes
+	// count.
+	stops []stop
+	// drivers are sorted by name, so that it is always the same that is reported as missing.
+	drivers []driver
+	// store puts failures of nodes into words. It is no part of the text: there is one.
+	store *storage.Store
+}
+
+// stop is the verdict of a volume that cannot be counted.
+type stop struct {
+	code reason.Code // claimMissing or ownFailure
+	text string
+	// onlyMigrated means that this holds only on nodes with a CSINode: elsewhere in-tree volumes are not looked at.
+	onlyMigrated bool
+}
+
+// driver is the volumes of one CSI driver that the pod brings along.
+type driver struct {
+	name string
+	// mustBeInstalled means that pods with its volumes only go to nodes that list it; anywhere that this holds on nodes without a CSINode too, because
+	// one of the volumes is not in-tree.
+	mustBeInstalled, anywhere bool
+	// unused is how many of its volumes are attached nowhere, and no other pod can be using, on whatever node, also in a dry run. used are the others, sorted.
+	unused int
+	used   []string
+}
+
+// attachable is a volume of the pod.
+type attachable struct {
+	driver, name string
+	inTree       bool
+}
+
+func needOf(v state.View, pod *model.Pod) *need {
+	n := &need{store: v.Storage()}
+	volumes := pod.Volumes
+	all := make([]attachable, 0, len(volumes.Claims)+len(volumes.Inline))
+	stopped := false // everywhere
+	inline := volumes.Inline
+	for i := 0; i <= len(volumes.Claims) && !stopped; i++ {
+		for ; len(inline) > 0 && inline[0].After == i; inline = inline[1:] {
+			switch err := inline[0].Err; {
+			case err == nil:
+				all = append(all, attachable{inline[0].Driver, inline[0].Handle, true})
+			case len(n.stops) == 0:
+				n.stops = append(n.stops, stop{ownFailure, err.Error(), true})
+			}
+		}
+		if i == len(volumes.Claims) {
+			break
+		}
+		use := &volumes.Claims[i]
+		if s := n.stopOf(pod, use); s.code != reason.None {
+			n.stops = append(n.stops, s)
+			stopped = true
+		} else if driver, name, inTree := n.store.Attachable(use.Key); driver != "" {
+			all = append(all, attachable{driver, name, inTree})
+		}
+	}
+	if !stopped {
+		n.count(all, addedIn(v))
+	}
+	return n
+}
+
+// stopOf returns why a claim cannot be counted; the code is None if it can.
+func (n *need) stopOf(pod *model.Pod, use *model.PodClaim) stop {
+	if use.Key.Name == "" {
+		return stop{code: ownFailure, text: "PersistentVolumeClaim had no name"}
+	}
+	switch claim := n.store.Claim(use.Key); {
+	case claim == nil:
+		return stop{code: claimMissing, text: fmt.Sprintf("looking up PVC %s: persistentvolumeclaim %q not found", use.Key, use.Key.Name)}
+	case use.Ephemeral && claim.Owner != pod.UID:
+		return stop{code: ownFailure, text: storage.NotOwner(use.Key, pod.Key()).Error()}
+	}
+	return stop{}
+}
+
+// addedIn returns the pods that the view has more than the state: the store does not know what they use.
+func addedIn(v state.View) (added []*model.Pod) {
+	for _, slot := range v.Touched() {
+		for pod, n := range v.Node(slot).Changes {
+			if n > 0 && pod.Volumes != nil {
+				added = append(added, pod)
+			}
+		}
+	}
+	return added
+}
+
+// count counts volumes, each once.
+func (n *need) count(all []attachable, added []*model.Pod) {
+	slices.SortFunc(all, func(a, b attachable) int {
+		return cmp.Or(strings.Compare(a.driver, b.driver), strings.Compare(a.name, b.name))
+	})
+	for i, a := range all {
+		if i == 0 || all[i-1].driver != a.driver {
+			known := n.store.Driver(a.driver)
+			n.drivers = append(n.drivers, driver{name: a.driver, mustBeInstalled: known != nil && known.MustBeInstalled})
+		}
+		d := &n.drivers[len(n.drivers)-1]
+		d.anywhere = d.anywhere || d.mustBeInstalled && !a.inTree
+		switch {
+		case i > 0 && all[i-1].driver == a.driver && all[i-1].name == a.name:
+		case n.store.InUse(a.driver, a.name) || n.isUsedBy(added, a):
+			d.used = append(d.used, a.name)
+		default:
+			d.unused++
+		}
+	}
+}
+
+func (n *need) isUsedBy(pods []*model.Pod, a attachable) bool {
+	return slices.ContainsFunc(pods, func(pod *model.Pod) bool {
+		return slices.ContainsFunc(pod.Volumes.Claims, func(use model.PodClaim) bool {
+			driver, name, _ := n.store.Attachable(use.Key)
+			return driver == a.driver && name == a.name
+		}) || slices.ContainsFunc(pod.Volumes.Inline, func(v model.InlineVolume) bool { return v.Driver == a.driver && v.Handle == a.name })
+	})
+}
+
+func (n *need) AppendText(text []byte) []byte {
+	for i := range n.stops {
+		s := &n.stops[i]
+		text = strconv.AppendUint(text, uint64(s.code), 10)
+		text = strconv.AppendBool(text, s.onlyMigrated)
+		text = model.AppendQuote(text, s.text)
+	}
+	for i := range n.drivers {
+		d := &n.drivers[i]
+		text = model.AppendQuote(text, d.name)
+		text = strconv.AppendInt(text, int64(d.unused), 10)
+		if d.mustBeInstalled {
+			text = append(text, '!')
+		}
+		if d.anywhere {
+			text = append(text, '*')
+		}
+		for _, volume := range d.used {
+			text = model.AppendQuote(text, volume)
+		}
+	}
+	return text
+}

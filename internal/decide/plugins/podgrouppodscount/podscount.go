@@ -1,0 +1,40 @@
+// Package podgrouppodscount prefers the domain placements that hold most members of a pod group.
+//
+// It takes proposals; it gives each the share of members that it would hold, in percent of those of the best. It owns nothing. It never looks at a node.
+package podgrouppodscount
+
+import (
+	"errors"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "PodGroupPodsCount"
+
+// Plugin counts members.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "PodGroupPodsCount".
+func (*Plugin) Name() string { return Name }
+
+// ScorePlacements rates proposals by how many members would be on nodes, those that are there already included.
+func (*Plugin) ScorePlacements(v state.View, tree *model.GroupTree, proposals []plugin.Proposal, scores []int64) error {
+	before, most := v.TreePlaced(tree), int64(0)
+	for i := range proposals {
+		scores[i] = int64(before + len(proposals[i].Members))
+		most = max(most, scores[i])
+	}
+	if most == 0 {
+		return errors.New("no pods from pod group are assigned to any of the candidate placements")
+	}
+	for i := range scores {
+		scores[i] = scores[i] * plugin.MaxScore / most
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// Package podtopologyspread spreads pods that a selector selects evenly over zones, hosts and other domains of nodes.
+//
+// It takes a pod's spread constraints, or the profile's default ones for a pod that has none, and the state's tallies of pods by
+// domain. It gives the rules about counts that reject nodes, and scores for all feasible nodes together. It owns the default
+// constraints and the working memory of scoring. It never walks pods: the state counts them as they come and go.
+package podtopologyspread
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodeaffinity"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/tainttoleration"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "PodTopologySpread"
+
+// Plugin spreads pods evenly.
+type Plugin struct {
+	// hardDefaults and softDefaults are the constraints of pods without constraints of their own.
+	hardDefaults, softDefaults []v1.TopologySpreadConstraint
+	// keysForDefaults means that soft default constraints exclude nodes that lack a topology key, as a pod's own do.
+	keysForDefaults bool
+	// affinity and taints decide which nodes a pod's affinity and tolerations allow, for constraints that honour these.
+	affinity *nodeaffinity.Plugin
+	taints   *tainttoleration.Plugin
+}
+
+// New returns the plugin. Args may be nil, which means kube-scheduler's defaults; they must be valid.
+func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
+	affinity, err := nodeaffinity.New(nil) // the profile's added affinity does not count here
+	if err != nil {
+		return nil, err
+	}
+	p := &Plugin{affinity: affinity, taints: tainttoleration.New(tainttoleration.EqualAndExists)}
+	if args == nil || args.DefaultingType != configv1.ListDefaulting {
+		p.softDefaults = systemConstraints()
+		return p, nil
+	}
+	p.hardDefaults = withAction(args.DefaultConstraints, v1.DoNotSchedule)
+	p.softDefaults = withAction(args.DefaultConstraints, v1.ScheduleAnyway)
+	p.keysForDefaults = true
+	return p, nil
+}
+
+// systemConstraints are kube-scheduler's defaulting of type System.
+func systemConstraints() []v1.TopologySpreadConstraint {
+	return []v1.TopologySpreadConstraint{
+		{TopologyKey: v1.LabelHostname, MaxSkew: 3, WhenUnsatisfiable: v1.ScheduleAnyway},
+		{TopologyKey: v1.LabelTopologyZone, MaxSkew: 5, WhenUnsatisfiable: v1.ScheduleAnyway},
+	}
+}
+
+// withAction returns the constraints of one action, in their order. Where that is all of them, it returns the list itself.
+func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction) []v1.TopologySpreadConstraint {
+	other := func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != action }
+	if !slices.ContainsFunc(all, other) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), other)
+}
+
+// Name returns "PodTopologySpread".
+func (*Plugin) Name() string { return Name }
+
+// Reads returns the kinds that default selectors are built from; none without default constraints, because a pod's own constraints have a
+// selector.
+func (p *Plugin) Reads() []model.Kind {
+	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
+		return nil
+	}
+	return selectorKinds()
+}
+
+func selectorKinds() []model.Kind {
+	return []model.Kind{model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}
+}
+
+// CountReads returns domains, the labels and taints by which nodes count, and what the
+// selectors of hard default constraints are built from.
+func (p *Plugin) CountReads() plugin.Reads {
+	r := plugin.Reads{Nodes: model.Labels | model.Taints, Domains: true}
+	if len(p.hardDefaults) > 0 {
+		r.Objects = selectorKinds()
+	}
+	return r
+}
+
+// CountNeed is the hard constraints; nil for a pod that none can apply to.
+func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
+	if n := p.need(pod, v1.DoNotSchedule); n != nil {
+		return hard{n}
+	}
+	return nil
+}
+
+// SetNeed is the soft constraints; nil for a pod that none can apply to. With the System defaults that is rare: they apply to any pod that a
+// service selects or a controller owns.
+func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
+	if n := p.need(pod, v1.ScheduleAnyway); n != nil {
+		return soft{n}
+	}
+	return nil
+}

@@ -1,0 +1,460 @@
+package volumebinding
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/cluster/storage"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// demands are what a pod's claims ask of a node.
+//
+// Thousands of pods have a claim each of their own, so the canonical text names neither claims nor volumes: of a bound claim it has the node affinity of
+// the volume, of one to be bound what a volume for it must be like, and the sizes of those that are free on very many nodes. What is free on few nodes
+// is not in it: that is looked up, and the journal names those nodes when it changes.
+type demands struct {
+	// byClass is how many claims of a class may share capacities; nil if there are not several claims.
+	byClass map[string]int
+	bound   []boundVolume
+	// selected are the claims whose node is decided, find those to find volumes for, the smallest first.
+	selected, find []delayedClaim
+	// wants are by find.
+	wants []want
+	// wide is the state of storage that very many nodes can use.
+	wide []byte
+}
+
+// wideMax is up to how many bytes the state of storage that very many nodes can use is written out in a need. Needs are kept with their columns, so a
+// longer one is replaced by its hash.
+const wideMax = 1 << 10
+
+// boundVolume is what the volume of a bound claim asks of a node.
+type boundVolume struct {
+	missing bool // it does not exist
+	// affinity is its node affinity; where the CSI driver of its in-tree plugin serves it, that is migrated.
+	affinity, migrated model.Need
+	inTree             string
+	err                error // it cannot be translated
+}
+
+// want is what a volume for a claim must be like.
+type want struct {
+	claim *model.Claim
+	mode  v1.PersistentVolumeMode
+	class string // of volume attributes
+	// selector selects volumes by their labels; nil selects all. err means that it cannot be parsed.
+	selector labels.Selector
+	err      error
+	// preBound are volumes that name the claim and can hold it, by size and name.
+	preBound []*model.Volume
+	// selected are, if the claim has a selector, the volumes of each wide group that it may take, by the group's text. They are looked for once in a turn
+	// and not for each node: where labels differ from volume to volume, that takes a look at all of them.
+	selected map[model.Need][]*model.Volume
+}
+
+// demands returns what the claims ask of a node, nil if every node will do.
+func (all *claims) demands(v state.View) *demands {
+	var d demands
+	seen := map[boundVolume]bool{}
+	for _, claim := range all.bound {
+		if b, asks := boundOf(v.Storage().Volume(claim.Object.Spec.VolumeName)); asks && !seen[b] {
+			seen[b], d.bound = true, append(d.bound, b)
+		}
+	}
+	d.byClass = all.markRepeated()
+	for _, claim := range all.delayed {
+		if claim.selected {
+			d.selected = append(d.selected, claim)
+		} else {
+			d.find = append(d.find, claim)
+		}
+	}
+	slices.SortStableFunc(d.find, func(a, b delayedClaim) int { return cmp.Compare(a.Request, b.Request) })
+	for _, claim := range d.find {
+		d.wants = append(d.wants, wantOf(v, claim))
+	}
+	if len(d.bound)+len(all.delayed) == 0 {
+		return nil
+	}
+	if d.wide = d.appendWide(v.Storage(), nil); len(d.wide) > wideMax {
+		sum := sha256.Sum256(d.wide)
+		d.wide = append([]byte{'#'}, sum[:]...)
+	}
+	return &d
+}
+
+// markRepeated marks claims that the pod names more than once, and returns how many others there are
+// by class; nil for a single claim.
+func (all *claims) markRepeated() map[string]int {
+	if len(all.delayed) < 2 {
+		return nil
+	}
+	byClass, seen := map[string]int{}, map[model.ClaimKey]bool{}
+	for i := range all.delayed {
+		claim := &all.delayed[i]
+		if claim.again = seen[claim.Key]; !claim.again {
+			seen[claim.Key] = true
+			byClass[claim.Class]++
+		}
+	}
+	return byClass
+}
+
+// boundOf returns what a volume, nil if it does not exist, asks of a node; asks is false if it can be used on every node.
+func boundOf(volume *model.Volume) (b boundVolume, asks bool) {
+	if volume == nil {
+		return boundVolume{missing: true}, true
+	}
+	b.affinity = volume.Affinity
+	if volume.InTree != "" && (volume.Migrated != volume.Affinity || volume.MigrationErr != nil) {
+		b.inTree, b.migrated, b.err = volume.InTree, volume.Migrated, volume.MigrationErr
+	}
+	return b, !b.affinity.IsZero() || b.inTree != ""
+}
+
+func wantOf(v state.View, claim delayedClaim) want {
+	spec := &claim.Object.Spec
+	w := want{claim: claim.Claim, mode: modeOf(spec.VolumeMode), class: textOf(spec.VolumeAttributesClassName)}
+	if spec.Selector != nil {
+		if w.selector, w.err = metav1.LabelSelectorAsSelector(spec.Selector); w.err != nil {
+			w.err = fmt.Errorf("error creating internal label selector for claim: %s: %w", claim.Key, w.err)
+		}
+	}
+	for _, volume := range promised(v, claim.Claim) {
+		if volume.Class == claim.Class && w.canHold(volume) {
+			w.preBound = append(w.preBound, volume)
+		}
+	}
+	slices.SortFunc(w.preBound, func(a, b *model.Volume) int {
+		return cmp.Or(cmp.Compare(a.Capacity, b.Capacity), cmp.Compare(a.Name, b.Name))
+	})
+	return w
+}
+
+// modeOf returns a volume mode; it is Filesystem if there is none.
+func modeOf(mode *v1.PersistentVolumeMode) v1.PersistentVolumeMode {
+	if mode == nil {
+		return v1.PersistentVolumeFilesystem
+	}
+	return *mode
+}
+
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// canHold reports whether a volume is large enough for the claim and of the right kind.
+func (w *want) canHold(volume *model.Volume) bool {
+	return volume.Capacity >= w.claim.Request && w.isLike(volume) && volume.Object.DeletionTimestamp == nil
+}
+
+func (w *want) isLike(volume *model.Volume) bool {
+	spec := &volume.Object.Spec
+	return w.mode == modeOf(spec.VolumeMode) && w.class == textOf(spec.VolumeAttributesClassName)
+}
+
+// accepts reports whether free volumes of the group may be bound to the claim if they are large enough and the claim selects them.
+func (w *want) accepts(g *storage.Group) bool {
+	if !w.isLike(g.Sample) {
+		return false
+	}
+	for _, mode := range w.claim.Object.Spec.AccessModes {
+		if !slices.Contains(g.Sample.Object.Spec.AccessModes, mode) {
+			return false
+		}
+	}
+	return true
+}
+
+// selects reports whether the claim's selector, if it has one, selects a volume.
+func (w *want) selects(volume *model.Volume) bool {
+	return w.selector == nil || w.selector.Matches(labels.Set(volume.Object.Labels))
+}
+
+// appendText appends a canonical text.
+func (d *demands) appendText(text []byte) []byte {
+	for _, b := range d.bound {
+		switch {
+		case b.missing:
+			text = append(text, 'm')
+			continue
+		case b.err != nil:
+			text = appendPart(append(text, 'e'), b.err.Error())
+		default:
+			text = append(text, 'b')
+		}
+		text = appendPart(appendPart(appendPart(text, b.affinity.String()), b.inTree), b.migrated.String())
+	}
+	for _, claim := range d.selected {
+		text = appendClass(appendPart(append(text, 's'), claim.node), claim)
+	}
+	for i, claim := range d.find {
+		text = d.wants[i].appendText(appendClass(append(text, 'f'), claim))
+	}
+	return append(text, d.wide...)
+}
+
+// appendClass appends what the provisioning of a claim depends on besides capacities.
+func appendClass(text []byte, claim delayedClaim) []byte {
+	text = appendPart(appendPart(text, claim.Class), claim.class.Object.Provisioner)
+	text = appendPart(text, claim.class.Topologies.String())
+	text = appendPart(text, textOf(claim.Object.Spec.StorageClassName)) // scores are by this name, and there are none without one
+	text = append(strconv.AppendBool(text, claim.Object.Spec.StorageClassName != nil), ' ')
+	text = strconv.AppendInt(text, claim.Request, 10)
+	if claim.again {
+		text = append(text, 'r') // it draws from capacities once
+	}
+	return strconv.AppendBool(append(text, ' '), claim.HasRequest)
+}
+
+func (w *want) appendText(text []byte) []byte {
+	text = appendPart(appendPart(text, string(w.mode)), w.class)
+	for _, mode := range w.claim.Object.Spec.AccessModes {
+		text = appendPart(append(text, 'a'), string(mode))
+	}
+	if w.err != nil {
+		text = appendPart(append(text, 'e'), w.err.Error())
+	} else if w.selector != nil {
+		text = appendPart(append(text, 'l'), w.selector.String())
+	}
+	for _, volume := range w.preBound {
+		text = appendPart(appendPart(append(text, 'p'), volume.Name), volume.Version())
+		text = appendPart(text, w.claim.Key.String())
+	}
+	return text
+}
+
+// appendWide appends the state of what very many nodes can use: of each group of volumes that one of the claims may have the sizes that matter, and the
+// capacities that suffice for a claim, or that several claims may share.
+func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
+	seen := map[string]bool{}
+	for _, claim := range d.find {
+		if seen[claim.Class] {
+			continue
+		}
+		seen[claim.Class] = true
+		for _, g := range store.WideGroups(claim.Class) {
+			text = d.appendSizes(g, claim.Class, text)
+		}
+	}
+	for _, list := range [][]delayedClaim{d.selected, d.find} {
+		for _, claim := range list {
+			if !tracksCapacity(store, claim) {
+				text = append(text, 'n')
+				continue
+			}
+			text = append(text, 'c')
+			store.WideCapacities(claim.Class, func(c *model.StorageCapacity) bool {
+				shared := d.byClass[claim.Class] > 1
+				if c.Usable && (c.Limit >= claim.Request || shared) {
+					if shared {
+						text = strconv.AppendBool(append(text, ' '), c.Limit >= claim.Request)
+					}
+					text = appendPart(appendPart(text, c.Ref().Namespace), c.Ref().Name)
+					text = appendPart(text, c.Nodes.String())
+					text = strconv.AppendInt(text, c.Capacity, 10)
+					text = strconv.AppendBool(append(text, ' '), c.HasCapacity)
+				}
+				return true
+			})
+		}
+	}
+	return text
+}
+
+// appendSizes appends, for each claim of the class that may have volumes of the group, the smallest that are large enough, as many as there are claims:
+// no claim takes one beyond these. Where there are several claims the names are appended, too: of equal sizes the first by name is taken, of whichever
+// group, and another claim may need that one.
+func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byte {
+	named := false
+	var plain []int // without a selector
+	for i, claim := range d.find {
+		if claim.Class != class || d.wants[i].err != nil || !d.wants[i].accepts(g) {
+			continue
+		}
+		if !named {
+			text, named = appendPart(append(text, 'g'), g.Text.String()), true
+		}
+		if d.wants[i].selector == nil {
+			plain = append(plain, i)
+		} else {
+			text = d.appendSelected(i, g, text)
+		}
+	}
+	return d.appendPlain(plain, g, text)
+}
+
+// appendSelected appends the volumes that the selector of a claim selects.
+func (d *demands) appendSelected(i int, g *storage.Group, text []byte) []byte {
+	text = strconv.AppendInt(append(text, ' '), int64(i), 10)
+	w, left := &d.wants[i], len(d.find)
+	if w.selected == nil {
+		w.selected = map[model.Need][]*model.Volume{}
+	}
+	w.selected[g.Text] = nil
+	g.AtLeast(d.find[i].Request, func(volume *model.Volume) bool {
+		if !w.selects(volume) {
+			return true
+		}
+		w.selected[g.Text] = append(w.selected[g.Text], volume)
+		text = d.appendVolume(volume, text)
+		left--
+		return left > 0
+	})
+	return text
+}
+
+// appendPlain appends the volumes for claims without a selector, which are sorted by size, in one
+// pass: each claim before the first volume that is large enough for it. A volume that several claims
+// may take is appended once.
+func (d *demands) appendPlain(claims []int, g *storage.Group, text []byte) []byte {
+	left := 0 // volumes that the claims so far may take
+	begin := func() {
+		text = strconv.AppendInt(append(text, ' '), int64(claims[0]), 10)
+		claims, left = claims[1:], len(d.find)
+	}
+	if len(claims) > 0 {
+		g.AtLeast(d.find[claims[0]].Request, func(volume *model.Volume) bool {
+			for len(claims) > 0 && d.find[claims[0]].Request <= volume.Capacity {
+				begin()
+			}
+			if left > 0 {
+				text = d.appendVolume(volume, text)
+				left--
+			}
+			return left > 0 || len(claims) > 0
+		})
+	}
+	for len(claims) > 0 { // no volume is large enough
+		begin()
+	}
+	return text
+}
+
+func (d *demands) appendVolume(volume *model.Volume, text []byte) []byte {
+	text = strconv.AppendInt(append(text, ','), volume.Capacity, 10)
+	if len(d.find) > 1 {
+		text = appendPart(append(text, '='), volume.Name)
+	}
+	return text
+}
+
+// appendPart appends a part of a text, with its length.
+func appendPart(text []byte, part string) []byte {
+	return append(append(strconv.AppendInt(text, int64(len(part)), 10), ':'), part...)
+}
+
+// tracksCapacity reports whether a volume for the claim can be provisioned only where there is known to be room.
+func tracksCapacity(store *storage.Store, claim delayedClaim) bool {
+	driver := store.Driver(claim.class.Object.Provisioner)
+	return claim.HasRequest && driver != nil && driver.TracksCapacity
+}
+
+// filterNeed asks for verdicts.
+type filterNeed struct{ *demands }
+
+func (n filterNeed) AppendText(text []byte) []byte { return n.appendText(text) }
+
+func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{compile(n.demands)} }
+
+// The verdicts, as bits: a node can be unfit in several ways.
+const (
+	elsewhere reason.Code = 1 << iota // the node affinity of a volume
+	conflict                          // no volume to bind, or none can be provisioned
+	noStorage
+	missing // a volume does not exist
+)
+
+// reasons are kube-scheduler's texts, in its order.
+var reasons = []struct {
+	bit  reason.Code
+	text string
+}{
+	{elsewhere, "node(s) didn't match PersistentVolume's node affinity"},
+	{conflict, "node(s) didn't find available persistent volumes to bind"},
+	{noStorage, "node(s) did not have enough free storage"},
+	{missing, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"},
+}
+
+// verdicts judge nodes.
+type verdicts struct{ finder }
+
+func (f *verdicts) Filter(node state.Node) reason.Code {
+	code, failed := f.boundOn(node)
+	if failed != 0 {
+		return failed
+	}
+	if f.delays {
+		unfit, failed := f.unfit(node)
+		if failed != 0 {
+			return failed
+		}
+		code |= unfit
+	}
+	if code != 0 {
+		code |= reason.Unresolvable
+	}
+	return code
+}
+
+// unfit returns what is wrong with a node for the claims that are to be bound.
+func (f *verdicts) unfit(node state.Node) (unfit, failed reason.Code) {
+	if unfit, failed := f.before(node); unfit != 0 || failed != 0 {
+		return unfit, failed
+	}
+	if unfit, _, known := f.judgeByClass(node); known {
+		return unfit, 0
+	}
+	var space space
+	_, unfit, failed = f.find(node, space.empty())
+	return unfit, failed
+}
+
+// fewNodes is up to how many nodes with a value of a label are few.
+const fewNodes = 16
+
+// Sparse knows the verdict on all nodes but few if the first volume can be used on few, as a local volume can: of bound claims the first that objects to
+// a node gives the verdict.
+func (f *verdicts) Sparse(s *state.State) (slots []int32, others reason.Code, ok bool) {
+	if len(f.bound) == 0 || f.delays || f.bound[0].missing || f.bound[0].inTree != "" {
+		return nil, 0, false
+	}
+	zone, ok := f.selectors[0].affinity.OneOf()
+	if !ok {
+		return nil, 0, false
+	}
+	for i, value := range zone.Values {
+		if slices.Contains(zone.Values[:i], value) {
+			continue
+		}
+		if slots, ok = s.SlotsWith(zone.Label, value, fewNodes-len(slots), slots); !ok {
+			return nil, 0, false
+		}
+	}
+	return slots, elsewhere | reason.Unresolvable, true
+}
+
+// Reasons returns a text for each bit.
+func (*verdicts) Reasons(code reason.Code) []string {
+	var texts []string
+	for _, r := range reasons {
+		if code&r.bit != 0 {
+			texts = append(texts, r.text)
+		}
+	}
+	return texts
+}

@@ -1,0 +1,171 @@
+package volumebinding
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	volume "k8s.io/component-helpers/storage/volume"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// A claim whose selected node is gone keeps its pods off every node. Many provisioners
+// remove the annotation then; one that ran on the node itself cannot. kube-scheduler
+// leaves such a pod pending (kubernetes #100485), and cluster-autoscaler adds no node for
+// it. So the annotation is removed when such a pod is rejected, as provisioners do.
+//
+// The verdict stays kube-scheduler's until then. Choosing another node at once, with one
+// write, was rejected: a pod that fits nowhere would keep the annotation, which hides it
+// from cluster-autoscaler.
+//
+// The write fails closed. The API server is asked whether the node exists, and the patch
+// names the version of the claim, so a provisioner that has changed the claim wins. If a
+// provisioner finishes the volume meanwhile, the claim is bound to it, and the pod is
+// placed where the volume can be used.
+
+// PostFilter releases the pod's claims whose selected node is gone. It adds nothing to the
+// text of the rejection.
+func (*Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	writes, err := releases(c.View(), pod)
+	return plugin.PostFilterResult{Writes: writes}, err
+}
+
+// LooksAtOwn reports whether a claim of the pod has a selected node that is gone.
+func (*Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool { return len(astray(v, pod)) > 0 }
+
+// ConcernsGroup reports whether a claim of the member has a selected node that is gone.
+func (*Plugin) ConcernsGroup(v state.View, member *model.Pod) bool { return len(astray(v, member)) > 0 }
+
+// Member returns the writes that release the member's claims.
+func (*Plugin) Member(c plugin.Cycle, member *model.Pod) any {
+	writes, err := releases(c.View(), member)
+	if err != nil || len(writes) == 0 {
+		return nil
+	}
+	return writes
+}
+
+// FreeForGroup releases the claims of all members. Members may share a claim.
+func (*Plugin) FreeForGroup(_ state.View, _ *model.PodGroup, _ *model.Pod, notes []any) (plugin.GroupFreed, error) {
+	var freed plugin.GroupFreed
+	seen := map[model.ClaimKey]bool{}
+	for _, note := range notes {
+		for _, write := range note.([]plan.Write) {
+			key := model.ClaimKey{Namespace: write.Namespace, Name: write.Name}
+			if !seen[key] {
+				seen[key] = true
+				freed.Writes = append(freed.Writes, write)
+			}
+		}
+	}
+	return freed, nil
+}
+
+// astray returns the pod's claims, each once, that are to be provisioned for a node that
+// does not exist. A claim whose node was chosen by a placement that is being written is
+// left out. Nodes that are set aside as malformed exist.
+func astray(v state.View, pod *model.Pod) (all []*model.Claim) {
+	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
+		return nil
+	}
+	claims, rejection, err := claimsOf(v, pod)
+	if rejection != "" || err != nil {
+		return nil
+	}
+	seen := map[*model.Claim]bool{}
+	for i := range claims.delayed {
+		claim := claims.delayed[i].Claim
+		if !claim.IsSelected || seen[claim] {
+			continue
+		}
+		seen[claim] = true
+		_, exists := v.Slot(claim.SelectedNode)
+		if _, assumed := assumedNode(v, claim); !exists && !assumed {
+			all = append(all, claim)
+		}
+	}
+	return all
+}
+
+func releases(v state.View, pod *model.Pod) (writes []plan.Write, err error) {
+	for _, claim := range astray(v, pod) {
+		write, err := release(claim)
+		if err != nil {
+			return nil, err
+		}
+		writes = append(writes, *write)
+	}
+	return writes, nil
+}
+
+// release removes the selected node of a claim if the node does not exist.
+func release(claim *model.Claim) (*plan.Write, error) {
+	p := patch{Metadata: metaOf(claim.Object)}
+	p.Metadata.Annotations = map[string]*string{volume.AnnSelectedNode: nil}
+	write, err := mergePatch(&p, "persistentvolumeclaims", claim.Object)
+	if err == nil && canName(claim.SelectedNode) {
+		write.IfAbsent = &plan.Write{Resource: v1.SchemeGroupVersion.WithResource("nodes"), Name: claim.SelectedNode}
+	}
+	return write, err
+}
+
+// canName reports whether a node may have the name. Anyone who may write claims may write
+// any text, which must not become part of the path of a request.
+func canName(node string) bool { return len(validation.NameIsDNSSubdomain(node, false)) == 0 }
+
+// selectedKey is the kind of the keys of selected nodes.
+const selectedKey = "selected"
+
+// AskedIn returns the selected nodes of the pod's claims that are not bound. A claim that
+// changes wakes the pod.
+func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
+	if pod.Volumes == nil {
+		return model.Need{}
+	}
+	var nodes []string
+	for i := range pod.Volumes.Claims {
+		if claim := v.Storage().Claim(pod.Volumes.Claims[i].Key); claim != nil && claim.IsSelected && !claim.Bound && canName(claim.SelectedNode) {
+			nodes = append(nodes, claim.SelectedNode)
+		}
+	}
+	if len(nodes) == 0 {
+		return model.Need{}
+	}
+	slices.Sort(nodes)
+	return model.NeedOf(strings.Join(slices.Compact(nodes), "\n"))
+}
+
+// selectedIn returns the nodes of AskedIn.
+func selectedIn(asked model.Need) []string {
+	if asked == (model.Need{}) {
+		return nil
+	}
+	return strings.Split(asked.String(), "\n")
+}
+
+// losesSelected reports whether the selected node of a claim is gone: then the claim can be
+// released.
+func losesSelected(asked model.Need, e model.Event) bool {
+	return slices.Contains(selectedIn(asked), e.OldNode.Object.Name)
+}
+
+func causeOfSelected(asked model.Need) model.Cause {
+	nodes := selectedIn(asked)
+	if len(nodes) == 0 {
+		return model.Cause{Wants: model.Never()}
+	}
+	var any model.Clause
+	for _, name := range nodes {
+		any = append(any, model.Key{Kind: selectedKey, Name: name})
+	}
+	return model.Cause{Wants: []model.Way{{any}}}
+}
+
+func touchesSelected(e model.Event, to *model.Touch) {
+	to.Has = append(to.Has, model.Key{Kind: selectedKey, Name: e.OldNode.Object.Name})
+}

@@ -1,0 +1,159 @@
+// Package volumebinding places a pod where its volumes can be used: those that its claims are bound to, and those that they are to be bound to.
+//
+// It takes a pod's claims and what is free of storage, and a node's labels; it gives a verdict and a score. For a chosen node it gives what the pod
+// holds from then on, and the writes and the wait between the decision and the binding. It owns nothing: what is free is in the state's store.
+package volumebinding
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/cluster/storage"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/shape"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "VolumeBinding"
+
+// Plugin finds volumes for pods.
+type Plugin struct {
+	// timeout is how long a placement waits for its claims to be bound.
+	timeout time.Duration
+	// ratings rate the use of storage; nil if nodes are not scored by it.
+	ratings *shape.Ratings
+}
+
+// New returns the plugin. Without points of a shape it does not score.
+func New(args *configv1.VolumeBindingArgs) (*Plugin, error) {
+	p := &Plugin{}
+	if args.BindTimeoutSeconds != nil {
+		p.timeout = time.Duration(*args.BindTimeoutSeconds) * time.Second
+	}
+	if len(args.Shape) > 0 {
+		p.ratings = shape.Rate(args.Shape)
+	}
+	return p, nil
+}
+
+// Name returns "VolumeBinding".
+func (*Plugin) Name() string { return Name }
+
+// Reads returns the kinds of storage.
+func (*Plugin) Reads() []model.Kind {
+	return []model.Kind{
+		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind,
+		model.CSIStorageCapacityKind,
+	}
+}
+
+// FilterReads returns what a node's labels and CSINode say of volumes that can be used there, and the storage that is free there.
+func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Volumes | model.Supply }
+
+// ScoreReads returns what FilterReads does: the same volumes are found.
+func (p *Plugin) ScoreReads() model.Aspect { return p.FilterReads() }
+
+// Normalization returns that scores are in range already.
+func (*Plugin) Normalization() model.Normalization { return model.AsIs }
+
+// FilterNeedIn is what the pod's claims ask of a node at the time. It is nil if every node will do.
+func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
+		return nil, "", nil
+	}
+	claims, rejection, err := claimsOf(v, pod)
+	if rejection != "" || err != nil {
+		return nil, rejection, err
+	}
+	if d := claims.demands(v); d != nil {
+		return filterNeed{d}, "", nil
+	}
+	return nil, "", nil
+}
+
+// ScoreNeedIn is what the pod's claims that are to be bound ask of a node at the time; nil if there are none.
+func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, error) {
+	if p.ratings == nil || pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
+		return nil, nil
+	}
+	claims, rejection, err := claimsOf(v, pod)
+	if rejection != "" || err != nil || len(claims.delayed) == 0 {
+		return nil, err
+	}
+	return scoreNeed{claims.demands(v), p.ratings}, nil
+}
+
+// claims are a pod's claims by what has to be done about them, in the order of its volumes. A claim that it names twice is in them twice.
+type claims struct {
+	bound   []*model.Claim
+	delayed []delayedClaim
+}
+
+// delayedClaim is a claim that is to be bound when a pod that uses it is placed.
+type delayedClaim struct {
+	*model.Claim
+	class *model.StorageClass
+	// node is where its volume is to be provisioned; selected is whether that is decided.
+	node     string
+	selected bool
+	// again means that the pod names the claim before.
+	again bool
+}
+
+// claimsOf returns the pod's claims. A rejection rejects every node; an error fails the pod's turn.
+func claimsOf(v state.View, pod *model.Pod) (all claims, rejection string, err error) {
+	store := v.Storage()
+	for _, use := range pod.Volumes.Claims {
+		claim := store.Claim(use.Key)
+		if rejection := unusable(claim, use, pod); rejection != "" {
+			return all, rejection, nil
+		}
+	}
+	immediate := false
+	for _, use := range pod.Volumes.Claims {
+		claim := store.Claim(use.Key)
+		if claim.Bound {
+			all.bound = append(all.bound, claim)
+			continue
+		}
+		class := store.Class(claim.Class)
+		switch {
+		case class != nil && class.Object.VolumeBindingMode == nil:
+			return all, "", fmt.Errorf("VolumeBindingMode not set for StorageClass %q", class.Name)
+		case class == nil || !class.Waits() || claim.Object.Spec.VolumeName != "":
+			immediate = true
+		default:
+			d := delayedClaim{Claim: claim, class: class, node: claim.SelectedNode, selected: claim.IsSelected}
+			if node, assumed := assumedNode(v, claim); assumed {
+				d.node, d.selected = node, true
+			}
+			all.delayed = append(all.delayed, d)
+		}
+	}
+	if immediate {
+		return all, "pod has unbound immediate PersistentVolumeClaims", nil
+	}
+	return all, "", nil
+}
+
+// unusable returns why the pod cannot use a claim, which is nil if it does not exist; empty if it can.
+func unusable(claim *model.Claim, use model.PodClaim, pod *model.Pod) string {
+	switch {
+	case claim == nil && use.Ephemeral:
+		return fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", use.Key.Name)
+	case claim == nil:
+		return fmt.Sprintf("persistentvolumeclaim %q not found", use.Key.Name)
+	case claim.Object.Status.Phase == v1.ClaimLost:
+		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", use.Key.Name, claim.Object.Spec.VolumeName)
+	case claim.Deleting():
+		return fmt.Sprintf("persistentvolumeclaim %q is being deleted", use.Key.Name)
+	case use.Ephemeral && claim.Owner != pod.UID:
+		return storage.NotOwner(claim.Key, pod.Key()).Error()
+	}
+	return ""
+}

@@ -1,0 +1,208 @@
+// Package volumerestrictions keeps a pod off nodes where another pod uses one of its inline disks, and off all nodes while another pod uses a claim that
+// only one pod may use.
+//
+// It takes a pod's inline disks and claims, the pods that use these claims, and the disks in use on a node; it gives a verdict, or the rejection of a
+// pod whose claim is missing. It owns nothing. It never compares volumes that are used through claims, nor looks at the claims of ephemeral volumes.
+package volumerestrictions
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "VolumeRestrictions"
+
+// Both are resolvable: the pod with the disk or the claim may be evicted.
+const (
+	diskInUse reason.Code = 1 + iota
+	claimInUse
+)
+
+// Plugin rejects nodes by disks and claims in use.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "VolumeRestrictions".
+func (*Plugin) Name() string { return Name }
+
+// Reads returns the claims.
+func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PersistentVolumeClaimKind} }
+
+// FilterReads returns the volumes in use.
+func (*Plugin) FilterReads() model.Aspect { return model.Volumes }
+
+// FilterNeedIn is the pod's inline disks, and its claims that only one pod may use with how many of them are in use; it is nil if it has no such disk
+// and none is in use. A claim that is missing rejects the pod.
+func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+	if pod.Volumes == nil {
+		return nil, "", nil
+	}
+	r := restrictions{disks: pod.Volumes.Disks}
+	listed := map[string]bool{}
+	for _, use := range pod.Volumes.Claims {
+		if use.Ephemeral {
+			continue
+		}
+		claim := v.Storage().Claim(use.Key)
+		if claim == nil {
+			return nil, fmt.Sprintf("persistentvolumeclaim %q not found", use.Key.Name), nil
+		}
+		if !claim.Exclusive || listed[use.Key.Name] {
+			continue
+		}
+		listed[use.Key.Name] = true
+		r.claims = append(r.claims, use.Key.Name)
+		if users(v, use.Key) > 0 {
+			r.conflicts++
+		}
+	}
+	if len(r.disks) == 0 && r.conflicts == 0 {
+		return nil, "", nil
+	}
+	slices.Sort(r.claims)
+	if len(r.claims) > 0 {
+		r.leaveOut(v)
+	}
+	return &r, "", nil
+}
+
+// users returns how many pods of a view name a claim.
+func users(v state.View, key model.ClaimKey) int {
+	n := v.Storage().UsersOf(key)
+	for _, slot := range v.Touched() {
+		for pod, change := range v.Node(slot).Changes {
+			if pod.Volumes.Names(key, false) {
+				n += int(change)
+			}
+		}
+	}
+	return n
+}
+
+// restrictions is the need for disks and claims that nobody else uses.
+type restrictions struct {
+	disks []model.Disk
+	// compared are the same, compiled.
+	compared model.Disks
+	// claims are the names of the claims that only one pod may use, sorted; conflicts is how many of them are in use.
+	claims    []string
+	conflicts int
+	// besides are the changes of nodes that conflicts includes, where there are any: in the view of the pod's turn some nodes may have other pods
+	// than in the state.
+	besides []besides
+}
+
+type besides struct {
+	slot  int32
+	times int
+}
+
+// leaveOut notes what of the changes of nodes is in the number of conflicts already.
+func (r *restrictions) leaveOut(v state.View) {
+	for _, slot := range v.Touched() {
+		if n := r.changes(v.Node(slot)); n != 0 {
+			r.besides = append(r.besides, besides{slot, n})
+		}
+	}
+}
+
+// changes returns by how much the pods that a view has more or less on a node change the number of conflicts. As in kube-scheduler, each volume counts,
+// and only the name of its claim is compared: a pod of another namespace makes conflicts, and takes them away.
+func (r *restrictions) changes(node state.Node) (sum int) {
+	if len(r.claims) == 0 {
+		return 0
+	}
+	for pod, n := range node.Changes {
+		if pod.Volumes == nil {
+			continue
+		}
+		for i := range pod.Volumes.Claims {
+			if c := &pod.Volumes.Claims[i]; !c.Ephemeral && r.lists(c.Key.Name) {
+				sum += int(n)
+			}
+		}
+	}
+	return sum
+}
+
+func (r *restrictions) lists(claim string) bool {
+	_, listed := slices.BinarySearch(r.claims, claim)
+	return listed
+}
+
+func (r *restrictions) AppendText(text []byte) []byte {
+	text = strconv.AppendInt(text, int64(r.conflicts), 10)
+	for _, name := range r.claims {
+		text = model.AppendQuote(text, name)
+	}
+	for _, b := range r.besides {
+		text = append(text, '@')
+		text = strconv.AppendInt(text, int64(b.slot), 10)
+		text = append(text, ' ')
+		text = strconv.AppendInt(text, int64(b.times), 10)
+	}
+	return appendDisks(text, r.disks)
+}
+
+// appendDisks appends a canonical text of disks, in whatever order they are.
+func appendDisks(text []byte, disks []model.Disk) []byte {
+	texts := make([]string, len(disks))
+	for i := range disks {
+		texts[i] = string(appendDisk(nil, &disks[i]))
+	}
+	slices.Sort(texts)
+	for _, disk := range slices.Compact(texts) {
+		text = append(text, disk...)
+	}
+	return text
+}
+
+func appendDisk(text []byte, d *model.Disk) []byte {
+	text = append(text, '#')
+	text = strconv.AppendUint(text, uint64(d.Kind), 10)
+	text = strconv.AppendBool(text, d.ReadOnly)
+	text = model.AppendQuote(text, d.Name)
+	text = model.AppendQuote(text, d.Pool)
+	for _, monitor := range model.SortedCopy(d.Monitors) {
+		text = model.AppendQuote(text, monitor)
+	}
+	return text
+}
+
+func (r *restrictions) Compile() plugin.Verdicts {
+	r.compared = model.NewDisks(r.disks)
+	return r
+}
+
+// Filter looks for the disks first. The number of conflicts may be below 0 after the changes of a dry run.
+func (r *restrictions) Filter(node state.Node) reason.Code {
+	if len(r.disks) > 0 && node.Volumes().DiskConflicts(r.compared) {
+		return diskInUse
+	}
+	conflicts := r.conflicts + r.changes(node)
+	for i := range r.besides {
+		if r.besides[i].slot == node.Slot() {
+			conflicts -= r.besides[i].times
+		}
+	}
+	if conflicts > 0 {
+		return claimInUse
+	}
+	return reason.None
+}
+
+func (*restrictions) Reasons(code reason.Code) []string {
+	if code == diskInUse {
+		return []string{"node(s) had no available disk"}
+	}
+	return []string{"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"}
+}

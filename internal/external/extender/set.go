@@ -1,0 +1,123 @@
+package extender
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Set is the extenders of a configuration. In every profile it stands before the Bind plugins, under plugin.ExtenderName.
+type Set struct {
+	// clients are in the order in which they are asked: first those that may not be ignored.
+	clients []*Client
+	flush   func()
+}
+
+var _ plugin.BindSteps = (*Set)(nil)
+
+// NewSet returns the extenders of a configuration that was checked. Failures that are passed over are logged, many of one kind as a few lines.
+func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
+	s := &Set{flush: func() {}}
+	if log.GetSink() != nil { // otherwise nothing is logged
+		log, s.flush = terse.Logger(log)
+	}
+	var ignorable []*Client
+	for i := range configs {
+		c, err := New(&configs[i], log)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("extenders[%d].tlsConfig: %w", i, err)
+		case c.IsIgnorable():
+			ignorable = append(ignorable, c)
+		default:
+			s.clients = append(s.clients, c)
+		}
+	}
+	s.clients = append(s.clients, ignorable...)
+	return s, nil
+}
+
+// Extenders returns the extenders, in the order in which they are asked.
+func (s *Set) Extenders() []plugin.Extender {
+	all := make([]plugin.Extender, len(s.clients))
+	for i, c := range s.clients {
+		all[i] = c
+	}
+	return all
+}
+
+// Name returns the name under which pods are parked that an extender rejected.
+func (s *Set) Name() string { return plugin.ExtenderName }
+
+// Reads returns the kinds, besides pods and nodes, whose events have pods tried again that an extender rejected: it is not known what helps an extender.
+func (s *Set) Reads() []model.Kind {
+	return []model.Kind{
+		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.CSIStorageCapacityKind,
+		model.ResourceClaimKind, model.DeviceClassKind,
+	}
+}
+
+// Binds reports whether any extender binds pods.
+func (s *Set) Binds() bool {
+	for _, c := range s.clients {
+		if c.Binds() {
+			return true
+		}
+	}
+	return false
+}
+
+// BindSteps returns the step by which an extender binds the pod; none if no extender that binds is interested in it.
+func (s *Set) BindSteps(_ state.View, p *plan.Placement) ([]plan.Step, error) {
+	var binders []*Client
+	for _, c := range s.clients {
+		if c.Binds() && c.IsInterested(p.Pod.Object) {
+			binders = append(binders, c)
+		}
+	}
+	if len(binders) == 0 {
+		return nil, nil
+	}
+	return []plan.Step{{Call: &call{binders: binders, binding: v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: p.NodeName},
+	}}}}, nil
+}
+
+// Close logs the failures that were counted, and closes the connections that are not in use.
+func (s *Set) Close() {
+	s.flush()
+	for _, c := range s.clients {
+		c.http.CloseIdleConnections()
+	}
+}
+
+// call binds a pod by an extender.
+type call struct {
+	binders []*Client
+	binding v1.Binding
+}
+
+var _ commit.Call = (*call)(nil)
+
+// Run has the first extender bind the pod, or the next if that failed and may be ignored. If all of them were passed over it is skipped: a Bind plugin
+// binds the pod.
+func (c *call) Run(ctx context.Context) commit.CallResult {
+	for _, binder := range c.binders {
+		if err := binder.BindContext(ctx, &c.binding); err == nil || !binder.IsIgnorable() {
+			return commit.CallResult{Err: err}
+		}
+	}
+	return commit.CallResult{Skipped: true}
+}

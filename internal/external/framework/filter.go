@@ -1,0 +1,195 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// filter is a TurnFilter. Of what it has found, it keeps what belongs to the turn.
+type filter struct {
+	outside
+	plugin fwk.FilterPlugin
+	turn   *turn // of the fields below
+	// list are the distinct outcomes of the turn; code n stands for the n-th, counted from 1.
+	list  []outcome
+	codes map[string]reason.Code
+	key   []byte
+}
+
+const codeMask = reason.Failed - 1
+
+// verdicts are those of a filter in one view.
+type verdicts struct {
+	f *filter
+	v state.View
+	// trail is that of a dry run; zero for the view of the turn.
+	trail state.Trail
+}
+
+var (
+	_ plugin.TurnFilter   = (*filter)(nil)
+	_ plugin.TurnVerdicts = (*verdicts)(nil)
+)
+
+// FilterTurn returns the verdicts in a view.
+func (f *filter) FilterTurn(v state.View) (plugin.TurnVerdicts, error) {
+	t := f.r.turn
+	if f.turn != t {
+		f.turn, f.list, f.codes = t, f.list[:0], map[string]reason.Code{}
+	}
+	if t.skippedFilters.Has(f.name) {
+		return nil, nil
+	}
+	return &verdicts{f, v, v.Trail()}, nil
+}
+
+// Filter returns the verdict on one node.
+func (v *verdicts) Filter(node state.Node) reason.Code {
+	slots, codes := [1]int32{node.Slot()}, [1]reason.Code{}
+	v.FilterAll(slots[:], codes[:])
+	return codes[0]
+}
+
+// FilterAll writes the verdicts on nodes. The plugin is asked about all of them in one call.
+func (v *verdicts) FilterAll(slots []int32, codes []reason.Code) {
+	if v.f.r.handle.gate.open { // a plugin asks for the built-in filters, and runs those from outside itself
+		clear(codes)
+		return
+	}
+	v.ask(slots, codes)
+}
+
+// ask asks the plugin about nodes, in one call.
+func (v *verdicts) ask(slots []int32, codes []reason.Code) {
+	f := v.f
+	r := f.r
+	t := r.turn
+	cycle := t.state
+	object := t.object
+	var d *dryRun
+	var changed map[int32]fwk.NodeInfo
+	if v.trail != (state.Trail{}) {
+		var err error
+		if d, err = r.dryRunOf(v.trail, v.v); err != nil {
+			code := f.failed(err)
+			for i := range codes {
+				codes[i] = code
+			}
+			return
+		}
+		cycle, changed = d.state, d.nodes
+	}
+	var nodes []fwk.NodeInfo
+	var outcomes []*outcome
+	if d == nil {
+		b := r.batchOf(slots)
+		nodes, outcomes = b.nodes, b.outcomesOf(len(slots))
+	} else {
+		nodes, outcomes = make([]fwk.NodeInfo, len(slots)), make([]*outcome, len(slots)) // the call's own: it may go on when it was given up
+		for i, slot := range slots {
+			if nodes[i] = changed[slot]; nodes[i] == nil {
+				nodes[i] = r.nodeInfo(slot)
+			}
+		}
+	}
+	err := r.lane.run(Filter, f.name, func(ctx context.Context) {
+		var last *fwk.Status // plugins often return one status for many nodes
+		var said *outcome
+		for i, node := range nodes {
+			status := f.plugin.Filter(ctx, cycle, object, node)
+			if status == nil {
+				continue
+			}
+			if status != last {
+				o := read(status, Filter, success|failing|rejecting)
+				last, said = status, &o
+			}
+			if said.code != fwk.Success {
+				outcomes[i] = said
+			}
+		}
+	})
+	if err != nil {
+		r.batch = nil
+		if d != nil {
+			t.fail(d, err)
+		}
+		code := f.failed(err)
+		for i := range codes {
+			codes[i] = code
+		}
+		f.observe(Filter, fwk.Error, len(nodes), err)
+		return
+	}
+	var worst fwk.Code
+	for i, o := range outcomes {
+		codes[i] = reason.None
+		if o != nil {
+			codes[i] = f.codeOf(o)
+			if worst != fwk.Error {
+				worst = o.code
+			}
+		}
+	}
+	f.observe(Filter, worst, len(nodes), nil)
+}
+
+// failed returns the code of an error.
+func (f *filter) failed(err error) reason.Code { return f.codeOf(&outcome{code: fwk.Error, err: err}) }
+
+// codeOf returns the code of an outcome, the same for equal ones. Pending is a rejection that evicting pods cannot resolve.
+func (f *filter) codeOf(o *outcome) reason.Code {
+	f.key = append(f.key[:0], byte(o.code))
+	if o.err != nil {
+		f.key = append(f.key, o.err.Error()...)
+	}
+	for _, text := range o.reasons {
+		f.key = append(append(f.key, 0), text...)
+	}
+	if code, ok := f.codes[string(f.key)]; ok {
+		return code
+	}
+	f.list = append(f.list, *o)
+	code := reason.Code(len(f.list))
+	switch o.code {
+	case fwk.Error:
+		code |= reason.Failed
+	case fwk.UnschedulableAndUnresolvable, fwk.Pending:
+		code |= reason.Unresolvable
+	}
+	f.codes[string(f.key)] = code
+	return code
+}
+
+// outcomeOf returns what a code stands for.
+func (v *verdicts) outcomeOf(code reason.Code) *outcome {
+	n := int(code & codeMask)
+	if n < 1 || n > len(v.f.list) {
+		return &outcome{code: fwk.Error, err: fmt.Errorf("verdict %d", code)}
+	}
+	return &v.f.list[n-1]
+}
+
+// Reasons returns the plugin's reasons.
+func (v *verdicts) Reasons(code reason.Code) []string {
+	o := v.outcomeOf(code)
+	if o.err != nil {
+		return []string{o.err.Error()}
+	}
+	return slices.Clone(o.reasons)
+}
+
+// Err returns the plugin's error.
+func (v *verdicts) Err(code reason.Code) error { return v.outcomeOf(code).err }
+
+// IsPending reports whether the plugin waits for something outside of the cluster: the pod skips its backoff when the plugin says that it may be tried.
+func (v *verdicts) IsPending(code reason.Code) bool {
+	return code != reason.None && v.outcomeOf(code).code == fwk.Pending
+}

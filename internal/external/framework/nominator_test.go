@@ -1,0 +1,194 @@
+package framework_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/enginetest"
+	"github.com/berth-scheduler/berth/internal/proof/oracle"
+)
+
+// TestNominator has a plugin change nominations: it sees that at once, and the queue is told.
+func TestNominator(t *testing.T) {
+	p := &counts{named: "P", pods: 9}
+	w := newWorld(t, 2, p)
+	first := w.pod("first", "1", build.NominatedNodeName("n0"))
+	w.apply(model.Change{Kind: model.PodSet, Pod: first})
+	w.decide(w.pod("p", "1"))
+	on := func(node string) []string { return nominatedTo(p.handle, node) }
+	if got := on("n0"); !slices.Equal(got, []string{"first"}) {
+		t.Errorf("nominated to n0: %v", got)
+	}
+	info, err := public.NewPodInfo(w.object("second", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.handle.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n0"})
+	if got := on("n0"); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("nominated to n0: %v", got)
+	}
+	p.handle.DeleteNominatedPodIfExists(first.Object)
+	p.handle.DeleteNominatedPodIfExists(first.Object)
+	p.handle.UpdateNominatedPod(klog.Logger{}, info.GetPod(), info)
+	if got := on("n0"); !slices.Equal(got, []string{"second"}) {
+		t.Errorf("nominated to n0: %v", got)
+	}
+	if want := []string{"second@n0", "first@", "second@n0"}; !slices.Equal(w.nominated, want) {
+		t.Errorf("the queue was told %v, want %v", w.nominated, want)
+	}
+}
+
+// TestKeptRoomIsNoNomination: plugins do not see pods that room is kept for, which the API shows nothing of.
+func TestKeptRoomIsNoNomination(t *testing.T) {
+	p := &counts{named: "P", pods: 9}
+	w := newWorld(t, 2, p)
+	w.apply(model.Change{Kind: model.PodSet, Pod: w.pod("first", "1", build.NominatedNodeName("n0"))})
+	g := model.GroupKey{Namespace: "default", Name: "g"}
+	w.state.Keep(model.RootKey{Key: g}, []model.GroupKey{g}, []plan.Nomination{
+		{Pod: w.pod("second", "1"), Mode: plan.Set, NodeName: "n0"}, {Pod: w.pod("third", "1"), Mode: plan.Set, NodeName: "n1"},
+	})
+	w.decide(w.pod("p", "1"))
+	if got := append(nominatedTo(p.handle, "n0"), nominatedTo(p.handle, "n1")...); !slices.Equal(got, []string{"first"}) {
+		t.Errorf("nominated: %v, want the first pod alone", got)
+	}
+}
+
+// TestNominationsOfUnknownPods has a plugin nominate pods that the queue does not know, in turns and between them: they are seen at once and until the next turn
+// has ended, and not kept for ever. What the plugin deletes stays deleted while the queue has not taken that in.
+func TestNominationsOfUnknownPods(t *testing.T) {
+	p := &counts{named: "P", pods: 9}
+	w := newWorld(t, 2, p)
+	first := w.pod("first", "1", build.NominatedNodeName("n0"))
+	w.apply(model.Change{Kind: model.PodSet, Pod: first})
+	nominate := func(name, node string) { w.nominate(p.handle, w.object(name, "1"), node) }
+	var during []string // what the next turn sees
+	p.pre = func() { during = nominatedTo(p.handle, "n0") }
+	turn := func(want ...string) {
+		t.Helper()
+		w.decide(w.pod("p", "1"))
+		if !slices.Equal(during, want) {
+			t.Errorf("in the turn, nominated to n0 are %v; want %v", during, want)
+		}
+	}
+	turn("first")
+	nominate("between", "n0")
+	p.handle.DeleteNominatedPodIfExists(first.Object)
+	turn("between")
+	p.pre = func() { nominate("within", "n0"); during = nominatedTo(p.handle, "n0") }
+	turn("first", "within") // nobody has told the state that first is not nominated any more
+	p.pre = func() { during = nominatedTo(p.handle, "n0") }
+	turn("first")
+
+	for i := range 30_000 {
+		nominate(fmt.Sprint("many", i), fmt.Sprint("n", i)) // nodes of their own: it is a list for each
+	}
+	kept := 0
+	for i := range 30_000 {
+		kept += len(p.handle.NominatedPodsForNode(fmt.Sprint("n", i)))
+	}
+	if kept < 1_000 || kept > 10_001 {
+		t.Errorf("without a turn, %d nominations of unknown pods are kept; want 10,000 and that of the state", kept)
+	}
+	turn("first")
+	turn("first")
+	if got := nominatedTo(p.handle, "n29999"); got != nil {
+		t.Errorf("%v is nominated still", got)
+	}
+}
+
+// TestNominationsWithinATurn has plugins change nominations in a turn: its later filters leave room
+// for nominated pods, by AddPod too, and take the room of a nomination that has ended.
+func TestNominationsWithinATurn(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(w *world, p *counts)
+		want   string
+		added  []string
+	}{
+		{"nothing", func(*world, *counts) {}, "on n1", nil},
+		{"a pod is nominated", func(w *world, p *counts) { w.nominate(p.handle, w.object("second", "4"), "n1") },
+			"0/2 nodes are available: 2 Insufficient cpu. NodeResourcesFit", nil},
+		{"a nomination moves", func(w *world, p *counts) { w.nominate(p.handle, w.object("first", "4"), "n1") },
+			"on n0", nil},
+		{"a nomination ends", func(w *world, p *counts) {
+			p.handle.DeleteNominatedPodIfExists(w.object("first", "4"))
+			w.nominate(p.handle, w.object("second", "4"), "n1")
+		}, "on n0", nil},
+		{"a nominated pod has a lower priority", func(w *world, p *counts) {
+			w.nominate(p.handle, w.object("second", "4", prioritized(-1)), "n1")
+		}, "on n1", nil},
+		{"a nominated pod is on a node", func(w *world, p *counts) {
+			w.nominate(p.handle, w.object("placed", "4", build.NodeName("n0")), "n1")
+		}, "on n1", nil},
+		{"the node does not exist", func(w *world, p *counts) { w.nominate(p.handle, w.object("second", "4"), "n9") },
+			"on n1", nil},
+		{"AddPod is called", func(w *world, p *counts) { w.nominate(p.handle, w.object("second", "1"), "n1") },
+			"on n1", []string{"+1 second n1 1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := &counts{named: "P", pods: 9}
+			w := newWorld(t, 2, p)
+			w.apply(model.Change{Kind: model.PodSet, Pod: w.pod("first", "4", build.NominatedNodeName("n0"))})
+			w.placed("placed", "n0", "0")
+			p.pre = func() { test.change(w, p) }
+			d := w.decide(w.pod("p", "1"))
+			if got := said(&d); got != test.want {
+				t.Errorf("the pod is %s; want %s", got, test.want)
+			}
+			slices.Sort(p.extended)
+			if got := slices.Compact(p.extended); !slices.Equal(got, test.added) {
+				t.Errorf("AddPod was called for %q; want %q", got, test.added)
+			}
+		})
+	}
+}
+
+// TestNominationsBetweenPostFilters has a PostFilter plugin nominate a pod before DefaultPreemption:
+// evicting pods makes no room then.
+func TestNominationsBetweenPostFilters(t *testing.T) {
+	for _, nominates := range []bool{false, true} {
+		p := &counts{named: "P", pods: 9}
+		w := newWorld(t, 1, p)
+		w.profile.PostFilters = append(w.profile.PostFilters, enginetest.Profile(t, oracle.DefaultProfile()).PostFilters...)
+		w.placed("victim", "n0", "4")
+		p.post = func(*counts, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+			if nominates {
+				w.nominate(p.handle, w.object("second", "4", prioritized(5)), "n0")
+			}
+			return nil, status(fwk.Unschedulable)
+		}
+		d := w.decide(w.pod("p", "1", prioritized(5)))
+		if evicts := len(d.Evictions) > 0; evicts == nominates {
+			t.Errorf("a pod is nominated: %v; pods are evicted: %v, %s", nominates, evicts, d.PostFilter)
+		}
+	}
+}
+
+func prioritized(priority int32) build.PodOption {
+	return func(p *v1.Pod) { p.Spec.Priority = &priority }
+}
+
+// nominate has a plugin nominate a pod.
+func (w *world) nominate(h fwk.Handle, pod *v1.Pod, node string) {
+	info, err := public.NewPodInfo(pod)
+	if err != nil {
+		w.Fatal(err)
+	}
+	h.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
+}
+
+func nominatedTo(h fwk.Handle, node string) (names []string) {
+	for _, p := range h.NominatedPodsForNode(node) {
+		names = append(names, p.GetPod().Name)
+	}
+	return names
+}

@@ -1,0 +1,208 @@
+package framework
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+type preEnqueue struct {
+	outside
+	plugin fwk.PreEnqueuePlugin
+}
+
+var (
+	_ plugin.PodPreEnqueue     = (*preEnqueue)(nil)
+	_ plugin.QueueSort         = (*queueSort)(nil)
+	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
+)
+
+// PreEnqueue asks the plugin. As in kube-scheduler, any status but Success holds the pod back.
+func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
+	object := p.r.copies.of(pod)
+	var o outcome
+	var err error
+	p.r.lane.about(pod, func() {
+		o, err = call(p.r.lane, PreEnqueue, p.name, func(ctx context.Context) outcome {
+			return read(p.plugin.PreEnqueue(ctx, object), PreEnqueue, success|failing|rejecting)
+		})
+	})
+	p.observe(PreEnqueue, o.code, 1, err)
+	switch {
+	case err != nil:
+		p.r.copies.drop(pod)
+		return err.Error()
+	case o.err != nil:
+		return o.err.Error()
+	case o.code != fwk.Success:
+		return p.rejection(&o)
+	}
+	return ""
+}
+
+// copiesMax bounds how many copies of pods are kept for plugins that are asked about waiting pods.
+const copiesMax = 1024
+
+// copies are copies of waiting pods for plugins: they are asked about one pod many times, and must not write to the state's.
+type copies struct {
+	byPod map[*model.Pod]*v1.Pod
+	// event is the last event, and before and after copies of its objects.
+	event         model.Event
+	before, after any
+	known         bool
+}
+
+func (c *copies) of(pod *model.Pod) *v1.Pod {
+	if object := c.byPod[pod]; object != nil {
+		return object
+	}
+	if c.byPod == nil || len(c.byPod) >= copiesMax {
+		c.byPod = map[*model.Pod]*v1.Pod{}
+	}
+	object := copyOf(pod)
+	c.byPod[pod] = object
+	return object
+}
+
+// drop forgets the copy of a pod that a call which was given up may still write to.
+func (c *copies) drop(pod *model.Pod) { delete(c.byPod, pod) }
+
+type enqueueExtensions struct {
+	outside
+	events []model.EventToRegister
+}
+
+// EventsToRegister returns the events that the plugin registers for.
+func (p *enqueueExtensions) EventsToRegister() []model.EventToRegister { return p.events }
+
+// Reads returns the kinds that events which the plugin registers for are about.
+func (p *enqueueExtensions) Reads() []model.Kind {
+	var reads []model.Kind
+	for kind := range model.KindCount {
+		raises := kinds.Get(kind).Events
+		if slices.ContainsFunc(p.events, func(r model.EventToRegister) bool { return slices.ContainsFunc(raises, r.Resource.Covers) }) {
+			reads = append(reads, kind)
+		}
+	}
+	return reads
+}
+
+// enqueueExtensions returns what a plugin registers for, nil if it cannot reject pods. A plugin that does not say registers for everything.
+func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, error) {
+	switch p.(type) {
+	case fwk.PreEnqueuePlugin, fwk.PreFilterPlugin, fwk.FilterPlugin, fwk.ReservePlugin, fwk.PermitPlugin:
+	default:
+		return nil, nil
+	}
+	e := &enqueueExtensions{outside: o}
+	if p, ok := p.(fwk.EnqueueExtensions); ok {
+		type result struct {
+			events []fwk.ClusterEventWithHint
+			err    error
+		}
+		found, err := call(o.r.lane, EventsToRegister, o.name, func(ctx context.Context) result {
+			events, err := p.EventsToRegister(ctx)
+			return result{events, err}
+		})
+		if err != nil {
+			return nil, err
+		}
+		if found.err != nil {
+			return nil, &Failure{o.name, EventsToRegister, found.err.Error()}
+		}
+		for i := range found.events {
+			e.events = append(e.events, o.registration(&found.events[i]))
+		}
+	} else {
+		e.events = model.DefaultEvents()
+	}
+	return e, nil
+}
+
+// registration converts a registration. The bits of actions are kube-scheduler's.
+func (o outside) registration(e *fwk.ClusterEventWithHint) model.EventToRegister {
+	r := registrationFor(e.Event.Resource)
+	r.Actions = model.Action(e.Event.ActionType & fwk.All)
+	if e.QueueingHintFn == nil && e.PreQueueingHintFn == nil {
+		return r
+	}
+	h := &hint{outside: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
+	r.Hint = h.helps
+	r.Alike = model.OfEachPod // who knows what it looks at
+	return r
+}
+
+// hint is a plugin's hint. One that fails says that the pod may be tried, as in kube-scheduler.
+type hint struct {
+	outside
+	before fwk.PreQueueingHintFn
+	hint   fwk.QueueingHintFn
+	// event is the last event that before was asked about, and pods what it said.
+	event model.Event
+	asked bool
+	all   bool
+	pods  map[types.NamespacedName]bool
+}
+
+func (h *hint) helps(waiting *model.Pod, event model.Event) bool {
+	before, after, known := h.r.copies.objectsOf(event)
+	if !known {
+		return true
+	}
+	if h.before != nil && !h.concerns(waiting, event, before, after) {
+		return false
+	}
+	if h.hint == nil {
+		return true
+	}
+	object, log := h.r.copies.of(waiting), h.r.config.Log
+	var helps bool
+	var err error
+	h.r.lane.about(waiting, func() {
+		helps, err = call(h.r.lane, QueueingHint, h.name, func(context.Context) bool {
+			hint, err := h.hint(log, object, before, after)
+			if err != nil {
+				log.Error(err, "Queueing hint failed", "plugin", h.name, "pod", klog.KObj(object))
+			}
+			return err != nil || hint != fwk.QueueSkip
+		})
+	})
+	if err != nil {
+		h.r.copies.drop(waiting)
+		h.r.copies.known, h.r.copies.event = false, model.Event{}
+		log.Error(err, "Queueing hint failed", "plugin", h.name, "pod", klog.KObj(waiting.Object))
+	}
+	return helps || err != nil
+}
+
+// concerns reports whether the plugin's PreQueueingHintFn names the pod for the event. It is asked once for each event.
+func (h *hint) concerns(waiting *model.Pod, event model.Event, before, after any) bool {
+	if !h.asked || !sameEvent(&h.event, &event) {
+		log := h.r.config.Log
+		type result struct {
+			fwk.PreQueueingHintResult
+			err error
+		}
+		found, err := call(h.r.lane, QueueingHint, h.name, func(context.Context) result {
+			found, err := h.before(log, before, after)
+			return result{found, err}
+		})
+		if err != nil { // a call that was given up may still write to the copies
+			h.r.copies.known, h.r.copies.event = false, model.Event{}
+			log.Error(err, "PreQueueing hint failed", "plugin", h.name)
+		}
+		h.event, h.asked, h.all, h.pods = event, true, found.AllPods || found.err != nil || err != nil, map[types.NamespacedName]bool{}
+		for _, pod := range found.Pods {
+			h.pods[pod] = true
+		}
+	}
+	return h.all || h.pods[types.NamespacedName{Namespace: waiting.Namespace, Name: waiting.Name}]
+}

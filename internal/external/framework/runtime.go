@@ -1,0 +1,253 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/external/framework/snapshot"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Bindings are the pods of all profiles whose bindings have begun: *commit.Commit. Any goroutine may use it; it never blocks.
+type Bindings interface {
+	// WaitingPods are those that wait at Permit, in the order of their decisions.
+	WaitingPods() []*commit.WaitingPod
+	// WaitingPod returns nil if the pod does not wait.
+	WaitingPod(pod types.UID) *commit.WaitingPod
+	// PodInPreBind returns nil if the pod is not at PreBind.
+	PodInPreBind(pod types.UID) *commit.PodInPreBind
+}
+
+// Queue takes in what plugins ask of the queue. Any goroutine may use it; it never blocks.
+type Queue interface {
+	// Activate has pods tried at once that wait for their turn.
+	Activate(pods []*v1.Pod)
+	// Nominate notes that a pod is nominated to a node, or to none if the name is empty.
+	Nominate(pod *v1.Pod, nodeName string)
+}
+
+// Observer measures plugins. The loop's goroutine calls it, and those of bindings.
+type Observer interface {
+	// Ran reports so many calls of a plugin, made together, with the status of the last that did not succeed, and how long they took.
+	Ran(plugin string, point Point, status string, calls int, took time.Duration)
+}
+
+// Config is the configuration of a Runtime. Profile and Views are required.
+type Config struct {
+	// Profile is the scheduler name.
+	Profile string
+	// Deadline is how long calls may take that the loop waits for; 0 means DefaultDeadline.
+	Deadline time.Duration
+	// Now is the scheduler's clock; nil stands for time.Now.
+	Now func() time.Time
+	// Parallelism is how many pieces of work plugins do at a time with the Handle's Parallelizer; 0 means 16.
+	Parallelism int
+	Log         klog.Logger
+
+	// Snapshot is what plugins see of the cluster. All profiles share it: turns follow each other.
+	Snapshot *snapshot.Snapshot
+	// Types make the values that plugins get; nil stands for Berth's types. The snapshot has the same.
+	Types *public.Types
+	// Bindings returns where bindings are, nil while there are none: it may be built after the plugins. Bindings, Queue and Observer may be nil.
+	Bindings  func() Bindings
+	Queue     Queue
+	Observer  Observer
+	Extenders []fwk.Extender
+	// Devices says that devices and claims are watched, so that plugins can have them.
+	Devices bool
+	// PreBinds are shared by all profiles; nil means that there are no others.
+	PreBinds *PreBinds
+	// Leaving are shared by all profiles; nil makes a set of the Runtime's own.
+	Leaving *Leaving
+
+	// What plugins get from the Handle; the nil ones are nil there, too, but for the managers: see there.
+	ClientSet       clientset.Interface
+	KubeConfig      *restclient.Config // plugins get copies
+	EventRecorder   events.EventRecorderLogger
+	Informers       informers.SharedInformerFactory
+	PodGroupManager fwk.PodGroupManager
+	CSIManager      fwk.CSIManager
+}
+
+// Runtime runs the plugins from outside of one profile. But for its Handle, the loop's goroutine alone uses it.
+type Runtime struct {
+	config Config
+	lane   *Lane
+	handle *Handle
+	copies copies
+	// The plugins that are enabled at each extension point, in order; see Attach.
+	preFilters []*preFilter
+	filters    []*filter
+	reserves   []*reserve
+	preBinds   []*preBind
+	binds      []*Binder
+	postBinds  []*postBind
+	preScores  []*preScore
+	// profile has the built-in plugins that plugins may run through the Handle.
+	profile *plugin.Profile
+	turn    *turn // nil between turns
+	batch   *batch
+}
+
+// New returns a Runtime. Its calls' contexts end with ctx.
+func New(ctx context.Context, config Config) (*Runtime, error) {
+	switch {
+	case config.Profile == "":
+		return nil, errors.New("plugins from outside: the profile has no name")
+	case config.Snapshot == nil:
+		return nil, fmt.Errorf("plugins from outside of profile %q: no snapshot", config.Profile)
+	case config.Deadline < 0:
+		return nil, fmt.Errorf("plugins from outside of profile %q: deadline %v must be greater than 0", config.Profile, config.Deadline)
+	}
+	if config.PreBinds == nil {
+		config.PreBinds = NewPreBinds()
+	}
+	if config.Leaving == nil {
+		config.Leaving = NewLeaving()
+	}
+	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Now, config.Log)}
+	r.handle = newHandle(r)
+	return r, nil
+}
+
+// Handle returns what the factories of plugins get.
+func (r *Runtime) Handle() *Handle { return r.handle }
+
+// Profile returns the scheduler name.
+func (r *Runtime) Profile() string { return r.config.Profile }
+
+// Lane returns the lane on which plugins run.
+func (r *Runtime) Lane() *Lane { return r.lane }
+
+// Close ends the goroutine on which plugins run.
+func (r *Runtime) Close() { r.lane.Close() }
+
+// outside is what adapters have in common: the plugin's name, and who runs it.
+type outside struct {
+	name string
+	r    *Runtime
+}
+
+// Name returns the plugin's name.
+func (o *outside) Name() string { return o.name }
+
+// observe reports calls that were made on the lane together.
+func (o *outside) observe(point Point, code fwk.Code, calls int, err error) {
+	if observer := o.r.config.Observer; observer != nil {
+		if err != nil {
+			code = fwk.Error
+		}
+		observer.Ran(o.name, point, nameOf(code), calls, o.r.lane.took)
+	}
+}
+
+// Points are the adapters of one plugin, by extension point; those that it does not implement are nil.
+type Points struct {
+	PreEnqueue        plugin.PodPreEnqueue
+	QueueSort         plugin.QueueSort
+	EnqueueExtensions plugin.EnqueueExtensions
+	PreFilter         plugin.PreFilter
+	Filter            plugin.TurnFilter
+	PostFilter        plugin.PostFilter
+	PreScore          plugin.PreScore
+	Score             plugin.TurnScore
+	Reserve           plugin.Reserve
+	Permit            plugin.Permit
+	PreBind           plugin.PreBind
+	Bind              *Binder
+	PostBind          plugin.PostBind
+}
+
+// Adapt returns the adapters of a plugin. The error is that of its EventsToRegister.
+func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
+	name, err := call(r.lane, "Name", fmt.Sprintf("%T", p), func(context.Context) string { return p.Name() })
+	if err != nil {
+		return Points{}, err
+	}
+	o := outside{name, r}
+	var points Points
+	if p, ok := p.(fwk.PreEnqueuePlugin); ok {
+		points.PreEnqueue = &preEnqueue{o, p}
+	}
+	if p, ok := p.(fwk.QueueSortPlugin); ok {
+		points.QueueSort = newQueueSort(o, p)
+	}
+	if p, ok := p.(fwk.PreFilterPlugin); ok {
+		points.PreFilter = &preFilter{outside: o, plugin: p}
+	}
+	if p, ok := p.(fwk.FilterPlugin); ok {
+		points.Filter = &filter{outside: o, plugin: p}
+	}
+	if p, ok := p.(fwk.PostFilterPlugin); ok {
+		points.PostFilter = &postFilter{o, p}
+	}
+	if p, ok := p.(fwk.PreScorePlugin); ok {
+		points.PreScore = &preScore{o, p}
+	}
+	if p, ok := p.(fwk.ScorePlugin); ok {
+		points.Score = &score{o, p}
+	}
+	if p, ok := p.(fwk.ReservePlugin); ok {
+		points.Reserve = &reserve{outside: o, plugin: p}
+	}
+	if p, ok := p.(fwk.PermitPlugin); ok {
+		points.Permit = &permit{o, p}
+	}
+	if p, ok := p.(fwk.PreBindPlugin); ok {
+		points.PreBind = &preBind{outside: o, plugin: p}
+	}
+	if p, ok := p.(fwk.BindPlugin); ok {
+		points.Bind = &Binder{o, p}
+	}
+	if p, ok := p.(fwk.PostBindPlugin); ok {
+		points.PostBind = &postBind{o, p}
+	}
+	points.EnqueueExtensions, err = o.enqueueExtensions(p)
+	return points, err
+}
+
+// Attach makes the Runtime run the plugins from outside of a profile, which is complete but for Outside: those of its plugins that are this Runtime's
+// adapters. binds are the Bind plugins from outside that come before the built-in one.
+func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
+	r.preFilters, r.filters, r.reserves = own[*preFilter](p.PreFilters), own[*filter](p.Filters), own[*reserve](p.Reserve)
+	r.preScores, r.profile = own[*preScore](p.PreScores), p
+	r.preBinds, r.postBinds, r.binds = own[*preBind](p.PreBind), own[*postBind](p.PostBind), binds
+	var first *preBind // of those that follow each other
+	for _, x := range p.PreBind {
+		next, ok := x.(*preBind)
+		switch {
+		case !ok:
+			first = nil
+		case first == nil:
+			first = next
+			first.with = []*preBind{next}
+		default:
+			first.with, next.with = append(first.with, next), nil
+		}
+	}
+	p.Outside = r
+}
+
+// own returns those of a profile's plugins that are adapters of a type.
+func own[A any, P any](plugins []P) []A {
+	var adapters []A
+	for _, p := range plugins {
+		if adapter, ok := any(p).(A); ok {
+			adapters = append(adapters, adapter)
+		}
+	}
+	return adapters
+}

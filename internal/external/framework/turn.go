@@ -1,0 +1,260 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+var _ plugin.Outside = (*Runtime)(nil)
+
+// turn is what belongs to the turn of one pod. Plugins have the state and the copies of the pod, and may keep them; the rest is the loop's.
+type turn struct {
+	view state.View
+	pod  *model.Pod
+	// object is a copy of the pod for plugins, up to Reserve.
+	object *v1.Pod
+	state  fwk.CycleState
+	// skipped are the names of plugins that returned Skip at PreFilter, and at PreScore.
+	skippedFilters, skippedScores sets.Set[string]
+	dryRuns                       []*dryRun
+	podInfos                      map[*model.Pod]fwk.PodInfo // of pods in dry runs
+	preFilter                     map[string][]string        // reasons of rejections at PreFilter, by plugin
+	// binding is set from the first Reserve plugin on, or when steps are asked for.
+	binding *binding
+	bare    bool // nodes are scored as if nothing was on them
+	placed  bool // its steps were asked for, and it has not been undone
+}
+
+// Begin begins a pod's turn.
+func (r *Runtime) Begin(v state.View, pod *model.Pod) {
+	r.config.Leaving.wait()
+	r.config.Snapshot.Update(v)
+	t := &turn{view: v, pod: pod, object: copyOf(pod), state: r.config.Types.NewCycleState(), skippedFilters: sets.Set[string]{}, skippedScores: sets.Set[string]{}}
+	r.turn = t
+	r.handle.nominator.begin(v)
+	r.lane.beginTurn(pod)
+}
+
+// Nominations returns the nominations that plugins have changed and the state does not have yet.
+func (r *Runtime) Nominations() []plan.Nomination { return r.handle.nominations() }
+
+// Bare has the plugins score nodes as if nothing was on them, in this turn.
+func (r *Runtime) Bare() { r.turn.bare = true }
+
+// End ends the turn. Pods that plugins want tried now are activated if the pod was placed.
+func (r *Runtime) End() {
+	t := r.turn
+	r.turn = nil
+	r.lane.endTurn()
+	r.handle.nominator.end()
+	if t != nil && t.placed {
+		r.activate(t.state)
+	}
+}
+
+// Unreserve undoes what the Reserve plugins did for the placement of this turn. All of them are called, whichever failed, as in kube-scheduler.
+func (r *Runtime) Unreserve(p *plan.Placement) {
+	t := r.turn
+	if t == nil || len(r.reserves) == 0 {
+		return
+	}
+	t.placed = false
+	t.bindingOf(r, p.NodeName).undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
+		pod := t.binding.pod
+		err := r.lane.run(Unreserve, p.name, func(ctx context.Context) { unreserve(ctx, pod) })
+		p.observe(Unreserve, fwk.Success, 1, err)
+		if err != nil {
+			t.renew(nil)
+			r.config.Log.Error(err, "Plugin failed at Unreserve", "plugin", p.name, "pod", klog.KObj(t.binding.pod), "node", t.binding.nodeName)
+		}
+	})
+	t.binding = nil
+}
+
+// copyOf returns a copy of a pod's object that nobody else has.
+func copyOf(pod *model.Pod) *v1.Pod {
+	object := pod.Object.DeepCopy()
+	object.Status.NominatedNodeName = pod.NominatedNode // that in the API may be older
+	return object
+}
+
+// nodeInfo returns the NodeInfo of a node in the turn's view.
+func (r *Runtime) nodeInfo(slot int32) fwk.NodeInfo {
+	return r.config.Snapshot.NodeInfoIn(r.turn.view, slot)
+}
+
+// podInfo returns the PodInfo of a pod in a dry run: that of the node where it is, or one of a copy.
+func (t *turn) podInfo(r *Runtime, pod *model.Pod, slot int32) fwk.PodInfo {
+	info := t.podInfos[pod]
+	if info != nil {
+		return info
+	}
+	for _, p := range r.nodeInfo(slot).GetPods() {
+		if p.GetPod().UID == pod.UID {
+			info = p
+		}
+	}
+	if info == nil {
+		info = r.config.Types.NewPodInfo(copyOf(pod))
+	}
+	if t.podInfos == nil {
+		t.podInfos = map[*model.Pod]fwk.PodInfo{}
+	}
+	t.podInfos[pod] = info
+	return info
+}
+
+// dryRun is a dry run of a turn as plugins see it: the CycleState and the NodeInfos that AddPod and RemovePod have changed.
+type dryRun struct {
+	trail   state.Trail
+	applied int // of the draft's changes
+	state   fwk.CycleState
+	nodes   map[int32]fwk.NodeInfo // where pods were added or removed
+	err     error
+}
+
+// dryRunsMax bounds how many dry runs of a turn are kept: the engine and preemption have one each.
+const dryRunsMax = 8
+
+// dryRunOf returns the dry run of a view, with all changes that its draft has by now. Plugins see each change once.
+func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
+	t := r.turn
+	var d *dryRun
+	for i, kept := range t.dryRuns {
+		if kept.trail == trail {
+			d = kept
+			break
+		}
+		if kept.trail.SameDraft(trail) { // the draft was reset
+			t.dryRuns = append(t.dryRuns[:i], t.dryRuns[i+1:]...)
+			break
+		}
+	}
+	if d == nil {
+		if len(t.dryRuns) >= dryRunsMax {
+			clear(t.dryRuns)
+			t.dryRuns = t.dryRuns[:0]
+		}
+		d = &dryRun{trail: trail, nodes: map[int32]fwk.NodeInfo{}}
+		t.dryRuns = append(t.dryRuns, d)
+	}
+	type change struct {
+		pod  fwk.PodInfo
+		slot int32
+		n    int32
+	}
+	var changes []change
+	published := map[int32]fwk.NodeInfo{}
+	for c := range v.ChangesFrom(d.applied) {
+		changes = append(changes, change{t.podInfo(r, c.Pod, c.Slot), c.Slot, c.N})
+		if d.nodes[c.Slot] == nil {
+			published[c.Slot] = r.nodeInfo(c.Slot)
+		}
+	}
+	if d.err != nil || len(changes) == 0 && d.state != nil {
+		return d, d.err
+	}
+	extensions := r.extensions(t.skippedFilters)
+	base, object, log := t.state, t.object, r.config.Log
+	var running atomic.Pointer[string] // the plugin that is being called
+	err, failed := call(r.lane, AddPod, names(extensions), func(ctx context.Context) error {
+		if d.state == nil {
+			d.state = base.Clone()
+		}
+		for _, c := range changes {
+			node := d.nodes[c.slot]
+			if node == nil {
+				node = published[c.slot].Snapshot()
+				d.nodes[c.slot] = node
+			}
+			if c.n > 0 {
+				node.AddPodInfo(c.pod)
+			} else if err := node.RemovePod(log, c.pod.GetPod()); err != nil {
+				return err
+			}
+			for _, p := range extensions {
+				running.Store(&p.name)
+				if err := p.extend(ctx, d.state, object, c.pod, node, c.n > 0); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	d.applied += len(changes)
+	if failed != nil {
+		var f *Failure
+		if name := running.Load(); name != nil && errors.As(failed, &f) {
+			f.Plugin = *name
+		}
+		t.fail(d, failed)
+		return nil, failed
+	}
+	d.err = err
+	return d, err
+}
+
+// fail ends a dry run: all that is asked of it from now on has the error. A call that was given up may still use what is in it.
+func (t *turn) fail(d *dryRun, err error) {
+	t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: d.trail, err: err}
+}
+
+// extensions returns the plugins whose AddPod and RemovePod are called.
+func (r *Runtime) extensions(skipped sets.Set[string]) []*preFilter {
+	var list []*preFilter
+	for _, p := range r.preFilters {
+		if !skipped.Has(p.name) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// names says which plugins run in one call.
+func names(plugins []*preFilter) string {
+	name := ""
+	for i, p := range plugins {
+		if i > 0 {
+			name += ","
+		}
+		name += p.name
+	}
+	return name
+}
+
+// extend calls AddPod or RemovePod of a plugin, if it has them. The error has kube-scheduler's words.
+func (p *preFilter) extend(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, other fwk.PodInfo, node fwk.NodeInfo, add bool) error {
+	extensions := p.plugin.PreFilterExtensions()
+	if extensions == nil {
+		return nil
+	}
+	point, verb := RemovePod, "RemovePod"
+	var status *fwk.Status
+	if add {
+		point, verb = AddPod, "AddPod"
+		status = extensions.AddPod(ctx, cycle, pod, other, node)
+	} else {
+		status = extensions.RemovePod(ctx, cycle, pod, other, node)
+	}
+	switch o := read(status, point, success|failing|rejecting); {
+	case o.code == fwk.Success:
+		return nil
+	case o.isRejection():
+		return fmt.Errorf("running %s on PreFilter plugin %q: %s", verb, p.name, o.message())
+	default:
+		return fmt.Errorf("running %s on PreFilter plugin %q: %w", verb, p.name, o.err)
+	}
+}

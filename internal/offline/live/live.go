@@ -1,0 +1,270 @@
+// Package live reads a cluster from its API server, for commands that answer questions about it.
+//
+// It takes an access to an API server and the kinds of object that the scheduler's configuration reads; it gives a [manifest.Cluster], trimmed to what the
+// scheduler and its simulation read, and a note on each kind that the user may not list, with what is assumed without it. It owns its connections while it
+// reads. It never writes, and reads no secrets, logs or events: with the rights of the ClusterRole view and to list nodes most questions can be answered.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+)
+
+// Request says what to read.
+type Request struct {
+	// Access is how to reach the API server. Media types and limits of the rate are set here.
+	Access *rest.Config
+	// Kinds are those that the configured plugins read. Pods and nodes are always read, and so are priority classes and templates of claims.
+	Kinds []model.Kind
+	// Progress, unless it is nil, is called with the number of pods that have been read, and of all. Calls do not overlap.
+	Progress func(done, total int64)
+}
+
+// Result is a cluster as it was read. The kinds are listed one beside another, so they are of slightly different times.
+type Result struct {
+	Cluster *manifest.Cluster
+	// Notes say what could not be read, and what is assumed without it.
+	Notes []string
+	aside []func(*v1.Pod)
+}
+
+// SetAside removes from pods that are added to the cluster, and have no node, what could not be judged: what Notes say is set aside.
+func (r *Result) SetAside(pod *v1.Pod) {
+	if pod.Spec.NodeName != "" {
+		return
+	}
+	for _, remove := range r.aside {
+		remove(pod)
+	}
+}
+
+// pageSize is how many objects an answer of the API server has. A page of large pods is a few megabytes.
+const pageSize = 500
+
+// inFlight is how many kinds are listed at a time.
+const inFlight = 4
+
+// Read reads a cluster. That a kind is forbidden is a note; of pods and nodes it is an error. A kind that the API server does not serve has no objects.
+func Read(ctx context.Context, r Request) (*Result, error) {
+	listed := wanted(r.Kinds)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	trim := kinds.Kept(false)
+	errs, found := make([]error, len(listed)), make([][]runtime.Object, len(listed))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, inFlight)
+	for i := range listed {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			client, err := clientFor(r.Access, listed[i].resource.GroupVersion())
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			l := lister{client: client, kind: &listed[i], trim: trim}
+			if listed[i].resource.Resource == "pods" {
+				l.progress = r.Progress
+			}
+			if found[i], errs[i] = l.list(ctx); errs[i] != nil && !isMissing(errs[i]) {
+				cancel() // without it there is no answer
+			}
+		})
+	}
+	wg.Wait()
+	result := &Result{Cluster: &manifest.Cluster{}}
+	if err := failure(listed, errs); err != nil {
+		return nil, err
+	}
+	forbidden := map[string]bool{}
+	for i := range listed {
+		if apierrors.IsForbidden(errs[i]) {
+			forbidden[listed[i].resource.Resource] = true
+		}
+		for _, object := range found[i] {
+			result.Cluster.Add(object)
+		}
+	}
+	result.assume(forbidden)
+	result.Cluster.Complete()
+	return result, nil
+}
+
+// failure returns the first error that stands in the way of an answer. What was cancelled for another's failure is not it.
+func failure(listed []listedKind, errs []error) error {
+	var first error
+	for i, err := range errs {
+		name := listed[i].resource.Resource
+		switch {
+		case err == nil, isMissing(err) && !listed[i].essential:
+			continue
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("%s cannot be listed in all namespaces, and there is no answer without them: %w; ask for the verb list on %s in a ClusterRole", name, err, name)
+		}
+		if first == nil || errors.Is(first, context.Canceled) {
+			first = fmt.Errorf("list %s: %w", name, err)
+		}
+	}
+	return first
+}
+
+// isMissing reports whether an error says that the user may not list a kind, or that the API server does not serve it.
+func isMissing(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
+
+// listedKind is a kind to list.
+type listedKind struct {
+	resource  schema.GroupVersionResource
+	list      schema.GroupVersionKind
+	essential bool
+}
+
+// wanted returns the kinds to list: pods first, of which there are most.
+func wanted(read []model.Kind) []listedKind {
+	read = append([]model.Kind{model.PodKind, model.NodeKind, model.PodDisruptionBudgetKind}, read...)
+	var all []listedKind
+	add := func(resource schema.GroupVersionResource, object runtime.Object) {
+		if slices.ContainsFunc(all, func(k listedKind) bool { return k.resource == resource }) {
+			return
+		}
+		of, _, err := scheme.Scheme.ObjectKinds(object)
+		if err != nil {
+			return // a type of the table is registered: TestWanted
+		}
+		list := of[0].GroupVersion().WithKind(of[0].Kind + "List")
+		all = append(all, listedKind{resource, list, resource.Resource == "pods" || resource.Resource == "nodes"})
+	}
+	for _, kind := range read {
+		row := kinds.Get(kind)
+		add(row.Resource, row.New())
+	}
+	add(schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), &schedulingv1.PriorityClass{})
+	if slices.Contains(read, model.ResourceClaimKind) {
+		add(resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"), &resourcev1.ResourceClaimTemplate{})
+	}
+	return all
+}
+
+// clientFor returns a client for a group and version, which asks for protobuf.
+func clientFor(access *rest.Config, of schema.GroupVersion) (*rest.RESTClient, error) {
+	config := rest.CopyConfig(access)
+	config.GroupVersion, config.APIPath = &of, "/apis"
+	if of.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.QPS = -1 // a few requests at a time
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("build a client for %s: %w", config.Host, err)
+	}
+	return client, nil
+}
+
+// lister lists the objects of one kind.
+type lister struct {
+	client   rest.Interface
+	kind     *listedKind
+	trim     func(kinds.Object)
+	progress func(done, total int64)
+}
+
+// list lists page by page. If a list has expired between two pages, it begins once more, without pages.
+func (l *lister) list(ctx context.Context) ([]runtime.Object, error) {
+	var found []runtime.Object
+	limit, next := int64(pageSize), ""
+	for {
+		page, err := scheme.Scheme.New(l.kind.list)
+		if err != nil {
+			return nil, err
+		}
+		options := metav1.ListOptions{Limit: limit, Continue: next}
+		err = l.client.Get().Resource(l.kind.resource.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(page)
+		if apierrors.IsResourceExpired(err) && limit > 0 {
+			found, limit, next = nil, 0, ""
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		items, err := meta.ExtractListWithAlloc(page)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range items {
+			trimmed(item.(kinds.Object), l.trim)
+		}
+		found = append(found, items...)
+		at := page.(metav1.ListInterface)
+		if l.progress != nil {
+			left := int64(0)
+			if n := at.GetRemainingItemCount(); n != nil {
+				left = *n
+			}
+			l.progress(int64(len(found)), int64(len(found))+left)
+		}
+		if next = at.GetContinue(); next == "" {
+			return found, nil
+		}
+	}
+}
+
+// emptyDir is that of all pods with such volumes.
+var emptyDir = &v1.EmptyDirVolumeSource{}
+
+// isLocal reports whether what a volume holds is gone with its pod.
+func isLocal(v v1.Volume) bool { return v.EmptyDir != nil }
+
+// trimmed removes from an object what is not read. Of pods more is kept than a scheduler keeps: what mirror pods are known by, how
+// long a pod takes to end, whether it is ready, and whether it has an emptyDir volume.
+func trimmed(object kinds.Object, trim func(kinds.Object)) {
+	switch o := object.(type) {
+	case *v1.Pod:
+		mirror, isMirror := o.Annotations[v1.MirrorPodAnnotationKey]
+		grace, ready, local := o.Spec.TerminationGracePeriodSeconds, readiness(o), slices.ContainsFunc(o.Spec.Volumes, isLocal)
+		trim(o)
+		o.Spec.TerminationGracePeriodSeconds = grace
+		if local { // one stands for all
+			o.Spec.Volumes = append(slices.Clip(o.Spec.Volumes), v1.Volume{Name: "local", VolumeSource: v1.VolumeSource{EmptyDir: emptyDir}})
+		}
+		o.Status.Conditions = append(o.Status.Conditions, ready...)
+		if isMirror {
+			o.Annotations = map[string]string{v1.MirrorPodAnnotationKey: mirror}
+		}
+	case *v1.Node:
+		trim(o)
+	case *appsv1.ReplicaSet: // of these there can be as many as pods
+		o.ManagedFields, o.Annotations, o.Spec.Template = nil, nil, v1.PodTemplateSpec{}
+	default:
+		object.SetManagedFields(nil)
+	}
+}
+
+// readiness returns the condition that says whether a pod is ready.
+func readiness(pod *v1.Pod) []v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
+			return []v1.PodCondition{{Type: c.Type, Status: v1.ConditionStatus(model.Interned(string(c.Status)))}}
+		}
+	}
+	return nil
+}

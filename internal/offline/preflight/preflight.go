@@ -1,0 +1,251 @@
+// Package preflight finds out whether Berth can take the place of a cluster's scheduler.
+//
+// It takes an access to an API server, the configuration that Berth would have, and the cluster's objects; it gives rows, each of which passes, warns or fails, with
+// what to do. It owns nothing. It never writes but reviews of rights, which the API server answers and does not store.
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+)
+
+// Minor is the minor version of the kube-scheduler that Berth replaces.
+const Minor = 37
+
+// Status is how a check ended.
+type Status string
+
+// The statuses. Only Fail stands in the way.
+const (
+	Pass Status = "pass"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// Row is one check with its result.
+type Row struct {
+	Check   string `json:"check"`
+	Status  Status `json:"status"`
+	Message string `json:"message"`
+	// Do says what to do about it; empty for a check that has passed.
+	Do string `json:"do,omitempty"`
+}
+
+// Report is the result of all checks.
+type Report struct {
+	Rows []Row `json:"rows"`
+	Pass int   `json:"pass"`
+	Warn int   `json:"warn"`
+	Fail int   `json:"fail"`
+}
+
+func (r *Report) add(rows ...Row) {
+	for _, row := range rows {
+		switch row.Status {
+		case Pass:
+			r.Pass++
+		case Warn:
+			r.Warn++
+		case Fail:
+			r.Fail++
+		}
+		r.Rows = append(r.Rows, row)
+	}
+}
+
+// Request is what to check.
+type Request struct {
+	Access *rest.Config
+	// File is the configuration file, as it was given; empty if there is none. Gates are the feature gates that were given.
+	File  string
+	Gates map[string]bool
+	// Scheduler is the configuration; nil if there is a mistake in it, which Mistake is then.
+	Scheduler *config.Config
+	Mistake   error
+	// Of is whose rights are checked; without a name the user's own.
+	Of Subject
+	// Cluster has the pods; nil if they cannot be listed, for the reason of Unread.
+	Cluster *manifest.Cluster
+	Unread  error
+}
+
+// Subject is a user, with groups.
+type Subject struct {
+	Name   string
+	Groups []string
+}
+
+// Run checks everything.
+func Run(ctx context.Context, r Request) (*Report, error) {
+	access := rest.CopyConfig(r.Access)
+	access.QPS = -1 // a few requests at a time
+	client, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("build a client for %s: %w", access.Host, err)
+	}
+	report := &Report{Rows: []Row{}}
+	row, err := version(client)
+	if err != nil {
+		return nil, err
+	}
+	report.add(row)
+	report.add(present(ctx, client, &r)...)
+	report.add(configuration(&r)...)
+	if r.Scheduler == nil {
+		return report, nil // what it reads and writes is not known
+	}
+	report.add(served(client, r.Scheduler)...)
+	allowed, err := rights(ctx, client, &r)
+	if err != nil {
+		return nil, err
+	}
+	report.add(allowed...)
+	report.add(workloads(&r)...)
+	return report, nil
+}
+
+// configuration says what of the configuration has no counterpart in Berth.
+func configuration(r *Request) []Row {
+	const check = "configuration"
+	if r.Mistake != nil {
+		return []Row{{check, Fail, r.Mistake.Error(), "correct the file or the gates; a plugin from outside has to be compiled in (docs/plugins.md)"}}
+	}
+	var rows []Row
+	for _, name := range r.Scheduler.Barring {
+		rows = append(rows, Row{check, Warn, fmt.Sprintf("plugin %s is enabled, and Berth does not have it yet: pods that need it stay pending", name), "see the rows of workloads for whether there are such pods"})
+	}
+	if names := r.Scheduler.WithoutEffect(); len(names) > 0 {
+		rows = append(rows, Row{check, Warn, "plugins are enabled that Berth does not have, and no pod goes to a wrong node without them: " + strings.Join(names, ", "), "nothing, or disable them"})
+	}
+	for _, note := range r.Scheduler.Notes {
+		rows = append(rows, Row{check, Warn, "accepted, but " + note, "nothing, or leave it out"})
+	}
+	for i := range r.Scheduler.Source.Extenders {
+		rows = append(rows, Row{"extender", Pass, r.Scheduler.Shown().Extenders[i].URLPrefix + " is called, about all nodes and candidates", ""})
+	}
+	if !slices.ContainsFunc(rows, func(row Row) bool { return row.Status != Pass }) {
+		rows = append(rows, Row{check, Pass, "everything in " + nameOf(r.File) + " has its counterpart", ""})
+	}
+	return rows
+}
+
+func nameOf(file string) string {
+	if file == "" {
+		return "the default configuration"
+	}
+	return file
+}
+
+// workloads says which pods of the cluster would notice.
+func workloads(r *Request) []Row {
+	const check = "workloads"
+	if r.Unread != nil {
+		return []Row{{check, Fail, r.Unread.Error(), "run it as somebody who may list pods and nodes in the whole cluster"}}
+	}
+	foreign, kept := counts{}, counts{}
+	served := 0
+	composite := map[string]string{} // by namespace and name of the PodGroup
+	for _, group := range r.Cluster.PodGroups {
+		if parent := group.Spec.ParentCompositePodGroupName; r.Scheduler.Groups && !r.Scheduler.Trees && parent != nil {
+			composite[group.Namespace+"/"+group.Name] = *parent
+		}
+	}
+	names := r.Scheduler.SchedulerNames()
+	classes := classesOf(r.Cluster)
+	for _, pod := range r.Cluster.Pods {
+		if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed || isBoundByItsMaker(pod) {
+			continue
+		}
+		if !slices.Contains(names, pod.Spec.SchedulerName) {
+			foreign.add(fmt.Sprintf("%q", pod.Spec.SchedulerName), pod)
+			continue
+		}
+		served++
+		if why := r.Scheduler.KeepsPending(pod, classes); why != "" {
+			kept.add(why, pod)
+		} else if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+			if parent := composite[pod.Namespace+"/"+*group.PodGroupName]; parent != "" {
+				kept.add("the pod group belongs to composite pod group "+parent, pod)
+			}
+		}
+	}
+	var rows []Row
+	for _, why := range kept.order {
+		rows = append(rows, Row{check, Fail, fmt.Sprintf("%d pods would stay pending if they were made again: %s: %s", len(kept.of[why]), why, some(kept.of[why])),
+			"do not change over while these need it (docs/gates.md)"})
+	}
+	for _, name := range foreign.order {
+		rows = append(rows, Row{check, Warn, fmt.Sprintf("%d pods ask for the scheduler name %s, which no profile has: %s", len(foreign.of[name]), name, some(foreign.of[name])),
+			"nothing, if another scheduler has that name; otherwise add a profile"})
+	}
+	if len(kept.order) == 0 {
+		rows = append(rows, Row{check, Pass, fmt.Sprintf("%d pods are of the profiles %s, and none of them needs what Berth lacks", served, strings.Join(names, ", ")), ""})
+	}
+	return rows
+}
+
+// classes are the DeviceClasses by the extended resources for which their devices stand.
+type classes map[model.ResourceName]*model.DeviceClass
+
+// ClassFor returns the class whose devices stand for a resource, nil if there is none. Of several that name it, any: it is only asked whether there is one.
+func (c classes) ClassFor(name model.ResourceName) *model.DeviceClass { return c[name] }
+
+// HasClasses reports whether there are any classes.
+func (c classes) HasClasses() bool { return len(c) > 0 }
+
+func classesOf(cluster *manifest.Cluster) classes {
+	all := classes{}
+	for _, object := range cluster.DeviceClasses {
+		class := model.NewDeviceClass(object)
+		all[model.ResourceNameOf(model.ImpliedResource(object.Name))] = class
+		if named := object.Spec.ExtendedResourceName; named != nil {
+			all[model.ResourceNameOf(*named)] = class
+		}
+	}
+	return all
+}
+
+// isBoundByItsMaker reports whether no scheduler places the pod: a static pod.
+func isBoundByItsMaker(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	return mirror || owner != nil && owner.Kind == "Node"
+}
+
+// counts are the names of pods by something, in the order in which it came up.
+type counts struct {
+	order []string
+	of    map[string][]string
+}
+
+func (c *counts) add(what string, pod *v1.Pod) {
+	if c.of == nil {
+		c.of = map[string][]string{}
+	}
+	if c.of[what] == nil {
+		c.order = append(c.order, what)
+	}
+	c.of[what] = append(c.of[what], pod.Namespace+"/"+pod.Name)
+}
+
+// some names the first pods by name.
+func some(names []string) string {
+	const most = 3
+	slices.Sort(names)
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if left := len(names) - most; left > 0 {
+		text += fmt.Sprintf(" and %d more", left)
+	}
+	return text
+}

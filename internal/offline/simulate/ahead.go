@@ -1,0 +1,111 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+)
+
+// A scheduler does not wait for the API server: it decides about the next pods while bindings are written and watches show them. A simulation in which nothing goes wrong does the
+// same, with a second goroutine: the loop decides about a batch of pods while the API server carries out the batch before, and both wait for each other before the next. What the
+// loop sees, and when, follows from the size of a batch alone, so the result is the same each time.
+
+// aheadMost is how many rounds of the loop are in a batch: so many that waiting for each other costs nothing.
+const aheadMost = 256
+
+// staged is the loop's source of changes. While the loop runs ahead it sees what was there when its batch began, whatever is shown meanwhile.
+type staged struct {
+	*ingest.Ingest
+	ahead   bool
+	changes []model.Change
+}
+
+// Drain returns the changes since the last call, or those of the batch.
+func (s *staged) Drain() []model.Change {
+	if !s.ahead {
+		return s.Ingest.Drain()
+	}
+	changes := s.changes
+	s.changes = nil
+	return changes
+}
+
+// runsAhead reports whether the loop may decide while the API server works: nothing takes time, nobody looks at rounds one by one, and as there are no objects but pods, nodes and
+// namespaces, and nothing from outside, no placement has steps.
+func (c *Cluster) runsAhead() bool {
+	s, f := &c.config, &c.chaos.Faults
+	if s.Pods == nil || s.EventHints || s.Mirror != nil || s.Outside != nil || s.OnPhase != nil || len(s.Observers) > 0 || s.Pace > 0 || s.Scheduler.WholeObjects() || !c.running() {
+		return false
+	}
+	if f.WatchDelayMax > 0 || f.BindDelayMax > 0 || f.ControllerDelayMax > 0 || len(f.Requests) > 0 {
+		return false
+	}
+	for ref := range c.store.others {
+		if ref.Kind != model.NamespaceKind {
+			return false
+		}
+	}
+	return true
+}
+
+// settleAhead is Settle, with the loop running ahead. It makes the pods that are still to be made, as many for each batch as there are rounds in it.
+func (c *Cluster) settleAhead(each func(Round) error) error {
+	var decided []plan.Decision
+	c.source.ahead, c.commit.ahead = true, true
+	defer func() { c.source.ahead, c.commit.ahead = false, false }()
+	for batches := 0; ; batches++ {
+		if limit := restless * (1 + len(c.store.pods) + len(c.store.nodes)); batches > limit {
+			return fmt.Errorf("simulate: the scheduler does not come to rest at %s: %d batches", c.Elapsed(), batches)
+		}
+		c.source.changes = c.ingest.Drain()
+		left := make(chan bool, 1)
+		go func() { left <- c.decideAhead() }()
+		for i := range decided {
+			c.commit.start(&decided[i])
+		}
+		c.serve()
+		for made := 0; made < aheadMost && c.more != nil && c.more(); made++ {
+		}
+		c.serve()
+		unfinished := <-left
+		if each != nil {
+			if err := each(Round{At: c.now, Ran: true, Decided: len(decided) > 0, Decisions: decided}); err != nil {
+				return err
+			}
+		}
+		decided, c.commit.decided = c.commit.decided, decided[:0]
+		if len(decided) == 0 && !unfinished && c.more == nil && c.ingest.Waiting() == 0 {
+			return nil
+		}
+	}
+}
+
+// decideAhead runs a batch of rounds of the loop. It reports whether there is more to do at the present time. Nothing else of the cluster is used meanwhile.
+func (c *Cluster) decideAhead() bool {
+	now := c.processTime(c.now)
+	for range aheadMost {
+		if !c.loop.Once(now) && !c.loop.Unfinished() {
+			return false
+		}
+	}
+	return true
+}
+
+// serve lets everything happen that is due at the present time, but for the loop.
+func (c *Cluster) serve() {
+	for {
+		e, ok := c.agenda.due(c.now)
+		if ok {
+			if e.life == 0 || e.life == c.life {
+				e.do()
+			}
+			continue
+		}
+		c.commit.pump()
+		if at, ok := c.agenda.next(); !ok || at.After(c.now) {
+			return
+		}
+	}
+}

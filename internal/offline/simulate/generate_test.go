@@ -1,0 +1,144 @@
+package simulate_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
+	"github.com/berth-scheduler/berth/internal/proof/build"
+)
+
+func scheduler(t testing.TB) *config.Config {
+	t.Helper()
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestSizeOf: what a size may be made of, and what is said of others.
+func TestSizeOf(t *testing.T) {
+	for _, row := range []struct {
+		of   map[string]int
+		want simulate.Size
+		err  string
+	}{
+		{map[string]int{"nodes": 10, "pods": 1000}, simulate.Size{Nodes: 10, Zones: 3, Pods: 1000, Apps: 10}, ""},
+		{map[string]int{"nodes": 1, "running": 101, "zones": 7}, simulate.Size{Nodes: 1, Zones: 7, Running: 101, Apps: 2}, ""},
+		{map[string]int{"nodes": 1}, simulate.Size{Nodes: 1, Zones: 3, Apps: 1}, ""},
+		{map[string]int{"nodes": 1, "apps": 5}, simulate.Size{Nodes: 1, Zones: 3, Apps: 5}, ""},
+		{map[string]int{"node": 1}, simulate.Size{}, `"node" is not known; known are apps, nodes, pods, running, zones`},
+		{map[string]int{"pods": 1}, simulate.Size{}, "nodes=0: a cluster has nodes, such as nodes=5000"},
+		{map[string]int{"nodes": 1, "pods": -1}, simulate.Size{}, "pods=-1: must be a number of pods"},
+		{map[string]int{"nodes": 1, "zones": 0}, simulate.Size{}, "zones=0: must be a number of zones"},
+		{map[string]int{"nodes": 1, "apps": 0}, simulate.Size{}, "apps=0: must be a number of apps"},
+	} {
+		got, err := simulate.SizeOf(row.of)
+		if row.err == "" && (err != nil || got != row.want) || row.err != "" && (err == nil || err.Error() != row.err) {
+			t.Errorf("%v: %+v, %v; want %+v, %q", row.of, got, err, row.want, row.err)
+		}
+	}
+}
+
+// TestGenerate makes a cluster twice, and schedules it: all pods have nodes, as their demands say, and nothing is read twice.
+func TestGenerate(t *testing.T) {
+	size := simulate.Size{Nodes: 60, Zones: 3, Pods: 1000, Running: 300, Apps: 20}
+	cluster := size.Generate()
+	if len(cluster.Nodes) != 60 || len(cluster.Pods) != 1300 {
+		t.Fatalf("%d nodes, %d pods", len(cluster.Nodes), len(cluster.Pods))
+	}
+	names, running, demands := map[string]bool{}, 0, map[string]int{}
+	for _, pod := range cluster.Pods {
+		names[pod.Name] = true
+		if pod.Spec.NodeName != "" {
+			running++
+		}
+		switch a := pod.Spec.Affinity; {
+		case a != nil && a.PodAffinity != nil:
+			demands["affinity"]++
+		case a != nil:
+			demands["anti-affinity"]++
+		case len(pod.Spec.TopologySpreadConstraints) > 0:
+			demands[string(pod.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable)]++
+		}
+	}
+	if len(names) != 1300 || running != 300 || fmt.Sprint(demands) != "map[DoNotSchedule:130 ScheduleAnyway:130 affinity:130 anti-affinity:130]" {
+		t.Errorf("%d names, %d running, %v", len(names), running, demands)
+	}
+	if again := size.Generate(); again.Pods[700].Name != cluster.Pods[700].Name || again.Nodes[7].Name != cluster.Nodes[7].Name {
+		t.Error("the same size makes another cluster")
+	}
+	result, err := simulate.Run(simulate.Config{Scheduler: scheduler(t)}, cluster, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Summary.Placed != 1000 || result.Summary.PodsBefore != 300 {
+		t.Errorf("%+v", result.Summary)
+	}
+	on := map[string]map[string]bool{} // nodes, by application
+	for i := range result.Pods {
+		p := &result.Pods[i]
+		app := p.Pod[:len("app-00000")]
+		if on[app] == nil {
+			on[app] = map[string]bool{}
+		}
+		on[app][p.Node] = true
+	}
+	if len(on["app-00007"]) != 50 {
+		t.Errorf("an application of 50 pods on different nodes is on %d", len(on["app-00007"]))
+	}
+	zones := map[string]bool{}
+	for _, node := range cluster.Nodes {
+		if on["app-00009"][node.Name] {
+			zones[node.Labels[v1.LabelTopologyZone]] = true
+		}
+	}
+	if len(zones) != 1 {
+		t.Errorf("an application of one zone is in %v", zones)
+	}
+}
+
+// BenchmarkGenerated schedules a cluster that is made: everything from the first list to the last event, on one virtual instant.
+func BenchmarkGenerated(b *testing.B) {
+	nodes, pods := build.Sized(5000), build.Sized(100_000)
+	b.Run(fmt.Sprintf("nodes=%d/pods=%d", nodes, pods), func(b *testing.B) {
+		for range b.N {
+			size, err := simulate.SizeOf(map[string]int{"nodes": nodes, "pods": pods})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			result, err := simulate.Run(simulate.Config{Scheduler: scheduler(b), Pods: &size}, size.WithoutPods(), nil)
+			if err != nil || result.Summary.Placed != pods {
+				b.Fatalf("%+v, %v", result, err)
+			}
+		}
+		b.ReportMetric(float64(b.N*pods)/b.Elapsed().Seconds(), "pods/s")
+	})
+}
+
+// BenchmarkReplicas compiles pods of applications of a hundred, which share their specs in memory, and the same pods when each has a spec of its own.
+func BenchmarkReplicas(b *testing.B) {
+	for _, shared := range []bool{true, false} {
+		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {
+			pods := simulate.Size{Nodes: 1, Zones: 1, Pods: 4000, Apps: 40}.Generate().Pods
+			if !shared {
+				for i := range pods {
+					pods[i] = pods[i].DeepCopy()
+				}
+			}
+			in := ingest.New(scheduler(b).Compile())
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if in.Set(pods[i%len(pods)]); i%len(pods) == len(pods)-1 {
+					in.Drain()
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,259 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+)
+
+// Status is what became of a pod that was pending.
+type Status string
+
+// The statuses.
+const (
+	Scheduled Status = "Scheduled"
+	// Pending: no node will do.
+	Pending Status = "Pending"
+	// Gated: it must not be tried yet.
+	Gated Status = "Gated"
+	// Failed: no answer could be found.
+	Failed Status = "Error"
+	// Incomplete: the PodGroup that it names does not exist.
+	Incomplete Status = "Incomplete"
+	// Ignored: it is of another scheduler, or is being deleted.
+	Ignored Status = "Ignored"
+	// Evicted: it had got a node, and was evicted for another pod.
+	Evicted Status = "Evicted"
+)
+
+// Placement is what became of one pod that was pending.
+type Placement struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Status    Status `json:"status"`
+	// Node is where the pod goes, if it goes anywhere.
+	Node string `json:"node,omitempty"`
+	// Message says why it goes nowhere, in the words of the FailedScheduling event.
+	Message string `json:"message,omitempty"`
+	// FeasibleNodes is how many nodes would have done at the last attempt, and Score the winner's, where there was a choice.
+	FeasibleNodes int   `json:"feasibleNodes"`
+	Score         int64 `json:"score,omitempty"`
+}
+
+// Result is the outcome of a whole simulation.
+type Result struct {
+	// Pods are those that were pending, in the order in which the scheduler first saw them.
+	Pods []Placement `json:"pods"`
+	// Groups are the pod groups of these, if their members are decided about together, by the first of them.
+	Groups []GroupResult `json:"groups,omitempty"`
+	// Evictions are the pods that were evicted for others, in the order of the decisions.
+	Evictions []Eviction `json:"evictions,omitempty"`
+	Summary   Summary    `json:"summary"`
+
+	// before and after are what the pods on each node occupy.
+	before, after map[string]amounts
+}
+
+// Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
+// was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is nil,
+// after every decision, or every few with Config.Pods.
+//
+// Claims for devices are made from templates, and drivers prepare devices. Patience and retries of pod groups are the scheduler's defaults, whatever the configuration says.
+func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
+	config.Devices.Prepared = true
+	config.GroupPatience, config.GroupRetries = DefaultGroupPatience, DefaultGroupRetries
+	config.EventTTL = -1 // nobody reads them
+	c, err := New(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.take(files); err != nil {
+		return nil, err
+	}
+	pending, placed := divide(files.Pods)
+	before := tallied(files.Nodes, placed)
+	asked := make([]pendingPod, 0, len(pending)) // not the pods: what takes their place is kept elsewhere
+	ask := func(pod *v1.Pod) {
+		group, _ := groupKeyOf(pod)
+		asked = append(asked, pendingPod{keyOf(pod), group})
+	}
+	for _, pod := range placed {
+		c.SetPod(pod)
+	}
+	for _, pod := range pending {
+		ask(pod)
+		c.SetPod(pod)
+	}
+	all := len(pending)
+	if config.Pods != nil {
+		all += config.Pods.Pods
+		asked = slices.Grow(asked, config.Pods.Pods)
+		next, stop := iter.Pull(config.Pods.pods())
+		defer stop()
+		c.more = func() bool {
+			pod, ok := next()
+			switch {
+			case !ok:
+				c.more = nil
+				return false
+			case pod.Spec.NodeName == "":
+				ask(pod)
+			default:
+				addTo(before, pod)
+			}
+			c.changes++
+			c.show(c.store.adoptPod(pod))
+			return true
+		}
+	}
+	decided, victims := 0, victims{}
+	each := func(r Round) error {
+		victims.take(&r)
+		if r.Decided && progress != nil {
+			decided += len(r.Decisions)
+			progress(min(decided, all), all)
+		}
+		return nil
+	}
+	if err := c.untilQuiet(each); err != nil {
+		return nil, err
+	}
+	result := &Result{Pods: make([]Placement, 0, len(asked))}
+	groups := c.newGroupResults()
+	for i := range asked {
+		p := c.placement(asked[i].pod)
+		groups.take(&asked[i], &p)
+		result.Pods = append(result.Pods, p)
+	}
+	result.Groups = groups.all()
+	result.Evictions = victims.evicted(c)
+	result.before, result.after = before, c.tallied(files.Nodes)
+	result.Summary = summarize(files.Nodes, before, result.after, result.Pods)
+	result.Summary.Evicted = len(result.Evictions)
+	return result, nil
+}
+
+// pendingPod is a pod that was pending.
+type pendingPod struct {
+	pod   model.PodKey
+	group model.GroupKey // zero if it is in none
+}
+
+// take creates everything but pods.
+func (c *Cluster) take(files *manifest.Cluster) error {
+	for _, object := range files.Objects() {
+		if row := kinds.Of(object); row != nil && row.Kind == model.PodKind || row == nil && !isTemplate(object) {
+			continue
+		}
+		if err := c.SetObject(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divide tells pods that wait from those that are placed, in the order in which the scheduler would have seen them. Finished pods
+// are neither.
+func divide(pods []*v1.Pod) (pending, placed []*v1.Pod) {
+	for _, pod := range pods {
+		switch {
+		case kinds.Finished(pod):
+		case pod.Spec.NodeName != "":
+			placed = append(placed, pod)
+		default:
+			pending = append(pending, pod)
+		}
+	}
+	slices.SortStableFunc(pending, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compareKeys(keyOf(a), keyOf(b)))
+	})
+	return pending, placed
+}
+
+// untilQuiet advances the time as long as something may come of it.
+func (c *Cluster) untilQuiet(each func(Round) error) error {
+	for {
+		if err := c.Settle(each); err != nil {
+			return err
+		}
+		at, ok := c.agenda.next()
+		if !ok {
+			if !c.hopeful() {
+				return nil
+			}
+			at, _ = c.Next()
+		}
+		if err := c.AdvanceTo(at, each); err != nil {
+			return err
+		}
+	}
+}
+
+// hopeful reports whether a pod will be tried again on a cluster that has changed since it was last tried: one that backs off after an
+// error, or one that is parked. The changes that could help a parked pod have happened already, but some are overlooked, as in
+// kube-scheduler: pods that a namespace selector finds wake nobody, for one. Such a pod is tried again after ParkedMax.
+func (c *Cluster) hopeful() bool {
+	if n := c.loop.Queue().Counts(); n.BackingOff+n.Parked == 0 {
+		return false
+	}
+	for key, v := range c.verdicts {
+		if v.changes == c.changes {
+			continue
+		}
+		if place := c.loop.Queue().PlaceOf(key); place != "" && place != "gated" && place != "incomplete" && place != "binding" {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cluster) placement(key model.PodKey) Placement {
+	pod := c.store.pods[key]
+	p := Placement{Namespace: key.Namespace, Pod: key.Name}
+	if pod == nil { // nobody else deletes pods here
+		p.Status, p.Message = Evicted, "the pod got a node, and was evicted for another"
+		return p
+	}
+	verdict, decided := c.Verdict(key)
+	p.FeasibleNodes, p.Score = verdict.Decision.Feasible, verdict.Placement.Total
+	if p.Node = pod.Spec.NodeName; p.Node != "" {
+		p.Status = Scheduled
+		return p
+	}
+	switch gate := c.Gated(pod); {
+	case c.profiles[pod.Spec.SchedulerName] == nil:
+		p.Status, p.Message = Ignored, fmt.Sprintf("no profile has the scheduler name %q; the profiles are %s", pod.Spec.SchedulerName, c.profileNames())
+	case gate != "":
+		p.Status, p.Message = Gated, gate
+	case pod.DeletionTimestamp != nil:
+		p.Status, p.Message = Ignored, "the pod is being deleted"
+	case !decided:
+		p.Status, p.Message = Failed, "the pod was never tried"
+	case verdict.Decision.Outcome == plan.Unschedulable:
+		p.Status, p.Message = Pending, verdict.Message()
+	default:
+		p.Status, p.Message = Failed, verdict.Message()
+	}
+	return p
+}
+
+func (c *Cluster) profileNames() string {
+	var names []string
+	for _, name := range c.config.Scheduler.SchedulerNames() {
+		names = append(names, fmt.Sprintf("%q", name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// Message is the whole text of the FailedScheduling event, which is cut in the event itself; empty for a pod that got a node.
+func (v Verdict) Message() string { return v.message }

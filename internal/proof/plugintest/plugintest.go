@@ -1,0 +1,220 @@
+// Package plugintest builds the small clusters of plugins' test tables.
+//
+// It takes API objects and gives state views, through the same state that production uses. It owns nothing and is imported
+// by tests only.
+package plugintest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
+	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Cluster returns a state that holds the nodes, and the pods on the nodes they name.
+func Cluster(nodes []*v1.Node, pods ...*v1.Pod) *state.State {
+	s := state.New()
+	var changes []model.Change
+	for _, n := range nodes {
+		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(n)})
+	}
+	for _, p := range pods {
+		changes = append(changes, model.Change{Kind: model.PodSet, Pod: model.NewPod(p)})
+	}
+	s.Apply(changes)
+	return s
+}
+
+// DeviceClass returns a class whose devices are requested as an extended resource; none if that is empty.
+func DeviceClass(name, resource string) *resourcev1.DeviceClass {
+	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if resource != "" {
+		c.Spec.ExtendedResourceName = &resource
+	}
+	return c
+}
+
+// WithDevices gives a node devices, all in one pool, of which a claim has the first ones.
+func WithDevices(s *state.State, node string, all, taken int) {
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "drv", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
+	}}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: node}}
+	claim.Status.Allocation = &resourcev1.AllocationResult{}
+	for i := range all {
+		name := fmt.Sprint("d", i)
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name})
+		if i < taken {
+			claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Driver: "drv", Pool: node, Device: name})
+		}
+	}
+	Set(s, slice, claim)
+}
+
+// Set applies versions of objects to a state, as watches do.
+func Set(s *state.State, objects ...runtime.Object) {
+	var changes []model.Change
+	for _, o := range objects {
+		changes = append(changes, kinds.Of(o).Change(o.(kinds.Object)))
+	}
+	s.Apply(changes)
+}
+
+// Ruling asks a StateFilter about a pod, as in the pod's turn: "pod: <rejection>", "skip" without a need, or for each node, in the order of the slots,
+// "fits", "U <reasons>" (UU if it is not resolvable) or "E <error>". In is the view in which the nodes are asked about: that of the turn, or a dry run
+// of it.
+func Ruling(f plugin.StateFilter, pod *model.Pod, turn, in state.View) string {
+	need, rejection, err := f.FilterNeedIn(turn, pod)
+	switch {
+	case err != nil:
+		return "error: " + err.Error()
+	case rejection != "":
+		return "pod: " + rejection
+	case need == nil:
+		return "skip"
+	}
+	verdicts := need.Compile()
+	var words []string
+	for slot, alive := range in.State().Alive() {
+		if alive {
+			words = append(words, verdictOf(verdicts, verdicts.Filter(in.Node(int32(slot)))))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func verdictOf(verdicts plugin.Verdicts, code reason.Code) string {
+	switch {
+	case code == reason.None:
+		return "fits"
+	case code.IsFailed():
+		return "E " + verdicts.(plugin.Failures).Err(code).Error()
+	case code.IsUnresolvable():
+		return "UU " + strings.Join(verdicts.Reasons(code), "; ")
+	}
+	return "U " + strings.Join(verdicts.Reasons(code), "; ")
+}
+
+// NeedIn returns the text of the pod's need of a StateFilter in a view; empty if it is nil or the pod is rejected.
+func NeedIn(f plugin.StateFilter, pod *model.Pod, v state.View) string {
+	need, _, _ := f.FilterNeedIn(v, pod)
+	if need == nil {
+		return ""
+	}
+	return string(need.AppendText(nil))
+}
+
+// Helped returns whether one of the plugin's registrations concerns the event and its hint is positive, for a pod that asked nothing. Where the registration has a cause, it must agree:
+// a positive hint for an event that does not find the pod is a failure of the test.
+func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
+	t.Helper()
+	helped := false
+	for _, r := range p.EventsToRegister() {
+		if !r.Helps(waiting, event) || r.Asked != nil && !r.Asked.Hint(model.Need{}, event) {
+			continue
+		}
+		helped = true
+		if r.Cause != nil && !finds(&r, waiting, event) {
+			t.Errorf("%s: the event %s helps pod %s and does not find it", p.Name(), event.Label(), waiting)
+		}
+	}
+	return helped
+}
+
+// Found returns whether an event finds the pod by one of the registrations that concern it, whatever the hint says.
+func Found(p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
+	return slices.ContainsFunc(p.EventsToRegister(), func(r model.EventToRegister) bool {
+		return r.Concerns(event) && r.Asked == nil && (r.Cause == nil || finds(&r, waiting, event))
+	})
+}
+
+func finds(r *model.EventToRegister, waiting *model.Pod, event model.Event) bool {
+	cause, touch := r.Cause(waiting), model.Touch{}
+	r.Touches(event, &touch)
+	return meets(cause.Wants, touch.Has) && (len(cause.Keys) == 0 || meets(touch.Seeks, cause.Keys))
+}
+
+// meets reports whether one of the ways, if there are any, is met by the keys.
+func meets(ways []model.Way, keys []model.Key) bool {
+	return len(ways) == 0 || slices.ContainsFunc(ways, func(way model.Way) bool {
+		return !slices.ContainsFunc(way, func(clause model.Clause) bool {
+			return !slices.ContainsFunc(clause, func(k model.Key) bool { return slices.Contains(keys, k) })
+		})
+	})
+}
+
+// Node returns the view of a cluster's only node, with the given pods on it.
+func Node(node *v1.Node, pods ...*v1.Pod) state.Node {
+	placed := make([]*v1.Pod, len(pods))
+	for i, p := range pods {
+		on := p.DeepCopy()
+		on.Spec.NodeName = node.Name
+		placed[i] = on
+	}
+	s := Cluster([]*v1.Node{node}, placed...)
+	slot, _ := s.Slot(node.Name)
+	return s.Node(slot)
+}
+
+// FilterNeed returns the pod's need of a filter, interned; zero if it is nil.
+func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
+	if counts, ok := p.(plugin.CountFilter); ok {
+		return plugin.NeedOf(counts.CountNeed(pod))
+	}
+	return plugin.NeedOf(p.(plugin.NodeFilter).FilterNeed(pod))
+}
+
+// ScoreNeed returns the pod's need of a Score plugin, interned; zero if it is nil.
+func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
+	if set, ok := p.(plugin.SetScore); ok {
+		return plugin.NeedOf(set.SetNeed(pod))
+	}
+	return plugin.NeedOf(p.(plugin.NodeScore).ScoreNeed(pod))
+}
+
+// Verdicts compiles the pod's need of a filter. Without a need, every node passes.
+func Verdicts(p plugin.NodeFilter, pod *model.Pod) plugin.Verdicts {
+	if need := p.FilterNeed(pod); need != nil {
+		return need.Compile()
+	}
+	return passing{}
+}
+
+type passing struct{}
+
+func (passing) Filter(state.Node) reason.Code { return reason.None }
+func (passing) Reasons(reason.Code) []string  { return nil }
+
+// NodeScores compiles the pod's need of a Score plugin, which must not be nil.
+func NodeScores(p plugin.NodeScore, pod *model.Pod) (plugin.NodeScores, error) {
+	return p.ScoreNeed(pod).Compile()
+}
+
+// Counting compiles the pod's need of a CountFilter, which must not be nil.
+func Counting(p plugin.CountFilter, pod *model.Pod) plugin.Counting {
+	return p.CountNeed(pod).Compile()
+}
+
+// Rules returns the rules that hold in the state, after PreFilter, as in a pod's turn.
+func Rules(c plugin.Counting, s *state.State, to []plugin.CountRule) []plugin.CountRule {
+	if check, _, err := c.PreFilter(s.View()); !check || err != nil {
+		return to
+	}
+	return c.Rules(s.View(), to)
+}
+
+// SetScores compiles the pod's need of a SetScore plugin, which must not be nil.
+func SetScores(p plugin.SetScore, pod *model.Pod) (plugin.SetScores, error) {
+	return p.SetNeed(pod).Compile()
+}

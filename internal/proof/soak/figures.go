@@ -1,0 +1,181 @@
+package main
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
+)
+
+// reading is what is known at a time.
+type reading struct {
+	at     *simulate.Cluster
+	series int
+	// At the end of a day: the real time that it took, what was done, and the heap in bytes.
+	took time.Duration
+	did  totals
+	heap uint64
+}
+
+// group is what figures are about.
+type group string
+
+const (
+	// traffic is what the world did during a day, standing what there was. It must be as much every day, or the other figures say nothing.
+	traffic  group = "traffic"
+	standing group = "standing"
+	// memory and kept are what the scheduler holds; work is counted, per change or per decision. All must stay flat.
+	memory group = "memory"
+	kept   group = "kept"
+	work   group = "work"
+	// clock is real time, which depends on what else the machine does. It is shown, and fails nothing.
+	clock group = "time"
+)
+
+// figure is one number of a day.
+type figure struct {
+	// name is the figure's name in CSV and JSON, head its column in the table; without a head it is not in the table.
+	name, head string
+	group      group
+	// slack is how much a figure may rise beside its share: small numbers vary by chance.
+	slack float64
+	of    func(r *reading) float64
+}
+
+// figures are all figures of a day, in the order in which they are shown.
+func figures() []figure {
+	return []figure{
+		{"changes", "CHANGES", traffic, 0, func(r *reading) float64 { return float64(r.did.changes) }},
+		{"decisions", "DECISIONS", traffic, 0, func(r *reading) float64 { return float64(r.did.decisions) }},
+		{"placed", "PLACED", traffic, 0, func(r *reading) float64 { return float64(r.did.placed) }},
+		{"nodes", "", standing, 2, func(r *reading) float64 { return float64(r.at.Loop().State().Nodes()) }},
+		{"pods", "PODS", standing, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Pods()) }},
+		{"waiting", "WAITING", standing, 50, func(r *reading) float64 { return float64(waiting(r)) }},
+
+		{"heap_mib", "HEAP MiB", memory, 8, func(r *reading) float64 { return mebi(float64(r.heap)) }},
+		{"tally_mib", "", kept, 1, func(r *reading) float64 { return mebi(float64(r.at.Loop().State().TallyBytes())) }},
+
+		{"tallies", "TALLIES", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Tallies()) }},
+		{"terms", "TERMS", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Terms) }},
+		{"topologies", "TOPOL.", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Topologies) }},
+		{"images", "IMAGES", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Images) }},
+		{"selectors", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Selectors) }},
+		{"namespaces", "", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Namespaces) }},
+		{"slots", "", kept, 10, func(r *reading) float64 { return float64(r.at.Loop().State().Slots()) }},
+		{"label_sets", "", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().LabelSets) }},
+		{"claims", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Claims) }},
+		{"volumes", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Volumes) }},
+		{"volume_groups", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Groups) }},
+		// A reach is kept for a while after the last volume has left it.
+		{"volume_reaches", "", kept, 40, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Reaches) }},
+		// A column is dropped when no decision used it for long.
+		{"columns", "COLUMNS", kept, 512, func(r *reading) float64 { return float64(r.at.Loop().Engine().Columns()) }},
+		// Compiled needs are a cache of at most 4,096, of which half are evicted at once.
+		{"compiled_needs", "COMPILED", kept, 4096, func(r *reading) float64 { return float64(r.at.Loop().Engine().Compiled()) }},
+		{"outbox", "OUTBOX", kept, 50, func(r *reading) float64 { return float64(r.at.Outbox().Remembered()) }},
+		{"series", "SERIES", kept, 20, func(r *reading) float64 { return float64(r.series) }},
+
+		{"hints_per_change", "HINTS/CH", work, 0.1, perChange(func(t *totals) int64 { return t.hints })},
+		{"tally_updates_per_change", "UPDATES/CH", work, 0.1, perChange(func(t *totals) int64 { return t.tallyUpdates })},
+		{"asked_per_decision", "ASKED/DEC", work, 10, perDecision(func(t *totals) int64 { return t.asked })},
+		{"visited_per_decision", "VISITED/DEC", work, 10, perDecision(func(t *totals) int64 { return t.visited })},
+		{"columns_filled_per_decision", "", work, 0.05, perDecision(func(t *totals) int64 { return t.filled })},
+		{"tallies_built_per_decision", "", work, 0.05, perDecision(func(t *totals) int64 { return t.talliesBuilt })},
+		{"tally_visits_per_decision", "", work, 1, perDecision(func(t *totals) int64 { return t.tallyVisits })},
+		{"terms_asked_per_decision", "TERMS/DEC", work, 1, perDecision(func(t *totals) int64 { return t.termsAsked })},
+
+		{"microseconds_per_change", "µs/CH", clock, 0, func(r *reading) float64 { return micros(r.did.applying, r.did.changes) }},
+		{"microseconds_per_decision", "µs/DEC", clock, 0, func(r *reading) float64 { return micros(r.did.deciding, r.did.decisions) }},
+		{"seconds", "SECONDS", clock, 0, func(r *reading) float64 { return r.took.Seconds() }},
+	}
+}
+
+func waiting(r *reading) int {
+	c := r.at.Loop().Queue().Counts()
+	return c.Active + c.BackingOff + c.Parked + c.Gated + c.Binding
+}
+
+func mebi(bytes float64) float64 { return bytes / (1 << 20) }
+
+func perChange(of func(*totals) int64) func(*reading) float64 {
+	return func(r *reading) float64 { return float64(of(&r.did)) / float64(max(1, r.did.changes)) }
+}
+
+func perDecision(of func(*totals) int64) func(*reading) float64 {
+	return func(r *reading) float64 { return float64(of(&r.did)) / float64(max(1, r.did.decisions)) }
+}
+
+func micros(d time.Duration, n int64) float64 {
+	return float64(d.Nanoseconds()) / 1000 / float64(max(1, n))
+}
+
+// hourly reports whether a figure is a mean over the hours of a day: caches are full at one time and half empty at another.
+func (f *figure) hourly() bool { return f.group == standing || f.group == kept }
+
+// day is the figures of one day.
+type day struct {
+	number int
+	values []float64 // by figure
+}
+
+// newDay begins a day.
+func newDay(number int) day { return day{number, make([]float64, len(figures()))} }
+
+// hour takes in the reading of one hour of a day.
+func (d *day) hour(r *reading) {
+	for i, f := range figures() {
+		if f.hourly() {
+			d.values[i] += f.of(r)
+		}
+	}
+}
+
+// end takes in the reading at the end of the day.
+func (d *day) end(r *reading) {
+	for i, f := range figures() {
+		if f.hourly() {
+			d.values[i] /= hours
+		} else {
+			d.values[i] = f.of(r)
+		}
+	}
+}
+
+// hours is how many readings a day has.
+const hours = 24
+
+// trend is how a figure was in the first days and is in the last.
+type trend struct {
+	figure
+	first, last float64
+}
+
+// riseMax is the share by which a figure may be larger at the end.
+const riseMax = 0.3
+
+// rises reports whether a figure that must stay flat does not.
+func (t trend) rises() bool { return t.group != clock && t.last > (1+riseMax)*t.first+t.slack }
+
+// trends compares the first fifth of the days with the last. The first day is left out: the world fills up then.
+func trends(days []day) []trend {
+	if len(days) < daysLeast {
+		return nil
+	}
+	days = days[1:]
+	fifth := max(1, len(days)/5)
+	var all []trend
+	for i, f := range figures() {
+		all = append(all, trend{f, mean(days[:fifth], i), mean(days[len(days)-fifth:], i)})
+	}
+	return all
+}
+
+// daysLeast is the number of days without which there is nothing to compare.
+const daysLeast = 3
+
+func mean(days []day, figure int) float64 {
+	sum := 0.0
+	for _, d := range days {
+		sum += d.values[figure]
+	}
+	return sum / float64(len(days))
+}
