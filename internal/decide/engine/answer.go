@@ -11,15 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// Answer returns the results of every plugin for every node, sorted by name. It reads the same columns as Decide and is meant for people: it
-// costs far more. With fewer than two feasible nodes nothing is scored, as in a decision.
+// Answer returns the results of every plugin for every node, sorted by name. It reads the
+// same columns as Decide and is meant for people, since it costs far more. With fewer
+// than two feasible nodes nothing is scored, as in a decision.
 func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	p, ok := e.profiles[pod.SchedulerName]
 	if !ok {
 		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
 	}
 	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(v, plan.WorkFor(pod))}
-	if pod.Malformed != "" { // its needs are not known
+	if pod.Malformed != "" { // its needs are unknown
 		if r := answer.Decision.Rejection; r != nil {
 			answer.Nodes = ruledOut(v, r, false)
 		}
@@ -101,7 +102,8 @@ func byName(v state.View) []int32 {
 	return slots
 }
 
-// ruledOut returns the nodes' results for a pod that PreFilter rejected: all nodes have the same rejection. It is open if evicting pods may help.
+// ruledOut returns the nodes' results for a pod that PreFilter rejected: every node has
+// the same rejection. open means that preemption may help.
 func ruledOut(v state.View, rejection *plan.Rejection, open bool) []plan.NodeAnswer {
 	var nodes []plan.NodeAnswer
 	for _, slot := range byName(v) {
@@ -110,7 +112,8 @@ func ruledOut(v state.View, rejection *plan.Rejection, open bool) []plan.NodeAns
 	return nodes
 }
 
-// allObjectionsBesideNominated returns all objections to the nodes that are infeasible with the pods that are nominated to them.
+// allObjectionsBesideNominated returns all objections to the nodes that are infeasible
+// together with the pods nominated to them.
 func (e *Engine) allObjectionsBesideNominated(c *cycle) map[int32][]reason.Rejection {
 	if !c.hasNominated() {
 		return nil
@@ -151,7 +154,8 @@ func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 	return all
 }
 
-// allScores returns each plugin's normalised score of each feasible node, by position in slots.
+// allScores returns each plugin's normalised score of each feasible node, by position in
+// slots.
 func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 	scores := make([][]plan.Score, len(slots))
 	if len(slots) < 2 {
@@ -179,7 +183,8 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 	return scores, nil
 }
 
-// nodeScores returns the normalised scores of a Score plugin by position in the feasible slots, or nil if it skips the pod.
+// nodeScores returns the normalised scores of a Score plugin by position in the feasible
+// slots, or nil if the plugin skips the pod.
 func (e *Engine) nodeScores(c *cycle, i int, p columnScore, slots []int32) ([]int64, error) {
 	raw, err := e.rawScores(c, i, p)
 	if raw == nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// answerText writes what an answer says of each node: "<name> <total>: <plugin> <weight>*<score>, …" or "<name>: <status> of <plugin>: <reasons>; …".
+// answerText writes each node of an answer as "<name> <total>: <plugin> <weight>*<score>,
+// …" or as "<name>: <status> of <plugin>: <reasons>; …".
 func answerText(nodes []plan.NodeAnswer) string {
 	var lines []string
 	for _, n := range nodes {
@@ -36,7 +37,7 @@ func answerText(nodes []plan.NodeAnswer) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAnswer asks for everything about four nodes, whose slots are not in the order of their names.
+// TestAnswer requests the full answer for four nodes. Their slots are not in name order.
 func TestAnswer(t *testing.T) {
 	const (
 		hard = reason.Unresolvable
@@ -170,7 +171,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestAnswersWithoutCycle: there is no answer about a pod of another scheduler, and a malformed one is rejected on all nodes.
+// TestAnswersWithoutCycle: a pod of another scheduler has no answer, and a malformed pod
+// is rejected on all nodes.
 func TestAnswersWithoutCycle(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{}, "a", "b")
 	pod := x.pod()
@@ -184,13 +186,14 @@ func TestAnswersWithoutCycle(t *testing.T) {
 	if got, want := answerText(answer.Nodes), "a: UnschedulableAndUnresolvable of : odd\nb: UnschedulableAndUnresolvable of : odd"; err != nil || got != want {
 		t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)
 	}
-	pod.Terminating = true // nothing is decided about it
+	pod.Terminating = true // a terminating pod is not decided
 	if answer, err = x.Answer(x.s.View(), pod); err != nil || answer.Nodes != nil || answer.Decision.Outcome != plan.Terminating {
 		t.Errorf("%v, %+v", err, answer)
 	}
 }
 
-// TestAnswerEndsItsTurns: plugins from outside see each turn end, however it ends: that of the decision, and that of the answer.
+// TestAnswerEndsItsTurns: out-of-tree plugins see the end of each turn, whatever its
+// result: the decision's turn and the answer's.
 func TestAnswerEndsItsTurns(t *testing.T) {
 	for name, result := range map[string]plugin.PreFilterResult{"passes": {}, "rejects": {Rejection: "no"}, "fails": {Err: errors.New("no")}} {
 		o := &noted{}

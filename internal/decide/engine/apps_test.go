@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// appPod is a pod of an app that a Service selects, so that it has the default constraints. Its revision is a label that no other revision has.
+// appPod is a pod of an app that a Service selects, so that it has the default
+// constraints. Its revision is a label value of its own.
 func appPod(app, revision, replica int) *v1.Pod {
 	p := gridPod("app", app*appsPods, func(*v1.PodSpec, *metav1.LabelSelector) {})
 	p.Name = fmt.Sprintf("app-%d-%d-%d", app, revision, replica)
@@ -36,7 +37,8 @@ func (b *bench) compiled(p *v1.Pod) *model.Pod {
 	return pod
 }
 
-// BenchmarkManyApps places a pod of one app after the other, each of which has 30 pods with default constraints: 5,000 apps need 10,000 tallies.
+// BenchmarkManyApps places pods of one app after the other. Each app has 30 pods with
+// default constraints: 5,000 apps need 10,000 tallies.
 func BenchmarkManyApps(b *testing.B) {
 	nodes := build.Sized(15000)
 	for _, apps := range []int{build.Sized(500), build.Sized(5000)} {
@@ -74,14 +76,16 @@ func BenchmarkManyApps(b *testing.B) {
 	}
 }
 
-// rollOut replaces the pod of an app by one of the next revision, which first is pending.
+// rollOut replaces the pod of an app by a pending pod of the next revision, and places
+// it.
 func (b *bench) rollOut(t testing.TB, app, revision int) {
 	b.place(t, b.compiled(appPod(app, revision, 0)))
 	b.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: "grid", Name: fmt.Sprintf("app-%d-%d-0", app, revision-1)}}})
 }
 
-// BenchmarkAfterRollouts measures a rollout, which places a pod of a new revision of an app and removes that of the revision before, and a change of
-// a node's label, after many rollouts of the same 100 apps of one pod each.
+// BenchmarkAfterRollouts measures work after many rollouts of the same 100 apps of one
+// pod each. The rollout places a pod of a new revision and removes the pod of the
+// revision before. The other case changes a node's label.
 func BenchmarkAfterRollouts(b *testing.B) {
 	for _, rollouts := range []int{10, build.Sized(100_000)} {
 		const apps = 100
@@ -116,7 +120,8 @@ func BenchmarkAfterRollouts(b *testing.B) {
 	}
 }
 
-// TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies and images are of one revision each.
+// TestRolloutsLeaveNothingBehind counts the cached values after many rollouts of
+// hard-spread apps, whose tallies and images belong to one revision each.
 func TestRolloutsLeaveNothingBehind(t *testing.T) {
 	build.NotRaced(t)
 	const apps = 20

@@ -10,9 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Audit checks the invariants that stand next to the fields of remembered rejections. With Config.Audit it also returns, once, how remembered
-// rejections differed from what was decided again. It returns every violation in one error, nil if there is none, and takes time in proportion to
-// what is remembered.
+// Audit checks the invariants documented at the fields of remembered rejections. With
+// Config.Audit it also returns, once, the differences between remembered rejections and
+// new decisions. All violations come in one error; nil means none. The time is
+// proportional to the size of the remembered rejections.
 func (e *Engine) Audit() error {
 	v := audit.Of("engine")
 	for _, doubt := range e.doubts {
@@ -64,7 +65,7 @@ func (r *rejected) audit(v *audit.Violations) {
 	}
 }
 
-// doubtSkips runs the PreFilter plugins that need not be run for a pod.
+// doubtSkips runs the PreFilter plugins that a pod may skip.
 func (e *Engine) doubtSkips(v state.View, p *profile, pod *model.Pod) {
 	for i, f := range p.PreFilters {
 		if result := f.PreFilter(v, pod); pod.SkipsPreFilter&(1<<i) != 0 && !result.IsZero() {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// odd is a filter that objects to nodes by whether their slot is odd.
+// odd is a filter that objects to nodes by the parity of their slot.
 type odd struct{}
 
 func (odd) Name() string                            { return "Odd" }
@@ -52,7 +52,8 @@ func audited(t *testing.T) (*Engine, state.View, plan.Work) {
 	return e, s.View(), work
 }
 
-// TestAuditFindsEachViolation corrupts an engine in one way after the other. The sentence names the invariant that is violated.
+// TestAuditFindsEachViolation corrupts an engine in one way after the other. The sentence
+// names the violated invariant.
 func TestAuditFindsEachViolation(t *testing.T) {
 	for _, row := range []struct {
 		want    string
@@ -79,7 +80,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 	}
 }
 
-// TestAuditDecidesAgain makes what is remembered wrong: it is found as soon as it is used.
+// TestAuditDecidesAgain corrupts a remembered rejection. The audit finds that at the next
+// use.
 func TestAuditDecidesAgain(t *testing.T) {
 	e, v, work := audited(t)
 	for _, r := range e.rejections.byShape {

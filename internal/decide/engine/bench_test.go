@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// bench is a large regular cluster: three zones, ten pools, one in twenty nodes tainted.
+// bench is a large regular cluster: three zones, ten pools, every twentieth node tainted.
 type bench struct {
 	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
@@ -106,22 +106,24 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// settle decides about a work until the engine keeps whatever it keeps for pods that recur.
+// settle repeats a decision until the engine caches everything that it caches for pods
+// that recur.
 func (b *bench) settle(work plan.Work) {
 	for range 12 {
 		b.engine.Decide(b.state.View(), work)
 	}
 }
 
-// BenchmarkDecision places pods whose needs have columns, one after the other, as the pods of a deployment: each decision follows a change of
-// one node.
+// BenchmarkDecision places pods whose needs have columns, one after the other, like the
+// pods of a Deployment. Each decision follows a change of one node.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range []string{"plain", "selective"} {
 		for _, nodes := range []int{build.Sized(1000), build.Sized(5000), build.Sized(20000)} {
 			b.Run(fmt.Sprintf("shape=%s/nodes=%d", shape, nodes), func(b *testing.B) {
 				c := newBench(b, nodes)
 				c.place(b, c.pod(0, shapes[shape]))
-				batch := nodes * 20 // fewer pods than fit, so that each decision has nodes to choose from
+				// fewer pods than fit, so that each decision has nodes to choose from
+				batch := nodes * 20
 				pods := make([]*model.Pod, min(batch, 20000))
 				for i := range pods {
 					pods[i] = c.pod(i+1, shapes[shape])

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestRoomBesideNominatedPods preempts on a node to which a pod of higher priority is nominated: the preemptor must fit beside it, exactly.
+// TestRoomBesideNominatedPods preempts on a node to which a pod of higher priority is
+// nominated. The preemptor must fit together with that pod, exactly.
 func TestRoomBesideNominatedPods(t *testing.T) {
 	of := func(name string, priority int32, options ...build.PodOption) *v1.Pod {
 		p := build.Pod(append(options, build.Named(name))...)

@@ -9,11 +9,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Capacity returns how many pods equal to one would pass the filters, placed one after another on the nodes of the view, if other pods were on these nodes than there are:
-// without changes the use of a node to what these others occupy. It counts up to most, and costs a look at each node and one at each pod.
+// Capacity returns how many copies of a pod would pass the filters, placed one after
+// another on the nodes of the view, with other pods on these nodes than now. The function
+// without changes a node's usage to that of the other pods. Capacity counts up to most.
+// It costs one check for each node and each counted pod.
 //
-// Unless exact is set fewer may pass, but no more: filters count pods around the nodes, or read ports, volumes, devices or the pod's own objects; or the pod is
-// nominated. Where nothing can be said, n is most: PreFilter narrows the nodes or rejects the pod, plugins from outside or extenders have a say, or a filter fails.
+// Unless exact is set, n is an upper bound. It is not exact if filters count pods around
+// the nodes, or read ports, volumes, devices or the pod's own objects, or if the pod is
+// nominated. If no bound is known, n is most: PreFilter narrows the nodes or rejects the
+// pod, out-of-tree plugins or extenders filter, or a filter fails.
 func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(slot int32, use *state.Use)) (n int, exact bool) {
 	c, err := e.cycleOf(v, pod)
 	if err != nil || c == nil || pod.Malformed != "" || c.asksOutside() || len(c.narrowed.by) > 0 || len(v.Touched()) > 0 {
@@ -60,7 +64,7 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 		use.Reset(v.Node(slot))
 		without(slot, &use)
 		for n < most && e.passesByUse(c, byUse, v.NodeWith(slot, &use)) {
-			if len(before) > 0 { // and with the pods that are nominated to the node
+			if len(before) > 0 { // and with the node's nominated pods
 				beside.Copy(&use)
 				for _, other := range before {
 					beside.Add(other, +1)
@@ -73,10 +77,11 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 			n++
 		}
 	}
-	return n, exact || n == 0 && !owned // whatever other filters say
+	return n, exact || n == 0 && !owned // 0 is exact, whatever other filters return
 }
 
-// passesByUse reports whether the filters that read what pods occupy, by their positions, pass a node.
+// passesByUse reports whether the filters at these positions, which read resource usage,
+// pass a node.
 func (e *Engine) passesByUse(c *cycle, filters []int, node state.Node) bool {
 	for _, i := range filters {
 		e.asked(c.profile.first+int32(i), 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// without takes what the pods of priority 0 occupy on a node off its use.
+// without subtracts the usage of the pods of priority 0 on a node.
 func without(v state.View) func(slot int32, use *state.Use) {
 	return func(slot int32, use *state.Use) {
 		for pod := range v.PodsOn(slot) {
@@ -34,8 +34,9 @@ func hostPort(port int32) build.PodOption {
 
 func ofPriority(n int32) build.PodOption { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
-// TestCapacityIsWhatIsPlaced compares, in random small clusters, how many pods equal to one would pass without the pods of priority 0 with how many are placed one after another when these are
-// off their nodes. If it is not exact more may be foreseen, but not fewer.
+// TestCapacityIsWhatIsPlaced compares, in random small clusters, Capacity without the
+// pods of priority 0 with the number of equal pods that can be placed after removing
+// these. An inexact capacity may be too high, but never too low.
 func TestCapacityIsWhatIsPlaced(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(10 * *seeds) {
@@ -132,13 +133,14 @@ func TestCapacityIsWhatIsPlaced(t *testing.T) {
 	}
 }
 
-// TestCapacityIsExact has a node with room for two pods of 1 cpu, where another keeps one pod away: it says whether no fewer would pass.
+// TestCapacityIsExact has a node with room for two pods of 1 cpu, where another pod
+// repels one. The row has the expected exact result.
 func TestCapacityIsExact(t *testing.T) {
 	for name, row := range map[string]struct {
 		pod   []build.PodOption
 		noUID bool
 		other bool // a pod of higher priority is nominated to another node
-		self  bool // the pod is nominated, as far as the state knows
+		self  bool // the pod itself is nominated in the state
 		n     int
 		exact bool
 	}{
@@ -173,7 +175,8 @@ func TestCapacityIsExact(t *testing.T) {
 			t.Errorf("%s: %d, exact: %t; want %d, %t", name, n, exact, row.n, row.exact)
 		}
 	}
-	// It costs a question for each pod that passes, and one for the first that does not, besides those that fill columns.
+	// It costs a plugin call for each pod that passes, and one for the first that does
+	// not, besides calls that fill columns.
 	b := newBench(t, 0)
 	plugintest.Set(b.state, build.Node("n", build.Allocatable("cpu=5 pods=9")))
 	asked := func() int64 {
@@ -184,7 +187,7 @@ func TestCapacityIsExact(t *testing.T) {
 	if first, again := asked(), asked(); again != 6 {
 		t.Errorf("plugins were asked %d times, and %d times again", first, again)
 	}
-	// Nothing can be said of a pod that is malformed, or that no profile is for.
+	// A malformed pod, or one without a profile, has no bound.
 	for name, change := range map[string]func(*model.Pod){"malformed": func(p *model.Pod) { p.Malformed = "odd" }, "of another scheduler": func(p *model.Pod) { p.SchedulerName = "other" }} {
 		b := newBench(t, 0)
 		plugintest.Set(b.state, build.Node("n", build.Allocatable("cpu=2 pods=9")))

@@ -25,8 +25,8 @@ func cpuMilli(milli int64) *resource.Quantity {
 	return resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
-// images returns versions of one node that differ by an image, so that applying them in turn changes images each time. The image is one that the
-// pods name, or not.
+// imageVersions returns two versions of a node that differ by an image. Applying them in
+// turn changes the images each time. The pods may name this image or not.
 func imageVersions(image string) [2]model.Change {
 	var versions [2]model.Change
 	for i := range versions {
@@ -39,8 +39,10 @@ func imageVersions(image string) [2]model.Change {
 	return versions
 }
 
-// BenchmarkDecisionAfterImageChange applies a change of one node's images and decides: the image is none of the pod's, is the pod's and on few
-// nodes, or is the pod's and on a quarter of the nodes. With change=none nothing changes before the decision, with change=node a node comes or goes.
+// BenchmarkDecisionAfterImageChange applies a change of one node's images and decides.
+// The image is none of the pod's, or the pod's on few nodes, or the pod's on a quarter of
+// the nodes. With change=none nothing changes before the decision; with change=node a
+// node comes or goes.
 func BenchmarkDecisionAfterImageChange(b *testing.B) {
 	for _, nodes := range []int{build.Sized(5000), build.Sized(50000)} {
 		for _, row := range []struct {
@@ -78,7 +80,7 @@ func changesOf(change, image string, nodes int) [2][]model.Change {
 		return [2][]model.Change{{{Kind: model.NodeSet, Node: node}}, {{Kind: model.NodeGone, Name: node.Name}}}
 	}
 	versions := imageVersions(image)
-	if image == "registry.example/base:1" { // the node has it already: take it away
+	if image == "registry.example/base:1" { // the node has it already: remove it
 		object := benchNode(0)
 		object.Status.Images = object.Status.Images[1:]
 		versions[1] = model.Change{Kind: model.NodeSet, Node: model.NewNode(object)}
@@ -86,8 +88,10 @@ func changesOf(change, image string, nodes int) [2][]model.Change {
 	return [2][]model.Change{{versions[1]}, {versions[0]}}
 }
 
-// BenchmarkRejection decides about a pod that fits nowhere, after one node has changed: every node is too small; or some are tainted, some have the
-// wrong label and the others are too small. The rejection of the shape is remembered or, with remembered=no, decided from the columns.
+// BenchmarkRejection decides about a pod that fits nowhere, after one node has changed.
+// Either every node is too small, or some are tainted, some have the wrong label and the
+// others are too small. The rejection is remembered or, with remembered=no, decided from
+// the columns.
 func BenchmarkRejection(b *testing.B) {
 	for _, nodes := range []int{build.Sized(5000), build.Sized(50000)} {
 		for _, row := range []struct {

@@ -10,36 +10,40 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// column holds one plugin's verdicts or scores for one need, for every slot. It is filled when the need is first used and then catches up from
-// the journal, only for nodes that changed in an aspect that the plugin reads.
+// column holds one plugin's verdicts or scores for one need, for every slot. The first
+// use of the need fills it. Later it follows the journal, and refreshes only the nodes
+// that changed in an aspect that the plugin reads.
 type column[T int32 | reason.Code] struct {
-	// ask returns the plugin's value for an existing node, and depends on the aspects it reads.
+	// ask returns the plugin's value for an existing node. It depends on the aspects in
+	// reads.
 	ask func(state.Node) T
-	// sparse, unless nil, may know the value of all nodes but few; see plugin.Sparse.
+	// sparse, unless nil, may return one value for all but a few nodes; see
+	// plugin.Sparse.
 	sparse func(*state.State) (slots []int32, others T, ok bool)
-	// following, unless nil, knows which values change with what nodes share.
+	// following, unless nil, returns the values that change with resources shared by
+	// nodes.
 	following plugin.Following
 	// costly means that values stay unasked until a decision looks at them, see complete.
 	// fresh is set by a fill, until complete first reaches the end of its nodes.
 	costly, fresh bool
 	reads         model.Aspect
-	version       uint64 // of the journal, at which values are up to date
-	// values by slot; the zero value for slots without a node.
+	version       uint64 // values are up to date at this version of the journal
+	// values is indexed by slot; zero for slots without a node.
 	values []T
-	// nonZero is how many values are not zero: if it is 0, the scan skips the column.
+	// nonZero counts the values that are not zero. The scan skips a column without any.
 	nonZero int
 	// used is the engine's clock when the column was last used.
 	used uint64
 }
 
-// valueBytes is the size of one value of a column; columnBytes is about what a column uses besides its values, which in a small cluster is most
-// of it.
+// valueBytes is the size of one value of a column. columnBytes is about the size of
+// everything else in a column, and dominates in a small cluster.
 const (
 	valueBytes  = 4
 	columnBytes = 1 << 10
 )
 
-// sync updates the column. It returns for how many nodes the plugin was called.
+// sync updates the column and returns the number of plugin calls.
 func (c *column[T]) sync(s *state.State) (asked int) {
 	entries, ok := c.entries(s)
 	if !ok {
@@ -68,7 +72,7 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 	return asked
 }
 
-// follow asks again about nodes for which what they share has changed.
+// follow refreshes the nodes whose shared resources have changed.
 func (c *column[T]) follow(s *state.State) (asked int) {
 	slots, asked := c.following.Follow(s, nil)
 	alive := s.Alive()
@@ -85,7 +89,8 @@ func (c *column[T]) follow(s *state.State) (asked int) {
 	return asked
 }
 
-// entries returns what has changed since the column was up to date; ok is false if it must be filled.
+// entries returns the changes since the column was up to date. ok is false if it must be
+// filled again.
 func (c *column[T]) entries(s *state.State) (entries []state.Entry, ok bool) {
 	entries, ok = s.Since(c.version)
 	return entries, ok && len(c.values) > 0 && (len(entries) <= s.Slots()/2 || !c.concerns(entries))
@@ -131,7 +136,8 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 	return asked
 }
 
-// fillBut gives the same value to all nodes but some, about which it asks.
+// fillBut gives the same value to all nodes, except for some slots that the plugin
+// evaluates.
 func (c *column[T]) fillBut(s *state.State, slots []int32, others T) (asked int) {
 	alive := s.Alive()
 	for slot := range c.values {
@@ -151,7 +157,8 @@ func (c *column[T]) fillBut(s *state.State, slots []int32, others T) (asked int)
 	return len(slots)
 }
 
-// copyBut takes over the values of an up-to-date column, except for some nodes, about which it asks.
+// copyBut copies the values of an up-to-date column, except for some slots that the
+// plugin evaluates.
 func (c *column[T]) copyBut(s *state.State, slots []int32, of *column[T]) (asked int) {
 	c.resize(s.Slots())
 	copy(c.values, of.values)
@@ -167,7 +174,7 @@ func (c *column[T]) copyBut(s *state.State, slots []int32, of *column[T]) (asked
 	return asked
 }
 
-// resize adds slots, which the journal names, or drops those that the state has cut off.
+// resize adds slots, which the journal lists, or drops slots that the state has cut off.
 func (c *column[T]) resize(slots int) {
 	if missing := slots - len(c.values); missing > 0 {
 		c.values = append(c.values, make([]T, missing)...)
@@ -194,23 +201,24 @@ func (c *column[T]) set(slot int32, value T) {
 type filterColumn struct {
 	column[reason.Code]
 	verdicts plugin.Verdicts
-	variant  plugin.Variant // verdicts if they are one, nil otherwise
+	variant  plugin.Variant // verdicts if they are a plugin.Variant, nil otherwise
 }
 
 // scoreColumn is a column of raw scores, or of classes.
 type scoreColumn struct {
 	column[int32]
-	// id tells columns of scores apart, also later ones of the same need.
+	// id distinguishes columns of scores. A later column of the same need has another id.
 	id     uint64
 	scores plugin.NodeScores
 	// classes is scores if its values are classes, nil otherwise.
 	classes plugin.ClassScores
 }
 
-// fewClasses is up to how many classes a column keeps although there are fewer nodes.
+// fewClasses is a number of classes that a column keeps even with fewer nodes.
 const fewClasses = 64
 
-// isWorn reports whether most classes are of no node any more. A class keeps its number as long as the column, so that its values stay valid.
+// isWorn reports whether most classes have lost their nodes. Classes are never renumbered
+// while the column lives, so that its values stay valid.
 func (c *scoreColumn) isWorn(v state.View) bool {
 	return c.classes != nil && len(c.classes.Classes(v)) > fewClasses+2*len(c.values)
 }
@@ -236,10 +244,11 @@ type columnKey struct {
 	need   model.Need
 }
 
-// byNeed is what plugins have compiled for needs.
+// byNeed stores values that plugins compiled, by need.
 type byNeed[T any] struct {
 	all map[columnKey]*T
-	// latest is what was found last for each plugin, by its number: the next pod mostly needs the same, and comparing needs costs a fraction of hashing a key.
+	// latest is the last value found for each plugin, by its number. The next pod mostly
+	// has the same need, and comparing needs costs a fraction of hashing a key.
 	latest []found[T]
 }
 
@@ -250,7 +259,7 @@ type found[T any] struct {
 
 func newByNeed[T any]() byNeed[T] { return byNeed[T]{all: map[columnKey]*T{}} }
 
-// of returns what a plugin has compiled for a need, which is not zero; nil if it has not.
+// of returns the value that a plugin compiled for a need, or nil. The need is not zero.
 func (b *byNeed[T]) of(plugin int32, need model.Need) *T {
 	if int(plugin) < len(b.latest) && b.latest[plugin].need == need {
 		return b.latest[plugin].value
@@ -281,13 +290,13 @@ func (b *byNeed[T]) drop(plugin int32, need model.Need) {
 	}
 }
 
-// dropIf drops some.
+// dropIf drops the values for which some returns true.
 func (b *byNeed[T]) dropIf(some func(*T) bool) {
 	maps.DeleteFunc(b.all, func(_ columnKey, value *T) bool { return some(value) })
 	clear(b.latest)
 }
 
-// columns are all columns, bounded in bytes; the least recently used are evicted first.
+// columns are all columns, bounded in bytes. The least recently used are evicted first.
 type columns struct {
 	filters  byNeed[filterColumn]
 	scores   byNeed[scoreColumn]
@@ -297,8 +306,10 @@ type columns struct {
 	// Invariant: compiledBytes is the sum of bytes over counting and sets.
 	compiledBytes int
 	clock         uint64
-	built         uint64 // how many columns of scores were built
-	// decisions is how many have begun, sweeps what the clock was at the last sweeps. aside means that there is no decision, only a question about a pod: it moves the clock, and ages nothing.
+	built         uint64 // number of score columns built
+	// decisions counts decisions; sweeps are the values of clock at the last sweeps.
+	// aside means that a question about a pod runs, not a decision: it advances the
+	// clock, and ages nothing.
 	decisions uint64
 	sweeps    [idleAfter / sweptEach]uint64
 	aside     bool
@@ -310,14 +321,17 @@ func newColumns(maxBytes int) columns {
 	}
 }
 
-// A column is dropped when idleAfter decisions have not used it: each rollout leaves some behind. Filling it again takes about as long as ten
-// decisions, so an app that comes back as rarely does not notice. It is looked for once in sweptEach decisions.
+// A column is dropped after idleAfter decisions without a use, because each rollout
+// leaves some behind. Filling it again takes about as long as ten decisions, so an app
+// that returns so rarely is not slowed down. Idle columns are swept once in sweptEach
+// decisions.
 const (
 	idleAfter = 4096
 	sweptEach = 512
 )
 
-// tick begins a decision, or a question. It returns since when what is not idle has been used, if there was a sweep.
+// tick begins a decision or a question. After a sweep it returns the horizon: values last
+// used before it are idle.
 func (c *columns) tick() (horizon uint64, swept bool) {
 	c.clock++
 	if c.aside {
@@ -336,7 +350,8 @@ func (c *columns) tick() (horizon uint64, swept bool) {
 	return horizon, true
 }
 
-// compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
+// compiledKept bounds the number of compiled needs without a column. They are small, but
+// each pod of a StatefulSet has its own.
 //
 // Needs with thousands of terms are large: about compiledPerText bytes for each byte of
 // their text. So compiled needs are bounded in bytes, too.
@@ -344,11 +359,11 @@ const (
 	compiledKept     = 4096
 	compiledPerText  = 4
 	maxCompiledBytes = 64 << 20
-	// longNeed is the size of a need from which its column is accounted by the size, too.
+	// longNeed is the size of a need from which its column is also accounted by size.
 	longNeed = 4 << 10
 )
 
-// makeRoomForCompiled makes room for another compiled need and returns the need's bytes.
+// makeRoomForCompiled makes space for another compiled need and returns the need's bytes.
 // It evicts the least recently used half of the compiled needs if they would become too
 // many or too large.
 func (c *columns) makeRoomForCompiled(need model.Need) (bytes int) {
@@ -384,9 +399,9 @@ func (c *columns) evictCompiled() {
 	c.sets.dropIf(func(s *set) bool { return evict(s.used, s.bytes) })
 }
 
-// makeRoomForLong evicts the columns of long needs, the least recently used first, until there is room
-// for another one. The compiled form of such a need is larger than the values of its column, so these
-// columns have the same bound in bytes as compiled needs without one.
+// makeRoomForLong evicts columns of long needs, the least recently used first, until
+// another one fits. The compiled form of a long need is larger than the values of its
+// column. So these columns have the same bound in bytes as compiled needs without one.
 func (c *columns) makeRoomForLong(need model.Need, since uint64) {
 	if need.Size() < longNeed {
 		return
@@ -417,13 +432,14 @@ func (c *columns) makeRoomForLong(need model.Need, since uint64) {
 	clear(c.scores.latest)
 }
 
-// makeRoom evicts columns until there is room for one more beside those that the present decision uses.
+// makeRoom evicts columns until one more fits. Columns used by the present decision stay.
 func (c *columns) makeRoom(slots int, since uint64) {
 	limit := max(c.maxBytes/(columnBytes+valueBytes*slots), 1)
 	if len(c.filters.all)+len(c.scores.all) < limit {
 		return
 	}
-	// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
+	// Evicting an eighth at once makes the search for the oldest rare, so its cost does
+	// not matter.
 	horizon := c.horizon(limit / 8)
 	c.filters.dropIf(func(column *filterColumn) bool { return column.used <= horizon && column.used < since })
 	c.scores.dropIf(func(column *scoreColumn) bool { return column.used <= horizon && column.used < since })
@@ -442,7 +458,8 @@ func (c *columns) horizon(n int) uint64 {
 	return times[min(n, len(times)-1)]
 }
 
-// filterColumn returns the up-to-date column of a filter for the cycle's pod; nil if every node passes, or the filter has no column.
+// filterColumn returns the up-to-date column of a filter for the cycle's pod. It is nil
+// if every node passes, or the filter has no column.
 func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	need := c.needs[i]
 	if need.IsZero() {
@@ -455,7 +472,8 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() plugin.Verdicts { return c.here.verdicts[i] })
 }
 
-// filterColumnOf returns the up-to-date column of a filter for a need, which is compiled if there is none.
+// filterColumnOf returns the up-to-date column of a filter for a need, which it compiles
+// if necessary.
 func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.Aspect, compile func() plugin.Verdicts) *filterColumn {
 	id := c.profile.ids[i]
 	column := e.columns.filters.of(id, need)
@@ -490,7 +508,8 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 	return column
 }
 
-// verdictsOf returns the compiled need of a filter that has columns, nil where every node passes.
+// verdictsOf returns the compiled need of a filter with columns, nil where every node
+// passes.
 func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 	need := c.needs[i]
 	if need.IsZero() {
@@ -517,14 +536,15 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 	return have.Counting
 }
 
-// columnScore is a Score plugin that has columns: a NodeScore or a StateScore.
+// columnScore is a Score plugin with columns: a NodeScore or a StateScore.
 type columnScore interface {
 	plugin.Score
 	ScoreReads() model.Aspect
 	Normalization() model.Normalization
 }
 
-// scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin skips the pod; and that of a StateScore, or one that varies, uncompiled.
+// scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin
+// skips the pod. own is the uncompiled need of a StateScore, or a varying need.
 func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err error) {
 	switch p := &c.profile.scorers[i]; {
 	case p.ofState != nil:
@@ -540,7 +560,8 @@ func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err err
 	return c.pod.Needs[len(c.profile.Filters)+i], nil, nil
 }
 
-// scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil if the plugin skips the pod.
+// scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil
+// if the plugin skips the pod.
 func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
 	need, own, err := c.scoreNeed(i)
@@ -575,7 +596,8 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 	return column, nil
 }
 
-// setOf returns the compiled need of a SetScore plugin, or nil if the plugin skips the pod.
+// setOf returns the compiled need of a SetScore plugin, or nil if the plugin skips the
+// pod.
 func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 	at := len(c.profile.Filters) + i
 	id, need := c.profile.ids[at], c.pod.Needs[at]
@@ -596,11 +618,12 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 	return have, nil
 }
 
-// ColumnBytes returns about how many bytes the columns use in a cluster of so many slots.
+// ColumnBytes returns about how many bytes the columns use in a cluster of this many
+// slots.
 func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes + valueBytes*slots) }
 
-// Columns returns how many columns the engine keeps.
+// Columns returns the number of columns.
 func (e *Engine) Columns() int { return len(e.columns.filters.all) + len(e.columns.scores.all) }
 
-// Compiled returns how many compiled needs without a column the engine keeps.
+// Compiled returns the number of compiled needs without a column.
 func (e *Engine) Compiled() int { return len(e.columns.counting.all) + len(e.columns.sets.all) }

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// digits returns a state with nodes n0, n1, …, and a column with the value of the label "v" of each, which counts how often it asks.
+// digits returns a state with nodes n0, n1, …, and a column with the value of the label
+// "v" of each. The column counts its calls.
 func digits(values ...int) (*state.State, *column[int32]) {
 	s := state.New()
 	for i, v := range values {
@@ -45,7 +46,8 @@ func (c *column[T]) expect(t *testing.T, what string, asked, wantAsked int, valu
 	}
 }
 
-// TestColumnFollows: a column asks about the nodes whose labels have changed, and counts which values are not zero.
+// TestColumnFollows: a column calls the plugin for nodes whose labels have changed, and
+// counts the values that are not zero.
 func TestColumnFollows(t *testing.T) {
 	s, c := digits(1, 0, 3, 0, 5, 6)
 	c.expect(t, "filled", c.sync(s), 6, 1, 0, 3, 0, 5, 6)
@@ -70,7 +72,8 @@ func TestColumnFollows(t *testing.T) {
 	c.expect(t, "much has changed that is not read", c.sync(s), 0, 1, 1, 1, 1, 8, 6, 9)
 }
 
-// TestColumnOfOneSlot: a column of one slot is up to date once it is filled, as any other.
+// TestColumnOfOneSlot: a column of one slot is up to date once it is filled, like any
+// other.
 func TestColumnOfOneSlot(t *testing.T) {
 	s, c := digits(4)
 	c.expect(t, "filled", c.sync(s), 1, 4)
@@ -110,7 +113,8 @@ func TestColumnResizes(t *testing.T) {
 	c.expect(t, "set", 0, 0, 0, 5)
 }
 
-// TestWornColumn: classes that no node has any more are dropped once they are more than a few and more than twice the slots.
+// TestWornColumn: classes without nodes are dropped once they are more than a few and
+// more than twice the slots.
 func TestWornColumn(t *testing.T) {
 	s, _ := digits(1, 2)
 	for classes, worn := range map[int]bool{fewClasses + 4: false, fewClasses + 5: true} {
@@ -132,7 +136,8 @@ func (classList) Score(state.Node) int32       { return 0 }
 
 func key(i int) columnKey { return columnKey{int32(i), model.NeedOf(fmt.Sprint(i))} }
 
-// TestColumnsMakeRoom: of ten columns of 100 slots, the oldest eighth goes, but none that the present decision uses.
+// TestColumnsMakeRoom: of ten columns of 100 slots the oldest eighth goes, except columns
+// that the present decision uses.
 func TestColumnsMakeRoom(t *testing.T) {
 	const size = columnBytes + valueBytes*100
 	for _, row := range []struct {
@@ -166,7 +171,8 @@ func TestColumnsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestIdleColumnsGo: a column that was not used for idleAfter decisions is dropped when they are looked at next.
+// TestIdleColumnsGo: a column that was not used for idleAfter decisions goes at the next
+// sweep.
 func TestIdleColumnsGo(t *testing.T) {
 	c := newColumns(1 << 20)
 	add := func(i int) {
@@ -208,7 +214,7 @@ func TestIdleColumnsGo(t *testing.T) {
 	}
 }
 
-// TestCompiledNeedsMakeRoom: the older half goes when there are too many, sets and counts alike.
+// TestCompiledNeedsMakeRoom: above the limit the older half goes, sets and counts alike.
 func TestCompiledNeedsMakeRoom(t *testing.T) {
 	c := newColumns(1)
 	fill := func(n, first int) {
@@ -240,7 +246,7 @@ func TestCompiledNeedsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestByNeed: what was dropped is not found any more, also where it was what the plugin was asked for last.
+// TestByNeed: a dropped value is no longer found, even as the latest of its plugin.
 func TestByNeed(t *testing.T) {
 	b := newByNeed[int]()
 	one, two, three := model.NeedOf("1"), model.NeedOf("2"), model.NeedOf("3")
@@ -279,8 +285,8 @@ func TestByNeed(t *testing.T) {
 	}
 }
 
-// TestColumnsOfLongNeedsAreBoundedInBytes has columns of long needs beside short ones: the long ones are
-// evicted, the least recently used first, but for those of the present decision.
+// TestColumnsOfLongNeedsAreBoundedInBytes has columns of long and short needs. The long
+// ones are evicted, the least recently used first, except those of the present decision.
 func TestColumnsOfLongNeedsAreBoundedInBytes(t *testing.T) {
 	c := newColumns(DefaultColumnBytes)
 	long := func(i int) model.Need {

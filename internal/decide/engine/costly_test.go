@@ -99,11 +99,13 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		codes map[string]reason.Code
-		later map[string]int // further turns of the filter's search; rates has the score's
+		// further turns of the filter's search; rates has the score's
+		later map[string]int
 		rates map[string]int
 		turns int
 	}{
-		"ordinary":            {map[string]reason.Code{"a": hard | 1}, nil, nil, 5}, // 7 verdicts and 6 scores, three a turn; the first score shares a turn with the last verdict
+		// 7 verdicts and 6 scores, three a turn; a verdict and a score share a turn
+		"ordinary":            {map[string]reason.Code{"a": hard | 1}, nil, nil, 5},
 		"none passes":         {all, nil, nil, 3},
 		"a long search":       {all, map[string]int{"a": 3, "d": 1}, nil, 7},
 		"a long search rates": {map[string]reason.Code{"a": hard | 1}, nil, map[string]int{"c": 2}, 6},

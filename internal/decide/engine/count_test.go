@@ -19,7 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestObjectionsAreCounted counts more different objections than a walk finds fast, and than a column by slot can hold.
+// TestObjectionsAreCounted counts different objections: more than a fast walk finds, and
+// more than a column by slot can hold.
 func TestObjectionsAreCounted(t *testing.T) {
 	for _, different := range []int{1, fewObjections - 1, fewObjections, fewObjections + 1, fewObjections + 2, mostObjections, mostObjections + 1} {
 		counts := objectionCounts{bySlot: make([]uint8, 3*different)}
@@ -50,7 +51,7 @@ func TestColumnsOfObjections(t *testing.T) {
 		!slices.Equal(counts.list, []objectionCount{{objection{filter: 2, code: 7}, 3}, {objection{filter: 2, code: 8}, 1}}) {
 		t.Errorf("left %v of %+v", left, counts)
 	}
-	// The rules of a filter are looked at one after the other; a node is counted once.
+	// The rules of a filter run one after the other; a node is counted once.
 	rules := []plugin.CountRule{
 		{Domains: []int32{0, 1, 2, -1}, Counts: []int32{0, 5, 9}, Min: 0, Max: 5, Code: 1, Missing: 2},
 		{Domains: []int32{0, 0, 1, 1}, Counts: []int32{1, 0}, Min: 1, Max: math.MaxInt32, Code: 4, Missing: 2},
@@ -107,7 +108,7 @@ func TestRejectionsResize(t *testing.T) {
 	}
 }
 
-// TestRejectionsMakeRoom: the oldest eighth goes, again and again, until there is room.
+// TestRejectionsMakeRoom: the oldest eighth goes repeatedly, until the new one fits.
 func TestRejectionsMakeRoom(t *testing.T) {
 	x := &rejections{byShape: map[shape]*rejected{}, maxBytes: 20 * rejectedBytes}
 	for i := range 16 {
@@ -174,7 +175,7 @@ type named string
 
 func (n named) Name() string { return string(n) }
 
-// TestTied: the positions of the highest total, wherever it stands.
+// TestTied finds the positions of the highest total, wherever it stands.
 func TestTied(t *testing.T) {
 	e := &Engine{}
 	for _, row := range []struct {
@@ -273,7 +274,7 @@ func TestKeepWithin(t *testing.T) {
 	}
 }
 
-// TestKeepWithinDifferences: what a view counts besides is added, also where it is in one domain alone.
+// TestKeepWithinDifferences: the view's differences are added, even in a single domain.
 func TestKeepWithinDifferences(t *testing.T) {
 	for _, row := range []struct {
 		differences []state.Difference
@@ -289,7 +290,8 @@ func TestKeepWithinDifferences(t *testing.T) {
 	}
 }
 
-// TestRejectedBytes: what a remembered rejection is said to take is what its parts of fixed size do, in the map with their key, and not twice as much.
+// TestRejectedBytes: rejectedBytes covers the parts of fixed size, with their key in the
+// map, and is less than twice their size.
 func TestRejectedBytes(t *testing.T) {
 	if size := int(unsafe.Sizeof(rejected{}) + unsafe.Sizeof(shape{})); size > rejectedBytes || 2*size < rejectedBytes {
 		t.Errorf("a rejection and its key take %d bytes, and count as %d", size, rejectedBytes)
@@ -299,7 +301,8 @@ func TestRejectedBytes(t *testing.T) {
 	}
 }
 
-// TestExtended: what several extenders said stands together, each text under one code, with or without that evicting pods helps.
+// TestExtended: verdicts of several extenders stand together, each text under one code,
+// with or without reason.Unresolvable.
 func TestExtended(t *testing.T) {
 	s := plugintest.Cluster([]*v1.Node{build.Node("a"), build.Node("b"), build.Node("c"), build.Node("d"), build.Node("e")})
 	x := &extended{asked: []int32{0, 1, 2, 4}, codes: make([]reason.Code, 4), byText: map[string]reason.Code{}, absent: []string{"left out"}}
@@ -338,7 +341,7 @@ func TestExtended(t *testing.T) {
 	}
 }
 
-// TestFailing: a filter that cannot be asked fails for each node, with its error.
+// TestFailing: a filter whose FilterTurn failed fails for each node, with its error.
 func TestFailing(t *testing.T) {
 	f := failing{errors.New("broken")}
 	codes := make([]reason.Code, 2)

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// fit is a filter that passes a node where no more than so many pods are.
+// fit is a filter that passes nodes with at most a number of pods.
 type fit struct {
 	rule
 	pods int
@@ -35,7 +35,8 @@ func (f *fit) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// TestPostFilterResults: what becomes of the results of several PostFilter plugins. The pod is nominated to a node that is gone.
+// TestPostFilterResults combines the results of several PostFilter plugins. The pod is
+// nominated to a node that is gone.
 func TestPostFilterResults(t *testing.T) {
 	other := &model.Pod{Name: "other"}
 	victim := plan.Eviction{Pod: &model.Pod{Name: "victim"}, NodeName: "a"}
@@ -99,7 +100,8 @@ func TestPostFilterResults(t *testing.T) {
 	}
 }
 
-// TestNothingHelpsAgain: whether PostFilter plugins run again for a pod like one for which they found nothing to do.
+// TestNothingHelpsAgain: PostFilter plugins are skipped for a pod like an earlier one for
+// which they found nothing to do.
 func TestNothingHelpsAgain(t *testing.T) {
 	var result plugin.PostFilterResult
 	var err error
@@ -153,7 +155,7 @@ func TestNothingHelpsAgain(t *testing.T) {
 	result.Writes = nil
 	step("nothing", x.pod(priority(1)), 1)
 	step("is kept", x.pod(priority(1)), 0)
-	x.audits = true // then they run all the same, and what they say is compared
+	x.audits = true // audits run them anyway, and compare the results
 	step("with audits", x.pod(priority(1)), 1)
 	if auditErr := x.Audit(); auditErr != nil {
 		t.Error(auditErr)
@@ -170,8 +172,9 @@ func TestNothingHelpsAgain(t *testing.T) {
 	}
 }
 
-// TestCycleOfPostFilters: what PostFilter plugins learn of the nodes: a full one, one without hope, one that is full with the pod that is nominated to it, and one that
-// PreFilter leaves out.
+// TestCycleOfPostFilters has four nodes: full, unresolvable, full with its nominated pod,
+// and left out by PreFilter. The test checks each of them in the cycle of PostFilter
+// plugins.
 func TestCycleOfPostFilters(t *testing.T) {
 	f, hopeless := &fit{rule{name: "Fit", reads: model.Usage}, 0}, &rule{name: "H", codes: map[string]reason.Code{"hopeless": 2 | reason.Unresolvable, "out": 3}}
 	x := newSmall(t, &plugin.Profile{
@@ -251,7 +254,8 @@ func TestCycleOfPostFilters(t *testing.T) {
 	}
 }
 
-// TestOnlyUsage: what filters read decides whether numbers stand for the pods on a node, and whether only the requests do.
+// TestOnlyUsage: the aspects that filters read decide whether sums can stand for the pods
+// on a node, and whether only the requests matter.
 func TestOnlyUsage(t *testing.T) {
 	rejects := map[string]reason.Code{"a": 1}
 	on := build.Pod(build.Named("on"), build.NodeName("a"))
@@ -259,7 +263,7 @@ func TestOnlyUsage(t *testing.T) {
 		filters        []plugin.Filter
 		extends        bool
 		usage, request bool
-		requests       bool // something is requested
+		requests       bool // the pod has requests
 	}{
 		"nothing is read":            {[]plugin.Filter{&rule{name: "F", codes: rejects}}, false, true, false, false},
 		"the request":                {[]plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}}, false, true, true, true},
@@ -308,7 +312,7 @@ func (refuses) Filter(*v1.Pod, []*v1.Node) (plugin.ExtenderVerdicts, error) {
 	return plugin.ExtenderVerdicts{}, nil
 }
 
-// TestKept: each plugin keeps what it has built once.
+// TestKept: each plugin builds its cache once.
 func TestKept(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{}, "a")
 	c := &postFilterCycle{engine: x.Engine}

@@ -11,11 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// Detail returns what a decision about a pod came from: the best nodes, as many as are asked for, and how many nodes each filter removed. It must be asked in the view in which the
-// pod was decided about alone, before anything else happens: then the first of the best nodes is the one that was taken, with the total that the decision has. It reads the same
-// columns as Decide, which may evict others, and costs as much as one or two scans; it decides nothing.
+// Detail explains a decision: the best nodes, up to a given number, and the number of
+// nodes that each filter removed. Call it in the view in which the pod was decided alone,
+// before anything else happens. Then the first of the best nodes is the chosen node, with
+// the total of the decision.
 //
-// ok is false where the plugins cannot be asked again: in profiles with plugins from outside or extenders, for pods that no filter was asked about, and after an error.
+// It reads the same columns as Decide, which may evict others, and costs as much as one
+// or two scans. It decides nothing. ok is false where plugins cannot run again: in
+// profiles with out-of-tree plugins or extenders, for pods that no filter judged, and
+// after an error.
 func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
 	return e.detail(v, pod, best, 0)
 }
@@ -25,7 +29,7 @@ func (r *Run) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail
 	return r.engine.detail(v, pod, best, r.Tie)
 }
 
-// detail is Detail where a tie chooses among equally good nodes, as in a Run.
+// detail is Detail with the tie-break of a Run.
 func (e *Engine) detail(v state.View, pod *model.Pod, best int, tie uint64) (detail plan.Detail, ok bool) {
 	p := e.askedAgain(v, pod)
 	if p == nil {
@@ -47,14 +51,15 @@ func (e *Engine) detail(v state.View, pod *model.Pod, best int, tie uint64) (det
 			return plan.Detail{}, false
 		}
 	}
-	if len(slots) == 1 && pod.NominatedNode != "" && detail.Best[0].Name == pod.NominatedNode { // no other node was looked at
+	// no other node was considered
+	if len(slots) == 1 && pod.NominatedNode != "" && detail.Best[0].Name == pod.NominatedNode {
 		return detail, true
 	}
 	detail.Removed = e.removed(&c)
 	return detail, true
 }
 
-// askedAgain returns the profile of a pod that plugins can be asked about again, nil if they cannot.
+// askedAgain returns the profile of a pod if its plugins can run again, or nil.
 func (e *Engine) askedAgain(v state.View, pod *model.Pod) *profile {
 	p := e.profiles[pod.SchedulerName]
 	if p == nil || p.Outside != nil || len(p.Extenders) > 0 || pod.Malformed != "" || pod.Terminating || v.Nodes() == 0 {
@@ -63,7 +68,7 @@ func (e *Engine) askedAgain(v state.View, pod *model.Pod) *profile {
 	return p
 }
 
-// aside begins to count work apart from that of decisions, until the function that it returns is called.
+// aside begins to count work separately from decisions. The returned function ends this.
 func (e *Engine) aside(v state.View) (end func()) {
 	before, resume := e.work, v.Meter().Aside()
 	e.scratch.byPlugin = append(e.scratch.byPlugin[:0], e.byPlugin...)
@@ -71,7 +76,7 @@ func (e *Engine) aside(v state.View) (end func()) {
 	return func() {
 		e.columns.aside = false
 		visited, asked := e.work.Visited-before.Visited, e.work.Asked-before.Asked
-		e.work = before // which measures decisions, as does byPlugin
+		e.work = before // work measures decisions, as does byPlugin
 		e.work.Detailed += visited
 		e.work.AskedAside += asked
 		copy(e.byPlugin, e.scratch.byPlugin)
@@ -79,11 +84,16 @@ func (e *Engine) aside(v state.View) (end func()) {
 	}
 }
 
-// asideBudget is how much work a question about what would help a pod may cost, in units: beyond it there is no answer.
+// asideBudget bounds the work of a question about changes that would help a pod, in
+// units. Beyond it the question is not answered.
 const asideBudget = 10 * price.Millisecond
 
-// FitsOn returns a node that would do for a pod, without anybody being evicted: a preferred one if it would do, else that in the lowest slot. Like Detail it reads the same columns as Decide and decides
-// nothing, and it does not score. ok is false if no node would do, or plugins cannot be asked, see Detail. It may be called between two decisions.
+// FitsOn returns a feasible node for a pod without preemption: the preferred node if it
+// is feasible, else the one in the lowest slot. Like Detail it reads the same columns as
+// Decide and decides nothing. It does not score.
+//
+// ok is false if no node is feasible, or plugins cannot run again, see Detail. It may be
+// called between two decisions.
 func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node string, ok bool) {
 	p := e.askedAgain(v, pod)
 	if p == nil {
@@ -108,16 +118,19 @@ func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node st
 		}
 	}
 	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: v.Node(slot).Name()}
-	if p.reserve(v, &placement, slot) != nil { // as Decide would be refused there
+	if p.reserve(v, &placement, slot) != nil { // Decide would be refused there
 		return "", false
 	}
 	return placement.NodeName, true
 }
 
-// Shape stands for everything of a pod that a rejection of it depends on: pods of one shape and one state have the same verdicts.
+// Shape is everything in a pod that its rejection depends on. In one state, pods of one
+// shape have the same verdicts.
 type Shape struct{ of shape }
 
-// ShapeOf returns the shape of a pod; ok is false if pods with equal needs may have different verdicts: those for which plugins name nodes or from outside have a say, and pods that are nominated.
+// ShapeOf returns the shape of a pod. ok is false if pods with equal needs may have
+// different verdicts: pods that PreFilter plugins narrow, pods judged by out-of-tree
+// plugins, and nominated pods.
 func (e *Engine) ShapeOf(v state.View, pod *model.Pod) (s Shape, ok bool) {
 	p := e.askedAgain(v, pod)
 	if p == nil {
@@ -133,11 +146,12 @@ func (e *Engine) ShapeOf(v state.View, pod *model.Pod) (s Shape, ok bool) {
 	if s.of, ok = shapeOf(&c); !ok {
 		return Shape{}, false
 	}
-	s.of.priority, s.of.nominated, s.of.group = pod.Priority, false, model.GroupKey{} // also if other pods are nominated just now
+	// also if other pods are nominated just now
+	s.of.priority, s.of.nominated, s.of.group = pod.Priority, false, model.GroupKey{}
 	return s, true
 }
 
-// bestInDetail returns the best of the feasible nodes, with each plugin's score of each.
+// bestInDetail returns the best of the feasible nodes, with every plugin's scores.
 func (e *Engine) bestInDetail(c *cycle, slots []int32, best int) ([]plan.NodeAnswer, error) {
 	if len(slots) == 1 {
 		return []plan.NodeAnswer{{Name: c.view.Node(slots[0]).Name(), Feasible: true}}, nil
@@ -170,7 +184,8 @@ func (e *Engine) bestInDetail(c *cycle, slots []int32, best int) ([]plan.NodeAns
 	return nodes, nil
 }
 
-// weightedScores fills in a plugin's weighted score of each feasible node, without what it gives every node; ok is false if it skips the pod.
+// weightedScores returns a plugin's weighted score of each feasible node in weighted,
+// without the share that is equal for all. ok is false if the plugin skips the pod.
 func (e *Engine) weightedScores(c *cycle, i int, slots []int32, weighted []int64) (everywhere int64, ok bool, err error) {
 	clear(weighted)
 	if single := c.profile.scorers[i].column; single != nil {
@@ -187,7 +202,8 @@ func (e *Engine) weightedScores(c *cycle, i int, slots []int32, weighted []int64
 	return 0, scores != nil, err
 }
 
-// highestFew returns the positions of the highest totals, as many as are asked for, the highest first: of equal ones that of the slot that was taken, then the others by slot.
+// highestFew returns the positions of the highest totals, up to a given number, highest
+// first. Among equal totals the taken slot comes first, then the others by slot.
 func highestFew(slots []int32, totals []int64, taken int32, few int) []int {
 	few = min(few, len(slots))
 	before := func(a, b int) int {
@@ -214,8 +230,9 @@ func highestFew(slots []int32, totals []int64, taken int32, few int) []int {
 	return at
 }
 
-// removed counts the nodes that are not feasible by the first plugin that objects to each, in the order in which plugins run. Nodes that PreFilter plugins leave out are counted
-// under the names of these plugins together.
+// removed counts the infeasible nodes by the first plugin that objects to each, in the
+// order in which plugins run. Nodes that PreFilter plugins leave out are counted under
+// the names of these plugins together.
 func (e *Engine) removed(c *cycle) []plan.Removal {
 	var counts objectionCounts
 	e.countObjections(c, &counts)

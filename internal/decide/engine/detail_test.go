@@ -16,8 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestDetailIsThatOfTheDecision changes random clusters step by step, and asks for the details of each decision: the best node is the one that was taken, with its total; all scores, and the
-// numbers of nodes that filters removed, are those of the full answer; and the same decision follows when it is made again.
+// TestDetailIsThatOfTheDecision changes random clusters step by step, and requests the
+// details of each decision. The best node is the chosen one, with its total. All scores,
+// and the numbers of nodes removed by filters, equal the full answer's. A repeated
+// decision has the same result.
 func TestDetailIsThatOfTheDecision(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -26,7 +28,7 @@ func TestDetailIsThatOfTheDecision(t *testing.T) {
 		defer mu.Unlock()
 		seen[what]++
 	}
-	t.Cleanup(func() { // seeds run side by side
+	t.Cleanup(func() { // seeds run in parallel
 		for _, what := range []string{"placed", "unschedulable", "none", "ahead"} {
 			if *seed == 0 && seen[what] == 0 {
 				t.Errorf("%s was not seen: %v", what, seen)
@@ -99,7 +101,7 @@ func describe(d *plan.Decision) string {
 	return text
 }
 
-// differ returns how details differ from a decision and from the full answer about it; empty if they do not.
+// differ returns the differences of details from a decision and its full answer, or "".
 func differ(detail *plan.Detail, d *plan.Decision, answer *plan.Answer) string {
 	if d.Outcome == plan.Placed {
 		if best := detail.Best[0]; best.Name != d.Placements[0].NodeName || best.Total != d.Placements[0].Total || detail.Feasible != d.Feasible {
@@ -115,7 +117,8 @@ func differ(detail *plan.Detail, d *plan.Decision, answer *plan.Answer) string {
 			removed[n.Rejections[0].Plugin]++
 		}
 	}
-	if nominated := answer.Pod.NominatedNode; nominated != "" && nodes[nominated].Feasible { // no other was looked at
+	// no other node was considered
+	if nominated := answer.Pod.NominatedNode; nominated != "" && nodes[nominated].Feasible {
 		if len(detail.Best) != 1 || detail.Best[0].Name != nominated || len(detail.Removed) > 0 {
 			return fmt.Sprintf("%+v of a pod that is nominated to %s", detail, nominated)
 		}
@@ -132,7 +135,8 @@ func differ(detail *plan.Detail, d *plan.Decision, answer *plan.Answer) string {
 	}
 	for i, r := range detail.Removed {
 		by := r.Plugins[0]
-		if i == 0 && removed[""] > 0 { // PreFilter plugins, which the answer does not name
+		// PreFilter plugins, which the answer does not name
+		if i == 0 && removed[""] > 0 {
 			by = ""
 		}
 		removed[by] -= r.Nodes
@@ -145,7 +149,8 @@ func differ(detail *plan.Detail, d *plan.Decision, answer *plan.Answer) string {
 	return ""
 }
 
-// TestDetailOfRankedDecisions places equal pods one after the other, which a ranking decides about: the details, which are from a scan, have the same node with the same total.
+// TestDetailOfRankedDecisions places equal pods one after the other by a ranking. The
+// details come from a scan, and must have the same node with the same total.
 func TestDetailOfRankedDecisions(t *testing.T) {
 	b := newBench(t, 300)
 	for i := range 200 {
@@ -162,7 +167,7 @@ func TestDetailOfRankedDecisions(t *testing.T) {
 	}
 }
 
-// TestDetailCostsTwoScansAtMost counts the slots that are visited.
+// TestDetailCostsTwoScansAtMost counts the visited slots.
 func TestDetailCostsTwoScansAtMost(t *testing.T) {
 	const nodes = 500
 	b := newBench(t, nodes)
@@ -175,7 +180,7 @@ func TestDetailCostsTwoScansAtMost(t *testing.T) {
 	}
 }
 
-// BenchmarkDetail measures the details of a decision beside BenchmarkDecision.
+// BenchmarkDetail measures the details of a decision; compare BenchmarkDecision.
 func BenchmarkDetail(b *testing.B) {
 	for _, nodes := range []int{build.Sized(1000), build.Sized(5000), build.Sized(20000)} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -192,7 +197,7 @@ func BenchmarkDetail(b *testing.B) {
 	}
 }
 
-// askedOf is for how many nodes each plugin was called.
+// askedOf returns the number of nodes that each plugin was called for.
 func askedOf(e *engine.Engine) map[string]int64 {
 	all := map[string]int64{}
 	e.EachAsked(func(profile, plugin string, phase engine.Phase, asked int64) {

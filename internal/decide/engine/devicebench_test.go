@@ -23,7 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// deviceBench is a bench whose nodes have eight devices each, and whose pods have a claim for one device of their own.
+// deviceBench is a bench whose nodes have eight devices each, and whose pods have a claim
+// of their own for one device.
 type deviceBench struct {
 	*bench
 	nodes int
@@ -55,7 +56,7 @@ func (b *deviceBench) set(objects ...kinds.Object) {
 	b.state.Apply(changes)
 }
 
-// claim makes the i-th claim, for one device.
+// claim creates the i-th claim, for one device.
 func (b *deviceBench) claim(i int) { b.claimFor(i, 1) }
 
 func (b *deviceBench) claimFor(i int, devices int64) {
@@ -82,12 +83,13 @@ func (b *deviceBench) requesting(i int, devices int64) *model.Pod {
 	})
 }
 
-// bound ends the binding of a pod: until then what it was given stays with it, even if it is gone.
+// bound ends the binding of a pod. Until then its devices stay allocated, even if the pod
+// is gone.
 func (b *deviceBench) bound(pod *model.Pod) {
 	b.state.Apply([]model.Change{{Kind: model.BindDone, Bind: &model.BindingResult{Pod: pod}}})
 }
 
-// gone takes away a pod and its claims.
+// gone removes a pod and its claims.
 func (b *deviceBench) gone(pod *model.Pod) {
 	changes := []model.Change{{Kind: model.PodGone, Key: pod.Key()}}
 	if pod.Devices != nil {
@@ -98,15 +100,17 @@ func (b *deviceBench) gone(pod *model.Pod) {
 	b.state.Apply(changes)
 }
 
-// benchResource is what devices of wide pools stand for.
+// benchResource is the extended resource of devices in wide pools.
 const benchResource v1.ResourceName = "example.com/device"
 
-// newWideBench has nodes without devices of their own, and pools that so many nodes share, with two devices for each of these.
+// newWideBench has nodes without devices of their own. Each pool is shared by a number of
+// nodes, with two devices for each of them.
 func newWideBench(t testing.TB, nodes, share int) *deviceBench {
 	return newWideBenchWith(t, oracle.DefaultProfile(), nodes, share)
 }
 
-// rated is a profile that rates nodes by how many devices are left, and by whether as much of them is in use as of the CPU.
+// rated is a profile that scores nodes by their free devices, and by the balance between
+// devices and CPU in use.
 func rated() oracle.Profile {
 	p := oracle.DefaultProfile()
 	cpu, device := configv1.ResourceSpec{Name: string(v1.ResourceCPU), Weight: 1}, configv1.ResourceSpec{Name: string(benchResource), Weight: 1}
@@ -152,7 +156,8 @@ func newWideBenchWith(t testing.TB, profile oracle.Profile, nodes, share int) *d
 	return b
 }
 
-// BenchmarkWideDevices does the same with devices of pools that nodes share: 16 each, or all of them.
+// BenchmarkWideDevices does the same with devices of shared pools: 16 nodes each, or all
+// nodes.
 func BenchmarkWideDevices(b *testing.B) {
 	nodes := build.Sized(5000)
 	for _, share := range []int{16, nodes} {
@@ -160,16 +165,18 @@ func BenchmarkWideDevices(b *testing.B) {
 	}
 }
 
-// TestWideDevicesCostWhatChanges places pods that take devices of pools which nodes share: a pod costs the nodes that changed, and one of each list of alike nodes
-// that can use the pool, in a cluster of any size.
+// TestWideDevicesCostWhatChanges places pods with devices of shared pools. A pod costs
+// the changed nodes, and one node of each list of alike nodes that can use the pool, in a
+// cluster of any size.
 func TestWideDevicesCostWhatChanges(t *testing.T) {
 	build.NotRaced(t)
-	const byDefault, byDevices = 9, 9 + 2*(16+1) // a placement changes both scores of all nodes that share a pool
+	// a placement changes both scores of all nodes that share a pool
+	const byDefault, byDevices = 9, 9 + 2*(16+1)
 	for _, size := range []struct {
 		nodes, share int
 		extended     bool // pods request extended resources and have no claims
 		profile      oracle.Profile
-		asked        int64 // at most, for a pod
+		asked        int64 // maximum for a pod
 	}{
 		{96, 16, false, oracle.DefaultProfile(), byDefault}, {960, 16, false, oracle.DefaultProfile(), byDefault},
 		{96, 96, false, oracle.DefaultProfile(), byDefault}, {960, 960, false, oracle.DefaultProfile(), byDefault},
@@ -210,8 +217,9 @@ func TestWideDevicesCostWhatChanges(t *testing.T) {
 	}
 }
 
-// TestWideDevicesAreFollowed changes devices that nodes share, at random, and decides about pods: as an engine does that has decided about none before, on the same node,
-// and with the same rejection where no node will do. Half of the profiles rate nodes by devices.
+// TestWideDevicesAreFollowed changes shared devices at random, and decides about pods.
+// The node and the rejection must equal those of a new engine. Half of the profiles score
+// nodes by devices.
 func TestWideDevicesAreFollowed(t *testing.T) {
 	build.NotRaced(t)
 	placed, rejected := 0, 0
@@ -225,7 +233,8 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 		var pods []*model.Pod
 		for i := range 60 {
 			switch r.IntN(6) {
-			case 0: // a pool has other devices, or is for other nodes
+			case 0:
+				// a pool gets other devices, or serves other nodes
 				object := b.state.View().Devices().Get(model.Ref{Kind: model.ResourceSliceKind, Name: fmt.Sprintf("pool-%d-000", r.IntN(3))}).(*model.ResourceSlice).Object.DeepCopy()
 				object.ResourceVersion = fmt.Sprint(i + 2)
 				object.Spec.Devices = object.Spec.Devices[:1+r.IntN(len(object.Spec.Devices))]
@@ -234,14 +243,16 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 					object.Spec.NodeSelector, object.Spec.AllNodes = nil, &all
 				}
 				b.set(object)
-			case 1: // a node is of another group, or has a device plugin
+			case 1:
+				// a node changes its group, or gets a device plugin
 				node := benchNode(r.IntN(12))
 				node.Labels["share"] = fmt.Sprint(r.IntN(4))
 				if r.IntN(3) == 0 {
 					node.Status.Allocatable[benchResource] = resource.MustParse("2")
 				}
 				b.set(node)
-			case 2: // a node has a pool of its own
+			case 2:
+				// a node gets a pool of its own
 				name := fmt.Sprintf("node-%05d", r.IntN(12))
 				slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name + "-own"}, Spec: resourcev1.ResourceSliceSpec{
 					Driver: "gpu.example.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: 1 + int64(r.IntN(2))},
@@ -290,7 +301,8 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 	}
 }
 
-// BenchmarkDevices decides about pods that were never seen before, each with a claim of its own for one of the eight devices of each node, and assumes them.
+// BenchmarkDevices decides about new pods and assumes them. Each has its own claim for
+// one of the eight devices of each node.
 func BenchmarkDevices(b *testing.B) {
 	nodes := build.Sized(5000)
 	b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { decideBatches(b, newDeviceBench(b, nodes)) })
@@ -321,8 +333,8 @@ func decideBatches(b *testing.B, c *deviceBench) {
 	}
 }
 
-// TestClaimsForDevicesShareColumns places pods that each have a claim of their own: a pod costs the nodes that changed, and fills no column, in a cluster of any
-// size.
+// TestClaimsForDevicesShareColumns places pods with a claim of their own. A pod costs the
+// changed nodes, and fills no column, in a cluster of any size.
 func TestClaimsForDevicesShareColumns(t *testing.T) {
 	build.NotRaced(t)
 	for _, nodes := range []int{100, 2000} {

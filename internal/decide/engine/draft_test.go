@@ -19,8 +19,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestDraftAgreesWithOracle removes pods from nodes and adds others, at random, in drafts of a state that follows a changing cluster. On the
-// draft the engine must agree with the oracle on a cluster where the pods really are so; the state must not change.
+// TestDraftAgreesWithOracle removes pods from nodes and adds others, at random, in drafts
+// of a changing state. On the draft the engine must agree with the oracle on a cluster
+// with these changes. The state must not change.
 func TestDraftAgreesWithOracle(t *testing.T) { draftsAgree(t, topologyPair, random.TopologyChange) }
 
 // TestDraftAgreesWithOracleOnVolumes does the same with pods that have volumes.
@@ -74,7 +75,8 @@ func draftsAgree(t *testing.T, newPair newPairOf, change changeOf) {
 	})
 }
 
-// changeDraft removes a pod that is on a node, or adds a pending one, in the draft and in the oracle's cluster.
+// changeDraft removes a pod from its node, or adds a pending one, in the draft and in the
+// oracle's cluster.
 func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluster *oracle.Cluster) {
 	at := r.IntN(max(1, len(cluster.Pods)))
 	if len(cluster.Pods) == 0 || len(cluster.Nodes) == 0 {
@@ -91,7 +93,8 @@ func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluste
 	case placed || slices.ContainsFunc(pair.Cluster.Pods, func(p *v1.Pod) bool { return p.UID == pod.UID && p.Spec.NodeName == "" }):
 		draft.Remove(model.NewPod(pod).Key())
 		cluster.Pods = slices.Delete(cluster.Pods, at, at+1)
-		for _, p := range pair.Cluster.Pods { // a pod that was added waits again, and may be nominated
+		// an added pod is pending again, and may be nominated
+		for _, p := range pair.Cluster.Pods {
 			if p.UID == pod.UID && p.Spec.NodeName == "" {
 				cluster.Pods = append(cluster.Pods, p)
 			}
@@ -99,14 +102,16 @@ func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluste
 	}
 }
 
-// TestDryRunAgreesWithOracle adds pods to a node and removes others, as preemption and nominations do, and compares the filters' verdicts on the
-// node: counts are updated as by kube-scheduler's AddPod and RemovePod.
+// TestDryRunAgreesWithOracle adds pods to a node and removes others, as preemption and
+// nominations do, and compares the filters' verdicts on the node. Counts are updated as
+// by kube-scheduler's AddPod and RemovePod.
 func TestDryRunAgreesWithOracle(t *testing.T) {
 	dryRunsAgree(t, topologyPair, random.TopologyChange, false)
 }
 
-// TestDryRunAgreesWithOracleOnVolumes does the same with pods that have volumes. As in production, pods that are added are nominated: which volumes are
-// in use on no node at all is known before the dry run.
+// TestDryRunAgreesWithOracleOnVolumes does the same with pods that have volumes. As in
+// production, added pods are nominated, so volumes that no node uses are known before the
+// dry run.
 func TestDryRunAgreesWithOracleOnVolumes(t *testing.T) {
 	dryRunsAgree(t, storagePair, random.StorageChange, true)
 }

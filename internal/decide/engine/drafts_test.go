@@ -16,13 +16,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestDecisionsOnDrafts: columns hold what is so in the state; where the view has other pods, it counts what is so with these. First the state's decision is made, so
-// that there are columns.
+// TestDecisionsOnDrafts: columns describe the state, but decisions on a draft must use
+// the draft's pods. The state's decision comes first, to fill the columns.
 func TestDecisionsOnDrafts(t *testing.T) {
 	pod := func(name, node string) *v1.Pod { return build.Pod(build.Named(name), build.NodeName(node)) }
 	for name, test := range map[string]struct {
 		how    model.Normalization
-		filter []reason.Code // by how many pods are on a node
+		filter []reason.Code // by the number of pods on a node
 		change func(d *state.Draft)
 		want   string
 	}{
@@ -48,7 +48,8 @@ func TestDecisionsOnDrafts(t *testing.T) {
 			}
 		}
 	}
-	// Where no pod is on any node, all scores of the column are zero; they are not in the view.
+	// Without pods on nodes, all scores of the column are zero, but not those in the
+	// view.
 	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: &rating{name: "S", reads: model.Usage}, Weight: 1}}}, "a", "b")
 	d := x.s.View().Draft()
 	add(d, 1, 4)
@@ -61,7 +62,7 @@ func TestDecisionsOnDrafts(t *testing.T) {
 	}
 }
 
-// add adds so many pods to a slot.
+// add adds a number of pods to a slot.
 func add(d *state.Draft, slot int32, pods int) {
 	for i := range pods {
 		d.Add(model.NewPod(build.Pod(build.Named(fmt.Sprint("added-", slot, "-", i)))), slot)

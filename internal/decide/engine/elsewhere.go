@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Elsewhere returns which aspects of nodes outside of a restriction a decision about a
-// pod reads within it. ok is false if it reads anything else of what is outside: counts
-// of pods, devices that nodes share, or what plugins from outside and extenders read.
-// That holds until the state's versions of affinity terms or default selectors change.
+// Elsewhere returns the aspects of nodes outside the view's restriction that a decision
+// about a pod reads. ok is false if the decision reads anything else outside: counts of
+// pods, shared devices, or the input of out-of-tree plugins and extenders. The result is
+// valid until the state's versions of affinity terms or default selectors change.
 func (e *Engine) Elsewhere(v state.View, pod *model.Pod) (aspects model.Aspect, ok bool) {
 	defer e.aside(v)()
 	c, err := e.cycleOf(v, pod)
@@ -38,7 +38,7 @@ func (e *Engine) Elsewhere(v state.View, pod *model.Pod) (aspects model.Aspect, 
 		switch {
 		case err != nil || column != nil && column.following != nil:
 			return 0, false
-		case column != nil && column.classes != nil: // scores of classes depend on all nodes
+		case column != nil && column.classes != nil: // classes depend on all nodes
 			aspects |= s.column.ScoreReads() | model.Presence
 		}
 	}

@@ -15,23 +15,28 @@ import (
 
 // Config is the configuration of an engine.
 type Config struct {
-	// Profiles are the profiles that it decides for, one for each scheduler name.
+	// Profiles are the scheduling profiles, one for each scheduler name.
 	Profiles []*plugin.Profile
-	// Seed decides among equally good nodes; the same seed gives the same choices.
+	// Seed decides among equally good nodes. The same seed gives the same choices.
 	Seed uint64
-	// ColumnBytes bounds the memory of columns, those of all profiles together; 0 means DefaultColumnBytes.
+	// ColumnBytes bounds the memory of all profiles' columns together; 0 means
+	// DefaultColumnBytes.
 	ColumnBytes int
 	// RankingBytes bounds the memory of rankings; 0 means DefaultRankingBytes.
 	RankingBytes int
-	// RejectionBytes bounds the memory of remembered rejections; 0 means DefaultRejectionBytes.
+	// RejectionBytes bounds the memory of remembered rejections; 0 means
+	// DefaultRejectionBytes.
 	RejectionBytes int
-	// Audit means that the engine decides again whenever it has a remembered rejection or a ranking, and runs the PreFilter plugins that pods skip; the method
-	// Audit returns how they differ. It is for debugging and tests.
+	// Audit is for debugging and tests. The engine decides again whenever a remembered
+	// rejection or a ranking answers, and runs the PreFilter plugins that pods skip. The
+	// method Audit returns the differences.
 	Audit bool
-	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected; 0 means none.
+	// GroupRetries bounds the decisions about members of a pod group in other orders,
+	// before the group is rejected. 0 means none.
 	GroupRetries int
-	// OnPhase, unless nil, is called when a phase of a decision begins. The engine has no clock; the function can measure how long each phase
-	// takes. It must not use the engine.
+	// OnPhase, unless nil, is called when a phase of a decision begins. The engine has no
+	// clock, so the function can measure how long each phase takes. It must not use the
+	// engine.
 	OnPhase func(Phase)
 }
 
@@ -41,16 +46,16 @@ const DefaultGroupRetries = 512
 // DefaultColumnBytes suffices for a thousand needs in a cluster of 30,000 nodes.
 const DefaultColumnBytes = 128 << 20
 
-// DefaultRejectionBytes suffices for a thousand shapes of pods in a cluster of 50,000 nodes.
+// DefaultRejectionBytes suffices for a thousand shapes in a cluster of 50,000 nodes.
 const DefaultRejectionBytes = 64 << 20
 
-// Engine decides. One goroutine uses it.
+// Engine makes decisions. It is not safe for concurrent use.
 type Engine struct {
 	profiles   map[string]*profile
 	columns    columns
 	rankings   rankings
 	rejections rejections
-	// audits means that remembered rejections are decided again. doubts are the differences that were found.
+	// audits enables the checks of Config.Audit; doubts are the differences found.
 	audits  bool
 	doubts  []string
 	seed    uint64
@@ -59,91 +64,105 @@ type Engine struct {
 	work    Counters
 	meter   *price.Meter // of the state that was read last
 	onPhase func(Phase)
-	// kept is what PostFilter plugins keep from one turn to the next, by plugin.
+	// kept is the memory of PostFilter plugins across turns, by plugin.
 	kept map[string]any
-	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
+	// byPlugin counts the nodes that each plugin was called for. The index is the
+	// plugin's position among the plugins of all profiles.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
-	// unfinished says that a plugin could not find something out within the budget of the turn.
+	// unfinished means that a plugin ran out of the turn's budget before a result.
 	unfinished bool
-	// mostGroups, unless it is 0, is how many groups a table may have, in tests. withoutRanking has all pods scanned for, there too.
+	// For tests: mostGroups, unless 0, bounds the groups of a table, and withoutRanking
+	// makes every decision scan.
 	mostGroups     int32
 	withoutRanking bool
 }
 
-// scratch is memory that cycles reuse, so that a decision allocates none. Its content is meaningless to the next cycle.
+// scratch is memory that cycles reuse, so that a decision allocates none. The next cycle
+// must not read its content.
 type scratch struct {
 	needs    []model.Need
 	own      []plugin.FilterNeed
 	counting []plugin.Counting
 	here     filters // of the cycle's view
 	dry      filters // of a dry run
-	again    filters // of a rejection that was remembered
+	again    filters // of a remembered rejection
 	versions []uint64
 	dryRun   state.Draft
 	usage    []int
 	use      state.Use // of a node with nominated pods
 	slots    []int32   // the feasible slots
-	// potential are the slots of nodes whose rejection evicting pods may resolve, objections the objections by slot.
+	// potential are the slots of nodes where preemption may help. objections is the index
+	// of the objection by slot.
 	potential  []int32
 	objections []uint8
-	totals     []int64                 // their scores, by position in slots
-	set        []int64                 // one plugin's scores, by position in slots
+	totals     []int64                 // scores by position in slots
+	set        []int64                 // one plugin's scores by position in slots
 	shares     []int64                 // normalised score times weight, by raw score
 	raw        []int32                 // raw scores by slot, of a view with differences
 	turn       map[int32]*turnVerdicts // by the number of the TurnFilter
 	sight      sight
 	axes       []plugin.Axis // of a SetScore plugin
-	// tied are the feasible slots with the highest total, places their places in the order from which one is chosen.
+	// tied are the feasible slots with the highest total. places are their positions in
+	// the order that breaks the tie.
 	tied   []int32
 	places []uint64
-	// byPlugin is what Engine.byPlugin was before Detail.
+	// byPlugin saves Engine.byPlugin while Detail runs.
 	byPlugin []int64
 }
 
 // Counters measure the work of decisions. They only grow.
 type Counters struct {
-	// Decisions made; Recalled is how many of them were rejections that were remembered.
+	// Decisions counts decisions; Recalled counts those answered by a remembered
+	// rejection.
 	Decisions, Recalled int64
-	// Asked is for how many nodes plugins were called; Found how often a needed column existed, Filled how often one was filled from nothing.
+	// Asked counts plugin calls, one for each node. Found counts lookups of existing
+	// columns, Filled columns that were built.
 	Asked, Found, Filled int64
-	// Visited is how many slots were visited, by scans and to make rankings or bring them up to date.
+	// Visited counts slots visited by scans, and to build or update rankings.
 	Visited int64
-	// Ranked is how many decisions were made by a ranking, without a scan; Grouped how many groups these looked at.
+	// Ranked counts decisions by a ranking, without a scan; Grouped the groups visited.
 	Ranked, Grouped int64
-	// Looked is how many nodes PostFilter plugins looked at to know which to try, Rated how many they rated by numbers, Tried on how many they tried which pods to evict.
+	// Looked counts nodes that PostFilter plugins considered, Rated nodes whose lower
+	// bound was computed, Tried nodes on which victims were searched for.
 	Looked, Rated, Tried int64
-	// Detailed is how many slots were visited for Detail, FitsOn and ShapeOf, AskedAside for how many nodes these called plugins; no other counter has either.
+	// Detailed counts slots visited for Detail, FitsOn and ShapeOf. AskedAside counts the
+	// plugin calls of these questions. The other counters include neither.
 	Detailed, AskedAside int64
 }
 
-// filterAt is a filter of a kind, and its position in the profile.
+// filterAt is a filter of one kind with its position in the profile.
 type filterAt[T plugin.Filter] struct {
 	at     int
 	filter T
 }
 
-// nodeReader is a filter that says what its verdict on a node depends on.
+// nodeReader is a filter that declares which aspects of a node its verdict depends on.
 type nodeReader interface{ FilterReads() model.Aspect }
 
 // profile is a Profile with the numbers of its plugins.
 type profile struct {
 	*plugin.Profile
-	// first is the position of Filters[0] among the plugins of all profiles, by which they are measured; Scores follow.
+	// first is the position of Filters[0] among the plugins of all profiles, as used by
+	// Engine.byPlugin. Scores follow.
 	first int32
-	// ids are the numbers of Filters and Scores, by which they find columns. Profiles that are built with the same plugin share its number.
+	// ids are the numbers of Filters and Scores, part of the key of a column. Profiles
+	// built with the same plugin share its number.
 	ids []int32
-	// filters is the number of the list of Filters, by which it finds remembered rejections. Profiles with equal lists share it.
+	// filters is the number of the list of Filters, part of the key of a remembered
+	// rejection. Profiles with equal lists share it.
 	filters int32
-	// readers are the filters that say what they read of a node, and have columns; nil where another one is.
+	// readers holds, by filter, the filters with columns; nil for others.
 	readers []nodeReader
-	// stateful are the StateFilters, in the order in which their needs are worked out.
+	// stateful are the StateFilters, in the order in which their needs are computed.
 	stateful []filterAt[plugin.StateFilter]
 	varying  []filterAt[plugin.VaryingFilter]
-	// counts are the filters that are CountFilters, nil where another one is. counting are their positions.
+	// counts holds, by filter, the CountFilters; nil for others. counting are their
+	// positions.
 	counts   []plugin.CountFilter
 	counting []int
-	// turn are the filters that are TurnFilters, nil where another one is. turnFilters are their positions.
+	// turn holds, by filter, the TurnFilters; nil for others. turnFilters are their
+	// positions.
 	turn        []plugin.TurnFilter
 	turnFilters []int
 	// scorers are Scores by their kinds.
@@ -169,7 +188,7 @@ func New(config Config) (*Engine, error) {
 	return e, nil
 }
 
-// Profile returns the profile of a scheduler name, nil if there is none.
+// Profile returns the profile of a scheduler name, or nil.
 func (e *Engine) Profile(schedulerName string) *plugin.Profile {
 	if p := e.profiles[schedulerName]; p != nil {
 		return p.Profile
@@ -177,18 +196,20 @@ func (e *Engine) Profile(schedulerName string) *plugin.Profile {
 	return nil
 }
 
-// GroupRetries returns how many decisions about members of a pod group may be made in other orders before the group is rejected.
+// GroupRetries returns Config.GroupRetries.
 func (e *Engine) GroupRetries() int { return e.retries }
 
 // Counters returns the work done so far.
 func (e *Engine) Counters() Counters { return e.work }
 
-// Decide decides on which nodes of the view the pods of a work go, or why on none. Nodes outside of the view's restriction are not looked at. It does not change the state.
+// Decide returns a placement of the work's pods, or the reasons why none is feasible. It
+// ignores nodes outside the view's restriction, and does not change the state.
 func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	return e.decideBy(v, work, nil, 0)
 }
 
-// decideBy is Decide, in a Run unless it is nil; following is how many pods equal to this one follow.
+// decideBy is Decide, within a Run unless run is nil. following is the number of equal
+// pods that follow this one.
 func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int) plan.Decision {
 	e.work.Decisions++
 	v.State().BeginTurn()
@@ -204,8 +225,10 @@ func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int)
 	case pod.Terminating:
 		d.Outcome = plan.Terminating
 	case pod.Malformed != "":
-		// PostFilter plugins are not run, as it is not known what would have to be free. kube-scheduler has no such pods. It runs them only for pods that
-		// plugins have rejected; where that was before DynamicResources ran at PreFilter, this fails, so that nobody is evicted and the nomination stays.
+		// PostFilter plugins are skipped, because the pod's requirements are unknown.
+		// kube-scheduler has no such pods. If a plugin rejects a pod before
+		// DynamicResources has run at PreFilter, its PostFilter fails: no pod is evicted,
+		// and the nomination stays. Berth has the same result.
 		d.Outcome, d.Rejection = plan.Unschedulable, &plan.Rejection{PreFilter: pod.Malformed}
 	case v.Nodes() == 0:
 		d.Outcome, d.Nominations = plan.NoNodes, clearNomination(pod)
@@ -285,7 +308,7 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, fo
 	e.conclude(&c, d, slot, total)
 }
 
-// conclude places the pod on the node that was chosen, unless a plugin refuses it there.
+// conclude places the pod on the chosen node, unless a plugin refuses it there.
 func (e *Engine) conclude(c *cycle, d *plan.Decision, slot int32, total int64) {
 	placements := e.placements.One(plan.Placement{
 		QueuedPod: d.Pods[0], NodeName: c.view.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
@@ -307,7 +330,8 @@ func fail(d *plan.Decision, err error) {
 	d.Nominations = clearNomination(d.Pods[0].Pod)
 }
 
-// clearNomination removes the pod's nomination, if it has one: as in kube-scheduler, an attempt that fails with an error ends it.
+// clearNomination removes the pod's nomination, if any. In kube-scheduler, too, an
+// attempt that fails with an error ends the nomination.
 func clearNomination(pod *model.Pod) []plan.Nomination {
 	if pod.NominatedNode == "" {
 		return nil

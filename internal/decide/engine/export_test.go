@@ -8,8 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// DryRun returns the filters' verdicts on a node in a dry run, as a PostFilter plugin gets them. ok is false if the cycle has no filters to run:
-// PreFilter rejected the pod or named other nodes.
+// DryRun returns the filters' verdicts on a node in a dry run, as a PostFilter plugin
+// gets them. ok is false if the cycle has no filters to run: PreFilter rejected the pod
+// or named other nodes.
 func (e *Engine) DryRun(v state.View, pod *model.Pod, dryRun *state.Draft, slot int32) (all []reason.Rejection, ok bool) {
 	c, rejection, err := e.preFilter(v, e.profiles[pod.SchedulerName], pod)
 	if rejection != nil || err != nil || len(c.narrowed.by) > 0 {
@@ -20,7 +21,8 @@ func (e *Engine) DryRun(v state.View, pod *model.Pod, dryRun *state.Draft, slot 
 	return c.allObjections(&f, slot), true
 }
 
-// Feasible returns the nodes that a decision about the pod would choose from. A PreFilter plugin that rejects the pod is an error of the test.
+// Feasible returns the nodes that a decision about the pod would choose from. A PreFilter
+// plugin that rejects the pod is an error of the test.
 func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
 	c, rejection, err := e.preFilter(v, e.profiles[pod.SchedulerName], pod)
 	if rejection != nil {
@@ -34,11 +36,11 @@ func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
 	return slices.Clone(slots), err
 }
 
-// SetMostGroups sets how many groups a table may have.
+// SetMostGroups bounds the groups of a table.
 func (e *Engine) SetMostGroups(n int32) { e.mostGroups = n }
 
-// ScanOnly has all pods scanned for.
+// ScanOnly makes every decision scan.
 func (e *Engine) ScanOnly() { e.withoutRanking = true }
 
-// RankingKeys returns how many keys of rankings are known.
+// RankingKeys returns the number of known keys of rankings.
 func (e *Engine) RankingKeys() int { return len(e.rankings.byKey) }

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// scripted is an extender that says what a test wants. Its names of nodes are short: 3 is node-00003.
+// scripted is an extender with scripted answers. Its names of nodes are short: 3 is
+// node-00003.
 type scripted struct {
 	passes               func(name string) bool // nil: it does not filter
 	failed, unresolvable map[string]string
@@ -86,14 +87,14 @@ func withExtenders(t *testing.T, nodes int, extenders ...*scripted) *bench {
 	})
 }
 
-// TestExtendersFilter has four nodes, of which the built-in filters pass all.
+// TestExtendersFilter has four nodes, all of which pass the built-in filters.
 func TestExtendersFilter(t *testing.T) {
 	broken := errors.New("no route to host")
 	for name, test := range map[string]struct {
 		extenders []*scripted
 		nominated string
 		offered   [][]string // to the last of them
-		node      string     // empty if there is none
+		node      string     // empty without a feasible node
 		says      string
 		rejectors []string
 	}{
@@ -151,8 +152,9 @@ func TestExtendersFilter(t *testing.T) {
 	}
 }
 
-// TestExtendersAndFilters has nodes rejected by filters before extenders are asked: these are not offered, keep the filters' reasons, and what an extender says of them
-// does not count.
+// TestExtendersAndFilters has nodes rejected by filters before extenders run. These are
+// not offered and keep the filters' reasons. An extender's answer about them does not
+// count.
 func TestExtendersAndFilters(t *testing.T) {
 	x := &scripted{passes: only(), failed: map[string]string{"0": "of a full node", "1": "too loud", "3": "too loud"}, unresolvable: map[string]string{"2": "of a full node"}}
 	b := withExtenders(t, 4, x)
@@ -170,7 +172,8 @@ func TestExtendersAndFilters(t *testing.T) {
 	}
 }
 
-// TestExtendersPrioritize adds what extenders say to the totals, and nothing for one that fails.
+// TestExtendersPrioritize adds the extenders' scores to the totals; a failed call adds
+// nothing.
 func TestExtendersPrioritize(t *testing.T) {
 	total := func(extenders ...*scripted) (string, int64) {
 		b := withExtenders(t, 4, extenders...)
@@ -188,7 +191,8 @@ func TestExtendersPrioritize(t *testing.T) {
 	}
 }
 
-// TestBareNodesAreScoredEmpty has an extender that returns nodes whole: as in kube-scheduler, the pods on them count for nothing then.
+// TestBareNodesAreScoredEmpty has an extender that returns whole nodes. As in
+// kube-scheduler, the pods on them are then ignored by scores.
 func TestBareNodesAreScoredEmpty(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		b := withExtenders(t, 2, &scripted{passes: but(), bare: bare})
@@ -220,10 +224,10 @@ type says struct {
 func (s *says) Name() string                                            { return s.name }
 func (s *says) PreFilter(state.View, *model.Pod) plugin.PreFilterResult { return s.result }
 
-// asksPotential notes of how many nodes it heard that evicting pods may help there.
+// asksPotential records the number of nodes on which preemption may help.
 type asksPotential struct {
 	nodes, potential int
-	ran              bool // Claims has, at PreFilter
+	ran              bool // Claims has run at PreFilter
 	leftOut          bool // a node that PreFilter plugins do not name
 }
 
@@ -236,8 +240,8 @@ func (a *asksPotential) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFil
 	return plugin.PostFilterResult{Message: c.Rejected(0).Plugin}, nil
 }
 
-// TestPreFilterFromOutside has PreFilter plugins that reject, open to preemption or not, in an order that is that of the configuration, with a StateFilter
-// between them.
+// TestPreFilterFromOutside has PreFilter plugins that reject, open to preemption or not.
+// A StateFilter stands between them. The configured order counts.
 func TestPreFilterFromOutside(t *testing.T) {
 	open := func(name string) *says {
 		return &says{name, plugin.PreFilterResult{Rejection: name + " says no", Resolvable: true}}
@@ -247,7 +251,8 @@ func TestPreFilterFromOutside(t *testing.T) {
 		return &says{name, plugin.PreFilterResult{Narrowed: true, Nodes: nodes}}
 	}
 	for name, test := range map[string]struct {
-		plugins   []*says // Claims, which rejects every pod if claims is set, stands behind the first
+		// Claims, which rejects every pod if claims is set, stands behind the first
+		plugins   []*says
 		claims    bool
 		says      string
 		rejectors []string
@@ -302,7 +307,7 @@ func TestPreFilterFromOutside(t *testing.T) {
 	}
 }
 
-// flaky fails the first time it is asked.
+// flaky fails at its first call.
 type flaky struct {
 	scripted
 	asked int
@@ -355,7 +360,8 @@ func (a *onlyUsageAsks) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFil
 }
 
 func TestExtenderFailsAboutANominatedNodeThatPreFilterLeftOut(t *testing.T) {
-	f := &scripted{passes: only("1", "2"), err: errors.New("timeout")} // fails always, and may not be ignored
+	// always fails, and is not ignorable
+	f := &scripted{passes: only("1", "2"), err: errors.New("timeout")}
 	b := withPlugins(t, 4, func(p *plugin.Profile) {
 		p.Extenders = []plugin.Extender{f}
 		p.PreFilters = append(p.PreFilters, &says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("1")}}})

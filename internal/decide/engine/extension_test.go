@@ -34,8 +34,9 @@ func withPlugins(t *testing.T, nodes int, add func(*plugin.Profile)) *bench {
 	return &bench{state: newBench(t, nodes).state, engine: e, profile: p}
 }
 
-// claims is a StateFilter. The namespace's label "node" names the only node that its pods may run on, which is known only in the pod's turn. A
-// namespace without the label rejects its pods, and the value "broken" is an error.
+// claims is a StateFilter. The namespace's label "node" names the only node that its pods
+// may run on, which is found in the pod's turn. A namespace without the label rejects its
+// pods, and the value "broken" is an error.
 type claims struct{ asked int }
 
 func (*claims) Name() string              { return "Claims" }
@@ -79,14 +80,15 @@ func (*onlyNode) Err(code reason.Code) error {
 	return nil
 }
 
-// claimOf has the pods of a namespace run on a node.
+// claimOf restricts the pods of a namespace to a node.
 func claimOf(namespace, node string) model.Change {
 	object := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"node": node}}}
 	return model.Change{Kind: model.ObjectSet, Object: object, Ref: model.Ref{Kind: model.NamespaceKind, Name: namespace}}
 }
 
-// TestStateFilter changes what a filter reads besides the pod, after the pod was compiled: pods that have the same need at the time share its
-// columns, and the turn fails if the filter fails.
+// TestStateFilter changes the input of a filter after the pod was compiled. Pods that
+// have the same need at the time share its columns, and the turn fails if the filter
+// fails.
 func TestStateFilter(t *testing.T) {
 	filter := &claims{}
 	b := withPlugins(t, 20, func(p *plugin.Profile) { p.Filters = append(p.Filters, filter) })
@@ -122,7 +124,8 @@ func TestStateFilter(t *testing.T) {
 	if d := b.engine.Decide(b.state.View(), plan.WorkFor(pinned)); d.Outcome != plan.Failed || d.Err.Error() != `running "Claims" filter plugin: no answer` {
 		t.Errorf("with a filter that fails on the only node: %+v", d)
 	}
-	// A filter before it rejects the node that it fails on, so its failure does not matter.
+	// A filter before it rejects the node that it fails on, so its failure does not
+	// matter.
 	label("fails elsewhere")
 	b.state.Apply([]model.Change{{Kind: model.NodeGone, Name: "node-00003"}})
 	if d := decide(6); d.Outcome != plan.Unschedulable {
@@ -166,7 +169,8 @@ func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResul
 	}, nil
 }
 
-// TestPostFilter runs a PostFilter plugin that finds, in a dry run, that a pod fits when another is evicted.
+// TestPostFilter runs a PostFilter plugin that finds, in a dry run, that a pod fits when
+// another is evicted.
 func TestPostFilter(t *testing.T) {
 	plugins := &evict{t: t}
 	b := withPlugins(t, 1, func(p *plugin.Profile) { p.PostFilters = append(p.PostFilters, plugins) })
@@ -204,8 +208,8 @@ func (u *useless) PostFilter(_ plugin.Cycle, pod *model.Pod) (plugin.PostFilterR
 	return plugin.PostFilterResult{Message: fmt.Sprintf("no use for priority %d", pod.Priority), Nomination: plan.Clear}, nil
 }
 
-// TestOfAWaveOneIsSearchedFor has equal pods rejected one after the other: PostFilter plugins are run again only if something has changed, or for
-// another priority, or if they have failed.
+// TestOfAWaveOneIsSearchedFor rejects equal pods one after the other. PostFilter plugins
+// run again only after a change, for another priority, or after a failure.
 func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 	u := &useless{}
 	b := withPlugins(t, 3, func(p *plugin.Profile) { p.PostFilters = []plugin.PostFilter{u} })
@@ -228,13 +232,13 @@ func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 		}
 	}
 	reject(5, 1) // decided
-	reject(5, 1) // the rejection is remembered now
+	reject(5, 1) // the rejection is remembered from here on
 	reject(5, 0)
 	reject(5, 0)
 	reject(7, 1)
 	reject(7, 0)
 	b.place(t, b.pod(1000, shapes["plain"]))
-	reject(7, 1) // decided anew, as nothing was kept to follow the change
+	reject(7, 1) // decided anew, without a column to follow the change
 	reject(7, 1)
 	reject(7, 0)
 	b.place(t, b.pod(1001, shapes["plain"]))
@@ -280,8 +284,8 @@ func (v *volumes) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
 	return []plan.Step{{}}, v.failing("PostBind")
 }
 
-// TestPlacementHoldsAndSteps runs a plugin that reserves something and returns steps; if it fails, the pod's turn fails with kube-scheduler's
-// text.
+// TestPlacementHoldsAndSteps runs a plugin that reserves something and returns steps. If
+// it fails, the pod's turn fails with kube-scheduler's text.
 func TestPlacementHoldsAndSteps(t *testing.T) {
 	v := &volumes{}
 	b := withPlugins(t, 3, func(p *plugin.Profile) {
@@ -310,8 +314,9 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 	}
 }
 
-// TestNominatedPodsChangeNoVersion decides beside nominated pods that carry terms which no pod on a node carries: the state's versions stay the
-// same, so nothing that is cached by version is computed again.
+// TestNominatedPodsChangeNoVersion has nominated pods with terms that no pod on a node
+// has. The state's versions stay the same, so no value cached by version is computed
+// again.
 func TestNominatedPodsChangeNoVersion(t *testing.T) {
 	b := newBench(t, 20)
 	repelling := func(p *v1.Pod) {
@@ -332,8 +337,9 @@ func TestNominatedPodsChangeNoVersion(t *testing.T) {
 	if b.state.Version() != version || b.state.View().TermsVersion() != terms {
 		t.Errorf("the journal went from %d to %d, the terms from %d to %d", version, b.state.Version(), terms, b.state.View().TermsVersion())
 	}
-	// One node is tainted, and two leave room to the nominated pods. These repel the pod from their own nodes alone, although the others of
-	// the pools are in the same domains: only a node's own nominated pods count.
+	// One node is tainted, and two leave space to the nominated pods. These repel the pod
+	// from their own nodes alone, although the other nodes of the pools are in the same
+	// domains: only a node's own nominated pods count.
 	if d.Outcome != plan.Placed || d.Feasible != 17 {
 		t.Errorf("%s: %d nodes are feasible, want 17", d.Outcome, d.Feasible)
 	}
@@ -374,8 +380,9 @@ func (a away) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	return append(to, plugin.CountRule{Domains: domains, Counts: counts, Code: 1})
 }
 
-// TestFailureOfRejectedNode has a filter fail for a node that a filter before it, which has no column, rejects: the failure does not count. Nor does
-// that for a node outside those that a PreFilter names.
+// TestFailureOfRejectedNode has a filter fail for a node that an earlier filter without a
+// column rejects. The failure does not count. Nor does a failure for a node outside those
+// that a PreFilter names.
 func TestFailureOfRejectedNode(t *testing.T) {
 	b := withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, away("node-00003"), failing("node-00003")) })
 	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(0, shapes["plain"])))
@@ -396,7 +403,8 @@ func TestFailureOfRejectedNode(t *testing.T) {
 	}
 }
 
-// TestNoFilters decides with a profile whose filters are all disabled: for pods that name their node, are nominated, or come beside such pods.
+// TestNoFilters disables all filters of a profile. It decides about pods that name their
+// node, are nominated, or meet nominated pods.
 func TestNoFilters(t *testing.T) {
 	b := withPlugins(t, 5, func(p *plugin.Profile) { p.Filters = nil })
 	nominated := b.pod(0, func(p *v1.Pod) { p.UID = "nominated" })
@@ -412,7 +420,8 @@ func TestNoFilters(t *testing.T) {
 	}
 }
 
-// asked is a PreFilter plugin that counts how often it is asked, and rejects pods with its label. A byPod skips other pods.
+// asked is a PreFilter plugin that counts its calls, and rejects pods with its label. A
+// byPod skips other pods.
 type asked struct {
 	label string
 	times int
@@ -428,8 +437,8 @@ type byPod struct{ asked }
 
 func (b *byPod) Skips(pod *model.Pod) bool { return pod.Labels[b.label] == "" }
 
-// TestSkippedPreFilters has more PreFilter plugins than a pod can skip. Each is asked about the pods that it concerns, and those that a pod skips are
-// not asked about it.
+// TestSkippedPreFilters has more PreFilter plugins than a pod can skip. Each is called
+// for its own pods, and not for pods that skip it.
 func TestSkippedPreFilters(t *testing.T) {
 	var all []*asked
 	b := withPlugins(t, 5, func(p *plugin.Profile) {

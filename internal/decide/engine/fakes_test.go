@@ -17,13 +17,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// rule is a filter with a fixed code for some nodes, by name; it passes the others. One that reads usage passes nodes without pods.
+// rule is a filter with a fixed code for some nodes, by name; it passes the others. If it
+// reads usage, it passes nodes without pods.
 type rule struct {
 	name  string
 	reads model.Aspect
 	codes map[string]reason.Code
 	text  string   // of its need, if not its name
-	asked []string // about which nodes
+	asked []string // the nodes of its calls
 }
 
 func (r *rule) Name() string                            { return r.name }
@@ -45,12 +46,12 @@ func (r *rule) Filter(node state.Node) reason.Code {
 	return r.codes[node.Name()]
 }
 
-// turnRule is a rule from outside: it is asked anew in each turn. It waits for something where its code is 9.
+// turnRule is an out-of-tree rule, called anew in each turn. Its code 9 means Pending.
 type turnRule struct {
 	rule  rule
 	skips bool
 	err   error
-	// atOnce are the nodes that it was asked about together with others.
+	// atOnce are the nodes of calls for several nodes.
 	atOnce []string
 }
 
@@ -76,7 +77,7 @@ func (r turnRuling) FilterAll(slots []int32, codes []reason.Code) {
 	}
 }
 
-// counted is a CountFilter with one rule about slots by their own.
+// counted is a CountFilter with one rule, in which each slot is a domain.
 type counted struct {
 	name      string
 	rule      plugin.CountRule
@@ -100,7 +101,8 @@ func (c *counted) Rules(_ state.View, to []plugin.CountRule) []plugin.CountRule 
 	return append(to, c.rule)
 }
 
-// inState is a StateFilter: its rule is found in the pod's turn, or the pod is rejected, or it fails.
+// inState is a StateFilter. In the pod's turn it returns its rule, rejects the pod, or
+// fails.
 type inState struct {
 	rule
 	need      plugin.FilterNeed
@@ -136,7 +138,8 @@ func (r *rating) Score(node state.Node) int32 {
 	return r.raw[node.Name()]
 }
 
-// together is a Score plugin that rates the feasible nodes at once, by a need or in each turn.
+// together is a Score plugin that scores the feasible nodes at once, by a need or in each
+// turn.
 type together struct {
 	name   string
 	scores map[string]int64
@@ -146,7 +149,7 @@ type together struct {
 
 func (s *together) score(v state.View, slots []int32, scores []int64) (bool, error) {
 	for at, slot := range slots {
-		scores[at] += s.scores[v.Node(slot).Name()] // what is there already is not to be seen
+		scores[at] += s.scores[v.Node(slot).Name()] // leftovers in scores must not show
 	}
 	return !s.skips, s.err
 }
@@ -185,7 +188,7 @@ type preFilter struct {
 func (p *preFilter) Name() string                                            { return p.name }
 func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult { return p.result }
 
-// postFilter is a PostFilter plugin that does what a test wants.
+// postFilter is a PostFilter plugin that runs the test's function.
 type postFilter struct {
 	name string
 	run  func(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error)
@@ -196,7 +199,7 @@ func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilt
 	return p.run(c, pod)
 }
 
-// noted is an Outside that notes what it is called for.
+// noted is an Outside that records its calls.
 type noted struct{ calls []string }
 
 func (o *noted) Begin(state.View, *model.Pod)   { o.calls = append(o.calls, "begin") }
@@ -241,5 +244,5 @@ func (x *small) decide(pod *model.Pod) plan.Decision { return x.Decide(x.s.View(
 
 var errBroken = errors.New("broken")
 
-// priority has a pod outrank those of less.
+// priority sets a pod's priority.
 func priority(p int32) build.PodOption { return func(pod *v1.Pod) { pod.Spec.Priority = &p } }

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// filter returns the feasible nodes, ascending: those that no filter rejects, neither as they are nor with the pods on them that are nominated
-// to them. If the node that the pod itself is nominated to is feasible, it is the only result, as in kube-scheduler. The error is that of a
-// filter that returned no verdict.
+// filter returns the feasible nodes, ascending. A feasible node passes all filters both
+// as it is and with the pods nominated to it. If the pod's own nominated node is
+// feasible, it is the only result, as in kube-scheduler. The error is a filter's failure.
 func (e *Engine) filter(c *cycle) ([]int32, error) {
 	if slot, ok, err := e.filterNominated(c); ok || err != nil {
 		return append(e.scratch.slots[:0], slot), err
@@ -17,7 +17,7 @@ func (e *Engine) filter(c *cycle) ([]int32, error) {
 	return e.feasible(c)
 }
 
-// feasible returns the feasible nodes, ascending, whatever node the pod itself is nominated to.
+// feasible returns the feasible nodes, ascending, ignoring the pod's own nomination.
 func (e *Engine) feasible(c *cycle) ([]int32, error) {
 	slots, err := e.filterWithoutNominated(c)
 	if err == nil && len(slots) > 0 && c.hasNominated() {
@@ -29,8 +29,8 @@ func (e *Engine) feasible(c *cycle) ([]int32, error) {
 	return slots, err
 }
 
-// filterNominated returns the node that the pod is nominated to, if it is feasible, whatever PreFilter left. An error there fails the turn only if
-// PreFilter left the node.
+// filterNominated returns the pod's nominated node if it is feasible, even if PreFilter
+// ruled it out. An error on this node fails the turn only if PreFilter left the node.
 func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	if c.pod.NominatedNode == "" {
 		return 0, false, nil
@@ -41,7 +41,8 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	o, err := e.twice(c, slot)
 	if err == nil && o.code == reason.None && len(c.profile.Extenders) > 0 {
 		var failed error
-		if o, failed = e.extendersOn(c, slot); failed != nil { // as in kube-scheduler, the pod may go to any node then
+		// as in kube-scheduler, any node may be chosen
+		if o, failed = e.extendersOn(c, slot); failed != nil {
 			return slot, false, nil
 		}
 	}
@@ -56,7 +57,8 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	return slot, err == nil && o.code == reason.None, err
 }
 
-// twice returns the first objection to a node with the pods that are nominated to it or, if there is none, without them.
+// twice returns the first objection to a node with the pods nominated to it. If none of
+// the filters objects, it tries again without these pods.
 func (e *Engine) twice(c *cycle, slot int32) (objection, error) {
 	if before := c.nominatedBefore(slot); len(before) > 0 {
 		if o, err := e.besideNominated(c, slot, before); o.code != reason.None || err != nil {
@@ -67,8 +69,9 @@ func (e *Engine) twice(c *cycle, slot int32) (objection, error) {
 	return o, c.failure(&c.here, o)
 }
 
-// failureOn returns the error that an objection to a node stands for, nil if it is a rejection, or if the node is rejected with the pods that are nominated to
-// it: then filters are not run without them.
+// failureOn returns the error behind an objection to a node, or nil for a rejection. It
+// is nil, too, if the node is rejected with its nominated pods: filters do not run
+// without them then.
 func (e *Engine) failureOn(c *cycle, slot int32, o objection) error {
 	if !o.code.IsFailed() {
 		return nil
@@ -81,14 +84,16 @@ func (e *Engine) failureOn(c *cycle, slot int32, o objection) error {
 	return c.failure(&c.here, o)
 }
 
-// fewNodes is up to how many nodes are cheaper to check one by one than through columns. Pods pinned to one node, as a DaemonSet's are, each
-// have a need of their own: a column for each would never be used again.
+// fewNodes is the number of nodes up to which checking one by one is cheaper than
+// columns. Pods pinned to one node, such as a DaemonSet's, each have a need of their own.
+// A column for each would never be used again.
 const fewNodes = 64
 
-// filterWithoutNominated returns the nodes that no filter rejects as they are, without nominated pods.
+// filterWithoutNominated returns the nodes that pass all filters without nominated pods.
 func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 	switch n := &c.narrowed; {
-	case len(n.by) == 0: // also where few nodes are to be chosen among: members of a group share columns
+	case len(n.by) == 0:
+		// also with few nodes to choose from, because members of a group share columns
 		return e.filterByColumns(c, e.slotsToCheck(c))
 	case len(n.slots) <= fewNodes:
 		return e.filterOneByOne(c, e.scratch.slots[:0], n.slots)
@@ -97,7 +102,7 @@ func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 	}
 }
 
-// filterOneByOne appends those of the given nodes that no filter rejects.
+// filterOneByOne appends the given nodes that pass all filters.
 func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	e.visited(len(slots))
 	for _, slot := range slots {
@@ -113,8 +118,9 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	return to, nil
 }
 
-// filterByColumns keeps those of the given nodes that no filter rejects, in place: it reads the columns, and then the rules about counts. Columns
-// hold values for the state's pods, so nodes on which the view has other pods are checked one by one.
+// filterByColumns keeps the given nodes that pass all filters, in place. It reads the
+// columns first, then the rules about counts. Columns describe the state's pods, so nodes
+// on which the view has other pods are checked one by one.
 func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	e.visited(len(slots))
 	slots, touched := apart(slots, c.view.Touched())
@@ -157,8 +163,8 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	return slots, nil
 }
 
-// keepCounted drops, in place, the nodes that the CountFilters from a position up to
-// another reject.
+// keepCounted drops, in place, the nodes that the CountFilters at positions from
+// (inclusive) to (exclusive) reject.
 func keepCounted(c *cycle, from, to int, slots []int32) []int32 {
 	for i := from; i < to; i++ {
 		if c.counting[i] != nil {
@@ -188,7 +194,8 @@ func (e *Engine) alive(alive []bool) []int32 {
 	return slots[:n]
 }
 
-// apart takes some slots out of a sorted list, in place. It returns the rest, and those that it took out.
+// apart removes the slots in some from a sorted list, in place. It returns the rest and
+// the removed slots.
 func apart(slots, some []int32) (rest, out []int32) {
 	if len(some) == 0 {
 		return slots, nil
@@ -208,8 +215,9 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(slots), func(slot int32) bool { return !alive[slot] })
 }
 
-// firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects. What the column says counts: asked
-// again, a filter may return something else.
+// firstFailure returns the error of the first node, by slot, on which the filter failed
+// and which no earlier filter rejects. The cached verdict counts, because a second call
+// of the filter may return something else.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
 		if !code.IsFailed() || code == reason.Unasked || !c.toCheck(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {
@@ -235,7 +243,7 @@ func (e *Engine) firstBefore(c *cycle, filter int, slot int32) bool {
 	return false
 }
 
-// countReads adds so many nodes to the counters of the CountFilters that have something to check.
+// countReads adds a number of nodes to the counters of the CountFilters with rules.
 func (e *Engine) countReads(c *cycle, nodes int) {
 	for i := range c.counting {
 		if c.counting[i] != nil && len(c.here.counts[i].rules) > 0 {
@@ -244,8 +252,8 @@ func (e *Engine) countReads(c *cycle, nodes int) {
 	}
 }
 
-// keepFeasible drops the slots that the column rejects, in place, and returns the union of all codes. It writes before it counts, so that the
-// loop has no branch that cannot be predicted.
+// keepFeasible drops the slots that the column rejects, in place, and returns the union
+// of all codes. It writes before it counts, so that the loop has no unpredictable branch.
 func keepFeasible(slots []int32, codes []reason.Code) (kept []int32, seen reason.Code) {
 	n := 0
 	for _, slot := range slots {

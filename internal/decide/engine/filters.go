@@ -9,15 +9,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// filters are a cycle's filters, prepared for single nodes of a view: that of the cycle, or a dry run of it.
+// filters are a cycle's filters, prepared for single nodes of a view. The view is the
+// cycle's own, or a dry run of it.
 type filters struct {
 	view state.View
-	// By filter of the profile: verdicts, nil where every node passes; and counts, which has the verdicts of CountFilters.
+	// verdicts is indexed by filter of the profile; nil where every node passes. counts
+	// is indexed alike and holds the verdicts of CountFilters.
 	verdicts []plugin.Verdicts
 	counts   []countVerdicts
 }
 
-// countVerdicts gives the verdicts of a CountFilter's rules.
+// countVerdicts applies a CountFilter's rules.
 type countVerdicts struct {
 	plugin.Counting
 	rules []plugin.CountRule
@@ -33,8 +35,9 @@ func (c *countVerdicts) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// filtersIn prepares the cycle's filters for a view. It reuses the memory of filters that are no longer needed. A dry run has the verdicts of the
-// cycle, with other rules about counts: what a code stands for is known to the verdicts that gave it.
+// filtersIn prepares the cycle's filters for a view, reusing the memory of filters that
+// are no longer needed. A dry run has the cycle's own verdicts, because only the verdicts
+// that returned a code can explain it. Only the rules about counts differ.
 func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 	f := filters{view: v, verdicts: reuse.verdicts[:0], counts: reuse.counts}
 	if len(f.counts) < len(c.counting) {
@@ -58,11 +61,13 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 	return f
 }
 
-// objection is a filter, by its position in the profile, and its verdict on a node; the code is None if no filter objects.
+// objection is a filter, by its position in the profile, and its verdict on a node. The
+// code is None if no filter objects.
 type objection struct {
 	filter int
 	code   reason.Code
-	// kept, unless it is 0, says that the node would do but for the room that is kept there for a pod group: see state.View.KeptFor.
+	// kept, unless 0, means that only space held for a pod group makes the node
+	// infeasible: see state.View.KeptFor.
 	kept uint32
 }
 
@@ -77,7 +82,8 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 		if verdicts == nil {
 			continue
 		}
-		if i < len(c.profile.Filters) { // behind them is what extenders said
+		// the entry behind the filters holds extenders' verdicts
+		if i < len(c.profile.Filters) {
 			e.asked(c.profile.first+int32(i), 1)
 		}
 		if code := verdicts.Filter(node); code != reason.None {
@@ -88,7 +94,7 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 	return objection{}
 }
 
-// failure returns the error that an objection stands for, nil if it is a rejection.
+// failure returns the error behind an objection, or nil for a rejection.
 func (c *cycle) failure(f *filters, o objection) error {
 	if !o.code.IsFailed() {
 		return nil

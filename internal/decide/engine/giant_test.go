@@ -11,17 +11,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// giantFactor is how many bytes may be allocated, by compiling a pod and deciding about it the first
-// time, for each byte that the API server stores of it; giantFree is what every pod may allocate.
+// giantFactor is the number of bytes that compiling a pod and its first decision may
+// allocate for each byte in the API server. giantFree is allowed for every pod.
 const (
 	giantFactor = 200
 	giantFree   = 2 << 20
 )
 
-// TestGiantPodsAllocateInProportion: pods with random lists of thousands of elements allocate in
-// proportion to their size, which the API server limits.
+// TestGiantPodsAllocateInProportion: pods with random lists of thousands of elements
+// allocate in proportion to their size, which the API server limits.
 func TestGiantPodsAllocateInProportion(t *testing.T) {
-	build.NotRaced(t) // it makes pools of the libraries lose what is put into them
+	build.NotRaced(t) // the race detector makes pools of libraries drop values
 	lists := append(specLists(), shapedLists()...)
 	for seed := range uint64(25) {
 		checkGiant(t, lists, seed)

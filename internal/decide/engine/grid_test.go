@@ -16,7 +16,8 @@ import (
 
 var large = flag.Bool("large", false, "also measure 50,000 nodes with 500,000 pods, which takes some minutes and several GiB")
 
-// appsPods is how many pods of the grid's cluster share their labels and demands.
+// appsPods is the number of pods of the grid's cluster that share their labels and
+// demands.
 const appsPods = 1000
 
 // topologyShapes are the affinity and spread demands of one app's pods.
@@ -46,10 +47,12 @@ var topologyShapes = []struct {
 			{MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.ScheduleAnyway, LabelSelector: selector},
 			{MaxSkew: 1, TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.ScheduleAnyway, LabelSelector: selector}}
 	}},
-	{"default-spread", func(*v1.PodSpec, *metav1.LabelSelector) {}}, // a Service selects the pods
+	// a Service selects the pods
+	{"default-spread", func(*v1.PodSpec, *metav1.LabelSelector) {}},
 }
 
-// gridPod is the i-th pod of a shape's apps. Each app of the pods on nodes has its own labels and the demands of the shape.
+// gridPod is the i-th pod of a shape's apps. Each app of the pods on nodes has its own
+// labels and the demands of the shape.
 func gridPod(prefix string, i int, apply func(*v1.PodSpec, *metav1.LabelSelector)) *v1.Pod {
 	app := map[string]string{"app": fmt.Sprintf("%s-%d", prefix, i/appsPods)}
 	p := &v1.Pod{
@@ -62,7 +65,8 @@ func gridPod(prefix string, i int, apply func(*v1.PodSpec, *metav1.LabelSelector
 	return p
 }
 
-// fillGrid puts pods on the cluster's nodes, evenly, and adds a Service for the pending app if the shape needs one.
+// fillGrid puts pods on the cluster's nodes, evenly, and adds a Service for the pending
+// app if the shape needs one.
 func (b *bench) fillGrid(pods int, shape string, apply func(*v1.PodSpec, *metav1.LabelSelector)) {
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "grid"}}
 	changes := []model.Change{{Kind: model.ObjectSet, Object: namespace, Ref: model.Ref{Kind: model.NamespaceKind, Name: "grid"}}}
@@ -79,8 +83,9 @@ func (b *bench) fillGrid(pods int, shape string, apply func(*v1.PodSpec, *metav1
 	}
 }
 
-// BenchmarkGrid measures a decision for each shape over sizes of cluster. The decision places a pod whose needs have columns; the pod before it
-// has just changed one node and the counts.
+// BenchmarkGrid measures a decision for each shape over sizes of cluster. The decision
+// places a pod whose needs have columns. The pod before it has just changed one node and
+// the counts.
 func BenchmarkGrid(b *testing.B) {
 	sizes := []struct{ nodes, pods int }{{build.Sized(5000), 0}, {build.Sized(5000), build.Sized(150000)}}
 	if *large {
@@ -119,7 +124,8 @@ func benchmarkShape(b *testing.B, nodes, pods int, shape string, apply func(*v1.
 		}
 		c.place(b, pending[at])
 	}
-	// State, tallies and columns, and also the API objects of the nodes and pods, which a real process has in its informers too.
+	// State, tallies and columns, and also the API objects of the nodes and pods, which a
+	// real process has in its informers, too.
 	b.ReportMetric(float64(heap>>20), "heap-MiB")
 }
 
@@ -130,7 +136,8 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkFirstSightOfSelector decides for pods of a new app, beside 150,000 pods: each decision has to count them all once.
+// BenchmarkFirstSightOfSelector decides for pods of a new app beside 150,000 pods. Each
+// decision has to count all of them once.
 func BenchmarkFirstSightOfSelector(b *testing.B) {
 	for _, shape := range topologyShapes[1:6] {
 		b.Run("shape="+shape.name, func(b *testing.B) {

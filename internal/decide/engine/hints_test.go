@@ -1,5 +1,5 @@
-// Property test: a hint knows as much as its filter. Whenever a change of the cluster lets
-// a filter pass a node, the hints of its plugin must wake the pods that it rejected.
+// Property test: a hint is as precise as its filter. Whenever a change of the cluster
+// lets a filter pass a node, the hints of its plugin must wake the pods that it rejected.
 package engine_test
 
 import (
@@ -67,7 +67,8 @@ func (h *hints) run(t *testing.T, r *rand.Rand, of oracle.Profile) {
 	}
 }
 
-// check applies a change, and asks the hints of each filter that passes a node thereafter.
+// check applies a change, and calls the hints of each filter that passes a node
+// afterwards.
 func (h *hints) check(t *testing.T, profile *plugin.Profile, m random.Mutation, step int) {
 	type judged struct {
 		pod    *model.Pod

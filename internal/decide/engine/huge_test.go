@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestEngineAgreesWithOracleOnHugeAmounts is a property test: requests, sums of requests and nodes of
-// about 2^63, and beyond, with pods that come and go, and with victims.
+// TestEngineAgreesWithOracleOnHugeAmounts is a property test with requests, sums of
+// requests and nodes of about 2^63, and beyond. Pods come and go, and some are evicted.
 func TestEngineAgreesWithOracleOnHugeAmounts(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n + 99)

@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestRoomThatIsKept has the only node's room kept for a group, and pods that would fit but for that, some of which are remembered rejections: nobody is evicted for them, although there is a pod of lower
-// priority, and their nominations end, unless a pod is leaving the node for them.
+// TestRoomThatIsKept has a single node whose space is held for a group. Other pods would
+// fit without that, and some of their rejections are remembered. No pod of lower priority
+// is evicted for them. Their nominations end, unless a pod is leaving the node for them.
 func TestRoomThatIsKept(t *testing.T) {
 	evicted := func(p *v1.Pod) {
 		build.Terminating(p)
@@ -53,7 +54,7 @@ func TestRoomThatIsKept(t *testing.T) {
 	}
 }
 
-// TestProfile finds profiles by the name of the scheduler.
+// TestProfile finds profiles by scheduler name.
 func TestProfile(t *testing.T) {
 	b := newBench(t, 0)
 	if b.engine.Profile("default-scheduler") != b.profile || b.engine.Profile("other") != nil {

@@ -379,7 +379,8 @@ func spendOnList(t *testing.T, l listCase, n int) map[string]spending {
 		number++
 		return b.pod(number, func(p *v1.Pod) { l.fill(n, p); besides(p) })
 	}
-	first := with(func(*v1.Pod) {}) // initial costs of the very first pod do not belong to the list
+	// initial costs of the very first pod do not belong to the list
+	first := with(func(*v1.Pod) {})
 	defer runtime.KeepAlive(first)
 	object := with(func(*v1.Pod) {}).Object
 	do("compile", func() {
@@ -471,7 +472,8 @@ func (b *bench) spendOnHints(pod *model.Pod, do func(string, func())) {
 // may then cost at most five times the allocations, the bytes and the engine's work.
 // Times are only printed and do not fail the test.
 func TestNoListCostsMoreThanInProportion(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // collections empty caches, such as that of interned texts
+	// collections empty caches, such as interned texts
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for _, l := range append(specLists(), shapedLists()...) {
 		t.Run(l.name, func(t *testing.T) {
 			defer runtime.GC()

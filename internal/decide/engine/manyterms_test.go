@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// manyTerms are pods with n affinity terms, of an author who wants these to concern as many other pods
-// as possible; i makes the terms of one pod differ from those of the others.
+// manyTerms are pods with n affinity terms of an author who wants these to concern as
+// many other pods as possible. The number i makes the terms of one pod differ from
+// others.
 var manyTerms = map[string]func(i, n int) *v1.Affinity{
 	"excluding labels": func(i, n int) *v1.Affinity {
 		return prefers(n, v1.LabelHostname, everywhere, func(k int) []metav1.LabelSelectorRequirement {
@@ -88,8 +89,9 @@ func (b *bench) innocent(i int) *model.Pod {
 	return b.pod(i, func(p *v1.Pod) { p.Labels = map[string]string{"app": fmt.Sprint("web-", i%10), "tier": "front"} })
 }
 
-// TestManyTermsOfOthersCostLittle counts the terms that are looked at, of ten pods with 1,000 terms
-// each, for the first decision about pods of an app, and for the next ones after another such pod.
+// TestManyTermsOfOthersCostLittle counts visited terms of ten pods with 1,000 terms each.
+// It covers the first decision about pods of an app, and the next ones after another such
+// pod.
 func TestManyTermsOfOthersCostLittle(t *testing.T) {
 	build.NotRaced(t)
 	const pods, terms = 10, 1000
@@ -101,7 +103,8 @@ func TestManyTermsOfOthersCostLittle(t *testing.T) {
 			b.place(t, b.innocent(i))
 			most := int64(2 * pods)
 			if name == "demanding a common label" || name == "namespaces by label" {
-				if most = 11 * terms; i < 10 { // a pod of each app has come since, and another with many terms
+				// each app has a new pod, and another pod with many terms has come
+				if most = 11 * terms; i < 10 {
 					most = 2 * (pods + 20) * terms // the first pod of its app
 				}
 			}
@@ -118,7 +121,7 @@ func TestManyTermsOfOthersCostLittle(t *testing.T) {
 	}
 }
 
-// TestManyTermsTakeLittleMemory accounts for what pods with many terms make the state keep.
+// TestManyTermsTakeLittleMemory measures the state's memory for pods with many terms.
 func TestManyTermsTakeLittleMemory(t *testing.T) {
 	build.NotRaced(t)
 	const pods, terms = 10, 5000
@@ -142,7 +145,8 @@ func TestManyTermsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestCompiledNeedsAreBoundedInBytes decides about 180 pods with 2,500 terms each, all different.
+// TestCompiledNeedsAreBoundedInBytes decides about 180 pods with 2,500 terms each, all
+// different.
 func TestCompiledNeedsAreBoundedInBytes(t *testing.T) {
 	build.NotRaced(t)
 	b := newBench(t, 20)
@@ -157,8 +161,9 @@ func TestCompiledNeedsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// BenchmarkBesideManyTerms decides about others' pods beside 30 running pods with 2,000 terms each at
-// 5,000 nodes: pods of apps that were seen, of new ones, and after another such pod has come.
+// BenchmarkBesideManyTerms decides about other pods beside 30 running pods with 2,000
+// terms each, at 5,000 nodes. The pods belong to known apps, to new ones, or follow
+// another such pod.
 func BenchmarkBesideManyTerms(b *testing.B) {
 	names := []string{"none"}
 	for name := range manyTerms {

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// byPods is a filter with a code for each number of pods on a node, as "usage" or as "ports" of pods.
+// byPods is a filter with a code for each number of pods on a node, read as "usage" or as
+// "ports" of pods.
 type byPods struct {
 	rule
 	code []reason.Code
@@ -36,7 +37,8 @@ func numberedNodes(n int) (names []string) {
 	return names
 }
 
-// TestFewNodesNeedNoColumns: up to how many nodes a pod that names them is checked one by one, if they do and if none does.
+// TestFewNodesNeedNoColumns: a pod that names up to fewNodes nodes is checked one by one,
+// whether or not any exists.
 func TestFewNodesNeedNoColumns(t *testing.T) {
 	for _, row := range []struct{ nodes, filled int }{{1, 0}, {fewNodes - 1, 0}, {fewNodes, 0}, {fewNodes + 1, 1}, {0, 1}} {
 		for _, rejects := range []bool{false, true} {
@@ -66,13 +68,14 @@ func TestFewNodesNeedNoColumns(t *testing.T) {
 	}
 }
 
-// TestFailuresBesideNominated: a pod is nominated to the node a, which the other pod has to leave room for. Filters are asked with it first; whether they fail without it
-// only counts where they pass the node with it.
+// TestFailuresBesideNominated has a pod nominated to node a, and another pod that must
+// leave space for it. Filters run with the nominated pod first. A failure without it
+// counts only if they pass the node with it.
 func TestFailuresBesideNominated(t *testing.T) {
 	const failed = reason.Failed
 	for name, test := range map[string]struct {
 		code    []reason.Code // without and with the nominated pod
-		outside bool          // the filter is one from outside
+		outside bool          // the filter is out-of-tree
 		want    string
 	}{
 		"passes both ways":                {[]reason.Code{0, 0}, false, "a of 1 with 0"},
@@ -85,7 +88,8 @@ func TestFailuresBesideNominated(t *testing.T) {
 		"fails without it, one by one":    {[]reason.Code{failed | 2, 0}, true, `error: running "F" filter plugin: F fails 2`},
 		"fails both ways, one by one":     {[]reason.Code{failed | 2, failed | 1}, true, `error: running "F" filter plugin: F fails 1`},
 	} {
-		for _, reads := range []model.Aspect{model.Usage, model.Usage | model.Ports} { // by numbers, and in a dry run
+		// by numbers, and in a dry run
+		for _, reads := range []model.Aspect{model.Usage, model.Usage | model.Ports} {
 			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&byPods{rule{name: "F", reads: reads}, test.code}}}, "a")
 			if test.outside {
 				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}}
@@ -95,7 +99,7 @@ func TestFailuresBesideNominated(t *testing.T) {
 			if got != test.want {
 				t.Errorf("%s, reading %b: %s, want %s", name, reads, got, test.want)
 			}
-			// It is of no concern to a pod that outranks the other.
+			// A pod that outranks the nominated pod ignores it.
 			own := &rejectionOrNode{code: test.code[0]}
 			if got := decided(x.decide(x.pod(build.Named("pod"), priority(9)))); !strings.HasPrefix(got, own.prefix()) {
 				t.Errorf("%s, reading %b, of higher priority: %s, want %s", name, reads, got, own.prefix())
@@ -116,12 +120,14 @@ func (r *rejectionOrNode) prefix() string {
 	return "a of 1"
 }
 
-// TestNominatedItself: a pod that is nominated to a node goes there if it can, and is nowhere else looked at then.
+// TestNominatedItself: a nominated pod goes to its node if it can, and no other node is
+// considered then.
 func TestNominatedItself(t *testing.T) {
 	for name, test := range map[string]struct {
-		code  []reason.Code // of the node, without and with another pod that is nominated to it
-		other bool          // there is such a pod, which the pod does not outrank
-		named []string      // the nodes that PreFilter names
+		// of the node, without and with another pod that is nominated to it
+		code  []reason.Code
+		other bool     // such a pod exists and is not outranked
+		named []string // the nodes that PreFilter names
 		want  string
 	}{
 		"it fits":                          {code: []reason.Code{0, 0}, want: "b of 1 with 0"},
@@ -161,12 +167,15 @@ func (f *onB) Filter(node state.Node) reason.Code {
 	return f.byPods.Filter(node)
 }
 
-// TestFollowedBesideNominated: a remembered rejection follows a node to which a pod is nominated, by numbers and in dry runs: the objection with that pod counts, and
-// without it if there is none with it.
+// TestFollowedBesideNominated: a remembered rejection follows a node with a nominated
+// pod, by numbers and in dry runs. The objection with that pod counts, or the one without
+// it if none objects with it.
 func TestFollowedBesideNominated(t *testing.T) {
 	for _, reads := range []model.Aspect{model.Usage, model.Usage | model.Ports} {
 		for _, row := range []struct {
-			code []reason.Code // with no pod, one, two and three. The node b has one, then two, and another is nominated to it
+			// with no pod, one, two and three. The node b has one, then two, and another
+			// is nominated to it
+			code []reason.Code
 			want string
 		}{
 			{[]reason.Code{9, 1, 2, 3}, "no: 1 F3, 2 F9 by [F]"},
@@ -184,13 +193,14 @@ func TestFollowedBesideNominated(t *testing.T) {
 			first := decided(x.decide(pod()))
 			plugintest.Set(x.s, build.Node("d"))
 			x.s.Apply([]model.Change{{Kind: model.NodeGone, Name: "d"}})
-			if again := decided(x.decide(pod())); again != first { // now it follows the journal
+			// the rejection follows the journal from here on
+			if again := decided(x.decide(pod())); again != first {
 				t.Errorf("%s, then %s", first, again)
 			}
 			before := x.Counters().Recalled
 			plugintest.Set(x.s, build.Pod(build.Named("on-2"), build.NodeName("b")))
 			got := decided(x.decide(pod()))
-			// What is not remembered decides.
+			// An engine that remembers nothing has the right result.
 			fresh, err := New(Config{Profiles: []*plugin.Profile{x.p}, RejectionBytes: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -205,7 +215,7 @@ func TestFollowedBesideNominated(t *testing.T) {
 	}
 }
 
-// TestOneExtenderPrioritizes: what it says is added to the totals.
+// TestOneExtenderPrioritizes: the extender's scores are added to the totals.
 func TestOneExtenderPrioritizes(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: &rating{name: "S", raw: map[string]int32{"a": 9}}, Weight: 1}}, Extenders: []plugin.Extender{prefers{}}}, "a", "b")
 	if got := decided(x.decide(x.pod())); got != "b of 2 with 10" {
@@ -223,7 +233,8 @@ func (prefers) Prioritize(*v1.Pod, []*v1.Node) (map[string]int64, error) {
 	return map[string]int64{"b": 10}, nil
 }
 
-// TestBareScores: of nodes that an extender returned whole, plugins that read nothing of nodes, or their images, rate each with nothing; others as if no pods were there.
+// TestBareScores has an extender that returns whole nodes. Plugins that read nothing of
+// nodes, or their images, score each with 0. Others score the nodes without pods.
 func TestBareScores(t *testing.T) {
 	raw := map[string]int32{"a": 5, "b": 5}
 	for reads, want := range map[model.Aspect]string{
@@ -247,7 +258,7 @@ func TestBareScores(t *testing.T) {
 	}
 }
 
-// returnsWhole is an extender that passes every node, and returns it whole.
+// returnsWhole is an extender that passes every node as a whole object.
 type returnsWhole struct{ plugin.Extender }
 
 func (returnsWhole) IsInterested(*v1.Pod) bool { return true }
@@ -261,7 +272,8 @@ func (returnsWhole) Filter(_ *v1.Pod, nodes []*v1.Node) (verdicts plugin.Extende
 	return verdicts, nil
 }
 
-// TestSteps: the steps of a placement stand in the order of their stages, those of the outside behind those of plugins that are asked one by one.
+// TestSteps: the steps of a placement stand in the order of their stages. Steps of the
+// Outside stand behind those of single plugins.
 func TestSteps(t *testing.T) {
 	s := &stepper{}
 	x := newSmall(t, &plugin.Profile{
@@ -283,7 +295,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// stepper is a plugin that adds two steps at each stage, and a hold each time it reserves.
+// stepper is a plugin that adds two steps at each stage, and a hold each time it
+// reserves.
 type stepper struct{ reserved int }
 
 func (*stepper) Name() string { return "Steps" }
@@ -304,7 +317,8 @@ func (*stepper) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
 	return make([]plan.Step, 2), nil
 }
 
-// TestTiesTellPodsApart: which of equal nodes a pod goes to depends on its namespace and on its name, and on the seed.
+// TestTiesTellPodsApart: the choice among equal nodes depends on the pod's namespace and
+// name, and on the seed.
 func TestTiesTellPodsApart(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{}, numberedNodes(50)...)
 	chosen := func(namespace, name string) string {
@@ -327,13 +341,14 @@ func TestTiesTellPodsApart(t *testing.T) {
 	}
 }
 
-// TestErrorsAreNotLost: an error of a filter ends the turn also where extenders come behind, or nominated pods leave no room.
+// TestErrorsAreNotLost: a filter's error ends the turn even with extenders behind it, or
+// if nominated pods leave no space.
 func TestErrorsAreNotLost(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": reason.Failed | 1}}}, Extenders: []plugin.Extender{refuses{}}}, "a", "b")
 	if got := decided(x.decide(x.pod())); got != `error: running "F" filter plugin: F fails 1` {
 		t.Error(got)
 	}
-	// The extenders are asked although pods are nominated, and behind them.
+	// Extenders run even with nominated pods, and behind them.
 	x = newSmall(t, &plugin.Profile{Extenders: []plugin.Extender{refuses{}}}, "a", "b")
 	plugintest.Set(x.s, build.Pod(build.Named("other"), build.NominatedNodeName("a"), priority(5)))
 	if got := decided(x.decide(x.pod(build.Named("pod")))); got != "no:  by [Extender]" {
@@ -341,7 +356,8 @@ func TestErrorsAreNotLost(t *testing.T) {
 	}
 }
 
-// TestExtendersSeeNodesWithRoom: extenders are asked last, about nodes that leave room for the pods that are nominated to them.
+// TestExtendersSeeNodesWithRoom: extenders run last, with nodes that leave space for
+// their nominated pods.
 func TestExtendersSeeNodesWithRoom(t *testing.T) {
 	o := &offered{}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}}, Extenders: []plugin.Extender{o}}, "a", "b", "c")
@@ -351,7 +367,7 @@ func TestExtendersSeeNodesWithRoom(t *testing.T) {
 	}
 }
 
-// offered is an extender that notes which nodes it was offered.
+// offered is an extender that records the offered nodes.
 type offered struct {
 	returnsWhole
 	nodes []string
@@ -364,7 +380,8 @@ func (o *offered) Filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts
 	return o.returnsWhole.Filter(pod, nodes)
 }
 
-// TestRefusedPlacement: one node was looked at, and it is not feasible. What was reserved from outside is given up, whether a plugin refuses or fails.
+// TestRefusedPlacement: one node was considered, and it is infeasible. Out-of-tree
+// reservations are released, whether a plugin refuses or fails.
 func TestRefusedPlacement(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
@@ -395,7 +412,8 @@ func (r refusesReserve) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, err
 	return nil, r.err
 }
 
-// TestTiesAndNominatedNodes: ties tell pods apart; a node that passes with the pods that are nominated to it, and is rejected for good without them, is without hope.
+// TestTiesAndNominatedNodes: pods have different ties. A node is unresolvable if it
+// passes with its nominated pods and is rejected for good without them.
 func TestTiesAndNominatedNodes(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&byPods{rule{name: "F", reads: model.Usage}, []reason.Code{reason.Unresolvable | 1, 0, 2}}}}, "a", "b", "c")
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("b")), build.Pod(build.Named("other"), build.NominatedNodeName("a"), priority(5)),
@@ -420,7 +438,8 @@ func TestTiesAndNominatedNodes(t *testing.T) {
 	}
 }
 
-// TestExtendersForgetTheNominatedNode: what an extender said of the node that the pod is nominated to, before it is asked about all, counts no longer.
+// TestExtendersForgetTheNominatedNode: an extender's first answer, about the pod's
+// nominated node alone, is dropped before the call for all nodes.
 func TestExtendersForgetTheNominatedNode(t *testing.T) {
 	o := &refusesEach{}
 	x := newSmall(t, &plugin.Profile{Extenders: []plugin.Extender{o}}, "a", "b")
@@ -429,7 +448,7 @@ func TestExtendersForgetTheNominatedNode(t *testing.T) {
 	}
 }
 
-// refusesEach is an extender that refuses each node for a reason of its own.
+// refusesEach is an extender that refuses each node with a reason of its own.
 type refusesEach struct {
 	plugin.Extender
 	calls int

@@ -7,11 +7,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// A node to which other pods are nominated must be feasible for a pod both with them, so that it leaves room for them, and without them, because
-// they may never come (kube-scheduler's two filter passes). Each is checked in a dry run, or by numbers where filters read nothing of pods but what
-// they occupy: where pods preempt others, there are many such nodes.
+// A node with nominated pods must be feasible for a pod twice, as in kube-scheduler's two
+// filter passes. It must be feasible with these pods, to leave space for them, and
+// without them, because they may never come. Each check is a dry run, or arithmetic if
+// filters read only resource usage: clusters with much preemption have many such nodes.
 
-// leaveRoom drops the nodes, which are ascending, that are infeasible with the pods that are nominated to them. It works in place.
+// leaveRoom drops the nodes that are infeasible with their nominated pods, in place. The
+// nodes are ascending.
 func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	if len(slots) < c.view.NominatedNodes() {
 		left = slices.DeleteFunc(slots, func(slot int32) bool {
@@ -25,7 +27,7 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 		})
 		return left, err
 	}
-	kept, done := 0, 0 // slots[:kept] are what is left of slots[:done]
+	kept, done := 0, 0 // slots[:kept] are the remaining nodes of slots[:done]
 	keep := func(until int) {
 		kept += copy(slots[kept:], slots[done:until])
 		done = until
@@ -45,8 +47,8 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	return slots[:kept], err
 }
 
-// besideNominated returns the first objection to a node with the pods that are nominated to it. Where room is kept for a group, the objection says so if there is none
-// to the node but for that.
+// besideNominated returns the first objection to a node with its nominated pods. If only
+// space held for a pod group makes the node infeasible, the objection has kept set.
 func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
 	theirs, kept := c.view.WithoutKept(before)
 	if kept == 0 {
@@ -87,8 +89,8 @@ func (e *Engine) filtersBesideNominated(c *cycle, slot int32, before []*model.Po
 	return e.scratch.dry
 }
 
-// objectionsBesideNominated returns the first objection to each node that is infeasible with the pods that are nominated to it. Such a node is
-// not checked without them.
+// objectionsBesideNominated returns the first objection to each node that is infeasible
+// with its nominated pods. Such a node is not checked without them.
 func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
 	if !c.hasNominated() {
 		return nil
@@ -98,7 +100,8 @@ func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
 		if !c.toCheck(slot) {
 			return
 		}
-		// A filter that failed here has failed the turn, unless another filter rejected the node as it is.
+		// A filter that failed here has failed the turn, unless another filter rejected
+		// the node as it is.
 		if o, err := e.besideNominated(c, slot, before); err == nil && o.code != reason.None {
 			objections[slot] = o
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// nominate has a pod of the priority nominated to a node, which it needs so much of.
+// nominate nominates a pod of the priority and request to a node.
 func (b *bench) nominate(node int, priority int32, cpuMilli int64) *model.Pod {
 	p := benchPreemptor(fmt.Sprintf("nominated-%d", node), priority, cpuMilli)
 	p.Status.NominatedNodeName = fmt.Sprintf("node-%05d", node)
@@ -25,13 +25,15 @@ func (b *bench) nominate(node int, priority int32, cpuMilli int64) *model.Pod {
 	return pod
 }
 
-// TestRoomIsLeft has pods nominated to some nodes or to nearly all, which fill them or not, and which the pod outranks or not. The nodes that are left,
-// in order, are those without nominated pods that matter, and those on which it fits beside them.
+// TestRoomIsLeft nominates pods to some nodes or to nearly all. They fill the nodes or
+// not, and the pod outranks them or not. The remaining nodes, in order, are those without
+// nominated pods that matter, and those on which the pod fits together with them.
 func TestRoomIsLeft(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for round := range 60 {
 		b := newBench(t, 40)
-		shape := []func(*v1.Pod){func(*v1.Pod) {}, withHostPort, apartByHost}[round%3] // by numbers, and in dry runs
+		// by numbers, and in dry runs
+		shape := []func(*v1.Pod){func(*v1.Pod) {}, withHostPort, apartByHost}[round%3]
 		p := benchPreemptor("pod", 10, 2000)
 		shape(p)
 		pod := b.compiled(p)
@@ -69,8 +71,9 @@ func (f failsWithPods) Filter(node state.Node) reason.Code {
 	return f.failing.Filter(node)
 }
 
-// TestFailureBesideNominatedPods has a filter fail for a node with the pods that are nominated to it: the turn fails, whichever node it is, unless the
-// pod outranks them. Of 20 nodes one is tainted, so that fewer are feasible than pods are nominated to.
+// TestFailureBesideNominatedPods has a filter fail for a node with its nominated pods.
+// The turn fails for any such node, unless the pod outranks the nominated ones. Of 20
+// nodes one is tainted, so that fewer are feasible than have nominated pods.
 func TestFailureBesideNominatedPods(t *testing.T) {
 	for _, test := range []struct{ nodes, fails, feasible int }{{6, 0, 6}, {6, 3, 6}, {6, 5, 6}, {20, 0, 19}, {20, 19, 19}} {
 		b := withPlugins(t, test.nodes, func(p *plugin.Profile) {
@@ -88,7 +91,8 @@ func TestFailureBesideNominatedPods(t *testing.T) {
 	}
 }
 
-// BenchmarkRoomIsLeft decides about a pod while pods are nominated to 5,000 of 10,000 nodes, which they fill.
+// BenchmarkRoomIsLeft decides about a pod while pods are nominated to 5,000 of 10,000
+// nodes, which they fill.
 func BenchmarkRoomIsLeft(b *testing.B) {
 	c := newBench(b, build.Sized(10_000))
 	for node := range build.Sized(5_000) {

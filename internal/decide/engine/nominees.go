@@ -2,20 +2,21 @@ package engine
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// Plugins from outside may nominate pods during a turn. As in kube-scheduler, the filters that run
-// later in the turn leave room for these pods.
+// Out-of-tree plugins may nominate pods during a turn. As in kube-scheduler, filters that
+// run later in the turn leave space for these pods.
 
-// renominate takes over nominations that plugins from outside made in this turn.
+// renominate applies the nominations that out-of-tree plugins made in this turn.
 func (c *cycle) renominate() {
 	if c.profile.Outside != nil {
 		c.renominated = c.view.Renominated(c.profile.Outside.Nominations())
 	}
 }
 
-// hasNominated reports whether pods are nominated to nodes, or have room kept there.
+// hasNominated reports whether nodes have nominated pods, or space held for pods.
 func (c *cycle) hasNominated() bool { return c.renominated != nil || c.view.Nominated() > 0 }
 
-// nominatedBefore returns the pods nominated to a node for which the cycle's pod must leave room.
+// nominatedBefore returns a node's nominated pods that the cycle's pod must leave space
+// for.
 func (c *cycle) nominatedBefore(slot int32) []*model.Pod {
 	return c.view.NominatedBeforeWith(c.renominated, c.pod, slot)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// numbers number the plugins of all profiles. Profiles that are alike are built with the same plugins and then share what is computed for one of
-// them.
+// numbers number the plugins of all profiles. Profiles that are alike are built with the
+// same plugins, and so share their columns and rejections.
 type numbers struct {
 	plugins map[plugin.Plugin]int32
 	lists   map[string]int32 // by the numbers of the plugins
@@ -21,7 +21,8 @@ func newNumbers() *numbers {
 	return &numbers{plugins: map[plugin.Plugin]int32{}, lists: map[string]int32{}}
 }
 
-// profile numbers the plugins of a profile, of which the first has the given position among those of all profiles.
+// profile numbers the plugins of a profile. first is the position of its first plugin
+// among the plugins of all profiles.
 func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	own := &profile{Profile: p, first: first}
 	for i, f := range p.Filters {
@@ -54,7 +55,8 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	return own
 }
 
-// plugin returns the number of a plugin: the same for equal ones. Plugins that cannot be compared are all different.
+// plugin returns the number of a plugin, the same for equal plugins. Plugins that are not
+// comparable are all different.
 func (n *numbers) plugin(p plugin.Plugin) int32 {
 	comparable := reflect.ValueOf(p).Comparable()
 	if comparable {

@@ -14,24 +14,27 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Plugins from outside and extenders come after what columns know: a TurnFilter is asked about the nodes that the built-in filters pass, an extender
-// about the nodes that all filters pass. Which filter is the first to reject a node, in the order of the configuration, matters only when no node is
-// feasible; then nodes that built-in filters reject are asked about too, where a TurnFilter comes before these. Nothing that they say is kept from one turn
-// to the next.
+// Out-of-tree plugins and extenders run after the columns. A TurnFilter gets the nodes
+// that the built-in filters pass, an extender the nodes that all filters pass. The first
+// rejecting filter, in the configured order, matters only when no node is feasible. Then
+// a TurnFilter before built-in filters also gets the nodes that these reject. Results are
+// not kept across turns.
 
-// turnVerdicts are the verdicts of a TurnFilter in the view of the cycle. A node is asked about once.
+// turnVerdicts are the verdicts of a TurnFilter in the view of the cycle. The filter is
+// called once for each node.
 type turnVerdicts struct {
 	plugin.TurnVerdicts
-	// By slot: the verdict, which is known if known has the number of the turn.
+	// codes and known are indexed by slot. A verdict is present if known has the number
+	// of the turn.
 	codes []reason.Code
 	known []uint64
 	turn  uint64
-	// Memory for one call.
+	// slots and some are memory for one call.
 	slots []int32
 	some  []reason.Code
 }
 
-// begin makes t the verdicts of another turn, which has this number.
+// begin resets t to another turn's verdicts. The turn has this number.
 func (t *turnVerdicts) begin(of plugin.TurnVerdicts, slots int, turn uint64) {
 	t.TurnVerdicts, t.turn = of, turn
 	if len(t.codes) < slots {
@@ -48,7 +51,7 @@ func (t *turnVerdicts) Filter(node state.Node) reason.Code {
 	return t.codes[slot]
 }
 
-// ask finds out the verdicts on all of these nodes. It returns about how many it asked.
+// ask fetches the missing verdicts on these nodes and returns their number.
 func (t *turnVerdicts) ask(slots []int32) (asked int) {
 	t.slots = t.slots[:0]
 	for _, slot := range slots {
@@ -71,7 +74,7 @@ func (t *turnVerdicts) ask(slots []int32) (asked int) {
 	return len(t.slots)
 }
 
-// failing are verdicts of a filter that cannot be asked: it fails for every node.
+// failing are the verdicts of a filter whose FilterTurn failed: an error for every node.
 type failing struct{ err error }
 
 // Filter returns the code of the error.
@@ -93,7 +96,8 @@ func (failing) FilterAll(_ []int32, codes []reason.Code) {
 	}
 }
 
-// turnVerdictsIn returns the verdicts of a TurnFilter in a view, nil if every node passes.
+// turnVerdictsIn returns the verdicts of a TurnFilter in a view, or nil if every node
+// passes.
 func (e *Engine) turnVerdictsIn(c *cycle, i int, v state.View) plugin.Verdicts {
 	of, err := c.profile.turn[i].FilterTurn(v)
 	switch {
@@ -117,7 +121,7 @@ func (e *Engine) turnVerdictsIn(c *cycle, i int, v state.View) plugin.Verdicts {
 	return own
 }
 
-// filterByTurn keeps those of the given nodes that no TurnFilter rejects, in place.
+// filterByTurn keeps the given nodes that no TurnFilter rejects, in place.
 func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
 	for _, i := range c.profile.turnFilters {
 		own, ok := c.here.verdicts[i].(*turnVerdicts)
@@ -136,7 +140,8 @@ func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
 	return slots, nil
 }
 
-// firstTurnFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects.
+// firstTurnFailure returns the error of the first node, by slot, on which the filter
+// failed and which no earlier filter rejects.
 func (e *Engine) firstTurnFailure(c *cycle, filter int, own *turnVerdicts) error {
 	for slot, code := range own.codes {
 		if o := (objection{filter: filter, code: code}); own.known[slot] == own.turn && code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
@@ -148,7 +153,8 @@ func (e *Engine) firstTurnFailure(c *cycle, filter int, own *turnVerdicts) error
 	return nil
 }
 
-// failureIn returns the error of a TurnFilter that failed for a node about which it was only asked because none is feasible.
+// failureIn returns the error of a TurnFilter on a node that it got only because no node
+// is feasible.
 func (c *cycle) failureIn(counts *objectionCounts) error {
 	for i := range counts.list {
 		if o := counts.list[i].objection; o.code.IsFailed() {
@@ -158,7 +164,8 @@ func (c *cycle) failureIn(counts *objectionCounts) error {
 	return nil
 }
 
-// asksOutside reports whether verdicts of the cycle are not kept: something from outside filters nodes for the pod.
+// asksOutside reports whether out-of-tree plugins or extenders filter nodes for the pod.
+// Then verdicts of the cycle are not cached.
 func (c *cycle) asksOutside() bool {
 	if c.profile.Outside != nil {
 		return true
@@ -177,15 +184,19 @@ func isPending(of plugin.Verdicts, code reason.Code) bool {
 	return ok && turn.IsPending(code)
 }
 
-// extended is what extenders said about the nodes that passed all filters. Its verdicts stand behind those of the filters.
+// extended holds the extenders' verdicts on the nodes that passed all filters. It stands
+// behind the verdicts of the filters.
 type extended struct {
-	// asked are the nodes, ascending, and codes the verdicts; a code is the position of its text, plus one, with reason.Unresolvable.
+	// asked are the nodes, ascending, and codes their verdicts. A code is the position of
+	// its text, plus one, with reason.Unresolvable.
 	asked []int32
 	codes []reason.Code
 	texts []string
-	// byText finds the code of a text: an extender may say something else about each node.
+	// byText finds the code of a text: an extender may return a different text for each
+	// node.
 	byText map[string]reason.Code
-	// absent are the reasons of nodes that an extender says nothing about: as in kube-scheduler, those of nodes that PreFilter plugins leave out.
+	// absent are the reasons of nodes that an extender omits. As in kube-scheduler, these
+	// are the reasons of nodes that PreFilter plugins leave out.
 	absent []string
 	// bare means that nodes are scored without their pods and images.
 	bare bool
@@ -221,7 +232,8 @@ func (x *extended) text(text string) reason.Code {
 	return code
 }
 
-// filterByExtenders keeps those of the given nodes, which are ascending, that no extender rejects. Each extender sees what those before it have left.
+// filterByExtenders keeps the given nodes that no extender rejects. The nodes are
+// ascending. Each extender gets the nodes that earlier extenders passed.
 func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 	var said *extended
 	for _, x := range c.profile.Extenders {
@@ -248,13 +260,14 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 	}
 	if said != nil {
 		c.extended = said
-		c.usage.known = false // dry runs have no say of extenders
+		c.usage.known = false // dry runs exclude extenders
 		c.here.verdicts = append(c.here.verdicts, said)
 	}
 	return slots, nil
 }
 
-// extendersOn returns the objection of extenders to a single node. What they said is forgotten.
+// extendersOn returns the objection of extenders to a single node. Their verdicts are not
+// kept.
 func (e *Engine) extendersOn(c *cycle, slot int32) (objection, error) {
 	filters := len(c.here.verdicts)
 	passed, err := e.filterByExtenders(c, []int32{slot})
@@ -266,7 +279,7 @@ func (e *Engine) extendersOn(c *cycle, slot int32) (objection, error) {
 	return o, nil
 }
 
-// take takes in an extender's answer about nodes, and returns those that pass.
+// take records an extender's verdicts and returns the nodes that pass.
 func (x *extended) take(v state.View, verdicts *plugin.ExtenderVerdicts, slots []int32) (passed []int32) {
 	names := make(map[string]bool, len(verdicts.Passed))
 	for _, name := range verdicts.Passed {
@@ -299,7 +312,8 @@ func objectsOf(v state.View, slots []int32) []*v1.Node {
 	return nodes
 }
 
-// nameOf returns the name of the filter at a position: behind the profile's filters come the extenders.
+// nameOf returns the name of the filter at a position. Extenders come behind the
+// profile's filters.
 func (p *profile) nameOf(filter int) string {
 	if filter >= len(p.Filters) {
 		return plugin.ExtenderName
@@ -307,7 +321,7 @@ func (p *profile) nameOf(filter int) string {
 	return p.Filters[filter].Name()
 }
 
-// preScore runs the PreScore plugins from outside.
+// preScore runs the out-of-tree PreScore plugins.
 func (c *cycle) preScore(slots []int32) error {
 	if c.extended != nil && c.extended.bare && c.profile.Outside != nil {
 		c.profile.Outside.Bare()
@@ -320,7 +334,8 @@ func (c *cycle) preScore(slots []int32) error {
 	return nil
 }
 
-// turnScores returns a TurnScore plugin's scores by position in the feasible slots, nil if it skips the pod. They are valid until the next call.
+// turnScores returns a TurnScore plugin's scores by position in the feasible slots, or
+// nil if it skips the pod. They are valid until the next call.
 func (e *Engine) turnScores(c *cycle, i int, p plugin.TurnScore, slots []int32) ([]int64, error) {
 	scores := e.setMemory(len(slots))
 	clear(scores)
@@ -332,7 +347,8 @@ func (e *Engine) turnScores(c *cycle, i int, p plugin.TurnScore, slots []int32) 
 	return scores, nil
 }
 
-// addExtenders adds what extenders say to the totals. They are asked at the same time; one that fails adds nothing, as in kube-scheduler.
+// addExtenders adds the extenders' scores to the totals. Extenders are called
+// concurrently. As in kube-scheduler, a failed call adds nothing.
 func (e *Engine) addExtenders(c *cycle, slots []int32, totals []int64) {
 	var asked sync.WaitGroup
 	answers := make([]map[string]int64, len(c.profile.Extenders))
@@ -362,8 +378,9 @@ func (e *Engine) addExtenders(c *cycle, slots []int32, totals []int64) {
 	}
 }
 
-// bareScores returns the raw scores of the nodes in these slots, by slot, as if nothing was on them: kube-scheduler scores the nodes that an extender
-// returned whole without their pods and images.
+// bareScores returns the raw scores of the nodes in these slots, by slot, as if the nodes
+// were empty. kube-scheduler scores nodes that an extender returned as whole objects
+// without their pods and images.
 func (e *Engine) bareScores(c *cycle, p columnScore, column *scoreColumn, slots []int32) []int32 {
 	raw := make([]int32, c.view.State().Slots())
 	if p.ScoreReads() == 0 || p.ScoreReads()&model.Images != 0 {
@@ -376,7 +393,8 @@ func (e *Engine) bareScores(c *cycle, p columnScore, column *scoreColumn, slots 
 	return raw
 }
 
-// refuse ends a decision whose placement a Reserve or Permit plugin rejected, or failed for.
+// refuse ends a decision whose placement a Reserve or Permit plugin rejected, or failed
+// for.
 func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement, err error) {
 	if p.Outside != nil {
 		p.Outside.Unreserve(placement)
@@ -386,7 +404,7 @@ func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement,
 		fail(d, err)
 		return
 	}
-	d.Outcome, d.Nodes, d.Feasible = plan.Unschedulable, 1, 0 // the one that was chosen
+	d.Outcome, d.Nodes, d.Feasible = plan.Unschedulable, 1, 0 // the chosen node
 	byReason := map[string]int{}
 	for _, text := range refusal.Reasons {
 		byReason[text]++

@@ -17,13 +17,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// turn is an Outside that knows the pod of the turn, and fails the test when turns are not told apart.
+// turn is an Outside that records the pod of the turn, and fails the test when turns
+// overlap.
 type turn struct {
 	t      *testing.T
 	view   state.View
 	pod    *model.Pod
 	number int
-	// unreserved are the nodes of placements that did not go on.
+	// unreserved are the nodes of placements that were given up.
 	unreserved []string
 }
 
@@ -42,17 +43,18 @@ func (o *turn) Steps(plan.Stage, *plan.Placement) []plan.Step { return nil }
 
 func (o *turn) Unreserve(p *plan.Placement) { o.unreserved = append(o.unreserved, p.NodeName) }
 
-// turnedFilter is a built-in filter as if it came from outside: nothing is kept of what it says.
+// turnedFilter is a built-in filter in the role of an out-of-tree filter: its results are
+// not cached.
 type turnedFilter struct {
 	plugin.NodeFilter
 	*turn
-	verdicts plugin.Verdicts // of the turn with the number
+	verdicts plugin.Verdicts // of the turn with the number in of
 	of       int
 }
 
 func (f *turnedFilter) Name() string { return f.NodeFilter.Name() }
 
-// FilterNeed, FilterReads hide those of the built-in filter.
+// FilterNeed and FilterReads hide the methods of the built-in filter.
 func (f *turnedFilter) FilterNeed()  {}
 func (f *turnedFilter) FilterReads() {}
 
@@ -84,7 +86,7 @@ func (f turnedVerdicts) IsPending(reason.Code) bool { return false }
 
 func (f turnedVerdicts) Err(code reason.Code) error { return f.Verdicts.(plugin.Failures).Err(code) }
 
-// turnedScore is a built-in Score plugin as if it came from outside.
+// turnedScore is a built-in Score plugin in the role of an out-of-tree plugin.
 type turnedScore struct {
 	plugin.Plugin
 	of plugin.Score
@@ -139,7 +141,8 @@ func (s *turnedScore) ScoreTurn(v state.View, slots []int32, scores []int64) (bo
 	return true, nil
 }
 
-// turned returns the profile with some of its filters and Score plugins as if they came from outside.
+// turned returns the profile with some filters and Score plugins in the role of
+// out-of-tree ones.
 func turned(t *testing.T, r *rand.Rand, p *plugin.Profile) *plugin.Profile {
 	o := &turn{t: t}
 	p.Outside = o
@@ -159,8 +162,9 @@ func turned(t *testing.T, r *rand.Rand, p *plugin.Profile) *plugin.Profile {
 	return p
 }
 
-// TestOutsideAgreesWithOracle has built-in plugins, drawn by seed, take the place of plugins from outside: which nodes are feasible, what is said of each
-// that is not, scores, victims and nominations must be the same, wherever in the order they stand.
+// TestOutsideAgreesWithOracle has built-in plugins, drawn by seed, in the role of
+// out-of-tree plugins. Feasible nodes, reasons, scores, victims and nominations must be
+// the same, whatever their position in the order.
 func TestOutsideAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -171,7 +175,8 @@ func TestOutsideAgreesWithOracle(t *testing.T) {
 	})
 }
 
-// TestOutsidePreemptionAgreesWithOracle does the same where pods preempt others: filters are asked in dry runs, and beside nominated pods.
+// TestOutsidePreemptionAgreesWithOracle does the same with preemption: filters run in dry
+// runs, and with nominated pods.
 func TestOutsidePreemptionAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -189,7 +194,8 @@ func (*stages) Name() string                                                 { r
 func (s *stages) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, error) { return nil, s.reserve }
 func (s *stages) Permit(state.View, *plan.Placement) ([]plan.Step, error)    { return nil, s.permit }
 
-// TestRefusals has plugins reject the node that was chosen, or fail. What was reserved is given up, PostFilter is not run.
+// TestRefusals has plugins reject the chosen node, or fail. Reservations are released,
+// and PostFilter does not run.
 func TestRefusals(t *testing.T) {
 	no := &plugin.Refusal{Plugin: "Stages", Reasons: []string{"not today"}}
 	for name, test := range map[string]struct {

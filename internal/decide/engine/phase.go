@@ -1,23 +1,25 @@
 package engine
 
-// Phase is a part of a decision, named after the extension points that it is made of.
+// Phase is a part of a decision, named after its extension points.
 type Phase uint8
 
-// The phases, in order. A decision may end in any of them; with nominated pods an earlier one may follow a later one.
+// The phases, in order. A decision may end in any of them. With nominated pods an earlier
+// phase may follow a later one.
 const (
-	// PreFilter is the work that does not depend on a node: narrowing the nodes, and finding the counts of pods.
+	// PreFilter is the work that does not depend on a node: narrowing the nodes, and
+	// finding the counts of pods.
 	PreFilter Phase = iota
 	// Filter finds the feasible nodes, or the objections to each node.
 	Filter
 	// Score finds the best of the feasible nodes.
 	Score
-	// PostFilter makes room for a pod without a feasible node.
+	// PostFilter runs if no node is feasible, mostly to find victims.
 	PostFilter
 	Phases
 )
 
-// EachAsked calls yield with the number of nodes for which each plugin of each profile was called, as a filter or as a scorer, in no particular
-// order of profiles.
+// EachAsked calls yield with the number of nodes that each plugin of each profile was
+// called for, as a filter or as a scorer. The order of profiles is unspecified.
 func (e *Engine) EachAsked(yield func(profile, plugin string, phase Phase, asked int64)) {
 	for name, p := range e.profiles {
 		for i, f := range p.Filters {

@@ -15,14 +15,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// postFilter runs the PostFilter plugins, in order, until one ends the chain, as it does when it has made room. counts are the objections to the
-// nodes; nil if PreFilter rejected the pod. Whatever plugins find, the pod is rejected in this turn; an error is a part of the rejection's text. It returns
-// whether what they say holds in this turn alone.
+// postFilter runs the PostFilter plugins, in order, until one ends the chain, usually
+// after it found victims. counts are the objections to the nodes, nil if PreFilter
+// rejected the pod.
+//
+// The pod is rejected in this turn in any case; an error is part of the rejection's text.
+// passing means that the result is valid in this turn only.
 func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) (passing bool) {
-	if d.Group != nil { // what would help a member alone need not help its group
+	if d.Group != nil { // a change that helps a member alone need not help its group
 		return false
 	}
-	if d.Rejection.Kept { // it waits for room that there is, and nobody else is to go for that
+	if d.Rejection.Kept { // no pod is evicted for space that exists but is held
 		endNomination(of.view, of.pod, d)
 		return false
 	}
@@ -37,7 +40,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 		e.prepare(c.cycle) // a remembered rejection needed no filters
 	}
 	var texts []string
-	var last plugin.PostFilterResult // that said anything about the nomination
+	var last plugin.PostFilterResult // the last result that changes the nomination
 	for i, p := range own.profile.PostFilters {
 		if i > 0 {
 			own.renominate() // the plugin before may have nominated pods
@@ -73,8 +76,10 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	return passing
 }
 
-// endNomination ends the nomination of a pod that leaves room to a group, as that of a pod is ended for which nobody can be evicted: others are not to leave it room
-// where it does not go itself. As long as a pod is leaving its node for it, it keeps the nomination.
+// endNomination ends the nomination of a pod that leaves space to a group, as for a pod
+// without possible victims. Otherwise other pods would leave space on a node that this
+// pod does not use. While a victim is still leaving the node, the pod keeps the
+// nomination.
 func endNomination(v state.View, pod *model.Pod, d *plan.Decision) {
 	if slot, ok := v.Slot(pod.NominatedNode); ok {
 		for other := range v.PodsOn(slot) {
@@ -86,8 +91,9 @@ func endNomination(v state.View, pod *model.Pod, d *plan.Decision) {
 	d.Nominations = clearNomination(pod)
 }
 
-// ShowTurn shows the turn of a pod up to its filters, as PostFilter plugins see it, whether or not a node is feasible; not a turn that ends before any plugin is run. The error is that
-// of a PreFilter plugin.
+// ShowTurn passes the turn of a pod up to its filters to see, in the form that PostFilter
+// plugins get, whether or not a node is feasible. It skips turns that end before any
+// plugin runs. The error is a PreFilter plugin's.
 func (e *Engine) ShowTurn(v state.View, pod *model.Pod, see func(plugin.Cycle)) error {
 	if pod.Malformed != "" || v.Nodes() == 0 {
 		return nil
@@ -112,7 +118,8 @@ func (e *Engine) ShowTurn(v state.View, pod *model.Pod, see func(plugin.Cycle)) 
 	return nil
 }
 
-// nothingHelps is what PostFilter plugins said about pods of a remembered rejection for which they found nothing to do.
+// nothingHelps caches the result of PostFilter plugins that found nothing to do for pods
+// of a remembered rejection.
 type nothingHelps struct {
 	text     string
 	priority int32
@@ -122,10 +129,12 @@ type nothingHelps struct {
 	known    bool
 }
 
-// postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection, unless they found nothing to do for one like it and nothing has
-// changed since: of a wave of equal pods, one is searched for. Pods with objects of their own to look at are not equal.
+// postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection. It
+// skips them if they found nothing to do for an equal pod and nothing has changed since.
+// So a wave of equal pods costs one search. Pods with objects of their own that matter
+// are not equal.
 func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
-	if d.Group != nil { // what would help a member alone need not help its group
+	if d.Group != nil { // a change that helps a member alone need not help its group
 		return
 	}
 	if d.Rejection.Kept {
@@ -140,7 +149,8 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		d.PostFilter = had.text
 		return
 	}
-	passing := e.postFilter(c, d, &r.objectionCounts) // a plugin that failed has found nothing out
+	// a plugin that failed has no result
+	passing := e.postFilter(c, d, &r.objectionCounts)
 	if e.unfinished {
 		*had = nothingHelps{}
 		return
@@ -152,7 +162,8 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 	*had = nothingHelps{d.PostFilter, c.pod.Priority, c.pod.NeverPreempts(), r.versions, nothing && !own}
 }
 
-// looksAtOwn reports whether what a PostFilter plugin finds depends on objects that belong to the pod.
+// looksAtOwn reports whether a PostFilter plugin's result depends on objects of the pod's
+// own.
 func (p *profile) looksAtOwn(v state.View, pod *model.Pod) bool {
 	return slices.ContainsFunc(p.PostFilters, func(f plugin.PostFilter) bool {
 		own, ok := f.(plugin.OwnPostFilter)
@@ -166,9 +177,9 @@ type postFilterCycle struct {
 	cycle  *cycle
 	// counts are the objections to the nodes, nil if PreFilter rejected the pod.
 	counts *objectionCounts
-	// rejection is what they amount to.
+	// rejection is the result of the filters, or of PreFilter.
 	rejection *plan.Rejection
-	// use is that of slot with the pods nominated before, of which there are none if nominated is empty.
+	// use is a node's usage with the nominated pods. It is unset if nominated is empty.
 	use       state.Use
 	nominated []*model.Pod
 	salt      uint64
@@ -179,24 +190,27 @@ var _ plugin.Cycle = (*postFilterCycle)(nil)
 // View returns the view of the cycle.
 func (p *postFilterCycle) View() state.View { return p.cycle.view }
 
-// Extenders returns those of the profile.
+// Extenders returns the extenders of the profile.
 func (p *postFilterCycle) Extenders() []plugin.Extender { return p.cycle.profile.Extenders }
 
-// PreFiltered reports whether the plugin has run at PreFilter: it is in the order, and no plugin before it rejected the pod.
+// PreFiltered reports whether the plugin has run at PreFilter: it is in the order, and no
+// earlier plugin rejected the pod.
 func (p *postFilterCycle) PreFiltered(name string) bool {
 	order := p.cycle.profile.PreFilterOrder
 	at := slices.Index(order, name)
-	if at < 0 || p.counts != nil || p.cycle.open { // a rejection that evicting pods may resolve does not end the chain
+	// a rejection that preemption may resolve does not end the chain
+	if at < 0 || p.counts != nil || p.cycle.open {
 		return at >= 0
 	}
-	last := -1 // of several plugins that left no node together, the last one rejected the pod
+	// if several plugins together left no node, the last of them rejected the pod
+	last := -1
 	for _, by := range p.rejection.Plugins {
 		last = max(last, slices.Index(order, by))
 	}
 	return last < 0 || at <= last
 }
 
-// Alike returns what objections in dry runs depend on.
+// Alike returns the key and the versions that objections in dry runs depend on.
 func (p *postFilterCycle) Alike() (plugin.Alike, bool) {
 	c := p.cycle
 	s, ok := shapeOf(c)
@@ -208,7 +222,7 @@ func (p *postFilterCycle) Alike() (plugin.Alike, bool) {
 	return plugin.Alike{Key: s, Versions: versions, Reads: c.reads() | model.Usage | model.PodLabels | model.Nominations}, ok
 }
 
-// Tie returns the number that decides between equally good nodes.
+// Tie returns the tie-breaking number of a node among equally good ones.
 func (p *postFilterCycle) Tie(slot int32) uint64 {
 	return rank.Tie(p.Salt(), p.Place(slot))
 }
@@ -218,7 +232,7 @@ func (p *postFilterCycle) Place(slot int32) uint64 {
 	return rank.Mix(p.cycle.view.State().NameHashes()[slot])
 }
 
-// Salt returns what the order of equally good nodes depends on, besides their names.
+// Salt returns the input, besides node names, to the order of equally good nodes.
 func (p *postFilterCycle) Salt() uint64 {
 	if p.salt == 0 {
 		p.salt = p.engine.salt(p.cycle.pod)
@@ -234,7 +248,7 @@ func (p *postFilterCycle) Remembered() (rejection uint64, reads model.Aspect) {
 	return p.counts.decided, p.cycle.reads()
 }
 
-// Potential returns the nodes whose rejection can be resolved by evicting pods.
+// Potential returns the nodes whose rejection preemption can resolve.
 func (p *postFilterCycle) Potential() []int32 {
 	c, e := p.cycle, p.engine
 	if c.open {
@@ -270,7 +284,7 @@ func (p *postFilterCycle) Potential() []int32 {
 	return slots
 }
 
-// PotentialNodes returns how many there are.
+// PotentialNodes returns the number of nodes in Potential.
 func (p *postFilterCycle) PotentialNodes() (n int) {
 	if p.counts == nil || len(p.counts.list) == 0 {
 		return len(p.Potential())
@@ -283,7 +297,7 @@ func (p *postFilterCycle) PotentialNodes() (n int) {
 	return n
 }
 
-// Resolvable reports whether evicting pods may resolve the node's rejection.
+// Resolvable reports whether preemption may resolve the node's rejection.
 func (p *postFilterCycle) Resolvable(slot int32) bool {
 	c := p.cycle
 	if c.open {
@@ -303,8 +317,8 @@ func (p *postFilterCycle) Resolvable(slot int32) bool {
 	return !p.engine.first(c, &c.here, slot).code.IsUnresolvable()
 }
 
-// Objection returns the first objection to a node in a dry run, as it is with the pods that are nominated to it or, if there is none then, without
-// them.
+// Objection returns the first objection to a node in a dry run. Filters run with the
+// node's nominated pods first, then without them.
 func (p *postFilterCycle) Objection(dryRun *state.Draft, slot int32) plugin.Objection {
 	e, c := p.engine, p.cycle
 	if !c.narrowed.has(slot) {
@@ -325,10 +339,10 @@ func (p *postFilterCycle) Objection(dryRun *state.Draft, slot int32) plugin.Obje
 	return plugin.Objection{Filter: o.filter, Code: o.code}
 }
 
-// OnlyUsage reports whether filters read nothing of pods but what they occupy.
+// OnlyUsage reports whether filters read nothing of pods except their resource usage.
 func (p *postFilterCycle) OnlyUsage() bool { return p.counts != nil && p.engine.usageOf(p.cycle).only }
 
-// ObjectionWith returns the first objection to a node with another use, as Objection does.
+// ObjectionWith is Objection for a node with another resource usage.
 func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objection {
 	e, c := p.engine, p.cycle
 	if !c.narrowed.has(slot) {
@@ -338,7 +352,7 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 		p.nominated = c.nominatedBefore(slot)
 	}
 	own := c.here
-	own.verdicts = own.verdicts[:len(c.profile.Filters)] // in a dry run extenders have no say
+	own.verdicts = own.verdicts[:len(c.profile.Filters)] // a dry run excludes extenders
 	if p.besideNominated(use) {
 		if o := e.firstOf(c, &own, c.view.NodeWith(slot, &p.use)); o.code != reason.None {
 			return plugin.Objection{Filter: o.filter, Code: o.code}
@@ -348,7 +362,8 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 	return plugin.Objection{Filter: o.filter, Code: o.code}
 }
 
-// FitsWith reports whether the node of the last ObjectionWith, which found none, passes the filters with more use.
+// FitsWith reports whether a node passes the filters with a higher usage. It must be the
+// node of the last ObjectionWith, which found no objection.
 func (p *postFilterCycle) FitsWith(slot int32, use *state.Use) bool {
 	if p.besideNominated(use) && !p.passes(p.cycle.view.NodeWith(slot, &p.use)) {
 		return false
@@ -366,7 +381,8 @@ func (p *postFilterCycle) passes(node state.Node) bool {
 	return true
 }
 
-// besideNominated puts the use of a node with the pods that are nominated to it into p.use. It returns false if there are none.
+// besideNominated stores the usage of a node plus its nominated pods in p.use. It returns
+// false if the node has no nominated pods.
 func (p *postFilterCycle) besideNominated(use *state.Use) bool {
 	if len(p.nominated) == 0 {
 		return false
@@ -378,7 +394,8 @@ func (p *postFilterCycle) besideNominated(use *state.Use) bool {
 	return true
 }
 
-// Request returns what the pod requests of a node that must be free there, nil if no filter demands it.
+// Request returns the resources that the pod needs free on a node, or nil if no filter
+// checks them.
 func (p *postFilterCycle) Request() *model.Resources {
 	if p.counts == nil {
 		return nil
@@ -387,7 +404,8 @@ func (p *postFilterCycle) Request() *model.Resources {
 	return request
 }
 
-// OnlyRequest reports whether the nodes were rejected for lack of what Request returns, and nothing else is read of pods.
+// OnlyRequest reports whether all nodes were rejected only for lack of the resources of
+// Request, and filters read nothing else of pods.
 func (p *postFilterCycle) OnlyRequest() bool {
 	if !p.OnlyUsage() {
 		return false
@@ -405,7 +423,7 @@ func (p *postFilterCycle) OnlyRequest() bool {
 	return true
 }
 
-// Kept returns what a plugin keeps from one turn to the next.
+// Kept returns the plugin's cache across turns, building it on first use.
 func (p *postFilterCycle) Kept(name string, build func() any) any {
 	kept, ok := p.engine.kept[name]
 	if !ok {
@@ -415,7 +433,8 @@ func (p *postFilterCycle) Kept(name string, build func() any) any {
 	return kept
 }
 
-// Worked counts nodes that a plugin has looked at, has rated by numbers, and those on which it has tried which pods to evict.
+// Worked counts the nodes that a plugin considered, the nodes whose lower bound it
+// computed, and the nodes on which it searched for victims.
 func (p *postFilterCycle) Worked(looked, rated, tried int) {
 	p.engine.work.Looked += int64(looked)
 	p.engine.work.Rated += int64(rated)
@@ -423,7 +442,7 @@ func (p *postFilterCycle) Worked(looked, rated, tried int) {
 	p.engine.meter.Spend(price.Victims, lookedUnits*int64(looked)+ratedUnits*int64(rated)+triedUnits*int64(tried))
 }
 
-// Reasons returns an objection in kube-scheduler's words, or the error that it stands for.
+// Reasons returns the texts of an objection as in kube-scheduler, or its error.
 func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 	switch {
 	case o.Filter == plugin.LeftOut:
@@ -434,7 +453,7 @@ func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 	return p.cycle.here.verdicts[o.Filter].Reasons(o.Code), nil
 }
 
-// Rejected returns why the filters rejected a node.
+// Rejected returns the filters' rejection of a node.
 func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 	c, e := p.cycle, p.engine
 	if p.counts == nil || !c.narrowed.has(slot) {
@@ -473,7 +492,8 @@ func (p *postFilterCycle) Unexamined() reason.Rejection {
 	return reason.Rejection{Unresolvable: true}
 }
 
-// RejectionIn returns why the filters reject a node in a dry run as it is.
+// RejectionIn returns the filters' rejection of a node in a dry run, without nominated
+// pods.
 func (p *postFilterCycle) RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error) {
 	e, c := p.engine, p.cycle
 	if len(c.counting) != len(c.profile.Filters) {

@@ -22,7 +22,8 @@ type full struct {
 	nodes, each int
 }
 
-// newFull fills each node with so many equal pods of the priority. Their start times differ from node to node and from pod to pod.
+// newFull fills each node with a number of equal pods of the priority. Their start times
+// differ from node to node and from pod to pod.
 func newFull(t testing.TB, nodes, each int, priority int32) *full {
 	f := &full{newBench(t, nodes), nodes, each}
 	for i := range nodes {
@@ -85,7 +86,8 @@ func apartByHost(p *v1.Pod) {
 	}}}}
 }
 
-// newPorts has two pods on each node: one of priority 1 that has a host port, and a small one of priority 0, which bounds hope is enough.
+// newPorts has two pods on each node: one of priority 1 with a host port, and a small one
+// of priority 0. By its bounds alone, evicting the small one might be enough.
 func newPorts(t testing.TB, nodes int) *full {
 	f := &full{newBench(t, nodes), nodes, 2}
 	for i := range nodes {
@@ -97,7 +99,7 @@ func newPorts(t testing.TB, nodes int) *full {
 	return f
 }
 
-// ported has the pod of a node that has a host port come, or come anew.
+// ported adds or replaces the pod with a host port on a node.
 func (f *full) ported(i int) {
 	node := i * 31 % f.nodes
 	p := benchPreemptor(fmt.Sprintf("ported-%d", node), 1, 10)
@@ -136,9 +138,10 @@ func budgetChange(i int, allowed int32) model.Change {
 	return model.Change{Kind: model.ObjectSet, Ref: b.Ref(), Compiled: b}
 }
 
-// BenchmarkPreemption decides for pods that no node has room for. In "next", each decision follows a change of a pod on one node; in "first", each is
-// for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all; in "ports", each node has the port that the pod asks
-// for taken, and nothing else is in the way.
+// BenchmarkPreemption decides for pods without a feasible node. In "next", each decision
+// follows a change of a pod on one node. In "first", each request is new. In "burst", the
+// 500 pods before it were nominated. In "ports", only the requested port is taken on each
+// node.
 func BenchmarkPreemption(b *testing.B) {
 	for _, size := range []struct{ nodes, each int }{{build.Sized(5000), 4}, {build.Sized(5000), 30}, {build.Sized(50000), 4}} {
 		b.Run(fmt.Sprintf("nodes=%d,each=%d", size.nodes, size.each), func(b *testing.B) { benchmarkPreemption(b, size.nodes, size.each) })
@@ -150,7 +153,8 @@ func benchmarkPreemption(b *testing.B, nodes, each int) {
 	f := newFull(b, nodes, each, 1)
 	run := func(what string, of func(b *testing.B, i int)) {
 		b.Run(what, func(b *testing.B) {
-			for i := range 12 { // what is remembered, and kept in order, by now is not measured
+			// warm-up: remembered rejections and orders are not measured
+			for i := range 12 {
 				of(b, 1<<30+i)
 			}
 			b.ReportAllocs()

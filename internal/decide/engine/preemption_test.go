@@ -23,8 +23,9 @@ func preemptionPair(t *testing.T, r *rand.Rand, n uint64, size random.Size) *eng
 	return newPair(t, r, n, cluster, random.PreemptionProfile(r, cluster))
 }
 
-// TestPreemptionAgreesWithOracle changes random clusters, whose nodes are too small for their pods, step by step, and compares whom the engine evicts,
-// from which node, and what becomes of nominations.
+// TestPreemptionAgreesWithOracle changes random clusters, with nodes too small for their
+// pods, step by step. It compares the victims, their node, and the changes of
+// nominations.
 func TestPreemptionAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -33,13 +34,15 @@ func TestPreemptionAgreesWithOracle(t *testing.T) {
 	})
 }
 
-// TestPreemptionOnDraftsAgreesWithOracle does the same on drafts, from which pods were removed and to which others were added.
+// TestPreemptionOnDraftsAgreesWithOracle does the same on drafts, from which pods were
+// removed and to which others were added.
 func TestPreemptionOnDraftsAgreesWithOracle(t *testing.T) {
 	draftsAgree(t, preemptionPair, random.PreemptionChange)
 }
 
-// TestRememberedPreemptionAgreesWithOracle decides about pods of few shapes over and over, with an engine that remembers rejections and with one that
-// does not: both must agree with the oracle, whatever priorities, policies and nominations the pods have.
+// TestRememberedPreemptionAgreesWithOracle decides about pods of few shapes over and
+// over, with an engine that remembers rejections and with one that does not. Both must
+// agree with the oracle, whatever priorities, policies and nominations the pods have.
 func TestRememberedPreemptionAgreesWithOracle(t *testing.T) {
 	var recalled, preempted atomic.Int64
 	t.Cleanup(func() {
@@ -58,7 +61,7 @@ func TestRememberedPreemptionAgreesWithOracle(t *testing.T) {
 		for step := range 15 {
 			for i := range likes {
 				if r.IntN(2) > 0 {
-					continue // so that there is more to follow the next time
+					continue // to have more to follow the next time
 				}
 				before := pair.Engine.Counters().Recalled
 				for again := range 2 {
@@ -94,8 +97,9 @@ func anotherPreemptor(r *rand.Rand, like *v1.Pod, c oracle.Cluster, number int) 
 	return p
 }
 
-// TestPreemptionIsCarriedOut does at once what decisions say: pods are placed, nominated and evicted, as in the loop, and what was decided is seen by
-// the oracle too. Evictions are seen later, in any order, or fail.
+// TestPreemptionIsCarriedOut carries out decisions at once: pods are placed, nominated
+// and evicted, as in the loop. The oracle sees the decisions, too. Evictions are seen
+// later, in any order, or fail.
 func TestPreemptionIsCarriedOut(t *testing.T) {
 	var evicted, waited atomic.Int64
 	t.Cleanup(func() {
@@ -107,7 +111,8 @@ func TestPreemptionIsCarriedOut(t *testing.T) {
 		r := random.New(n)
 		pair := preemptionPair(t, r, n, random.Size{Nodes: 1 + r.IntN(6), Placed: 10 + r.IntN(30), Pending: 8})
 		for step := range 30 {
-			var unseen []types.UID // the pods whose nominations the API server has stored, and the watch has not shown
+			// the pods whose nominations are in the API server but not yet in the watch
+			var unseen []types.UID
 			for _, pod := range enginetest.Pending(pair.Cluster) {
 				want := oracle.Judge(pair.Cluster, pod, pair.Oracle)
 				if want.Preemption != nil && want.Preemption.Text == "preemption: not eligible due to a terminating pod on the nominated node." {
@@ -145,7 +150,8 @@ func TestPreemptionIsCarriedOut(t *testing.T) {
 	})
 }
 
-// carryOut does what a decision says about other pods and nominations. In the oracle's cluster nominations are stored at once; their pods are returned.
+// carryOut applies the evictions and nominations of a decision. In the oracle's cluster
+// nominations are stored at once; their pods are returned.
 func carryOut(pair *enginetest.Pair, d *plan.Decision) (nominated []types.UID) {
 	pair.State.Evict(d.Evictions...)
 	pair.State.Nominate(d.Nominations...)
@@ -168,7 +174,7 @@ func carryOut(pair *enginetest.Pair, d *plan.Decision) (nominated []types.UID) {
 	return nominated
 }
 
-// endEviction shows that a pod is gone that was evicted, or that its eviction has failed.
+// endEviction shows that an evicted pod is gone, or that its eviction has failed.
 func endEviction(r *rand.Rand, pair *enginetest.Pair) {
 	c := withOwnLists(pair.Cluster)
 	uid := c.Evicted[r.IntN(len(c.Evicted))]
@@ -177,7 +183,7 @@ func endEviction(r *rand.Rand, pair *enginetest.Pair) {
 			continue
 		}
 		if pod := model.NewPod(p); r.IntN(3) == 0 {
-			at := slices.Index(c.Evicted, uid) // another preemption may evict it too
+			at := slices.Index(c.Evicted, uid) // another preemption may evict it, too
 			c.Evicted = slices.Delete(c.Evicted, at, at+1)
 			pair.State.Apply([]model.Change{{Kind: model.PreemptionDone, Preemption: &model.PreemptionResult{Victims: []*model.Pod{pod}, Kept: []*model.Pod{pod}}}})
 		} else {
@@ -205,8 +211,8 @@ func withOwnLists(c oracle.Cluster) oracle.Cluster {
 	return c
 }
 
-// TestMalformedPodPreemptsNobody decides about a pod that could not be read, on whose behalf pods of lower priority could be evicted from every node: as
-// nothing is known of what it needs, nobody is, and its nomination stays.
+// TestMalformedPodPreemptsNobody decides about an unreadable pod that could preempt on
+// every node. Its needs are unknown, so no pod is evicted, and its nomination stays.
 func TestMalformedPodPreemptsNobody(t *testing.T) {
 	f := newFull(t, 3, 2, 1)
 	pod := f.preemptor(0, 4000)

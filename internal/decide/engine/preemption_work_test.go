@@ -8,13 +8,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// work returns what has been done since.
+// work returns the work done since.
 func (f *full) work(before engine.Counters) (recalled, rated, tried, asked int64) {
 	now := f.engine.Counters()
 	return now.Recalled - before.Recalled, now.Rated - before.Rated, now.Tried - before.Tried, now.Asked - before.Asked
 }
 
-// TestPreemptionWork holds how much a decision that preempts looks at: the nodes that have changed, and few more.
+// TestPreemptionWork bounds the work of a decision that preempts: the changed nodes, and
+// a few more.
 func TestPreemptionWork(t *testing.T) {
 	const nodes, each, pods = 300, 8, 100
 	f := newFull(t, nodes, each, 1)
@@ -30,7 +31,8 @@ func TestPreemptionWork(t *testing.T) {
 		t.Errorf("%d decisions, each after a change of one node: %d recalled, %d nodes rated, %d tried, %d asked about", pods, recalled, rated, tried, asked)
 	}
 
-	f.state.Nominate(f.preempt(t, f.preemptor(200, 4000), true).Nominations...) // with nominated pods there are other rejections to remember
+	// with nominated pods, other rejections are remembered
+	f.state.Nominate(f.preempt(t, f.preemptor(200, 4000), true).Nominations...)
 	f.preempt(t, f.preemptor(201, 4000), true)
 	f.preempt(t, f.preemptor(202, 4000), true)
 	before = f.engine.Counters()
@@ -42,7 +44,8 @@ func TestPreemptionWork(t *testing.T) {
 	}
 
 	f.budgets(0)
-	f.preempt(t, f.preemptor(500, 4000), true) // each node is tried once: all evictions violate a budget
+	// each node is tried once: all evictions violate a budget
+	f.preempt(t, f.preemptor(500, 4000), true)
 	before = f.engine.Counters()
 	for i := range pods {
 		f.restart(i, 1)
@@ -53,7 +56,8 @@ func TestPreemptionWork(t *testing.T) {
 	}
 
 	before = f.engine.Counters()
-	for i := range pods { // each budget is for the pods of 24 nodes, each change concerns these alone
+	// each budget is for the pods of 24 nodes, and each change concerns only these
+	for i := range pods {
 		f.state.Apply([]model.Change{budgetChange(i, int32(i/2%2))})
 		f.preempt(t, f.preemptor(700+i, 4000), true)
 	}
@@ -62,8 +66,9 @@ func TestPreemptionWork(t *testing.T) {
 	}
 }
 
-// TestPreemptionInVain holds how much a decision looks at that finds no victims: no node where all pods are of the priority, and each changed node once
-// where those of lower priority are not enough.
+// TestPreemptionInVain bounds the work of a decision without victims. No node is visited
+// if all pods have the preemptor's priority. Each changed node is visited once if
+// evicting the lower ones is not enough.
 func TestPreemptionInVain(t *testing.T) {
 	const nodes, each, pods = 300, 8, 100
 	f := newFull(t, nodes, each, 100)
@@ -91,8 +96,9 @@ func TestPreemptionInVain(t *testing.T) {
 	}
 }
 
-// TestPreemptionLooksAtWhatChanged: however many nodes there are, a search looks at those that have changed and those that it tries, whether or not it finds victims, and whatever filters
-// read of pods.
+// TestPreemptionLooksAtWhatChanged: a search visits the changed nodes and the nodes that
+// it tries, in a cluster of any size. This holds with and without victims, and whatever
+// filters read of pods.
 func TestPreemptionLooksAtWhatChanged(t *testing.T) {
 	build.NotRaced(t)
 	const pods = 50

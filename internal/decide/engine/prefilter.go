@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine's next cycle or the next change of the state.
+// cycle is one pod's turn in one view, after its PreFilter. It is valid until the
+// engine's next cycle or the next change of the state.
 type cycle struct {
 	view    state.View
 	tie     uint64 // of a Run
@@ -20,24 +21,27 @@ type cycle struct {
 	pod     *model.Pod
 	// narrowed is the result of narrowing.
 	narrowed narrowed
-	// By filter of the profile: the pod's need, zero if every node passes; the need of a StateFilter, or one that varies; and a CountFilter's counts, nil if it has
-	// nothing to check.
+	// These are indexed by filter of the profile. needs are the pod's needs, zero where
+	// every node passes. own are the needs of StateFilters and varying needs. counting
+	// are the counts of CountFilters, nil where no rule applies.
 	needs    []model.Need
 	own      []plugin.FilterNeed
 	counting []plugin.Counting
-	// usage is what usageOf has found out.
+	// usage caches the result of usageOf.
 	usage usage
-	// here are the filters for single nodes of the view, once prepare has been called. Behind them stands what extenders said, if any was asked.
+	// here are the filters for single nodes of the view, set by prepare. The last entry
+	// holds extenders' verdicts, if any extender was called.
 	here     filters
 	extended *extended
-	// open means that PreFilter rejected the pod and evicting pods may help.
+	// open means that PreFilter rejected the pod and preemption may help.
 	open bool
-	// renominated are nominations that plugins from outside have changed in this turn.
+	// renominated are nominations that out-of-tree plugins have changed in this turn.
 	renominated *state.Renominated
 }
 
-// preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
-// rejection rejects every node. Before nodes are looked at, call prepare.
+// preFilter runs all work that does not depend on a single node. It narrows the nodes,
+// and finds the pod's needs and the counts of pods around nodes. A rejection rejects
+// every node. Call prepare before filters run on nodes.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
 	e.meter = v.Meter()
 	e.unfinished = false
@@ -56,13 +60,15 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	c.renominate()
 	rejection, err := e.preFilterBuiltIn(&c)
 	if err != nil && first.precedes(p, err) {
-		err = nil // in kube-scheduler that plugin would not have been run
+		err = nil // kube-scheduler would not have run that plugin
 	}
 	if err != nil || first == nil || rejection != nil && (first.open || p.PreFilterAt(rejection.Plugins[0]) < first.position) {
 		return c, rejection, err
 	}
 	if c.open = first.open; c.open {
-		c.narrowed = narrowed{} // evicting pods is tried on all nodes, as no node is left out when any plugin rejects the pod
+		// preemption is tried on all nodes, since a rejection by any plugin leaves no
+		// node out
+		c.narrowed = narrowed{}
 	}
 	return c, first.rejection(), nil
 }
@@ -80,13 +86,14 @@ func (e *Engine) preFilterBuiltIn(c *cycle) (*plan.Rejection, error) {
 // preFilterRejection is a rejection by one of PreFilters.
 type preFilterRejection struct {
 	plan.Rejection
-	// position is that of the plugin in PreFilterOrder.
+	// position is the plugin's position in PreFilterOrder.
 	position int
-	// open means that evicting pods may help: rejections of plugins behind are reported instead, if evicting pods cannot help these.
+	// open means that preemption may help. Rejections of later plugins are reported
+	// instead, if preemption cannot resolve these.
 	open bool
 }
 
-// precedes reports whether the rejection ended the chain before the plugin whose error it is.
+// precedes reports whether the rejection ended the chain before the plugin that failed.
 func (r *preFilterRejection) precedes(p *profile, err error) bool {
 	var of *plan.PluginError
 	return r != nil && !r.open && errors.As(err, &of) && r.position < p.PreFilterAt(of.Plugin)
@@ -108,7 +115,7 @@ func (e *Engine) prepare(c *cycle) {
 	e.scratch.here = c.here
 }
 
-// workOutNeeds gets the needs of StateFilters in the view, and those that vary.
+// workOutNeeds computes the needs of StateFilters in the view, and varying needs.
 func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	c.needs = append(e.scratch.needs[:0], c.needs...)
 	c.own = slices.Grow(e.scratch.own[:0], len(c.needs))[:len(c.needs)]
@@ -164,16 +171,18 @@ func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Reject
 
 // narrowed is the set of nodes that PreFilter plugins name.
 type narrowed struct {
-	// by lists the plugins that narrowed, sorted; if there is none, the set is all nodes.
+	// by lists the plugins that narrowed, sorted. If empty, the set is all nodes.
 	by []string
-	// slots are the nodes of the view's restriction that all of them name, ascending, if by is not empty. filterNominated adds the node that the pod is nominated to.
+	// slots are the nodes of the view's restriction that every plugin in by names,
+	// ascending. filterNominated adds the pod's nominated node.
 	slots []int32
-	// rejector is the filter that rejected the node that the pod is nominated to, "" if none did.
+	// rejector is the filter that rejected the pod's nominated node, or "".
 	rejector string
 }
 
-// addNominated takes in the node that the pod is nominated to and which filter rejected it, "" if none did. kube-scheduler checks that node before it
-// narrows the nodes: the node keeps its own rejection, and the filter is named beside the plugins that narrowed.
+// addNominated adds the pod's nominated node and the filter that rejected it, or "".
+// kube-scheduler checks this node before it narrows the nodes. So the node keeps its own
+// rejection, and messages name the filter beside the plugins that narrowed.
 func (n *narrowed) addNominated(slot int32, rejector string) {
 	if len(n.by) == 0 {
 		return
@@ -184,7 +193,7 @@ func (n *narrowed) addNominated(slot int32, rejector string) {
 	}
 }
 
-// toCheck reports whether a node is one of those to check.
+// toCheck reports whether filters run on a node.
 func (c *cycle) toCheck(slot int32) bool {
 	return c.narrowed.has(slot) && c.view.Restriction().Has(slot)
 }
@@ -198,7 +207,7 @@ func (n *narrowed) has(slot int32) bool {
 	return found
 }
 
-// text returns kube-scheduler's reason for the nodes outside.
+// text returns kube-scheduler's reason for the nodes outside the set.
 func (n *narrowed) text() string {
 	names := n.by
 	if n.rejector != "" && !slices.Contains(names, n.rejector) {
@@ -219,8 +228,9 @@ func (n *narrowed) emptyText() string {
 	return outsideText(n.by) + " simultaneously"
 }
 
-// narrow intersects the nodes that PreFilter plugins name. Names without a node are dropped. A rejection rejects every node. As in kube-scheduler, one
-// that evicting pods may resolve does not end the chain, and of several the last one counts.
+// narrow intersects the nodes that PreFilter plugins name. Names without a node are
+// dropped. A rejection rejects every node. As in kube-scheduler, a rejection that
+// preemption may resolve does not end the chain; of several, the last counts.
 func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterRejection, error) {
 	var n narrowed
 	var names []string

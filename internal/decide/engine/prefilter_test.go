@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestPreFilterResults: what comes of the results of several PreFilter plugins, StateFilters and CountFilters.
+// TestPreFilterResults combines the results of several PreFilter plugins, StateFilters
+// and CountFilters.
 func TestPreFilterResults(t *testing.T) {
 	no := func(name string) plugin.PreFilter {
 		return &preFilter{name, plugin.PreFilterResult{Rejection: name + " says no"}}
@@ -74,7 +75,7 @@ func TestPreFilterResults(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
-		// The pod says that it is of no concern to the first plugin.
+		// The pod skips the first plugin.
 		if len(test.before) > 0 {
 			pod.SkipsPreFilter = 1
 			c, _, _ := x.preFilter(x.s.View(), x.profiles[x.p.Name], pod)
@@ -85,7 +86,8 @@ func TestPreFilterResults(t *testing.T) {
 	}
 }
 
-// TestPreFilteredPlugins: which plugins have run at PreFilter, by their order and by which of them rejected the pod.
+// TestPreFilteredPlugins: the plugins that have run at PreFilter follow from their order
+// and from the plugins that rejected the pod.
 func TestPreFilteredPlugins(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{PreFilterOrder: []string{"A", "B", "C"}}, "a")
 	for name, test := range map[string]struct {
@@ -119,8 +121,9 @@ func TestPreFilteredPlugins(t *testing.T) {
 	}
 }
 
-// TestRejectedBeforeFilters: what PostFilter plugins learn where PreFilter rejected the pod, for good or open to evictions. In dry runs filters can be asked if all had
-// their say at PreFilter; they are compiled once.
+// TestRejectedBeforeFilters: the cycle of PostFilter plugins after a rejection at
+// PreFilter, for good or open to preemption. Filters can run in dry runs if all plugins
+// have run at PreFilter; they are compiled once.
 func TestRejectedBeforeFilters(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		compiled, ran := 0, false
@@ -172,7 +175,8 @@ type compiles struct {
 func (c *compiles) FilterNeed(*model.Pod) plugin.FilterNeed { return c }
 func (c *compiles) Compile() plugin.Verdicts                { *c.times++; return c }
 
-// TestPreFilterErrors: of an error of a built-in plugin and a rejection from outside, the one counts whose plugin comes first.
+// TestPreFilterErrors: between a built-in plugin's error and an out-of-tree rejection,
+// the earlier plugin counts.
 func TestPreFilterErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		order      []string
@@ -202,7 +206,8 @@ func TestPreFilterErrors(t *testing.T) {
 	}
 }
 
-// TestStateFilters: one StateFilter alone, and two, whose needs are found in the order of PreFilter.
+// TestStateFilters has one StateFilter alone, and two, whose needs are found in the order
+// of PreFilter.
 func TestStateFilters(t *testing.T) {
 	need := func(name string, codes map[string]reason.Code) *rule { return &rule{name: name, codes: codes} }
 	rejects := func(name string) plugin.Filter { return &inState{rule: rule{name: name}, rejection: name + " says no"} }
@@ -247,8 +252,8 @@ func (f *slow) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// An error of a filter fails the turn and is cached: the next turn fails with the same
-// error, although a second call of the filter would pass.
+// TestErrorsAreRemembered: an error of a filter fails the turn and is cached. The next
+// turn fails with the same error, although a second call of the filter would pass.
 func TestErrorsAreRemembered(t *testing.T) {
 	f := &slow{rule{name: "Slow"}, map[string]bool{}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b")

@@ -12,8 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// TestAlikeProfilesShare decides about pods of several profiles. Those with equal plugins and arguments share columns and remembered rejections; one
-// with other arguments for a plugin shares the columns of the others; one with other filters shares no rejections.
+// TestAlikeProfilesShare decides about pods of several profiles. Profiles with equal
+// plugins and arguments share columns and remembered rejections. A profile with other
+// arguments for one plugin shares the columns of the others. A profile with other filters
+// shares no rejections.
 func TestAlikeProfilesShare(t *testing.T) {
 	const file = `
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -42,8 +44,9 @@ profiles:
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *cpuMilli(1500)
 	}
 	for at, want := range []struct {
-		filled, recalled int64 // columns for a pod that fits, and rejections of one that does not
-	}{{0, 0}, {0, 1}, {2, 0}, {0, 0}} { // of the first profile, all columns are filled before
+		// columns filled for a feasible pod, and remembered rejections of another
+		filled, recalled int64
+	}{{0, 0}, {0, 1}, {2, 0}, {0, 0}} { // the first profile has filled all columns before
 		name := c.Profiles[at].Name
 		decide := func(change func(*v1.Pod)) plan.Decision {
 			object := b.pod(0, change).Object.DeepCopy()
@@ -73,7 +76,8 @@ profiles:
 	}
 }
 
-// TestManyAlikeProfilesStayWithinOneBudget has a hundred profiles that are alike, and as many with different weights: they keep the columns of one.
+// TestManyAlikeProfilesStayWithinOneBudget has a hundred profiles that are alike, and as
+// many with different weights: they keep the columns of a single profile.
 func TestManyAlikeProfilesStayWithinOneBudget(t *testing.T) {
 	file := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
 	for i := range 200 {

@@ -19,8 +19,10 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestEngineAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: the engine's results
-// for every node, from columns that follow the journal, must equal the oracle's, which starts from nothing.
+// TestEngineAgreesWithOracle changes random clusters step by step and compares, after
+// each change, for old and new pods. The engine's results for every node come from
+// columns that follow the journal. They must equal the oracle's, which starts from
+// nothing.
 func TestEngineAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -29,8 +31,8 @@ func TestEngineAgreesWithOracle(t *testing.T) {
 	})
 }
 
-// TestEngineAgreesWithOracleOnTopology does the same with all plugins, and with pods, namespaces, services and controllers that relate pods to
-// each other.
+// TestEngineAgreesWithOracleOnTopology does the same with all plugins, and with pods,
+// namespaces, services and controllers that relate pods to each other.
 func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -39,9 +41,10 @@ func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 	})
 }
 
-// newPair has a column budget for a few columns, so that eviction is tested too, or for many, so that columns follow the cluster for long.
+// newPair has a budget for a few columns, so that eviction is tested, too, or for many,
+// so that columns follow the cluster for long.
 func newPair(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile) *enginetest.Pair {
-	const columnBytes = 1<<10 + 4*40 // about what one takes
+	const columnBytes = 1<<10 + 4*40 // about the size of a column
 	config := engine.Config{Seed: n, ColumnBytes: columnBytes * (4 + r.IntN(60))}
 	if r.IntN(2) == 0 {
 		config.ColumnBytes = 1000 * columnBytes

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// alikeRating is a SetScore plugin that rates all nodes alike.
+// alikeRating is a SetScore plugin that gives all nodes the same score.
 type alikeRating struct{ setRating }
 
 func (a *alikeRating) SetNeed(*model.Pod) plugin.SetNeed                         { return a }
@@ -19,7 +19,8 @@ func (a *alikeRating) ScoreAlike(v state.View, slots []int32, _ []int, scores []
 	return a.Score(v, slots, scores)
 }
 
-// TestRankedScoresFail has a score fail for pods that a table decides about: no node is chosen, and the decision says what failed.
+// TestRankedScoresFail has a score fail for pods that a table decides about. No node is
+// chosen, and the decision has the error.
 func TestRankedScoresFail(t *testing.T) {
 	score := &alikeRating{setRating{together: together{name: "T"}}}
 	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: score, Weight: 1}}}, "a", "b", "c", "d")

@@ -12,92 +12,112 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// ranking is the nodes that pass all columns for pods with one key, in the order of their scores (package rank). It follows the journal like a column, and makes the same choice as the scan,
-// for which each node is visited. It is made when scans have cost as much as it does.
+// ranking holds the nodes that pass all columns for pods with one key, ordered by score
+// (package rank). It follows the journal like a column. It makes the same choice as the
+// scan, which visits every node. A ranking is built once the scans that it would have
+// saved have cost as much as building it.
 type ranking struct {
-	table *rank.Table // nil: pods are scanned for
-	// version is that of the journal at which the table is up to date. reads are the aspects of a node that its place in the table depends on.
+	table *rank.Table // nil: decisions scan
+	// version is the version of the journal at which the table is up to date. reads are
+	// the aspects of a node that its place in the table depends on.
 	version uint64
 	reads   model.Aspect
 	used    uint64 // the engine's clock when it was last used
-	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save; 0 stands for leastPrice,
-	// or less where tables have paid.
+	// scans counts scans while the table was missing, served the decisions by the table.
+	// price is the number of scans that a table must save; 0 stands for leastPrice, or
+	// less after tables that paid off.
 	scans, served, price int
-	// credit is how many scans the table has saved that catching up has not cost yet, of mostPrice at most.
+	// credit counts the scans saved by the table, less the cost of following the journal.
+	// It is at most mostPrice.
 	credit int
 }
 
 const (
-	// leastPrice is what making a table costs, in scans. A table that saved fewer has the price doubled, up to mostPrice.
+	// leastPrice is the cost of building a table, in scans. If a table saved less, the
+	// price doubles, up to mostPrice.
 	leastPrice, mostPrice = 8, 64
-	// mostPaid is how many tables that have paid count. Each halves the scans that must be made for a new key before it has a table: where pods come app by app, the next app is
-	// as large as the last ones.
+	// mostPaid bounds the tables that count as paid off. Each halves the scans that a new
+	// key needs before it gets a table. If pods come app by app, the next app is about as
+	// large as the last ones.
 	mostPaid = 3
-	// foreseen is how much less a scan counts that is only expected, as pods that follow may come to nothing.
+	// foreseen is the number of expected scans that count as one scan, as the pods that
+	// follow may not come.
 	foreseen = 2
-	// insteadOfTable is how many changes cost as much as another table: one in so many slots.
+	// insteadOfTable is the share of slots, one in this many, whose changes cost as much
+	// as another table.
 	insteadOfTable = 3
-	// mostAxes is how many axes a key has room for, mostScores how many Score plugins.
+	// mostAxes bounds the axes of a key, mostScores the Score plugins.
 	mostAxes, mostScores = 6, 16
-	// groupEach is one group for so many slots: with more a scan costs as little. leastGroups and mostGroups are in any cluster.
+	// groupEach allows one group for this many slots, since with more groups a scan costs
+	// as little. The bound is at least leastGroups and at most mostGroups.
 	groupEach, leastGroups, mostGroups = 16, 64, 4096
 )
 
-// rankKey is what all nodes' places in a table depend on besides the journal: pods with one key share a table. What a CountFilter or a SetScore counts is told apart by axes, whatever the
-// pod's labels are, unless what is counted depends on these: then the need of the CountFilter is in the key.
+// rankKey is everything besides the journal that the nodes' places in a table depend on.
+// Pods with one key share a table. Axes distinguish the counts of CountFilters and
+// SetScores, whatever the pod's labels. If the counts depend on the labels, the key
+// includes the CountFilter's need.
 type rankKey struct {
 	profile *profile
-	// nominated says that pods are nominated to nodes. Then the pod's priority and group count, as in a shape.
+	// nominated means that pods are nominated to nodes. Then the pod's priority and group
+	// count, as in a shape.
 	nominated bool
 	priority  int32
 	group     model.GroupKey
 	needs     [mostFilters]model.Need
-	columns   [mostScores]uint64 // their ids
+	columns   [mostScores]uint64 // ids of the columns
 	axes      [mostAxes]axis
-	devices   uint64 // the version of devices that nodes share, if a need or a column depends on it
+	devices   uint64 // the version of shared devices, if a need or a column depends on it
 }
 
 // axis is an Axis in a key.
 type axis struct {
 	domains uint64 // the ID of their layout
-	// counted is what is counted if each domain has one node at most: then the coordinate is the count. Otherwise it is zero, and the coordinate is the domain.
+	// counted identifies the count if each domain has at most one node: then the
+	// coordinate is the count. Otherwise it is zero, and the coordinate is the domain.
 	counted state.Counted
 	narrow  bool
-	// present says that nodes which lack the key are told apart.
+	// present means that nodes without the key have a coordinate of their own.
 	present bool
 }
 
-// sight is what a turn's choice is made from: the key, the columns of filters, and the axes with their present counts.
+// sight is the input of a turn's choice: the key, the columns of filters, and the axes
+// with their present counts.
 type sight struct {
 	key     rankKey
 	filters []*filterColumn
 	scores  []*scoreColumn
 	axes    []plugin.Axis
 	reads   model.Aspect
-	// Of each group with feasible nodes: the group, one node, how many there are, and the total.
+	// These describe each group with feasible nodes: the group, one of its nodes, the
+	// number of nodes, and the total.
 	groups, examples []int32
 	sizes            []int
 	totals, set      []int64
 }
 
-// rankings are all rankings that outlive a Run, their tables bounded in bytes; the least recently used are dropped first.
+// rankings are all rankings that outlive a Run, with tables bounded in bytes. The least
+// recently used are dropped first.
 type rankings struct {
 	byKey map[rankKey]*ranking
-	// last is the ranking that was last asked for, and lastKey its key, which is compared faster than it is hashed.
+	// last is the most recent result of the method of, and lastKey its key. Comparing a
+	// key is faster than hashing it.
 	last    *ranking
 	lastKey rankKey
-	// tables is how many have a table.
+	// tables counts the rankings with a table.
 	tables   int
 	maxBytes int
-	// paid is how many new tables in a row have saved leastPrice scans, of mostPaid at most.
+	// paid counts new tables in a row that saved leastPrice scans. It is at most
+	// mostPaid.
 	paid int
 }
 
 const (
-	// DefaultRankingBytes suffices for the 64 tables that are kept at most, in clusters of up to 40,000 nodes; of 5,000 nodes they take less than 20 MiB.
+	// DefaultRankingBytes suffices for mostTables tables in clusters of up to 40,000
+	// nodes. With 5,000 nodes they take less than 20 MiB.
 	DefaultRankingBytes = 128 << 20
 	mostTables          = 64
-	// mostKeys bounds the keys that were seen, most of which have no table.
+	// mostKeys bounds the known keys, most of which have no table.
 	mostKeys = 256
 )
 
@@ -108,8 +128,9 @@ type choice struct {
 	feasible int
 }
 
-// isRanked reports whether a table can say all about the cycle's pod: nothing from outside has a say, no node is named, and of pods that are nominated to nodes filters read no more than
-// what they occupy.
+// isRanked reports whether a table can decide for the cycle's pod. Out-of-tree plugins
+// and extenders must not be involved, and no node may be named. Filters must read only
+// the resource usage of nominated pods.
 func (e *Engine) isRanked(c *cycle) bool {
 	p := c.profile
 	if p.Outside != nil || len(p.Extenders) > 0 || len(p.turnFilters) > 0 || len(p.PreScores) > 0 || len(p.Filters) > mostFilters || len(p.Scores) > mostScores {
@@ -121,10 +142,13 @@ func (e *Engine) isRanked(c *cycle) bool {
 	return c.view.Nominated() == 0 || c.pod.UID != "" && !c.view.IsNominated(c.pod.Key()) && e.usageOf(c).only
 }
 
-// chooseByRank returns the node that the scan would choose for the cycle's pod, with its total and how many are feasible, of which there may be none; ok is false if the pod must be scanned
-// for. run is nil outside of a Run; following is how many equal pods follow.
+// chooseByRank returns the node that the scan would choose for the cycle's pod, its total
+// and the number of feasible nodes, which may be 0. ok is false if a scan is needed. run
+// is nil outside a Run; following is the number of equal pods that follow.
 func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, ok bool) {
-	// Which nominated pods a member of a group leaves room for depends on the groups that there are, too, which no journal names: then the table does not outlive the run.
+	// A member of a group leaves space for some nominated pods. These depend on the
+	// existing groups, too, which the journal does not record. So such a table ends with
+	// the run.
 	passing := c.view.Restriction() != nil || c.view.Nominated() > 0 && c.pod.Group != (model.GroupKey{})
 	if e.withoutRanking || !e.isRanked(c) || passing && run == nil {
 		return best, false
@@ -160,7 +184,8 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 	return best, true
 }
 
-// look finds the key of the cycle's pod, and all columns, up to date. It returns false if what they say is not all.
+// look finds the key of the cycle's pod and brings all columns up to date. It returns
+// false if the choice depends on more than these.
 func (e *Engine) look(c *cycle, s *sight) bool {
 	s.key = rankKey{profile: c.profile}
 	s.filters, s.scores, s.axes, s.reads = s.filters[:0], s.scores[:0], s.axes[:0], model.Presence|model.Nominations
@@ -197,14 +222,15 @@ func (e *Engine) look(c *cycle, s *sight) bool {
 	return s.findAxes(e, c)
 }
 
-// follows notes that values of a column change with what nodes share.
+// follows adds the version of shared devices to the key if a column depends on them.
 func (s *sight) follows(c *cycle, following plugin.Following) {
 	if following != nil {
 		s.key.devices = c.view.Versions().Devices + 1
 	}
 }
 
-// findAxes finds the axes of the cycle. It returns false if they are not known.
+// findAxes finds the axes of the cycle. It returns false if a plugin does not declare
+// them.
 func (s *sight) findAxes(e *Engine, c *cycle) bool {
 	for i, counting := range c.counting {
 		if counting == nil {
@@ -214,7 +240,8 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 		for j := range rules {
 			rule := &rules[j]
 			of := plugin.Axis{Domains: rule.Domains, Counts: rule.Counts, Layout: rule.Layout, Counted: rule.Counted}
-			if rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) { // there are no differences, as the view has no touched nodes
+			// no rule has Differences, as the view has no touched nodes
+			if rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) {
 				return false
 			}
 			if rule.Counted.IsByPod() && rule.Layout.Own {
@@ -250,7 +277,8 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 	return true
 }
 
-// addAxis adds an axis, unless there is the same already. It returns false if nodes cannot be grouped by it.
+// addAxis adds an axis unless it exists. It returns false if nodes cannot be grouped by
+// it.
 func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	if of.Layout.ID == 0 {
 		return false
@@ -259,7 +287,8 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	s.reads |= model.Labels
 	if of.Layout.Own && !of.ByDomain {
 		own.narrow, own.counted = true, of.Counted
-		s.reads |= model.Usage | model.PodLabels | model.Taints // which pods there are, and whether they are counted on their nodes
+		// the pods on the node, and whether they are counted
+		s.reads |= model.Usage | model.PodLabels | model.Taints
 	} else if of.Layout.Size > e.groupsIn(c.view) {
 		return false
 	}
@@ -275,7 +304,7 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	return true
 }
 
-// groupsIn returns how many groups a table may have.
+// groupsIn returns the maximum number of groups in a table.
 func (e *Engine) groupsIn(v state.View) int32 {
 	if e.mostGroups > 0 {
 		return e.mostGroups
@@ -283,7 +312,8 @@ func (e *Engine) groupsIn(v state.View) int32 {
 	return int32(min(max(v.State().Slots()/groupEach, leastGroups), mostGroups))
 }
 
-// placeOf returns the place in a table of a node that passes the columns; ok is false if it has too many coordinates, or the scan would fail.
+// placeOf returns a passing node's place in a table. ok is false if it has too many
+// coordinates, or the scan would fail.
 func (s *sight) placeOf(e *Engine, c *cycle, slot int32) (of rank.Coordinates, sum int64, ok bool) {
 	n := 0
 	put := func(value int32) {
@@ -333,7 +363,7 @@ func (a *axis) coordinate(of *plugin.Axis, slot int32) int32 {
 	return 0
 }
 
-// start makes a table for the cycle's pod, if that is worth it.
+// start builds a table for the cycle's pod if it is expected to pay off.
 func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following int) bool {
 	price := max(r.price, leastPrice>>e.rankings.paid)
 	if r.scans < price && following < foreseen*max(price, leastPrice) {
@@ -355,7 +385,7 @@ func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following i
 	return true
 }
 
-// drop forgets the table.
+// drop discards the table.
 func (r *ranking) drop() {
 	price := max(r.price, leastPrice)
 	if r.price = min(2*price, mostPrice); r.served >= price {
@@ -364,7 +394,8 @@ func (r *ranking) drop() {
 	r.table, r.scans, r.served, r.credit = nil, 0, 0, 0
 }
 
-// newTable ranks the nodes for the cycle's pod. It returns false if the scan fails, or there are too many groups.
+// newTable ranks the nodes for the cycle's pod. It returns false if the scan fails, or
+// the table would have too many groups.
 func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	slots := e.slotsToCheck(c)
 	e.visited(len(slots))
@@ -400,8 +431,10 @@ func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	return t, true
 }
 
-// followTable finds the places again of the nodes that have changed since. It returns false if these are so many that it costs more than a scan and what the table has saved so far, or, where
-// many equal pods follow, than another table; or if the table would not hold.
+// followTable updates the places of the nodes that have changed since. It returns false
+// if the table would be wrong, or if the changes cost too much. The limit is the cost of
+// a scan plus all that the table has saved so far. If many equal pods follow, the limit
+// is the cost of another table.
 func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool {
 	st := c.view.State()
 	entries, ok := st.Since(r.version)
@@ -440,7 +473,8 @@ func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool
 	return true
 }
 
-// passesColumns reports whether a node passes the columns, as it is and with the pods that are nominated to it; ok is false if a filter failed.
+// passesColumns reports whether a node passes the columns both as it is and with its
+// nominated pods. ok is false if a filter failed.
 func (e *Engine) passesColumns(c *cycle, s *sight, slot int32) (passes, ok bool) {
 	for i, column := range s.filters {
 		if column == nil {
@@ -464,7 +498,8 @@ func (e *Engine) passesColumns(c *cycle, s *sight, slot int32) (passes, ok bool)
 	return o.code == reason.None, err == nil
 }
 
-// chooseFrom returns the best node of a table, if any is feasible. It returns false if a score fails: the scan says why.
+// chooseFrom returns the best node of a table, if any is feasible. It returns false if a
+// score fails; the scan then returns the error.
 func (e *Engine) chooseFrom(t *rank.Table, c *cycle, s *sight) (best choice, ok bool) {
 	best.feasible = s.findFeasible(t, c)
 	e.work.Grouped += int64(len(t.Groups()))
@@ -472,7 +507,7 @@ func (e *Engine) chooseFrom(t *rank.Table, c *cycle, s *sight) (best choice, ok 
 	switch {
 	case best.feasible == 0:
 		return best, true
-	case best.feasible == 1: // then there is nothing to score
+	case best.feasible == 1: // a single node is not scored
 		best.slot = s.examples[0]
 		return best, true
 	}
@@ -490,7 +525,8 @@ func (e *Engine) chooseFrom(t *rank.Table, c *cycle, s *sight) (best choice, ok 
 	return best, true
 }
 
-// findFeasible finds the groups whose nodes no rule about counts rejects. It returns how many nodes these have.
+// findFeasible finds the groups whose nodes pass all rules about counts. It returns their
+// number of nodes.
 func (s *sight) findFeasible(t *rank.Table, c *cycle) (nodes int) {
 	s.groups, s.examples, s.sizes = s.groups[:0], s.examples[:0], s.sizes[:0]
 	groups := t.Groups()
@@ -525,7 +561,8 @@ func rejects(c *cycle, slot int32) bool {
 	return false
 }
 
-// score finds the total of the best nodes of each group with feasible nodes. It returns false if a plugin fails.
+// score finds the total of the best nodes of each group with feasible nodes. It returns
+// false if a plugin fails.
 func (s *sight) score(e *Engine, t *rank.Table, c *cycle) bool {
 	groups := t.Groups()
 	s.totals = slices.Grow(s.totals[:0], len(s.groups))[:len(s.groups)]
@@ -592,7 +629,7 @@ func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 	return true
 }
 
-// Rankings returns how many tables of ranked nodes are kept, and about how many bytes they take.
+// Rankings returns the number of tables and their approximate size in bytes.
 func (e *Engine) Rankings() (tables, bytes int) { return e.rankings.tables, e.rankings.bytes() }
 
 func (r *rankings) bytes() (n int) {
@@ -604,7 +641,7 @@ func (r *rankings) bytes() (n int) {
 	return n
 }
 
-// of returns the ranking for a key, a new one if there is none.
+// of returns the ranking for a key, and adds it if necessary.
 func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 	if r.last != nil && r.lastKey == *key {
 		r.last.used = clock
@@ -623,7 +660,7 @@ func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 	return x
 }
 
-// drop forgets the table of a ranking, which may be a run's own.
+// drop discards the table of a ranking, which may be a run's own.
 func (r *rankings) drop(x *ranking, run *Run) {
 	if run == nil || x != &run.passing {
 		r.tables--
@@ -632,20 +669,21 @@ func (r *rankings) drop(x *ranking, run *Run) {
 	x.drop()
 }
 
-// settle takes in that a table is dropped.
+// settle accounts for a dropped table.
 func (r *rankings) settle(x *ranking) {
 	if x.served < leastPrice {
 		r.paid = 0
 	}
 }
 
-// makeRoom drops tables, the least recently used, until there is room for one more.
+// makeRoom drops tables, the least recently used first, until one more fits.
 func (r *rankings) makeRoom(table *rank.Table) {
 	bytes := table.Bytes() + r.bytes()
 	if r.tables < mostTables && bytes <= r.maxBytes || r.tables == 0 {
 		return
 	}
-	over := max(r.tables-mostTables+1, r.tables-r.tables*r.maxBytes/bytes, 1) + r.tables/8 // several at once, as finding the oldest takes a look at all
+	// several at once, because finding the oldest visits all
+	over := max(r.tables-mostTables+1, r.tables-r.tables*r.maxBytes/bytes, 1) + r.tables/8
 	horizon := r.horizon(over, func(x *ranking) bool { return x.table != nil })
 	for _, x := range r.byKey {
 		if x.table != nil && x.used <= horizon {
@@ -654,7 +692,7 @@ func (r *rankings) makeRoom(table *rank.Table) {
 	}
 }
 
-// horizon returns when the n-th oldest of some rankings was last used.
+// horizon returns the time of last use of the n-th oldest of some rankings.
 func (r *rankings) horizon(n int, some func(*ranking) bool) uint64 {
 	var times []uint64
 	for _, x := range r.byKey {
@@ -666,7 +704,7 @@ func (r *rankings) horizon(n int, some func(*ranking) bool) uint64 {
 	return times[min(n, len(times))-1]
 }
 
-// sweep removes what was not used since then: each rollout leaves some behind.
+// sweep removes rankings not used since the horizon. Each rollout leaves some behind.
 func (r *rankings) sweep(horizon uint64) {
 	r.remove(func(x *ranking) bool { return x.used < horizon })
 }

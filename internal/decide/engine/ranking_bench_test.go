@@ -40,7 +40,7 @@ func demand(p *v1.Pod, shape string) {
 	}
 }
 
-// newUneven returns a bench on each of whose nodes a pod has taken another part.
+// newUneven returns a bench with a pod of a different size on each node.
 func newUneven(b *testing.B, nodes int) *bench {
 	c, r := newBench(b, nodes), rand.New(rand.NewPCG(1, 1))
 	var changes []model.Change
@@ -57,7 +57,8 @@ func newUneven(b *testing.B, nodes int) *bench {
 	return c
 }
 
-// BenchmarkRanking decides about one of many equal pods after the other, and assumes each on its node: by a ranking, and by scans.
+// BenchmarkRanking decides about many equal pods one after the other, and assumes each on
+// its node, by a ranking and by scans.
 func BenchmarkRanking(b *testing.B) {
 	for _, nodes := range []int{build.Sized(5000), build.Sized(50_000), build.Sized(200_000)} {
 		for _, s := range rankedShapes {

@@ -23,8 +23,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestRunsDecideAsTheScan decides, in random clusters with all plugins, about runs of equal pods by a Run and one by one: the decisions must be the same, those of
-// rejected pods too. Some pods stay where they were placed, so that the next run begins elsewhere.
+// TestRunsDecideAsTheScan decides, in random clusters with all plugins, about series of
+// equal pods by a Run and one by one. The decisions must be the same, including
+// rejections. Some pods stay placed, so that the next series starts elsewhere.
 func TestRunsDecideAsTheScan(t *testing.T) {
 	var ranked atomic.Int64
 	t.Cleanup(func() { // when all seeds have run
@@ -52,7 +53,8 @@ func TestRunsDecideAsTheScan(t *testing.T) {
 	})
 }
 
-// equalPods decides about a run of pods that are equal but for their names. It returns how many decisions needed no scan.
+// equalPods decides about a series of pods that are equal except for their names. It
+// returns the number of decisions without a scan.
 func equalPods(t *testing.T, r *rand.Rand, p, scan *enginetest.Pair, of *v1.Pod) int64 {
 	before := p.Engine.Counters().Ranked
 	run := p.Engine.NewRun()
@@ -63,7 +65,7 @@ func equalPods(t *testing.T, r *rand.Rand, p, scan *enginetest.Pair, of *v1.Pod)
 		object.Name = fmt.Sprintf("%s-%d", of.Name, i)
 		object.UID = types.UID(object.Name)
 		work := plan.WorkFor(p.Compile(object))
-		work.Group = &model.PodGroup{} // so that nobody is evicted for it alone
+		work.Group = &model.PodGroup{} // prevents preemption for the single pod
 		got, want := run.Decide(p.State.View().Restricted(only), work, 100), scan.Engine.Decide(p.State.View().Restricted(only), work)
 		if textOf(&got) != textOf(&want) {
 			t.Fatalf("pod %d like %s: in a run\n%s, by the scan\n%s", i, of.Name, textOf(&got), textOf(&want))
@@ -79,7 +81,7 @@ func equalPods(t *testing.T, r *rand.Rand, p, scan *enginetest.Pair, of *v1.Pod)
 	return p.Engine.Counters().Ranked - before
 }
 
-// restriction is to some of the nodes, or to none of them, which is nil.
+// restriction returns a restriction to some of the nodes, or nil.
 func restriction(r *rand.Rand, s *state.State) *state.Restriction {
 	if r.IntN(3) > 0 {
 		return nil
@@ -93,7 +95,7 @@ func restriction(r *rand.Rand, s *state.State) *state.Restriction {
 	return state.RestrictTo(slots)
 }
 
-// textOf is everything of a decision.
+// textOf writes all fields of a decision.
 func textOf(d *plan.Decision) string {
 	text := fmt.Sprintf("%s, %d of %d nodes, error %v, nominations %+v", d.Outcome, d.Feasible, d.Nodes, d.Err, d.Nominations)
 	if d.Rejection != nil {
@@ -128,8 +130,10 @@ func spreadOver(key string, action v1.UnsatisfiableConstraintAction) []v1.Topolo
 	}}
 }
 
-// TestRankingsAreTheScan changes random clusters with all plugins step by step, and decides in between about pods that are equal but for their names, several kinds by turns, some of which
-// stay where they were placed: by rankings, which follow all changes, and by an engine that has none. The decisions must be the same.
+// TestRankingsAreTheScan changes random clusters with all plugins step by step. In
+// between it decides in turns about several kinds of equal pods, some of which stay
+// placed. Rankings, which follow all changes, and an engine without rankings must make
+// the same decisions.
 func TestRankingsAreTheScan(t *testing.T) {
 	var ranked, all atomic.Int64
 	t.Cleanup(func() {
@@ -162,7 +166,7 @@ func TestRankingsAreTheScan(t *testing.T) {
 			object.Name = fmt.Sprintf("%s-%d", object.Name, step)
 			object.UID = types.UID(object.Name)
 			work := plan.WorkFor(p.Compile(object))
-			work.Group = &model.PodGroup{} // so that nobody is evicted
+			work.Group = &model.PodGroup{} // prevents preemption
 			got, want := p.Engine.Decide(p.State.View(), work), scan.Engine.Decide(p.State.View(), work)
 			if textOf(&got) != textOf(&want) {
 				t.Fatalf("step %d, pod %s: by a ranking\n%s, by the scan\n%s", step, object.Name, textOf(&got), textOf(&want))
@@ -184,7 +188,8 @@ func TestRankingsAreTheScan(t *testing.T) {
 	})
 }
 
-// likeOthers returns the pods, and copies of them with labels, terms or the namespace of another.
+// likeOthers returns the pods, and copies of them with labels, terms or the namespace of
+// another.
 func likeOthers(r *rand.Rand, pods []*v1.Pod) []*v1.Pod {
 	all := slices.Clone(pods)
 	for range 2 * len(pods) {
@@ -205,8 +210,9 @@ func likeOthers(r *rand.Rand, pods []*v1.Pod) []*v1.Pod {
 	return all
 }
 
-// TestRankingCostsWhatChanged places equal pods, with and without a run, in clusters of two sizes: nodes are visited a few times at first, and then one for each pod that is placed. How many
-// groups are looked at does not depend on the number of nodes.
+// TestRankingCostsWhatChanged places equal pods, with and without a run, in clusters of
+// two sizes. Nodes are visited a few times at first, and then one for each placed pod.
+// The number of visited groups does not depend on the number of nodes.
 func TestRankingCostsWhatChanged(t *testing.T) {
 	build.NotRaced(t)
 	const pods = 200
@@ -233,7 +239,8 @@ func TestRankingCostsWhatChanged(t *testing.T) {
 				}
 				work, scans := b.engine.Counters(), int64(2)
 				if !runs {
-					scans = 20 // for an axis that a pod on a node adds, scans must pay for a table again
+					// a pod on a node adds an axis, so scans must pay for a table again
+					scans = 20
 				}
 				if most := scans*int64(nodes) + 2*pods; work.Visited > most || work.Ranked < pods-scans {
 					t.Errorf("%s, %d nodes, in a run: %t: %d decisions without a scan of %d, %d nodes visited, want at most %d", name, nodes, runs, work.Ranked, pods, work.Visited, most)
@@ -250,7 +257,8 @@ func TestRankingCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestRunStaysInItsRestriction has nodes outside of the restriction change while those inside are ranked.
+// TestRunStaysInItsRestriction changes nodes outside the restriction while those inside
+// are ranked.
 func TestRunStaysInItsRestriction(t *testing.T) {
 	const nodes, inside, pods = 100, 10, 40
 	b := newBench(t, nodes)
@@ -280,7 +288,9 @@ func TestRunStaysInItsRestriction(t *testing.T) {
 	}
 }
 
-// TestTablesMustPay decides about pods of which few are equal: a table is made when scans have cost as much as it does, or enough pods follow, and ever later where it was of little use.
+// TestTablesMustPay decides about pods of which few are equal. A table is built when
+// scans have cost as much as building it, or when enough pods follow. After tables of
+// little use it is built later and later.
 func TestTablesMustPay(t *testing.T) {
 	build.NotRaced(t)
 	const nodes = 100
@@ -308,14 +318,14 @@ func TestTablesMustPay(t *testing.T) {
 			t.Errorf("of other pods that are not said to be followed, the one at %d: ranked %d", i, n)
 		}
 	}
-	for i := range 20 { // each has a need of its own, and says that many follow
+	for i := range 20 { // each has a need of its own, and announces many followers
 		if n := decide(100, pinnedTo(fmt.Sprintf("node-%05d", i), "node-00099")); n != 0 {
 			t.Error("nodes were ranked for a pod that names two")
 		}
 	}
 	before := b.engine.Counters()
 	const rounds = 300
-	for range rounds { // so many changes in between that a table is never followed
+	for range rounds { // too many changes in between to follow a table
 		decide(0, shapes["plain"])
 		for range 80 {
 			b.changeOneNode(b.pod(1_000_000, shapes["plain"]))
@@ -327,8 +337,9 @@ func TestTablesMustPay(t *testing.T) {
 	}
 }
 
-// TestAppsThatAreAlike decides by turns about pods of two applications that differ in labels alone. Where nodes are told apart by counts on them, each application has a table of its own;
-// otherwise they share one. The decisions are those of the scan.
+// TestAppsThatAreAlike decides in turns about pods of two applications that differ in
+// labels alone. If axes count pods on each node, each application has its own table;
+// otherwise they share one. The decisions equal the scan's.
 func TestAppsThatAreAlike(t *testing.T) {
 	for name, tables := range map[string]int{"plain": 1, "hard spread over zones": 1, "soft spread over zones and hosts": 2, "anti-affinity on hosts": 2} {
 		b := newBench(t, 300)
@@ -361,8 +372,9 @@ func TestAppsThatAreAlike(t *testing.T) {
 	}
 }
 
-// TestRankingsAreOfThePodsThatAreRepelled has pods on nodes keep away pods of one application, of another, or of one namespace: pods that differ in labels or namespace alone must not be judged by
-// the same counts, in whatever order they come.
+// TestRankingsAreOfThePodsThatAreRepelled has pods on nodes repel pods of one
+// application, of another, or of one namespace. Pods that differ in labels or namespace
+// alone must not be judged by the same counts, in whatever order they come.
 func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
 	b := newBench(t, 40)
 	scan, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
@@ -393,7 +405,8 @@ func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
 	}
 }
 
-// TestConstraintsOnOneKey has pods spread over zones by two selectors: nodes are told apart by their zones once, and tables decide.
+// TestConstraintsOnOneKey spreads pods over zones by two selectors. The zones form a
+// single axis, and tables decide.
 func TestConstraintsOnOneKey(t *testing.T) {
 	b := newBench(t, 60)
 	for i := range 20 {
@@ -411,7 +424,9 @@ func TestConstraintsOnOneKey(t *testing.T) {
 	}
 }
 
-// TestOneNominatedPodWithAPort has recurring pods with a host port, which tables decide about as long as no pod is nominated: beside one that is, filters read more than what it occupies.
+// TestOneNominatedPodWithAPort has recurring pods with a host port. Tables decide about
+// them while no pod is nominated. With a nominated pod, filters read more than its
+// resource usage.
 func TestOneNominatedPodWithAPort(t *testing.T) {
 	b := newBench(t, 60)
 	for i, isNominated := range []bool{false, true} {
@@ -431,8 +446,10 @@ func TestOneNominatedPodWithAPort(t *testing.T) {
 	}
 }
 
-// TestRankingsLeaveRoom decides by turns about pods that are equal but for their priority, while pods are nominated to nodes, come to others, and lose their nominations: which nodes must
-// be left depends on the priority. Half of the pods have host ports, and are scanned for.
+// TestRankingsLeaveRoom decides in turns about pods that are equal except for their
+// priority. Pods are nominated to nodes, come to others, and lose their nominations. The
+// priority decides which nodes must be left. Half of the pods have host ports, and need
+// scans.
 func TestRankingsLeaveRoom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	b := newBench(t, 60)
@@ -469,7 +486,8 @@ func TestRankingsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestRankingsSeeTheSecondChange changes a node twice between two decisions, first in what no plugin reads: the second change counts.
+// TestRankingsSeeTheSecondChange changes a node twice between two decisions, first in an
+// aspect that no plugin reads. The second change counts.
 func TestRankingsSeeTheSecondChange(t *testing.T) {
 	b := newBench(t, 30)
 	on := func(name, node, cpu, app string) *model.Pod {
@@ -492,7 +510,9 @@ func TestRankingsSeeTheSecondChange(t *testing.T) {
 	}
 }
 
-// TestRankingsFollowSharedDevices gives pods devices of pools that twenty nodes share, until there are none: with the last one all these nodes are full, and the journal names one of them.
+// TestRankingsFollowSharedDevices gives pods devices of pools that twenty nodes share,
+// until none is left. The last device fills all these nodes, and the journal lists only
+// one of them.
 func TestRankingsFollowSharedDevices(t *testing.T) {
 	const nodes, share, devices = 40, 20, 2 * 40
 	b := newWideBench(t, nodes, share)
@@ -576,8 +596,9 @@ func TestEqualPods(t *testing.T) {
 	}
 }
 
-// TestTablesOfAppsInTurn places pods of two requests by turns, app by app, so that while one has its turn more nodes change for the other than a scan would visit for. A table that has
-// saved many scans is brought up to date, and not made again.
+// TestTablesOfAppsInTurn places pods of two requests in turns, app by app. During one
+// turn more nodes change for the other request than a scan would visit. A table that has
+// saved many scans is updated, and not built again.
 func TestTablesOfAppsInTurn(t *testing.T) {
 	build.NotRaced(t)
 	const nodes, apps, pods = 1000, 20, 120
@@ -594,14 +615,16 @@ func TestTablesOfAppsInTurn(t *testing.T) {
 			b.state.Assume(d.Placements...)
 		}
 	}
-	// For each request eight scans and a table, for the second one fewer scans; then each pod is looked at for each of the two tables.
+	// For the first request eight scans and a table, for the second one fewer scans; then
+	// a visit for each pod in each of the two tables.
 	work := b.engine.Counters()
 	if most := int64(2*9*nodes + 2*apps*pods); work.Visited > most || work.Ranked < apps*pods-16 {
 		t.Errorf("%d nodes were visited, want at most %d; %d of %d decisions by tables", work.Visited, most, work.Ranked, apps*pods)
 	}
 }
 
-// TestLaterAppsAreRankedSooner places app after app, each of which has a table of its own: where tables have paid, the next app has its own sooner; and where they have not, it has not.
+// TestLaterAppsAreRankedSooner places app after app, each with a table of its own. After
+// tables that paid off, the next app gets its table sooner; after others it does not.
 func TestLaterAppsAreRankedSooner(t *testing.T) {
 	b := newBench(t, 200)
 	next := 0
@@ -626,11 +649,12 @@ func TestLaterAppsAreRankedSooner(t *testing.T) {
 	for app := range 6 {
 		each = append(each, scans(fmt.Sprint("app-", app), 40))
 	}
-	// The first pod of each has no others to be kept away from, so that it shares a key with the first pods of all, for which there is a table in the end.
+	// The first pod of each app meets no other pods of the app. So it shares a key with
+	// all first pods, which has a table in the end.
 	if want := []int64{9, 5, 2, 1, 1, 1}; !slices.Equal(each, want) {
 		t.Errorf("scans for each app: %d, want %d", each, want)
 	}
-	for app := range 80 { // tables that serve but one pod, and are dropped when there are too many
+	for app := range 80 { // tables for a single pod, dropped when they are too many
 		scans(fmt.Sprint("small-", app), 4)
 	}
 	if n := scans("last", 40); n < 6 {

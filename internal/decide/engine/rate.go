@@ -10,25 +10,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// Rating compares one node with the best that a decision about the pod would have found.
+// Rating compares one node with the best node for a pod.
 type Rating struct {
-	// Nodes is how many nodes there were to choose among, Feasible how many of them were feasible.
+	// Nodes is the number of nodes to choose among, Feasible the number of feasible ones.
 	Nodes, Feasible int
-	// Best is the node that a decision would take, empty if no node is feasible; BestTotal is its total.
+	// Best is the node that a decision would choose, empty if no node is feasible.
+	// BestTotal is its total.
 	Best      string
 	BestTotal int64
-	// IsFeasible means that the node that was asked about is feasible, and Total is its total. Both totals are 0 if fewer than two nodes are feasible,
-	// as nothing is scored then.
+	// IsFeasible means that the rated node is feasible; Total is its total. Both totals
+	// are 0 with fewer than two feasible nodes, as nothing is scored then.
 	IsFeasible bool
 	Total      int64
-	// ByNomination means that the pod is nominated to Best, which is feasible: a decision looks at no other node. Totals are those without the nomination then.
+	// ByNomination means that the pod is nominated to Best, which is feasible, so a
+	// decision considers no other node. The totals ignore the nomination.
 	ByNomination bool
-	// Rejections are those of every filter for the node, in the profile's order, if it is infeasible. A node that does not exist has none.
+	// Rejections are every filter's rejections of the node, in the profile's order, if it
+	// is infeasible. A missing node has none.
 	Rejections []reason.Rejection
 }
 
-// Rate tells how good a node would have been for a pod. It costs as much as a decision, looks for no pods to evict and reserves nothing. The error is what a decision
-// would have failed with. The name of the node may be empty: then only the best is of interest.
+// Rate returns how good a node would have been for a pod. It costs as much as a decision,
+// searches for no victims and reserves nothing. The error is the error of a decision.
+// With an empty node name only the best node is found.
 func (e *Engine) Rate(v state.View, pod *model.Pod, nodeName string) (Rating, error) {
 	e.work.Decisions++
 	v.State().BeginTurn()
@@ -65,7 +69,7 @@ func (e *Engine) Rate(v state.View, pod *model.Pod, nodeName string) (Rating, er
 	return r, nil
 }
 
-// rate finds the best node, and how good the one on a slot is.
+// rate finds the best node, and rates the node in a slot.
 func (e *Engine) rate(c *cycle, r *Rating, asked int32, exists bool) error {
 	nominated, byNomination, err := e.filterNominated(c)
 	if err != nil {
@@ -87,7 +91,7 @@ func (e *Engine) rate(c *cycle, r *Rating, asked int32, exists bool) error {
 	r.Best = c.view.Node(best).Name()
 	if at, found := slices.BinarySearch(slots, asked); exists && found {
 		r.IsFeasible, r.Total = true, r.BestTotal
-		if len(slots) > 1 { // what every node gets in addition is missing in each of the totals
+		if len(slots) > 1 { // both totals lack the constant share of every node
 			bestAt, _ := slices.BinarySearch(slots, best)
 			r.Total -= e.scratch.totals[bestAt] - e.scratch.totals[at]
 		}
@@ -98,7 +102,8 @@ func (e *Engine) rate(c *cycle, r *Rating, asked int32, exists bool) error {
 	return nil
 }
 
-// rejectedAtPreFilter are the rejections of each node where a PreFilter plugin rejects the pod. They are open if evicting pods may help.
+// rejectedAtPreFilter returns each node's rejections when a PreFilter plugin rejects the
+// pod. open means that preemption may help.
 func rejectedAtPreFilter(rejection *plan.Rejection, open bool) []reason.Rejection {
 	shared := reason.Rejection{Unresolvable: !open, Reasons: []string{rejection.PreFilter}}
 	if len(rejection.Plugins) == 1 {
@@ -107,8 +112,9 @@ func rejectedAtPreFilter(rejection *plan.Rejection, open bool) []reason.Rejectio
 	return []reason.Rejection{shared}
 }
 
-// allObjectionsTo returns all objections to one node: that PreFilter plugins named other nodes, or those of the filters with the pods that are nominated to it or,
-// if there are none, without them.
+// allObjectionsTo returns all objections to one node. If PreFilter plugins left it out,
+// that is the only objection. Otherwise filters run with the nominated pods and, if none
+// objects, without them.
 func (e *Engine) allObjectionsTo(c *cycle, slot int32) []reason.Rejection {
 	if !c.narrowed.has(slot) {
 		return []reason.Rejection{{Unresolvable: true, Reasons: []string{c.narrowed.text()}}}

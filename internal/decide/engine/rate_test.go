@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestRateAgreesWithAnswer asks about each node of a cluster with full, tainted, cordoned and unequal nodes; and about a node that does not exist.
+// TestRateAgreesWithAnswer rates each node of a cluster with full, tainted, cordoned and
+// unequal nodes, and a node that does not exist.
 func TestRateAgreesWithAnswer(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -36,7 +37,7 @@ func TestRateAgreesWithAnswer(t *testing.T) {
 		in.Set(build.Node(fmt.Sprintf("n%02d", i), options...))
 	}
 	in.Set(build.Pod(build.Named("there"), build.NodeName("n05"), build.Container("cpu=3")))
-	// Preferred to another pod of higher priority, which leaves too little room for small ones.
+	// Nominated with higher priority, it leaves too little space for small pods.
 	in.Set(build.Pod(build.Named("other"), build.NominatedNodeName("n04"), build.Container("cpu=4")))
 	pods := map[string][]build.PodOption{
 		"small": {build.Container("cpu=1")}, "large": {build.Container("cpu=5")}, "none": {build.Container("cpu=50")},
@@ -47,7 +48,7 @@ func TestRateAgreesWithAnswer(t *testing.T) {
 	}
 	kinds := map[string]bool{}
 	for _, pod := range s.Apply(in.Drain()).Arrived {
-		if pod.Name == "other" { // a decision about it looks at its nominated node alone
+		if pod.Name == "other" { // a decision considers only its nominated node
 			continue
 		}
 		answer, err := e.Answer(s.View(), pod)

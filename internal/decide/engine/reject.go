@@ -8,8 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// reject returns why no node is feasible: for each node, the first objection to it. It remembers the rejection for pods of the same shape. The
-// objections are valid until the next cycle.
+// reject returns the first objection to each node, as a rejection and as counts. It
+// remembers the rejection for pods of the same shape. The objections are valid until the
+// next cycle.
 func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
@@ -40,7 +41,8 @@ func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 	return rejection, counts
 }
 
-// objectionColumn returns an empty column for the objections by slot, which is valid until the next cycle.
+// objectionColumn returns an empty column for the objections by slot, valid until the
+// next cycle.
 func (e *Engine) objectionColumn(c *cycle) []uint8 {
 	slots := c.view.State().Slots()
 	if cap(e.scratch.objections) < slots {
@@ -51,7 +53,8 @@ func (e *Engine) objectionColumn(c *cycle) []uint8 {
 	return column
 }
 
-// rejectionFor puts the objections to all nodes into words. verdicts are those that gave the codes.
+// rejectionFor builds the text of the objections to all nodes. verdicts returned the
+// codes.
 func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts) *plan.Rejection {
 	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
 	byReason := map[string]int{}
@@ -84,14 +87,18 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 	return r
 }
 
-// objectionCounts counts nodes by the first objection to them. There are few different objections, whatever the number of nodes.
+// objectionCounts counts nodes by the first objection to them. Different objections are
+// few, whatever the number of nodes.
 type objectionCounts struct {
-	// Invariant: the objections are distinct, and at, once it is needed, has the position of each.
+	// Invariant: the objections are distinct, and at, once needed, has the position of
+	// each.
 	list []objectionCount
 	at   map[objection]int
-	// bySlot, unless it is nil, is filled in with each node's objection: its position in list plus one, 0 for slots without a node.
+	// bySlot, unless nil, receives each node's objection: its position in list plus one,
+	// 0 for slots without a node.
 	bySlot []uint8
-	// decided identifies the decision, of all that are remembered with a column; 0 for others. Since then the column has followed the journal.
+	// decided numbers the decisions that are remembered with a column; 0 for others.
+	// Since that decision the column has followed the journal.
 	decided uint64
 }
 
@@ -101,13 +108,13 @@ type objectionCount struct {
 }
 
 const (
-	// fewObjections is up to how many objections are found faster by a walk.
+	// fewObjections is the number of objections up to which a walk is faster than a map.
 	fewObjections = 16
-	// mostObjections is how many different objections a column by slot can hold.
+	// mostObjections bounds the different objections in a column by slot.
 	mostObjections = 255
 )
 
-// index returns the position of an objection, which it adds if it is new.
+// index returns the position of an objection, adding it if it is new.
 func (t *objectionCounts) index(o objection) int {
 	if t.at != nil {
 		if i, ok := t.at[o]; ok {
@@ -162,7 +169,8 @@ func (t *objectionCounts) addColumn(filter int, slots []int32, codes []reason.Co
 	return slots[:n]
 }
 
-// addRules counts the nodes that a filter's rules about counts reject and drops them, in place.
+// addRules counts the nodes that a filter's rules about counts reject and drops them, in
+// place.
 func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.CountRule) (left []int32) {
 	for i := range rules {
 		rule, n := &rules[i], 0
@@ -179,9 +187,10 @@ func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.Cou
 	return slots
 }
 
-// countObjections counts the nodes by the first objection to each: filter by filter over the nodes that none before has rejected, so that a node
-// costs a look at each column up to the first that rejects it. Nodes beside which pods are nominated, or on which the view has other pods than the
-// state, are asked about one by one.
+// countObjections counts the nodes by the first objection to each. It goes filter by
+// filter over the nodes that passed so far. So a node costs one lookup in each column up
+// to the first that rejects it. Nodes with nominated pods, or on which the view has other
+// pods than the state, are checked one by one.
 func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 	nominated := e.objectionsBesideNominated(c)
 	slots := e.slotsToCheck(c)
@@ -214,7 +223,8 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 			}
 		default:
 			if column := e.filterColumn(c, i); column != nil && column.nonZero > 0 {
-				_ = e.completeFilter(c, i, column, slots) // a failure is an objection, and an unfinished turn counts nothing
+				// a failure counts as an objection, and an unfinished turn counts nothing
+				_ = e.completeFilter(c, i, column, slots)
 				slots = counts.addColumn(i, slots, column.values)
 			}
 		}
@@ -226,7 +236,8 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 	}
 }
 
-// slotsToCheck returns the nodes of the view's restriction that PreFilter left, ascending. They are the caller's until the next cycle.
+// slotsToCheck returns the nodes of the view's restriction that PreFilter left,
+// ascending. The caller owns them until the next cycle.
 func (e *Engine) slotsToCheck(c *cycle) []int32 {
 	switch only := c.view.Restriction(); {
 	case len(c.narrowed.by) > 0:

@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// asksWhy is a PostFilter plugin that notes why nodes were rejected, and are in dry runs.
+// asksWhy is a PostFilter plugin that records the nodes' rejections, as they are and in
+// dry runs.
 type asksWhy struct {
 	rejected []string
 	inDryRun func(c plugin.Cycle)
@@ -41,7 +42,8 @@ func rejectionText(r reason.Rejection, err error) string {
 	return fmt.Sprintf("%s of %q: %s", r.StatusCode(), r.Plugin, r.Message())
 }
 
-// TestWhyNodesAreRejected has nodes of each kind: full, left out by PreFilter, full with the pods that are nominated to it, tainted.
+// TestWhyNodesAreRejected has nodes of each kind: full, left out by PreFilter, full with
+// nominated pods, tainted.
 func TestWhyNodesAreRejected(t *testing.T) {
 	asks := &asksWhy{}
 	b := withPlugins(t, 4, func(p *plugin.Profile) {
@@ -78,7 +80,7 @@ func TestWhyNodesAreRejected(t *testing.T) {
 				t.Errorf("%s:\ngot\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
-		// Pods that are nominated to a node are not there.
+		// Nominated pods are not on the node.
 		rejections("as it is", func(*state.Draft) {}, full, leftOut, "fits", taint)
 		rejections("without the large pod", func(d *state.Draft) { d.Remove(large.Key()) }, "fits", leftOut, "fits", taint)
 		rejections("with a small one in its place", func(d *state.Draft) { d.Remove(large.Key()); d.Add(place("small", 100), 0) },
@@ -90,7 +92,8 @@ func TestWhyNodesAreRejected(t *testing.T) {
 	}
 }
 
-// TestWhyPodsAreRejected: what PreFilter said of the pod is said of each node. Filters can be asked only if all plugins have had their say at PreFilter.
+// TestWhyPodsAreRejected: the rejection at PreFilter is the rejection of each node.
+// Filters can run only if all plugins have run at PreFilter.
 func TestWhyPodsAreRejected(t *testing.T) {
 	asks := &asksWhy{}
 	b := withPlugins(t, 2, func(p *plugin.Profile) {

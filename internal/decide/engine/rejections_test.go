@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestRejectionWithOtherObjections: a rejection that had a column and is decided again where there are too many different objections for one does not keep what it had.
+// TestRejectionWithOtherObjections: a rejection with a column is decided again with too
+// many different objections for a column. It must drop the old column.
 func TestRejectionWithOtherObjections(t *testing.T) {
 	const nodes = mostObjections + 20
 	f := &byLabel{rule{name: "F", reads: model.Labels}}
@@ -65,8 +66,9 @@ func (f *byLabel) Filter(node state.Node) (code reason.Code) {
 	return code
 }
 
-// TestRejectionsHaveTheirOwnColumns: rejections of two shapes follow the same changes, and do not write into each other's memory. PostFilter plugins need not visit
-// the nodes again to learn where evicting pods may help.
+// TestRejectionsHaveTheirOwnColumns: rejections of two shapes follow the same changes,
+// and do not share memory. PostFilter plugins find the nodes where preemption may help
+// without visiting them again.
 func TestRejectionsHaveTheirOwnColumns(t *testing.T) {
 	f, g := &byLabel{rule{name: "F", reads: model.Labels}}, &bySelector{rule{name: "G"}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{g, f}})
@@ -110,7 +112,8 @@ func (f *bySelector) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return &rule{name: "G", codes: map[string]reason.Code{pod.Labels["at"]: 1}, text: pod.Labels["at"]}
 }
 
-// TestAuditOfRemembered: an audited engine decides again, and says so where a node is feasible now although nothing has changed that the filter reads.
+// TestAuditOfRemembered: an audited engine decides again. It reports a node that became
+// feasible without a change that the filter reads.
 func TestAuditOfRemembered(t *testing.T) {
 	f := &rule{name: "F", codes: map[string]reason.Code{"a": 1}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a")
@@ -147,8 +150,9 @@ func TestCompiledAreUsed(t *testing.T) {
 	}
 }
 
-// TestVersionsOfRejections: what a remembered rejection with rules about counts depends on besides nodes: the versions of its tallies, and those that the state has for
-// terms and namespaces. Without such rules the latter do not matter.
+// TestVersionsOfRejections: a remembered rejection with rules about counts depends on
+// more than nodes: the versions of its tallies, and the state's versions of terms and
+// namespaces. Without such rules the latter do not matter.
 func TestVersionsOfRejections(t *testing.T) {
 	full := plugin.CountRule{Domains: []int32{0, 0}, Counts: []int32{5}, Max: 1, Code: 1}
 	for name, test := range map[string]struct {
@@ -199,7 +203,8 @@ func TestVersionsOfRejections(t *testing.T) {
 	}
 }
 
-// TestMostFilters: rejections are remembered of profiles with as many filters as a shape has room for, and no more.
+// TestMostFilters: rejections are remembered for profiles with up to mostFilters filters,
+// and no more.
 func TestMostFilters(t *testing.T) {
 	for filters, want := range map[int]int64{mostFilters - 1: 1, mostFilters: 1, mostFilters + 1: 0} {
 		p := &plugin.Profile{}

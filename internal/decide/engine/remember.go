@@ -11,65 +11,78 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// shape is everything of a pod that a rejection depends on: pods of one shape are rejected for the same reasons in the same state. The pod itself
-// matters only if it is nominated, or names its node; rejections of such pods are not remembered.
+// shape is everything in a pod that a rejection depends on. In one state, pods of one
+// shape are rejected for the same reasons. The pod itself matters only if it is
+// nominated, or names its node; rejections of such pods are not remembered.
 type shape struct {
-	filters int32 // the list of filters, in order; profiles that are alike share it
-	// priority is the pod's if other pods are nominated to nodes, 0 otherwise: it leaves room for those that it does not outrank.
+	filters int32 // number of the list of filters; profiles that are alike share it
+	// priority is the pod's if other pods are nominated to nodes, 0 otherwise. It decides
+	// which nominated pods it leaves space for.
 	priority  int32
-	nominated bool           // there are such pods
-	group     model.GroupKey // the pod's then, whose members leave no room for each other
-	// needs are by filter. That of a CountFilter without anything to check is zero, whatever the pod's labels, of which each pod of a StatefulSet or a
-	// Job may have its own.
+	nominated bool // other pods are nominated
+	// then the pod's group: its members leave no space for each other
+	group model.GroupKey
+	// needs is indexed by filter. The need of a CountFilter without rules is zero,
+	// whatever the pod's labels. These may differ for each pod of a StatefulSet or a Job.
 	needs [mostFilters]model.Need
 }
 
-// mostFilters is how many filters a profile may have for its rejections to be remembered; kube-scheduler has 16.
+// mostFilters bounds the filters of a profile whose rejections are remembered;
+// kube-scheduler has 16.
 const mostFilters = 24
 
 // rejected is a remembered rejection.
 type rejected struct {
 	shape shape
-	// rejection puts the counts of objections into words; nil if they have changed since.
+	// rejection is the text for the counts of objections; nil if they have changed since.
 	rejection *plan.Rejection
-	// versions are those at which it was decided, or last checked. Those that cannot matter to the shape are 0.
+	// versions are from the decision or the last check. Versions that cannot matter to
+	// the shape are 0.
 	versions state.Versions
 	used     uint64 // the engine's clock when it was last used
 	// nothingHelps is the result of PostFilter plugins.
 	nothingHelps nothingHelps
-	again        bool // the shape was decided about before, and remembered
+	again        bool // the shape was decided before, and remembered
 
-	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is
-	// decided for the first time, since most shapes are rejected once; none if there are too many different objections; and none if a CountFilter has
-	// something to check whose rules are not known to stay the same, or pods are nominated as well, with each of which there would be other rules.
+	// With a column of objections by slot, a rejection follows the journal: filters run
+	// again only on nodes that changed. These rejections have no column:
+	//
+	//   - a shape's first, since most shapes are rejected once;
+	//   - with too many different objections;
+	//   - with rules of a CountFilter that may change unnoticed;
+	//   - with any such rules while pods are nominated, because each nominated pod would
+	//     need other rules.
 	//
 	// Invariant: the counts of objections are those of bySlot, or there are none.
 	objectionCounts
-	// reads are the aspects of a node that the objection to it depends on.
+	// reads are the aspects of a node that its objection depends on.
 	reads model.Aspect
-	// verdicts gave the codes, by filter. They are kept with the codes, because only they know what a code stands for.
+	// verdicts returned the codes, by filter. They are kept with the codes, because only
+	// they can explain a code.
 	verdicts []plugin.Verdicts
-	// rules are the versions that the rules about counts depend on. While they are the same, a pod that is placed changes no objection but that to its
-	// node.
+	// rules are the versions that the rules about counts depend on. While they stay the
+	// same, a placed pod changes only the objection to its own node.
 	rules []uint64
 }
 
-// rejections are all remembered rejections, bounded in bytes; the least recently used are evicted first.
+// rejections are all remembered rejections, bounded in bytes. The least recently used are
+// evicted first.
 type rejections struct {
 	// Invariant: each is listed under its shape.
 	byShape map[shape]*rejected
 	// Invariant: bytes is the sum over byShape.
 	bytes, maxBytes int
-	decided         uint64 // how many decisions have had a column
+	decided         uint64 // number of decisions with a column
 }
 
-// next identifies one more decision with a column.
+// next returns the number of one more decision with a column.
 func (x *rejections) next() uint64 {
 	x.decided++
 	return x.decided
 }
 
-// rejectedBytes is about what a remembered rejection takes besides its column, objectionBytes about what each different objection takes.
+// rejectedBytes is about the size of a remembered rejection without its column.
+// objectionBytes is about the size of each different objection.
 const (
 	rejectedBytes  = 1 << 10
 	objectionBytes = 64
@@ -79,8 +92,8 @@ func (r *rejected) bytes() int {
 	return rejectedBytes + len(r.bySlot) + objectionBytes*len(r.list) + 8*len(r.rules)
 }
 
-// shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the
-// state and all its nodes.
+// shapeOf returns the shape of the cycle's pod. ok is false if rejections of the pod are
+// not remembered, or the view is restricted or differs from the state.
 func shapeOf(c *cycle) (s shape, ok bool) {
 	if c.asksOutside() || c.view.Restriction() != nil || len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
 		return s, false
@@ -90,7 +103,8 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 		if c.pod.UID == "" || c.view.IsNominated(c.pod.Key()) {
 			return s, false
 		}
-		s.priority, s.nominated, s.group = c.pod.Priority, true, c.pod.Group // which leaves no room for its own members
+		// a pod leaves no space for members of its own group
+		s.priority, s.nominated, s.group = c.pod.Priority, true, c.pod.Group
 	}
 	for i, need := range c.needs {
 		if c.profile.counts[i] == nil || c.counting[i] != nil {
@@ -100,7 +114,7 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 	return s, true
 }
 
-// counts reports whether a CountFilter has something to check.
+// counts reports whether a CountFilter has rules to check.
 func (c *cycle) counts() bool {
 	return slices.ContainsFunc(c.profile.counting, func(i int) bool { return c.counting[i] != nil })
 }
@@ -112,7 +126,8 @@ func (e *Engine) versionsFor(c *cycle) state.Versions {
 		v.Terms, v.DefaultSelectors = 0, 0
 	}
 	if c.view.Nominated() == 0 || e.usageOf(c).only {
-		v.Nominations = 0 // the journal names the nodes, and nothing else about nominated pods matters
+		// the journal lists the nodes, and nothing else about nominated pods matters
+		v.Nominations = 0
 	}
 	if !slices.ContainsFunc(c.own, sharesDevices) {
 		v.Devices = 0
@@ -125,8 +140,8 @@ func sharesDevices(need plugin.FilterNeed) bool {
 	return ok && shared.SharesDevices()
 }
 
-// recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about
-// these again.
+// recall returns a remembered rejection that still holds for the cycle's pod, or nil. It
+// runs the filters again on nodes that have changed since.
 func (e *Engine) recall(c *cycle) *rejected {
 	if len(e.rejections.byShape) == 0 {
 		return nil
@@ -149,11 +164,12 @@ func (e *Engine) recall(c *cycle) *rejected {
 	return r
 }
 
-// followed bounds how many changes of nodes a remembered rejection follows: one in so many slots, beyond which deciding anew is cheaper.
+// followed bounds the node changes that a remembered rejection follows: one in this many
+// slots. Beyond it a new decision is cheaper.
 const followed = 32
 
-// follow brings a remembered rejection up to date. It returns false if the pod has to be decided about: a node objects no longer, or too much has
-// changed.
+// follow brings a remembered rejection up to date. It returns false if the pod needs a
+// new decision: a node no longer objects, or too much has changed.
 func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
 	entries, ok := c.view.State().Since(r.versions.Journal)
 	had := r.versions
@@ -172,10 +188,11 @@ func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
 	return ok
 }
 
-// presentVerdicts returns the verdicts of a remembered rejection, those about counts by the rules of this turn. It returns false if these may reject
-// other nodes than at the time of the rejection.
+// presentVerdicts returns the verdicts of a remembered rejection, with this turn's rules
+// about counts. It returns false if these may reject other nodes than before.
 func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdicts, ok bool) {
-	if len(r.rules) == 0 && !c.counts() { // a rule may appear, as with the first node of a topology key
+	// a rule may appear, as with the first node of a topology key
+	if len(r.rules) == 0 && !c.counts() {
 		return r.verdicts, true
 	}
 	versions, _ := c.ruleVersions(e.scratch.versions[:0])
@@ -195,7 +212,8 @@ func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdi
 	return f.verdicts, true
 }
 
-// ruleVersions appends the versions that the cycle's rules about counts depend on. It returns false if they are not known.
+// ruleVersions appends the versions that the cycle's rules about counts depend on. It
+// returns false if a filter does not report them.
 func (c *cycle) ruleVersions(to []uint64) (versions []uint64, ok bool) {
 	for _, i := range c.profile.counting {
 		if c.counting[i] == nil {
@@ -210,7 +228,8 @@ func (c *cycle) ruleVersions(to []uint64) (versions []uint64, ok bool) {
 	return to, true
 }
 
-// askAgain asks about the nodes that have changed. It returns false if one of them objects no longer.
+// askAgain runs the filters again on the nodes that have changed. It returns false if a
+// node no longer objects.
 func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []plugin.Verdicts, entries []state.Entry) bool {
 	s := c.view.State()
 	r.resize(s.Slots())
@@ -238,7 +257,8 @@ func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []plugin.Verdicts, ent
 	return true
 }
 
-// resize adds slots, which the journal names, or drops those that the state has cut off: their nodes have moved.
+// resize adds slots, which the journal lists, or drops slots that the state has cut off
+// after moving their nodes.
 func (r *rejected) resize(slots int) {
 	if missing := slots - len(r.bySlot); missing >= 0 {
 		r.bySlot = append(r.bySlot, make([]uint8, missing)...)
@@ -253,7 +273,8 @@ func (r *rejected) resize(slots int) {
 	r.bySlot = slices.Clone(r.bySlot[:slots])
 }
 
-// replace counts a node under another objection; one whose code is None means that the node is gone. It reports whether that changed a count.
+// replace counts a node under another objection; a code of None means that the node is
+// gone. It reports whether a count changed.
 func (t *objectionCounts) replace(slot int32, o objection) (changed bool) {
 	before := t.bySlot[slot]
 	if before > 0 && t.list[before-1].objection == o {
@@ -269,8 +290,9 @@ func (t *objectionCounts) replace(slot int32, o objection) (changed bool) {
 	return before > 0 || o.code != reason.None
 }
 
-// objectionTo returns the first objection to a node, with the pods that are nominated to it or, if there is none, without them. The code of a failure
-// means that the pod has to be decided about.
+// objectionTo returns the first objection to a node, with its nominated pods or, if none
+// of the filters objects, without them. The code of a failure means that the pod needs a
+// new decision.
 func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, slot int32) objection {
 	f := filters{view: c.view, verdicts: verdicts}
 	own := e.first(c, &f, slot)
@@ -294,7 +316,8 @@ func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, 
 	return beside
 }
 
-// objectionBeside returns the first objection of the given verdicts to a node with other pods on it.
+// objectionBeside returns the first objection of the verdicts to a node with other pods
+// on it.
 func (e *Engine) objectionBeside(c *cycle, verdicts []plugin.Verdicts, slot int32, others []*model.Pod) objection {
 	if e.usageOf(c).only {
 		return e.objectionWith(c, verdicts, slot, others)
@@ -306,7 +329,8 @@ func (e *Engine) objectionBeside(c *cycle, verdicts []plugin.Verdicts, slot int3
 	return e.first(c, &filters{view: dryRun.View(), verdicts: verdicts}, slot)
 }
 
-// toLearn returns where to remember the rejection of the cycle's pod, nil if it is not to be remembered.
+// toLearn returns the entry for the rejection of the cycle's pod, or nil if it is not to
+// be remembered.
 func (x *rejections) toLearn(c *cycle, clock uint64) *rejected {
 	s, ok := shapeOf(c)
 	if !ok {
@@ -319,7 +343,8 @@ func (x *rejections) toLearn(c *cycle, clock uint64) *rejected {
 	return &rejected{shape: s, used: clock}
 }
 
-// emptyColumn returns a column for the objections by slot, nil if the rejection is not to follow the journal.
+// emptyColumn returns a column for the objections by slot, or nil if the rejection is not
+// to follow the journal.
 func (r *rejected) emptyColumn(c *cycle) []uint8 {
 	if _, ok := c.ruleVersions(nil); !ok || !r.again || c.counts() && r.shape.nominated {
 		return nil
@@ -346,7 +371,8 @@ func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, count
 		r.rules, _ = c.ruleVersions(nil)
 		for i, counting := range c.counting {
 			if counting != nil {
-				r.verdicts[i] = &countVerdicts{Counting: counting} // without rules, which do not outlast the turn
+				// without rules, which are valid in their turn only
+				r.verdicts[i] = &countVerdicts{Counting: counting}
 			}
 		}
 	}
@@ -356,9 +382,11 @@ func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, count
 	}
 }
 
-// reads returns the aspects of a node that the verdicts of the cycle's filters depend on, besides counts.
+// reads returns the aspects of a node that the verdicts of the cycle's filters depend on,
+// besides counts.
 func (c *cycle) reads() model.Aspect {
-	reads := model.Presence | model.Nominations // the latter for pods that are nominated
+	// Nominations for the pods nominated to the node
+	reads := model.Presence | model.Nominations
 	for i, f := range c.profile.readers {
 		if f != nil && !c.needs[i].IsZero() {
 			reads |= f.FilterReads()
@@ -367,13 +395,15 @@ func (c *cycle) reads() model.Aspect {
 	return reads
 }
 
-// makeRoom evicts rejections until there is room for so many more bytes. It returns false if there can be none.
+// makeRoom evicts rejections until another one of this size fits. It returns false if
+// none of that size is allowed.
 func (x *rejections) makeRoom(bytes int) bool {
 	if bytes > x.maxBytes {
 		return false
 	}
 	for x.bytes+bytes > x.maxBytes {
-		// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
+		// Evicting an eighth at once makes the search for the oldest rare, so its cost
+		// does not matter.
 		times := make([]uint64, 0, len(x.byShape))
 		for _, r := range x.byShape {
 			times = append(times, r.used)
@@ -390,7 +420,7 @@ func (x *rejections) makeRoom(bytes int) bool {
 	return true
 }
 
-// Rejections returns how many rejections the engine remembers, and about how many bytes they use.
+// Rejections returns the number of remembered rejections and their approximate size.
 func (e *Engine) Rejections() (rejections, bytes int) {
 	return len(e.rejections.byShape), e.rejections.bytes
 }

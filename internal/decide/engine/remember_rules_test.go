@@ -17,9 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestRejectionsWithRulesCostRelevantChanges wakes many pods of a few shapes with rules about counts that no node has room for, again and again after a
-// change. A change that concerns no rule costs each shape a look at the node that changed; one that does costs one decision for the shape that it
-// concerns. The other pods of a shape cost nothing.
+// TestRejectionsWithRulesCostRelevantChanges wakes many unschedulable pods, of a few
+// shapes with rules about counts, again and again after a change. A change that concerns
+// no rule costs each shape a look at the changed node. A change that does costs one
+// decision for each such shape. The other pods of a shape cost nothing.
 func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 	const nodes, shapes, each = 900, 6, 30
 	zone, host := v1.LabelTopologyZone, v1.LabelHostname
@@ -33,7 +34,8 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 		return append([]build.PodOption{build.Labels(app)}, [][]build.PodOption{
 			{build.DoNotSchedule(zone, app)},
 			{build.DoNotSchedule(host, app), build.DoNotSchedule(zone, app, build.MaxSkew(2))},
-			{build.RequiredAntiAffinity(build.Term(zone, app))}, // rejected for that alone
+			// rejected for that alone
+			{build.RequiredAntiAffinity(build.Term(zone, app))},
 		}[shape%3]...)
 	}
 	pod := func(name, requests string, options ...build.PodOption) *model.Pod {
@@ -45,7 +47,8 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 	for i := range shapes * each {
 		waiting = append(waiting, pod(fmt.Sprint("waiting-", i), []string{"cpu=64", "cpu=64", "cpu=1"}[i%shapes%3], of(i%shapes)...))
 	}
-	// wave decides about all and returns how many decisions were not remembered, and how many slots were visited and nodes asked about.
+	// wave decides about all pods. It returns the number of decisions that were not
+	// remembered, of visited slots and of plugin calls.
 	wave := func() (decided, visited, asked int64) {
 		before := b.engine.Counters()
 		for _, p := range waiting {
@@ -64,7 +67,7 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 	}
 	wave()
 	set(pod("another", "cpu=1"), benchNode(20).Name)
-	wave() // now the shapes follow changes
+	wave() // the shapes follow changes from here on
 	const few = 10
 	for step := range 20 {
 		unrelated := pod(fmt.Sprint("unrelated-", step), "cpu=1", build.Labels("app=other"))
@@ -93,8 +96,9 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 	}
 }
 
-// TestRejectionsWithRulesAreThoseDecidedAgain changes a small cluster step by step, in what rules about counts depend on, and decides each time about
-// pods that mostly fit nowhere because of such rules, with an engine that decides again whatever it remembered.
+// TestRejectionsWithRulesAreThoseDecidedAgain changes a small cluster step by step, in
+// inputs of rules about counts. Each time it decides about pods that mostly fit nowhere
+// because of such rules. The engine decides again about each remembered rejection.
 func TestRejectionsWithRulesAreThoseDecidedAgain(t *testing.T) {
 	build.NotRaced(t)
 	const nodes, steps = 6, 150
@@ -170,8 +174,9 @@ func TestRejectionsWithRulesAreThoseDecidedAgain(t *testing.T) {
 	}
 }
 
-// TestTaintedNodeLeavesItsDomain taints the only node of an empty zone, which has no room. The zone does not count any more, so that the other zones are
-// not too full; their nodes have not changed.
+// TestTaintedNodeLeavesItsDomain taints the only node of an empty zone, which has no
+// room. The zone no longer counts, so the other zones are not too full. Their nodes have
+// not changed.
 func TestTaintedNodeLeavesItsDomain(t *testing.T) {
 	b := newBench(t, 0)
 	set := func(name string, options ...build.NodeOption) {
@@ -207,7 +212,8 @@ func TestTaintedNodeLeavesItsDomain(t *testing.T) {
 // TestRuleAppearsWithTheFirstNodeOfItsKey has a pod that no node takes for two reasons:
 // its claim is allocated elsewhere, and, once a node has the topology key of its
 // anti-affinity, the pod that runs there. The remembered rejection follows the change of
-// the node, which InterPodAffinity must reject now: it comes before DynamicResources.
+// the node. InterPodAffinity must reject the node now, because it comes before
+// DynamicResources.
 func TestRuleAppearsWithTheFirstNodeOfItsKey(t *testing.T) {
 	const rack = "rack"
 	b := newBench(t, 0)

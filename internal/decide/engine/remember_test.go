@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// verdict is the part of a decision that must not depend on what the engine remembers.
+// verdict is the part of a decision that must not depend on remembered rejections.
 type verdict struct {
 	Outcome     plan.Outcome
 	Rejection   *plan.Rejection
@@ -43,8 +43,10 @@ func verdictOf(d plan.Decision) verdict {
 	return v
 }
 
-// TestRememberedRejectionsAreThoseDecidedAgain changes random clusters step by step and decides about pods of a few shapes, over and over, with an
-// engine that remembers rejections and with one that does not. The shapes come with other names, priorities and nominations each time.
+// TestRememberedRejectionsAreThoseDecidedAgain changes random clusters step by step and
+// decides about pods of a few shapes, over and over, with an engine that remembers
+// rejections and with one that does not. The shapes come with other names, priorities and
+// nominations each time.
 func TestRememberedRejectionsAreThoseDecidedAgain(t *testing.T) {
 	var recalled, followed, beside atomic.Int64
 	t.Cleanup(func() {
@@ -70,7 +72,7 @@ func TestRememberedRejectionsAreThoseDecidedAgain(t *testing.T) {
 		for step := range 80 {
 			for i := range likes {
 				if r.IntN(3) > 0 {
-					continue // so that it has more to follow the next time
+					continue // to have more to follow the next time
 				}
 				before := pair.Engine.Counters().Recalled
 				for again := range 3 {
@@ -94,7 +96,8 @@ func TestRememberedRejectionsAreThoseDecidedAgain(t *testing.T) {
 				t.Fatalf("step %d: %v", step, err)
 			}
 			mutation := change(r, pair.Cluster)
-			if len(undo) > 0 && r.IntN(2) == 0 { // things go back to what they were, more often than by chance
+			// changes are undone more often than by chance
+			if len(undo) > 0 && r.IntN(2) == 0 {
 				mutation, undo = undo[len(undo)-1], undo[:len(undo)-1]
 			} else {
 				undo = append(undo, random.Mutation{
@@ -111,7 +114,8 @@ func TestRememberedRejectionsAreThoseDecidedAgain(t *testing.T) {
 	})
 }
 
-// shapesOf returns pods to be repeated: those of the cluster that are pending, and the same with requests that hardly any node can meet.
+// shapesOf returns pods to repeat: the cluster's pending pods, and copies with requests
+// that hardly any node can meet.
 func shapesOf(r *rand.Rand, c oracle.Cluster) []*v1.Pod {
 	var all []*v1.Pod
 	for _, p := range enginetest.Pending(c) {
@@ -136,7 +140,8 @@ func another(r *rand.Rand, like *v1.Pod, name string, c oracle.Cluster) *v1.Pod 
 	return p
 }
 
-// numbered is a NodeFilter that objects to every node with a code of its own, so that there are as many different objections as nodes.
+// numbered is a NodeFilter that objects to every node with a code of its own, so that
+// objections are as many as nodes.
 type numbered struct{}
 
 func (numbered) Name() string                            { return "Numbered" }
@@ -149,8 +154,8 @@ func (numbered) Filter(node state.Node) reason.Code {
 	return reason.Code(1 + 10*int(node.Slot()) + node.PodCount())
 }
 
-// TestManyDifferentObjections rejects a pod on nodes that all object for different reasons, more than a remembered rejection can keep by slot, and
-// just as many as it can.
+// TestManyDifferentObjections rejects a pod on nodes that all object for different
+// reasons: more than a remembered rejection can keep by slot, and exactly as many.
 func TestManyDifferentObjections(t *testing.T) {
 	build.NotRaced(t)
 	for _, nodes := range []int{20, 250, 255, 256, 600} {
@@ -183,8 +188,8 @@ func TestManyDifferentObjections(t *testing.T) {
 	}
 }
 
-// TestRejectionsCostWhatChanged decides about pods of many shapes that fit nowhere, after one node has changed: each costs a look at that node, and
-// none visits the others.
+// TestRejectionsCostWhatChanged decides about pods of many shapes that fit nowhere, after
+// one node has changed. Each costs a look at that node and visits no other.
 func TestRejectionsCostWhatChanged(t *testing.T) {
 	const nodes, different, changes = 2000, 50, 10
 	b := newBench(t, nodes)
@@ -212,13 +217,14 @@ func TestRejectionsCostWhatChanged(t *testing.T) {
 	if recalled := after.Recalled - before.Recalled; recalled != changes*different {
 		t.Errorf("%d of %d rejections were remembered", recalled, changes*different)
 	}
-	// Three filters look at the node, up to the first that objects.
+	// Three filters run on the node, up to the first that objects.
 	if asked, visited := after.Asked-before.Asked, after.Visited-before.Visited; asked > 3*changes*different || visited > 0 {
 		t.Errorf("%d changes of one node, %d shapes: plugins were asked %d times, and %d slots were visited", changes, different, asked, visited)
 	}
 }
 
-// TestPodsOfAStatefulSetShareARejection decides about pods that differ in a label, which the anti-affinity of other pods could select but does not.
+// TestPodsOfAStatefulSetShareARejection decides about pods that differ in a label, which
+// the anti-affinity of other pods could select but does not.
 func TestPodsOfAStatefulSetShareARejection(t *testing.T) {
 	b := newBench(t, 20)
 	for i := range 10 {
@@ -233,7 +239,8 @@ func TestPodsOfAStatefulSetShareARejection(t *testing.T) {
 	}
 }
 
-// TestRejectionsStayWithinTheirBudget rejects pods of many shapes with an engine that may remember few.
+// TestRejectionsStayWithinTheirBudget rejects pods of many shapes with an engine that may
+// remember few.
 func TestRejectionsStayWithinTheirBudget(t *testing.T) {
 	full := newBench(t, 200)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{full.profile}, RejectionBytes: 20_000})
@@ -243,7 +250,7 @@ func TestRejectionsStayWithinTheirBudget(t *testing.T) {
 	for round := range 3 {
 		for i := range 100 {
 			e.Decide(full.state.View(), plan.WorkFor(full.pod(i, wants(int64(64_000+i%30)))))
-			if err := e.Audit(); err != nil { // which looks at the budget
+			if err := e.Audit(); err != nil { // checks the budget
 				t.Fatalf("round %d, pod %d: %v", round, i, err)
 			}
 		}
@@ -254,8 +261,9 @@ func TestRejectionsStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// TestNominatedPodIsDecidedAbout rejects a pod because the only node must leave room for a nominated one, and then decides about the nominated pod,
-// which is of the same shape: it does not leave room for itself.
+// TestNominatedPodIsDecidedAbout rejects a pod because the only node must leave space for
+// a nominated one. Then it decides about the nominated pod, which has the same shape: it
+// does not leave space for itself.
 func TestNominatedPodIsDecidedAbout(t *testing.T) {
 	b := newBench(t, 1)
 	withUID := func(p *v1.Pod) {
@@ -282,8 +290,9 @@ func TestNominatedPodIsDecidedAbout(t *testing.T) {
 	}
 }
 
-// TestChangedDefaultSelector rejects a pod for a default spread constraint, and then changes the selector of its service, which changes nothing in
-// the journal: other pods count now.
+// TestChangedDefaultSelector rejects a pod for a default spread constraint, and then
+// changes the selector of its service. The journal does not record this change, but other
+// pods count now.
 func TestChangedDefaultSelector(t *testing.T) {
 	o := oracle.DefaultProfile()
 	o.Spread.DefaultingType = configv1.ListDefaulting
@@ -307,8 +316,10 @@ func TestChangedDefaultSelector(t *testing.T) {
 	}
 }
 
-// TestFollowingStopsHalfway changes two nodes, of which the second objects no longer: the pod is decided about, although the objection to the first
-// node has been counted anew. When the second objects again as before, the rejection must still have the first node's new reason.
+// TestFollowingStopsHalfway changes two nodes, the second of which no longer objects. The
+// pod needs a decision, although the objection to the first node has been counted anew.
+// When the second objects again as before, the rejection must still have the first node's
+// new reason.
 func TestFollowingStopsHalfway(t *testing.T) {
 	b := newBench(t, 2)
 	pod := b.pod(0, wants(33_000))
@@ -335,8 +346,9 @@ func TestFollowingStopsHalfway(t *testing.T) {
 	decide(plan.Unschedulable, reason.Count{Nodes: 1, Reason: "Insufficient cpu"}, reason.Count{Nodes: 1, Reason: "node(s) were unschedulable"})
 }
 
-// TestRejectionsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and
-// cuts slots off; what is remembered follows, and must be what would be decided.
+// TestRejectionsFollowNodesThatMove removes most nodes of a large cluster and creates
+// some again. Meanwhile the state moves nodes to other slots and cuts slots off.
+// Remembered rejections follow, and must equal new decisions.
 func TestRejectionsFollowNodesThatMove(t *testing.T) {
 	build.NotRaced(t)
 	const nodes, left = 3000, 40

@@ -41,7 +41,7 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 	return nil
 }
 
-// outsideSteps adds the steps of plugins from outside that no single one answers for.
+// outsideSteps adds the steps of out-of-tree plugins that belong to no single plugin.
 func (p *profile) outsideSteps(stage plan.Stage, to *plan.Placement) {
 	if p.Outside != nil {
 		to.Steps = append(to.Steps, p.Outside.Steps(stage, to)...)

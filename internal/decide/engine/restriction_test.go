@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// among returns the view in which only these nodes are to be chosen among.
+// among returns the view restricted to these nodes.
 func (x *small) among(names string) state.View {
 	slots := []int32{}
 	for slot, alive := range x.s.Alive() {
@@ -24,7 +24,7 @@ func (x *small) among(names string) state.View {
 	return x.s.View().Restricted(state.RestrictTo(slots))
 }
 
-// told says what was decided.
+// told writes a decision.
 func (x *small) told(v state.View, pod *model.Pod) string {
 	switch d := x.Decide(v, plan.WorkFor(pod)); d.Outcome {
 	case plan.Placed:
@@ -36,7 +36,7 @@ func (x *small) told(v state.View, pod *model.Pod) string {
 	}
 }
 
-// TestRestriction decides about nodes a to f, of which only some are to be chosen among.
+// TestRestriction decides about nodes a to f, with only some of them to choose among.
 func TestRestriction(t *testing.T) {
 	const failed = reason.Failed | 1
 	nominated := func(node string) []build.PodOption { return []build.PodOption{build.NominatedNodeName(node)} }
@@ -71,7 +71,8 @@ func TestRestriction(t *testing.T) {
 	}
 }
 
-// TestRestrictionVisitsItsNodes counts work: nodes outside are not visited, and the column is filled once for all restrictions.
+// TestRestrictionVisitsItsNodes counts work: nodes outside are not visited, and the
+// column is filled once for all restrictions.
 func TestRestrictionVisitsItsNodes(t *testing.T) {
 	r := &rule{name: "r"}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{r}}, "a", "b", "c", "d", "e", "f")
@@ -87,7 +88,8 @@ func TestRestrictionVisitsItsNodes(t *testing.T) {
 	}
 }
 
-// TestRestrictionAndRemembering: a rejection by some nodes says nothing of the others, nor of other nodes.
+// TestRestrictionAndRemembering: a rejection by some nodes is not valid for another set
+// of nodes.
 func TestRestrictionAndRemembering(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "r", codes: map[string]reason.Code{"a": 1, "b": 2, "c": 3}}}}, "a", "b", "c")
 	for i, step := range []struct{ among, want string }{
@@ -111,7 +113,7 @@ func TestRestrictionAndRemembering(t *testing.T) {
 	}
 }
 
-// TestTie: choices for other things, and other choices, have other numbers; the seed decides.
+// TestTie: numbers differ between questions and between choices, and depend on the seed.
 func TestTie(t *testing.T) {
 	numbers := map[uint64]string{}
 	for _, seed := range []uint64{1, 2} {

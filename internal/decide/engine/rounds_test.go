@@ -17,9 +17,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/elements"
 )
 
-// TestRoundsOfFreshNamesAreForgotten decides about rounds of pods that come and go with their nodes, each round with names, labels, taints, images,
-// domains, volumes and priorities of its own. Caches never have more than they may; no map and no list that can be reached from the engine has more elements
-// than in the first rounds; and when no round has come for long, the columns are those of the only pod that still does.
+// TestRoundsOfFreshNamesAreForgotten decides about rounds of pods that come and go with
+// their nodes. Each round has its own names, labels, taints, images, domains, volumes and
+// priorities.
+//
+// Caches stay within their limits. No map or list reachable from the engine has more
+// elements than in the first rounds. Long after the last round, only the columns of the
+// one remaining pod are left.
 func TestRoundsOfFreshNamesAreForgotten(t *testing.T) {
 	build.NotRaced(t)
 	const rounds, first, rejectionBytes, compiledMost = 90, 45, 20_000, 4096
@@ -55,9 +59,10 @@ func TestRoundsOfFreshNamesAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := elements.Of(e)
-		delete(kept, "state.journal.entries") // which the tests of the state bound
+		delete(kept, "state.journal.entries") // bounded by the tests of the state
 		for _, name := range slices.Sorted(maps.Keys(kept)) {
-			// What several caches keep depends on how full each of them is; a leak would double it.
+			// The size of several caches depends on how full each is; a leak would double
+			// it.
 			if have := kept[name]; round >= first && have > most[name]+most[name]/10 {
 				t.Errorf("%s has %d elements after %d rounds, and had at most %d in the first %d", name, have, round, most[name], first)
 			}
@@ -76,14 +81,14 @@ func TestRoundsOfFreshNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// roundWork is what the decisions about the pods of rounds were.
+// roundWork counts the results of the decisions about the pods of rounds.
 type roundWork struct{ placed, rejected, evictions int }
 
 func (w *roundWork) add(o roundWork) {
 	w.placed, w.rejected, w.evictions = w.placed+o.placed, w.rejected+o.rejected, w.evictions+o.evictions
 }
 
-// freshRound has nodes and pods come, of which some are placed on them and others fit nowhere, and go.
+// freshRound adds nodes and pods, some of them feasible and others not, and removes them.
 func (b *bench) freshRound(round int) (did roundWork) {
 	fresh := fmt.Sprint(round)
 	namespace := model.Ref{Kind: model.NamespaceKind, Name: "ns-" + fresh}
@@ -110,7 +115,7 @@ func (b *bench) freshRound(round int) (did roundWork) {
 		priority := int32(1000*round + i)
 		p.Spec.Priority = &priority
 		switch {
-		case i == 10 || i == 11: // they take all that is left
+		case i == 10 || i == 11: // they take all remaining space
 			p.Spec.Containers[0].Resources.Requests = build.Resources("cpu=3400m")
 		case i > 20: // and these evict them
 			p.Spec.Containers[0].Resources.Requests = build.Resources("cpu=3")

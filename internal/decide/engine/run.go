@@ -8,14 +8,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Run decides about pods that come one after another, many of them equal, as the members of a pod group do. It makes the same decisions as Engine.Decide. That many equal pods follow has the
-// nodes ranked for them at once, also where the view is restricted to some nodes, or members leave room for nominated pods: the ranking is the run's then, and ends with it. A run is valid as
-// long as nothing changes in the state but that pods are assumed or taken back. One goroutine uses it.
+// Run decides about a series of pods, many of them equal, such as the members of a pod
+// group. Its decisions equal those of Engine.Decide.
+//
+// Because many equal pods follow, the nodes are ranked once for all of them. This works
+// even in a restricted view, or if members leave space for nominated pods. The ranking
+// then belongs to the run and ends with it.
+//
+// A run stays valid only while pods are assumed and unassumed; any other change of the
+// state ends it. It is not safe for concurrent use.
 type Run struct {
 	engine *Engine
-	// Tie, unless it is 0, has other nodes chosen among equally good ones than Engine.Decide chooses.
+	// Tie, if not 0, is mixed into the tie-break, so that a pass picks different nodes
+	// among equals.
 	Tie uint64
-	// passing is for pods with the key, in a view with the restriction, which may be nil.
+	// passing is the run's own ranking, for pods with the key under the restriction,
+	// which may be nil.
 	passing     ranking
 	key         rankKey
 	restriction *state.Restriction
@@ -24,12 +32,12 @@ type Run struct {
 // NewRun returns a run.
 func (e *Engine) NewRun() *Run { return &Run{engine: e} }
 
-// Decide is Engine.Decide. following is how many pods equal to this one are to be decided about after it.
+// Decide is Engine.Decide. following is the number of equal pods still to be decided.
 func (r *Run) Decide(v state.View, work plan.Work, following int) plan.Decision {
 	return r.engine.decideBy(v, work, r, following)
 }
 
-// rankingFor returns the run's own ranking for pods with a key, in a restriction, nil for none.
+// rankingFor returns the run's own ranking for a key and a restriction, which may be nil.
 func (r *Run) rankingFor(key *rankKey, restriction *state.Restriction) *ranking {
 	if r.restriction != restriction || r.key != *key {
 		price := r.passing.price
@@ -42,18 +50,19 @@ func (r *Run) rankingFor(key *rankKey, restriction *state.Restriction) *ranking 
 	return &r.passing
 }
 
-// Equal reports whether two pods are decided about alike, except for the node that is chosen between equally good ones.
+// Equal reports whether two pods get the same decisions, except for the choice among
+// equally good nodes.
 func Equal(a, b *model.Pod) bool {
 	return a.SchedulerName == b.SchedulerName && a.Priority == b.Priority && a.NominatedNode == "" && b.NominatedNode == "" && slices.Equal(a.Needs, b.Needs)
 }
 
-// Kind is the same for pods that are Equal, and mostly another for others.
+// Kind is a comparable key: pods that are Equal have the same Kind, most others differ.
 type Kind struct {
 	priority int32
 	needs    [2 * mostFilters]model.Need
 }
 
-// KindOf returns the kind of a pod, by which those that are Equal are found among many.
+// KindOf returns the kind of a pod, to find equal pods among many.
 func KindOf(pod *model.Pod) (k Kind) {
 	k.priority = pod.Priority
 	copy(k.needs[:], pod.Needs)

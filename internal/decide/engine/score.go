@@ -10,15 +10,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// best returns the feasible slot with the highest total. Among equal totals seed, pod and the nodes' names decide, by rank.Pick, so that all are equally likely and a run can
-// be repeated.
+// best returns the feasible slot with the highest total. Ties are broken by rank.Pick
+// from seed, pod and node names: all tied nodes are equally likely, and a run is
+// repeatable.
 func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err error) {
 	if cap(e.scratch.totals) < len(slots) {
 		e.scratch.totals = make([]int64, len(slots)+len(slots)/4)
 	}
 	totals := e.scratch.totals[:len(slots)]
 	clear(totals)
-	var everywhere int64 // what every node gets in addition
+	var everywhere int64 // added to every node's total
 	if err := c.preScore(slots); err != nil {
 		return 0, 0, err
 	}
@@ -43,7 +44,7 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 	return rank.Pick(e.saltIn(c), places, tied), total + everywhere, nil
 }
 
-// salt returns what the hashes that decide between equal nodes for a pod begin with.
+// salt returns the start of the hashes that break ties for a pod.
 func (e *Engine) salt(pod *model.Pod) uint64 { return saltOf(e.seed, pod.Key()) }
 
 // saltIn is salt for a cycle's pod.
@@ -58,7 +59,8 @@ func saltOf(seed uint64, pod model.PodKey) uint64 {
 	return rank.Mix(seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
 }
 
-// Preferred returns the node that a decision takes for a pod where several nodes have the highest total, given the engine's seed. There is at least one node.
+// Preferred returns the node that a decision with this seed chooses for a pod among nodes
+// with equal totals. At least one node is required.
 func Preferred(seed uint64, pod model.PodKey, nodes []string) string {
 	places, numbers := make([]uint64, len(nodes)), make([]int32, len(nodes))
 	for i, name := range nodes {
@@ -67,10 +69,11 @@ func Preferred(seed uint64, pod model.PodKey, nodes []string) string {
 	return nodes[rank.Pick(saltOf(seed, pod), places, numbers)]
 }
 
-// Tie returns a number for each of several choices for something. Of equally good ones, that with the highest is taken.
+// Tie returns a number for one of several choices. Among equally good choices the highest
+// number wins.
 func (e *Engine) Tie(of, choice string) uint64 { return TieOf(e.seed, of, choice) }
 
-// TieOf is Tie of an engine with that seed.
+// TieOf is Tie of an engine with this seed.
 func TieOf(seed uint64, of, choice string) uint64 {
 	return rank.Mix(rank.Mix(seed^state.HashName(of)) ^ state.HashName(choice))
 }
@@ -91,7 +94,8 @@ func (e *Engine) tiedAt(totals []int64) []int32 {
 	return tied
 }
 
-// scorer is a Score plugin by its kind: exactly one of column, set and turn is set. It is found out once, not in each decision.
+// scorer is a Score plugin by its kind: exactly one of column, set and turn is set. The
+// kind is found once, not in each decision.
 type scorer struct {
 	column columnScore
 	set    plugin.SetScore
@@ -115,8 +119,8 @@ func newScorer(p plugin.Score) (s scorer) {
 	return s
 }
 
-// togetherScores returns the scores of a plugin without columns by position in the feasible slots, or nil if it skips the pod. They are valid until the next
-// call.
+// togetherScores returns the scores of a plugin without columns by position in the
+// feasible slots, or nil if it skips the pod. They are valid until the next call.
 func (e *Engine) togetherScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	if turn := c.profile.scorers[i].turn; turn != nil {
 		return e.turnScores(c, i, turn, slots)
@@ -124,7 +128,8 @@ func (e *Engine) togetherScores(c *cycle, i int, slots []int32) ([]int64, error)
 	return e.setScores(c, i, slots)
 }
 
-// addScores adds one plugin's normalised and weighted scores to the totals, or returns them if they are equal for all nodes.
+// addScores adds one plugin's normalised and weighted scores to the totals, or returns
+// them if they are equal for all nodes.
 func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
 	weight := c.profile.Scores[i].Weight
 	single := c.profile.scorers[i].column
@@ -175,7 +180,8 @@ func addClasses(classes, scores []int32, weight int64, slots []int32, totals []i
 	}
 }
 
-// rawScores returns the raw scores of a Score plugin by slot, or nil if it skips the pod. They are valid until the next call.
+// rawScores returns the raw scores of a Score plugin by slot, or nil if it skips the pod.
+// They are valid until the next call.
 func (e *Engine) rawScores(c *cycle, i int, single columnScore) ([]int32, error) {
 	column, err := e.scoreColumn(c, i, single)
 	if column == nil || err != nil {
@@ -184,13 +190,14 @@ func (e *Engine) rawScores(c *cycle, i int, single columnScore) ([]int32, error)
 	return e.scoresOf(c, column, e.values(c, column)), nil
 }
 
-// values returns the values of a column by slot, as they are in the cycle's view. They are valid until the next call.
+// values returns the values of a column by slot in the cycle's view. They are valid until
+// the next call.
 func (e *Engine) values(c *cycle, column *scoreColumn) []int32 {
 	touched := c.view.Touched()
 	if len(touched) == 0 {
 		return column.values
 	}
-	// The column is for the state's pods; the view has other pods on some nodes.
+	// The column describes the state's pods; the view has other pods on some nodes.
 	e.scratch.raw = append(e.scratch.raw[:0], column.values...)
 	for _, slot := range aliveOf(c.view.State().Alive(), touched) {
 		e.scratch.raw[slot] = column.scores.Score(c.view.Node(slot))
@@ -198,7 +205,7 @@ func (e *Engine) values(c *cycle, column *scoreColumn) []int32 {
 	return e.scratch.raw
 }
 
-// scoresOf returns the raw scores that the values of a column stand for, by slot.
+// scoresOf returns the raw scores for the values of a column, by slot.
 func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32 {
 	if column.classes == nil {
 		return values
@@ -211,8 +218,8 @@ func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32
 	return raw
 }
 
-// setScores returns a SetScore plugin's scores by position in the feasible slots, or nil if it skips the pod. They are valid until the next
-// call.
+// setScores returns a SetScore plugin's scores by position in the feasible slots, or nil
+// if it skips the pod. They are valid until the next call.
 func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	p := c.profile.scorers[i].set
 	set, err := e.setOf(c, i, p)
@@ -231,7 +238,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	return scores, nil
 }
 
-// setMemory returns memory for one plugin's scores of so many nodes, whose content is meaningless.
+// setMemory returns memory for one plugin's scores of this many nodes, with any content.
 func (e *Engine) setMemory(nodes int) []int64 {
 	if cap(e.scratch.set) < nodes {
 		e.scratch.set = make([]int64, nodes+nodes/4)
@@ -264,7 +271,8 @@ func (e *Engine) addNormalized(p columnScore, weight int64, raw, slots []int32, 
 	return 0, nil
 }
 
-// normalize scales a raw score to 0..plugin.MaxScore, given the largest one, as kube-scheduler's DefaultNormalizeScore does.
+// normalize scales a raw score to 0..plugin.MaxScore by the largest score. The formula is
+// kube-scheduler's DefaultNormalizeScore.
 func normalize(how model.Normalization, raw, largest int32) int64 {
 	switch {
 	case how == model.AsIs || largest == 0 && how == model.Largest:
@@ -279,10 +287,12 @@ func normalize(how model.Normalization, raw, largest int32) int64 {
 	return share
 }
 
-// tabulated is the largest raw score up to which a table of normalised scores is cheaper than a division for each node.
+// tabulated is the largest raw score up to which a table of normalised scores is cheaper
+// than a division for each node.
 const tabulated = 256
 
-// sharesTo returns the normalised and weighted score of each raw score, nil if a table does not pay for so many nodes.
+// sharesTo returns the normalised and weighted score of each raw score, or nil if a table
+// does not pay off for this many nodes.
 func (e *Engine) sharesTo(largest int32, nodes int, how model.Normalization, weight int64) []int64 {
 	if largest > tabulated || int(largest) > nodes {
 		return nil

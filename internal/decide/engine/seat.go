@@ -10,20 +10,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Seat is what filters read of other pods when they judge one pod on its node, as far as that may change while other pods come back to their nodes. It is valid
-// until nodes or objects change.
+// Seat caches the filter input of one pod on its node. Only the parts that depend on
+// other pods are refreshed when these return to their nodes. It is valid until nodes or
+// objects change.
 type Seat struct {
 	engine  *Engine
 	view    state.View
 	pod     *model.Pod
 	profile *profile
-	// usage are the filters that read what pods occupy on the node, by their positions.
+	// usage are the filters that read the node's resource usage, with their positions.
 	usage []seatFilter
-	// counting are those that count pods around the node, versions of what they count; unknown says that for one of these no version is known.
+	// counting are the filters that count pods around the node, and versions the versions
+	// of their counts. unknown means that one of them has no version.
 	counting []plugin.Versioned
 	versions []uint64
 	unknown  bool
-	// near says that filters read more of the pods on the node than what they occupy: ports or volumes.
+	// near means that filters read more of the pods on the node than resource usage:
+	// ports or volumes.
 	near bool
 }
 
@@ -32,13 +35,14 @@ type seatFilter struct {
 	at int
 }
 
-// SeatOf returns the seat of a pod in the view of the state, where other pods of the turn have been assumed and it passes on some node.
+// SeatOf returns the seat of a pod in the view of the state. Other pods of the turn have
+// been assumed there, and the pod passes on some node.
 func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 	c, err := e.cycleOf(v, pod)
 	if err != nil {
 		return nil, err
 	}
-	if c == nil { // the pod itself is there, too, and may be what its PreFilter objects to
+	if c == nil { // the pod itself is assumed, too, and its PreFilter may object to that
 		return &Seat{engine: e, view: v, pod: pod, unknown: true, near: true}, nil
 	}
 	s := &Seat{engine: e, view: v, pod: pod, profile: c.profile}
@@ -69,7 +73,7 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 	return s, nil
 }
 
-// Renew takes the counts as they are now for those with which the pod passes.
+// Renew records the present counts as counts with which the pod passes.
 func (s *Seat) Renew() { s.versions = s.count(s.versions[:0]) }
 
 func (s *Seat) count(to []uint64) []uint64 {
@@ -79,7 +83,8 @@ func (s *Seat) count(to []uint64) []uint64 {
 	return to
 }
 
-// IsMoved reports whether pods may be counted otherwise than when the seat was made or renewed: then filters must be asked again, with Passes.
+// IsMoved reports whether counts of pods may have changed since the seat was made or
+// renewed. Then the filters must run again, by Passes.
 func (s *Seat) IsMoved() bool {
 	if len(s.counting) == 0 {
 		return s.unknown
@@ -89,13 +94,16 @@ func (s *Seat) IsMoved() bool {
 	return s.unknown || !slices.Equal(now, s.versions)
 }
 
-// Counts reports whether filters count pods around the node, so that others may keep the pod away, or be what it needs.
+// Counts reports whether filters count pods around the node. Then other pods may keep the
+// pod away, or be required by it.
 func (s *Seat) Counts() bool { return s.unknown || len(s.counting) > 0 }
 
-// IsNear reports whether more than what they occupy is read of the pods on the node: after a change of these filters must be asked again, with Passes.
+// IsNear reports whether filters read more of the pods on the node than resource usage.
+// After a change of these pods the filters must run again, by Passes.
 func (s *Seat) IsNear() bool { return s.near }
 
-// FitsWith reports whether the pod passes on a node where nothing has changed but what pods occupy, which use says, and which pods are nominated to it.
+// FitsWith reports whether the pod passes on a node on which only the resource usage, now
+// use, and the nominated pods have changed.
 func (s *Seat) FitsWith(slot int32, use *state.Use) bool {
 	if before := s.view.NominatedBefore(s.pod, slot); len(before) > 0 {
 		beside := &s.engine.scratch.use
@@ -121,7 +129,8 @@ func (s *Seat) passes(slot int32, use *state.Use) bool {
 	return true
 }
 
-// Passes asks all filters about a pod on one node of the view, as it is and with the pods that are nominated to it. The error is that of a filter.
+// Passes runs all filters for a pod on one node of the view, both as it is and with its
+// nominated pods. The error is a filter's.
 func (e *Engine) Passes(v state.View, pod *model.Pod, slot int32) (bool, error) {
 	c, err := e.cycleOf(v, pod)
 	if err != nil || c == nil {
@@ -134,7 +143,8 @@ func (e *Engine) Passes(v state.View, pod *model.Pod, slot int32) (bool, error) 
 	return err == nil && o.code == reason.None, err
 }
 
-// cycleOf begins a turn of a pod up to its filters. It is nil if PreFilter rejects the pod.
+// cycleOf begins a turn of a pod up to its filters. The result is nil if PreFilter
+// rejects the pod.
 func (e *Engine) cycleOf(v state.View, pod *model.Pod) (*cycle, error) {
 	v.State().BeginTurn()
 	p, ok := e.profiles[pod.SchedulerName]

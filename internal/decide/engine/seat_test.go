@@ -14,8 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestSeatsTellWhetherPodsPass places a pod in random small clusters while others are off their nodes, and puts these back one after another. What the pod's seat says must agree with the filters, asked
-// about the pod again: that nothing has changed for it, or that it passes beside what pods on its node occupy.
+// TestSeatsTellWhetherPodsPass places a pod in random small clusters while others are off
+// their nodes, and returns these one after another. The pod's seat must agree with a new
+// run of the filters: that nothing has changed for the pod, or that it passes with the
+// resource usage on its node.
 func TestSeatsTellWhetherPodsPass(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(10 * *seeds) {
@@ -118,7 +120,8 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 	}
 }
 
-// TestPasses asks about one node at a time: with the pods that are nominated to it, and whether PreFilter leaves it. There is no answer for a pod of another scheduler.
+// TestPasses checks one node at a time: with its nominated pods, and with PreFilter
+// narrowing. A pod of another scheduler has no result.
 func TestPasses(t *testing.T) {
 	b := newBench(t, 0)
 	plugintest.Set(b.state, build.Node("n0", build.Allocatable("cpu=2 pods=9")), build.Node("n1", build.Allocatable("cpu=2 pods=9")),

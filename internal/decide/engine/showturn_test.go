@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestShowTurn shows turns as PostFilter plugins see them, of pods with a feasible node and without: which plugins have run at PreFilter, and the nodes that evicting pods may help. What ends
-// before any plugin runs is not shown.
+// TestShowTurn shows the turns of pods with and without a feasible node, in the form that
+// PostFilter plugins get: the plugins that have run at PreFilter, and the nodes where
+// preemption may help. Turns that end before any plugin runs are not shown.
 func TestShowTurn(t *testing.T) {
 	const hard = reason.Unresolvable
 	codes := map[string]reason.Code{"b": 1, "c": 2 | hard}
@@ -21,8 +22,9 @@ func TestShowTurn(t *testing.T) {
 		nodes  []string
 		change func(x *small)
 		pod    func(*model.Pod)
-		want   string // "<whether N ran> <whether Z ran>: <slots>", empty if nothing is shown
-		fails  string
+		// "<whether N ran> <whether Z ran>: <slots>", empty if nothing is shown
+		want  string
+		fails string
 	}{
 		"a node is feasible":   {nodes: []string{"a", "b", "c"}, want: "true true: [1] 1"},
 		"no node is feasible":  {nodes: []string{"c", "b"}, want: "true true: [1] 1"},
@@ -58,7 +60,8 @@ func TestShowTurn(t *testing.T) {
 	}
 }
 
-// TestResolvableBesideNominated has a filter object to nodes with pods on them: where another pod is nominated that goes first, its objection beside that pod counts.
+// TestResolvableBesideNominated has a filter object to nodes with pods on them. On a node
+// with a nominated pod that goes first, the objection with that pod counts.
 func TestResolvableBesideNominated(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", reads: model.Usage, codes: map[string]reason.Code{"a": 1 | reason.Unresolvable, "b": 2, "c": 1 | reason.Unresolvable}}}}, "a", "b", "c")
 	for _, node := range []string{"a", "b"} {

@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestColumnsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and
-// cuts slots off; decisions from the columns that were filled before must be those of an engine that has just started.
+// TestColumnsFollowNodesThatMove removes most nodes of a large cluster and creates some
+// again. Meanwhile the state moves nodes to other slots and cuts slots off. Decisions
+// from old columns must equal those of a new engine.
 func TestColumnsFollowNodesThatMove(t *testing.T) {
 	build.NotRaced(t)
 	const nodes, left = 4000, 60

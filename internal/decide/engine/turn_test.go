@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// decided writes a decision: "<node> of <feasible> with <total>", "no: <reasons> by <plugins>, pending <plugins>" or "error: <text>".
+// decided writes a decision: "<node> of <feasible> with <total>", "no: <reasons> by
+// <plugins>, pending <plugins>" or "error: <text>".
 func decided(d plan.Decision) string {
 	switch d.Outcome {
 	case plan.Placed:
@@ -36,8 +37,10 @@ func decided(d plan.Decision) string {
 	return d.Outcome.String()
 }
 
-// TestTurnFilters has filters from outside behind and before one with columns. They are asked about nodes that this one passes, each node once, and about
-// others only where none is feasible and they come first. A second decision, in which they say the same, gives the same answer.
+// TestTurnFilters has out-of-tree filters behind and before a filter with columns. They
+// get the nodes that this filter passes, each node once. They get other nodes only if
+// none is feasible and they come first. A second decision with the same verdicts has the
+// same result.
 func TestTurnFilters(t *testing.T) {
 	const hard, failed = reason.Unresolvable, reason.Failed
 	for name, test := range map[string]struct {
@@ -45,7 +48,7 @@ func TestTurnFilters(t *testing.T) {
 		skips                  bool
 		err                    error
 		want                   string
-		atOnce                 string // the nodes that the last was asked about together
+		atOnce                 string // the nodes that the last filter got in one call
 	}{
 		"all pass":                   {want: "d of 4 with 4", atOnce: "a b c d"},
 		"what the column leaves":     {column: map[string]reason.Code{"b": 1, "d": 2}, want: "c of 2 with 3", atOnce: "a c"},
@@ -93,13 +96,15 @@ func TestTurnFilters(t *testing.T) {
 				if slices.ContainsFunc(behind.rule.asked, func(node string) bool { return slices.Contains(behind.atOnce, node) }) {
 					t.Errorf("%s: asked about %v again, after %v", what, behind.rule.asked, behind.atOnce)
 				}
-				plugintest.Set(x.s, build.Node("d", build.Allocatable("cpu=1"))) // what is known has room for the next
+				// the memory of verdicts suffices for another node
+				plugintest.Set(x.s, build.Node("d", build.Allocatable("cpu=1")))
 			}
 		})
 	}
 }
 
-// TestTurnFiltersOfMoreNodes: the memory of verdicts grows with the cluster, and a slot that is reused is asked about again.
+// TestTurnFiltersOfMoreNodes: the memory of verdicts grows with the cluster, and a reused
+// slot is evaluated again.
 func TestTurnFiltersOfMoreNodes(t *testing.T) {
 	f := &turnRule{rule: rule{name: "F", codes: map[string]reason.Code{"a": 1}}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}, Outside: &noted{}}, "a")
@@ -115,12 +120,14 @@ func TestTurnFiltersOfMoreNodes(t *testing.T) {
 	if got := x.decide(x.pod()); got.Feasible != 2 {
 		t.Errorf("with another node in a slot: %s", decided(got))
 	}
-	if asked := x.Counters().Asked; asked != 1+2+2 { // the node that was rejected first was not asked about again to say why
+	// the rejection reuses the verdict on the first node
+	if asked := x.Counters().Asked; asked != 1+2+2 {
 		t.Errorf("asked about %d nodes", asked)
 	}
 }
 
-// TestScores: the totals of plugins of each kind, with their weights, and which errors fail the turn. Two of three nodes are feasible.
+// TestScores: the totals of plugins of each kind, with their weights, and the errors that
+// fail the turn. Two of three nodes are feasible.
 func TestScores(t *testing.T) {
 	classes := &classRating{rating: rating{name: "C", raw: map[string]int32{"b": 2, "c": 1}}, classes: []int32{0, 30, 70}}
 	for name, test := range map[string]struct {
@@ -190,7 +197,7 @@ func (r *classRating) ScoreNeed(*model.Pod) plugin.ScoreNeed { return r }
 func (r *classRating) Compile() (plugin.NodeScores, error)   { return r, nil }
 func (r *classRating) Classes(state.View) []int32            { return r.classes }
 
-// TestAskedIsCounted: of each plugin for how many nodes it was called, in whichever way it is.
+// TestAskedIsCounted: the calls of each plugin are counted by nodes, on every path.
 func TestAskedIsCounted(t *testing.T) {
 	all := []int32{0, 1, 2, 3}
 	x := newSmall(t, &plugin.Profile{
@@ -241,12 +248,13 @@ func TestAskedIsCounted(t *testing.T) {
 	if want := []Phase{PreFilter, Filter, Score, PreFilter, Filter, Score, PreFilter, Filter}; !slices.Equal(phases, want) {
 		t.Errorf("phases %v, want %v", phases, want)
 	}
-	if c := e.Counters(); c.Visited != 8+2+2 { // to find that none is feasible, and then why
+	// to find that none is feasible, and again for the reasons
+	if c := e.Counters(); c.Visited != 8+2+2 {
 		t.Errorf("%+v", c)
 	}
 }
 
-// preScore is a PreScore plugin that notes how many nodes it was asked about.
+// preScore is a PreScore plugin that records the number of nodes.
 type preScore struct {
 	err   error
 	asked []int
@@ -258,7 +266,8 @@ func (p *preScore) PreScore(_ state.View, slots []int32) error {
 	return p.err
 }
 
-// TestPreScore: it runs before scores where at least two nodes are feasible; an error fails the turn.
+// TestPreScore: PreScore runs before scores if at least two nodes are feasible; an error
+// fails the turn.
 func TestPreScore(t *testing.T) {
 	for name, test := range map[string]struct {
 		codes map[string]reason.Code
@@ -279,14 +288,14 @@ func TestPreScore(t *testing.T) {
 		if got := decided(x.decide(x.pod())); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
-		answer, err := x.Answer(x.s.View(), x.pod()) // decides, and then rates all nodes
+		answer, err := x.Answer(x.s.View(), x.pod()) // decides, and then scores all nodes
 		if asked := fmt.Sprint(p.asked); err != nil || asked != test.asked || len(answer.Nodes) != 3 || test.err != nil && answer.Nodes[2].Scores != nil {
 			t.Errorf("%s: %v; asked about %v nodes, want %s; %v", name, err, asked, test.asked, answer.Nodes)
 		}
 	}
 }
 
-// TestFitsWithIsCounted: nodes that are rated by numbers count as asked about.
+// TestFitsWithIsCounted: nodes checked by numbers count as calls.
 func TestFitsWithIsCounted(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &fit{rule{name: "G", reads: model.Usage}, 1}}}, "a")
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("a")))
@@ -311,7 +320,8 @@ func TestFitsWithIsCounted(t *testing.T) {
 	}
 }
 
-// TestOneTurnFilterFails: it fails for a node about which it is asked only because none is feasible.
+// TestOneTurnFilterFails: the filter fails for a node that it gets only because none is
+// feasible.
 func TestOneTurnFilterFails(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Outside: &noted{}, Filters: []plugin.Filter{
 		&turnRule{rule: rule{name: "T", codes: map[string]reason.Code{"b": reason.Failed | 6}}}, &rule{name: "F", codes: map[string]reason.Code{"a": 1, "b": 1}},
@@ -321,7 +331,7 @@ func TestOneTurnFilterFails(t *testing.T) {
 	}
 }
 
-// TestAskedOneByOne: filters that are asked about few nodes count as asked, extenders do not.
+// TestAskedOneByOne: calls of filters for few nodes count, calls of extenders do not.
 func TestAskedOneByOne(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{
 		Filters:    []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}, &rule{name: "G"}},
@@ -330,14 +340,16 @@ func TestAskedOneByOne(t *testing.T) {
 	if got := decided(x.decide(x.pod())); !strings.HasPrefix(got, "no: 1 F1, 2 node(s) didn't satisfy plugin(s) [N] by") {
 		t.Error(got)
 	}
-	x.EachAsked(func(_, plugin string, _ Phase, asked int64) { // two nodes, and again to say why none is feasible
+	// two nodes, and again for the reasons
+	x.EachAsked(func(_, plugin string, _ Phase, asked int64) {
 		if want := map[string]int64{"F": 4, "G": 2}[plugin]; asked != want {
 			t.Errorf("%s was asked about %d nodes, want %d", plugin, asked, want)
 		}
 	})
 }
 
-// TestDecisionsAllocateNothing: a decision about a pod whose needs have columns uses the memory of those before it, whatever plugins the profile has.
+// TestDecisionsAllocateNothing: a decision about a pod whose needs have columns reuses
+// memory, whatever plugins the profile has.
 func TestDecisionsAllocateNothing(t *testing.T) {
 	quiet := func(name string) *silentRule { return &silentRule{rule{name: name, reads: model.Labels}} }
 	inTurn := &inState{rule: rule{name: "A"}, need: quiet("A")}
@@ -359,7 +371,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// silentRule is a rule that notes nothing.
+// silentRule is a rule that records nothing.
 type silentRule struct{ rule }
 
 func (r *silentRule) FilterNeed(*model.Pod) plugin.FilterNeed { return r }

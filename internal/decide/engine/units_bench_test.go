@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// BenchmarkUnits prints what decisions cost in units beside the time that they take: a unit is to be
-// about a nanosecond, within a factor of three.
+// BenchmarkUnits prints the cost of decisions in units beside the time. A unit is meant
+// to be about a nanosecond, within a factor of three.
 func BenchmarkUnits(b *testing.B) {
 	affinity := func(terms int) func(int, *v1.Pod) {
 		return func(n int, p *v1.Pod) {

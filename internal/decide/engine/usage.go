@@ -5,16 +5,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// usage says what a cycle's filters read of the pods on a node.
+// usage describes how a cycle's filters read the pods on a node.
 type usage struct {
 	known bool
-	// only means that they read nothing but what these pods occupy. A node with other pods is then as good as a number, and needs no dry run.
+	// only means that they read nothing except resource usage. Other pods on a node are
+	// then just a sum, and need no dry run.
 	only bool
-	// by are the positions of the filters that read it.
+	// by are the positions of the filters that read resource usage.
 	by []int
 }
 
-// usageOf finds out what the cycle's filters read of the pods on a node.
+// usageOf determines how the cycle's filters read the pods on a node.
 func (e *Engine) usageOf(c *cycle) *usage {
 	u := &c.usage
 	if u.known {
@@ -45,8 +46,8 @@ func (e *Engine) usageOf(c *cycle) *usage {
 	return u
 }
 
-// objectionWith returns the first objection to a node with the pods on it that are given besides. usageOf must have found that only what pods occupy is
-// read.
+// objectionWith returns the first objection to a node with the pods in besides added.
+// Filters must read only resource usage, see usageOf.
 func (e *Engine) objectionWith(c *cycle, verdicts []plugin.Verdicts, slot int32, besides []*model.Pod) objection {
 	use := &e.scratch.use
 	use.Reset(c.view.Node(slot))
@@ -57,7 +58,8 @@ func (e *Engine) objectionWith(c *cycle, verdicts []plugin.Verdicts, slot int32,
 	return e.firstOf(c, &f, c.view.NodeWith(slot, use))
 }
 
-// requestOf returns what a filter demands to be free on a node, and the filter's position; nil if none does.
+// requestOf returns the resources that a filter needs free on a node, and the filter's
+// position; nil if no filter does.
 func (c *cycle) requestOf() (request *model.Resources, filter int) {
 	for i, verdicts := range c.here.verdicts {
 		if r, ok := verdicts.(plugin.Requests); ok {

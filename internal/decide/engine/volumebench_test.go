@@ -15,11 +15,11 @@ import (
 
 // volumeShape is a cluster in which each pod has a claim of its own.
 type volumeShape struct {
-	// objects are what there is besides claims and volumes.
+	// objects are the objects besides claims and volumes.
 	objects func(nodes int) []runtime.Object
-	// claim is the i-th claim, with the volume that is there for it, nil if none is.
+	// claim is the i-th claim, with its volume or nil.
 	claim func(i, nodes int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume)
-	// placed is on which node the i-th pod is to be placed beforehand.
+	// placed is the node of the i-th pod, if it is placed beforehand.
 	placed func(i, nodes int) int
 }
 
@@ -95,7 +95,7 @@ type volumeBench struct {
 	nodes int
 }
 
-// newVolumeBench has so many nodes, and so many pods that are placed already.
+// newVolumeBench has a number of nodes, and of placed pods.
 func newVolumeBench(t testing.TB, shape volumeShape, nodes, placed int) *volumeBench {
 	b := &volumeBench{newBench(t, nodes), shape, nodes}
 	b.set(shape.objects(nodes)...)
@@ -119,7 +119,7 @@ func (b *volumeBench) set(objects ...runtime.Object) {
 	b.state.Apply(changes)
 }
 
-// claim makes the i-th claim.
+// claim creates the i-th claim.
 func (b *volumeBench) claim(i int) {
 	claim, volume := b.shape.claim(i, b.nodes)
 	b.set(claim)
@@ -133,7 +133,8 @@ func (b *volumeBench) podOf(i int) *model.Pod {
 	return b.pod(i, func(p *v1.Pod) { build.Claims(fmt.Sprint("claim-", i))(p) })
 }
 
-// BenchmarkVolumes decides about pods that were never seen before, each with a claim of its own, and assumes them. shape=plain has no claims.
+// BenchmarkVolumes decides about new pods, each with a claim of its own, and assumes
+// them. shape=plain has no claims.
 func BenchmarkVolumes(b *testing.B) {
 	nodes, placed := build.Sized(5000), build.Sized(50_000)
 	for _, name := range []string{"bound", "limits", "shared", "local", "static", "capacity"} {
@@ -169,13 +170,15 @@ func BenchmarkVolumes(b *testing.B) {
 	}
 }
 
-// TestClaimsOfTheirOwnShareColumns places pods that each have a claim of their own: a pod costs the nodes that changed, as one without claims does.
+// TestClaimsOfTheirOwnShareColumns places pods with a claim of their own. A pod costs the
+// changed nodes, as without claims.
 func TestClaimsOfTheirOwnShareColumns(t *testing.T) {
 	build.NotRaced(t)
 	for _, row := range []struct {
-		shape  string
-		asked  int64 // how often plugins may be called for a pod, in a cluster of any size
-		filled int64 // how many columns are filled for a pod: a local volume can be used where no other can
+		shape string
+		asked int64 // maximum plugin calls for a pod, in a cluster of any size
+		// columns filled for a pod: a local volume can be used where no other can
+		filled int64
 	}{{"bound", 8, 0}, {"limits", 8, 0}, {"shared", 8, 1}, {"local", 8, 1}, {"static", 8, 0}, {"capacity", 8, 0}} {
 		for _, nodes := range []int{100, 2000} {
 			shape := volumeShapes[row.shape]
@@ -202,7 +205,8 @@ func TestClaimsOfTheirOwnShareColumns(t *testing.T) {
 	}
 }
 
-// TestVolumeDecisionAllocatesNothingPerNode compares what a decision allocates in a small and in a large cluster.
+// TestVolumeDecisionAllocatesNothingPerNode compares the allocations of a decision in a
+// small and in a large cluster.
 func TestVolumeDecisionAllocatesNothingPerNode(t *testing.T) {
 	build.NotRaced(t)
 	for name, shape := range volumeShapes {
@@ -218,7 +222,8 @@ func TestVolumeDecisionAllocatesNothingPerNode(t *testing.T) {
 			b.settle(work)
 			return testing.AllocsPerRun(20, func() { b.engine.Decide(b.state.View(), work) })
 		}
-		// The race detector lets pools forget, so that a few more or less mean nothing.
+		// The race detector makes pools drop values, so a small difference does not
+		// matter.
 		if small, large := allocations(100), allocations(3000); large > small+29 {
 			t.Errorf("%s: a decision allocates %v times with 100 nodes, %v times with 3,000", name, small, large)
 		}

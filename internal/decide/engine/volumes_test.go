@@ -23,26 +23,28 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// volumePlugins are those about volumes, in the order of the default profile.
+// volumePlugins are the volume plugins, in the order of the default profile.
 var volumePlugins = []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 
-// volumePair is an engine and an oracle that see the same cluster, in which pods are assumed with what they hold.
+// volumePair is an engine and an oracle with the same cluster, in which pods are assumed
+// with their holds.
 type volumePair struct {
 	*enginetest.Pair
-	// base is the cluster as the API server has it; Cluster adds what is assumed.
+	// base is the API server's cluster; Cluster adds the assumptions.
 	base    oracle.Cluster
 	assumed []assumedPod
 	r       *rand.Rand
 }
 
-// assumedPod is a placement, and what the oracle says it reserves.
+// assumedPod is a placement, and the oracle's reservation for it.
 type assumedPod struct {
 	pod       *v1.Pod
 	placement plan.Placement
 	reserved  oracle.Reservation
 }
 
-// see brings the oracle's cluster up to date: an assumed object counts as long as the API server has the version that was assumed.
+// see updates the oracle's cluster. An assumed object counts as long as the API server
+// has the version that was assumed.
 func (p *volumePair) see() {
 	c := p.base
 	c.Pods = slices.Clone(c.Pods)
@@ -80,8 +82,9 @@ func (p *volumePair) apply(m random.Mutation) {
 	p.State.Apply(enginetest.MutationChanges(m))
 }
 
-// TestEngineAgreesWithOracleOnVolumes changes random clusters with volumes step by step, while pods are placed with what they hold, bound, and
-// forgotten, and what they have written is seen later or never.
+// TestEngineAgreesWithOracleOnVolumes changes random clusters with volumes step by step.
+// Meanwhile pods are placed with their holds, bound, and forgotten. Their writes are seen
+// later or never.
 func TestEngineAgreesWithOracleOnVolumes(t *testing.T) {
 	var seen sightings
 	if *seed == 0 && *seeds >= 20 {
@@ -110,7 +113,8 @@ func TestEngineAgreesWithOracleOnVolumes(t *testing.T) {
 	})
 }
 
-// sightings count what has occurred over all seeds, so that a test that no longer meets what it is for fails.
+// sightings count events over all seeds, so that a test fails if it no longer covers
+// them.
 type sightings struct {
 	sync.Mutex
 	counts map[string]int
@@ -183,7 +187,8 @@ func (s *sightings) check(t *testing.T) {
 	}
 }
 
-// pickSize is mostly small; in large clusters volumes can be used on more nodes than their changes are journalled on.
+// pickSize is mostly small. In large clusters volumes can be used on more nodes than
+// their changes are journalled on.
 func pickSize(r *rand.Rand) int { return []int{6, 6, 20, 60}[r.IntN(4)] }
 
 func newVolumePair(t *testing.T, r *rand.Rand, n uint64, size random.Size) *volumePair {
@@ -206,7 +211,7 @@ func (p *volumePair) step(t *testing.T, step int) {
 	}
 }
 
-// forget takes back an assumption, unless the pod is bound already.
+// forget reverts an assumption, unless the pod is bound already.
 func (p *volumePair) forget(at int) {
 	if i := p.indexOf(p.assumed[at]); i >= 0 && p.base.Pods[i].Spec.NodeName == "" {
 		p.State.Unassume(p.assumed[at].placement)
@@ -219,7 +224,7 @@ func (p *volumePair) indexOf(a assumedPod) int {
 	return slices.IndexFunc(p.base.Pods, func(p *v1.Pod) bool { return p.UID == a.pod.UID })
 }
 
-// place places the first pending pod that can be placed. It compares what it holds and what it writes.
+// place places the first feasible pending pod, and compares its holds and writes.
 func (p *volumePair) place(t *testing.T, step int) {
 	for _, pod := range enginetest.Pending(p.Cluster) {
 		if d := p.Engine.Decide(p.State.View(), plan.WorkFor(p.Compile(pod))); d.Outcome == plan.Placed {
@@ -248,7 +253,7 @@ func (p *volumePair) assume(t *testing.T, step int, pod *v1.Pod, placement plan.
 	p.assumed = append(p.assumed, a)
 }
 
-// heldBy returns the objects that a placement holds something of, sorted.
+// heldBy returns the objects of a placement's holds, sorted.
 func heldBy(placement plan.Placement) []string {
 	var all []string
 	for _, h := range placement.Holds {
@@ -274,7 +279,8 @@ func reservedRefs(r oracle.Reservation) []string {
 	return all
 }
 
-// written applies the patches of a placement to the objects as the API server has them, and returns the results, each once.
+// written applies the patches of a placement to the API server's objects, and returns the
+// results, each once.
 func (p *volumePair) written(t *testing.T, placement plan.Placement) []metav1.Object {
 	t.Helper()
 	var all []metav1.Object
@@ -313,7 +319,8 @@ func patched[T interface {
 		t.Fatalf("the patch of %s/%s, which does not exist", w.Namespace, w.Name)
 	}
 	before, after := all[at], all[at].DeepCopy()
-	if err := json.Unmarshal(w.Data, after); err != nil { // as a merge patch of fields without lists
+	// as a merge patch of fields without lists
+	if err := json.Unmarshal(w.Data, after); err != nil {
 		t.Fatal(err)
 	}
 	if !sameVersion(before, after) || !strings.Contains(string(w.Data), `"resourceVersion":"`) || !strings.Contains(string(w.Data), `"uid":"`) {
@@ -322,8 +329,8 @@ func patched[T interface {
 	return after
 }
 
-// writtenByOracle returns the objects that the oracle would write, in order, each as often as it is written; those that are written a second time
-// unchanged are left out.
+// writtenByOracle returns the objects that the oracle would write, in order, each as
+// often as it is written. A second write without changes is left out.
 func writtenByOracle(r oracle.Reservation) []metav1.Object {
 	var all []metav1.Object
 	seen := map[types.UID]bool{}
@@ -342,7 +349,8 @@ func writtenByOracle(r oracle.Reservation) []metav1.Object {
 	return all
 }
 
-// write shows what an assumed pod has written: those of its objects that still have the version that it was promised.
+// write shows the writes of an assumed pod: its objects that still have the promised
+// version.
 func (p *volumePair) write(at int) {
 	a := p.assumed[at]
 	for _, v := range a.reserved.Volumes() {

@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// TestSeenNeedCostsWhatChanged measures the work of decisions: if the need has a column, placing a pod changes one node, and plugins are called
-// only for that node, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of decisions. If the need has a column,
+// placing a pod changes one node, and plugins are called only for that node, whatever the
+// size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	for _, nodes := range []int{100, 3000} {
 		b := newBench(t, nodes)
@@ -29,21 +30,24 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 			b.place(t, b.pod(i+1, shapes["selective"]))
 		}
 		after := b.engine.Counters()
-		// Fit filters; Fit and Balanced score: three plugins read what a placed pod changes.
+		// Fit filters; Fit and Balanced score. So three plugins read the change by a
+		// placed pod.
 		if asked := after.Asked - before.Asked; asked != 3*pods {
 			t.Errorf("%d nodes: plugins were called %d times for %d pods, want %d", nodes, asked, pods, 3*pods)
 		}
 		if filled := after.Filled - before.Filled; filled != 0 {
 			t.Errorf("%d nodes: %d columns were filled anew", nodes, filled)
 		}
-		// Seven more scans, the ranking that they have paid for, and what each pod changes.
+		// Seven more scans, the ranking that they have paid for, and the changes by each
+		// pod.
 		if visited := after.Visited - before.Visited; visited > int64(8*nodes+pods) {
 			t.Errorf("%d nodes: %d slots were visited for %d pods", nodes, visited, pods)
 		}
 	}
 }
 
-// TestDecisionAllocatesNothingPerNode compares what a decision allocates in a small and in a large cluster.
+// TestDecisionAllocatesNothingPerNode compares the allocations of a decision in a small
+// and in a large cluster.
 func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 	build.NotRaced(t)
 	for shape, apply := range shapes {
@@ -62,7 +66,8 @@ func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 	}
 }
 
-// TestPinnedPodsNeedNoColumns places pods that name their node, as a DaemonSet's do: each has its own need, for which no column may be filled.
+// TestPinnedPodsNeedNoColumns places pods that name their node, as a DaemonSet's do. Each
+// has its own need, for which no column may be filled.
 func TestPinnedPodsNeedNoColumns(t *testing.T) {
 	b := newBench(t, 1000)
 	for i := range 100 {
@@ -83,8 +88,8 @@ func pinnedTo(names ...string) func(*v1.Pod) {
 	}
 }
 
-// TestTiesAreBrokenEvenlyAndRepeatably places pods on equal nodes: the same seed chooses the same nodes, another seed others, and no node is
-// chosen much more often than the rest.
+// TestTiesAreBrokenEvenlyAndRepeatably places pods on equal nodes. The same seed chooses
+// the same nodes, another seed others. No node is chosen much more often than the rest.
 func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	build.NotRaced(t)
 	const nodes, pods = 10, 2000
@@ -129,7 +134,8 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	}
 }
 
-// TestColumnsStayWithinTheirBudget decides for many needs with an engine that may keep few columns.
+// TestColumnsStayWithinTheirBudget decides for many needs with an engine that may keep
+// few columns.
 func TestColumnsStayWithinTheirBudget(t *testing.T) {
 	p := enginetest.Profile(t, oracle.NodeLocalProfile())
 	const nodes, budget = 200, 40
@@ -152,8 +158,8 @@ func TestColumnsStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// TestNominationEnds decides about a pod that is nominated to a node which does not exist: an attempt that fails with an error removes the
-// nomination, a rejection keeps it.
+// TestNominationEnds decides about a pod nominated to a node that does not exist. An
+// attempt that fails with an error removes the nomination; a rejection keeps it.
 func TestNominationEnds(t *testing.T) {
 	b := newBench(t, 3)
 	nominated := func(change func(*model.Pod)) *model.Pod {
@@ -182,8 +188,9 @@ func TestNominationEnds(t *testing.T) {
 	}
 }
 
-// TestImagesCostWhatChanged changes the images of nodes, and how many nodes there are, which changes how every node with an image is rated: plugins
-// are asked again only about the nodes that changed themselves.
+// TestImagesCostWhatChanged changes the images of nodes, and the number of nodes, which
+// changes the score of every node with an image. Plugins are called again only for the
+// nodes that changed themselves.
 func TestImagesCostWhatChanged(t *testing.T) {
 	b := newBench(t, 2000)
 	work := plan.WorkFor(b.pod(0, func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.example/base:1" }))
@@ -202,8 +209,8 @@ func TestImagesCostWhatChanged(t *testing.T) {
 	}
 }
 
-// TestStaleClassesAreDropped changes the images of one node so often that it has had every set of the pod's images: the column does not keep a class
-// for each.
+// TestStaleClassesAreDropped changes the images of one node until it has had every set of
+// the pod's images. The column does not keep a class for each.
 func TestStaleClassesAreDropped(t *testing.T) {
 	b := newBench(t, 3)
 	var names []string

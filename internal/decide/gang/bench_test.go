@@ -13,11 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// The gangs of equal members that are measured.
+// The gangs of equal members to measure.
 var gangs = []struct {
 	name   string
 	member func(*v1.Pod)
-	// objects are there besides.
+	// objects are further objects in the cluster.
 	objects []runtime.Object
 }{
 	{name: "plain", member: func(*v1.Pod) {}},
@@ -36,7 +36,8 @@ var gangs = []struct {
 	}},
 }
 
-// newRows returns a large regular cluster: three zones, one in twenty nodes tainted, each with room for a hundred members.
+// newRows returns a large regular cluster: three zones, every twentieth node tainted,
+// each node with room for a hundred members.
 func newRows(t testing.TB, nodes int, objects ...runtime.Object) *crowd {
 	all := slices.Clone(objects)
 	for i := range nodes {
@@ -54,7 +55,7 @@ func newRows(t testing.TB, nodes int, objects ...runtime.Object) *crowd {
 	return newCrowd(t, 1, all...)
 }
 
-// gangOf returns the work of a gang of equal members, all of which must be placed.
+// gangOf returns the work of a gang of equal members. All of them are required.
 func (c *crowd) gangOf(members int, member func(*v1.Pod)) plan.Work {
 	pods := make([]*v1.Pod, members)
 	for i := range pods {
@@ -65,7 +66,7 @@ func (c *crowd) gangOf(members int, member func(*v1.Pod)) plan.Work {
 	return c.work(podGroup("g", int32(members), 0), pods...)
 }
 
-// takeBack takes the members off their nodes.
+// takeBack unassumes the members.
 func (c *crowd) takeBack(d *plan.GroupDecision) {
 	for i := range slices.Backward(d.Members) {
 		c.state.Unassume(d.Members[i].Placements...)
@@ -102,11 +103,12 @@ func BenchmarkGang(b *testing.B) {
 	}
 }
 
-// BenchmarkGangJustTooLarge decides about a gang of which the last member finds no node.
+// BenchmarkGangJustTooLarge decides about a gang whose last member finds no node.
 func BenchmarkGangJustTooLarge(b *testing.B) {
 	nodes := build.Sized(5000)
 	c := newRows(b, nodes)
-	room := (nodes - (nodes+12)/20) * 2 // the nodes without a taint that is not tolerated have room for two each
+	// each node without an untolerated taint has room for two
+	room := (nodes - (nodes+12)/20) * 2
 	work := c.gangOf(room+1, func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources = build.Pod(build.Container("cpu=16")).Spec.Containers[0].Resources
 	})

@@ -23,7 +23,7 @@ var (
 	greedyWrite    = flag.Bool("write", false, "write the table of TestGreedyAgainstExhaustive to docs/gangs.md")
 )
 
-// gangShapes are random clusters of a few nodes with a gang of which each member is needed.
+// gangShapes are random clusters of a few nodes with a gang that needs all its members.
 var gangShapes = []struct {
 	name string
 	draw func(r *rand.Rand, c *cluster, members int)
@@ -72,7 +72,7 @@ var gangShapes = []struct {
 	}},
 }
 
-// requires has a pod go where pods with a label are, by a topology key.
+// requires makes a pod go where pods with a label are, by a topology key.
 func requires(label, key string) build.PodOption {
 	return func(p *v1.Pod) {
 		term := v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: build.LabelSet(label)}, TopologyKey: key}
@@ -84,7 +84,8 @@ func (c *cluster) add(options ...build.PodOption) {
 	c.members = append(c.members, newMember(fmt.Sprint("m", len(c.members)), options...))
 }
 
-// drawGang draws three or four nodes in two zones, partly full, and a gang of three to five.
+// drawGang draws three or four nodes in two zones, partly full, and a gang of three to
+// five.
 func drawGang(shape int, r *rand.Rand) *cluster {
 	c := &cluster{}
 	for i := range 3 + r.IntN(2) {
@@ -152,9 +153,13 @@ func isPlaceable(e *engine.Engine, s *state.State, work plan.Work) bool {
 	return x.finds(nodes, len(nodes))
 }
 
-// TestGreedyAgainstExhaustive counts how often a gang is placed by one pass, as in kube-scheduler, by Berth, and by an exhaustive search. What one pass places Berth places with the
-// same scores; what it rejects Berth rejects in the same words, or places where the exhaustive search finds room, each member on a node with the highest score.
-// docs/gangs.md has the table for 300 clusters of each shape.
+// TestGreedyAgainstExhaustive counts the gangs that are placed by one pass, as in
+// kube-scheduler, by Berth, and by an exhaustive search.
+//
+// Berth places the gangs of a single pass with the same scores. It rejects the others
+// with the same text, or places them where the exhaustive search finds room. Each member
+// gets a node with the highest score. docs/gangs.md has the table for 300 clusters of
+// each shape.
 func TestGreedyAgainstExhaustive(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	p.Placements = nil
@@ -229,14 +234,14 @@ func TestGreedyAgainstExhaustive(t *testing.T) {
 	}
 }
 
-// takeOff takes the members off their nodes.
+// takeOff unassumes the members.
 func takeOff(s *state.State, d *plan.GroupDecision) {
 	for i := len(d.Members) - 1; i >= 0; i-- {
 		s.Unassume(d.Members[i].Placements...)
 	}
 }
 
-// placesOf says where the members are, with their scores, or why they are not.
+// placesOf writes the members' nodes with their scores, or the members' rejections.
 func placesOf(d *plan.GroupDecision) string {
 	var b strings.Builder
 	for i := range d.Members {

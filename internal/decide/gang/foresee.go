@@ -8,15 +8,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// A group that evictions cannot help finds that out at each of its attempts, and to take all pods of lower priority off their nodes for that costs as much as there are
-// of them. How many members would find a node at most follows from sums that the state keeps by node and priority; and where members are alike, and filters read nothing
-// of pods but what they occupy, or where none would find one, so does what the attempt without those pods would end with.
+// A group may be beyond the help of preemption, and each of its attempts would find that
+// again. Removing all pods of lower priority from their nodes costs time in proportion to
+// their number. But the state keeps sums by node and priority. These give an upper bound
+// on the members that would find a node.
+//
+// In two cases the sums even give the exact result of the attempt: if members are alike
+// and filters read only resource usage, or if no member would find a node.
 
-// lowerPods are the pods on nodes that may be evicted for a group, as what they occupy.
+// lowerPods are the pods on nodes that may be evicted for a group, as resource usage.
 type lowerPods struct {
 	view     state.View
 	priority int32
-	// otherwise are the pods, by slot, whose group decides whether they may be evicted, and decides otherwise than their own priority.
+	// otherwise are the exceptions, by slot: pods whose group decides whether they may be
+	// evicted, against their own priority.
 	otherwise map[int32][]*model.Pod
 }
 
@@ -31,7 +36,7 @@ func (a *attempt) lowerPods(v state.View) *lowerPods {
 	return l
 }
 
-// any reports whether there are such pods on nodes.
+// any reports whether nodes have such pods.
 func (l *lowerPods) any() bool {
 	if !l.view.UnitsBelow(l.priority) {
 		return false
@@ -51,7 +56,8 @@ func (l *lowerPods) any() bool {
 	return false
 }
 
-// sign is +1 for a pod of otherwise that may be evicted, although its own priority is too high, and -1 for one that may not.
+// sign is +1 for an exception that may be evicted despite its higher priority, and -1 for
+// one excluded despite its lower priority.
 func (l *lowerPods) sign(pod *model.Pod) int32 {
 	if pod.Priority < l.priority {
 		return -1
@@ -59,7 +65,7 @@ func (l *lowerPods) sign(pod *model.Pod) int32 {
 	return +1
 }
 
-// takeOff takes what they occupy on a node off its use.
+// takeOff subtracts the usage of these pods on a node.
 func (l *lowerPods) takeOff(slot int32, use *state.Use) {
 	bands := l.view.Node(slot).Bands()
 	for i := range bands {
@@ -73,16 +79,16 @@ func (l *lowerPods) takeOff(slot int32, use *state.Use) {
 	}
 }
 
-// mostForeseen is of how many kinds the members may be for anything to be foreseen.
+// mostForeseen bounds the kinds of members of a prediction.
 const mostForeseen = 16
 
-// sort is members that are decided about alike.
+// sort is a kind of members, with equal decisions.
 type sort struct {
 	pod     *model.Pod // the first
 	members int
 }
 
-// sorts returns the members that are tried by what decides about them; nil if they are of too many kinds.
+// sorts returns the tried members by kind, or nil if they are of too many kinds.
 func (a *attempt) sorts() (sorts []sort) {
 	for _, i := range a.tried {
 		pod := a.Members[i].Pods[0].Pod
@@ -100,34 +106,35 @@ func (a *attempt) sorts() (sorts []sort) {
 	return sorts
 }
 
-// isPlain reports whether nothing but the pod's needs decides about it.
+// isPlain reports whether the pod's needs alone determine decisions about it.
 func isPlain(pod *model.Pod) bool {
 	return pod.Volumes == nil && pod.Devices == nil && pod.Malformed == ""
 }
 
-// foresight is what is known of an attempt that is not made.
+// foresight is the certainty of a prediction of an attempt.
 type foresight uint8
 
 const (
 	unknown foresight = iota
 	// hopeless means that too few members would find a node.
 	hopeless
-	// foreseen means that it is known, too, what the attempt would end with.
+	// foreseen means hopeless, with the exact message of the attempt.
 	foreseen
 )
 
-// foresee returns what is known of an attempt without the pods that takeOff takes off their nodes. If it is foreseen, short is why too few members would find a node, as
-// try would say it.
+// foresee predicts, from sums alone, the result of an attempt after removing the takeOff
+// pods. If the result is foreseen, short is the reason that try would return.
 func (a *attempt) foresee(takeOff func(slot int32, use *state.Use)) (short string, known foresight) {
 	sorts := a.sorts()
-	if sorts == nil || a.profile == nil || a.tree != nil { // the groups of a tree have room of their own
+	// the groups of a tree have separate space
+	if sorts == nil || a.profile == nil || a.tree != nil {
 		return "", unknown
 	}
 	if a.profile.Placements == nil {
 		return a.foreseeOn(nil, sorts, takeOff)
 	}
 	b := *a
-	b.observer = nil // it hears of the result, if it is foreseen
+	b.observer = nil // it gets the result, if it is foreseen
 	placements, err := b.generate(model.TreeOf(a.Group), a.within)
 	if err != nil || len(placements) == 0 {
 		return "", unknown
@@ -165,12 +172,13 @@ func (a *attempt) foreseeOn(nodes *state.Restriction, sorts []sort, takeOff func
 		n += own
 	}
 	switch {
-	case !exact || len(sorts) > 1 && n > 0: // what one kind takes the others may not have
+	case !exact || len(sorts) > 1 && n > 0:
+		// one kind may take the space of the others
 		return "", hopeless
 	case b.scheduled >= b.need:
 		return unschedulable, foreseen
 	}
-	// Those that find none are tried until too few are left.
+	// Members without a node are tried until too few are left.
 	b.scheduled += n
 	b.remaining = b.need - b.scheduled - 1
 	return b.quorum(), foreseen

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// attemptOf returns an attempt of a group in which nothing is decided.
+// attemptOf returns an attempt of a group without decisions.
 func (c *crowd) attemptOf(work plan.Work) *attempt {
 	a := &attempt{GroupDecision: &plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}, state: c.state, engine: c.engine, mostKept: mostKept}
 	for i := range work.Pods {
@@ -27,7 +27,7 @@ func (c *crowd) attemptOf(work plan.Work) *attempt {
 	return a
 }
 
-// displaced is what foresee foresees: the attempt is made while all candidates are off their nodes.
+// displaced makes the attempt that foresee predicts, with all candidates off their nodes.
 func (a *attempt) displaced(t *testing.T) (short string, candidates int) {
 	units := a.candidates(a.state.View())
 	for i := range units {
@@ -45,7 +45,7 @@ func (a *attempt) displaced(t *testing.T) (short string, candidates int) {
 	return short, len(units)
 }
 
-// generated counts what an Observer hears.
+// generated counts the calls of an Observer.
 type generated struct{ placements, evaluated, feasible int }
 
 func (g *generated) Generated(placements int) { g.placements += placements }
@@ -56,8 +56,10 @@ func (g *generated) Evaluated(feasible bool) {
 	}
 }
 
-// TestForeseen compares what is foreseen of an attempt without the pods of lower priority with the attempt, in random clusters of nodes in racks, with taints, pods that are
-// nominated, room that is kept, groups whose priority is not that of their pods, members on nodes, and pods on nodes that are gone.
+// TestForeseen compares predictions with real attempts without the pods of lower
+// priority. The random clusters have racks, taints, nominated pods, held space, and
+// groups whose priority differs from their pods'. Some members are on nodes, and some
+// pods on nodes that are gone.
 func TestForeseen(t *testing.T) {
 	racked := profileWith(t, 1, 1)
 	outcomes := map[string]int{}
@@ -87,7 +89,7 @@ func TestForeseen(t *testing.T) {
 		}
 		groups := []string{"unit", "loose", "raised", "lowered", "unknown"}
 		add(podGroup("unit", 1, 50, whole), podGroup("loose", 1, 50), podGroup("raised", 1, 200), podGroup("lowered", 1, 1))
-		lowest := int32(r.IntN(3) * 50) // at 100 nobody can be evicted
+		lowest := int32(r.IntN(3) * 50) // at 100 no pod can be evicted
 		for i := range r.IntN(24) {
 			options := []build.PodOption{build.Named(fmt.Sprint("p", i)), build.NodeName(fmt.Sprint("n", r.IntN(nodes+1))), size(), priority(lowest + int32(r.IntN(3)*50))}
 			switch n := r.IntN(12); {
@@ -141,14 +143,14 @@ func TestForeseen(t *testing.T) {
 		if r.IntN(4) == 0 {
 			kept := []plan.Nomination{{Pod: c.work(podGroup("kept", 1, 100), build.Pod(build.Named("k"), size(), priority(100), of("kept"))).Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}}
 			of := model.GroupKey{Namespace: "default", Name: "kept"}
-			if r.IntN(2) == 0 { // its own does not matter to it
+			if r.IntN(2) == 0 { // space held for the group itself does not matter to it
 				kept, of = []plan.Nomination{{Pod: work.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}}, work.Group.Key
 			}
 			c.state.Keep(model.RootKey{Key: of}, []model.GroupKey{of}, kept)
 		}
 		a := c.attemptOf(work)
 		if a.count(); a.isShort() {
-			continue // then nobody looks
+			continue // then no search is made
 		}
 		foreseeing, trying := generated{}, generated{}
 		a.observer = &foreseeing
@@ -207,7 +209,8 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
-// TestSorts: members are of one sort if they are equal, occupy the same, and nothing of their own decides about them.
+// TestSorts: members are of one sort if they are equal, have the same usage, and have no
+// objects of their own that matter.
 func TestSorts(t *testing.T) {
 	c := newCrowd(t, 1)
 	small, volume := build.Container("cpu=1"), build.Claims("c")
@@ -251,7 +254,7 @@ func TestSorts(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 	}
-	// Nothing is foreseen of more than 16 kinds.
+	// More than 16 kinds have no prediction.
 	for _, kinds := range []int{16, 17} {
 		var pods []*v1.Pod
 		for i := range 2 * kinds {
@@ -263,7 +266,9 @@ func TestSorts(t *testing.T) {
 	}
 }
 
-// TestForeseesSeveralKinds has members of several kinds where pods of lower priority are in the way: what is foreseen of few kinds, none of which finds a node; what is not of so many that nothing is.
+// TestForeseesSeveralKinds has members of several kinds behind pods of lower priority.
+// The result is predicted for a few kinds without a feasible node. It is unknown for too
+// many kinds.
 func TestForeseesSeveralKinds(t *testing.T) {
 	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=4 pods=110")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=4"), priority(1)))
 	gang := func(least, kinds int) plan.Work {
@@ -290,7 +295,8 @@ func TestForeseesSeveralKinds(t *testing.T) {
 	}
 }
 
-// TestForeseesNothingOfNoPlacements has a group that must be in one domain of a key that no node has, beside a pod of lower priority.
+// TestForeseesNothingOfNoPlacements has a group that must be in one domain of a key that
+// no node has, and a pod of lower priority.
 func TestForeseesNothingOfNoPlacements(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	c := racksOf(1, 1, 1, "row")
@@ -301,8 +307,9 @@ func TestForeseesNothingOfNoPlacements(t *testing.T) {
 	}
 }
 
-// TestWorkOfHopelessGroups has a group of high priority that no evictions can help: however many pods of lower priority there are, an attempt looks at each node a few
-// times, and moves nobody.
+// TestWorkOfHopelessGroups has a group of high priority that preemption cannot help. With
+// any number of pods of lower priority, an attempt visits each node a few times, and
+// moves no pod.
 func TestWorkOfHopelessGroups(t *testing.T) {
 	const nodes = 300
 	work := func(perNode int) (looks int64, allocations float64) {

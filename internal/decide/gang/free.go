@@ -8,8 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// free gives back what a plugin finds in the way of a group that was rejected. What it looks at are the turns of the members, which are taken once more for that if any of them has
-// such objects. As in kube-scheduler nothing is given back for a tree, nor for a group that is placed in one domain of a topology key.
+// free runs a plugin that releases resources which block a rejected group. The plugin
+// reads the turns of the members, which are repeated if a member has such resources. As
+// in kube-scheduler, nothing is released for a tree, nor for a group that must be placed
+// in one domain of a topology key.
 func (a *attempt) free(p plugin.GroupFreeing) (plugin.GroupFreed, error) {
 	v := a.state.View()
 	if a.tree != nil || a.profile.Placements != nil && a.Group.Object.Spec.SchedulingConstraints != nil {
@@ -27,7 +29,8 @@ func (a *attempt) free(p plugin.GroupFreeing) (plugin.GroupFreed, error) {
 	return freed, err
 }
 
-// notesOf repeats the pass over the members that was in vain, and returns what the plugin notes of each turn. Of a turn that fails it notes nothing.
+// notesOf repeats the failed pass over the members and returns the plugin's note of each
+// turn. A turn that fails has no note.
 func (a *attempt) notesOf(p plugin.GroupFreeing) []any {
 	b := a.again()
 	notes := []any{}
@@ -38,7 +41,7 @@ func (a *attempt) notesOf(p plugin.GroupFreeing) []any {
 			}
 		})
 	}
-	_, _ = b.tryOn(a.within) // it ends as it did before
+	_, _ = b.tryOn(a.within) // the result is the same as before
 	b.takeBack()
 	return notes
 }

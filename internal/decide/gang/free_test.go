@@ -16,12 +16,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// giver is a PostFilter plugin that gives something back for a group, and notes beside how many members each has its turn.
+// giver is a PostFilter plugin that releases resources for a group. It also records, for
+// each member's turn, the number of members before it.
 type giver struct {
 	stuck
-	concerns, silent string // members that it concerns, and of whose turn nothing is noted
+	// the member that it concerns, and the member whose turn has no note
+	concerns, silent string
 	done             bool
-	asked            *[]string // what it was asked to give back
+	asked            *[]string // the calls of FreeForGroup
 }
 
 func (g giver) ConcernsGroup(_ state.View, member *model.Pod) bool { return member.Name == g.concerns }
@@ -40,8 +42,10 @@ func (g giver) FreeForGroup(v state.View, group *model.PodGroup, first *model.Po
 	return plugin.GroupFreed{Done: g.done, Message: "given", Writes: []plan.Write{{Name: "given"}}}, nil
 }
 
-// TestFree has a gang of three, one more that is being deleted, and room for two. What is given back is a part of the decision about the first member that is tried. The members' turns are shown only
-// if one of them has objects in the way, each beside those before it, and nothing of that stays.
+// TestFree has a gang of three, one more member that is being deleted, and room for two.
+// Released resources are part of the decision about the first tried member. The members'
+// turns are shown only if one of them has blocking objects. Each turn has the members
+// before it in place, and leaves no trace.
 func TestFree(t *testing.T) {
 	const (
 		preemption = ", pod group preemption: No preemption victims found for incoming preemptor"
@@ -74,7 +78,8 @@ func TestFree(t *testing.T) {
 		}
 		var asked []string
 		row.giver.asked = &asked
-		p.PostFilters = []plugin.PostFilter{row.giver, p.PostFilters[len(p.PostFilters)-1]} // the last is DefaultPreemption
+		// the last is DefaultPreemption
+		p.PostFilters = []plugin.PostFilter{row.giver, p.PostFilters[len(p.PostFilters)-1]}
 		c := racksOf(1, 2, 0, row.key)
 		c.group = newGroup(max(row.minCount, -row.minCount), row.key)
 		policy := v1.PreemptLowerPriority
@@ -101,7 +106,7 @@ func TestFree(t *testing.T) {
 			t.Errorf("%s: %d are assumed: %v", row.name, s.Assumed(), err)
 		}
 	}
-	// Nothing is given back for a tree.
+	// Nothing is released for a tree.
 	p := profileWith(t, 1, 1)
 	var asked []string
 	p.PostFilters = []plugin.PostFilter{giver{asked: &asked}}
@@ -112,7 +117,8 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// fickle is a filter that fails in turns in which the pods of a node are as it says.
+// fickle is a filter that fails in turns in which its function returns true for the pods
+// of a node.
 type fickle struct {
 	failing
 	fails func(pods map[string]bool) bool
@@ -129,7 +135,9 @@ func (f fickle) FilterNeedIn(v state.View, _ *model.Pod) (plugin.FilterNeed, str
 	return nil, "", nil
 }
 
-// TestErrorsLeaveNothingBehind has a filter that fails at some moment of a group's turn, on a node that pods of lower priority fill: all members fail, and the pods are where they were.
+// TestErrorsLeaveNothingBehind has a filter fail at some moment of a group's turn, on a
+// node full of pods of lower priority. All members fail, and the pods are back on their
+// nodes.
 func TestErrorsLeaveNothingBehind(t *testing.T) {
 	const (
 		filter = `running PreFilter plugin "Failing": no need`

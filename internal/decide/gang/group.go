@@ -20,47 +20,54 @@ type attempt struct {
 	*plan.GroupDecision
 	state   *state.State
 	engine  *engine.Engine
-	profile *plugin.Profile // of the first member; nil if there is no such profile
-	// tried are the positions among Members of those that are not being deleted.
+	profile *plugin.Profile // of the first member; nil without such a profile
+	// tried are the positions in Members of the members that are not being deleted.
 	tried []int
-	// pass numbers the further passes from 1 on, 0 is the first one; tie is another for passes that choose other nodes among equally good ones.
+	// pass numbers the further passes from 1; 0 is the first pass. tie differs between
+	// passes that choose different nodes among equally good ones.
 	pass int
 	tie  uint64
-	// need is how many members must have a node, scheduled how many have one so far, remaining how many have not been tried.
+	// need is the required number of members with a node, scheduled the present number,
+	// and remaining the number of members not yet tried.
 	need, scheduled, remaining int
-	// placed is how many found one in this turn.
+	// placed counts the members that found a node in this turn.
 	placed int
-	// hopeless says that too few members were there to begin with.
+	// hopeless means that the group had too few members from the start.
 	hopeless bool
-	// assumed means that those who found one are assumed there.
+	// assumed means that the members that found a node are assumed there.
 	assumed  bool
 	observer Observer
-	// witness, unless it is nil, looks at decisions about members; among is how many domain placements are compared yet, the present one included.
+	// witness, unless nil, receives decisions about members. among is the number of
+	// domain placements still to be compared, including the present one.
 	witness  Witness
 	among    int
-	searches *Searches // nil where there is no limit
+	searches *Searches // nil for no limit
 	progress *progress // nil if the attempt cannot go on in a later round
-	// mostKept is how many decisions about members are kept while domain placements are compared.
+	// mostKept bounds the decisions about members that are kept while domain placements
+	// are compared.
 	mostKept int
-	// left is how many more are, of an attempt that does not go on in a later round.
+	// left is the rest of mostKept, for an attempt that cannot go on in a later round.
 	left int
-	// shortBefore says that the domain placement before the present one had no room;
-	// sameKind are the members by what decides about them, empty if they are of too many
+	// shortBefore means that the domain placement before the present one had no room.
+	// sameKind are the members grouped by equal decisions, empty if they are of too many
 	// kinds.
 	shortBefore bool
 	sameKind    []sort
-	// shows, unless it is nil, is called before each member that is tried is decided about.
+	// shows, unless nil, is called before the decision about each tried member.
 	shows func(v state.View, member *model.Pod)
 	// within are the nodes to choose among, nil for all.
 	within *state.Restriction
-	// tree is set if the attempt is that of all groups of a tree; root is its top, once it was tried. part is set in the attempt of one of its PodGroups.
+	// tree is set in the attempt of all groups of a tree. root is its top, once it was
+	// tried. part is set in the attempt of one of its PodGroups.
 	tree       *model.GroupTree
 	root, part *node
 }
 
-// Decide places the members of a group one after another, each as if those before it were on their nodes. If that is enough of them they are assumed there
-// when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work; only if that places too
-// few are there further ones, see retry. The observer may be nil.
+// Decide places the members of a group one after another, each as if the members before
+// it were on their nodes. If enough members find a node, they are assumed there on
+// return; otherwise none is. As in kube-scheduler a single pass follows the order of the
+// work. Further passes run only if that pass places too few, see retry. The observer may
+// be nil.
 func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
 	return decide(s, e, work, observer, nil, mostKept)
 }
@@ -96,14 +103,15 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 	if a.progress != nil {
 		s.Meter().Double(a.progress.stalls)
 	} else {
-		s.Meter().Double(work.Rounds) // an attempt that keeps no progress must end in one round
+		// an attempt that keeps no progress must end in one round
+		s.Meter().Double(work.Rounds)
 	}
 	a.place()
 	searches.keep(&a)
 	return d
 }
 
-// membersOf returns the decisions about members, which are not made yet.
+// membersOf returns empty decisions about the members.
 func membersOf(work plan.Work) []plan.Decision {
 	if work.Tree != nil {
 		return membersOfTree(work)
@@ -118,12 +126,14 @@ func membersOf(work plan.Work) []plan.Decision {
 // first returns the first member.
 func (a *attempt) first() *model.Pod { return a.Members[0].Pods[0].Pod }
 
-// enforces reports whether the profile of the group's pods has GangScheduling, without which a gang is no more than a group.
+// enforces reports whether the profile of the group's pods has GangScheduling. Without it
+// a gang is only a group.
 func (a *attempt) enforces() bool {
 	return a.profile != nil && slices.ContainsFunc(a.profile.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
 }
 
-// refuses returns why a group cannot be tried: its members do not belong together, those that are being deleted among them, or Berth cannot do it yet.
+// refuses returns an error if a group cannot be tried. Either its members, including
+// those being deleted, do not belong together, or Berth does not support the group yet.
 func (a *attempt) refuses() error {
 	first := a.first()
 	own := a.profile != nil && slices.ContainsFunc(a.profile.PostFilters, func(p plugin.PostFilter) bool {
@@ -164,7 +174,7 @@ func (a *attempt) refuses() error {
 	return nil
 }
 
-// members returns the members that are on nodes, in no particular order.
+// members returns the members that are on nodes, in unspecified order.
 func (a *attempt) members() iter.Seq[*model.Pod] {
 	if a.tree != nil {
 		return a.state.View().TreeMembers(a.tree)
@@ -172,7 +182,7 @@ func (a *attempt) members() iter.Seq[*model.Pod] {
 	return a.state.View().GroupMembers(a.Group.Key)
 }
 
-// place ends the attempt: the members keep the nodes that they find if there are enough of them.
+// place ends the attempt. The members keep their nodes if enough found one.
 func (a *attempt) place() {
 	short, err := a.try()
 	switch {
@@ -190,7 +200,7 @@ func (a *attempt) place() {
 			a.Outcome = plan.Placed
 			return
 		}
-		defer a.state.Meter().Lift()() // what follows cannot stop
+		defer a.state.Meter().Lift()() // the rest of the attempt cannot stop
 		found, err := a.makeRoom(short)
 		if err != nil {
 			a.fail(err)
@@ -202,8 +212,9 @@ func (a *attempt) place() {
 	}
 }
 
-// tryOn is the algorithm on some nodes, nil for all: the members that find a node are assumed on it, and short says why that is too few of them; it is empty if they
-// are enough. What a member is told is in its decision, which stays undecided if the member was not tried.
+// tryOn is the algorithm on some nodes, nil for all. Members that find a node are assumed
+// on it. short is the reason why they are too few, empty if they are enough. Each
+// member's decision has its own result, and stays undecided if the member was not tried.
 func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	a.begin()
 	a.count()
@@ -239,13 +250,14 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 			return a.quorum(), nil
 		}
 	}
-	if a.placed == 0 && (a.part == nil || a.scheduled < a.need) { // in a tree a group that runs already has succeeded
+	// in a tree a group that runs already has succeeded
+	if a.placed == 0 && (a.part == nil || a.scheduled < a.need) {
 		return unschedulable, nil
 	}
 	return "", nil
 }
 
-// count takes the numbers of an attempt in which no member has been tried.
+// count initialises the numbers of an attempt before any member is tried.
 func (a *attempt) count() {
 	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
 	if a.enforces() {
@@ -253,7 +265,7 @@ func (a *attempt) count() {
 	}
 }
 
-// following returns, for each member that is tried, how many that are equal to it come next.
+// following returns, for each tried member, how many equal members come next.
 func (a *attempt) following() []int {
 	n := make([]int, len(a.tried))
 	for at := len(n) - 2; at >= 0; at-- {
@@ -264,15 +276,16 @@ func (a *attempt) following() []int {
 	return n
 }
 
-// isShort reports whether too few members can have a node, even if all that have not been tried find one.
+// isShort reports whether too few members can have a node, even if all remaining ones
+// find one.
 func (a *attempt) isShort() bool { return a.scheduled+a.remaining < a.need }
 
-// quorum says that too few members can have a node.
+// quorum returns the message that too few members can have a node.
 func (a *attempt) quorum() string {
 	return "minCount (" + strconv.Itoa(a.need) + ") cannot be satisfied: " + strconv.Itoa(a.scheduled) + " scheduled, " + strconv.Itoa(a.remaining) + " remaining"
 }
 
-// takeBack takes the members off their nodes that are assumed there, the last first. Their decisions stay.
+// takeBack unassumes the assumed members, last first. Their decisions stay.
 func (a *attempt) takeBack() {
 	if !a.assumed {
 		return
@@ -283,8 +296,10 @@ func (a *attempt) takeBack() {
 	}
 }
 
-// reject ends an attempt in which too few members found a node. Members that found none keep their own reasons; the others are told the group's: with what was found
-// about making room if they had found a node, without if they were not tried. What was found is about all members of the tree, if the group is a part of one.
+// reject ends an attempt in which too few members found a node. Members that found none
+// keep their own reasons, the others get the group's message. Members that had found a
+// node also get the result of the search for victims; members that were not tried do not.
+// In a part of a tree, that result is for all members of the tree.
 func (a *attempt) reject(text string, found room) {
 	if a.tree != nil {
 		a.rejectTree(text, found)
@@ -324,7 +339,7 @@ func (a *attempt) reject(text string, found room) {
 }
 
 // fail ends an attempt with an error, or leaves it unfinished. A member that failed
-// itself keeps its own.
+// itself keeps its own error.
 func (a *attempt) fail(err error) {
 	if errors.Is(err, plugin.ErrUnfinished) {
 		a.Outcome = plan.Unfinished

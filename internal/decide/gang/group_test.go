@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestRefuses has groups whose members do not belong together. All of them fail; one that leaves, or is on a node already, counts as well.
+// TestRefuses has groups whose members do not belong together. All of them fail. Members
+// that are being deleted or run already count as well.
 func TestRefuses(t *testing.T) {
 	never := func(p *v1.Pod) { policy := v1.PreemptNever; p.Spec.PreemptionPolicy = &policy }
 	scheduler := func(p *v1.Pod) { p.Spec.SchedulerName = "other" }
@@ -71,15 +72,17 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnPolicy has groups whose own preemption policy counts, beside a pod of lower priority in the way. All members must have the same, those on nodes too.
+// TestOwnPolicy has groups whose own preemption policy counts, with a pod of lower
+// priority in the way. All members must have the same policy, including those on nodes.
 func TestOwnPolicy(t *testing.T) {
 	never := func(p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) }
 	lower := func(*v1.Pod) {}
 	const differ = "all pods in a single pod group should have the same preemption policy as the pod group's preemption policy, got "
 	for _, row := range []struct {
-		name          string
-		group         v1.PreemptionPolicy // none if it is empty
-		waiting, runs build.PodOption     // the policies of the members, nil if no such member is there
+		name  string
+		group v1.PreemptionPolicy // empty for none
+		// the policies of the members, nil without such a member
+		waiting, runs build.PodOption
 		want          string
 	}{
 		{"pods are evicted", v1.PreemptLowerPriority, lower, nil, "found a placement for podgroup, preempting 1 victims"},
@@ -110,7 +113,7 @@ func TestOwnPolicy(t *testing.T) {
 	}
 }
 
-// TestFollowing has members of which some are equal to the next ones.
+// TestFollowing has members some of which equal the next ones.
 func TestFollowing(t *testing.T) {
 	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
 	var pods []*v1.Pod
@@ -123,7 +126,8 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-// TestNoNodes has a group in a cluster without nodes: each member that is tried fails by itself, the others with the group.
+// TestNoNodes has a group in a cluster without nodes. Each tried member fails on its own,
+// the others with the group.
 func TestNoNodes(t *testing.T) {
 	c := newCrowd(t, 1)
 	a, b := newMember("a"), newMember("b")
@@ -137,7 +141,8 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
-// TestRejected has gangs of three pods of 1 cpu with room for one. Each member is told its own reasons, or the group's.
+// TestRejected has gangs of three pods of 1 cpu with room for one. Each member gets its
+// own reasons, or the group's.
 func TestRejected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -181,7 +186,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestWorkOfEqualMembers counts for how many members of a gang not all nodes are looked at: those that are equal to many after them, or for whose like nodes are ranked already.
+// TestWorkOfEqualMembers counts the members of a gang that need no look at all nodes.
+// These are equal to many after them, or nodes are ranked already for pods like them.
 func TestWorkOfEqualMembers(t *testing.T) {
 	const members = 60
 	for _, c := range []struct {
@@ -212,7 +218,8 @@ func TestWorkOfEqualMembers(t *testing.T) {
 	}
 }
 
-// TestMinCountNeedsItsPlugin: without GangScheduling one member that finds a node is enough, and in a tree one group.
+// TestMinCountNeedsItsPlugin: without GangScheduling one member with a node is enough,
+// and in a tree one group.
 func TestMinCountNeedsItsPlugin(t *testing.T) {
 	for _, with := range []bool{true, false} {
 		c := racksOf(1, 1, 2, "")
@@ -232,10 +239,11 @@ func TestMinCountNeedsItsPlugin(t *testing.T) {
 	}
 }
 
-// outside stands in a profile for plugins from outside; a group is refused before any has a turn.
+// outside stands in a profile for out-of-tree plugins; a group is refused before any of
+// them has a turn.
 type outside struct{ plugin.Outside }
 
-// TestRefusesBesideOutside has a profile with plugins from outside.
+// TestRefusesBesideOutside has a profile with out-of-tree plugins.
 func TestRefusesBesideOutside(t *testing.T) {
 	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
 	c.engine.Profile("default-scheduler").Outside = outside{}

@@ -11,27 +11,38 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Observer learns what becomes of a group's domain placements. It may measure the time between two calls, which this package does not know.
+// Observer receives the progress of a group's domain placements. It may measure the time
+// between two calls, as this package has no clock.
 type Observer interface {
-	// Generated is called with how many there are, before the first is tried.
+	// Generated is called with the number of domain placements, before the first is
+	// tried.
 	Generated(placements int)
-	// Evaluated is called when one has been tried, and whether it has room.
+	// Evaluated is called after each tried domain placement, with the result.
 	Evaluated(feasible bool)
 }
 
-// Witness is an Observer that also looks at decisions about members before anything comes of them: engine and state are as they were when a decision was made. It must not change them.
+// Witness is an Observer that also receives decisions about members, before they take
+// effect. Engine and state are as they were for the decision. It must not change them.
 type Witness interface {
 	Observer
-	// Decided is called after each decision about a member that may stand, in the view in which it was made: not in searches for pods to evict. among is how many domain placements of the member's own group are compared, this one included: in each of
-	// them the member is decided about, or in fewer. In a tree, domain placements of groups above may be compared besides. What it returns becomes Decision.Details, and is forgotten with the decision.
+	// Decided is called after each decision about a member that may stand, in the view of
+	// the decision. It is not called in searches for victims.
+	//
+	// among is the number of domain placements of the member's own group still to be
+	// compared, including this one. The member is decided in at most this many. In a
+	// tree, domain placements of groups above may be compared in addition.
+	//
+	// The result becomes Decision.Details, and lives as long as the decision.
 	Decided(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 
-// unschedulable is the text of a group that no domain placement has room for, without numbers.
+// unschedulable is the message of a group for which no domain placement has room, without
+// numbers.
 const unschedulable = "pod group is unschedulable"
 
-// mostKept is how many decisions about members are kept while domain placements are compared: those of the best are needed again, and which is the best is known at
-// the end. Beyond it the best is tried once more.
+// mostKept bounds the decisions about members that are kept while domain placements are
+// compared. The decisions of the best are needed again, but the best is known only at the
+// end. Beyond the bound the best placement is tried once more.
 const mostKept = 1 << 14
 
 // found is a domain placement with room.
@@ -41,8 +52,10 @@ type found struct {
 	members []plan.Decision
 }
 
-// try finds nodes for the members, as tryOn does; where the profile divides nodes for groups, in one of the group's domain placements: each is tried by itself,
-// and the best of those with room is taken. When none has room no member is assumed, and the decisions are those of the first that was tried.
+// try finds nodes for the members, as tryOn does. If the profile generates domain
+// placements for the group, it tries each separately and takes the best feasible one. If
+// none is feasible, no member is assumed, and the decisions are those of the first
+// placement.
 func (a *attempt) try() (short string, err error) {
 	if a.tree != nil {
 		return a.tryTree()
@@ -84,12 +97,14 @@ func (a *attempt) try() (short string, err error) {
 	return noneOf(len(placements), first.short), nil
 }
 
-// noneOf says that none of so many domain placements has room, the first for the given reason.
+// noneOf returns the message that no domain placement has room, with the reason for the
+// first.
 func noneOf(placements int, firstShort string) string {
 	return unschedulable + ", 0/" + strconv.Itoa(placements) + " placements are available, first placement status: " + statusOf(firstShort)
 }
 
-// begin forgets what was decided about the members before, of whom none may be assumed. From now on those that find a node are.
+// begin clears the members' decisions; none may be assumed. From here on, placed members
+// are assumed.
 func (a *attempt) begin() {
 	for _, i := range a.tried {
 		m := &a.Members[i]
@@ -126,7 +141,9 @@ func (a *attempt) placedMembers() []*model.Pod {
 	return pods
 }
 
-// statusOf returns what is told of the first domain placement: why too few members found a node; if too few were there from the start, only that.
+// statusOf returns the status to report for the first domain placement. It is the reason
+// why too few members found a node, shortened if the group had too few members from the
+// start.
 func statusOf(short string) string {
 	if strings.HasPrefix(short, unschedulable) {
 		return unschedulable
@@ -134,11 +151,11 @@ func statusOf(short string) string {
 	return short
 }
 
-// takeBest assumes the members where the best domain placement has them.
+// takeBest assumes the members on the nodes of the best domain placement.
 func (a *attempt) takeBest(feasible []found) (short string, err error) {
 	at, err := a.best(model.TreeOf(a.Group), feasible)
 	if err != nil {
-		a.begin() // what was found in one of them is not what the error is about
+		a.begin() // the error does not concern the decisions in one placement
 		return "", err
 	}
 	best := &feasible[at]
@@ -154,7 +171,8 @@ func (a *attempt) takeBest(feasible []found) (short string, err error) {
 	return "", nil
 }
 
-// best returns the position of a group's domain placement with the highest weighted score. Between equal ones a hash of seed, group and name decides.
+// best returns the position of a group's domain placement with the highest weighted
+// score. Ties are broken by a hash of seed, group and name.
 func (a *attempt) best(tree *model.GroupTree, feasible []found) (at int, err error) {
 	if len(feasible) == 1 {
 		return 0, nil

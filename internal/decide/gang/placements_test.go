@@ -26,7 +26,8 @@ import (
 
 const seed = 7
 
-// profileWith returns the default profile where groups have domain placements, with these weights of NodeResourcesFit and PodGroupPodsCount.
+// profileWith returns the default profile with domain placements for groups, and these
+// weights of NodeResourcesFit and PodGroupPodsCount.
 func profileWith(t testing.TB, fit, count int) *plugin.Profile {
 	t.Helper()
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
@@ -53,7 +54,7 @@ func newEngine(t testing.TB, p *plugin.Profile) *engine.Engine {
 	return e
 }
 
-// cluster is nodes, pods on them, and a group with members that wait.
+// cluster is nodes, pods on them, and a group with pending members.
 type cluster struct {
 	nodes   []*v1.Node
 	pods    []*v1.Pod
@@ -61,7 +62,8 @@ type cluster struct {
 	members []*v1.Pod
 }
 
-// state returns the cluster without the members that wait; only the nodes that some returns true for, and the pods on them.
+// state returns the cluster without the pending members. It has only the nodes for which
+// some returns true, and the pods on them.
 func (c *cluster) state(some func(*v1.Node) bool) *state.State {
 	s := state.New()
 	var changes []model.Change
@@ -83,7 +85,7 @@ func (c *cluster) state(some func(*v1.Node) bool) *state.State {
 
 func anyNode(*v1.Node) bool { return true }
 
-// work returns the members that wait, compiled.
+// work returns the pending members, compiled.
 func (c *cluster) work(p *plugin.Profile) plan.Work {
 	work := plan.Work{Group: model.NewPodGroup(c.group)}
 	for _, object := range c.members {
@@ -112,7 +114,8 @@ func newMember(name string, options ...build.PodOption) *v1.Pod {
 	return p
 }
 
-// random returns a small cluster: nodes in up to four racks or in none, pods on them, members on nodes of one rack or two, and members that wait.
+// random returns a small cluster: nodes in up to four racks or in none, pods on them,
+// members on nodes of one or two racks, and pending members.
 func random(r *rand.Rand) *cluster {
 	c := &cluster{group: newGroup(r.Int32N(6), []string{"rack", "rack", "rack", ""}[r.IntN(4)])}
 	racks := 1 + r.IntN(4)
@@ -145,8 +148,9 @@ func rackOf(c *cluster, p *v1.Pod) string {
 	return c.nodes[slices.IndexFunc(c.nodes, func(n *v1.Node) bool { return n.Name == p.Spec.NodeName })].Labels["rack"]
 }
 
-// plainly is the search as the documentation has it: each rack by itself as a cluster of its own, and the formulas written out. It returns the outcome, with the
-// nodes of the members or the message before what preemption adds.
+// plainly is the search as documented: each rack separately as a cluster of its own, with
+// the formulas written out. It returns the outcome, with the nodes of the members or the
+// message before the part about preemption.
 func plainly(t testing.TB, c *cluster, p *plugin.Profile, fit, count int64) string {
 	t.Helper()
 	type rack struct {
@@ -264,7 +268,8 @@ func plainly(t testing.TB, c *cluster, p *plugin.Profile, fit, count int64) stri
 	return "placed: " + fmt.Sprint(best.nodes)
 }
 
-// told says what was decided in the words of plainly, and checks that the state has the members where the decision does.
+// told writes a decision in the format of plainly, and checks that the state agrees with
+// its placements.
 func told(t testing.TB, s *state.State, d *plan.GroupDecision) string {
 	t.Helper()
 	nodes := map[string]string{}
@@ -296,7 +301,8 @@ func told(t testing.TB, s *state.State, d *plan.GroupDecision) string {
 	return fmt.Sprint(d.Outcome, ": ", message)
 }
 
-// TestAgreesWithThePlainSearch compares the choice among domain placements with the plain search, in random clusters; with decisions kept for the best, and without.
+// TestAgreesWithThePlainSearch compares the choice among domain placements with the plain
+// search, in random clusters, with and without stored decisions for the best.
 func TestAgreesWithThePlainSearch(t *testing.T) {
 	seen := map[string]int{}
 	for i := range build.Sized(600) {
@@ -319,7 +325,8 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 	}
 }
 
-// racksOf returns a cluster of so many racks with so many nodes each, all of one size, and a gang of so many members that fills a node with each.
+// racksOf returns a cluster of equal nodes in racks, and a gang. Each member fills a
+// node.
 func racksOf(racks, nodes, members int, key string) *cluster {
 	c := &cluster{group: newGroup(int32(members), key)}
 	for i := range racks * nodes {
@@ -331,7 +338,8 @@ func racksOf(racks, nodes, members int, key string) *cluster {
 	return c
 }
 
-// TestWorkOfPlacements counts what domain placements cost: each visits its own nodes and no others, and no column is filled again.
+// TestWorkOfPlacements counts the cost of domain placements: each visits only its own
+// nodes, and no column is filled again.
 func TestWorkOfPlacements(t *testing.T) {
 	const nodes, members = 12, 5
 	p := profileWith(t, 1, 1)
@@ -355,14 +363,16 @@ func TestWorkOfPlacements(t *testing.T) {
 		if got.Filled != none.Filled {
 			t.Errorf("%d racks: %d columns were filled, want %d", racks, got.Filled, none.Filled)
 		}
-		// Fit filters; Fit and Balanced score: each is asked again about the node of a member that came, and once that it is gone.
+		// Fit filters; Fit and Balanced score: each is called again for the node of a new
+		// member, and once more after the member is gone.
 		if most := none.Asked + int64(3*2*members*racks); got.Asked > most {
 			t.Errorf("%d racks: plugins were asked about %d nodes, want %d at most", racks, got.Asked, most)
 		}
 	}
 }
 
-// TestFewDecisionsAreKept: beyond a number of decisions the best domain placement is tried once more, and no other.
+// TestFewDecisionsAreKept: beyond a number of decisions, only the best domain placement
+// is tried once more.
 func TestFewDecisionsAreKept(t *testing.T) {
 	const racks, nodes, members = 4, 6, 5
 	p := profileWith(t, 1, 1)
@@ -376,8 +386,10 @@ func TestFewDecisionsAreKept(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsNotKeptIsTriedAgain counts the decisions about groups, by themselves and below a composite one, for which only the first of two racks has room: it is tried once, unless fewer decisions may be
-// kept than there are members. Where nodes are not divided nothing is to be kept.
+// TestOnlyWhatIsNotKeptIsTriedAgain counts the decisions about groups, alone and below a
+// composite group. Only the first of two racks has room. It is tried once, unless fewer
+// decisions may be kept than members exist. Without domain placements nothing needs to be
+// kept.
 func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
 	const members = 3
 	p := profileWith(t, 1, 1)
@@ -410,7 +422,8 @@ func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestMembersAreToldOfTheFirstPlacement has two racks without room, each for a reason of its own: what members are told, by themselves and below a composite group, is of the first.
+// TestMembersAreToldOfTheFirstPlacement has two racks without room, each for a reason of
+// its own. Members get the reasons of the first, alone and below a composite group.
 func TestMembersAreToldOfTheFirstPlacement(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	c := racksOf(2, 2, 2, "rack")
@@ -435,13 +448,14 @@ func TestMembersAreToldOfTheFirstPlacement(t *testing.T) {
 	check(&d.Below[0])
 }
 
-// noted notes what an Observer is called with.
+// noted records the calls of an Observer.
 type noted []string
 
 func (n *noted) Generated(placements int) { *n = append(*n, fmt.Sprint(placements, " generated")) }
 func (n *noted) Evaluated(feasible bool)  { *n = append(*n, fmt.Sprint("feasible: ", feasible)) }
 
-// TestObserver: the observer learns of each domain placement in order, and of none where none was generated.
+// TestObserver: the observer receives each domain placement in order, and no call without
+// any.
 func TestObserver(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	for _, row := range []struct {
@@ -482,7 +496,7 @@ func (failing) FilterNeedIn(state.View, *model.Pod) (plugin.FilterNeed, string, 
 }
 func (failing) FilterReads() model.Aspect { return 0 }
 
-// stuck is a PostFilter plugin that fails to give anything back for a group.
+// stuck is a PostFilter plugin that fails to release resources for a group.
 type stuck struct{}
 
 func (stuck) Name() string { return "Stuck" }
@@ -495,7 +509,8 @@ func (stuck) FreeForGroup(state.View, *model.PodGroup, *model.Pod, []any) (plugi
 	return plugin.GroupFreed{}, fmt.Errorf("nothing is given back")
 }
 
-// TestPlacementsFail: an error ends the attempt, and no member is left on a node, whichever plugin it is of.
+// TestPlacementsFail: an error of any plugin ends the attempt, and no member is left on a
+// node.
 func TestPlacementsFail(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -530,11 +545,12 @@ func TestPlacementsFail(t *testing.T) {
 			if m.Outcome != d.Outcome {
 				t.Errorf("%s: member %d is %s", row.name, i, m.Outcome)
 			}
-			if row.name == "score" && m.Feasible != 0 { // the error is about no placement by itself
+			// the error belongs to no single placement
+			if row.name == "score" && m.Feasible != 0 {
 				t.Errorf("%s: member %d has %d feasible nodes", row.name, i, m.Feasible)
 			}
 			want := d.Message
-			if row.name == "a member" && i == 0 { // the one that failed keeps its own error
+			if row.name == "a member" && i == 0 { // the failed member keeps its own error
 				_, want, _ = strings.Cut(want, ": ")
 			}
 			if m.Outcome == plan.Failed && m.Err.Error() != want {
@@ -544,7 +560,8 @@ func TestPlacementsFail(t *testing.T) {
 	}
 }
 
-// TestTies places groups among equal racks: the hash decides, so that each rack is taken, and by the same group always the same.
+// TestTies places groups among equal racks. The hash decides, so each rack is chosen for
+// some group, and always the same rack for the same group.
 func TestTies(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	e := newEngine(t, p)

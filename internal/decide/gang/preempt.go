@@ -13,13 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// room is what PodGroupPostFilter plugins found for a group that was rejected.
+// room is the result of PodGroupPostFilter plugins for a rejected group.
 type room struct {
-	// text is added to the group's.
+	// text is appended to the group's message.
 	text string
-	// waits means that pods are evicted for the group, or were and are not gone yet.
+	// waits means that victims were found, or that earlier victims are still terminating.
 	waits bool
-	// nodes are those that members are to be nominated to, by their position among Members. The others keep their nominations.
+	// nodes are the nodes to nominate members to, by position in Members. Other members
+	// keep their nominations.
 	nodes map[int]string
 	// victims are the pods to evict, sorted by importance.
 	victims []*model.Pod
@@ -28,15 +29,16 @@ type room struct {
 
 const preemptionPrefix = "pod group preemption: "
 
-// makeRoom looks for pods to evict, so that enough members find a node. short is why too few did.
+// makeRoom searches for victims, so that enough members find a node. short is the reason
+// why too few did.
 func (a *attempt) makeRoom(short string) (r room, err error) {
 	if a.profile == nil {
 		return room{}, nil
 	}
-	if a.fitsWithoutKept() { // nobody is to go for room that there is
+	if a.fitsWithoutKept() { // no pod is evicted for space that exists but is held
 		return room{text: ", room that would do is kept for another pod group"}, nil
 	}
-	before := "" // what plugins say that let the next have a say
+	before := "" // messages of plugins that did not end the chain
 	for _, p := range a.profile.PostFilters {
 		if of, ok := p.(plugin.GroupFreeing); ok {
 			freed, err := a.free(of)
@@ -120,7 +122,8 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 	return r, err
 }
 
-// fitsWithoutKept reports whether enough members would find a node if no room was kept for other groups.
+// fitsWithoutKept reports whether enough members would find a node if no space was held
+// for other groups.
 func (a *attempt) fitsWithoutKept() bool {
 	if !slices.ContainsFunc(a.tried, func(i int) bool { no := a.Members[i].Rejection; return no != nil && no.Kept }) {
 		return false
@@ -133,7 +136,8 @@ func (a *attempt) fitsWithoutKept() bool {
 	return err == nil && short == ""
 }
 
-// policy returns whether pods may be evicted for the group: by its own word, or by that of its members, who agree.
+// policy returns the preemption policy of the group: its own, or its members', which
+// agree.
 func (a *attempt) policy(own bool) v1.PreemptionPolicy {
 	if own {
 		return a.Group.PreemptionPolicy()
@@ -141,7 +145,8 @@ func (a *attempt) policy(own bool) v1.PreemptionPolicy {
 	return a.first().PreemptionPolicy()
 }
 
-// isOngoing reports whether a pod of lower priority that was evicted, for the group or for another pod, is still leaving a node that a member is nominated to.
+// isOngoing reports whether an evicted pod of lower priority is still leaving a node that
+// a member is nominated to. The preemptor may be the group or another pod.
 func (a *attempt) isOngoing(v state.View) bool {
 	asked := map[string]bool{}
 	for _, i := range a.tried {
@@ -160,10 +165,10 @@ func (a *attempt) isOngoing(v state.View) bool {
 	return false
 }
 
-// again returns the same attempt, with nothing decided yet and no witness.
+// again returns a copy of the attempt without decisions and without a witness.
 func (a *attempt) again() attempt {
 	b := *a
-	b.witness, b.among = nil, 1 // what is tried seldom stands
+	b.witness, b.among = nil, 1 // these decisions seldom stand
 	b.progress = nil
 	b.GroupDecision = &plan.GroupDecision{Group: a.Group, Members: make([]plan.Decision, len(a.Members))}
 	for i := range a.Members {
@@ -172,10 +177,11 @@ func (a *attempt) again() attempt {
 	return b
 }
 
-// whatIf is an attempt without any of the pods that may be evicted. Its members stay assumed while these pods are put back.
+// whatIf is an attempt without any of the pods that may be evicted. Its members stay
+// assumed while these pods return to their nodes.
 type whatIf struct {
 	attempt
-	// seats are the members that are placed, in order; bySlot are the same by node.
+	// seats are the placed members, in order; bySlot are the same by node.
 	seats  []seat
 	bySlot map[int32][]seat
 	use    state.Use
@@ -189,9 +195,10 @@ type seat struct {
 	slot   int32
 }
 
-// reprieve puts the candidates back that the members leave room for, one after the other: first those whose eviction would violate a PodDisruptionBudget, and of
-// these, and of the others, the more important first. Those with which a member no longer passes are the victims. As in kube-scheduler the members stay where they
-// were placed when none of the candidates was there.
+// reprieve puts the candidates for eviction back on their nodes, one after the other, if
+// all members still pass. Candidates whose eviction would violate a PodDisruptionBudget
+// come first, then the more important ones. The rest are the victims. As in
+// kube-scheduler, the members stay on the nodes that they found without any candidate.
 func (w *whatIf) reprieve(candidates []unit) (room, error) {
 	slices.SortFunc(candidates, byImportance)
 	r := room{waits: true, nodes: map[int]string{}, GroupPreemption: plan.GroupPreemption{Status: plan.StatusSuccess}}
@@ -237,7 +244,7 @@ func (w *whatIf) reprieve(candidates []unit) (room, error) {
 	return r, nil
 }
 
-// sit finds the seats of the members.
+// sit collects the seats of the members.
 func (w *whatIf) sit() error {
 	w.bySlot = map[int32][]seat{}
 	for _, i := range w.tried {
@@ -257,8 +264,9 @@ func (w *whatIf) sit() error {
 	return nil
 }
 
-// fitBeside reports whether all members pass where they were placed, now that the pods of a unit are back. Only the members on the same nodes are looked at, unless filters of
-// others count these pods, or these pods keep others away.
+// fitBeside reports whether all members still pass on their nodes after the pods of a
+// unit have returned. It checks only the members on the same nodes, unless filters of
+// other members count these pods, or these pods repel other members.
 func (w *whatIf) fitBeside(u *unit) (bool, error) {
 	if w.concernsAll(u) {
 		return w.passInTurn(w.seats)
@@ -284,7 +292,7 @@ func (w *whatIf) fitBeside(u *unit) (bool, error) {
 	return true, nil
 }
 
-// concernsAll reports whether a unit that is back may concern members wherever they are.
+// concernsAll reports whether a returned unit may affect members on any node.
 func (w *whatIf) concernsAll(u *unit) bool {
 	v := w.state.View()
 	repelling := u.pods
@@ -301,7 +309,8 @@ func (w *whatIf) concernsAll(u *unit) bool {
 	return false
 }
 
-// fitByUse adds up what the pods on a node occupy, which is all that filters read: the members come in turn, as they did when they were placed.
+// fitByUse adds up the resource usage of the pods on a node, which is all that filters
+// read. The members are added in turn, as when they were placed.
 func (w *whatIf) fitByUse(slot int32, seats []seat) bool {
 	w.use.Reset(w.state.View().Node(slot))
 	for i := range seats {
@@ -316,7 +325,8 @@ func (w *whatIf) fitByUse(slot int32, seats []seat) bool {
 	return true
 }
 
-// passInTurn asks all filters about members, each on its node beside those before it, as when they were placed. Afterwards all are on their nodes.
+// passInTurn runs all filters for members, each on its node together with the members
+// before it, as when they were placed. Afterwards all are on their nodes.
 func (w *whatIf) passInTurn(seats []seat) (fits bool, err error) {
 	for _, s := range slices.Backward(seats) {
 		w.state.Unassume(w.Members[s.member].Placements...)
@@ -332,7 +342,7 @@ func (w *whatIf) passInTurn(seats []seat) (fits bool, err error) {
 	return fits && err == nil, err
 }
 
-// renew takes the counts as they are for those with which the members pass.
+// renew records the present counts as counts with which the members pass.
 func (w *whatIf) renew() {
 	for i := range w.seats {
 		w.seats[i].Renew()

@@ -72,7 +72,7 @@ func whole(g *schedulingv1beta1.PodGroup) {
 	g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
 }
 
-// compositeUnit is a composite group of which all pods below it are evicted together.
+// compositeUnit is a composite group whose pods are evicted together.
 func compositeUnit(name string, priority int32) *schedulingv1alpha3.CompositePodGroup {
 	g := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	g.Spec.Priority, g.Spec.DisruptionMode = &priority, &schedulingv1alpha3.CompositeDisruptionMode{All: &schedulingv1alpha3.AllCompositeDisruptionMode{}}
@@ -113,7 +113,8 @@ func (c *crowd) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) plan
 	return w
 }
 
-// outcome is what was decided about a group whose members wait: its text, without the short of the algorithm; who goes; and the members' nominations.
+// outcome writes the decision about a group with pending members: its text without the
+// algorithm's reason, the victims, and the members' nominations.
 func outcome(d *plan.GroupDecision) string {
 	_, text, _ := strings.Cut(d.Message, preemptionPrefix)
 	words := []string{text + ":"}
@@ -130,7 +131,8 @@ func outcome(d *plan.GroupDecision) string {
 	return strings.Join(words, " ")
 }
 
-// TestVictims has one node of 4 cpu, mostly, and a group of pods of 1 cpu. Pods on nodes are named by their nodes.
+// TestVictims has mostly one node of 4 cpu, and a group of pods of 1 cpu. Pods on nodes
+// are named by their nodes.
 func TestVictims(t *testing.T) {
 	n1, n2 := build.Node("n1", build.Allocatable("cpu=4 pods=110")), build.Node("n2", build.Allocatable("cpu=4 pods=110"), build.Unschedulable)
 	on := func(name string, p int32, options ...build.PodOption) *v1.Pod {
@@ -237,8 +239,9 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestEvictionsBesideKeptRoom has room for one pod of 2 cpu kept on n0 for another group of the same priority, and pods of lower priority fill n1. A group that would start
-// with the room that is kept evicts nobody, and one for which that is too little does.
+// TestEvictionsBesideKeptRoom has room for one pod of 2 cpu on n0, held for another group
+// of the same priority. Pods of lower priority fill n1. A group that would fit into the
+// held space evicts no pod; a larger group does.
 func TestEvictionsBesideKeptRoom(t *testing.T) {
 	for _, row := range []struct {
 		members int
@@ -266,7 +269,8 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		if !strings.HasSuffix(d.Message, row.want) {
 			t.Errorf("%d members: %q, want it to end with %q", row.members, d.Message, row.want)
 		}
-		if want := (noted{"1 generated", "feasible: false"}); row.members == 1 && !slices.Equal(calls, want) { // whether the kept room would do is no attempt
+		// the check of the held space is no attempt
+		if want := (noted{"1 generated", "feasible: false"}); row.members == 1 && !slices.Equal(calls, want) {
 			t.Errorf("observed %q, want %q", calls, want)
 		}
 		if err := c.state.Audit(); err != nil {
@@ -284,7 +288,8 @@ func hostPort(port int32) build.PodOption {
 	}
 }
 
-// plainly is the search as kube-scheduler makes it: whenever a unit is back, all filters are asked about all members in turn.
+// plainly is kube-scheduler's search: after each returned unit, all filters run for all
+// members in turn.
 func (a *attempt) plainly(t *testing.T) (victims []string) {
 	candidates := a.candidates(a.state.View())
 	for i := range candidates {
@@ -332,7 +337,8 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 	return victims
 }
 
-// TestVictimsAgreeWithThePlainSearch compares victims in random clusters with affinities, spreading, ports and groups.
+// TestVictimsAgreeWithThePlainSearch compares victims in random clusters with affinities,
+// spreading, ports and groups.
 func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 	found, many := 0, 0
 	for seed := range uint64(400) {
@@ -409,7 +415,8 @@ func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 	}
 }
 
-// TestWorkOfEvictions has a gang of 512 find room in 5,000 nodes full of pods of lower priority: a pod that is put back costs no look at any member, unless it is on the same node.
+// TestWorkOfEvictions has a gang of 512 find room in 5,000 nodes full of pods of lower
+// priority. A returned pod costs no check of a member, except on the same node.
 func TestWorkOfEvictions(t *testing.T) {
 	nodes, perNode, gang := build.Sized(5000), 6, build.Sized(512)
 	c := newCrowd(t, 1)
@@ -434,7 +441,8 @@ func TestWorkOfEvictions(t *testing.T) {
 	if d.Preemption == nil || d.Preemption.Victims != 2*gang {
 		t.Fatalf("%+v victims, want %d", d.Preemption, 2*gang)
 	}
-	// Each member's filters are asked about each of the pods on its node, and while it is placed columns follow.
+	// Each member's filters run for each of the pods on its node, and columns follow
+	// while it is placed.
 	if asked, most := after.Asked-before.Asked, int64(40*nodes+20*gang*perNode); asked > most {
 		t.Errorf("plugins were asked about %d nodes, at most %d are enough", asked, most)
 	}

@@ -154,7 +154,8 @@ func (p *progress) follow(s *state.State, now state.Versions) bool {
 		return true
 	}
 	was := p.versions
-	was.Journal, was.Nominations, was.Devices = now.Journal, now.Nominations, now.Devices // the journal names these nodes
+	// the journal lists these nodes
+	was.Journal, was.Nominations, was.Devices = now.Journal, now.Nominations, now.Devices
 	entries, ok := s.Since(p.versions.Journal)
 	if !p.local || was != now || !ok {
 		return false

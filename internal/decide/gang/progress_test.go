@@ -228,8 +228,9 @@ func TestWorkOfSlicedAttempt(t *testing.T) {
 	}
 }
 
-// TestFirstPlacementVanishes removes the first domain placement between two rounds of an attempt. The
-// next one is then the first, and its decisions, which were not kept, are made again for the report.
+// TestFirstPlacementVanishes removes the first domain placement between two rounds of an
+// attempt. The next one is then the first. Its decisions, which were not kept, are made
+// again for the report.
 func TestFirstPlacementVanishes(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	all := &cluster{group: newGroup(2, "rack")}

@@ -11,23 +11,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// One pass over the members in the order in which they came, each to its best node, may miss a placement that there is: small members take the room that a large one
-// needs, or one is tried before the member that it must be beside. So before a group is rejected, its members are tried in other orders, and with other nodes among
-// equally good ones, which are ours to choose; each still takes a node with the highest score. A group that the first pass places is not concerned, and when all is
-// in vain the group is rejected with what the first pass found.
+// One pass over the members in the order of arrival, each to its best node, may miss a
+// feasible placement. Small members can take the space that a large one needs. A member
+// can be tried before another that it must be near. So before a group is rejected, its
+// members are tried in other orders, and with a different choice among equally good
+// nodes. Each member still gets a node with the highest score. A group that the first
+// pass places is not affected. If all passes fail, the group is rejected with the result
+// of the first.
 //
-// The same holds for the groups of a tree, of which one may take the room that the next ones need: they have their turns in other orders, too.
+// The same holds for the groups of a tree, which can take each other's space. Their turns
+// come in other orders, too.
 
-// mostRetries is how many further passes there are in one attempt of a group at most. In all of them so many decisions about members are made as the engine is configured for, or
-// retriesEach for each member if that is more; a pass that has begun ends.
+// mostRetries bounds the further passes in one attempt of a group. Together the passes
+// make at most the configured number of decisions about members, or retriesEach for each
+// member if that is more. A pass that has begun ends.
 const mostRetries, retriesEach = 16, 4
 
-// kind is members that are decided about alike.
+// kind is a set of members with equal decisions.
 type kind struct {
 	members []int
-	// counts means that filters count pods around the nodes, so that other members may help.
+	// counts means that filters count pods around the nodes, so that other members may
+	// help.
 	counts bool
-	// feasible is for how many nodes the first is feasible without the others, size its share of what the group requests.
+	// feasible is the number of feasible nodes of the first member without the others.
+	// size is its share of the group's requests.
 	feasible int
 	size     float64
 }
@@ -77,8 +84,7 @@ func (a *attempt) retry() (placed bool, err error) {
 	return false, nil
 }
 
-// recalled is how many decisions were made in earlier rounds, as far as this one has
-// come.
+// recalled returns the number of decisions reused from earlier rounds so far.
 func (a *attempt) recalled() int64 {
 	if a.progress == nil {
 		return 0
@@ -86,7 +92,7 @@ func (a *attempt) recalled() int64 {
 	return a.progress.recalled
 }
 
-// take makes what another attempt of the group has placed that of this one.
+// take adopts the placements of another attempt of the group.
 func (a *attempt) take(b *attempt) {
 	for i := range b.Members {
 		if m := &b.Members[i]; m.Outcome == plan.Undecided { // it is being deleted
@@ -96,8 +102,9 @@ func (a *attempt) take(b *attempt) {
 	a.Members, a.root = b.Members, b.root
 }
 
-// kinds returns the members by kind; ok is false if no order can help: those of a kind that nothing counts find as many nodes in any order when they are alone, and
-// no more beside others.
+// kinds returns the members by kind. ok is false if no order can help. Without counting
+// filters, the members of one kind find the same number of nodes in any order, and no
+// more beside other members.
 func (a *attempt) kinds() (kinds []kind, ok bool) {
 	byKind, last := map[engine.Kind][]int{}, 0
 	for _, i := range a.tried {
@@ -115,8 +122,8 @@ func (a *attempt) kinds() (kinds []kind, ok bool) {
 		kinds[last].members = append(kinds[last].members, i)
 	}
 	all := a.requests()
-	b := a.again()                     // whose members are decided about kind by kind
-	there, need, counts := 0, 1, false // a tree needs one at least
+	b := a.again()                     // its members are decided kind by kind
+	there, need, counts := 0, 1, false // a tree needs at least one
 	if a.tree == nil {
 		there, need = a.state.View().GroupPlaced(a.Group.Key), a.need
 	}
@@ -148,7 +155,9 @@ func (a *attempt) kinds() (kinds []kind, ok bool) {
 	return kinds, possible > there && possible >= need
 }
 
-// isRigid reports whether all groups of a tree must find nodes for all their members, wherever these are: then it does not matter which has its turn first, as far as the members are equal.
+// isRigid reports whether every group of a tree must find nodes for all its members,
+// without a topology constraint. If the members are equal, the order of turns does not
+// matter then.
 func (a *attempt) isRigid(tree *model.GroupTree) bool {
 	switch {
 	case tree.TopologyKey() != "":
@@ -167,7 +176,7 @@ func (a *attempt) isRigid(tree *model.GroupTree) bool {
 	return !slices.ContainsFunc(tree.Below, func(below *model.GroupTree) bool { return !a.isRigid(below) })
 }
 
-// requests returns what the members request together.
+// requests returns the sum of the members' requests.
 func (a *attempt) requests() *model.Resources {
 	var all model.Sum
 	for _, i := range a.tried {
@@ -191,11 +200,15 @@ func share(of, all *model.Resources) (largest float64) {
 	return largest
 }
 
-// orders is how many orders there are before other nodes are chosen among equal ones.
+// orders is the number of orders before another choice among equally good nodes.
 const orders = 4
 
-// order returns the members in the order of a pass: the largest first; those with the fewest feasible nodes first, and last those with none, which need others; the
-// same of members that filters count before all others; and last an order by chance, which is another each time.
+// order returns the members in the order of a pass. These orders alternate:
+//
+//   - the largest first;
+//   - the fewest feasible nodes first, but members without any last, as they need others;
+//   - members with counting filters first, again members without any node last;
+//   - a random order, a different one each time.
 func (a *attempt) order(kinds []kind, n int) []int {
 	of := make(map[int]*kind, len(a.tried))
 	for at := range kinds {

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestWorkOfRetries counts the decisions about members of gangs that find no room. Further passes are bounded, and there are none where no order can help.
+// TestWorkOfRetries counts the decisions about members of gangs that find no room.
+// Further passes are bounded, and do not run if no order can help.
 func TestWorkOfRetries(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	p.Placements = nil
@@ -24,11 +25,11 @@ func TestWorkOfRetries(t *testing.T) {
 		what         string
 		small, large int // members of 1 and of 3 cpu
 		retries      int
-		least, most  int64 // decisions besides those of the first pass
+		least, most  int64 // decisions in addition to those of the first pass
 		nodes        int
 		place        bool
 		short        int  // members that are missing
-		spread       bool // over hosts, of which there are too few
+		spread       bool // over hosts, which are too few
 	}{
 		{what: "equal members", small: 9, retries: 512, nodes: 2, least: 0, most: 9},
 		{what: "too many large ones", small: 2, large: 3, retries: 512, nodes: 2, least: 0, most: 5},
@@ -82,7 +83,8 @@ func TestWorkOfRetries(t *testing.T) {
 	}
 }
 
-// TestRetriesLeaveOutWhoLeaves has a member that is being deleted, in a gang that only another order places.
+// TestRetriesLeaveOutWhoLeaves has a member that is being deleted, in a gang that only
+// another order places.
 func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	p.Placements = nil
@@ -106,7 +108,8 @@ func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestFurtherPassesAreNotObserved has a gang that only another order places, where nodes are divided: the observer learns of the first pass.
+// TestFurtherPassesAreNotObserved has a gang that only another order places, with domain
+// placements. The observer receives only the first pass.
 func TestFurtherPassesAreNotObserved(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: engine.DefaultGroupRetries})
@@ -125,8 +128,9 @@ func TestFurtherPassesAreNotObserved(t *testing.T) {
 	}
 }
 
-// TestPassesInVainRest has groups of two kinds of members that fit by themselves and not together, tried as often as possible: in the long run further passes are made for a
-// few attempts only, and for a group for which none was in vain before those for which some were.
+// TestPassesInVainRest has groups of two kinds of members that fit separately and not
+// together, tried as often as possible. In the long run only a few attempts make further
+// passes. A group without failed passes comes before the others.
 func TestPassesInVainRest(t *testing.T) {
 	c := newCrowd(t, 1)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{c.engine.Profile("default-scheduler")}, GroupRetries: engine.DefaultGroupRetries})
@@ -165,7 +169,7 @@ func TestPassesInVainRest(t *testing.T) {
 			with, last = with+1, time.Duration(i)*time.Millisecond
 		}
 	}
-	// At first as many as cause a burst of rests, and then one for each rest.
+	// At first as many as cause a burst of pauses, and then one for each pause.
 	rest := time.Duration(all) * perDecision
 	if least, most := int(burst/rest), int((burst+time.Second)/rest*11/10); with < least || with > most || last < 900*time.Millisecond {
 		t.Errorf("further passes were made %d times in a second, the last time after %s; want %d to %d times", with, last, least, most)
@@ -186,7 +190,8 @@ func TestPassesInVainRest(t *testing.T) {
 	}
 }
 
-// TestVainIsNoted expects it to be noted that no order can help if it took decisions to find that out, and not otherwise.
+// TestVainIsNoted: finding that no order can help counts as a failure only if it took
+// decisions.
 func TestVainIsNoted(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -214,7 +219,7 @@ func TestVainIsNoted(t *testing.T) {
 	}
 }
 
-// TestShare: the largest share counts, of what anybody requests.
+// TestShare: the largest share counts, among the resources that any member requests.
 func TestShare(t *testing.T) {
 	amounts := func(cpuMilli, memoryBytes int64, scalars ...int64) *model.Resources {
 		r := &model.Resources{CPUMilli: cpuMilli, MemoryBytes: memoryBytes}
@@ -239,7 +244,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestOrder has members of six kinds, of which the first and the last are of one size, and the second and the third find no node by themselves.
+// TestOrder has members of six kinds. The first and the last are of one size. The second
+// and the third have no feasible node alone.
 func TestOrder(t *testing.T) {
 	c := newCrowd(t, 1)
 	kinds := []kind{
@@ -257,8 +263,8 @@ func TestOrder(t *testing.T) {
 	a := c.attemptOf(c.work(podGroup("g", 1, 0), pods...))
 	for n, want := range [][]int{
 		{1, 2, 3, 6, 4, 0, 5}, // the largest first
-		{3, 6, 4, 0, 5, 1, 2}, // those with the fewest nodes, and last those without
-		{4, 3, 6, 0, 5, 2, 1}, // the same of those that filters count
+		{3, 6, 4, 0, 5, 1, 2}, // the fewest nodes first, and members without any last
+		{4, 3, 6, 0, 5, 2, 1}, // the same, with counting filters first
 	} {
 		for _, pass := range []int{n, n + orders} {
 			if got := a.order(kinds, pass); !slices.Equal(got, want) {

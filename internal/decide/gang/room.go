@@ -12,10 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Room returns where the members of a group or a tree that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
-// after the last of its members, and pods that are being deleted. Members go where there is room now as far as they find any, and then where others have to end. It
-// is a nomination for each member that finds a node, or nothing if they are fewer than the group needs. The state stays as it is; moved is how many pods were taken off
-// their nodes for a while, which is none where what they occupy tells that it would be in vain.
+// Room returns a nomination for each member of a rejected group or tree that finds a
+// node, computed as if the pods that overtook the group were gone. The result is empty if
+// the members with a node are fewer than the group needs. Overtaking pods do not outrank
+// the group and were created after the last of its members. Pods being deleted count as
+// gone, too.
+//
+// Members get free space first, and then the space of pods that must end. The state is
+// unchanged on return. moved is the number of pods temporarily removed from their nodes.
+// It is 0 if resource usage alone shows that removing them would not help.
 func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []plan.Nomination, moved int) {
 	s.BeginGroupTurn() // so that members share a claim that none of them has yet
 	defer s.EndGroupTurn()
@@ -39,7 +44,8 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []pla
 		return nil, 0
 	}
 	w := whole.again()
-	// The groups of a tree, and members that must share a domain, are not placed one by one.
+	// The groups of a tree, and members that must share a domain, are not placed one by
+	// one.
 	anywhere := d.Tree == nil && (d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil)
 	if d.Tree == nil {
 		w.need = 1
@@ -50,7 +56,8 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []pla
 	}
 	w.begin()
 	if anywhere {
-		if w.fill(); w.placed >= max(1, w.need) { // there is room without anybody's end, which the group's order does not find
+		// space is free already, but the order of the group's pass does not find it
+		if w.fill(); w.placed >= max(1, w.need) {
 			w.takeBack()
 			return nil, 0
 		}
@@ -73,7 +80,8 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []pla
 	return nil, len(gone)
 }
 
-// isHopelessWithout reports whether too few members would find a node, as far as what pods occupy tells, if some pods were gone.
+// isHopelessWithout reports whether, by resource usage alone, too few members would find
+// a node if some pods were gone.
 func (a *attempt) isHopelessWithout(gone []*model.Pod) bool {
 	bySlot := map[int32][]*model.Pod{}
 	for _, pod := range gone {
@@ -89,7 +97,7 @@ func (a *attempt) isHopelessWithout(gone []*model.Pod) bool {
 	return known != unknown
 }
 
-// fill places the members without a node that find one, as they come.
+// fill places the members without a node that find one, in their order.
 func (a *attempt) fill() {
 	b := *a
 	b.tried = slices.DeleteFunc(slices.Clone(a.tried), func(i int) bool { return a.Members[i].Outcome == plan.Placed })
@@ -103,7 +111,7 @@ func (a *attempt) fill() {
 	}
 }
 
-// places returns the nodes of the members that are placed.
+// places returns the nodes of the placed members.
 func (a *attempt) places() []plan.Nomination {
 	var places []plan.Nomination
 	for _, i := range a.tried {
@@ -114,7 +122,7 @@ func (a *attempt) places() []plan.Nomination {
 	return places
 }
 
-// overtakers returns the pods that would be gone if the group or the tree had not been overtaken, by node and name.
+// overtakers returns the overtaking pods and the pods being deleted, by node and name.
 func overtakers(s *state.State, d *plan.GroupDecision, last metav1.Time) []*model.Pod {
 	own := map[model.GroupKey]bool{d.Group.Key: d.Tree == nil}
 	if d.Tree != nil {

@@ -19,8 +19,9 @@ func created(second int) build.PodOption {
 	return func(p *v1.Pod) { p.CreationTimestamp = metav1.Unix(int64(second), 0) }
 }
 
-// TestRoomOfThoseWhoOvertook has two nodes of 4 cpu with an old pod of 1 cpu and three that came after the group. They are only moved where what they occupy leaves it open
-// whether that helps.
+// TestRoomOfThoseWhoOvertook has two nodes of 4 cpu with an old pod of 1 cpu and three
+// pods newer than the group. These are moved only if resource usage alone does not rule
+// out that it helps.
 func TestRoomOfThoseWhoOvertook(t *testing.T) {
 	c := newCrowd(t, 1)
 	for i := range 2 {
@@ -69,7 +70,8 @@ func TestRoomOfThoseWhoOvertook(t *testing.T) {
 	}
 }
 
-// TestRoomBesideOwnMembers has overtakers on one node, and looks at what else there is: room elsewhere is used as it is, and members of the group that run do not end for it.
+// TestRoomBesideOwnMembers has overtakers on one node. Free space elsewhere is used
+// first, and running members of the group stay.
 func TestRoomBesideOwnMembers(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -97,7 +99,8 @@ func TestRoomBesideOwnMembers(t *testing.T) {
 		for i := range row.members {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), created(10), build.Container("cpu=3")))
 		}
-		if row.leaving { // and created after the others came, so that these would not have overtaken the group
+		// created after the other pods, so that these would not have overtaken the group
+		if row.leaving {
 			members = append(members, build.Pod(build.Named("leaves"), of("g"), created(90), build.Container("cpu=1"), build.Terminating))
 		}
 		c.state.SetNow(time.Unix(100, 0))
@@ -117,11 +120,12 @@ func TestRoomBesideOwnMembers(t *testing.T) {
 	}
 }
 
-// TestRoomOfATree has a tree of two groups, each with a member that waits, and one that runs on n1. On n0 is a pod that came after it.
+// TestRoomOfATree has a tree of two groups, each with a pending member, and one that runs
+// on n1. On n0 is a pod that is newer.
 func TestRoomOfATree(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		cpu   int // of n0, which the pod that came later fills
+		cpu   int // of n0, which the newer pod fills
 		want  string
 		moved int
 	}{
@@ -137,7 +141,7 @@ func TestRoomOfATree(t *testing.T) {
 		})
 		f.pods = append(f.pods, build.Pod(build.Named("later"), build.NodeName("n0"), build.Container(fmt.Sprint("cpu=", row.cpu)), created(20)),
 			build.Pod(build.Named("runs"), build.NodeName("n1"), build.Container("cpu=2"), created(30), of("b")))
-		f.root.below[1].min = 2 // with the one that runs
+		f.root.below[1].min = 2 // including the running one
 		p := profileWith(t, 1, 1)
 		s, e := f.state(anyNode), newEngine(t, p)
 		d := Decide(s, e, f.work(p), nil)
@@ -158,8 +162,9 @@ func TestRoomOfATree(t *testing.T) {
 	}
 }
 
-// TestRoomInOneDomain has a gang of two that must be in one rack, each of which has a pod that came after the gang on one of its two nodes; and nobody else: the two find room
-// where one of these pods ends, not on two nodes of different racks.
+// TestRoomInOneDomain has a gang of two that must be in one rack. Each rack has one newer
+// pod, on one of its two nodes, and no other pods. The members fit where one of these
+// pods ends, not on two nodes of different racks.
 func TestRoomInOneDomain(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	c := racksOf(2, 2, 2, "rack")
@@ -182,10 +187,12 @@ func TestRoomInOneDomain(t *testing.T) {
 	}
 }
 
-// TestRoomNowComesFirst has a gang of two, an old pod that leaves room for one member on n1, and one that came after the gang on each of two emptier nodes: one member takes the room that there is now,
-// although the other nodes would be better.
+// TestRoomNowComesFirst has a gang of two. An old pod leaves room for one member on n1,
+// and each of two emptier nodes has a newer pod. One member takes the free space,
+// although the other nodes score higher.
 func TestRoomNowComesFirst(t *testing.T) {
-	for _, divides := range []bool{false, true} { // where nodes are divided, a group without a key is one that may go anywhere, too
+	// with domain placements, a group without a key may go anywhere, too
+	for _, divides := range []bool{false, true} {
 		c := newCrowd(t, 1, build.Node("n0", build.Allocatable("cpu=6 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")), build.Node("n2", build.Allocatable("cpu=6 pods=110")),
 			build.Pod(build.Named("old"), build.NodeName("n1"), build.Container("cpu=1"), created(1)))
 		if divides {
@@ -207,14 +214,16 @@ func TestRoomNowComesFirst(t *testing.T) {
 	}
 }
 
-// TestRoomByNumber has nodes that are full of pods by number: that a third member has no room is known before any pod is moved.
+// TestRoomByNumber has nodes at their limit of pods. That a third member does not fit is
+// found without moving any pod.
 func TestRoomByNumber(t *testing.T) {
 	c := newCrowd(t, 1)
 	for i := range 2 {
 		name := fmt.Sprint("n", i)
 		plugintest.Set(c.state, build.Node(name, build.Allocatable("cpu=4 pods=2")), build.Pod(build.Named("old-"+name), build.NodeName(name), created(1)), build.Pod(build.Named("later-"+name), build.NodeName(name), created(20)))
 	}
-	plugintest.Set(c.state, build.Pod(build.Named("later-gone"), build.NodeName("gone"), created(20))) // which is in nobody's way
+	// on no existing node
+	plugintest.Set(c.state, build.Pod(build.Named("later-gone"), build.NodeName("gone"), created(20)))
 	for members, want := range map[int]int{2: 2, 3: 0} {
 		var pods []*v1.Pod
 		for i := range members {

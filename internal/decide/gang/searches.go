@@ -11,45 +11,60 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Searches bounds how much of the time is spent in vain, of all groups together, on what may be tried for a group that is rejected, where it cannot be foreseen that it is in
-// vain: on searches for pods to evict, which take all pods of lower priority off their nodes and put them back, and on further passes over the members. While these rest, a
-// group for which they were in vain before is rejected as it was then. The others have a turn before those, and the first search for a group rests only after such of other groups: those
-// that are tried again and again in vain, however many they are, do not keep it waiting. What is of use to a group does not count.
+// Searches limits the time that pod groups may spend on attempts that fail.
+//
+// To find victims for a group, every pod of lower priority is taken off its node and put
+// back. Groups that cannot start are retried after each backoff, so without a limit a few
+// of them would use up the scheduler's time.
+//
+// Failed searches together take at most a tenth of the time, failed extra passes a
+// twentieth. While a limit is exhausted, a group that failed before is rejected with the
+// message of its last search. Groups without a failed search have a limit of their own,
+// so they never wait behind groups that fail again and again. Successful searches do not
+// count.
 //
 // The zero value is ready. It belongs to the goroutine that owns the state.
 type Searches struct {
-	// first are the searches for groups for which none was in vain before, again those for the others.
+	// first limits searches for groups without a failed search, again searches for the
+	// other groups, and passes extra passes.
 	first, again, passes limit
-	// vain has what the last search for pods to evict found that was in vain, by the UID of the PodGroup, or of the composite one at the top; empty if it failed.
+	// vain holds the message of each group's last failed search for victims. The key is
+	// the UID of the PodGroup, or of the composite group at the top. The message is empty
+	// after an error.
 	vain map[types.UID]string
-	// passed has those for which further passes were in vain.
+	// passed holds the groups whose extra passes failed.
 	passed map[types.UID]bool
-	// progress is that of attempts that go on in a later round, by the UID of the
-	// PodGroup; attempts numbers all that may.
+	// progress holds the attempts that go on in a later round, by the UID of the
+	// PodGroup. attempts numbers all attempts that may.
 	progress map[types.UID]*progress
 	attempts uint64
 }
 
 const (
-	// perMoved is for how long searches for pods to evict rest for each pod that was moved in vain: ten times as long as that takes.
+	// perMoved is the pause for each pod moved by a failed search for victims: ten times
+	// as long as the move takes.
 	perMoved = 200 * time.Microsecond
-	// perDecision and perVisited are for how long further passes rest for each decision that was made in vain and each node that was visited for these: twenty times as
-	// long as that takes.
+	// perDecision and perVisited are the pause of extra passes for each decision of a
+	// failed pass and each node that it visited: twenty times as long as these take.
 	perDecision, perVisited = 40 * time.Microsecond, 200 * time.Nanosecond
-	// mostVain is for how many groups it is known what was in vain; then all of it is forgotten, which costs nothing but their turns.
+	// mostVain bounds the groups with remembered failures. At the bound all are dropped;
+	// the groups only lose their place in the order.
 	mostVain = 4096
 )
 
-// limit bounds what is done in vain: what took long is followed by a rest, and those for whom it is likely to be in vain wait longer, so that the others come before them.
+// limit is a leaky bucket for time spent on failures. A long failure is followed by a
+// pause. Groups that are likely to fail again wait longer, so that the others come first.
 type limit struct {
-	// full is when rests of burst may be caused at once again without one, last when something was in vain last.
+	// full is the time at which the bucket is empty again, so that a burst is allowed.
+	// last is the time of the last failure.
 	full, last time.Time
 }
 
-// Rests are restMax at most, and begin when they add up to more than burst.
+// Pauses begin when they add up to more than burst, and last at most restMax.
 const burst, restMax = 400 * time.Millisecond, time.Minute
 
-// mayBegin reports whether there is no rest now, for a group for which it is likely to be in vain, or another.
+// mayBegin reports whether no pause applies now to a group. likelyInVain means that the
+// group is likely to fail.
 func (l *limit) mayBegin(now time.Time, likelyInVain bool) bool {
 	if l.full.Sub(now) > restMax { // the clock was set back
 		l.full, l.last = now.Add(restMax), now
@@ -61,7 +76,7 @@ func (l *limit) mayBegin(now time.Time, likelyInVain bool) bool {
 	return !now.Before(from)
 }
 
-// inVain notes that something was done in vain that is to be followed by a rest.
+// inVain adds a failure that is to be followed by a pause.
 func (l *limit) inVain(now time.Time, rest time.Duration) {
 	if l.full.Before(now) {
 		l.full = now
@@ -72,15 +87,17 @@ func (l *limit) inVain(now time.Time, rest time.Duration) {
 	}
 }
 
-// searchLater is what a group is told for which nobody was searched for yet.
+// searchLater is the status message of a group whose first search for victims was
+// postponed.
 const searchLater = "pods to evict are searched for later, as searches for pod groups were in vain lately"
 
-// Decide is the function of that name, within these bounds.
+// Decide is the function Decide, within these limits.
 func (s *Searches) Decide(on *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
 	return decide(on, e, work, observer, s, mostKept)
 }
 
-// rests reports whether nobody is searched for now for the group of an attempt, and what it is told.
+// rests reports whether the search for victims must wait, and the message to report
+// meanwhile.
 func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text string, rests bool) {
 	if s == nil {
 		return "", false
@@ -98,7 +115,7 @@ func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text strin
 	return searchLater, true
 }
 
-// limitOf returns the limit of searches for groups for which one was in vain before, or for which none was.
+// limitOf returns the limit of searches for groups with or without a failed search.
 func (s *Searches) limitOf(again bool) *limit {
 	if again {
 		return &s.again
@@ -106,14 +123,15 @@ func (s *Searches) limitOf(again bool) *limit {
 	return &s.first
 }
 
-// found notes that pods are evicted for the group of an attempt.
+// found records that victims were found for the group of an attempt.
 func (s *Searches) found(a *attempt) {
 	if s != nil {
 		delete(s.vain, a.Group.UID())
 	}
 }
 
-// inVain notes that these units were moved in vain for the group of an attempt, and what was found; empty if the search failed.
+// inVain records a failed search for the group of an attempt: the moved units and the
+// message, which is empty after an error.
 func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string) {
 	if s == nil {
 		return
@@ -130,7 +148,7 @@ func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string)
 	s.limitOf(again).inVain(now, time.Duration(pods)*perMoved)
 }
 
-// passesRest reports whether there are no further passes for the group of an attempt now.
+// passesRest reports whether extra passes for the group of an attempt must wait.
 func (s *Searches) passesRest(a *attempt) bool {
 	if s == nil {
 		return false
@@ -138,7 +156,8 @@ func (s *Searches) passesRest(a *attempt) bool {
 	return !s.passes.mayBegin(a.state.View().Now(), s.passed[a.Group.UID()])
 }
 
-// passedInVain notes that further passes were in vain for the group of an attempt, and how much of the engine's work that was.
+// passedInVain records failed extra passes for the group of an attempt. The engine's work
+// since before is their cost.
 func (s *Searches) passedInVain(a *attempt, before engine.Counters) {
 	if s == nil {
 		return

@@ -15,8 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestSearchesInVainRest has groups that want a node for each member, of which there are two, each with 1,500 small pods of lower priority: that they are too many is only found
-// out when these are off their nodes.
+// TestSearchesInVainRest has groups that want a node for each member. Two nodes exist,
+// each with 1,500 small pods of lower priority. Only a search that removes these finds
+// that the members are too many.
 func TestSearchesInVainRest(t *testing.T) {
 	const perNode = 1500
 	c := newCrowd(t, 1)
@@ -56,14 +57,16 @@ func TestSearchesInVainRest(t *testing.T) {
 		{0, b, searchLater, false},
 		{0, large, never, false},
 		{0, fits, searchLater, false},
-		{2*perNode*perMoved - burst, a, short, false}, // those that were not searched for yet come before it
+		// groups without a search come first
+		{2*perNode*perMoved - burst, a, short, false},
 		{0, large, never, false},
 		{0, fits, found, true}, // which leaves the others their turn
 		{0, b, short, true},
 		{0, fits, searchLater, false},
 		{time.Minute, large, short, true},
 		{0, a, short, true},
-		{0, b, short, false}, // which rests with those that were searched for before, however long
+		// it shares the pause of groups that failed before, however long
+		{0, b, short, false},
 		{time.Minute, a, short, true},
 		{0, b, short, false},
 		{0, fits, found, true},        // and the first search for a group does not
@@ -79,7 +82,7 @@ func TestSearchesInVainRest(t *testing.T) {
 			t.Errorf("%s at %s: %q, searched: %t; want %q, %t", step.work.Group.Key.Name, now.UTC().Format(time.TimeOnly), d.Message, searched, step.want, step.searched)
 		}
 	}
-	// Where somebody was found for a group, what was in vain before is not said any more.
+	// After victims were found for a group, its earlier failure is no longer reported.
 	third := func(options ...build.NodeOption) runtime.Object {
 		return build.Node("n2", append(options, build.Allocatable("cpu=1500 pods=1500"), build.NodeLabels("kubernetes.io/hostname=n2"))...)
 	}
@@ -94,12 +97,13 @@ func TestSearchesInVainRest(t *testing.T) {
 		t.Errorf("with a third node: %q", got)
 	}
 	plugintest.Set(c.state, third(build.Unschedulable))
-	for _, want := range []string{searchLater, short} { // first searches rest for a minute, too, since the clock was set back
+	// first searches pause for a minute, too, since the clock was set back
+	for _, want := range []string{searchLater, short} {
 		if got := decide(gang("new", "1", 3)); got != want {
 			t.Errorf("without it, a new group: %q, want %q", got, want)
 		}
 	}
-	now = now.Add(-time.Minute) // decide moves it on
+	now = now.Add(-time.Minute) // decide advances it
 	if got := decide(a); got != searchLater {
 		t.Errorf("while searches rest, the group for which somebody was found: %q, want %q", got, searchLater)
 	}
@@ -108,14 +112,17 @@ func TestSearchesInVainRest(t *testing.T) {
 	}
 }
 
-// TestLimit: rests begin once what was in vain adds up to more than a burst, are a minute at most, and are twice as long, counted from what was in vain last, for whom it is likely to be in vain.
+// TestLimit: pauses begin once failures add up to more than a burst, and last at most a
+// minute. For groups that are likely to fail they are twice as long, counted from the
+// last failure.
 func TestLimit(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	type noted struct{ at, rest time.Duration }
 	for _, row := range []struct {
 		name  string
 		noted []noted
-		// others and likely are how long after the beginning it may begin again: for others, and for those for whom it is likely to be in vain.
+		// others and likely are the times after the beginning at which a group may begin
+		// again: one that is not likely to fail, and one that is.
 		others, likely time.Duration
 	}{
 		{"nothing", nil, 0, 0},
@@ -131,7 +138,8 @@ func TestLimit(t *testing.T) {
 		for _, n := range row.noted {
 			l.inVain(begin.Add(n.at), n.rest)
 		}
-		if len(row.noted) > 0 && row.noted[0].at > row.others { // the clock was set back, which is seen from here on
+		// the clock was set back, which shows from here on
+		if len(row.noted) > 0 && row.noted[0].at > row.others {
 			l.mayBegin(begin, false)
 		}
 		for likely, after := range map[bool]time.Duration{false: row.others, true: row.likely} {
@@ -145,7 +153,9 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestRestsAsDocumented expects the numbers of docs/gangs.md: pods that are taken off their nodes and put back in vain, at 20 µs each, are rested for ten times as long, beyond the 2,000 that may be moved at once.
+// TestRestsAsDocumented expects the numbers of docs/gangs.md. Moving a pod off its node
+// and back takes 20 µs. A failed move is followed by a pause ten times as long, beyond
+// the 2,000 pods that may be moved at once.
 func TestRestsAsDocumented(t *testing.T) {
 	if perMoved != 10*20*time.Microsecond || burst/perMoved != 2000 || restMax != time.Minute {
 		t.Errorf("%s for each pod, %d at once, %s at most", perMoved, burst/perMoved, restMax)
@@ -167,7 +177,7 @@ func TestRestsAsDocumented(t *testing.T) {
 	if rest := searches.passes.full.Sub(now); rest != 3*40*time.Microsecond+1000*200*time.Nanosecond {
 		t.Errorf("%s for three decisions that visited 1,000 nodes", rest)
 	}
-	// What was in vain is known of a bounded number of groups.
+	// Failures are remembered for a bounded number of groups.
 	for i := range mostVain {
 		searches.inVain(now, named(i), nil, "x")
 		searches.passedInVain(named(i), c.engine.Counters())

@@ -12,29 +12,35 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// A tree of groups is decided about as one, as in kube-scheduler: the groups below a composite one have their turn one after another, those that were created first at
-// the beginning. One that finds too few nodes is taken back at once, so that the next can have its room. When fewer groups than minGroupCount can succeed, the
-// composite one has failed, and all below it is taken back.
+// A tree of groups is decided as one, as in kube-scheduler. The groups below a composite
+// group take turns, first created first. A group that finds too few nodes is reverted at
+// once, so that the next can have its space. When fewer groups than minGroupCount can
+// still succeed, the composite group has failed, and all groups below it are reverted.
 //
-// The attempt has the members of all PodGroups, one PodGroup after the other, and is the attempt of a group that they all belong to: with the name, priority and
-// preemption policy of the root. Only finding nodes differs, which is in this file.
+// The attempt has the members of all PodGroups, one PodGroup after the other. It is the
+// attempt of a single group that they all belong to, with the name, priority and
+// preemption policy of the root. Only the search for nodes differs, and is in this file.
 
 // node is one group of a tree in an attempt.
 type node struct {
 	*model.GroupTree
-	// first and end say which members of the attempt are those of this group and the groups below it.
+	// first (inclusive) and end (exclusive) bound the positions of the attempt's members
+	// in this group and the groups below it.
 	first, end int
-	// below are the groups directly below it, turns the same in the order in which they have their turns.
+	// below are the groups directly below it; turns are the same, in the order of their
+	// turns.
 	below, turns []*node
-	// leaf is the attempt of a PodGroup, whose decisions about members are those of the tree's attempt; nil for a composite group.
+	// leaf is the attempt of a PodGroup, nil for a composite group. Its decisions about
+	// members are those in the tree's attempt.
 	leaf *attempt
-	// tried says that the group has had its turn, short is why too few nodes were found then; empty if there were enough.
+	// tried means that the group has had its turn. short is the reason why too few
+	// members found nodes then, empty if enough did.
 	tried bool
 	short string
 }
 
-// membersOfTree returns the decisions about the members of all groups of a tree, which are not made yet: one group after the other, those of each in the order of the
-// work.
+// membersOfTree returns empty decisions about the members of all groups of a tree, one
+// group after the other, the members of each in the order of the work.
 func membersOfTree(work plan.Work) []plan.Decision {
 	byGroup := map[model.GroupKey][]int{}
 	for i := range work.Pods {
@@ -50,7 +56,7 @@ func membersOfTree(work plan.Work) []plan.Decision {
 	return members
 }
 
-// newNode makes the nodes of a tree, whose first member is the given one.
+// newNode builds the nodes of a tree whose first member has the given position.
 func (a *attempt) newNode(tree *model.GroupTree, first int) *node {
 	n := &node{GroupTree: tree, first: first, end: first}
 	if tree.Group != nil {
@@ -68,15 +74,17 @@ func (a *attempt) newNode(tree *model.GroupTree, first int) *node {
 	return n
 }
 
-// turns returns groups in the order in which they have their turns: in the first pass those that were created first at the beginning, in further passes the largest, the smallest or the youngest,
-// or in an order by chance, which is another each time.
+// turns returns groups in the order of their turns. In the first pass the first created
+// comes first. Further passes start with the largest, the smallest or the youngest, or
+// use a random order, a different one each time.
 func (a *attempt) turns(groups []*node) []*node {
 	if a.pass == 0 {
 		return groups
 	}
 	turns := slices.Clone(groups)
 	members := func(n *node) int { return n.end - n.first }
-	switch n := a.pass - 1; (n + n/orders) % orders { // not always beside the same order of members
+	// so that each order meets different orders of members
+	switch n := a.pass - 1; (n + n/orders) % orders {
 	case 0:
 		slices.SortStableFunc(turns, func(x, y *node) int { return cmp.Compare(members(y), members(x)) })
 	case 1:
@@ -105,13 +113,13 @@ func (a *attempt) partOf(n *node) *attempt {
 	return &part
 }
 
-// isShort reports whether too few nodes were found for a group when it had its turn last.
+// isShort reports whether too few nodes were found for a group in its last turn.
 func (n *node) isShort() bool { return n.tried && n.short != "" }
 
-// isPlaced reports whether enough nodes were found for a group when it had its turn last.
+// isPlaced reports whether enough nodes were found for a group in its last turn.
 func (n *node) isPlaced() bool { return n.tried && n.short == "" }
 
-// forget forgets the turns of a group and of all below it.
+// forget forgets the turns of a group and of all groups below it.
 func (n *node) forget() {
 	n.tried, n.short = false, ""
 	for _, below := range n.below {
@@ -119,7 +127,8 @@ func (n *node) forget() {
 	}
 }
 
-// takeBack takes the members of a group, and of all below it, off their nodes that are assumed there, the last first.
+// takeBack unassumes the assumed members of a group and of all groups below it, last
+// first.
 func (n *node) takeBack() {
 	if n.leaf != nil {
 		n.leaf.takeBack()
@@ -129,7 +138,8 @@ func (n *node) takeBack() {
 	}
 }
 
-// assume puts the members of all groups below one on the nodes that were found for them. What is below a group that failed was taken back.
+// assume assumes the members of all groups below this one on the nodes found for them.
+// Groups below a failed group have been reverted.
 func (n *node) assume() {
 	for _, below := range n.turns {
 		switch {
@@ -156,12 +166,14 @@ func (n *node) placed() (pods []*model.Pod) {
 	return pods
 }
 
-// tryTree finds nodes for all groups of the tree. When it fails none of the members is assumed; otherwise those of groups that failed by themselves are rejected already.
+// tryTree finds nodes for all groups of the tree. On failure no member is assumed. On
+// success the members of failed groups are already rejected.
 func (a *attempt) tryTree() (short string, err error) {
 	a.begin()
 	a.root = a.newNode(a.tree, 0)
 	short, err = a.tryNode(a.root, nil)
-	if err == nil && short == "" && len(a.root.placed()) == 0 { // enough of them run already, and no other has found a node
+	// enough run already, and no other has found a node
+	if err == nil && short == "" && len(a.root.placed()) == 0 {
 		short = unschedulable
 		a.root.short = short
 	}
@@ -174,8 +186,9 @@ func (a *attempt) tryTree() (short string, err error) {
 	return "", nil
 }
 
-// rejectBelow ends the attempts of the PodGroups that are not placed, with what was found for the tree. One that failed itself has its own status; the others have that of the lowest group
-// above them that failed, and so have all of their members.
+// rejectBelow ends the attempts of the PodGroups that are not placed, with the result of
+// the search for victims for the tree. A PodGroup that failed has its own status. The
+// others, and all their members, get the status of the lowest failed group above them.
 func (a *attempt) rejectBelow(n, failed *node, found room) {
 	switch {
 	case n.isShort():
@@ -205,7 +218,7 @@ func (a *attempt) rejectTree(short string, found room) {
 	a.Members[a.tried[0]].Evictions = found.evictions()
 }
 
-// divide makes the decisions about the PodGroups of a tree from that about all of it.
+// divide splits the decision about a tree into decisions about its PodGroups.
 func (a *attempt) divide() {
 	if a.tree == nil {
 		return
@@ -225,7 +238,8 @@ func (a *attempt) divide() {
 	})
 }
 
-// tryNode finds nodes for a group whose turn before is forgotten, and all below it, among some nodes, nil for all. When it fails none of their members is assumed.
+// tryNode finds nodes for a group, and all groups below it, among some nodes, nil for
+// all. The group's previous turn must be forgotten. On failure no member is assumed.
 func (a *attempt) tryNode(n *node, within *state.Restriction) (short string, err error) {
 	if n.leaf != nil {
 		n.leaf.within = within
@@ -259,7 +273,7 @@ func oneOf(placements int, short string) string {
 	return unschedulable + ", 0/" + strconv.Itoa(placements) + " placements are available, first placement status: " + statusOf(short)
 }
 
-// tryPlacements tries each of several domain placements and takes the best of those with room.
+// tryPlacements tries each of several domain placements and takes the best feasible one.
 func (a *attempt) tryPlacements(n *node, placements []plugin.DomainPlacement) (short string, err error) {
 	var first *kept
 	var firstShort string
@@ -300,8 +314,9 @@ func (a *attempt) tryPlacements(n *node, placements []plugin.DomainPlacement) (s
 	return "", nil
 }
 
-// tryBelow has the groups below a composite one have their turns among some nodes. All of them are tried that can be, once enough have succeeded, too; when too few can, all are
-// taken back. kube-scheduler says minCount of minGroupCount.
+// tryBelow runs the turns of the groups below a composite group among some nodes. All
+// groups get a turn, even after enough have succeeded. When too few can succeed, all are
+// reverted. The message has kube-scheduler's minCount in place of minGroupCount.
 func (a *attempt) tryBelow(n *node, nodes *state.Restriction) (short string, err error) {
 	for _, below := range n.below {
 		below.forget()
@@ -329,7 +344,7 @@ func (a *attempt) tryBelow(n *node, nodes *state.Restriction) (short string, err
 	return "", nil
 }
 
-// kept is what became of a group and all below it in one domain placement.
+// kept is the result for a group and all groups below it in one domain placement.
 type kept struct {
 	members []plan.Decision
 	nodes   []node // in order
@@ -341,7 +356,7 @@ func (a *attempt) keep(n *node) *kept {
 	return k
 }
 
-// restore brings back what was kept, whose members are on no node.
+// restore restores a stored result. Its members are on no node.
 func (a *attempt) restore(n *node, k *kept) {
 	copy(a.Members[n.first:n.end], k.members)
 	n.each(func(of *node) {

@@ -21,23 +21,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// branch is a group of a tree, and what is below it.
+// branch is a group of a tree, with the groups below it.
 type branch struct {
 	name string
 	key  string // of its topology, empty for none
-	// min is minCount of a PodGroup, minGroupCount of a composite one.
+	// min is minCount of a PodGroup, minGroupCount of a composite group.
 	min     int
 	members []*v1.Pod // of a PodGroup
-	below   []*branch // of a composite one
+	below   []*branch // of a composite group
 }
 
-// forest is a cluster with a tree of groups whose members wait.
+// forest is a cluster with a tree of groups whose members are pending.
 type forest struct {
 	cluster
 	root *branch
 }
 
-// randomForest returns a small cluster and a tree of two or three levels. Racks do not keep to zones.
+// randomForest returns a small cluster and a tree of two or three levels. Racks do not
+// keep to zones.
 func randomForest(r *rand.Rand) *forest {
 	f := &forest{}
 	for i := range 3 + r.IntN(8) {
@@ -78,7 +79,7 @@ func randomForest(r *rand.Rand) *forest {
 	return f
 }
 
-// tree returns the branch and all below it as the state has them.
+// tree returns the branch and all below it in the state's form.
 func (b *branch) tree() *model.GroupTree {
 	if b.members != nil {
 		g := newGroup(int32(b.min), b.key)
@@ -105,7 +106,7 @@ func (b *branch) each(do func(*branch)) {
 	}
 }
 
-// work returns the members that wait, those of different groups in turn.
+// work returns the pending members, alternating between groups.
 func (f *forest) work(p *plugin.Profile) plan.Work {
 	tree := f.root.tree()
 	work := plan.Work{Tree: tree, Group: tree.Root()}
@@ -121,22 +122,24 @@ func (f *forest) work(p *plugin.Profile) plan.Work {
 	return work
 }
 
-// answer is what became of a branch.
+// answer is the result for a branch.
 type answer struct {
 	tried bool
 	short string            // why it failed
-	nodes map[string]string // of the members of it and all below it, by name
+	nodes map[string]string // of all members in and below it, by name
 	below []*answer
 }
 
-// plainForest is the search as the documentation has it: each placement by itself as a cluster of its own, each group after those that were created before it.
+// plainForest is the search as documented: each placement separately as a cluster of its
+// own, each group after the groups created before it.
 type plainForest struct {
 	*forest
 	profile    *plugin.Profile
 	fit, count int64
 }
 
-// try returns what becomes of a branch among some nodes, where other members are already.
+// try returns the result for a branch among some nodes, with other members already
+// placed.
 func (s *plainForest) try(t testing.TB, b *branch, in []*v1.Node, there map[string]string) *answer {
 	type placement struct {
 		name  string
@@ -212,7 +215,8 @@ func (s *plainForest) at(places ...map[string]string) (pods []*v1.Pod) {
 	return pods
 }
 
-// fullness is the score of NodeResourcesFit for a placement: the share of its CPU and memory that is requested, in percent.
+// fullness is the score of NodeResourcesFit for a placement: the requested share of its
+// CPU and memory, in percent.
 func (s *plainForest) fullness(in []*v1.Node, there, found map[string]string) int64 {
 	var all, used [2]int64 // CPU and memory
 	c := s.cluster
@@ -285,7 +289,8 @@ func (s *plainForest) tryIn(t testing.TB, b *branch, in []*v1.Node, there map[st
 	return a
 }
 
-// tell says of each PodGroup what became of it; failed is why the lowest group above it that failed did, if one has.
+// tell writes the result for each PodGroup. failed is the reason of the lowest failed
+// group above it, if any.
 func (a *answer) tell(b *branch, failed string, lines *[]string) {
 	if a == nil {
 		a = &answer{below: make([]*answer, len(b.below))}
@@ -305,8 +310,9 @@ func (a *answer) tell(b *branch, failed string, lines *[]string) {
 	}
 }
 
-// TestTreesAgreeWithThePlainSearch compares what becomes of each group of a tree with the plain search, in random clusters; with decisions kept for the best placement, and without; and where
-// nodes are not divided.
+// TestTreesAgreeWithThePlainSearch compares the result for each group of a tree with the
+// plain search, in random clusters: with and without stored decisions for the best
+// placement, and without domain placements.
 func TestTreesAgreeWithThePlainSearch(t *testing.T) {
 	seen := map[string]int{}
 	for i := range build.Sized(400) {
@@ -362,20 +368,24 @@ func leafOf(name, key string, members, least int) *branch {
 	return b
 }
 
-// TestFurtherPassesOfTrees has trees of equal members that one pass does not place: where it matters which group has its turn first, another order does, and where it does not, no other is tried.
+// TestFurtherPassesOfTrees has trees of equal members that one pass does not place. If
+// the order of turns matters, another order places them. If it does not, no other order
+// is tried.
 func TestFurtherPassesOfTrees(t *testing.T) {
 	for _, row := range []struct {
 		what  string
 		nodes []string // their cpu, memory and rack
 		root  *branch
 		place string // members by group; empty if the tree finds no room
-		runs  string // a group of which a member runs
-		more  int64  // decisions besides those of the first pass; 0 for any number
+		runs  string // a group with a running member
+		more  int64  // decisions in addition to those of the first pass; 0 for any number
 	}{
 		{"a group with more members than it needs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2", "", 14},
 		{"more groups than are needed", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
 			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2", "", 0},
-		{"racks, of which the fuller one is taken first", []string{"2 300Mi a", "1 64Gi b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2", "", 3 + 6}, // one for each member by itself, and the largest group first: each member in each rack
+		// one decision for each member alone, then the largest group first: each member
+		// in each rack
+		{"racks, of which the fuller one is taken first", []string{"2 300Mi a", "1 64Gi b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2", "", 3 + 6},
 		{"a group that runs, and would take the only room", []string{"1 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
 			{name: "x", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "b", min: 1, members: []*v1.Pod{}}}}, leafOf("c", "", 1, 1)}}, "c=1", "b", 0},
 		{"one member of a group runs, and it needs one of two more", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 2, 2)}}, "a=1 b=2", "a", 0},
@@ -430,7 +440,8 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 	}
 }
 
-// TestTurns has groups of two, three, one and two members: in further passes the largest has its turn first, the smallest, the youngest, or any.
+// TestTurns has groups of two, three, one and two members. In further passes the largest
+// has its turn first, the smallest, the youngest, or any.
 func TestTurns(t *testing.T) {
 	f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 3, 1), leafOf("c", "", 1, 1), leafOf("d", "", 2, 1)}}}
 	p := profileWith(t, 1, 1)
@@ -462,7 +473,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTreesWithoutTurn has trees of which no group has a turn, or an error ends it: what becomes of the tree becomes of each group.
+// TestTreesWithoutTurn has trees in which no group has a turn, or an error ends it. Each
+// group gets the result of the tree.
 func TestTreesWithoutTurn(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	for _, row := range []struct {
@@ -501,7 +513,8 @@ func TestTreesWithoutTurn(t *testing.T) {
 	}
 }
 
-// TestTreesFail has plugins for domain placements fail while a tree is tried, below which a group has found a node already: nobody is left on a node.
+// TestTreesFail has plugins for domain placements fail in a tree in which a group has
+// already found a node. No member is left on a node.
 func TestTreesFail(t *testing.T) {
 	for want, change := range map[string]func(*plugin.Profile){
 		"no way": func(p *plugin.Profile) { p.Placements.Generate = broken{"no way"} },
@@ -523,7 +536,8 @@ func TestTreesFail(t *testing.T) {
 	}
 }
 
-// TestTreeThatRunsAlready has a tree whose only group runs, with one more member that waits and finds no node: nothing is placed, so that the tree is rejected, and so is the group.
+// TestTreeThatRunsAlready has a tree whose only group runs, with one more pending member
+// that finds no node. No member is placed, so the tree and the group are rejected.
 func TestTreeThatRunsAlready(t *testing.T) {
 	for _, cpu := range []int{1, 2} {
 		f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1)}}}
@@ -543,7 +557,9 @@ func TestTreeThatRunsAlready(t *testing.T) {
 	}
 }
 
-// TestMembersOfAGroupThatFailsWithTheTree has room for one of two members of a group that needs one, and none for the next group, so that the tree fails: all members of the first are told so.
+// TestMembersOfAGroupThatFailsWithTheTree has room for one of two members of a group that
+// needs one, and none for the next group. So the tree fails, and all members of the first
+// group get this reason.
 func TestMembersOfAGroupThatFailsWithTheTree(t *testing.T) {
 	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 1, 1)}}}
 	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=1 memory=64Gi pods=9")))
@@ -557,7 +573,8 @@ func TestMembersOfAGroupThatFailsWithTheTree(t *testing.T) {
 	}
 }
 
-// TestTreePreempts has a tree whose two groups find room when a pod of lower priority is evicted: the pod is evicted once, and each member is nominated with its own group.
+// TestTreePreempts has a tree whose two groups fit when a pod of lower priority is
+// evicted. The pod is evicted once, and each member is nominated with its own group.
 func TestTreePreempts(t *testing.T) {
 	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 1, 1), leafOf("b", "", 2, 2)}}}
 	for i := range 3 {
@@ -593,7 +610,8 @@ func TestTreePreempts(t *testing.T) {
 	}
 }
 
-// TestTreePreemptsInVain has a tree whose members are too large for the node without its pod of lower priority, too: what is found about evictions is in the words of the tree.
+// TestTreePreemptsInVain has a tree whose members are too large for the node even without
+// its pod of lower priority. The message about preemption is for the tree.
 func TestTreePreemptsInVain(t *testing.T) {
 	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 1, 1), leafOf("b", "", 1, 1)}}}
 	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=500m memory=64Gi pods=9")))

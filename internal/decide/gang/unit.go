@@ -10,16 +10,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// unit is what can only be evicted as a whole: a pod, or the members of a group whose disruptionMode is all.
+// unit is the smallest set of pods that can be evicted: a pod, or all members of a group
+// whose disruptionMode is all.
 type unit struct {
-	// pods are sorted, the one that started first at the beginning.
+	// pods are sorted by start time, earliest first.
 	pods     []*model.Pod
 	priority int32
-	// grouped says that they are members of a group, evicted with it or by themselves; composite that they are evicted with all below a composite one.
+	// grouped means that the pods are members of a group, evicted together or alone.
+	// composite means that they are evicted with all groups below a composite group.
 	grouped, composite bool
-	// started is when the first of them did.
+	// started is the start time of the earliest pod.
 	started int64
-	// back says that its pods are on their nodes again.
+	// back means that the pods have returned to their nodes.
 	back bool
 }
 
@@ -42,16 +44,19 @@ func (a *attempt) newUnit(v state.View, pods ...*model.Pod) unit {
 	return unit{pods: pods, priority: v.PreemptionPriority(pods[0]), grouped: pods[0].Group != (model.GroupKey{}), started: startOf(pods[0])}
 }
 
-// kind ranks what is evicted: a composite group above a group or one of its members, and these above a pod by itself.
+// kind ranks units: a composite group above a group or one member, and these above a pod
+// without a group.
 func (u *unit) kind() int { return isTrue(u.composite) + isTrue(u.grouped) }
 
-// byImportance puts the more important unit first: that of higher priority; of the higher kind; of more pods; that started first. Equals go by namespace and
-// name, where kube-scheduler's order is unspecified.
+// byImportance sorts the more important unit first: higher priority, then higher kind,
+// then more pods, then earlier start. Ties are broken by namespace and name, where
+// kube-scheduler's order is unspecified.
 func byImportance(a, b unit) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.kind(), a.kind()), cmp.Compare(len(b.pods), len(a.pods)), byStart(a.pods[0], b.pods[0]))
 }
 
-// candidates returns the units of lower priority than the group's on all nodes, in no particular order.
+// candidates returns the units of lower priority than the group's on all nodes, in
+// unspecified order.
 func (a *attempt) candidates(v state.View) []unit {
 	if !v.UnitsBelow(a.Group.Priority) {
 		return nil
@@ -82,7 +87,8 @@ func (a *attempt) candidates(v state.View) []unit {
 	return units
 }
 
-// violations returns how many pods of each unit violate a PodDisruptionBudget if all units before it are evicted.
+// violations returns the number of pods in each unit that violate a PodDisruptionBudget
+// if all units before it are evicted.
 func violations(v state.View, units []unit) []int {
 	violating := make([]int, len(units))
 	if !v.HasBudgets() {
@@ -105,7 +111,8 @@ func violations(v state.View, units []unit) []int {
 	return violating
 }
 
-// violates takes the eviction of a pod from what is left of its budgets. The first that has nothing left makes it a violation, and those after it are not asked.
+// violates subtracts the eviction of a pod from its remaining budgets. The first
+// exhausted budget makes it a violation; later budgets are not charged.
 func violates(left map[*state.Budget]int32, budgets []*state.Budget, pod *model.Pod) bool {
 	for _, budget := range budgets {
 		if !budget.Counts(pod) {

@@ -31,7 +31,7 @@ func (w *witness) Decided(run *engine.Run, v state.View, d *plan.Decision, among
 	return uint64(len(w.details))
 }
 
-// outcomeOf says what became of each member.
+// outcomeOf writes the result for each member.
 func outcomeOf(d *plan.GroupDecision) string {
 	text := fmt.Sprint(d.Outcome, " ", d.Message)
 	for i := range d.Members {
@@ -44,7 +44,8 @@ func outcomeOf(d *plan.GroupDecision) string {
 	return text
 }
 
-// TestDetailsOfARun decides in runs that choose other nodes among equally good ones: the details have the node that was taken first.
+// TestDetailsOfARun decides in runs that choose different nodes among equally good ones.
+// The details have the chosen node first.
 func TestDetailsOfARun(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	c := racksOf(1, 6, 1, "")
@@ -65,8 +66,12 @@ func TestDetailsOfARun(t *testing.T) {
 	}
 }
 
-// TestDetailsOfMembers has a witness keep the details of each decision about a member, in random clusters with racks, in gangs that further passes place, and in trees: those that a decision about a member names in the end are
-// the ones that it came from, every member that is placed has some, one that its group takes off its node has none, and the witness changes nothing.
+// TestDetailsOfMembers has a witness keep the details of each decision about a member. It
+// covers random clusters with racks, gangs that further passes place, and trees.
+//
+// The final decision about a member names the details of that decision. Every placed
+// member has details. A member that its group takes off its node has none. The witness
+// changes no decision.
 func TestDetailsOfMembers(t *testing.T) {
 	seen := map[string]int{}
 	check := func(name string, s *state.State, e, plain *engine.Engine, work, again plan.Work) {
@@ -119,7 +124,8 @@ func TestDetailsOfMembers(t *testing.T) {
 		f := randomForest(r)
 		check(fmt.Sprint("forest ", i), f.state(anyNode), newEngine(t, p), newEngine(t, p), f.work(p), f.work(p))
 	}
-	for _, key := range []string{"", "rack"} { // so many equal members that the nodes are ranked for them
+	// enough equal members for a ranking of the nodes
+	for _, key := range []string{"", "rack"} {
 		c := racksOf(2, 30, 25, key)
 		for i, n := range c.nodes {
 			n.Status.Allocatable["cpu"] = resource.MustParse(fmt.Sprint(6 + i%5))

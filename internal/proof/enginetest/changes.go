@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// Changes returns the changes that bring an empty state to a cluster. Of the pending pods they include the nominated ones.
+// Changes returns the changes that build a cluster from an empty state. They include the
+// nominated pods among the pending ones.
 func Changes(c oracle.Cluster) []model.Change {
 	var changes []model.Change
 	changes = setObjects(changes, c.Namespaces)
@@ -38,7 +39,8 @@ func Changes(c oracle.Cluster) []model.Change {
 	return changes
 }
 
-// MutationChanges returns the changes that bring a state from before the mutation to after it.
+// MutationChanges returns the changes that bring a state from before the mutation to
+// after it.
 func MutationChanges(m random.Mutation) []model.Change {
 	switch {
 	case m.NewNode != nil:
@@ -57,7 +59,7 @@ func MutationChanges(m random.Mutation) []model.Change {
 	return nil
 }
 
-// Pending returns a few pending pods of the cluster, among them the newest.
+// Pending returns a few pending pods of the cluster, including the newest.
 func Pending(c oracle.Cluster) []*v1.Pod {
 	var pending []*v1.Pod
 	for _, p := range c.Pods {

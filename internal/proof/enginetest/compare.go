@@ -25,15 +25,15 @@ type outcome struct {
 	Makes   room
 }
 
-// room is what becomes of other pods, and of nominations. Pods are written as namespace/name.
+// room is the effect on other pods and nominations. Pods are written as namespace/name.
 type room struct {
 	Victims   []string // the most important first
-	Nominated string   // the node, "" if there is none
+	Nominated string   // the node, or ""
 	Clears    []string // the pods that lose their nomination, by name
 }
 
-// Compare runs the engine for a compiled pod in a view and returns the differences from the oracle's result, engine (-) and oracle (+); "" if
-// there are none.
+// Compare runs the engine for a compiled pod in a view and returns the differences from
+// the oracle's result, engine (-) and oracle (+). Equal results return "".
 func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgment) string {
 	answer, err := e.Answer(v, pod)
 	if err != nil {
@@ -74,38 +74,44 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgmen
 	return ""
 }
 
-// failsElsewhere reports whether the pod is nominated to a node that will do, so that nobody asks about the others, and a filter fails on one of
-// these: there is no full answer then.
+// failsElsewhere reports whether a filter fails on a node that a decision does not
+// consider, because the pod's nominated node is feasible. Then the engine has no full
+// answer.
 func failsElsewhere(want oracle.Judgment) bool {
 	return want.Nominated != "" && slices.ContainsFunc(want.Nodes, func(n oracle.NodeJudgment) bool { return !n.Feasible && len(n.Rejections) == 0 })
 }
 
-// failsInParsing reports whether both fail in the same plugin. The texts of parse errors are the library's, and if filters fail on several nodes, or
-// for several pods on one, any of the errors will do; so only the failure and its extension point are compared. There are no scores then.
+// failsInParsing reports whether both fail in the same plugin. Only the failure and its
+// extension point are compared, and scores are missing then. The texts of parse errors
+// are the library's. If filters fail on several nodes, or for several pods on one node,
+// any of the errors is right.
 func failsInParsing(got, want string) bool {
 	start := pluginFailure(got)
 	return start != "" && start == pluginFailure(want)
 }
 
-// pluginFailure returns the start of an error's text, such as `running PreScore plugin "NodeAffinity":`.
+// pluginFailure returns the start of an error's text. An example is `running PreScore
+// plugin "NodeAffinity":`.
 func pluginFailure(text string) string {
 	if start, _, found := strings.Cut(text, `": `); found && strings.HasPrefix(start, "running Pre") {
 		return start
 	}
 	if strings.HasPrefix(text, `running "`) && strings.Contains(text, filterFailure) {
-		return filterFailure // of whichever node was looked at first
+		return filterFailure // the node may be any
 	}
 	return ""
 }
 
 const filterFailure = `" filter plugin: `
 
-// WithoutFailures leaves out the filters that fail on a node behind a rejection: the oracle does not ask them, while the engine's answer says so.
+// WithoutFailures drops the filters that fail on a node after another filter's rejection.
+// The oracle does not run these, but the engine's answer has them.
 func WithoutFailures(all []reason.Rejection) []reason.Rejection {
 	return slices.DeleteFunc(slices.Clone(all), func(r reason.Rejection) bool { return len(r.Reasons) == 1 && pluginFailure(r.Reasons[0]) != "" })
 }
 
-// failsInPreemption reports whether preemption fails in both with the text of an error, after the same rejection.
+// failsInPreemption reports whether preemption fails in both with the text of an error,
+// after the same rejection.
 func failsInPreemption(got, want string) bool {
 	rejected, text, _ := strings.Cut(got, " preemption: ")
 	alsoRejected, alsoText, _ := strings.Cut(want, " preemption: ")
@@ -131,7 +137,7 @@ func roomOf(d *plan.Decision) (r room) {
 	return r
 }
 
-// candidates lists what the oracle would accept.
+// candidates lists the outcomes that the oracle accepts.
 func candidates(want oracle.Judgment) string {
 	if want.Preemption == nil {
 		return "none"
@@ -150,7 +156,8 @@ func names(pods []*v1.Pod) (all []string) {
 	return all
 }
 
-// roomFor is what the oracle expects of a decision about a pod that takes the candidate.
+// roomFor returns the effect that the oracle expects of a decision that takes the
+// candidate.
 func roomFor(want oracle.Judgment, pod *v1.Pod, c oracle.Candidate) room {
 	r := room{Victims: names(c.Victims), Nominated: c.Node, Clears: names(c.Outranked)}
 	fails := want.Err != nil || len(want.Nodes) == 0 || len(want.Best) == 0 && want.Preemption == nil

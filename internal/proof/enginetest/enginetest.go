@@ -1,7 +1,8 @@
 // Package enginetest compares an engine with the oracle.
 //
-// It takes the oracle's clusters, profiles and judgments; it gives the equivalent profiles and changes of the engine, and the differences
-// between both. It owns nothing and is imported by tests only; it never decides which of the two is right.
+// It takes the oracle's clusters, profiles and judgments. It gives the equivalent
+// profiles and changes of the engine, and the differences between both. It owns nothing
+// and is imported by tests only. It never decides which of the two is right.
 package enginetest
 
 import (
@@ -20,8 +21,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Profile returns the engine's profile that is equivalent to an oracle's profile. It is built from a configuration, so only package config
-// defines the default plugins with their order and weights; the oracle's own list checks them independently.
+// Profile returns the engine's profile that is equivalent to an oracle's profile. It is
+// built from a configuration, so only package config defines the default plugins with
+// their order and weights. The oracle's own list checks them independently.
 func Profile(t testing.TB, o oracle.Profile) *plugin.Profile {
 	t.Helper()
 	c, err := Config(o)
@@ -45,7 +47,8 @@ func Config(o oracle.Profile) (*config.Config, error) {
 			profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: plugin, Weight: &weight})
 		}
 	}
-	if o.StorageCapacityScoringOff && !o.Disabled["VolumeBinding"] { // what the gate does to a profile without a shape
+	// the gate has the same effect on a profile without a shape
+	if o.StorageCapacityScoringOff && !o.Disabled["VolumeBinding"] {
 		profile.Plugins.Score.Disabled = append(profile.Plugins.Score.Disabled, configv1.Plugin{Name: "VolumeBinding"})
 	}
 	args := map[string]any{

@@ -14,17 +14,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// Pair is an engine and an oracle that see the same cluster.
+// Pair is an engine and an oracle with the same cluster.
 type Pair struct {
-	Cluster oracle.Cluster // as the oracle sees it
-	State   *state.State   // as the engine sees it
+	Cluster oracle.Cluster // the oracle's input
+	State   *state.State   // the engine's input
 
 	Engine  *engine.Engine
 	Profile *plugin.Profile
 	Oracle  oracle.Profile
 }
 
-// NewPair returns an engine and the oracle with the same cluster and profile. config needs no profiles.
+// NewPair returns an engine and the oracle with the same cluster and profile. config
+// needs no profiles.
 func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config) *Pair {
 	t.Helper()
 	return NewPairOf(t, cluster, profile, Profile(t, profile), config)
@@ -50,14 +51,14 @@ func (p *Pair) Compile(pod *v1.Pod) *model.Pod {
 	return compiled
 }
 
-// Compare runs both for a pod and returns the differences, as the function [Compare] does.
+// Compare runs both for a pod and returns the differences, like the function [Compare].
 func (p *Pair) Compare(pod *v1.Pod) string {
 	return Compare(p.State.View(), p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
 }
 
-// Agree changes the cluster step by step and fails if the two differ about a pod, or if an invariant of the state or
-// of the engine is violated. Before each change
-// it compares them for the pods that ask returns.
+// Agree changes the cluster step by step and fails if the two differ about a pod, or if
+// an invariant of the state or of the engine is violated. Before each change it compares
+// the two for the pods that ask returns.
 func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c oracle.Cluster) []*v1.Pod, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
 	t.Helper()
 	for step := range steps {

@@ -8,54 +8,61 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
-// boundsKey is what bounds depend on besides the state.
+// boundsKey is everything besides the state that bounds depend on.
 type boundsKey struct {
 	priority                              int32
-	asks                                  bool // there is a request
+	asks                                  bool // the request is known
 	cpuMilli, memoryBytes, ephemeralBytes int64
 	scalars                               string
 }
 
-// bounds say of each slot how good its candidate can be at best, for pods of one priority and request. They follow the journal.
+// bounds hold a lower bound on the cost of each slot's candidate, for pods of one
+// priority and request. They follow the journal.
 type bounds struct {
 	priority int32
-	request  *model.Resources // nil if it is not known what must be free
+	request  *model.Resources // nil if unknown
 	version  uint64           // of the journal
 	used     uint64
-	// rated is how many nodes the last sync has rated.
+	// rated counts the nodes rated by the last sync.
 	rated int
 
-	// By slot: what is known of it; of which resources it is too short, a bit for each in the order of the request, or manyKinds; the bound that follows
-	// from sums, without violations; and that bound or, once the candidate was found, its rank. Ranks are without ties.
+	// The slices are indexed by slot. lacks are the missing resources, a bit for each in
+	// the order of the request, or manyKinds. sums are the bounds computed from sums,
+	// without violations. ranks are equal to sums until a candidate was found, and its
+	// rank afterwards. Ranks are without ties.
 	states []boundState
 	lacks  []uint32
 	sums   []rank
 	ranks  []rank
-	// stale is a slot of which this does not hold, -1 for none.
+	// stale is a slot whose values are wrong, -1 for none.
 	stale int32
-	// budgets is the version of the budgets for which ranks hold. learned means that some are not from sums.
+	// budgets is the version of the budgets for which ranks are valid. learned means that
+	// some ranks are from candidates.
 	budgets uint64
 	learned bool
-	// noted are the slots where bounds or ranks are not as before, though the journal names no aspect that they depend on.
+	// noted are the slots whose bounds or ranks changed although the journal lists no
+	// aspect that they depend on.
 	noted noted
 }
 
-// boundReads are the aspects of a node that bounds and candidates depend on. The labels are those that budgets select by.
+// boundReads are the aspects of a node that bounds and candidates depend on. PodLabels
+// are included because budgets select by labels.
 const boundReads = model.Usage | model.Allocatable | model.PodLabels | model.Nominations | model.Starts | model.Presence
 
 type boundState uint8
 
 const (
 	noNode boundState = iota
-	// noLower: there is no pod of lower priority.
+	// noLower means that no pod has lower priority.
 	noLower
-	// tooShort: even without all pods of lower priority the request does not fit.
+	// tooShort means that the request does not fit even without the pods of lower
+	// priority.
 	tooShort
-	// rated: the bound is that of a candidate.
+	// rated means that the slot has a bound for a candidate.
 	rated
 )
 
-// learn notes the rank of a slot's candidate, which holds until the node or a budget changes.
+// learn records the rank of a slot's candidate, valid until the node or a budget changes.
 func (b *bounds) learn(slot int32, r rank) {
 	r.tie = 0
 	b.ranks[slot], b.learned = r, true
@@ -89,7 +96,7 @@ func (b *bounds) sync(v state.View, use *state.Use) {
 	b.followBudgets(v)
 }
 
-// followBudgets forgets ranks that other budgets have made wrong.
+// followBudgets drops ranks that became wrong because budgets changed.
 func (b *bounds) followBudgets(v state.View) {
 	since := b.budgets
 	if b.budgets = v.BudgetsVersion(); !b.learned || since == b.budgets {
@@ -124,7 +131,7 @@ func (b *bounds) forget(slot int32) {
 	b.states[slot], b.lacks[slot], b.sums[slot], b.ranks[slot] = noNode, 0, rank{}, rank{}
 }
 
-// resize adds slots, which the journal names, or drops those that the state has cut off.
+// resize adds slots, which the journal lists, or drops slots that the state has cut off.
 func (b *bounds) resize(slots int) {
 	b.states, b.lacks = resized(b.states, slots), resized(b.lacks, slots)
 	b.sums, b.ranks = resized(b.sums, slots), resized(b.ranks, slots)
@@ -137,7 +144,7 @@ func resized[T any](values []T, n int) []T {
 	return slices.Clone(values[:n])
 }
 
-// rate works out the bound of a node.
+// rate computes the bound of a node.
 func (b *bounds) rate(v state.View, slot int32, use *state.Use) {
 	b.rated++
 	node := v.Node(slot)
@@ -169,8 +176,10 @@ func (b *bounds) rate(v state.View, slot int32, use *state.Use) {
 	b.states[slot] = tooShort
 }
 
-// boundOf returns the bound of a node where the bands up to the one at highest suffice, and those below it do not: so many pods at least must go of that
-// band, and so many in all. If the pod's request fits anyway, something else is in the way, and one pod of the lowest band may be all that must go.
+// boundOf returns the bound of a node where removing the bands up to the one at highest
+// suffices, and removing only the lower ones does not. At least ofBand pods of that band
+// must go, and at least inAll pods in all. If the pod's request fits anyway, another
+// filter objects, and one pod of the lowest band may be the only victim.
 func boundOf(bands []state.Band, highest int, ofBand, inAll int64) rank {
 	band := &bands[highest]
 	r := rank{highest: band.Priority, count: int32(inAll), start: unstarted}
@@ -181,7 +190,7 @@ func boundOf(bands []state.Band, highest int, ofBand, inAll int64) rank {
 	return r
 }
 
-// lacking returns of which requested resources there is too little.
+// lacking returns the requested resources that a node lacks.
 func (b *bounds) lacking(node state.Node, use *state.Use) uint32 {
 	if b.request == nil {
 		return 0
@@ -210,8 +219,9 @@ const (
 	manyKinds = 1 << manyBit
 )
 
-// atLeast returns how many pods of these bands must go at least so that what is short may fit: what is short, divided by the most that one of them
-// occupies. It is at least 1.
+// atLeast returns a lower bound on the pods of these bands that must go before the
+// request may fit: the shortage divided by the largest usage of a single pod. It is at
+// least 1.
 func (b *bounds) atLeast(node state.Node, use *state.Use, bands []state.Band) int64 {
 	n := int64(1)
 	if b.request == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// resident is a pod on a node, which started at a second of 1970, or has not if that is 0.
+// resident is a pod on a node, started at a second of 1970, or not started if start is 0.
 func resident(name, node string, priority int32, requests string, start int64, options ...build.PodOption) *v1.Pod {
 	p := build.Pod(append(options, build.Named(name), build.NodeName(node), build.Container(requests))...)
 	p.Spec.Priority = &priority
@@ -40,7 +40,7 @@ func disruption(name, selector string, allowed int32) runtime.Object {
 	}
 }
 
-// freshly are bounds that were worked out for a state from nothing.
+// freshly returns bounds that were computed for a state from nothing.
 func freshly(s *state.State, priority int32, request *model.Resources) *bounds {
 	b := &bounds{priority: priority, request: request, stale: -1}
 	b.sync(s.View(), new(state.Use))
@@ -54,7 +54,8 @@ func agree(t *testing.T, when string, got, want *bounds) {
 	}
 }
 
-// TestRates has nodes of each kind, with the bounds for pods of priority 5 that ask for 4 of 10.
+// TestRates has nodes of each kind, with the bounds for pods of priority 5 that request 4
+// of 10.
 func TestRates(t *testing.T) {
 	var list []*v1.Node
 	for i := range 7 {
@@ -64,10 +65,12 @@ func TestRates(t *testing.T) {
 		// n0 has no pod, n1 has one of the same priority, which stays.
 		resident("equal", "n1", 5, "cpu=9m", 0),
 		resident("stays", "n2", 5, "cpu=7m", 0), resident("goes", "n2", 4, "cpu=2m", 0),
-		// Of n3 one pod of priority 3 must go, and of n4 two, the larger of which asks for 3.
+		// Of n3 one pod of priority 3 must go, and of n4 two, the larger of which
+		// requests 3.
 		resident("a", "n3", 3, "cpu=4m", 30), resident("b", "n3", 3, "cpu=3m", 20),
 		resident("c", "n4", 3, "cpu=3m", 30), resident("d", "n4", 3, "cpu=3m", 20), resident("e", "n4", 6, "cpu=4m", 10),
-		// Of n5 all pods of priority 1 do not suffice: one of priority 2 must go, and three in all.
+		// Of n5 all pods of priority 1 do not suffice: one of priority 2 must go, and
+		// three in all.
 		resident("f", "n5", 1, "cpu=1m", 10), resident("g", "n5", 1, "cpu=1m", 0), resident("h", "n5", 2, "cpu=2m", 70), resident("i", "n5", 2, "cpu=2m", 80),
 		resident("j", "n5", 9, "cpu=4m", 0),
 		// On n6 the request fits anyway.
@@ -93,7 +96,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAskedForNeedsNobody: on a node that was made smaller, what the request does not name is short, and not because of it.
+// TestWhatIsNotAskedForNeedsNobody has a node that became smaller. A shortage of
+// resources outside the request does not matter.
 func TestWhatIsNotAskedForNeedsNobody(t *testing.T) {
 	s := plugintest.Cluster([]*v1.Node{build.Node("n", build.Allocatable("cpu=2m memory=20 pods=9"))},
 		resident("a", "n", 1, "cpu=4m memory=5", 0), resident("b", "n", 1, "cpu=4m memory=5", 0), resident("c", "n", 1, "cpu=4m memory=5", 0))
@@ -105,7 +109,8 @@ func TestWhatIsNotAskedForNeedsNobody(t *testing.T) {
 	}
 }
 
-// TestBoundsFollowTheCluster changes a cluster in every way, until most of it has gone: bounds that follow the journal are those worked out from nothing.
+// TestBoundsFollowTheCluster changes a cluster in every way, until most of it has gone.
+// Bounds that follow the journal equal bounds computed from nothing.
 func TestBoundsFollowTheCluster(t *testing.T) {
 	build.NotRaced(t)
 	request := asks("cpu=7m memory=3")
@@ -146,7 +151,9 @@ func TestBoundsFollowTheCluster(t *testing.T) {
 	}
 }
 
-// TestFewNodesAreRated counts: a change is read once, whatever follows it; where there are more changes than nodes, or too many to know, all nodes are rated.
+// TestFewNodesAreRated counts rated nodes. A change is read once, even if others follow.
+// If changes are more than nodes, or have been dropped from the journal, all nodes are
+// rated.
 func TestFewNodesAreRated(t *testing.T) {
 	const nodes = 6
 	node := func(i int, label string) *v1.Node {
@@ -198,7 +205,8 @@ func TestFewNodesAreRated(t *testing.T) {
 	}
 	check("more changes than nodes", nodes+1, nodes)
 
-	// The journal may not have so old changes, which is as if it had newer ones.
+	// The journal may have dropped such old changes. A version from the future has the
+	// same effect.
 	b.version, b.sums[3], b.ranks[3] = s.Version()+1, ideal, ideal
 	if b.sync(s.View(), new(state.Use)); b.rated != nodes {
 		t.Errorf("after unknown changes %d nodes are rated, want %d", b.rated, nodes)
@@ -209,7 +217,7 @@ func TestFewNodesAreRated(t *testing.T) {
 	b.sync(s.View(), new(state.Use))
 	agree(t, "after unknown changes, of which two nodes are gone", b, freshly(s, 5, asks("cpu=7m")))
 
-	// A slot that was stale may have been cut off.
+	// A stale slot may have been cut off.
 	b.stale = int32(s.Slots())
 	if b.sync(s.View(), new(state.Use)); b.stale != -1 || b.rated != 0 {
 		t.Errorf("a slot that is no more: %d nodes are rated, stale is %d", b.rated, b.stale)
@@ -222,7 +230,8 @@ func TestFewNodesAreRated(t *testing.T) {
 	}
 }
 
-// TestRanksHoldForBudgets: what was learned of a node is forgotten when a budget for its pods changes, and all of it when too many have to know which.
+// TestRanksHoldForBudgets: a rank found on a node is dropped when a budget for its pods
+// changes. All ranks are dropped when too many budgets change to find their nodes.
 func TestRanksHoldForBudgets(t *testing.T) {
 	s := plugintest.Cluster([]*v1.Node{build.Node("n0"), build.Node("n1"), build.Node("n2")},
 		resident("a", "n0", 1, "cpu=1m", 0, build.Labels("app=a")), resident("b", "n1", 1, "cpu=1m", 0, build.Labels("app=b")),

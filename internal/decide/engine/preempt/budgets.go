@@ -11,10 +11,11 @@ type budgetsOf struct {
 	by         map[model.LabelSet][]*state.Budget
 }
 
-// mostLabelSets bounds the memory for label sets whose budgets are known.
+// mostLabelSets bounds the label sets in budgetsOf.
 const mostLabelSets = 1 << 14
 
-// of returns the budgets that select a pod. Selectors are matched once for each label set.
+// of returns the budgets that select a pod. Selectors are matched once for each label
+// set.
 func (b *budgetsOf) of(v state.View, pod *model.Pod) []*state.Budget {
 	if len(pod.Labels) == 0 || len(v.Budgets(pod.Namespace)) == 0 {
 		return nil
@@ -30,8 +31,10 @@ func (b *budgetsOf) of(v state.View, pod *model.Pod) []*state.Budget {
 	return selecting
 }
 
-// split splits pods, in the order of importance, into those whose eviction would violate a PodDisruptionBudget if all before them were evicted, and the
-// rest. The budgets are those of the cluster: what other nodes' victims would take is not counted.
+// split splits pods, in the order of importance, into two lists. The first list has the
+// pods whose eviction would violate a PodDisruptionBudget if all pods before them were
+// evicted, too. The budgets are the cluster's; possible victims on other nodes do not
+// count.
 func (m *memory) split(v state.View, pods []*model.Pod) (violating, rest []*model.Pod) {
 	if !v.HasBudgets() {
 		return nil, pods
@@ -48,14 +51,14 @@ func (m *memory) split(v state.View, pods []*model.Pod) (violating, rest []*mode
 	return m.violating, m.rest
 }
 
-// left is what is left of a budget.
+// left is the rest of a budget.
 type left struct {
 	budget *state.Budget
 	n      int32
 }
 
-// violates takes a pod's eviction from what is left of the budgets. The first budget that has nothing left makes it a violation, and those after it
-// are not asked.
+// violates charges a pod's eviction to its budgets. The first exhausted budget makes it a
+// violation; later budgets are not charged.
 func (m *memory) violates(budgets []*state.Budget, pod *model.Pod) bool {
 	for _, budget := range budgets {
 		if budget.Counts(pod) && m.take(budget) < 0 {
@@ -65,9 +68,9 @@ func (m *memory) violates(budgets []*state.Budget, pod *model.Pod) bool {
 	return false
 }
 
-// take takes one eviction from a budget. It returns what is left.
+// take charges one eviction to a budget and returns the rest.
 func (m *memory) take(budget *state.Budget) int32 {
-	for i := range m.left { // a node's pods have few
+	for i := range m.left { // short, since a node's pods have few budgets
 		if l := &m.left[i]; l.budget == budget {
 			l.n--
 			return l.n

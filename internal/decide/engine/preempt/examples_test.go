@@ -50,8 +50,9 @@ func (c *cluster) decide(pod *v1.Pod) plan.Decision {
 	return c.engine.Decide(c.state.View(), plan.WorkFor(compiled))
 }
 
-// outcome is what a decision says about preemption: "n1: a b -q" (the victims in order, and who loses its nomination); with "keep" or "clear" for
-// the nomination, the text.
+// outcome writes a decision about preemption as "n1: a b -q": the victims in order, and
+// the pods that lose their nomination. With "keep" or "clear" for the nomination, the
+// text follows.
 func outcome(d plan.Decision) string {
 	if d.Outcome != plan.Unschedulable {
 		return fmt.Sprintf("%s %v", d.Outcome, d.Err)
@@ -94,8 +95,8 @@ func preempted(pod *v1.Pod) {
 
 func never(pod *v1.Pod) { policy := v1.PreemptNever; pod.Spec.PreemptionPolicy = &policy }
 
-// on reads "a(10,2) b(5,2)": pods on a node with priority and cpu. Without cpu they ask for 4. They are labelled app=<name>, and those further left
-// started earlier.
+// on reads "a(10,2) b(5,2)": pods on a node with priority and cpu. Without cpu they
+// request 4. They are labelled app=<name>, and those further left started earlier.
 func on(node, text string, options ...build.PodOption) []runtime.Object {
 	var all []runtime.Object
 	for i, field := range strings.Fields(text) {
@@ -136,13 +137,14 @@ func preemptor(cpu string, options ...build.PodOption) *v1.Pod {
 	return build.Pod(slices.Concat([]build.PodOption{build.Container("cpu=" + cpu), priority(100)}, options)...)
 }
 
-// cpu and older as options for pods of on.
+// pending returns a pending pod that is nominated to a node.
 func pending(name string, prio int, cpu, node string) []runtime.Object {
 	return []runtime.Object{build.Pod(build.Named(name), priority(prio), build.Container("cpu="+cpu), build.NominatedNodeName(node))}
 }
 
-// The worked examples of kube-scheduler's behaviour, by their numbers. 22 is about how many candidates kube-scheduler looks for, and 23 about how a
-// victim is evicted that waits at Permit.
+// TestExamples has the worked examples of kube-scheduler's behaviour, by their numbers.
+// Example 22 is about the number of candidates in kube-scheduler, and 23 about the
+// eviction of a victim at Permit.
 func TestExamples(t *testing.T) {
 	lowest := -2147483648
 	for _, row := range []struct {
@@ -226,7 +228,7 @@ func TestExamples(t *testing.T) {
 		},
 		{
 			"30: budgets by importance", [][]runtime.Object{nodes("n1="), on("n1", "a(3,1) b(2,1) c(1,1) d(1,1)"), budget("x", "app In a,b,c", 1)}, preemptor("2"),
-			"n1: a d", // a is covered, b and c would violate and are put back first
+			"n1: a d", // a is covered, b and c would violate and return first
 		},
 		{"31: unstarted goes first", [][]runtime.Object{nodes("n1="), on("n1", "a(1,2)", unstarted), on("n1", "b(1,2)")}, preemptor("2"), "n1: a"},
 		{"32: unstarted is the latest", [][]runtime.Object{nodes("n1= n2="), on("n1", "a(1)", unstarted), on("n2", "b(1)")}, preemptor("2"), "n1: a"},

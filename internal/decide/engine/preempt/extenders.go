@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// advisers returns the extenders that have a say about the victims of a pod.
+// advisers returns the extenders that may choose the victims of a pod.
 func advisers(c plugin.Cycle, pod *model.Pod) (advisers []plugin.Extender) {
 	for _, e := range c.Extenders() {
 		if e.Preempts() && e.IsInterested(pod.Object) {
@@ -23,7 +23,8 @@ func advisers(c plugin.Cycle, pod *model.Pod) (advisers []plugin.Extender) {
 	return advisers
 }
 
-// tryAll tries all nodes, and keeps the candidates. Extenders may want any of them.
+// tryAll tries all nodes and keeps the candidates, because extenders may choose any of
+// them.
 func (s *search) tryAll(slots []int32) {
 	s.candidates = map[string]*Candidate{}
 	for _, slot := range slots {
@@ -31,8 +32,10 @@ func (s *search) tryAll(slots []int32) {
 	}
 }
 
-// advised returns the best of the candidates that extenders have left, with the victims that they chose; nil if they left none. Each is asked about what
-// those before it have left. Candidates may be on nodes, and victims may be pods, that the search did not find: extenders have the last word about them.
+// advised returns the best of the candidates that extenders have left, with their choice
+// of victims, or nil if they left none. Each extender gets the candidates that earlier
+// ones left. Extenders have the last word: nodes and victims may be others than the
+// search found.
 func (s *search) advised(by []plugin.Extender) (*Candidate, error) {
 	left := s.candidates
 	for _, e := range by {
@@ -62,7 +65,7 @@ func (s *search) advised(by []plugin.Extender) (*Candidate, error) {
 	return best, nil
 }
 
-// victimsOf returns candidates as they are sent.
+// victimsOf converts candidates to the API type.
 func victimsOf(candidates map[string]*Candidate) map[string]*extenderv1.Victims {
 	all := make(map[string]*extenderv1.Victims, len(candidates))
 	for name, found := range candidates {
@@ -75,8 +78,9 @@ func victimsOf(candidates map[string]*Candidate) map[string]*extenderv1.Victims 
 	return all
 }
 
-// read returns the candidates of an extender's answer. A node or a victim that is not there is an error, and so is a node without victims, unless the
-// extender may be ignored: then it is left out.
+// read returns the candidates of an extender's answer. A missing node or victim is an
+// error. A node without victims is an error, too, unless the extender is ignorable: then
+// the node is left out.
 func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*Candidate, error) {
 	v := s.cycle.View()
 	read := make(map[string]*Candidate, len(answer))
@@ -103,7 +107,8 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 			if victim == nil {
 				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.Name(), meta, name)
 			}
-			if !slices.Contains(found.Victims, victim) { // a pod is evicted once, however often it was named
+			// a pod is evicted once, even if it is named twice
+			if !slices.Contains(found.Victims, victim) {
 				found.Victims = append(found.Victims, victim)
 			}
 		}
@@ -115,7 +120,8 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 	return read, nil
 }
 
-// rankOfAdvised is rankOf for victims in the order in which an extender named them. As in kube-scheduler, the first counts as the most important.
+// rankOfAdvised is rankOf for victims in an extender's order. As in kube-scheduler, the
+// first counts as the most important.
 func (s *search) rankOfAdvised(c *Candidate) rank {
 	r := rank{
 		violations: int32(min(max(c.Violations, math.MinInt32), math.MaxInt32)), highest: c.Victims[0].Priority, count: int32(len(c.Victims)),

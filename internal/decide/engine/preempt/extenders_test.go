@@ -22,12 +22,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// adviser is an extender with a say about victims.
+// adviser is an extender that chooses victims.
 type adviser struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []string // the candidates of each request
-	// answers in the form of candidates: "same", "500", or "n1: a b; n2: c !2": victims, and how many of them violate budgets.
+	// answers are candidates: "same", "500", or "n1: a b; n2: c !2" with victims, and the
+	// number of them that violate budgets.
 	answers string
 }
 
@@ -133,7 +134,8 @@ func newAdvised(t *testing.T, extenders []string, objects ...[]runtime.Object) *
 
 // TestExtenders lets extenders choose among candidates, one after the other.
 func TestExtenders(t *testing.T) {
-	// Without extenders the victims are c on n2. n3 has d, which is more important; on n4 evicting pods does not help.
+	// Without extenders the victims are c on n2. n3 has d, which is more important; on n4
+	// preemption does not help.
 	world := func() [][]runtime.Object {
 		return [][]runtime.Object{
 			nodes("n1= n2= n3= n4="), on("n1", "a(10,2) b(20,2)"), on("n2", "c(10)"), on("n3", "d(50)"), on("n4", "e(200)"), budget("x", "app=a", 0),
@@ -141,11 +143,13 @@ func TestExtenders(t *testing.T) {
 	}
 	const all = "n1: b a !1; n2: c; n3: d"
 	for _, row := range []struct {
-		name      string
-		ignorable string // by extender: i for one that may be ignored, c for one that knows nodes, - otherwise
+		name string
+		// by extender: i for an ignorable one, c with a node cache, - otherwise
+		ignorable string
 		answers   []string
 		want      string
-		asked     []string // the candidates that each is asked about; empty if it is not
+		// the candidates in each extender's request; empty without a request
+		asked []string
 	}{
 		{"same", "-", []string{"same"}, "n2: c", []string{all}},
 		{"same, cached", "c", []string{"same"}, "n2: c", []string{all}},
@@ -197,7 +201,7 @@ func TestExtenders(t *testing.T) {
 			c := newAdvised(t, extenders, world()...)
 			pod := preemptor("4")
 			plugintest.Set(c.state, pod)
-			for range 2 { // what they say is not kept
+			for range 2 { // answers are not cached
 				if got := outcome(c.decide(pod)); got != want {
 					t.Errorf("got  %s\nwant %s", got, want)
 				}
@@ -218,8 +222,8 @@ func TestExtenders(t *testing.T) {
 	}
 }
 
-// TestExtendersThatAreNotAsked expects no request about pods that an extender is not interested in, where there is no candidate, and by extenders without the
-// verb.
+// TestExtendersThatAreNotAsked expects no request about pods outside the extender's
+// interest, without candidates, and for extenders without the verb.
 func TestExtendersThatAreNotAsked(t *testing.T) {
 	a := advise(t, "500")
 	c := newAdvised(t, []string{
@@ -239,7 +243,8 @@ func TestExtendersThatAreNotAsked(t *testing.T) {
 	}
 }
 
-// TestExtendersAreAskedAgain changes an extender's mind: what it said before is not remembered, for the same pod or others like it.
+// TestExtendersAreAskedAgain changes an extender's answer. The earlier answer is not
+// remembered, for the same pod or others like it.
 func TestExtendersAreAskedAgain(t *testing.T) {
 	a := advise(t, " ")
 	c := newAdvised(t, []string{fmt.Sprintf("{urlPrefix: %q, preemptVerb: p}", a.URL)}, nodes("n1= n2="), on("n1", "a(10)"), on("n2", "b(20)"))

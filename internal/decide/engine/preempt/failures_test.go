@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// fragile is a filter that fails on some nodes when so many pods are there. What it reads decides whether there are dry runs, or what pods occupy is added up.
+// fragile is a filter that fails on some nodes at a number of pods. Its reads decide
+// between dry runs and sums of resource usage.
 type fragile struct {
 	on    map[string]int
 	reads model.Aspect
@@ -37,14 +38,16 @@ func (f *fragile) Filter(node state.Node) (code reason.Code) {
 	return code
 }
 
-// TestFailuresInDryRuns has a filter fail where pods of lower priority are taken off or put back: the failures are reported by node, unless there is a candidate elsewhere.
+// TestFailuresInDryRuns has a filter fail while pods of lower priority are removed or
+// returned. The failures are reported by node, unless another node has a candidate.
 func TestFailuresInDryRuns(t *testing.T) {
 	const all = `keep preemption: [running "Fragile" filter plugin: broken by 1, running "Fragile" filter plugin: broken by 2, running "Fragile" filter plugin: broken by 3]`
 	for _, row := range []struct {
-		name      string
-		fails     map[string]int
-		want      string
-		inDryRuns bool // only there: no filter that reads but what pods occupy fails
+		name  string
+		fails map[string]int
+		want  string
+		// only there: a filter that reads only resource usage does not fail
+		inDryRuns bool
 	}{
 		{"none", nil, "n3: e", false},
 		{"without pods, on the best node", map[string]int{"n3": 0}, "n2: c", false},
@@ -81,7 +84,8 @@ func TestFailuresInDryRuns(t *testing.T) {
 	}
 }
 
-// TestManyKinds has a pod ask for more kinds of resources than bounds tell apart: nodes that lack one beyond these are asked one by one.
+// TestManyKinds has a pod request more kinds of resources than bounds distinguish. Nodes
+// that lack one of the others are tried one by one.
 func TestManyKinds(t *testing.T) {
 	const kinds = 40
 	c := newCluster(t, 1)
@@ -102,7 +106,8 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// TestEqualsAfterTheFirst has a node whose bound is better than its candidate, and others whose bounds are as good as that candidate: among all of these the tie decides.
+// TestEqualsAfterTheFirst has a node whose bound is better than its candidate, and others
+// whose bounds equal that candidate. Among all of these the tie decides.
 func TestEqualsAfterTheFirst(t *testing.T) {
 	for seed := range uint64(12) {
 		c := newCluster(t, seed)
@@ -129,7 +134,8 @@ func TestEqualsAfterTheFirst(t *testing.T) {
 	}
 }
 
-// TestFewestPods has candidates that differ in nothing but the number of victims: the highest priority and the sum are the same, since that counts from the lowest priority.
+// TestFewestPods has candidates that differ only in the number of victims. The highest
+// priority and the sum are the same, since the sum counts from the lowest priority.
 func TestFewestPods(t *testing.T) {
 	c := newCluster(t, 1)
 	c.set(nodes("n1= n2="))
@@ -144,7 +150,9 @@ func TestFewestPods(t *testing.T) {
 	}
 }
 
-// TestAnEqualThatLeaves: while a pod of lower priority leaves the nominated node, no other is evicted; one of the same priority leaves for something else.
+// TestAnEqualThatLeaves: while a pod of lower priority leaves the nominated node, no
+// other is evicted. A pod of the same priority leaves for another reason and does not
+// count.
 func TestAnEqualThatLeaves(t *testing.T) {
 	for prio, want := range map[int]string{99: "keep preemption: not eligible due to a terminating pod on the nominated node.", 100: "n2: b"} {
 		c := newCluster(t, 1)

@@ -8,22 +8,25 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// findings are what dry runs have found on nodes for pods that are alike: how good the candidate is, or why evicting all pods of lower priority is not
-// enough. Where filters read more of pods than what they occupy, each takes a dry run of all filters, and those of very many nodes may be
-// better than the bounds that follow from sums tell apart. They follow the journal and the budgets.
+// findings are results of dry runs on nodes for pods that are alike: the rank of the
+// candidate, or the reason why evicting all pods of lower priority is not enough. If
+// filters read more than resource usage, each result takes a dry run of all filters. The
+// bounds from sums alone then leave very many nodes to try. Findings follow the journal
+// and the budgets.
 type findings struct {
 	alike   plugin.Alike
 	version uint64 // of the journal
-	budgets uint64 // version of the budgets for which candidates hold
+	budgets uint64 // version of the budgets for which candidates are valid
 	used    uint64
-	// bySlot has for each slot notTried, hasCandidate, or firstReason plus the position in texts of the reasons why it has none. positions finds these by
-	// their text.
+	// bySlot has notTried, hasCandidate, or firstReason plus the position in texts of the
+	// reasons for having no candidate. positions finds the position by text.
 	bySlot    []uint8
 	texts     [][]string
 	positions map[string]uint8
-	// ranks are those of the candidates, without ties; nil as long as none was found.
+	// ranks are the ranks of the candidates, without ties; nil before the first.
 	ranks []rank
-	// noted are the slots of which something was found or forgotten, other than for what the journal names.
+	// noted are the slots with new or dropped findings, unless the journal lists the
+	// cause.
 	noted noted
 }
 
@@ -39,15 +42,17 @@ const (
 )
 
 const (
-	// fewFindings is for how many kinds of pods findings are kept at least, findingBytes how much memory all of them may take, where each takes
-	// findingBytesPerSlot, and mostTexts how many different reasons are kept for one kind.
+	// fewFindings is the number of kinds of pods whose findings are always kept.
+	// findingBytes limits the memory of all findings, at findingBytesPerSlot for each
+	// kind and slot. mostTexts bounds the different reasons of one kind.
 	fewFindings         = 8
 	findingBytes        = 64 << 20
 	findingBytesPerSlot = 41
 	mostTexts           = 255 - firstReason
 )
 
-// findingsFor returns the findings for pods like the cycle's, up to date; nil if they are not kept.
+// findingsFor returns the up-to-date findings for pods like the cycle's, or nil if they
+// are not kept.
 func (m *memory) findingsFor(c plugin.Cycle, priority int32) *findings {
 	alike, ok := c.Alike()
 	if !ok {
@@ -68,8 +73,9 @@ func (m *memory) findingsFor(c plugin.Cycle, priority int32) *findings {
 	return f
 }
 
-// sync forgets what has changed: all if the counts that filters read have, and otherwise the nodes that the journal names and the candidates that other
-// budgets have made wrong.
+// sync drops outdated findings. If the counts that filters read have changed, it drops
+// all. Otherwise it drops those of nodes in the journal, and candidates that became wrong
+// because budgets changed.
 func (f *findings) sync(v state.View, alike plugin.Alike) {
 	s := v.State()
 	entries, ok := s.Since(f.version)
@@ -116,7 +122,7 @@ func (f *findings) reasons(slot int32) (at int, known bool) {
 	return at, at >= 0
 }
 
-// rankOf returns the rank of a slot's candidate, nil if it is not known.
+// rankOf returns the rank of a slot's candidate, or nil if it is unknown.
 func (f *findings) rankOf(slot int32) *rank {
 	if f.bySlot[slot] != hasCandidate {
 		return nil
@@ -124,7 +130,7 @@ func (f *findings) rankOf(slot int32) *rank {
 	return &f.ranks[slot]
 }
 
-// learn notes how good the candidate of a slot is.
+// learn records the rank of a slot's candidate.
 func (f *findings) learn(slot int32, r rank) {
 	if f.ranks == nil {
 		f.ranks = make([]rank, len(f.bySlot))
@@ -134,7 +140,8 @@ func (f *findings) learn(slot int32, r rank) {
 	f.noted.note(slot)
 }
 
-// learnReasons notes why a slot has no candidate. It returns false if there are too many different reasons.
+// learnReasons records the reasons why a slot has no candidate. It returns false after
+// too many different reasons.
 func (f *findings) learnReasons(slot int32, texts []string) bool {
 	text := strings.Join(texts, "\n")
 	at, known := f.positions[text]

@@ -13,8 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestHopelessNodesAreTriedOnce has surplus replicas of an application with one pod to a node, beside pods of lower priority: evicting these helps
-// nowhere, which takes a dry run of each node. A second replica takes none, and after a change of a node one.
+// TestHopelessNodesAreTriedOnce has surplus replicas of an application with one pod on
+// each node, next to pods of lower priority. Evicting these helps nowhere, which takes a
+// dry run of each node. A second replica takes none, and after a change of a node one.
 func TestHopelessNodesAreTriedOnce(t *testing.T) {
 	const count = 60
 	c := newCluster(t, 1)
@@ -71,8 +72,10 @@ func (c *cluster) set(objects []runtime.Object) {
 	}
 }
 
-// TestCandidatesAreTriedOnce has a pod ask for a host port that is taken on each node by a pod of priority 2, beside one of priority 1: going by sums,
-// that one would be enough, so every node is tried. For the next such pod those are tried that have changed, and the best; also when budgets change.
+// TestCandidatesAreTriedOnce has a pod request a host port that a pod of priority 2 uses
+// on each node, next to a pod of priority 1. By sums alone, evicting the latter would be
+// enough, so every node is tried. For the next such pod only changed nodes and the best
+// are tried, even when budgets change.
 func TestCandidatesAreTriedOnce(t *testing.T) {
 	const count = 60
 	c := newCluster(t, 1)
@@ -112,7 +115,8 @@ func TestCandidatesAreTriedOnce(t *testing.T) {
 	try("after the first allows it", "n7: ported7", 2)
 }
 
-// TestRanksFollowBudgets has pods that ask for nothing but cpu: what was learned of a node holds until a budget for its pods changes.
+// TestRanksFollowBudgets has pods that request only cpu. A rank found on a node stays
+// valid until a budget for its pods changes.
 func TestRanksFollowBudgets(t *testing.T) {
 	const count = 60
 	c := newCluster(t, 1)
@@ -136,8 +140,9 @@ func TestRanksFollowBudgets(t *testing.T) {
 	try("when the first allows it", "n59: low59")
 }
 
-// TestRanksOfOneKindBoundNoOther has a plain pod find that two pods must go from n1. For a pod that asks for a host port as well it is one, since the pod
-// that has the port is not put back, and there is room for the others.
+// TestRanksOfOneKindBoundNoOther has a plain pod find that two pods must go from n1. A
+// pod that also requests a host port needs only one victim: the pod with the port does
+// not return, so the others have room.
 func TestRanksOfOneKindBoundNoOther(t *testing.T) {
 	world := func() *cluster {
 		c := newCluster(t, 1)

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// remembering is a cycle whose pod was rejected as others before. Which nodes are potential is for the test to say.
+// remembering is a cycle whose pod has a remembered rejection. The test sets the
+// potential nodes.
 type remembering struct {
 	liking
 	rejection uint64
@@ -49,7 +50,7 @@ func (c *remembering) basis(exact bool) basis {
 	return b
 }
 
-// search is what of a search an order sees: nothing is tried.
+// search runs the part of a search that updates an order; no node is tried.
 func (c *remembering) search(exact bool) *order {
 	b := c.basis(exact)
 	o := memoryOf(c).orderFor(c, b, 10)
@@ -59,12 +60,12 @@ func (c *remembering) search(exact bool) *order {
 	return o
 }
 
-// taint has the journal name a node.
+// taint adds a node to the journal.
 func (c *remembering) taint(slot int32, times int) {
 	plugintest.Set(c.state, build.Node(c.state.View().Node(slot).Name(), build.Allocatable("cpu=10m memory=10Gi pods=9"), build.Taints(fmt.Sprintf("k%d=v:NoSchedule", times))))
 }
 
-// contents are the nodes of an order by group, and those to try in the order in which they come.
+// contents returns the nodes of an order by group, and the nodes to try in their order.
 func (o *order) contents(t *testing.T, salt uint64, place func(slot int32) uint64) (groups map[groupKey][]int32, open []int32) {
 	t.Helper()
 	groups = map[groupKey][]int32{}
@@ -93,7 +94,8 @@ func (o *order) contents(t *testing.T, salt uint64, place func(slot int32) uint6
 	return groups, open
 }
 
-// TestOrderFollows: whatever has happened since, the nodes are in the order, and in the groups, in which they would be if all were looked at.
+// TestOrderFollows: after any changes, the nodes are in the same order and groups as
+// after a look at all nodes.
 func TestOrderFollows(t *testing.T) {
 	build.NotRaced(t)
 	for seed := range uint64(20) {
@@ -107,21 +109,25 @@ func TestOrderFollows(t *testing.T) {
 			for step := range 200 {
 				slot := r.Int32N(int32(c.state.Slots()))
 				switch r.IntN(8) {
-				case 0: // a pod comes
+				case 0:
+					// a pod comes
 					pod := resident(fmt.Sprint("p", r.IntN(100)), c.state.View().Node(slot).Name(), int32(r.IntN(3)*8), fmt.Sprintf("cpu=%dm", r.IntN(6)), int64(r.IntN(4)), build.Labels("app=x"))
 					if _, _, on := c.state.NodeOf(model.NewPod(pod).Key()); !on {
 						plugintest.Set(c.state, pod)
 					}
-				case 1: // a pod goes
+				case 1:
+					// a pod goes
 					c.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: v1.NamespaceDefault, Name: fmt.Sprint("p", r.IntN(100))}}})
-				case 2: // filters say something else
+				case 2:
+					// the filters' verdicts change
 					if c.potential[slot] {
 						delete(c.potential, slot)
 					} else {
 						c.potential[slot] = true
 					}
 					c.taint(slot, step)
-				case 3: // what a try finds
+				case 3:
+					// a try has a result
 					b := c.basis(exact)
 					switch {
 					case exact:
@@ -138,7 +144,8 @@ func TestOrderFollows(t *testing.T) {
 						c.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(build.Node(fmt.Sprint("more", step), build.Allocatable("cpu=5m pods=9")))}})
 						c.potential[int32(c.state.Slots()-1)] = true
 					}
-				case 6: // another pod is nominated to it, to which nothing that is kept applies
+				case 6:
+					// another pod is nominated to it, for which no cached value is valid
 					if b := c.basis(exact).bounds; r.IntN(3) == 0 {
 						b.states[slot], b.ranks[slot], b.sums[slot], b.stale = rated, ideal, ideal, slot
 						b.noted.note(slot)
@@ -167,7 +174,8 @@ func TestOrderFollows(t *testing.T) {
 	}
 }
 
-// TestOrderAfterSlotsAreCutOff: where most nodes end, others move to the slots of these; the nodes are put in order again once little changes.
+// TestOrderAfterSlotsAreCutOff: when most nodes end, others move to their slots. The
+// nodes are put in order again once little changes.
 func TestOrderAfterSlotsAreCutOff(t *testing.T) {
 	const nodes = 3000
 	c := newRemembering(nodes)
@@ -209,7 +217,8 @@ func TestOrderAfterSlotsAreCutOff(t *testing.T) {
 	}
 }
 
-// TestFewOrdersInSmallClusters: there is a limit where nodes are few, too; and an order does not outlive the bounds that it is on.
+// TestFewOrdersInSmallClusters: orders are limited in small clusters, too. An order is
+// dropped with its bounds.
 func TestFewOrdersInSmallClusters(t *testing.T) {
 	c := newRemembering(3)
 	for rejection := range uint64(2 * mostOrders) {
@@ -234,7 +243,9 @@ func TestFewOrdersInSmallClusters(t *testing.T) {
 	}
 }
 
-// TestOrdersAreMadeWhereTheyPay: one when there have been as many searches as it costs looks at all nodes; where too much has changed none, until so little has changed as often as an order costs looks at all nodes.
+// TestOrdersAreMadeWhereTheyPay: an order is built after as many searches as would pay
+// for it. It is dropped when too much has changed. The next is built after as many
+// searches with few changes.
 func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 	const nodes = 400
 	const most = fewChanges + nodes/changesPerSlot
@@ -297,7 +308,8 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 	}
 }
 
-// TestOrdersAreBounded: of few rejections in a cluster of very many nodes, those that were last used; and so are rejections that were seen once.
+// TestOrdersAreBounded: in a very large cluster, orders of few rejections are kept, the
+// most recently used ones. Rejections seen once are bounded, too.
 func TestOrdersAreBounded(t *testing.T) {
 	build.NotRaced(t)
 	const nodes = 30_000
@@ -331,7 +343,8 @@ func TestOrdersAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoted: who follows learns what was noted since, or that it may be all.
+// TestNoted: since returns the slots recorded since a position, or false if any slot may
+// have changed.
 func TestNoted(t *testing.T) {
 	var n noted
 	start := n.now()

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// asking is a cycle of which only the view, the request and what is kept are known.
+// asking is a cycle with only a view, a request and a cache.
 type asking struct {
 	plugin.Cycle
 	state   *state.State
@@ -42,13 +42,15 @@ func victim(name, requests string) *v1.Pod {
 	return p
 }
 
-// One node has 10 of each resource, of which its pods use 4, and room for two more pods.
+// edge returns one node with 10 of each resource. Its pods use 4, and two more pods have
+// room.
 func edge() *state.State {
 	return plugintest.Cluster([]*v1.Node{build.Node("n", build.Allocatable("cpu=10m memory=10 ephemeral-storage=10 pods=3 example.com/a=10 example.com/b=10"))},
 		victim("x", "cpu=4m memory=4 ephemeral-storage=4 example.com/a=4 example.com/b=4"))
 }
 
-// TestLacking has each resource at the edge: what is free suffices, or it is short by one.
+// TestLacking has each resource at the edge: the free amount suffices, or is short by
+// one.
 func TestLacking(t *testing.T) {
 	var use state.Use
 	lacking := func(s *state.State, request *model.Resources) uint32 {
@@ -76,7 +78,8 @@ func TestLacking(t *testing.T) {
 	if got := lacking(full, asks("")); got != 1 {
 		t.Errorf("beside three pods of three another lacks %b", got)
 	}
-	// A node that was made smaller has less than nothing free: what is not asked for is not lacking.
+	// A node that became smaller has a negative free amount. Resources outside the
+	// request are not lacking.
 	plugintest.Set(full, build.Node("n", build.Allocatable("cpu=1m memory=1 ephemeral-storage=1 pods=9")))
 	if got := lacking(full, asks("")); got != 0 {
 		t.Errorf("on a node with less than nothing free a pod without requests lacks %b", got)
@@ -93,14 +96,16 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestAtLeast: how many pods must go at least follows from the largest of them.
+// TestAtLeast: the minimum number of victims follows from the largest pod.
 func TestAtLeast(t *testing.T) {
 	node := build.Node("n", build.Allocatable("cpu=12m memory=12 ephemeral-storage=12 pods=4"))
 	s := plugintest.Cluster([]*v1.Node{node}, victim("x", "cpu=2m memory=3 ephemeral-storage=1"), victim("y", "cpu=3m memory=2 ephemeral-storage=1"),
 		victim("z", "cpu=4m memory=4 ephemeral-storage=4"))
 	var use state.Use
 	for _, row := range []struct {
-		asks string // 3 cpu, 3 memory and 6 of ephemeral storage are free; the largest pods use 4 of each
+		// 3 cpu, 3 memory and 6 of ephemeral storage are free; the largest pods use 4 of
+		// each
+		asks string
 		want int64
 	}{
 		{"cpu=3m", 1}, {"cpu=4m", 1}, {"cpu=7m", 1}, {"cpu=8m", 2}, {"cpu=11m", 2}, {"cpu=12m", 3}, {"cpu=99m", 3},
@@ -126,8 +131,8 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// TestBoundsAreKeptByRequest asks for the bounds of requests that differ in one thing each. Bounds have a request of their own: that of a cycle is
-// overwritten by the next.
+// TestBoundsAreKeptByRequest gets the bounds of requests that differ in one field each.
+// Bounds have a copy of the request, because the next cycle overwrites it.
 func TestBoundsAreKeptByRequest(t *testing.T) {
 	c := &asking{state: edge(), kept: map[string]any{}}
 	seen := map[*bounds]string{}
@@ -163,7 +168,8 @@ func TestBoundsAreKeptByRequest(t *testing.T) {
 	}
 }
 
-// TestOldestBoundsAreForgotten: few are kept in a cluster of very many nodes, and those are the last used.
+// TestOldestBoundsAreForgotten: in a very large cluster few bounds are kept, the most
+// recently used ones.
 func TestOldestBoundsAreForgotten(t *testing.T) {
 	build.NotRaced(t)
 	const nodes = 10_000
@@ -192,7 +198,8 @@ func TestOldestBoundsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestChangedNodesAreRatedOnce: a node that the journal names several times is rated once, one that it names for something else not at all.
+// TestChangedNodesAreRatedOnce: a node with several entries in the journal is rated once.
+// A node with other aspects only is not rated.
 func TestChangedNodesAreRatedOnce(t *testing.T) {
 	s := edge()
 	plugintest.Set(s, build.Node("m", build.Allocatable("cpu=10m pods=10")))
@@ -217,7 +224,8 @@ func TestChangedNodesAreRatedOnce(t *testing.T) {
 	}
 }
 
-// TestSortedPodsAreKept: the pods of a node are sorted once, until one of them changes; what is kept is bounded.
+// TestSortedPodsAreKept: the pods of a node are sorted once, until one of them changes.
+// The cache is bounded.
 func TestSortedPodsAreKept(t *testing.T) {
 	s := edge()
 	m := memoryOf(&asking{state: s, kept: map[string]any{}})
@@ -229,7 +237,7 @@ func TestSortedPodsAreKept(t *testing.T) {
 	if now := m.podsOn(s.View(), 0); len(now) != 2 || m.pods != 2 {
 		t.Errorf("%d pods on the node, %d in all", len(now), m.pods)
 	}
-	// As many as are kept stay, and one more does not.
+	// Exactly mostSorted pods stay, and one more does not.
 	m.pods = mostSorted - 1
 	plugintest.Set(s, victim("w", "cpu=1m"))
 	if now := m.podsOn(s.View(), 0); len(now) != 3 || m.pods != mostSorted || len(m.sorted) != 1 {
@@ -244,7 +252,8 @@ func TestSortedPodsAreKept(t *testing.T) {
 	}
 }
 
-// TestReasonsAreBounded: of so many different reasons as a byte can tell apart each is kept, and none of those beyond.
+// TestReasonsAreBounded: as many different reasons as fit into a byte are kept, and none
+// beyond.
 func TestReasonsAreBounded(t *testing.T) {
 	f := findings{bySlot: make([]uint8, 300), positions: map[string]uint8{}}
 	for slot := range int32(300) {
@@ -271,7 +280,8 @@ func TestReasonsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStaleBoundIsRatedAgain: the bound of the node to which the last preemptor was nominated itself is worked out anew, on whatever slot it is.
+// TestStaleBoundIsRatedAgain: the bound of the last preemptor's own nominated node is
+// computed again, on any slot.
 func TestStaleBoundIsRatedAgain(t *testing.T) {
 	s := edge()
 	plugintest.Set(s, build.Node("m", build.Allocatable("cpu=10m pods=10")))

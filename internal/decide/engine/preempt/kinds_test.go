@@ -22,7 +22,8 @@ type liking struct {
 func (c *liking) Alike() (plugin.Alike, bool) { return c.alike, c.alike.Key != nil }
 func (c *asking) Tie(slot int32) uint64       { return uint64(slot) + 100 }
 
-// TestOldestFindingsAreForgotten: those of few kinds are kept in a cluster of very many nodes, and those are the last used.
+// TestOldestFindingsAreForgotten: in a very large cluster the findings of few kinds are
+// kept, the most recently used ones.
 func TestOldestFindingsAreForgotten(t *testing.T) {
 	const nodes = 20_000
 	const most = findingBytes / (findingBytesPerSlot * nodes)
@@ -57,7 +58,8 @@ func TestOldestFindingsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestFindingsFollowTheCluster: what was found on a node holds until the journal names it with what filters read, or there is no knowing.
+// TestFindingsFollowTheCluster: a finding on a node is valid until the journal lists the
+// node with an aspect that filters read, or has dropped entries.
 func TestFindingsFollowTheCluster(t *testing.T) {
 	const nodes = 8
 	var list []*v1.Node
@@ -123,7 +125,7 @@ func TestFindingsFollowTheCluster(t *testing.T) {
 	if f.rankOf(nodes) == nil {
 		t.Error("the rank on the new node is not known")
 	}
-	// Where most nodes end, their slots and what the journal said of them are cut off.
+	// When most nodes end, their slots and their journal entries are cut off.
 	plugintest.Set(s, resident("w", "n8", 1, "cpu=1m", 0))
 	for i := 2; i <= nodes; i++ {
 		s.Apply([]model.Change{{Kind: model.NodeGone, Name: fmt.Sprint("n", i)}})
@@ -138,7 +140,8 @@ func TestFindingsFollowTheCluster(t *testing.T) {
 	}
 }
 
-// TestTextsAreBounded: reasons beyond the most are not kept, those before are found by the position of their texts.
+// TestTextsAreBounded: reasons beyond the limit are not kept. Earlier reasons are found
+// by the position of their texts.
 func TestTextsAreBounded(t *testing.T) {
 	f := findings{bySlot: make([]uint8, 300), positions: map[string]uint8{}}
 	for slot := range int32(300) {
@@ -157,7 +160,8 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 }
 
-// TestBudgetsAreMatchedOnce: the budgets of a label set are kept until others select, and none for pods that need no matching.
+// TestBudgetsAreMatchedOnce: the budgets of a label set are cached until selections
+// change. Pods that need no matching are not cached.
 func TestBudgetsAreMatchedOnce(t *testing.T) {
 	s := state.New()
 	plugintest.Set(s, disruption("x", "app=x", 1), disruption("both", "app In x,y", 1))
@@ -191,7 +195,8 @@ func TestBudgetsAreMatchedOnce(t *testing.T) {
 	}
 }
 
-// TestRankOfAdvised: the first victim that an extender names counts as the highest, and the earliest start is that of the victims of the highest priority.
+// TestRankOfAdvised: the first victim in the extender's order counts as the highest. The
+// earliest start is among the victims of the highest priority.
 func TestRankOfAdvised(t *testing.T) {
 	s := search{cycle: &asking{}}
 	for i, row := range []struct {

@@ -10,23 +10,25 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// memory is what searches of one engine keep from one turn to the next. Whatever is in it, a search finds the same.
+// memory is the cache of an engine's searches across turns. It never changes the result
+// of a search.
 type memory struct {
 	state *state.State
-	// bounds by what they depend on; clock counts searches.
+	// bounds are indexed by the inputs they depend on; clock counts searches.
 	bounds map[boundsKey]*bounds
 	clock  uint64
-	// sorted are pods of a slot by importance; pods is how many there are in all of it.
+	// sorted are the pods of a slot by importance; pods counts all pods in it.
 	sorted  map[int32]sortedPods
 	pods    int
 	budgets budgetsOf
-	// findings by the kind of pods.
+	// findings are indexed by the kind of pods.
 	findings map[findingsKey]*findings
-	// orders are the potential nodes in order, by remembered rejection. seen counts the searches for those that have none.
+	// orders are the potential nodes in order, by remembered rejection. seen counts the
+	// searches for rejections without an order.
 	orders map[orderKey]*order
 	seen   map[orderKey]int
 
-	// The rest means nothing to the next search.
+	// The other fields are scratch memory. The next search must not read their content.
 	draft           state.Draft
 	use             state.Use
 	free            state.Use
@@ -43,8 +45,9 @@ type sortedPods struct {
 }
 
 const (
-	// fewBounds is for how many kinds of pods bounds are kept at least, and boundBytes how much memory all of them may take, where each takes
-	// bytesPerSlot. mostSorted is how many pods are kept sorted.
+	// fewBounds is the number of kinds of pods whose bounds are always kept. boundBytes
+	// limits the memory of all bounds, at bytesPerSlot for each kind and slot. mostSorted
+	// limits the pods that are kept sorted.
 	fewBounds    = 8
 	boundBytes   = 64 << 20
 	bytesPerSlot = 85
@@ -63,7 +66,8 @@ func memoryOf(c plugin.Cycle) *memory {
 	return m
 }
 
-// boundsFor returns the up-to-date bounds for pods of a priority that request what the cycle's pod does.
+// boundsFor returns the up-to-date bounds for pods of a priority with the request of the
+// cycle's pod.
 func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	request := c.Request()
 	key := boundsKey{priority: priority}
@@ -95,7 +99,8 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	return b
 }
 
-// forgetOldest deletes what was used before all others, and returns it. No two are used by the same search.
+// forgetOldest deletes and returns the least recently used value. Each search uses at
+// most one value, so no two have the same time.
 func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) (forgotten V) {
 	var oldest K
 	first := uint64(math.MaxUint64)
@@ -108,7 +113,8 @@ func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) (forgo
 	return forgotten
 }
 
-// lowerPods returns the pods of lower priority on a node by importance. The slice must not be changed.
+// lowerPods returns the pods of lower priority on a node by importance. The slice must
+// not be changed.
 func (m *memory) lowerPods(v state.View, slot int32, priority int32) []*model.Pod {
 	pods := m.podsOn(v, slot)
 	at, _ := slices.BinarySearchFunc(pods, priority, func(pod *model.Pod, priority int32) int {

@@ -3,48 +3,55 @@ package preempt
 import (
 	"maps"
 
+	// the name rank is taken by a candidate's rank here
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	ranked "github.com/berth-scheduler/berth/internal/decide/engine/rank" // rank is what a candidate has here
+	ranked "github.com/berth-scheduler/berth/internal/decide/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// order has the potential nodes for pods of one remembered rejection and priority in the order in which they are to be tried, and counts those that need
-// not be. It follows the journal, what is learned of nodes, and the budgets, so that a search looks only at nodes that have changed, and at those it tries.
+// order holds the potential nodes for pods of one remembered rejection and priority, in
+// the order of their bounds. Nodes that need not be tried are only counted. It follows
+// the journal, the findings and the budgets. So a search visits only changed nodes and
+// the nodes that it tries.
 //
-// Whether the nodes are tried in this order or after a look at each (search.tryByBounds) makes no difference to what is found.
+// The result equals that of a search that considers each node (search.tryByBounds).
 type order struct {
 	basis
 	reads model.Aspect
 	used  uint64
-	// What has been followed: the journal, and what was noted of bounds and findings besides.
+	// Versions up to which changes have been applied: the journal, and the pending slots
+	// of bounds and findings.
 	version           uint64
 	boundsAt, foundAt uint64
-	// wait is for how many more searches, before each of which little changes, the nodes are not put in order again.
+	// wait is the number of further searches with few changes before each, until the
+	// nodes are put in order again.
 	wait int
-	// looked counts the nodes that were looked at in this search.
+	// looked counts the nodes considered in this search.
 	looked int
 
-	open *ranked.Tournament // the nodes that have a bound; nil if the nodes are not in order
-	// By slot: the position in groups of what the node belongs to, -1 if it is none of the potential nodes, and its position there.
+	open *ranked.Tournament // the nodes with a bound; nil if the nodes are not in order
+	// group and at are indexed by slot: the position in groups, -1 for a node that is not
+	// potential, and the position in that group.
 	group, at []int32
 	groups    []grouped
 	find      map[groupKey]int32
 }
 
-// groupKey is what the nodes of a group have in common: they are to be tried (rated), have no pods of lower priority (noLower), lack the same (tooShort), or have no candidate for a reason
-// that was found (noCandidate).
+// groupKey is common to the nodes of a group. They are to be tried (rated), have no pods
+// of lower priority (noLower), lack the same resources (tooShort), or have no candidate
+// for the same reason (noCandidate).
 type groupKey struct {
 	state boundState
-	what  uint32 // what they lack, or the position of the reasons
+	what  uint32 // the missing resources, or the position of the reasons
 }
 
-// noCandidate is, beside the states of bounds, that of nodes of which it was found out why they have no candidate.
+// noCandidate extends boundState: the node has no candidate, and the reason is cached.
 const noCandidate = rated + 1
 
 type grouped struct {
 	groupKey
-	slots []int32 // none of the group of those that are to be tried
+	slots []int32 // empty for the group of nodes to try
 }
 
 type orderKey struct {
@@ -53,21 +60,24 @@ type orderKey struct {
 }
 
 const (
-	// fewOrders is for how many rejections nodes are kept in order at least, mostOrders at most, and orderBytes about how much memory all of them may
-	// take, where each takes orderBytesPerSlot.
+	// fewOrders is the number of rejections whose orders are always kept, mostOrders the
+	// maximum. orderBytes is about the memory limit of all orders, at orderBytesPerSlot
+	// for each order and slot.
 	fewOrders         = 4
 	mostOrders        = 32
 	orderBytes        = 32 << 20
 	orderBytesPerSlot = 56
-	// mostSeen is of how many rejections searches are counted.
+	// mostSeen bounds the rejections whose searches are counted.
 	mostSeen = 256
-	// looksPerOrder is how many looks at each node cost about as much as to put them in order. So many there are before, so that orders cost at most as
-	// much again as it costs to do without.
+	// looksPerOrder is the number of searches that consider each node and together cost
+	// about as much as building an order. That many come first, so orders at most double
+	// the total cost.
 	looksPerOrder = 8
 )
 
-// orderFor returns the order of the potential nodes for pods like the cycle's, up to date. It is nil if it is not known what changes them, or there were few such searches before; and its nodes
-// are not in order where a look at each costs less than to put them in order.
+// orderFor returns the up-to-date order of the potential nodes for pods like the cycle's.
+// It is nil if changes cannot be followed, or after too few such searches. The nodes are
+// not in order while considering each node costs less than building the order.
 func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	rejection, reads := c.Remembered()
 	if rejection == 0 {
@@ -109,12 +119,13 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 	return o
 }
 
-// forgetOrders deletes the orders on a basis that is no longer kept.
+// forgetOrders deletes the orders whose basis is no longer kept.
 func (m *memory) forgetOrders(on func(basis) bool) {
 	maps.DeleteFunc(m.orders, func(_ orderKey, o *order) bool { return on(o.basis) })
 }
 
-// changes returns what has changed since the last search: what the journal names, and slots that were noted. few is false if these may be any, or too many to follow.
+// changes returns the changes since the last search: journal entries and pending slots.
+// few is false if any slot may have changed, or too many have.
 func (o *order) changes(s *state.State, b basis) (entries []state.Entry, slots [2][]int32, few bool) {
 	if o.basis != b || s.Slots() < len(o.group) {
 		return nil, slots, false
@@ -129,7 +140,7 @@ func (o *order) changes(s *state.State, b basis) (entries []state.Entry, slots [
 	return entries, slots, few && len(entries)+len(slots[0])+len(slots[1]) <= fewChanges+s.Slots()/changesPerSlot
 }
 
-// follow looks at the nodes that have changed.
+// follow updates the nodes that have changed.
 func (o *order) follow(c plugin.Cycle, entries []state.Entry, noted [2][]int32) {
 	o.grow(c.View().State().Slots())
 	for i, e := range entries {
@@ -145,12 +156,13 @@ func (o *order) follow(c plugin.Cycle, entries []state.Entry, noted [2][]int32) 
 }
 
 const (
-	// An order follows at most fewChanges changes, and one in changesPerSlot slots.
+	// An order follows at most fewChanges changes, plus one for every changesPerSlot
+	// slots.
 	fewChanges     = 64
 	changesPerSlot = 32
 )
 
-// followed notes that everything so far has been followed.
+// followed records that all changes so far have been applied.
 func (o *order) followed(s *state.State) {
 	o.version, o.boundsAt = s.Version(), o.bounds.noted.now()
 	if o.known != nil {
@@ -185,7 +197,7 @@ func (o *order) grow(slots int) {
 	}
 }
 
-// look looks at a node again.
+// look updates one node.
 func (o *order) look(c plugin.Cycle, slot int32) {
 	o.looked++
 	if !c.Resolvable(slot) {
@@ -252,7 +264,7 @@ func (o *order) leave(slot int32) {
 
 func (o *order) compare(a, b int32) int { return o.boundOf(a).compareRungs(o.boundOf(b)) }
 
-// short returns the groups of nodes that are too short of something.
+// short returns the groups of nodes that lack a resource.
 func (o *order) short() (groups []grouped) {
 	for _, g := range o.groups {
 		if g.state == tooShort && len(g.slots) > 0 {
@@ -262,13 +274,13 @@ func (o *order) short() (groups []grouped) {
 	return groups
 }
 
-// noted are slots of which something has changed, other than what the journal names, for who follows that.
+// noted are slots that changed since from in ways that the journal does not record.
 type noted struct {
 	from  uint64
 	slots []int32
 }
 
-// mostNoted is how many slots are kept; beyond that, any may have changed.
+// mostNoted bounds the slots; beyond it any slot may have changed.
 const mostNoted = 1 << 12
 
 func (n *noted) note(slot int32) {
@@ -278,13 +290,14 @@ func (n *noted) note(slot int32) {
 	n.slots = append(n.slots, slot)
 }
 
-// noteAll notes that any slot may have changed.
+// noteAll records that any slot may have changed.
 func (n *noted) noteAll() { n.from, n.slots = n.now()+1, n.slots[:0] }
 
-// now returns how much was noted by now.
+// now returns the position after the last record.
 func (n *noted) now() uint64 { return n.from + uint64(len(n.slots)) }
 
-// since returns what was noted after now had returned at. It returns false if that may be any slot.
+// since returns the slots recorded after position at. It returns false if any slot may
+// have changed.
 func (n *noted) since(at uint64) ([]int32, bool) {
 	if at < n.from {
 		return nil, false

@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestOrderAgreesWithThePlainSearch has preemptors of few kinds come again and again, so that the nodes are tried in an order that is kept, while all changes that there are happen in between.
-// Most nodes are alike, so that ties decide.
+// TestOrderAgreesWithThePlainSearch has preemptors of few kinds return again and again,
+// so that nodes are tried by a cached order. All kinds of changes happen in between. Most
+// nodes are alike, so that ties decide.
 func TestOrderAgreesWithThePlainSearch(t *testing.T) {
 	build.NotRaced(t)
 	found := map[bool]int{}

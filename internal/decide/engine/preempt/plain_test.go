@@ -26,7 +26,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// plain is the search as it is written down: every potential node is tried, in a dry run of all filters, and nothing is kept.
+// plain is the search as specified: every potential node is tried, in a dry run of all
+// filters, without a cache.
 func plain(c plugin.Cycle, pod *model.Pod) string {
 	var best *preempt.Candidate
 	objections := map[string]int{}
@@ -149,7 +150,7 @@ func describe(c plugin.Cycle, found *preempt.Candidate, rejection *plan.Rejectio
 	return text
 }
 
-// compared is the plugin, and compares its search with the plain one.
+// compared wraps the plugin and compares its search with the plain one.
 type compared struct {
 	*defaultpreemption.Plugin
 	t     *testing.T
@@ -158,7 +159,7 @@ type compared struct {
 
 func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	want := plain(c, pod)
-	for range 2 { // the second time with what the first has kept
+	for range 2 { // the second time with the cache of the first
 		found, rejection, err := preempt.Search(c, pod)
 		x.found[found != nil]++
 		if got := describe(c, found, rejection, err); got != want {
@@ -168,7 +169,8 @@ func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilter
 	return x.Plugin.PostFilter(c, pod)
 }
 
-// compareSearches has each search of the plugin compared with the plain one. found counts those that found victims, and those that did not.
+// compareSearches compares each search of the plugin with the plain one. found counts the
+// searches with and without victims.
 func (c *cluster) compareSearches(t *testing.T, found map[bool]int) {
 	for i, p := range c.config.Profiles[0].PostFilters {
 		if p, ok := p.(*defaultpreemption.Plugin); ok {
@@ -179,7 +181,8 @@ func (c *cluster) compareSearches(t *testing.T, found map[bool]int) {
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// TestAgreesWithThePlainSearch compares searches in clusters that change: pods come, go, start and are nominated, victims are evicted, budgets change.
+// TestAgreesWithThePlainSearch compares searches in changing clusters. Pods come, go,
+// start and are nominated, victims are evicted, budgets change.
 func TestAgreesWithThePlainSearch(t *testing.T) {
 	build.NotRaced(t)
 	found := map[bool]int{}
@@ -223,7 +226,7 @@ type world struct {
 	pods  []*v1.Pod
 }
 
-// carryOut notes what was decided, and has some of the victims go at once.
+// carryOut applies a decision, and removes some of the victims at once.
 func (w *world) carryOut(d plan.Decision) {
 	w.c.state.Nominate(d.Nominations...)
 	w.c.state.Evict(d.Evictions...)

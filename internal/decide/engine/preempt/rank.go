@@ -9,8 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sortByImportance puts the more important pods first: those of higher priority, then those that started earlier. Pods that have not started come
-// last. Equals go by namespace and name, where kube-scheduler's order is unspecified.
+// sortByImportance sorts the more important pods first: higher priority, then earlier
+// start. Pods that have not started come last. Ties are broken by namespace and name,
+// where kube-scheduler's order is unspecified.
 func sortByImportance(pods []*model.Pod) { slices.SortFunc(pods, byImportance) }
 
 func byImportance(a, b *model.Pod) int {
@@ -36,24 +37,26 @@ func startOf(pod *model.Pod) int64 {
 	return unstarted
 }
 
-// rank is how good a candidate is: less is better, rung by rung, except where it says otherwise.
+// rank is the cost of a candidate, compared field by field. Less is better, except for
+// start and tie.
 type rank struct {
 	violations int32
 	// highest is the highest priority of a victim.
 	highest int32
-	// sum is that of the victims' priorities, each counted from the lowest that there is.
+	// sum adds up the victims' priorities, each counted from the lowest possible one.
 	sum   int64
 	count int32
-	// start is the earliest start time of the victims of the highest priority. Later is better.
+	// start is the earliest start time of the victims of the highest priority. Later is
+	// better.
 	start int64
-	// tie, which bounds that are kept do not have, decides between equals. More is better.
+	// tie decides between equals; cached bounds have none. More is better.
 	tie uint64
 }
 
-// ideal is as good as every rank.
+// ideal is at least as good as every rank.
 var ideal = rank{highest: math.MinInt32, start: unstarted}
 
-// weightOf counts a priority from the lowest that there is.
+// weightOf counts a priority from the lowest possible one.
 func weightOf(priority int32) int64 { return int64(priority) - math.MinInt32 }
 
 func (s *search) rankOf(c *Candidate) rank {
@@ -64,7 +67,7 @@ func (s *search) rankOf(c *Candidate) rank {
 	return r
 }
 
-// isBetter reports whether a candidate of rank r is taken before one of rank o.
+// isBetter reports whether a candidate of rank r is taken before another of rank o.
 func (r *rank) isBetter(o *rank) bool { return r.compare(o) < 0 }
 
 func (r *rank) compare(o *rank) int {

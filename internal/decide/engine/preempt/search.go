@@ -14,12 +14,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Candidate is a node and the pods to evict from it. There is at least one.
+// Candidate is a node and the pods to evict from it, at least one.
 type Candidate struct {
 	Slot int32
 	// Victims are sorted by importance, the most important first.
 	Victims []*model.Pod
-	// Violations is how many of the victims violate a PodDisruptionBudget.
+	// Violations counts the victims that violate a PodDisruptionBudget.
 	Violations int
 }
 
@@ -28,7 +28,7 @@ const (
 	noVictims  = "No preemption victims found for incoming pod"
 )
 
-// Ineligible returns why a pod must not have others evicted now; empty if it may.
+// Ineligible returns the reason why a pod must not preempt now, empty if it may.
 func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 	if pod.NeverPreempts() {
 		return "not eligible due to preemptionPolicy=Never."
@@ -38,10 +38,12 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 	}
 	v := c.View()
 	slot, ok := v.Slot(pod.NominatedNode)
-	if !ok || !c.Resolvable(slot) && !c.Rejected(slot).Pending { // as kube-scheduler, which goes by another code here
+	// as in kube-scheduler, which tests another status code here
+	if !ok || !c.Resolvable(slot) && !c.Rejected(slot).Pending {
 		return ""
 	}
-	// While a pod that was evicted for this one, or another, is still leaving its node, there will be room without a further victim.
+	// While a victim of this or another pod is still leaving the node, space is about to
+	// become free without a further victim.
 	for other := range v.PodsOn(slot) {
 		if other.Priority < pod.Priority && v.IsLeaving(other) {
 			return "not eligible due to a terminating pod on the nominated node."
@@ -50,8 +52,10 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 	return ""
 }
 
-// Search returns the best candidate. If there is none, the rejection says why not, node by node; it is nil if extenders left none. An error means that no
-// candidate was found, and that for some nodes it could not be found out, or that an extender could not be asked.
+// Search returns the best candidate. Without a candidate it returns a rejection with the
+// reasons node by node. The rejection is nil if extenders left no candidate. An error
+// means that no candidate was found, and that the search failed on some nodes or in an
+// extender.
 func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
 	nodes := c.PotentialNodes()
 	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
@@ -63,7 +67,7 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 	case len(by) > 0:
 		s.onlyUsage = s.onlyUsage && len(v.Touched()) == 0
 		s.tryAll(s.potential())
-	case len(v.Touched()) > 0: // bounds are about the pods of the state
+	case len(v.Touched()) > 0: // bounds describe the pods of the state
 		s.onlyUsage = false
 		for _, slot := range s.potential() {
 			s.try(slot)
@@ -80,7 +84,7 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 			s.tryByBounds(s.potential())
 		}
 		if o != nil {
-			o.followed(v.State()) // what this search has learned, too
+			o.followed(v.State()) // including the findings of this search
 		}
 		s.rated = s.bounds.rated
 	}
@@ -110,32 +114,35 @@ type search struct {
 	memory    *memory
 	onlyUsage bool
 	basis
-	own int32 // the slot of the node that the pod is nominated to
+	own int32 // the slot of the pod's nominated node
 
 	best *Candidate
 	rank rank // of best
-	// looked counts the nodes that were looked at to know which to try, rated those that were rated by numbers, tried those that were tried.
+	// looked counts the nodes considered, rated the nodes whose bound was computed, tried
+	// the nodes on which victims were searched for.
 	looked, rated, tried int
-	// withoutVictims counts the nodes without a pod of lower priority, objections the others for which evicting all of these was not enough.
+	// withoutVictims counts the nodes without a pod of lower priority. objections counts
+	// the other nodes on which evicting all such pods was not enough.
 	withoutVictims int
 	objections     map[plugin.Objection]int
 	errs           []failure
-	// candidates are all that were found, by node, where extenders have a say about them; nil otherwise.
+	// candidates are all candidates by node, for extenders; nil without extenders.
 	candidates map[string]*Candidate
-	// recalled counts the nodes that need not be tried again because there is no candidate, by the position of their reasons.
+	// recalled counts the nodes that are known to have no candidate, by the position of
+	// their reasons.
 	recalled [mostTexts]int
 }
 
-// basis is what the bounds of nodes follow from.
+// basis is the input of the bounds of nodes.
 type basis struct {
 	bounds *bounds
-	// known is what was found on nodes for pods like this one, nil if that is not kept.
+	// known are the findings on nodes for pods like this one, nil if they are not kept.
 	known *findings
-	// exact means that candidates depend on nothing but the node, and what bounds depend on.
+	// exact means that candidates depend only on the node and on the input of bounds.
 	exact bool
 }
 
-// failure is why it could not be found out what evictions help on a node.
+// failure is an error of the search on a node.
 type failure struct {
 	error
 	slot int32
@@ -143,14 +150,15 @@ type failure struct {
 
 func (s *search) fail(slot int32, err error) { s.errs = append(s.errs, failure{err, slot}) }
 
-// potential returns the potential nodes, to look at each.
+// potential returns the potential nodes and counts them as considered.
 func (s *search) potential() []int32 {
 	slots := s.cycle.Potential()
 	s.looked += len(slots)
 	return slots
 }
 
-// tryInOrder tries the nodes whose bounds are better than the best candidate so far, the best bound first, as tryByBounds does.
+// tryInOrder tries the nodes whose bounds are better than the best candidate so far, the
+// best bound first. The result equals that of tryByBounds.
 func (s *search) tryInOrder(o *order) {
 	s.own = -1 // rejections of nominated pods are not remembered
 	for _, g := range o.groups {
@@ -162,7 +170,7 @@ func (s *search) tryInOrder(o *order) {
 		}
 	}
 	salt := s.cycle.Salt()
-	aside := s.memory.short[:0] // tried, without a lesson that holds
+	aside := s.memory.short[:0] // tried, without a result to keep
 	for {
 		slot := o.open.Best(salt)
 		if slot < 0 {
@@ -189,7 +197,7 @@ func (s *search) tryInOrder(o *order) {
 	s.memory.short = aside[:0]
 }
 
-// explainGroups is explainShort, of the nodes that an order has in groups.
+// explainGroups is explainShort for the groups of nodes in an order.
 func (s *search) explainGroups(o *order) {
 	for _, g := range o.short() {
 		if s.objectAlike(g.what) {
@@ -204,9 +212,11 @@ func (s *search) explainGroups(o *order) {
 	}
 }
 
-// tryByBounds tries the nodes whose bounds are better than the best candidate so far, the best bound first.
+// tryByBounds tries the nodes whose bounds are better than the best candidate so far, the
+// best bound first.
 func (s *search) tryByBounds(potential []int32) {
-	// Of what is kept about the node that the pod is nominated to itself, nothing holds: it contains the pod.
+	// Cached values for the pod's own nominated node are wrong, because they include the
+	// pod.
 	own, nominated := s.cycle.View().NominatedTo(s.pod.Key())
 	if !nominated {
 		own = -1
@@ -261,7 +271,7 @@ func (s *search) tryByBounds(potential []int32) {
 	s.memory.open, s.memory.short = open[:0], short[:0]
 }
 
-// withoutKnown takes off the nodes of which it is known why they have no candidate, and counts them.
+// withoutKnown drops and counts the nodes that are known to have no candidate.
 func (s *search) withoutKnown(slots []int32) []int32 {
 	if s.known == nil {
 		return slots
@@ -275,8 +285,9 @@ func (s *search) withoutKnown(slots []int32) []int32 {
 	})
 }
 
-// boundOf returns how good the candidate of a slot can be at best. What was learned of pods for which nothing but the request counts does not bound the
-// candidates of others: since victims are not the fewest possible, one filter more can mean fewer.
+// boundOf returns the lower bound on the cost of a slot's candidate. A rank found for
+// pods whose request alone matters does not bound the candidates of other pods. Victims
+// are not a minimal set, so one more filter can mean fewer victims.
 func (b *basis) boundOf(slot int32) *rank {
 	if b.exact {
 		return &b.bounds.ranks[slot]
@@ -289,7 +300,8 @@ func (b *basis) boundOf(slot int32) *rank {
 	return &b.bounds.sums[slot]
 }
 
-// isBetter reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
+// isBetter reports whether the bound of a slot is better than another's. Ties are
+// computed only where they decide.
 func (s *search) isBetter(slot, other int32) bool {
 	if c := s.boundOf(slot).compareRungs(s.boundOf(other)); c != 0 {
 		return c < 0
@@ -303,7 +315,7 @@ type bounded struct {
 	slot int32
 }
 
-// byBound is a heap, the best bound on top.
+// byBound is a heap with the best bound on top.
 type byBound []bounded
 
 func (h byBound) Len() int           { return len(h) }
@@ -316,17 +328,19 @@ func (h *byBound) Pop() any {
 	return last
 }
 
-// objectAlike reports whether all nodes that lack the same have the same objection, so that one of them is asked for all.
+// objectAlike reports whether all nodes that lack the same resources have the same
+// objection, so that one of them stands for all.
 func (s *search) objectAlike(lacks uint32) bool { return s.cycle.OnlyRequest() && lacks&manyKinds == 0 }
 
-// explainShort finds the objections to the nodes that lack something even without all pods of lower priority.
+// explainShort finds the objections to nodes that lack a resource even without the pods
+// of lower priority.
 func (s *search) explainShort(slots []int32) {
 	type like struct {
 		lacks uint32
 		slot  int32
 		nodes int
 	}
-	var alike []like // there are few
+	var alike []like // a few
 	at := 0
 	for _, slot := range slots {
 		lacks := s.bounds.lacks[slot]
@@ -347,7 +361,8 @@ func (s *search) explainShort(slots []int32) {
 	}
 }
 
-// try looks for victims on a node. It returns whether what it found is kept, so that the node is not to be tried again in vain.
+// try searches for victims on a node. kept means that the result is cached, so that the
+// node is not tried again for nothing.
 func (s *search) try(slot int32) (kept bool) {
 	s.tried++
 	found, objection, any := s.victims(slot)
@@ -385,7 +400,7 @@ func (s *search) try(slot int32) (kept bool) {
 	return kept
 }
 
-// rejection says why there is no candidate among so many potential nodes.
+// rejection returns the reasons for the lack of a candidate among the potential nodes.
 func (s *search) rejection(potential int) (*plan.Rejection, error) {
 	nodes := map[string]int{}
 	if n := s.cycle.View().Nodes() - potential; n > 0 {

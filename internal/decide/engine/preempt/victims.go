@@ -5,10 +5,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// victims returns which of a node's pods of lower priority must be evicted, or the first objection to the node that evicting all of them leaves; any is
-// false if there are none. They are put back one after the other, those whose eviction would violate a budget first, and among these the more
-// important first; those with which the pod no longer fits are the victims. So it is not the least number of pods, and not always those of the
-// lowest priority.
+// victims returns the pods of lower priority that must be evicted from a node, or the
+// first objection to the node that evicting all of them leaves. any is false if the node
+// has none.
+//
+// All are removed and then returned one after the other. Pods whose eviction would
+// violate a budget return first, then the others, each by importance. Pods with which the
+// preemptor no longer fits are the victims. So the victims are not always the fewest
+// possible, nor always of the lowest priority.
 func (s *search) victims(slot int32) (found Candidate, o plugin.Objection, any bool) {
 	all := s.memory.lowerPods(s.cycle.View(), slot, s.pod.Priority)
 	if len(all) == 0 {
@@ -23,7 +27,8 @@ func (s *search) victims(slot int32) (found Candidate, o plugin.Objection, any b
 	return found, o, true
 }
 
-// victimsByDryRun asks all filters in a dry run. A filter that fails there is the objection to the node.
+// victimsByDryRun runs all filters in a dry run. A filter that fails there is the
+// objection to the node.
 func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
 	dryRun := s.cycle.View().DryRun(&s.memory.draft)
 	for _, pod := range all {
@@ -39,7 +44,9 @@ func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugi
 		}
 		dryRun.Add(pod, slot)
 		o := s.cycle.Objection(dryRun, slot)
-		if o.Code.IsFailed() { // nobody is evicted for an error; kube-scheduler does for that of a Filter plugin
+		// no pod is evicted after an error; kube-scheduler evicts after a Filter plugin's
+		// error
+		if o.Code.IsFailed() {
 			failure = o
 		}
 		if fits = o.IsNone(); !fits {
@@ -53,7 +60,7 @@ func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugi
 	return found, plugin.Objection{}
 }
 
-// victimsByUse adds up what pods occupy, which is all that filters read.
+// victimsByUse adds up resource usage, which is all that filters read.
 func (s *search) victimsByUse(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
 	if o := s.objectionWithout(slot); !o.IsNone() {
 		return Candidate{}, o
@@ -68,7 +75,8 @@ func (s *search) victimsByUse(slot int32, all []*model.Pod) (Candidate, plugin.O
 	}), plugin.Objection{}
 }
 
-// objectionWithout returns the first objection to a node without its pods of lower priority, whose use is then in memory.
+// objectionWithout returns the first objection to a node without its pods of lower
+// priority. Afterwards the node's usage without them is in memory.
 func (s *search) objectionWithout(slot int32) plugin.Objection {
 	node, use := s.cycle.View().Node(slot), &s.memory.use
 	use.Reset(node)
@@ -81,7 +89,7 @@ func (s *search) objectionWithout(slot int32) plugin.Objection {
 	return s.cycle.ObjectionWith(slot, use)
 }
 
-// reprieve puts the pods back that can stay. The rest are the victims.
+// reprieve puts back the pods that can stay. The rest are the victims.
 func (s *search) reprieve(slot int32, all []*model.Pod, stays func(*model.Pod) bool) Candidate {
 	found := Candidate{Slot: slot}
 	violating, rest := s.memory.split(s.cycle.View(), all)

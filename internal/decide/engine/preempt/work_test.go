@@ -8,8 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestRanksAreLearned has a node whose bound is better than its candidate: one pod has what is short of cpu, and another what is short of memory. It is tried
-// once; the next pod of the same priority and request goes where the candidate is.
+// TestRanksAreLearned has a node whose bound is better than its candidate: one pod uses
+// the missing cpu, another the missing memory. The node is tried once. The next pod of
+// the same priority and request goes where the candidate is.
 func TestRanksAreLearned(t *testing.T) {
 	c := newCluster(t, 1)
 	for _, name := range []string{"n1", "n2"} {
@@ -33,14 +34,16 @@ func TestRanksAreLearned(t *testing.T) {
 	}
 }
 
-// TestShortNodesAreNotTried: where nodes lack the same even without all their pods, one is asked why, and none is tried.
+// TestShortNodesAreNotTried: if nodes lack the same resource even without all their pods,
+// one check gives the reason for all, and no node is tried.
 func TestShortNodesAreNotTried(t *testing.T) {
 	c := newCluster(t, 1)
 	for i := range 6 {
 		name := fmt.Sprint("n", i)
 		size := []string{"cpu=2 memory=9Gi pods=10", "cpu=9 memory=2Gi pods=10"}[i%2]
 		plugintest.Set(c.state, build.NodesInZones(name+"=z1", build.Allocatable(size))[0])
-		// A pod that stays leaves too little of either; one that could go does not help.
+		// A pod that stays leaves too little of either; the pod that could go does not
+		// help.
 		plugintest.Set(c.state,
 			build.Pod(build.Named("stays-"+name), build.NodeName(name), build.Container("cpu=1 memory=1Gi"), priority(100)),
 			build.Pod(build.Named("goes-"+name), build.NodeName(name), build.Container("cpu=1m"), priority(1)))

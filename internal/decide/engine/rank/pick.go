@@ -5,17 +5,24 @@ import (
 	"slices"
 )
 
-// Which of n equally good nodes is taken: the nodes are leaves of the binary tree of their places, the bits of which are read from the highest on. From the root on, one side of each node of
-// the tree is taken, with the probability of its share in the leaves, by a number that depends on the salt and the depth alone. So each leaf is as likely as the other, the order in which nodes
-// are listed does not matter, a node that comes or goes seldom changes which other one is taken, and counts are enough to find that one.
+// The choice among n equally good nodes is a walk in a binary tree. The nodes are its
+// leaves, placed by the bits of their hashed names, the highest bit first. From the root
+// down, a side is chosen with the probability of its share of the leaves. The random
+// number depends only on the salt and the depth.
+//
+// So all leaves are equally likely, and the order of the list does not matter. A node
+// that comes or goes seldom changes the choice among the others. And the walk needs only
+// counts.
 
-// goesUp reports whether the side where the bit at a depth is 1 is taken, where so many of all leaves are.
+// goesUp reports whether the walk takes the side where the bit at this depth is 1. That
+// side has ones of all leaves.
 func goesUp(salt uint64, depth int, ones, all int) bool {
 	drawn, _ := bits.Mul64(Mix(salt+uint64(depth)*0x9e3779b97f4a7c15), uint64(all))
 	return drawn < uint64(ones)
 }
 
-// Mix spreads a number over all its bits (the finalizer of splitmix64, Steele et al. 2014).
+// Mix spreads a number over all its bits (the finalizer of splitmix64, Steele et al.
+// 2014).
 func Mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -24,11 +31,12 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Pick returns the one of some equally good nodes that is taken. nodes are their numbers, such as slots, at least one; places are their places, at the same positions. It changes the order of
-// both slices. Of nodes with equal places the one with the lowest number is taken.
+// Pick returns one of several equally good nodes. nodes are their numbers, such as slots,
+// at least one; places are their places, at the same positions. It reorders both slices.
+// Among nodes with equal places the lowest number is taken.
 func Pick(salt uint64, places []uint64, nodes []int32) int32 { return pickFrom(0, salt, places, nodes) }
 
-// pickFrom is Pick, of nodes whose places differ from a depth on.
+// pickFrom is Pick for nodes whose places are equal above a depth.
 func pickFrom(depth int, salt uint64, places []uint64, nodes []int32) int32 {
 	for ; depth < 64 && len(places) > 1; depth++ {
 		if ones := up(places, nodes, depth); goesUp(salt, depth, ones, len(places)) {
@@ -40,7 +48,7 @@ func pickFrom(depth int, salt uint64, places []uint64, nodes []int32) int32 {
 	return slices.Min(nodes)
 }
 
-// up moves those whose bit at a depth is 1 to the front, and returns how many they are.
+// up moves the nodes whose bit at a depth is 1 to the front, and returns their number.
 func up(places []uint64, nodes []int32, depth int) (ones int) {
 	shift := 63 - depth
 	for i, place := range places {
@@ -53,10 +61,11 @@ func up(places []uint64, nodes []int32, depth int) (ones int) {
 	return ones
 }
 
-// choice is one choice between the nodes of sets: it goes down the tree by the counts of those sets that have counts at a depth, and by the nodes themselves of all others.
+// choice is a walk among the nodes of several sets. It uses the counts of sets that have
+// counts at a depth, and the listed nodes of all others.
 type choice struct {
 	sets []*set
-	// places and slots are those of the listed nodes that are left.
+	// places and slots belong to the remaining listed nodes.
 	places []uint64
 	slots  []int32
 }
@@ -85,7 +94,8 @@ func (c *choice) pick(t *Table, salt uint64) int32 {
 	}
 }
 
-// list lists the nodes of the sets that have no counts below a depth, and leaves out the sets without nodes.
+// list lists the nodes of the sets that have no counts below a depth, and drops empty
+// sets.
 func (c *choice) list(t *Table, depth, prefix int) {
 	deeper := c.sets[:0]
 	for _, s := range c.sets {

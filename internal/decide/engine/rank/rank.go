@@ -2,12 +2,14 @@ package rank
 
 import "slices"
 
-// Coordinates say what is alike of the nodes of a group. What each means is for the caller to say.
+// Coordinates are the common properties of the nodes of a group. The caller defines the
+// meaning of each.
 type Coordinates [10]int32
 
-// Table holds the nodes, by slot. One goroutine uses it.
+// Table holds the nodes, by slot. It is not safe for concurrent use.
 type Table struct {
-	// By slot: the level that the node is in, -1 for none; its position there; and its place in the order in which equal nodes are chosen from.
+	// level, at and place are indexed by slot: the node's level, -1 for none; its
+	// position there; and its place in the order of equal nodes.
 	level, at []int32
 	place     []uint64
 	levels    []level
@@ -16,19 +18,19 @@ type Table struct {
 	freeGroup []int32
 	// Invariant: find has the groups with nodes, each under its coordinates.
 	find       map[Coordinates]int32
-	last       int32 // the group that was last found
+	last       int32 // the group that was found last
 	mostGroups int
 	// filling means that sets are not divided into buckets until Filled is called.
 	filling bool
 	choice  choice
 }
 
-// Group is the nodes with the same coordinates. Its zero value has none.
+// Group is the nodes with the same coordinates. Its zero value is empty.
 type Group struct {
 	Of Coordinates
-	// Nodes is how many there are; the other methods need one at least.
+	// Nodes is the number of nodes; the other methods need at least one.
 	Nodes int
-	// sums are those that nodes have, ascending, and levels the level of each.
+	// sums are the distinct sums of the nodes, ascending; levels are their levels.
 	sums   []int64
 	levels []int32
 }
@@ -40,7 +42,8 @@ type level struct {
 	set
 }
 
-// New returns a table without nodes, which holds so many groups at most. First the nodes that there are are put into it, and then Filled must be called before anything else.
+// New returns an empty table of at most this many groups. Put the existing nodes first,
+// and then call Filled before anything else.
 func New(mostGroups int) *Table {
 	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups, filling: true}
 }
@@ -53,7 +56,7 @@ func (t *Table) Filled() {
 	}
 }
 
-// Resize sets how many slots there are. Nodes in slots beyond are removed.
+// Resize sets the number of slots. Nodes in slots beyond it are removed.
 func (t *Table) Resize(slots int) {
 	for slot := slots; slot < len(t.level); slot++ {
 		t.Remove(int32(slot))
@@ -70,7 +73,8 @@ func (t *Table) Resize(slots int) {
 	t.level, t.at, t.place = t.level[:slots], t.at[:slots], t.place[:slots]
 }
 
-// Groups returns all groups; those without nodes are to be passed over. The slice is the table's own and valid until it changes.
+// Groups returns all groups, including empty ones that callers must skip. The slice
+// belongs to the table and is valid until it changes.
 func (t *Table) Groups() []Group { return t.groups }
 
 // Example returns the slot of one node of a group.
@@ -79,8 +83,9 @@ func (t *Table) Example(g *Group) int32 { return t.levels[g.levels[0]].first() }
 // Best returns the highest sum of a group's nodes.
 func (t *Table) Best(g *Group) int64 { return g.sums[len(g.sums)-1] }
 
-// Put adds the node of a slot, which must not be in the table. place is its place in the order in which equal nodes are chosen from, evenly spread over all numbers. It returns false if
-// there would be too many groups.
+// Put adds the node of a slot, which must not be in the table. place is its place in the
+// order of equal nodes, evenly spread over all numbers. It returns false if another group
+// is not allowed.
 func (t *Table) Put(slot int32, place uint64, of Coordinates, sum int64) bool {
 	group, ok := t.group(of)
 	if !ok {
@@ -93,7 +98,7 @@ func (t *Table) Put(slot int32, place uint64, of Coordinates, sum int64) bool {
 	return true
 }
 
-// group returns the group with the coordinates, a new one if there is none.
+// group returns the group with the coordinates, adding it if necessary.
 func (t *Table) group(of Coordinates) (group int32, ok bool) {
 	if int(t.last) < len(t.groups) && t.groups[t.last].Nodes > 0 && t.groups[t.last].Of == of {
 		return t.last, true
@@ -115,7 +120,7 @@ func (t *Table) group(of Coordinates) (group int32, ok bool) {
 	return group, true
 }
 
-// levelOf returns the level of a sum in a group, a new one if there is none.
+// levelOf returns the level of a sum in a group, adding it if necessary.
 func (t *Table) levelOf(group int32, sum int64) int32 {
 	g := &t.groups[group]
 	at, found := slices.BinarySearch(g.sums, sum)
@@ -158,7 +163,8 @@ func (t *Table) Remove(slot int32) {
 	}
 }
 
-// Pick returns the slot of one of the nodes with the highest sum in each of some groups: each is as likely as the other, and the salt decides which it is. There must be one.
+// Pick returns the slot of one of the nodes with the highest sum in each of some groups.
+// All are equally likely, and the salt decides. At least one group is required.
 func (t *Table) Pick(salt uint64, groups []int32) (slot int32) {
 	c := &t.choice
 	c.sets = c.sets[:0]
@@ -169,14 +175,16 @@ func (t *Table) Pick(salt uint64, groups []int32) (slot int32) {
 	return c.pick(t, salt)
 }
 
-// bytesOfSlot is about what a slot takes: its places by slot, its entry in a bucket, which is half full, and its share of the buckets. bytesOfLevel is what a level takes beside its nodes.
+// bytesOfSlot is about the size of a slot: its level, position and place, its entry in a
+// half-full bucket, and its share of the buckets. bytesOfLevel is the size of a level
+// without its nodes.
 const (
 	bytesOfSlot  = 4 + 4 + 8 + 2*4 + 16
 	bytesOfLevel = 160
 	bytesOfGroup = 200
 )
 
-// Bytes returns about how many bytes the table takes.
+// Bytes returns the approximate size of the table.
 func (t *Table) Bytes() int {
 	return 4<<10 + bytesOfSlot*len(t.level) + bytesOfLevel*len(t.levels) + bytesOfGroup*len(t.groups)
 }

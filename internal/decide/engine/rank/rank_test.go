@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// place is a node as a test keeps it.
+// place is the test's copy of a node.
 type place struct {
 	at  uint64
 	of  Coordinates
 	sum int64
 }
 
-// TestTable puts nodes into a table and takes them out again, in random order, and compares it with a list of them.
+// TestTable adds nodes to a table and removes them, in random order, and compares it with
+// a list.
 func TestTable(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -42,7 +43,7 @@ func TestTable(t *testing.T) {
 				}
 				nodes[slot] = p
 			}
-			if r.IntN(900) == 0 { // all but few, so that sets shrink
+			if r.IntN(900) == 0 { // all but a few, so that sets shrink
 				for slot := range int32(slots) {
 					if r.IntN(20) > 0 {
 						table.Remove(slot)
@@ -131,7 +132,8 @@ func compare(t *testing.T, r *rand.Rand, table *Table, nodes map[int32]place) {
 	}
 }
 
-// TestTooManyGroups: a table refuses a node that needs a group more, and has room again when another is gone.
+// TestTooManyGroups: a table refuses a node that needs another group, until a group is
+// gone.
 func TestTooManyGroups(t *testing.T) {
 	table := New(2)
 	table.Resize(4)
@@ -148,13 +150,14 @@ func TestTooManyGroups(t *testing.T) {
 	if !put(3, 2) {
 		t.Error("a group without nodes takes room")
 	}
-	table.Remove(2) // which is in the table no more
+	table.Remove(2) // which is no longer in the table
 	if n := len(table.Groups()); n != 2 {
 		t.Errorf("%d groups", n)
 	}
 }
 
-// TestPickIsEven picks of few nodes, and of nodes whose places are close together, with many salts: each is as likely as the other.
+// TestPickIsEven picks from few nodes, and from nodes whose places are close together,
+// with many salts. All are equally likely.
 func TestPickIsEven(t *testing.T) {
 	for _, row := range [][]uint64{
 		{0, 1, 2}, {0, 1 << 63, 1<<63 + 1}, {1 << 60, 1 << 61, 1 << 62, 1<<62 + 1, 1<<62 + 2}, {7}, {Mix(1), Mix(2), Mix(3), Mix(4), Mix(5), Mix(6), Mix(7), Mix(8), Mix(9), Mix(10)},
@@ -176,7 +179,8 @@ func TestPickIsEven(t *testing.T) {
 	}
 }
 
-// TestPickIsSteady: the order does not matter, of equal places the lowest number is taken, and that another node comes seldom matters.
+// TestPickIsSteady: the order does not matter, and the lowest number wins among equal
+// places. A new node seldom changes the choice.
 func TestPickIsSteady(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	moved, toTheNew := 0, 0
@@ -212,7 +216,8 @@ func TestPickIsSteady(t *testing.T) {
 	}
 }
 
-// TestPickLooksAtFew picks of very many nodes, in one group and in many: few are listed.
+// TestPickLooksAtFew picks from very many nodes, in one group and in many. Few nodes are
+// listed.
 func TestPickLooksAtFew(t *testing.T) {
 	for _, groups := range []int32{1, 10, 1000} {
 		const nodes = 100_000
@@ -236,7 +241,8 @@ func TestPickLooksAtFew(t *testing.T) {
 	}
 }
 
-// The first numbers of splitmix64 from the state 0, whose increment is added first.
+// TestMix has the first numbers of splitmix64 from the state 0, whose increment is added
+// first.
 func TestMix(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f} {
 		if got := Mix(uint64(i+1) * 0x9e3779b97f4a7c15); got != want {
@@ -245,7 +251,8 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// BenchmarkPick moves one node to another level and picks one of the best, which are half of all.
+// BenchmarkPick moves one node to another level and picks one of the best, which are half
+// of all.
 func BenchmarkPick(b *testing.B) {
 	for _, nodes := range []int{5000, 50_000, 200_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -265,7 +272,7 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
-// BenchmarkFill makes a table of nodes in two groups, with a hundred sums.
+// BenchmarkFill builds a table of nodes in two groups, with a hundred sums.
 func BenchmarkFill(b *testing.B) {
 	for _, nodes := range []int{5000, 50_000, 200_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -284,7 +291,8 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// TestBytes: a table takes no more than it says, as measured, when it was filled and after each node has moved many times.
+// TestBytes compares Bytes with the measured size, after filling and after each node has
+// moved many times.
 func TestBytes(t *testing.T) {
 	for _, nodes := range []int{5000, 50_000} {
 		for _, sums := range []int64{1, 150} {
@@ -310,7 +318,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// live returns how many bytes of the heap are in use.
+// live returns the number of heap bytes in use.
 func live() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -1,21 +1,24 @@
 package rank
 
-// set is the nodes of a level, in buckets by the first bits of their places, so that one of very many can be picked by counts.
+// set is the nodes of a level, in buckets by the first bits of their places. Counts find
+// one of very many nodes.
 type set struct {
 	nodes int
-	// depth is how many bits choose the bucket.
+	// depth is the number of bits that choose the bucket.
 	depth   int
 	buckets [][]int32 // slots, by the first bits
-	// counts are those of the nodes in each node of the tree above the buckets: the root is at 1, and the two below i at 2i and 2i+1. There are none if the depth is 0.
+	// counts are the numbers of nodes below each node of the tree above the buckets. The
+	// root is at 1, and the children of i are at 2i and 2i+1. With depth 0 it is empty.
 	counts []int32
 }
 
-// crowded is how many nodes a bucket has on average when there are to be more buckets, sparse when there are to be fewer. A step of two bits leaves a quarter or four times as many in each.
+// The buckets are divided above an average of crowded nodes, and merged below sparse. A
+// step of two bits changes the average by a factor of four.
 const (
 	crowded = 16
 	sparse  = 1
 	step    = 2
-	// room is for how many more nodes a bucket has room at first.
+	// room is the initial number of free places in a bucket.
 	room = 2
 )
 
@@ -29,7 +32,8 @@ func (s *set) first() int32 {
 	return -1
 }
 
-// count returns how many nodes have places that begin with so many bits, which are at most the set's depth.
+// count returns the number of nodes whose places begin with a prefix of this many bits,
+// at most the set's depth.
 func (s *set) count(bits, prefix int) int {
 	if s.depth == 0 {
 		return s.nodes
@@ -90,7 +94,8 @@ func (s *set) remove(t *Table, slot int32) {
 	}
 }
 
-// deepen sorts the nodes into other buckets, all of which are parts of one slice until they outgrow these.
+// deepen sorts the nodes into new buckets. The buckets are parts of one slice until they
+// outgrow their place.
 func (s *set) deepen(t *Table, depth int) {
 	before := s.buckets
 	s.depth, s.buckets, s.counts = depth, make([][]int32, 1<<depth), make([]int32, 2<<depth)

@@ -2,36 +2,43 @@ package rank
 
 import "slices"
 
-// Tournament knows the best of some nodes in an order that is not its own, without a look at each: the nodes are in buckets by the first bits of their places, and each node of the binary tree
-// above the buckets has one of the best below it.
+// Tournament finds the best of some nodes, by the caller's order, without a look at each.
+// The nodes are in buckets by the first bits of their places. Each node of the binary
+// tree above the buckets holds one of the best nodes below it.
 //
 //	           n7                  the best below each, by the order
 //	    n3            n7           of several equals, any
 //	 n3    n9      n7    –
 //	{n3}  {n9,n4} {n7}   {}        buckets, by the first bits of places
 //
-// A node that comes, goes, or gets better or worse is compared with log₂ n others. One goroutine uses it.
+// A node that comes, goes, or gets better or worse is compared with log₂ n others. A
+// Tournament is not safe for concurrent use.
 type Tournament struct {
-	// compare returns what [cmp.Compare] does of two slots: the better one is less.
+	// compare compares two slots like [cmp.Compare]: the better one is less.
 	compare func(a, b int32) int
 	nodes   int
-	// depth is how many bits choose the bucket.
+	// depth is the number of bits that choose the bucket.
 	depth int
-	// By slot: its bucket, -1 if it is not in; its place; and the next of the bucket, -1 for none.
+	// bucket, place and next are indexed by slot: the bucket, -1 if absent; the place;
+	// and the next slot of the bucket, -1 for none.
 	bucket []int32
 	place  []uint64
 	next   []int32
-	// first is the first of each bucket, -1 for none.
+	// first is the first slot of each bucket, -1 for none.
 	first []int32
-	// best has a slot for each node of the tree, -1 where there is none below: the root is at 1, the two below i at 2i and 2i+1, and the buckets come last.
+	// best has a slot for each node of the tree, -1 for an empty subtree. The root is at
+	// 1, the children of i are at 2i and 2i+1, and the buckets come last.
 	best []int32
 }
 
-// full is how many nodes a bucket has on average when there are to be four times as many buckets. There are a quarter as many when these would be half full.
+// full is the average number of nodes in a bucket above which the buckets become four
+// times as many. They become a quarter as many when these would be half full.
 const full = 2
 
-// NewTournament returns a tournament with the nodes in some of so many slots, each at its place. compare is called with slots of nodes that are in. Any number of nodes may become better or worse
-// at once; each of them must be put in again, or removed, before the best is asked for.
+// NewTournament returns a tournament of some nodes among a number of slots, each at its
+// place. compare is called only with slots of present nodes. Any number of nodes may
+// become better or worse at once. Each must be passed to Put or Remove before the next
+// call of Best.
 func NewTournament(slots int, nodes []int32, place func(slot int32) uint64, compare func(a, b int32) int) *Tournament {
 	t := &Tournament{compare: compare, nodes: len(nodes)}
 	t.Grow(slots)
@@ -59,7 +66,7 @@ func (t *Tournament) fill() {
 	}
 }
 
-// fresh returns so many slots, all -1, in the given memory if it has room.
+// fresh returns n slots, all -1, reusing the given memory if it suffices.
 func fresh(slots []int32, n int) []int32 {
 	slots = slices.Grow(slots[:0], n)[:n]
 	for i := range slots {
@@ -68,14 +75,15 @@ func fresh(slots []int32, n int) []int32 {
 	return slots
 }
 
-// Grow makes room for so many slots in all.
+// Grow adds slots up to this total.
 func (t *Tournament) Grow(slots int) {
 	for len(t.bucket) < slots {
 		t.bucket, t.place, t.next = append(t.bucket, -1), append(t.place, 0), append(t.next, -1)
 	}
 }
 
-// Put adds the node of a slot, or notes that it is better or worse than before. place is its place among equals.
+// Put adds the node of a slot, or updates one that became better or worse. place is its
+// place among equals.
 func (t *Tournament) Put(slot int32, place uint64) {
 	if t.bucket[slot] >= 0 && t.place[slot] != place { // another node
 		t.Remove(slot)
@@ -92,7 +100,7 @@ func (t *Tournament) Put(slot int32, place uint64) {
 	t.replay(slot)
 }
 
-// Remove removes the node of a slot, if it is in.
+// Remove removes the node of a slot, if present.
 func (t *Tournament) Remove(slot int32) {
 	bucket := t.bucket[slot]
 	if bucket < 0 {
@@ -128,7 +136,7 @@ func (t *Tournament) replay(slot int32) {
 	}
 }
 
-// bestBelow returns one of the best nodes below a node of the tree, by what is known right below it.
+// bestBelow returns one of the best nodes below a node of the tree, from its children.
 func (t *Tournament) bestBelow(i int) int32 {
 	if bucket := i - 1<<t.depth; bucket >= 0 {
 		best := t.first[bucket]
@@ -157,11 +165,12 @@ func (t *Tournament) order(i int) int {
 	return t.compare(left, right)
 }
 
-// Tie returns the number that decides between equally good nodes, of which that with the highest is taken. It is another order for each salt, and which of some nodes is taken does not depend
-// on those that are worse.
+// Tie returns the number that decides between equally good nodes; the highest wins. Each
+// salt gives another order. Worse nodes do not influence the choice.
 func Tie(salt, place uint64) uint64 { return salt ^ place }
 
-// Best returns the slot of the best node, of several that with the highest [Tie], of equal ties the lowest; -1 if there is no node.
+// Best returns the slot of the best node, or -1 without nodes. Among equals the highest
+// [Tie] wins, then the lowest slot.
 func (t *Tournament) Best(salt uint64) int32 {
 	if t.nodes == 0 {
 		return -1
@@ -173,7 +182,8 @@ func (t *Tournament) Best(salt uint64) int32 {
 			i = 2*i + 1
 		case c < 0:
 			i = 2 * i
-		default: // the side where the bit of places is not that of the salt
+		default:
+			// the side where the bit of places differs from the salt's
 			i = 2*i + int(^salt>>(63-depth)&1)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// contest is the nodes of a tournament as a test keeps them.
+// contest is the test's copy of the nodes of a tournament.
 type contest struct {
 	grades []int
 	places map[int32]uint64
@@ -26,7 +26,7 @@ func (c *contest) compare(a, b int32) int {
 	return cmp.Compare(c.grades[a], c.grades[b])
 }
 
-// best is the rule as it is written down.
+// best is the rule as specified.
 func (c *contest) best(salt uint64) int32 {
 	best := int32(-1)
 	for slot, place := range c.places {
@@ -37,7 +37,8 @@ func (c *contest) best(salt uint64) int32 {
 	return best
 }
 
-// TestTournament has nodes come, go, and get better or worse, in random order, and compares the best with that of a list of them.
+// TestTournament has nodes come, go, and get better or worse, in random order, and
+// compares the best with a list's.
 func TestTournament(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -48,7 +49,8 @@ func TestTournament(t *testing.T) {
 		c := &contest{grades: make([]int, slots, 1000), places: map[int32]uint64{}}
 		var first []int32
 		for slot := range int32(r.IntN(slots + 1)) {
-			c.places[slot], c.grades[slot] = Mix(uint64(slot-slot%10/9)+seed<<32), r.IntN(grades) // some have equal places
+			// some have equal places
+			c.places[slot], c.grades[slot] = Mix(uint64(slot-slot%10/9)+seed<<32), r.IntN(grades)
 			first = append(first, slot)
 		}
 		o := NewTournament(slots, first, func(slot int32) uint64 { return c.places[slot] }, c.compare)
@@ -73,7 +75,8 @@ func TestTournament(t *testing.T) {
 			case 0, 1:
 				delete(c.places, slot)
 				o.Remove(slot)
-			case 2: // another node in the same slot
+			case 2:
+				// another node in the same slot
 				if place := Mix(r.Uint64()); r.IntN(20) == 0 {
 					c.put(o, slot, place, r.IntN(grades))
 					break
@@ -86,7 +89,7 @@ func TestTournament(t *testing.T) {
 				}
 				c.put(o, slot, place, r.IntN(grades))
 			}
-			if r.IntN(500) == 0 { // all but few
+			if r.IntN(500) == 0 { // all but a few
 				for slot := range int32(slots) {
 					if r.IntN(30) > 0 {
 						delete(c.places, slot)
@@ -119,7 +122,7 @@ func TestTournament(t *testing.T) {
 	}
 }
 
-// put has the node of a slot be of a grade, while it is not in if it is another one.
+// put sets the grade of a slot's node. A replaced node is removed first.
 func (c *contest) put(o *Tournament, slot int32, place uint64, grade int) {
 	if before, in := c.places[slot]; in && before != place {
 		delete(c.places, slot)
@@ -149,7 +152,8 @@ func TestOtherNodeInSlot(t *testing.T) {
 	}
 }
 
-// TestTournamentAtTheSamePlace: of nodes that are as good and at the same place, that with the lowest slot is the best, in whichever order they come.
+// TestTournamentAtTheSamePlace: among equally good nodes at the same place the lowest
+// slot wins, in any order of arrival.
 func TestTournamentAtTheSamePlace(t *testing.T) {
 	for _, slots := range [][]int32{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {1, 2, 0}} {
 		c := &contest{grades: make([]int, 3), places: map[int32]uint64{}}
@@ -168,7 +172,8 @@ func TestTournamentAtTheSamePlace(t *testing.T) {
 	}
 }
 
-// TestTournamentCompares holds how many comparisons a change and a question take: the logarithm of how many nodes there are, also where all are equal.
+// TestTournamentCompares bounds the comparisons of a change and of Best: the logarithm of
+// the number of nodes, even if all are equal.
 func TestTournamentCompares(t *testing.T) {
 	for _, grades := range []int{1, 3, 1 << 30} {
 		for _, nodes := range []int{1 << 8, 1 << 12, 1 << 16} {
@@ -199,7 +204,8 @@ func TestTournamentCompares(t *testing.T) {
 	}
 }
 
-// TestTieIsFair: of equal nodes each is taken, about as often as another, whichever nodes are worse.
+// TestTieIsFair: each of equal nodes is chosen about equally often, whatever the worse
+// nodes are.
 func TestTieIsFair(t *testing.T) {
 	const nodes, times = 64, 64_000
 	c := &contest{grades: make([]int, 2*nodes), places: map[int32]uint64{}}
