@@ -14,29 +14,35 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Version is that of the JSON of an Advice. It is raised when a field changes its meaning or goes; fields may be added.
+// Version is the version of the JSON of an Advice. It increases when a field is removed
+// or changes its meaning. New fields do not change it.
 const Version = 1
 
-// Advice is what would help one pod.
+// Advice lists changes that would help one pod.
 type Advice struct {
 	Version int `json:"version"`
-	// Suggestions are changes with each of which the pod would have a node, the smallest change first; see Change.Kind for the order.
+	// Suggestions are changes that give the pod a node, each on its own, the smallest
+	// change first. The order is described at the constants of Kind.
 	Suggestions []Suggestion `json:"suggestions"`
-	// Missing names what the pod needs and the cluster lacks where it was not tried what would come of creating it: nothing is promised.
+	// Missing names objects that the pod needs and the cluster lacks, unless a suggestion
+	// creates them. Creating them may not be enough.
 	Missing []string `json:"missing,omitempty"`
-	// Decisions is how many decisions the search took. CutShort says that it was ended by its bounds, so there may be further or smaller changes.
+	// Decisions is the number of decisions of the search. CutShort is set if the search
+	// reached a limit, so further or smaller changes may exist.
 	Decisions int  `json:"decisions"`
 	CutShort  bool `json:"cutShort,omitempty"`
 }
 
-// Suggestion is what to change, and what comes of it.
+// Suggestion is a set of changes and its result.
 type Suggestion struct {
-	// Changes are to be made together: one, or two where no single one helps.
+	// Changes are to be made together: a single change, or two if no single one helps.
 	Changes []Change `json:"changes"`
-	// Node is where the pod goes then.
+	// Node is the pod's node after the changes.
 	Node string `json:"node"`
-	// Pending is how many pods of the same owner wait besides this one, Follow how many of these find a node after it if the change is made to them too. Both are 0 where that was not counted:
-	// the owner has no other pod that waits, or each of its pods has claims of its own.
+	// Pending is the number of other pending pods of the same owner. Follow is the number
+	// of them that find a node after this pod if they get the same change. Both are 0 if
+	// they were not counted: the owner has no other pending pod, or each of its pods has
+	// claims of its own.
 	Pending int `json:"pending,omitempty"`
 	Follow  int `json:"follow,omitempty"`
 }
@@ -44,31 +50,35 @@ type Suggestion struct {
 // Change is one change of the pod or of the cluster.
 type Change struct {
 	Kind Kind `json:"kind"`
-	// Object is what is changed: "pod shop/web", "node n1", "PersistentVolumeClaim shop/data".
+	// Object is the changed object: "pod shop/web", "node n1", "PersistentVolumeClaim
+	// shop/data".
 	Object string `json:"object"`
-	// Text is the change as an instruction, such as "lower the cpu request of container main from 4 to 3500m".
+	// Text is the change as an instruction, such as "lower the cpu request of container
+	// main from 4 to 3500m".
 	Text string `json:"text"`
-	// Resource, From and To are what is changed in a request or a maxSkew, as quantities.
+	// Resource, From and To describe a changed request or maxSkew, as quantities.
 	Resource string `json:"resource,omitempty"`
 	From     string `json:"from,omitempty"`
 	To       string `json:"to,omitempty"`
-	// Pods are those to be removed, as namespace/name, those that matter least first.
+	// Pods are the pods to remove, as namespace/name, the least important first.
 	Pods []string `json:"pods,omitempty"`
-	// Size compares changes of one kind; the smaller is the lesser change. Its unit depends on the kind.
+	// Size compares changes of one kind; smaller is better. The unit depends on the kind.
 	Size int64 `json:"size"`
 
-	// edit changes a copy of the pod; swaps are the objects that differ in the cluster.
+	// edit changes a copy of the pod. swaps are the changes of objects in the cluster.
 	edit  func(*v1.Pod)
 	swaps []swap
 }
 
-// swap is an object before and after a change. It is new if before is nil, and gone if after is. Where edit makes the one node from the other, several changes of a node can be made together.
+// swap is an object before and after a change. before is nil for a new object, after for
+// a deleted one. edit, if set, makes the new node from the old one, so several changes of
+// one node can be combined.
 type swap struct {
 	before, after kinds.Object
 	edit          func(*v1.Node)
 }
 
-// swapsOf returns what differs in the cluster after some changes, each node once.
+// swapsOf returns the objects that some changes replace, each node once.
 func swapsOf(changes []Change) []swap {
 	var all []swap
 	at := map[string]int{}
@@ -92,7 +102,8 @@ func swapsOf(changes []Change) []swap {
 	return all
 }
 
-// Apply returns the pod as it is after the changes, and the objects of the cluster that are new or differ, and those that are gone.
+// Apply returns the changed pod, the objects of the cluster that are new or changed, and
+// the deleted ones.
 func (s *Suggestion) Apply(pod *v1.Pod) (changed *v1.Pod, set, gone []kinds.Object) {
 	changed = edited(pod, s.Changes)
 	for _, w := range swapsOf(s.Changes) {
@@ -105,49 +116,59 @@ func (s *Suggestion) Apply(pod *v1.Pod) (changed *v1.Pod, set, gone []kinds.Obje
 	return changed, set, gone
 }
 
-// Kind says what a change is about.
+// Kind is the kind of a change.
 type Kind string
 
-// The kinds, in the order in which suggestions are given: what is most likely a mistake in the pod or the cluster first, what gives up least next, what costs others or money last.
+// The kinds, in the order of suggestions. Likely mistakes in the pod or the cluster come
+// first, then the changes that give up least, then those that affect others or cost
+// money.
 const (
-	// Gate removes the pod's scheduling gates; the size is how many.
+	// Gate removes the pod's scheduling gates; the size is their number.
 	Gate Kind = "gate"
-	// Claim creates a claim that the pod names, Class the class of one.
+	// Claim creates a claim that the pod names, Class the class of a claim.
 	Claim Kind = "claim"
 	Class Kind = "class"
-	// Selector replaces a label, or the value of one, that the pod's node selector demands and no node has, by one that nodes have, or adds such a value to a term of its node affinity; the size is
-	// the distance between both words, in letters.
+	// Selector corrects a label or value that the pod's node selector requires and no
+	// node has. The replacement is a label or value of some node. In the node affinity it
+	// adds a value to a term. The size is the edit distance between the two words.
 	Selector Kind = "selector"
 	// Tolerate adds a toleration.
 	Tolerate Kind = "tolerate"
-	// Request lowers a request, to the largest amount with which the pod fits, never to nothing; the size is the part that is given up, in thousandths.
+	// Request lowers a request to the largest amount that fits, never to zero. The size
+	// is the reduction, in thousandths of the request.
 	Request Kind = "request"
-	// Skew raises the maxSkew of a spread constraint, to the smallest value; the size is by how much.
+	// Skew raises the maxSkew of a spread constraint to the smallest value that fits. The
+	// size is the increase.
 	Skew Kind = "maxSkew"
 	// Uncordon makes a node schedulable.
 	Uncordon Kind = "uncordon"
-	// Label sets labels that the pod demands on a node; the size is how many.
+	// Label sets labels on a node that the pod requires; the size is their number.
 	Label Kind = "label"
-	// Widen is Selector where nodes have what the pod demands, so that it is no mistake.
+	// Widen is Selector for a requirement that is no typing error: some node has the
+	// value, or the operator is not In.
 	Widen Kind = "widen"
-	// DropSelector, DropSpread, DropAffinity, DropAntiAffinity and DropPort remove one of the pod's demands.
+	// DropSelector, DropSpread, DropAffinity, DropAntiAffinity and DropPort remove one of
+	// the pod's requirements.
 	DropSelector     Kind = "dropSelector"
 	DropSpread       Kind = "dropSpread"
 	DropAffinity     Kind = "dropAffinity"
 	DropAntiAffinity Kind = "dropAntiAffinity"
 	DropPort         Kind = "dropPort"
-	// Remove removes pods from a node, those that matter least and none that a PodDisruptionBudget protects; the size is how many.
+	// Remove removes the least important pods from a node. No PodDisruptionBudget is
+	// violated. The size is the number of pods.
 	Remove Kind = "remove"
-	// AddNode adds an empty node like one that there is, with its devices and drivers.
+	// AddNode adds an empty copy of an existing node, with its devices and drivers.
 	AddNode Kind = "addNode"
-	// Priority raises the pod's priority, so that pods are evicted for it; the size is by how much.
+	// Priority raises the pod's priority so that it preempts pods. The size is the
+	// increase.
 	Priority Kind = "priority"
 )
 
-// order has the kinds in their order.
+// order lists all kinds in their order.
 var order = []Kind{Gate, Claim, Class, Selector, Tolerate, Request, Skew, Uncordon, Label, Widen, DropSelector, DropSpread, DropAffinity, DropAntiAffinity, DropPort, Remove, AddNode, Priority}
 
-// compare is the total order of suggestions: fewer changes, then the later kind, then the earlier kind, then sizes, then more pods that follow, then texts.
+// compare orders suggestions: by the number of changes, by the later kind, the earlier
+// kind, sizes, more following pods, and texts.
 func compare(a, b *Suggestion) int {
 	by := cmp.Compare(len(a.Changes), len(b.Changes))
 	for i := range slices.Backward(a.Changes[:min(len(a.Changes), len(b.Changes))]) {
@@ -163,46 +184,50 @@ func compare(a, b *Suggestion) int {
 	return by
 }
 
-// The bounds of a search.
+// The limits of a search.
 const (
-	// DecisionsMax is how many decisions are made for one pod.
+	// DecisionsMax limits the decisions for one pod.
 	DecisionsMax = 600
-	// candidatesMax is how many nodes, values, taints, kinds of nodes or pods are tried for one change.
+	// candidatesMax limits the nodes, values, taints, kinds of nodes or pods that are
+	// tried for one change.
 	candidatesMax = 32
-	// besideMax is how many nodes to which another plugin objects are kept for pairs, besidePerSortMax how many to which the same plugin does.
+	// For pairs, at most besideMax nodes that another plugin rejects are kept. At most
+	// besidePerSortMax of them are rejected by the same plugin.
 	besideMax, besidePerSortMax = 8, 2
-	// perKindMax is how many suggestions of one kind are given.
+	// perKindMax limits the suggestions of one kind.
 	perKindMax = 3
-	// pairsMax is how many pairs are given.
+	// pairsMax limits the suggested pairs.
 	pairsMax = 3
-	// followMax is up to how many pods of the same owner are counted.
+	// followMax limits the counted pods of the same owner.
 	followMax = 20
 )
 
-// Cluster is where changes are tried. It is used by one goroutine.
+// Cluster is the cluster on which changes are tried. One goroutine uses it.
 type Cluster struct {
-	// State, Engine and In belong to the caller; For leaves the state as it was. Nothing may wait in In.
+	// State, Engine and In belong to the caller. For leaves the state unchanged. In must
+	// have no pending objects.
 	State    *state.State
 	Engine   *engine.Engine
 	In       *ingest.Ingest
 	Profiles map[string]*plugin.Profile
-	// Nodes are all nodes by name, Others the objects that are neither nodes nor pods.
+	// Nodes are all nodes, sorted by name. Others are all objects except nodes and pods.
 	Nodes  []*v1.Node
 	Others []kinds.Object
 	// Reads are the kinds that plugins read.
 	Reads []model.Kind
 }
 
-// Question is about one pod that no node will do for.
+// Question is about one pod without a feasible node.
 type Question struct {
 	Pod *v1.Pod
-	// Objections are those of plugins to nodes. Only where a search begins depends on them.
+	// Objections are the rejections of nodes. They only decide where a search begins.
 	Objections []Objection
-	// Preempts means that pods will be evicted for it, so that nobody need remove any.
+	// Preempts means that the pod preempts pods, so no removal need be suggested.
 	Preempts bool
-	// Pending is how many other pods of its owner wait.
+	// Pending is the number of other pending pods of its owner.
 	Pending int
-	// OfPod means that changes of the pod alone are looked for, and single ones. Within are then the nodes to choose among, nil for all.
+	// OfPod restricts the search to single changes of the pod. Within are then the
+	// allowed nodes; nil for all.
 	OfPod  bool
 	Within *state.Restriction
 }
@@ -213,12 +238,12 @@ type Objection struct {
 	Plugins []string
 }
 
-// For returns what would help a pod.
+// For returns the changes that would help a pod.
 func For(c Cluster, q Question) Advice {
 	t := newTrial(c, q)
 	t.advice.Suggestions = []Suggestion{}
 	if _, placed := t.try(); placed {
-		return t.advice // a node will do
+		return t.advice // The pod has a feasible node already.
 	}
 	if q.OfPod {
 		t.singles(t.knobsOfPod())
@@ -236,12 +261,12 @@ func For(c Cluster, q Question) Advice {
 	return t.advice
 }
 
-// knobs are the changes to try, in the order of their kinds.
+// knobs returns the changes to try, in the order of their kinds.
 func (t *trial) knobs() []knob {
 	return inOrder(append(t.knobsOfPod(), made(t.claims, t.uncordons, t.labels, t.devices, t.newNodes)...))
 }
 
-// knobsOfPod are those of the pod itself.
+// knobsOfPod returns the changes of the pod alone.
 func (t *trial) knobsOfPod() []knob {
 	return inOrder(made(t.gates, t.selectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports))
 }
@@ -258,7 +283,7 @@ func inOrder(all []knob) []knob {
 	return all
 }
 
-// singles tries each change by itself.
+// singles tries each change alone.
 func (t *trial) singles(knobs []knob) {
 	found, groups := map[Kind]int{}, map[string]bool{}
 	for i := range knobs {
@@ -276,7 +301,7 @@ func (t *trial) singles(knobs []knob) {
 	}
 }
 
-// pairs tries two changes together, those of the first kinds first.
+// pairs tries two changes together, in the order of the sum of their positions in knobs.
 func (t *trial) pairs(knobs []knob) {
 	for sum := 1; sum < 2*len(knobs)-2; sum++ {
 		for i := max(0, sum-len(knobs)+1); 2*i < sum; i++ {
@@ -292,7 +317,8 @@ func (t *trial) pairs(knobs []knob) {
 	}
 }
 
-// clash reports whether two changes cannot be made together, because both replace the same object, such as the volume of two claims.
+// clash reports whether two changes exclude each other because both replace the same
+// object, such as the volume of two claims.
 func clash(a, b *knob) bool {
 	of := b.at(b.settings - 1).swaps
 	return slices.ContainsFunc(a.at(a.settings-1).swaps, func(s swap) bool {
@@ -300,13 +326,16 @@ func clash(a, b *knob) bool {
 	})
 }
 
-// pair suggests both changes, if the pod fits with both: each as small as it can be beside the other, and of such pairs one in which the greater of both is as small as it can be.
+// pair suggests both changes if the pod fits with both. It minimises the larger size
+// first, then each change beside the other.
 func (t *trial) pair(a, b *knob) {
 	if _, ok := t.try(a.at(a.settings-1), b.at(b.settings-1)); !ok {
 		return
 	}
 	most := max(a.at(a.settings-1).Size, b.at(b.settings-1).Size)
-	too, enough := int64(-1), most // sizes: with changes up to too the pod does not fit, with those up to enough it does
+	// Bisection over sizes: the pod fits with changes up to `enough`, and not with
+	// changes up to `too`.
+	too, enough := int64(-1), most
 	for enough-too > 1 && t.mayGoOn() && a.settings+b.settings > 2 {
 		middle := too + (enough-too)/2
 		if _, ok := t.try(a.at(a.upTo(middle)), b.at(b.upTo(middle))); ok {
@@ -318,7 +347,7 @@ func (t *trial) pair(a, b *knob) {
 	large, small := a.within(enough), b.within(enough)
 	first, _, ok := t.least(large, small.at(small.settings-1))
 	if !ok {
-		return // the search has to end
+		return // The limit of decisions is reached.
 	}
 	if second, node, ok := t.least(small, first); ok {
 		t.advice.Suggestions = append(t.advice.Suggestions, Suggestion{Changes: []Change{first, second}, Node: node})

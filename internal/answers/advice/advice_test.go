@@ -28,7 +28,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// cluster is one with the default configuration. The last of the pods is the one that waits.
+// cluster returns a cluster with the default configuration. The last of the pods is
+// pending.
 func cluster(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...kinds.Object) (Cluster, Question) {
 	t.Helper()
 	scheduler, err := config.Default()
@@ -57,7 +58,7 @@ func cluster(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...kinds.Obj
 	return c, Question{Pod: pods[len(pods)-1]}
 }
 
-// told returns what is suggested, each with its node.
+// told returns the suggestions, each with its node.
 func told(a Advice) (all []string) {
 	for i := range a.Suggestions {
 		s := &a.Suggestions[i]
@@ -70,7 +71,8 @@ func told(a Advice) (all []string) {
 	return all
 }
 
-// TestLower lowers requests: the largest containers give, as few as keep half of what they had, and no container gives all.
+// TestLower lowers requests. The largest containers give. As few as possible give if they
+// keep half of their requests, and no container gives all.
 func TestLower(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -136,7 +138,7 @@ func requiring(terms ...string) build.PodOption {
 	}
 }
 
-// TestLabels has one node: labels are set where they do not meet what is demanded, and only there.
+// TestLabels has one node. Only labels that do not meet a requirement are set.
 func TestLabels(t *testing.T) {
 	const zone = "topology.kubernetes.io/zone"
 	for _, row := range []struct {
@@ -195,7 +197,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// budget is a PodDisruptionBudget that allows so many disruptions of the pods with labels; of all pods if there are none.
+// budget returns a PodDisruptionBudget that allows n disruptions of the pods with the
+// labels; without labels, of all pods.
 func budget(name, labels string, allowed int32) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}
 	if labels != "" {
@@ -205,7 +208,7 @@ func budget(name, labels string, allowed int32) *policyv1.PodDisruptionBudget {
 	return b
 }
 
-// TestBreaksBudget counts the pods that go as the eviction API does.
+// TestBreaksBudget counts evicted pods as the eviction API does.
 func TestBreaksBudget(t *testing.T) {
 	counted := budget("b", "app=a", 0)
 	counted.Status.DisruptedPods = map[string]metav1.Time{"a1": {}}
@@ -268,7 +271,8 @@ func TestChangesOfOneNode(t *testing.T) {
 	}
 }
 
-// TestFollowIsBounded expects no decision beyond the bound where others of the owner wait, and no count where the decisions do not suffice.
+// TestFollowIsBounded expects that counting the owner's other pods never exceeds the
+// limit of decisions, and returns no count if too few decisions are left.
 func TestFollowIsBounded(t *testing.T) {
 	c, q := cluster(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=100 pods=99"))}, []*v1.Pod{build.Pod(build.Container("cpu=1"), build.NodeSelector("disk=ssd"))})
 	q.Pending = 12
@@ -286,7 +290,7 @@ func TestFollowIsBounded(t *testing.T) {
 	}
 }
 
-// TestHighestPriority suggests no priority that users cannot give.
+// TestHighestPriority expects no suggestion of a priority that users cannot set.
 func TestHighestPriority(t *testing.T) {
 	priority := func(p int32) build.PodOption { return func(pod *v1.Pod) { pod.Spec.Priority = &p } }
 	for victim, want := range map[int32]string{999_999_999: "1000000000", 1_000_000_000: ""} {
@@ -308,7 +312,8 @@ func TestHighestPriority(t *testing.T) {
 	}
 }
 
-// TestNewClaims creates the claim that a pod names, with a class or for a volume without one.
+// TestNewClaims creates the claim that a pod names, with a class or for a volume without
+// one.
 func TestNewClaims(t *testing.T) {
 	claimed := build.PersistentVolume("claimed", "storage=1Gi claim=default/other")
 	classed := build.PersistentVolume("classed", "storage=1Gi class=fast")
@@ -337,7 +342,8 @@ func TestNewClaims(t *testing.T) {
 	}
 }
 
-// TestPools expects nodes to be of one pool if they differ in names alone, those of devices included.
+// TestPools expects nodes in one pool if they differ only in names, including names of
+// devices.
 func TestPools(t *testing.T) {
 	device := func(node, driver string, texts ...string) kinds.Object {
 		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: driver + node}, Spec: resourcev1.ResourceSliceSpec{Driver: driver, NodeName: &node}}
@@ -367,7 +373,8 @@ func TestPools(t *testing.T) {
 		}
 		return slice
 	}
-	pairs := func(first, second string) []kinds.Object { // n1 and n2 have the one, n3 and n4 the other
+	// n1 and n2 have the first, n3 and n4 the second.
+	pairs := func(first, second string) []kinds.Object {
 		return []kinds.Object{device("n1", "d", first), device("n2", "d", first), device("n3", "d", second), device("n4", "d", second)}
 	}
 	for _, row := range []struct {
@@ -408,7 +415,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// TestSkewsEnd: a maxSkew is raised no further than the API can hold.
+// TestSkewsEnd raises a maxSkew no further than the API's maximum.
 func TestSkewsEnd(t *testing.T) {
 	for from, want := range map[int32]int{1: 1 + skewMax, math.MaxInt32 - 2: math.MaxInt32, math.MaxInt32: math.MaxInt32} {
 		pod := build.Pod()
@@ -420,7 +427,9 @@ func TestSkewsEnd(t *testing.T) {
 	}
 }
 
-// TestPairsAreBalanced has nodes that each lack some of two resources: of the pairs that suffice it suggests one in which neither request is lowered by much more than it must be.
+// TestPairsAreBalanced has nodes that each lack some of two resources. Of the sufficient
+// pairs, it expects one with balanced reductions: neither request is lowered much more
+// than necessary.
 func TestPairsAreBalanced(t *testing.T) {
 	nodes := []*v1.Node{
 		build.Node("most-cpu", build.Allocatable("cpu=3900m memory=1Gi pods=9")),
@@ -434,7 +443,8 @@ func TestPairsAreBalanced(t *testing.T) {
 	}
 }
 
-// TestPairsOfManyNodes has more nodes than are tried, to each of which two plugins object: two changes together help, for one of each sort of objections.
+// TestPairsOfManyNodes has more nodes than are tried, each rejected by two plugins. Two
+// changes together help, for each sort of rejections.
 func TestPairsOfManyNodes(t *testing.T) {
 	var nodes []*v1.Node
 	c, q := cluster(t, nil, []*v1.Pod{build.Pod(build.Container("cpu=1"))})
@@ -460,7 +470,8 @@ func TestPairsOfManyNodes(t *testing.T) {
 	if diff := cmp.Diff([]string{"node n000", "node n001", "node n002", "node n003"}, got); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
-	for i := range q.Objections { // to half of them nothing else does
+	// Half of the nodes are not rejected by any other plugin.
+	for i := range q.Objections {
 		if q.Objections[i].Plugins = []string{"NodeUnschedulable", "TaintToleration", "NodePorts"}; i%2 == 0 {
 			q.Objections[i].Plugins = []string{"NodeUnschedulable", "TaintToleration"}
 		}
@@ -474,7 +485,7 @@ func TestPairsOfManyNodes(t *testing.T) {
 	if alone != candidatesMax {
 		t.Errorf("%d nodes are tried by themselves, want %d", alone, candidatesMax)
 	}
-	for i := range q.Objections { // to each node another plugin objects
+	for i := range q.Objections { // Another plugin rejects each node.
 		q.Objections[i].Plugins = []string{fmt.Sprint("P", i)}
 	}
 	if of := newTrial(c, q).uncordons(); len(of) != besideMax {
@@ -486,7 +497,8 @@ func TestPairsOfManyNodes(t *testing.T) {
 	}
 }
 
-// TestCopies expects of each copy of a node a name of its own, which no node has, and the drivers and devices of that node alone.
+// TestCopies expects that each copy of a node has an unused name, and the drivers and
+// devices of only this node.
 func TestCopies(t *testing.T) {
 	slice := func(name, node, pool string) *resourcev1.ResourceSlice {
 		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{Driver: "d", NodeName: &node, Pool: resourcev1.ResourcePool{Name: pool}}}
@@ -521,7 +533,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestPoolsOfNodes expects nodes that differ in anything but their name to be of several pools, the largest first.
+// TestPoolsOfNodes expects nodes that differ in anything except the name in different
+// pools, the largest first.
 func TestPoolsOfNodes(t *testing.T) {
 	for name, options := range map[string][]build.NodeOption{
 		"an amount":     {build.Allocatable("cpu=5 pods=9")},
@@ -549,7 +562,8 @@ func TestPoolsOfNodes(t *testing.T) {
 	}
 }
 
-// TestBoundsAsDocumented has more candidates than are tried, which is said; and expects the bounds, and each kind, to stand in docs/explain.md.
+// TestBoundsAsDocumented has more candidates than are tried and expects CutShort. It
+// compares the limits and the kinds with docs/explain.md.
 func TestBoundsAsDocumented(t *testing.T) {
 	var nodes []*v1.Node
 	for i := range candidatesMax + 1 {
@@ -576,7 +590,8 @@ func TestBoundsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestLimitsFollow lowers requests of a pod with limits: where the two must be equal the limit is lowered, too.
+// TestLimitsFollow lowers requests of a pod with limits. A limit that must equal the
+// request is lowered, too.
 func TestLimitsFollow(t *testing.T) {
 	pod := build.Pod(build.Container("cpu=4 example.com/gpu=4"))
 	of := &pod.Spec.Containers[0].Resources
@@ -597,7 +612,8 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// TestUpTo finds the last setting of a knob that is not larger than some size; the first if all are.
+// TestUpTo finds the last setting of a knob up to a size, or the first setting if all are
+// larger.
 func TestUpTo(t *testing.T) {
 	sizes := []int64{2, 5, 5, 9}
 	k := knob{settings: len(sizes), at: func(setting int) Change { return Change{Size: sizes[setting]} }}
@@ -608,7 +624,7 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// TestNothingToSuggest expects a list that is empty, and not absent, where a node will do.
+// TestNothingToSuggest expects an empty list instead of null if a node is feasible.
 func TestNothingToSuggest(t *testing.T) {
 	c, q := cluster(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9"))}, []*v1.Pod{build.Pod(build.Container("cpu=1"))})
 	if a := For(c, q); a.Suggestions == nil || len(a.Suggestions) > 0 || a.Decisions != 1 {
@@ -616,7 +632,7 @@ func TestNothingToSuggest(t *testing.T) {
 	}
 }
 
-// TestOfPod looks for changes of the pod alone, in all nodes and among some of them.
+// TestOfPod looks for changes of the pod alone, on all nodes and on some.
 func TestOfPod(t *testing.T) {
 	c, q := cluster(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=2 pods=9")), build.Node("n2", build.Allocatable("cpu=3 pods=9"))}, []*v1.Pod{build.Pod(build.Container("cpu=4"))})
 	q.OfPod, q.Pending = true, 5

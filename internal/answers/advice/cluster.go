@@ -28,14 +28,20 @@ func ofNode(kind Kind, size int64, node *v1.Node, edit func(*v1.Node), format st
 	return Change{Kind: kind, Object: "node " + node.Name, Text: fmt.Sprintf(format, args...), Size: size, swaps: []swap{{node, after, edit}}}
 }
 
-// candidate is a node for which a change is tried. inPairs means that it is tried with another change alone, because some plugin objects to the node that the change does not concern.
+// candidate is a node on which a change is tried. With inPairs the change is only tried
+// together with another one, because an unrelated plugin rejects the node too.
 type candidate struct {
 	*v1.Node
 	inPairs bool
 }
 
-// candidates returns the nodes for which a change is tried, those to which the fewest plugins object first; of equal ones the first by name. Where there are too many, those to which plugins object that the change
-// does not concern are left out of single changes: it does not help there. A few of them are left for pairs, of each sort of objections some.
+// candidates returns the nodes on which a change is tried, those with the fewest
+// unrelated objections first, then by name. concerns are the plugins that the change
+// affects.
+//
+// Above candidatesMax, single changes are only tried on nodes without unrelated
+// objections, because the change helps nowhere else. A few nodes with one unrelated
+// objection are kept for pairs.
 func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candidate {
 	objections := map[string][]string{}
 	for _, o := range t.Objections {
@@ -59,7 +65,8 @@ func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candida
 		switch of := others(node); {
 		case len(of) == 0:
 			hopeful = append(hopeful, candidate{Node: node})
-		case len(of) == 1 && len(beside) < besideMax && sorts[of[0]] < besidePerSortMax: // one more change may be enough
+		// One more change may be enough for such a node.
+		case len(of) == 1 && len(beside) < besideMax && sorts[of[0]] < besidePerSortMax:
 			sorts[of[0]]++
 			beside = append(beside, candidate{Node: node, inPairs: true})
 		}
@@ -71,7 +78,8 @@ func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candida
 	return all
 }
 
-// uncordons make one node schedulable each, and remove the taint that goes with it.
+// uncordons returns a change for each cordoned node: make it schedulable and remove the
+// taint that belongs to it.
 func (t *trial) uncordons() []knob {
 	var knobs []knob
 	for _, node := range t.candidates(func(n *v1.Node) bool { return n.Spec.Unschedulable }, nodeunschedulable.Name, tainttoleration.Name, podtopologyspread.Name) {
@@ -80,7 +88,7 @@ func (t *trial) uncordons() []knob {
 	return knobs
 }
 
-// knob is a change of the node with one setting.
+// knob returns a change of the node with a single setting.
 func (c candidate) knob(group string, change Change) knob {
 	k := single(group, change)
 	k.inPairs = c.inPairs
@@ -92,7 +100,9 @@ func uncordon(node *v1.Node) {
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == v1.TaintNodeUnschedulable })
 }
 
-// labels set the labels on one node each that the pod's node selector demands, and each of the terms of its node affinity. A label that meets a demand stays as it is.
+// labels returns changes that set missing labels on a node. Each term of the pod's node
+// affinity, combined with its node selector, gives one change per node. Labels that meet
+// a requirement stay unchanged.
 func (t *trial) labels() []knob {
 	var knobs []knob
 	for _, demands := range t.demands() {
@@ -121,7 +131,8 @@ func (t *trial) labels() []knob {
 	return knobs
 }
 
-// demand is what a pod demands of one label of its node: one of the values, or that the node has the label if there are none.
+// demand is a pod's requirement on one label of its node: any of the values or, without
+// values, that the label exists.
 type demand struct {
 	label  string
 	values []string
@@ -132,7 +143,7 @@ func (d demand) metBy(labels map[string]string) bool {
 	return has && (len(d.values) == 0 || slices.Contains(d.values, value))
 }
 
-// value is the one to set on a node that does not meet the demand.
+// value returns the value to set on a node that does not meet the demand.
 func (d demand) value() string {
 	if len(d.values) == 0 {
 		return ""
@@ -140,7 +151,7 @@ func (d demand) value() string {
 	return d.values[0]
 }
 
-// asLabels lists the labels to set, as kubectl label takes them.
+// asLabels lists the labels to set, as arguments of kubectl label.
 func asLabels(demands []demand) string {
 	var all []string
 	for _, d := range demands {
@@ -149,13 +160,15 @@ func asLabels(demands []demand) string {
 	return strings.Join(all, " ")
 }
 
-// isGiven reports whether a label says what a node is. It is not for people to set another value.
+// isGiven reports whether Kubernetes sets a label to describe the node. People must not
+// change such labels.
 func isGiven(label string) bool {
 	prefix, _, ok := strings.Cut(label, "/")
 	return ok && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") && !strings.HasPrefix(prefix, "node-role.") && !strings.HasPrefix(prefix, "node-restriction."))
 }
 
-// demands returns, for each term of the node affinity, what it and the node selector demand of labels; nothing for a term that labels cannot meet.
+// demands returns the demands of each term of the node affinity together with the node
+// selector. A term that no labels can meet has none.
 func (t *trial) demands() [][]demand {
 	terms := []v1.NodeSelectorTerm{{}}
 	if required := requiredOf(t.Pod); required != nil {
@@ -170,8 +183,9 @@ func (t *trial) demands() [][]demand {
 	return all
 }
 
-// demandsOf returns what a node selector and a term demand, by label; nothing if no labels meet it. What a label must not be, or must be more or less than, is no demand: a trial shows whether a
-// node meets that.
+// demandsOf returns the demands of a node selector and a term, by label; none if no
+// labels can meet them. NotIn, DoesNotExist, Gt and Lt are no demands: a trial shows
+// whether a node meets them.
 func demandsOf(selector map[string]string, term *v1.NodeSelectorTerm) []demand {
 	values := map[string][]string{}
 	for label, value := range selector {
@@ -199,7 +213,7 @@ func demandsOf(selector map[string]string, term *v1.NodeSelectorTerm) []demand {
 	return demands
 }
 
-// newNodes add one node each, like one that there is.
+// newNodes returns a change for each kind of node: add one like it.
 func (t *trial) newNodes() []knob {
 	var knobs []knob
 	for _, pool := range firstOf(t, t.pools()) {
@@ -213,14 +227,15 @@ func (t *trial) newNodes() []knob {
 	return knobs
 }
 
-// exists reports whether there is a node of some name.
+// exists reports whether a node with this name exists.
 func (t *trial) exists(name string) bool {
 	_, exists := t.State.Slot(name)
 	return exists
 }
 
-// Copies returns n nodes like one that there is, on which there is nothing, each followed by its drivers and devices: what others, the objects that are neither nodes nor pods, have of the node that they are like. exists
-// tells which names are taken.
+// Copies returns n empty copies of a node, each followed by its drivers and devices.
+// These are copied from others, the objects that are neither nodes nor pods. exists
+// reports whether a node name is taken.
 func Copies(like *v1.Node, n int, others []kinds.Object, exists func(name string) bool) []kinds.Object {
 	var equipment, copies []kinds.Object
 	for _, other := range others {
@@ -242,14 +257,16 @@ func Copies(like *v1.Node, n int, others []kinds.Object, exists func(name string
 	return copies
 }
 
-// Pool is the nodes that differ in name alone, and in what pods occupy of them. Their drivers and devices are equal too, if these are given.
+// Pool is a set of nodes that are equal except for their names and usage. Their drivers
+// and devices are equal too, if these are given.
 type Pool struct {
-	// First is the first of them by name.
+	// First is the first node by name.
 	First *v1.Node
 	Nodes int
 }
 
-// Pools returns the pools of nodes that are given by name, the largest first. Of the other objects it looks at CSINodes and ResourceSlices.
+// Pools returns the pools of nodes, which are sorted by name; the largest pool comes
+// first. Of the other objects it reads CSINodes and ResourceSlices.
 func Pools(nodes []*v1.Node, others []kinds.Object) []Pool {
 	at, equipment := map[string]int{}, equipmentOf(others)
 	var pools []Pool
@@ -274,7 +291,7 @@ func (t *trial) pools() []Pool {
 	return t.kindsOfNodes
 }
 
-// poolKey is equal for nodes of one pool.
+// poolKey returns a text that is equal for nodes of one pool.
 func poolKey(node *v1.Node) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
@@ -294,8 +311,9 @@ func poolKey(node *v1.Node) string {
 	return b.String()
 }
 
-// equipmentOf returns what nodes have of drivers and devices, by node, equal for those that have the same. A value of an attribute that one node alone has is taken for the name of a device, such as
-// its serial number.
+// equipmentOf returns a text for the drivers and devices of each node, equal for equal
+// equipment. An attribute value that only one node has identifies a device, such as a
+// serial number, and is ignored.
 func equipmentOf(others []kinds.Object) map[string]string {
 	lines := map[string][]string{}
 	devices := map[string][]*resourcev1.ResourceSlice{}
@@ -316,7 +334,7 @@ func equipmentOf(others []kinds.Object) map[string]string {
 			}
 		}
 	}
-	nodesWith := map[string]map[string]bool{} // of an attribute with a value
+	nodesWith := map[string]map[string]bool{} // The nodes of each attribute value.
 	for node, of := range devices {
 		eachAttribute(of, func(_ *resourcev1.Device, name, value string) {
 			if nodesWith[name+value] == nil {
@@ -379,12 +397,12 @@ func eachAttribute(of []*resourcev1.ResourceSlice, do func(device *resourcev1.De
 	}
 }
 
-// isName reports whether a label has the name of the node.
+// isName reports whether a label contains the name of the node.
 func isName(node *v1.Node, label string) bool {
 	return label == v1.LabelHostname || node.Labels[label] == node.Name
 }
 
-// copyOf returns a node like another, with another name and without images.
+// copyOf returns a copy of a node with another name and without images.
 func copyOf(like *v1.Node, name string) *v1.Node {
 	node := like.DeepCopy()
 	node.Name, node.UID, node.Status.Images = name, types.UID(name), nil
@@ -396,7 +414,8 @@ func copyOf(like *v1.Node, name string) *v1.Node {
 	return node
 }
 
-// copyFor returns what a node like another has of an object that is about that node: its drivers, and its devices. It is nil for any other object.
+// copyFor copies the CSINode or a ResourceSlice of a node for its copy. It returns nil
+// for any other object.
 func copyFor(object kinds.Object, like, name string) kinds.Object {
 	switch o := object.(type) {
 	case *storagev1.CSINode:

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/explaintest"
 )
 
-// withDevice has a pod use a ResourceClaim.
+// withDevice makes a pod use a ResourceClaim.
 func withDevice(claim string) build.PodOption {
 	return func(p *v1.Pod) {
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &claim}}
@@ -30,8 +30,11 @@ func deviceClaim(name string) *resourcev1.ResourceClaim {
 	return claim
 }
 
-// TestAdviceAboutDevices has one device, which a pod uses: whoever waits for one is helped by its removal, with its claim, or by a node with a device of its own; whoever names a claim that does not exist, by
-// that claim if there is a device for it; and a class that does not exist is named without a promise. No pod is named that a PodDisruptionBudget protects, or that does not hold the claim itself.
+// TestAdviceAboutDevices has one device, used by a pod. A pod that waits for a device is
+// helped by the removal of the user with its claim, or by a node with another device. A
+// pod with a missing claim is helped by creating it if a device is available for it. A
+// missing class is only named. Pods that a PodDisruptionBudget protects, or that do not
+// hold the claim, are never suggested for removal.
 func TestAdviceAboutDevices(t *testing.T) {
 	n1 := "n1"
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// nth returns a name that differs from others made of the same word.
+// nth returns the n-th name that is derived from a word.
 func nth(word string, n int) string { return word + "-copy-" + strconv.Itoa(n+1) }
 
 // ofPod returns a change of the pod.
@@ -21,7 +21,7 @@ func (t *trial) ofPod(kind Kind, size int64, edit func(*v1.Pod), format string, 
 	return Change{Kind: kind, Object: "pod " + t.Pod.Namespace + "/" + t.Pod.Name, Text: fmt.Sprintf(format, args...), Size: size, edit: edit}
 }
 
-// gates removes all scheduling gates: the pod waits for each of them.
+// gates removes all scheduling gates, because each of them holds the pod back.
 func (t *trial) gates() []knob {
 	gates := t.Pod.Spec.SchedulingGates
 	if len(gates) == 0 {
@@ -39,12 +39,13 @@ func (t *trial) gates() []knob {
 		"remove the scheduling %s %s, or have whoever set it do so", word, strings.Join(names, ", ")))}
 }
 
-// isCondition reports whether Kubernetes sets a taint because of what the node is like at present. To tolerate it would put the pod where it cannot run.
+// isCondition reports whether Kubernetes sets a taint for the node's present condition. A
+// toleration would place the pod where it cannot run.
 func isCondition(taint *v1.Taint) bool {
 	return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
 }
 
-// tolerations tolerate one taint each, those of most nodes first.
+// tolerations returns a change for each taint, the taints of the most nodes first.
 func (t *trial) tolerations() []knob {
 	nodes := map[v1.Taint]int{}
 	for _, node := range t.Nodes {
@@ -67,7 +68,7 @@ func (t *trial) tolerations() []knob {
 	return knobs
 }
 
-// firstOf returns those of some candidates that are tried, and notes if these are not all.
+// firstOf returns the candidates to try, and sets CutShort if some are left out.
 func firstOf[T any](t *trial, all []T) []T {
 	if len(all) > candidatesMax {
 		t.advice.CutShort = true
@@ -75,7 +76,7 @@ func firstOf[T any](t *trial, all []T) []T {
 	return all[:min(candidatesMax, len(all))]
 }
 
-// skews raise the maxSkew of one spread constraint each, or drop the constraint.
+// skews returns two changes for each spread constraint: raise its maxSkew, or drop it.
 func (t *trial) skews() []knob {
 	var knobs []knob
 	for i := range t.Pod.Spec.TopologySpreadConstraints {
@@ -97,10 +98,10 @@ func (t *trial) skews() []knob {
 	return knobs
 }
 
-// skewMax is by how much a maxSkew is raised at most: by more than a namespace has pods.
+// skewMax limits the increase of a maxSkew. It exceeds the number of pods in a namespace.
 const skewMax = 1 << 20
 
-// affinities drop one term of the pod's affinity to other pods each.
+// affinities returns a change for each required term of the pod's affinity to other pods.
 func (t *trial) affinities() []knob {
 	return t.terms(DropAffinity, "drop the affinity to pods with %s by %s", func(a *v1.Affinity) *[]v1.PodAffinityTerm {
 		if a == nil || a.PodAffinity == nil {
@@ -110,7 +111,7 @@ func (t *trial) affinities() []knob {
 	})
 }
 
-// antiAffinities drop one term of the pod's anti-affinity each.
+// antiAffinities returns a change for each required term of the pod's anti-affinity.
 func (t *trial) antiAffinities() []knob {
 	return t.terms(DropAntiAffinity, "drop the anti-affinity to pods with %s by %s, or make it preferred", func(a *v1.Affinity) *[]v1.PodAffinityTerm {
 		if a == nil || a.PodAntiAffinity == nil {
@@ -120,7 +121,8 @@ func (t *trial) antiAffinities() []knob {
 	})
 }
 
-// terms drop one of the pod's terms about other pods each; of finds where these stand, nil if there are none.
+// terms returns a change for each term: drop it. of returns the terms of an affinity; nil
+// if it has none.
 func (t *trial) terms(kind Kind, format string, of func(*v1.Affinity) *[]v1.PodAffinityTerm) []knob {
 	all := of(t.Pod.Spec.Affinity)
 	if all == nil {
@@ -146,9 +148,9 @@ func without[T any](all []T, entry *T) []T {
 	return slices.Delete(slices.Clone(all), at, at+1)
 }
 
-// ports drop one host port each.
+// ports returns a change for each host port: drop it.
 func (t *trial) ports() []knob {
-	if t.Pod.Spec.HostNetwork { // each port is one of the host then
+	if t.Pod.Spec.HostNetwork { // Each container port is then a host port.
 		return nil
 	}
 	var knobs []knob
@@ -176,7 +178,7 @@ func dropPort(p *v1.Pod, port int32) {
 	}
 }
 
-// labelsOf puts the selector of a term into words.
+// labelsOf returns the selector of a term as text.
 func labelsOf(term *v1.PodAffinityTerm) string {
 	if term.LabelSelector == nil {
 		return "no labels"

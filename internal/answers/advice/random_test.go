@@ -23,11 +23,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// adviceSeeds is how many clusters TestAdvice makes.
+// adviceSeeds is the number of clusters in TestAdvice.
 var adviceSeeds = flag.Uint64("advice-seeds", 400, "how many random clusters TestAdvice makes")
 
-// TestAdvice makes every change that is suggested in random clusters and asks the oracle: the pod must have a node then, the one that is named. And it asks the oracle about smaller changes of
-// the kinds in checkNoLesser: none may help that is not suggested.
+// TestAdvice compares suggestions in random clusters with the oracle. With each suggested
+// change the pod must get the named node. Smaller changes of the kinds in checkNoLesser
+// must not help, unless they are suggested.
 func TestAdvice(t *testing.T) {
 	found := map[advice.Kind]int{}
 	for seed := range *adviceSeeds {
@@ -82,7 +83,7 @@ func TestAdvice(t *testing.T) {
 	t.Log(found)
 }
 
-// exam is about the advice for one pod.
+// exam checks the advice for one pod.
 type exam struct {
 	t      *testing.T
 	name   string
@@ -91,7 +92,7 @@ type exam struct {
 	advice *advice.Advice
 }
 
-// fits asks the oracle about a version of the pod in a cluster.
+// fits reports the oracle's result for a version of the pod in a cluster.
 func (x *exam) fits(c oracle.Cluster, pod *v1.Pod) (oracle.Judgment, bool) {
 	c.Pods = slices.Clone(c.Pods)
 	for i := range c.Pods {
@@ -103,7 +104,7 @@ func (x *exam) fits(c oracle.Cluster, pod *v1.Pod) (oracle.Judgment, bool) {
 	return j, j.Err == nil && j.Feasible > 0
 }
 
-// with asks the oracle about an edited pod.
+// with reports whether the oracle finds a node for an edited pod.
 func (x *exam) with(edit func(*v1.Pod)) bool {
 	pod := x.pod.DeepCopy()
 	edit(pod)
@@ -125,7 +126,8 @@ func (x *exam) checkSuggestion(s *advice.Suggestion) {
 			namespace, name, _ := strings.Cut(name, "/")
 			c = without(c, namespace, name)
 		}
-		c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == s.Node && p.DeletionTimestamp != nil }) // they are gone before the others
+		// Terminating pods are deleted before the others.
+		c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == s.Node && p.DeletionTimestamp != nil })
 	}
 	x.checkBudgets(&s.Changes[0])
 	j, ok := x.fits(c, pod)
@@ -134,11 +136,11 @@ func (x *exam) checkSuggestion(s *advice.Suggestion) {
 	}
 }
 
-// checkBudgets expects that no pod is to be removed that a PodDisruptionBudget protects.
+// checkBudgets expects that no PodDisruptionBudget protects a pod to remove.
 func (x *exam) checkBudgets(change *advice.Change) {
 	for _, b := range x.c.DisruptionBudgets {
 		if b.Status.ObservedGeneration == 0 && b.Status.DisruptionsAllowed == 0 {
-			continue // its status is worked out first
+			continue // The status of this budget is computed first.
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
@@ -156,7 +158,8 @@ func (x *exam) checkBudgets(change *advice.Change) {
 	}
 }
 
-// checkPair expects of a pair that neither change helps alone, and that neither is larger than it must be beside the other.
+// checkPair expects that neither change of a pair helps alone, and that neither is larger
+// than necessary beside the other.
 func (x *exam) checkPair(s *advice.Suggestion) {
 	for i := range s.Changes {
 		change, rest := &s.Changes[i], advice.Suggestion{Changes: s.Changes[1-i : 2-i]}
@@ -209,7 +212,7 @@ func texts(s *advice.Suggestion) string {
 	return strings.Join(all, ", and ")
 }
 
-// put returns the cluster with an object that is new or replaces one.
+// put returns the cluster with a new or replaced object.
 func put(c oracle.Cluster, object kinds.Object) oracle.Cluster {
 	switch o := object.(type) {
 	case *v1.Node:
@@ -249,8 +252,10 @@ func (x *exam) of(kinds ...advice.Kind) (all []advice.Change) {
 	return all
 }
 
-// checkNoLesser expects that something is suggested if anything helps, of single changes that lower a request, replace or drop a node selector, label, uncordon, empty or add a node, tolerate a taint, or
-// drop a spread constraint or a term of affinity to pods; and that no smaller change of a request or a maxSkew does.
+// checkNoLesser expects a suggestion if one of these single changes helps: lower a
+// request, replace or drop a node selector, label, uncordon, empty or add a node,
+// tolerate a taint, or drop a spread constraint or an affinity term. No smaller change of
+// a request or a maxSkew may help.
 func (x *exam) checkNoLesser(a *explain.Explanation) {
 	expect := func(helps bool, what string, kinds ...advice.Kind) {
 		if helps != (len(x.of(kinds...)) > 0) {
@@ -333,13 +338,16 @@ func (x *exam) checkNoLesser(a *explain.Explanation) {
 	}
 	expect(uncordoned, "uncordon a node", advice.Uncordon)
 	expect(copied, "add a node", advice.AddNode)
-	// Preemption looks only at nodes whose rejection evictions may resolve, and counts as kube-scheduler does while it looks; whatever else helps is found by other changes.
+	// Preemption only examines nodes that evictions may make feasible, and counts as
+	// kube-scheduler does meanwhile. Everything else that helps is found by other
+	// changes.
 	if emptied && len(x.c.DisruptionBudgets) == 0 && a.Preemption == nil && x.pod.Status.NominatedNodeName == "" && x.onlyUsage() && len(x.of(advice.Remove)) == 0 {
 		x.t.Errorf("%s: to empty a node helps, and no pods are named: %+v", x.name, x.advice.Suggestions)
 	}
 }
 
-// checkSelectors expects that a value of a node selector is replaced if another value that nodes have helps, and none by one further away than that.
+// checkSelectors expects a replacement of a node selector's value if another existing
+// value helps, and none by a value further away.
 func (x *exam) checkSelectors() {
 	helps := false
 	for key, value := range x.pod.Spec.NodeSelector {
@@ -353,7 +361,8 @@ func (x *exam) checkSelectors() {
 	}
 }
 
-// checkLabels expects, of a pod with a node selector and no affinity, that labels are suggested for a node if they help, and only those that differ.
+// checkLabels expects, for a pod with a node selector and no affinity, labels for a node
+// if they help, and only labels that differ.
 func (x *exam) checkLabels() {
 	if x.pod.Spec.Affinity != nil {
 		return
@@ -378,7 +387,7 @@ func (x *exam) checkLabels() {
 	}
 }
 
-// onlyUsage reports whether nothing is read of other pods but what they occupy.
+// onlyUsage reports whether other pods matter only by the resources that they occupy.
 func (x *exam) onlyUsage() bool {
 	related := func(p *v1.Pod) bool {
 		return len(p.Spec.TopologySpreadConstraints) > 0 || len(p.Spec.Volumes) > 0 || p.Spec.Affinity != nil && (p.Spec.Affinity.PodAffinity != nil || p.Spec.Affinity.PodAntiAffinity != nil)
@@ -386,7 +395,7 @@ func (x *exam) onlyUsage() bool {
 	return !related(x.pod) && !slices.ContainsFunc(x.c.Pods, related)
 }
 
-// withCopyOf returns the cluster with a further node like one, with its drivers.
+// withCopyOf returns the cluster with a copy of a node and its drivers.
 func (x *exam) withCopyOf(node *v1.Node) oracle.Cluster {
 	after := node.DeepCopy()
 	after.Name, after.UID, after.Status.Images = "another", types.UID("another"), nil
@@ -406,11 +415,11 @@ func (x *exam) withCopyOf(node *v1.Node) oracle.Cluster {
 	return c
 }
 
-// checkRequests expects of each resource that the largest request is suggested with which the pod fits.
+// checkRequests expects, for each resource, the largest request that fits.
 func (x *exam) checkRequests() {
 	changes := x.of(advice.Request)
 	if len(changes) == 3 {
-		return // there may be more
+		return // More may exist than are suggested.
 	}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, "example.com/gpu", "example.com/fpga", "hugepages-2Mi"} {
 		at := slices.IndexFunc(changes, func(c advice.Change) bool { return c.Resource == string(name) })
@@ -445,7 +454,8 @@ func unitOf(name v1.ResourceName) int64 {
 	return 1
 }
 
-// asking returns how many containers request a resource. Each must be left a unit of it.
+// asking returns the number of containers that request a resource. Each must keep a unit
+// of it.
 func (x *exam) asking(name v1.ResourceName) (n int64) {
 	for _, list := range [][]v1.Container{x.pod.Spec.InitContainers, x.pod.Spec.Containers} {
 		for i := range list {
@@ -457,12 +467,13 @@ func (x *exam) asking(name v1.ResourceName) (n int64) {
 	return n
 }
 
-// withRequest asks the oracle about the pod with another request.
+// withRequest reports whether the oracle finds a node for the pod with another request.
 func (x *exam) withRequest(name v1.ResourceName, amount int64) bool {
 	return x.with(func(p *v1.Pod) { request(p, name, amount) })
 }
 
-// request has the first container request all that the pod requests of a resource, its overhead included.
+// request moves the pod's whole request of a resource, with overhead, to the first
+// container.
 func request(p *v1.Pod, name v1.ResourceName, amount int64) {
 	overhead := p.Spec.Overhead[name]
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -489,7 +500,7 @@ func request(p *v1.Pod, name v1.ResourceName, amount int64) {
 	p.Spec.Containers[0].Resources.Requests[name] = q
 }
 
-// checkSkew expects that a maxSkew that is smaller by one does not help.
+// checkSkew expects that a maxSkew smaller by one does not help.
 func (x *exam) checkSkew(change advice.Change) {
 	n, err := strconv.Atoi(change.To)
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
-// requests lower the request of one resource each. The settings are the amounts that are free on some node, from the largest below the request down: the largest amount with which the pod
-// fits is one of them, whatever else is in its way on that node.
+// requests returns a change for each resource: lower its request. The settings are the
+// free amounts of nodes, from the largest amount below the request downwards. The largest
+// amount that fits is always one of them, whatever other plugins reject.
 func (t *trial) requests() []knob {
 	var knobs []knob
 	asks := &t.compiled.Asks
@@ -40,13 +41,14 @@ func (t *trial) requests() []knob {
 	return knobs
 }
 
-// leastRequest is what the pod requests of a resource if each container that requests any requests a unit.
+// leastRequest returns the pod's request if every container that requests some of the
+// resource requests one unit.
 func (t *trial) leastRequest(name v1.ResourceName) int64 {
 	together, afterSidecars := concurrent(&t.Pod.Spec, name)
 	return amountOf(name, t.Pod.Spec.Overhead[name]) + max(1, int64(len(together))+afterSidecars)*unitOf(name)
 }
 
-// unitOf is the least amount of a resource that can be requested.
+// unitOf returns the smallest amount of a resource that can be requested.
 func unitOf(name v1.ResourceName) int64 {
 	if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
 		if page, err := resource.ParseQuantity(size); err == nil {
@@ -56,7 +58,8 @@ func unitOf(name v1.ResourceName) int64 {
 	return 1
 }
 
-// freeAmounts returns the distinct amounts from a least one to below a request that are free on nodes, with the pods that are nominated there and without, in falling order.
+// freeAmounts returns the distinct free amounts of nodes in [least, below), in falling
+// order. Each node counts with and without its nominated pods.
 func (t *trial) freeAmounts(name v1.ResourceName, below, least int64) []int64 {
 	key, view := model.KeyOf(name), t.State.View()
 	var amounts []int64
@@ -86,7 +89,7 @@ func (t *trial) freeAmounts(name v1.ResourceName, below, least int64) []int64 {
 	return slices.Compact(amounts)
 }
 
-// lowered lowers what the pod requests of a resource in all.
+// lowered returns the change that lowers the pod's total request of a resource.
 func (t *trial) lowered(name v1.ResourceName, from, to int64) Change {
 	probe := t.Pod.DeepCopy()
 	cuts := lower(&probe.Spec, name, to)
@@ -112,15 +115,18 @@ func (t *trial) lowered(name v1.ResourceName, from, to int64) Change {
 	return change
 }
 
-// cut is what the request of a container is lowered by; that of the pod if container is empty.
+// cut is a lowered request of a container, or of the pod if container is empty.
 type cut struct{ container, from, to string }
 
-// lower changes a spec so that the pod requests at most so much of a resource in all, overhead included, which is leastRequest or more: the containers with the largest requests give, see share. A container that runs
-// before the others gives what the others could not take either.
+// lower changes a spec so that the pod requests at most `most` of a resource in total,
+// including overhead. most must be at least leastRequest. Containers with the largest
+// requests give first, see share. Init containers are cut down to the amount that is left
+// for them.
 func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 	most -= amountOf(name, spec.Overhead[name])
 	var cuts []cut
-	if ofPod := spec.Resources; ofPod != nil && resourcehelper.IsSupportedPodLevelResource(name) { // containers may not request more than the pod then
+	// With pod-level requests, containers may not request more than the pod.
+	if ofPod := spec.Resources; ofPod != nil && resourcehelper.IsSupportedPodLevelResource(name) {
 		if asks, ok := ofPod.Requests[name]; ok && amountOf(name, asks) > most {
 			cuts = set(cuts, "", ofPod, name, most)
 		}
@@ -136,7 +142,7 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 			cuts = set(cuts, together[i].Name, &together[i].Resources, name, left)
 		}
 	}
-	var beside int64 // of the containers that keep running
+	var beside int64 // Requests of the sidecars before this container.
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		switch asks := requestOf(c, name); {
@@ -149,8 +155,9 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 	return cuts
 }
 
-// share divides an amount among requests, the largest first, of which each is left a unit. As few of the largest are lowered as suffice so that each of them keeps half of what it was, all of them if that is not enough; those that are lowered
-// are lowered to the same amount.
+// share divides an amount among requests, the largest first, and leaves at least one unit
+// for each. It lowers as few of the largest as possible if each of these keeps half of
+// its request, and all of them otherwise. Lowered requests get the same amount.
 func share(asks []int64, most, unit int64) []int64 {
 	excess := -most
 	for _, asked := range asks {
@@ -159,7 +166,7 @@ func share(asks []int64, most, unit int64) []int64 {
 	if excess <= 0 {
 		return asks
 	}
-	var of int64 // those that may be lowered
+	var of int64 // The sum of the requests that may be lowered.
 	for n, asked := range asks {
 		of += asked
 		left := slices.Clone(asks)
@@ -171,7 +178,8 @@ func share(asks []int64, most, unit int64) []int64 {
 	return asks
 }
 
-// level lowers amounts, the largest first, to the same one, so that they are so much in all; the largest has what is left over. It reports whether each keeps half of what it was.
+// level lowers amounts, the largest first, to an equal amount with the given total. The
+// largest gets the remainder. It reports whether each keeps half of its value.
 func level(amounts []int64, total, unit int64) (sane bool) {
 	sane = true
 	for i := range slices.Backward(amounts) {
@@ -188,8 +196,9 @@ func level(amounts []int64, total, unit int64) (sane bool) {
 	return sane
 }
 
-// concurrent returns the containers that request some of a resource and run at the same time. afterSidecars is 1 if all of them are sidecars, and a container that ends before the next one starts, and
-// requests some too, comes after one: it needs a unit beside them.
+// concurrent returns the containers that request the resource and run at the same time.
+// afterSidecars is 1 if all of them are sidecars and an ordinary init container with a
+// request runs after one. That container needs a unit beside them.
 func concurrent(spec *v1.PodSpec, name v1.ResourceName) (together []*v1.Container, afterSidecars int64) {
 	for i := range spec.InitContainers {
 		switch c := &spec.InitContainers[i]; {
@@ -208,7 +217,8 @@ func concurrent(spec *v1.PodSpec, name v1.ResourceName) (together []*v1.Containe
 	return together, afterSidecars
 }
 
-// isOrdinaryInit reports whether a container of the spec has ended before the others run.
+// isOrdinaryInit reports whether a container of the spec ends before the main containers
+// start.
 func isOrdinaryInit(spec *v1.PodSpec, c *v1.Container) bool {
 	for i := range spec.InitContainers {
 		if init := &spec.InitContainers[i]; init == c {
@@ -218,7 +228,7 @@ func isOrdinaryInit(spec *v1.PodSpec, c *v1.Container) bool {
 	return false
 }
 
-// set sets a request; and the limit, where it must be equal.
+// set sets a request, and the limit if both must be equal.
 func set(cuts []cut, container string, of *v1.ResourceRequirements, name v1.ResourceName, to int64) []cut {
 	from := of.Requests[name]
 	of.Requests[name] = resource.MustParse(quantityOf(name, to))
@@ -232,7 +242,7 @@ func requestOf(c *v1.Container, name v1.ResourceName) int64 {
 	return amountOf(name, c.Resources.Requests[name])
 }
 
-// amountOf is an amount in the unit in which the scheduler counts: thousandths of cpu, bytes, or whole units.
+// amountOf returns an amount in the scheduler's unit: millicores, bytes or whole units.
 func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
 	if name == v1.ResourceCPU {
 		return amount.Milli(q)
@@ -240,7 +250,7 @@ func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
 	return amount.Whole(q)
 }
 
-// quantityOf is the opposite of amountOf, as text.
+// quantityOf is the inverse of amountOf, as text.
 func quantityOf(name v1.ResourceName, value int64) string {
 	switch {
 	case name == v1.ResourceCPU:

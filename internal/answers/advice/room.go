@@ -13,13 +13,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// priorityMax is the priority with which the search for pods to remove is made: below those of the system, which are never named.
+// priorityMax is the priority in the search for pods to remove. It is below the system
+// priorities, so system pods are never suggested.
 const priorityMax = 2_000_000_000 - 1
 
-// userPriorityMax is the highest priority of a class that is not one of the system.
+// userPriorityMax is the highest priority of a PriorityClass that is not a system class.
 const userPriorityMax = 1_000_000_000
 
-// removals finds the pods that matter least and whose removal makes room, as preemption does for a pod that outranks all others, and the priority with which preemption would remove them.
+// removals suggests the pods that preemption would evict for a pod of the highest
+// priority. It also suggests a priority just above the victims, at which preemption would
+// evict pods for this one.
 func (t *trial) removals() {
 	if t.Preempts || t.compiled.Priority >= priorityMax || !t.mayGoOn() {
 		return
@@ -56,7 +59,8 @@ func (t *trial) removals() {
 	}
 }
 
-// victimsFor returns the pods that preemption would evict for the pod if it had a priority, all from one node; none if a budget forbids one.
+// victimsFor returns the pods that preemption would evict for the pod at a priority, all
+// on one node. It returns none if a budget forbids one of the evictions.
 func (t *trial) victimsFor(priority int32) (victims []*model.Pod) {
 	if !t.mayGoOn() {
 		return nil
@@ -77,11 +81,13 @@ func withPriority(priority int32) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Priority = &priority }
 }
 
-// breaksBudget reports whether evictions violate a PodDisruptionBudget, as the eviction API counts: an empty selector selects all pods of the namespace, for which preemption has no regard.
+// breaksBudget reports whether evictions violate a PodDisruptionBudget by the rules of
+// the eviction API. There an empty selector selects all pods of the namespace; preemption
+// ignores such budgets.
 func breaksBudget(v state.View, evictions []plan.Eviction) bool {
 	disrupted := map[*state.Budget]int32{}
 	for i := range evictions {
-		if evictions[i].Pod.Terminating { // it is disrupted already
+		if evictions[i].Pod.Terminating { // The pod is disrupted already.
 			continue
 		}
 		for _, budget := range v.Budgets(evictions[i].Pod.Namespace) {
@@ -97,7 +103,8 @@ func breaksBudget(v state.View, evictions []plan.Eviction) bool {
 	return false
 }
 
-// removed removes pods, which are given with those first that matter most. Those that are being deleted need only be waited for.
+// removed returns the change that removes pods; victims begin with the most important
+// one. Pods that are being deleted only have to be waited for.
 func (t *trial) removed(victims []*model.Pod) Change {
 	change := Change{Kind: Remove, Object: "node " + victims[0].NodeName}
 	var leaving []string
@@ -144,12 +151,12 @@ func (t *trial) raised(priority int32, victims []*model.Pod) Change {
 	return change
 }
 
-// listedMax is how many names a text has.
+// listedMax limits the names in a text.
 const listedMax = 3
 
 func listed(names []string) string { return Few(names, listedMax) }
 
-// Few lists the first of some names, and says how many more there are.
+// Few lists the first `most` names, and the number of the remaining ones.
 func Few(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -10,18 +10,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Search looks for the least single change of a pod itself with which it has a node, a step at a time, so that a scheduler can go on in between. It is the beginning of what For does: the kinds of changes are tried in
-// their order, and it ends with the first kind that helps. Nothing is changed in the state, which may be another one at each step: Found was true when it was tried.
+// Search looks for the least single change of a pod that gives it a node, one step at a
+// time, so that a scheduler can work in between. It is the first part of For. The kinds
+// of changes are tried in their order, and the search ends with the first kind that
+// helps.
+//
+// Search never changes the state, which may change between steps. Found was verified in
+// the state of its step.
 type Search struct {
 	trial  *trial
 	fits   Fits
 	makers []func() []knob
 	knobs  []knob
-	// at is the knob that is tried, by which setting trying says once begun.
+	// at is the current knob. trying holds its settings once begun is set.
 	at     int
 	begun  bool
 	trying bisection
-	// groups are those of which a change helps. found is the least change so far, compiled the pod with it.
+	// groups are the groups in which a change helps. found is the least change so far,
+	// compiled the pod with it.
 	groups   map[string]bool
 	found    *Suggestion
 	compiled *model.Pod
@@ -29,17 +35,18 @@ type Search struct {
 	fitsAsIs bool
 }
 
-// Fits says whether a pod has a node in the state as it is, and which.
+// Fits reports whether a pod has a feasible node in the present state, and the node.
 type Fits func(*model.Pod) (node string, ok bool)
 
-// Around is what a Search reads: the state, the nodes from whose labels and taints it takes what to try, and the ingest that compiles. Nothing may wait in In.
+// Around is the input of a Search: the state, the nodes whose labels and taints give the
+// changes to try, and the ingest that compiles. In must have no pending objects.
 type Around struct {
 	State *state.State
 	Nodes []*v1.Node
 	In    *ingest.Ingest
 }
 
-// NewSearch begins a search for a pod, which a plugin has not held back at PreEnqueue.
+// NewSearch begins a search for a pod that no PreEnqueue plugin holds back.
 func NewSearch(c Around, pod *v1.Pod, fits Fits) *Search {
 	t := newTrial(Cluster{State: c.State, Nodes: c.Nodes, In: c.In}, Question{Pod: pod, OfPod: true})
 	s := &Search{trial: t, fits: fits, groups: map[string]bool{}}
@@ -47,12 +54,13 @@ func NewSearch(c Around, pod *v1.Pod, fits Fits) *Search {
 	return s
 }
 
-// Step makes one decision, or looks around once for what to try; that takes as long as it takes to look at all nodes a few times at most. It reports whether the search is over.
+// Step makes one decision, or collects one kind of changes to try. Collecting iterates
+// over all nodes a few times at most. Step reports whether the search is over.
 func (s *Search) Step() (over bool) {
 	switch {
 	case s.trial.advice.Decisions == 0:
 		_, s.fitsAsIs, _ = s.try()
-		return s.fitsAsIs // it has a node meanwhile
+		return s.fitsAsIs // The pod has a feasible node now.
 	case len(s.makers) > 0:
 		s.knobs = append(s.knobs, s.makers[0]()...)
 		if s.makers = s.makers[1:]; len(s.makers) == 0 {
@@ -82,7 +90,7 @@ func (s *Search) Step() (over bool) {
 	return false
 }
 
-// begin begins with the next knob that is to be tried; it reports whether there is one.
+// begin selects the next knob to try. It returns false if none is left.
 func (s *Search) begin() bool {
 	for ; s.at < len(s.knobs); s.at++ {
 		k := &s.knobs[s.at]
@@ -97,7 +105,7 @@ func (s *Search) begin() bool {
 	return false
 }
 
-// take notes what helps, if it is less than what did so far.
+// take stores a change that helps if it is less than the least so far.
 func (s *Search) take(suggestion Suggestion, compiled *model.Pod) {
 	if s.found == nil || compare(&suggestion, s.found) < 0 {
 		s.found, s.compiled = &suggestion, compiled
@@ -111,16 +119,18 @@ func (s *Search) try(changes ...Change) (node string, ok bool, compiled *model.P
 	return node, ok, compiled
 }
 
-// Found returns the least change that was found, and the pod with it; nil if no single change of the pod helps, or none is needed.
+// Found returns the least change and the changed pod; nil if no single change of the pod
+// helps or none is needed.
 func (s *Search) Found() (*Suggestion, *model.Pod) { return s.found, s.compiled }
 
-// FitsAsIs reports whether the pod has a node without any change, by which the search ended.
+// FitsAsIs reports whether the search ended because the pod fits unchanged.
 func (s *Search) FitsAsIs() bool { return s.fitsAsIs }
 
-// Decisions is how many decisions were made.
+// Decisions returns the number of decisions made.
 func (s *Search) Decisions() int { return s.trial.advice.Decisions }
 
-// Brief is the text of a change that holds for all pods with the same needs, whatever the names of their containers.
+// Brief returns a text of the change that is valid for all pods with the same needs,
+// whatever their containers are called.
 func (c *Change) Brief() string {
 	if c.Kind == Request {
 		return fmt.Sprintf("lower the %s request from %s to %s", c.Resource, c.From, c.To)

@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestSearchFindsTheFirst searches for what helps pods in random clusters, a step at a time: it finds the change of the pod alone that For puts first, makes one decision at most in a step, and leaves the state as it
-// was.
+// TestSearchFindsTheFirst searches step by step in random clusters. It finds the change
+// of the pod alone that For sorts first, makes at most one decision per step, and leaves
+// the state unchanged.
 func TestSearchFindsTheFirst(t *testing.T) {
 	found := map[Kind]int{}
 	decisions, ofFor := 0, 0
@@ -81,11 +82,12 @@ func TestSearchFindsTheFirst(t *testing.T) {
 				}
 			}
 		}
-		if in.State.Version() != version { // changes of the pod alone are not made in the state
+		// Changes of the pod alone do not touch the state.
+		if in.State.Version() != version {
 			t.Errorf("seed %d: the state has changed", seed)
 		}
 	}
-	if decisions > ofFor*19/20 { // it ends with the first kind that helps
+	if decisions > ofFor*19/20 { // The search ends with the first kind that helps.
 		t.Errorf("%d decisions; For makes %d", decisions, ofFor)
 	}
 	for _, kind := range []Kind{"nothing", Selector, Tolerate, Request, Skew, Widen, DropSelector, DropAffinity, DropAntiAffinity, DropPort} {

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/spelling"
 )
 
-// selectors replace or drop one of the pod's demands on the labels of its node each.
+// selectors returns changes that replace or drop one of the pod's requirements on node
+// labels.
 func (t *trial) selectors() []knob {
 	var knobs []knob
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Spec.NodeSelector)) {
@@ -32,7 +33,9 @@ func (t *trial) selectors() []knob {
 			knobs = append(knobs, t.field(i, &term.MatchFields[j]))
 		}
 	}
-	if len(required.NodeSelectorTerms) > 1 { // to drop the only demand of one term would drop the term, and select less
+	// Dropping the only requirement of one of several terms would drop the term, and
+	// select fewer nodes.
+	if len(required.NodeSelectorTerms) > 1 {
 		knobs = append(knobs, single("", t.ofPod(DropSelector, int64(len(required.NodeSelectorTerms)), func(p *v1.Pod) {
 			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 		}, "drop the required node affinity")))
@@ -40,7 +43,7 @@ func (t *trial) selectors() []knob {
 	return knobs
 }
 
-// requiredOf returns what a pod's node affinity requires, nil if that is nothing.
+// requiredOf returns the required terms of a pod's node affinity; nil if it has none.
 func requiredOf(p *v1.Pod) *v1.NodeSelector {
 	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
 		return nil
@@ -48,7 +51,7 @@ func requiredOf(p *v1.Pod) *v1.NodeSelector {
 	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// nodeSelector is about one label of spec.nodeSelector.
+// nodeSelector returns the changes of one label of spec.nodeSelector.
 func (t *trial) nodeSelector(key, value string) []knob {
 	group, kind := "nodeSelector "+key, Selector
 	if valuesOf(t.Nodes, key)[value] {
@@ -77,7 +80,7 @@ func hasKey(selector map[string]string, key string) bool {
 	return ok
 }
 
-// expression is about one requirement of a term of the node affinity.
+// expression returns the changes of one requirement in a term of the node affinity.
 func (t *trial) expression(i int, e *v1.NodeSelectorRequirement) []knob {
 	text := textOf(e)
 	knobs := []knob{t.dropped(i, text, func(term *v1.NodeSelectorTerm) { term.MatchExpressions = without(term.MatchExpressions, e) })}
@@ -119,12 +122,14 @@ func (t *trial) expression(i int, e *v1.NodeSelectorRequirement) []knob {
 	return knobs
 }
 
-// field is about a requirement on a field, of which there is the name alone.
+// field returns the change of a requirement on a field. The only field is the node's
+// name.
 func (t *trial) field(i int, e *v1.NodeSelectorRequirement) knob {
 	return t.dropped(i, textOf(e), func(term *v1.NodeSelectorTerm) { term.MatchFields = without(term.MatchFields, e) })
 }
 
-// dropped drops a requirement of a term. A term without any would select nothing; if there is no other term, there is no affinity then.
+// dropped returns the change that drops a requirement of a term. An empty term would
+// select nothing, so if no other term exists, the affinity is dropped.
 func (t *trial) dropped(i int, text string, drop func(*v1.NodeSelectorTerm)) knob {
 	return single("", t.ofPod(DropSelector, 1, func(p *v1.Pod) {
 		required := requiredOf(p)
@@ -138,7 +143,7 @@ func (t *trial) dropped(i int, text string, drop func(*v1.NodeSelectorTerm)) kno
 	}, "drop the node affinity %q", text))
 }
 
-// textOf puts a requirement into one line, as kubectl describe prints it.
+// textOf returns a requirement on one line, in the format of kubectl describe.
 func textOf(e *v1.NodeSelectorRequirement) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ",")))
 }
@@ -149,7 +154,7 @@ type neighbour struct {
 	far  int64
 }
 
-// near sorts words by their distance from one, and leaves that one out.
+// near sorts words by their distance from a given one, which is left out.
 func near(from string, words map[string]bool) []neighbour {
 	var all []neighbour
 	for w := range words {
@@ -172,7 +177,7 @@ func valuesOf(nodes []*v1.Node, key string) map[string]bool {
 	return values
 }
 
-// keysWith returns the labels that have a value on some node.
+// keysWith returns the labels that have the value on some node.
 func keysWith(nodes []*v1.Node, value string) map[string]bool {
 	keys := map[string]bool{}
 	for _, node := range nodes {

@@ -27,7 +27,7 @@ func othersOf[T kinds.Object](t *trial) []T {
 	return all
 }
 
-// named finds an object by name, and by namespace unless that is empty.
+// named finds an object by name, and by namespace unless it is empty.
 func named[T kinds.Object](all []T, namespace, name string) (found T, ok bool) {
 	for _, o := range all {
 		if o.GetName() == name && (namespace == "" || o.GetNamespace() == namespace) {
@@ -37,7 +37,7 @@ func named[T kinds.Object](all []T, namespace, name string) (found T, ok bool) {
 	return found, false
 }
 
-// creation creates an object.
+// creation returns the change that creates an object.
 func creation(kind Kind, what string, object kinds.Object, format string, args ...any) Change {
 	name := object.GetName()
 	if object.GetNamespace() != "" {
@@ -47,12 +47,13 @@ func creation(kind Kind, what string, object kinds.Object, format string, args .
 	return Change{Kind: kind, Object: what + " " + name, Text: "create " + what + " " + name + fmt.Sprintf(format, args...), Size: 1, swaps: []swap{{after: object}}}
 }
 
-// claims create one claim each that the pod names, or the class that one of its claims names.
+// claims returns changes that create a claim that the pod names, or the class of one of
+// its claims.
 func (t *trial) claims() []knob {
 	return append(t.volumeClaims(), t.deviceClaims()...)
 }
 
-// volumeClaims are those for volumes.
+// volumeClaims returns the changes for claims for volumes.
 func (t *trial) volumeClaims() []knob {
 	if !slices.Contains(t.Reads, model.PersistentVolumeClaimKind) {
 		return nil
@@ -84,10 +85,11 @@ func classOf(claim *v1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-// isDefaultClass is the annotation of the class of claims that name none.
+// isDefaultClass is the annotation of the default class, for claims that name none.
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// newClaims are claims of one name: one for each class, the default class first, then one without a class for each volume that such a claim can have.
+// newClaims returns ways to create a missing claim: one for each class, the default class
+// first, then one without a class for each free volume.
 func (t *trial) newClaims(name string, classes []*storagev1.StorageClass) []knob {
 	classes = slices.Clone(classes)
 	slices.SortStableFunc(classes, func(a, b *storagev1.StorageClass) int {
@@ -110,14 +112,16 @@ func (t *trial) newClaims(name string, classes []*storagev1.StorageClass) []knob
 	return knobs
 }
 
-// isFree reports whether a claim without a class can have a volume, and pods can mount it.
+// isFree reports whether a volume is available to a claim without a class, and pods can
+// mount it.
 func isFree(pv *v1.PersistentVolume) bool {
 	return pv.Spec.StorageClassName == "" && pv.Annotations[v1.BetaStorageClassAnnotation] == "" && pv.Spec.ClaimRef == nil && pv.DeletionTimestamp == nil &&
 		(pv.Status.Phase == v1.VolumeAvailable || pv.Status.Phase == "") && len(pv.Spec.AccessModes) > 0 &&
 		(pv.Spec.VolumeMode == nil || *pv.Spec.VolumeMode == v1.PersistentVolumeFilesystem)
 }
 
-// claimOf is a claim for one volume, bound to it, as Kubernetes does at once where there is no class.
+// claimOf returns the change that creates a claim bound to a volume. Kubernetes binds
+// such a claim at once because it has no class.
 func (t *trial) claimOf(name string, pv *v1.PersistentVolume) Change {
 	class := ""
 	claim := &v1.PersistentVolumeClaim{
@@ -134,7 +138,7 @@ func (t *trial) claimOf(name string, pv *v1.PersistentVolume) Change {
 	return change
 }
 
-// rank sorts what is so before what is not.
+// rank returns 0 for true and 1 for false: true sorts first.
 func rank(is bool) int {
 	if is {
 		return 0
@@ -142,7 +146,8 @@ func rank(is bool) int {
 	return 1
 }
 
-// newClass is a class whose volumes are made where the pod goes, by the provisioner of another class.
+// newClass returns the change that creates a class with WaitForFirstConsumer. It has the
+// provisioner of another class.
 func newClass(name string, others []*storagev1.StorageClass) knob {
 	waits, provisioner := storagev1.VolumeBindingWaitForFirstConsumer, "example.com/provisioner"
 	for _, other := range others {
@@ -155,7 +160,7 @@ func newClass(name string, others []*storagev1.StorageClass) knob {
 	return single("class "+name, creation(Class, "StorageClass", class, " (tried with provisioner %s and WaitForFirstConsumer)", provisioner))
 }
 
-// deviceClaims are those for devices.
+// deviceClaims returns the changes that create ResourceClaims.
 func (t *trial) deviceClaims() []knob {
 	if !slices.Contains(t.Reads, model.ResourceClaimKind) {
 		return nil
@@ -179,7 +184,8 @@ func (t *trial) deviceClaims() []knob {
 	return knobs
 }
 
-// missing names what is not there, unless creating it was tried and helps.
+// missing sets Missing to the objects that do not exist, unless a suggestion creates
+// them.
 func (t *trial) missing() {
 	add := func(what, namespace, name string) {
 		object := what + " " + name
@@ -236,7 +242,8 @@ func (t *trial) missingDevices(add func(what, namespace, name string)) {
 	}
 }
 
-// claimNameOf returns the name of the claim for devices that a pod uses; empty if it is not made yet.
+// claimNameOf returns the name of the ResourceClaim that a pod uses; empty if it is not
+// created yet.
 func (t *trial) claimNameOf(of *v1.PodResourceClaim) string {
 	if of.ResourceClaimName != nil {
 		return *of.ResourceClaimName
@@ -249,7 +256,9 @@ func (t *trial) claimNameOf(of *v1.PodResourceClaim) string {
 	return ""
 }
 
-// devices remove one pod each that holds devices, with the claims that are gone with it or free then: those that matter least first, and none that a PodDisruptionBudget protects. Preemption removes none for devices.
+// devices returns a change for each pod that holds devices: remove it, and delete or free
+// its claims. The least important pods come first. Pods that a PodDisruptionBudget
+// protects are left out. Preemption never evicts pods for devices.
 func (t *trial) devices() []knob {
 	if t.compiled.Devices == nil {
 		return nil
@@ -283,7 +292,8 @@ func (t *trial) devices() []knob {
 	return knobs
 }
 
-// userOf returns the only pod that uses the devices of a claim; nil if there is none, if others use them too, or if something else does.
+// userOf returns the only pod that uses the devices of a claim; nil if it has none,
+// several or another kind of user.
 func (t *trial) userOf(claim *resourcev1.ResourceClaim) *model.Pod {
 	if len(claim.Status.ReservedFor) != 1 || claim.Status.Allocation == nil {
 		return nil
@@ -293,7 +303,8 @@ func (t *trial) userOf(claim *resourcev1.ResourceClaim) *model.Pod {
 		return nil
 	}
 	user := t.placed(claim.Namespace, by.Name)
-	if user == nil || user.Object.UID != by.UID { // a pod of the same name has come since
+	// The UID differs if a pod of the same name has been created since.
+	if user == nil || user.Object.UID != by.UID {
 		return nil
 	}
 	return user

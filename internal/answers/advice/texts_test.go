@@ -20,7 +20,8 @@ import (
 
 var updateTexts = flag.Bool("update-texts", false, "write what TestTexts finds to testdata, to be reviewed, instead of comparing it")
 
-// TestTexts compares the whole advice, field by field, for one cluster of each sort of change.
+// TestTexts compares the whole advice, field by field, for one cluster of each sort of
+// change.
 func TestTexts(t *testing.T) {
 	n := func(name string, options ...build.NodeOption) *v1.Node {
 		return build.Node(name, append([]build.NodeOption{build.Allocatable("cpu=4 memory=8Gi pods=9"), build.NodeLabels("kubernetes.io/hostname=" + name)}, options...)...)
@@ -65,7 +66,7 @@ func TestTexts(t *testing.T) {
 			}
 		}
 	}
-	ofTemplate := func(p *v1.Pod) { // the claim of the second is made already
+	ofTemplate := func(p *v1.Pod) { // The claim of the second is already created.
 		template, made, other := "t", "made", "other"
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "unmade", ResourceClaimTemplateName: &template}, {Name: "device", ResourceClaimTemplateName: &template}}
 		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "unmade"}, {Name: "another", ResourceClaimName: &other}, {Name: "device", ResourceClaimName: &made}}

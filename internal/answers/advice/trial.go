@@ -12,14 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// trial is a search for what helps one pod.
+// trial is a search for changes that help one pod.
 type trial struct {
 	Cluster
 	Question
 	advice Advice
-	// compiled is the pod as it is.
+	// compiled is the unchanged pod.
 	compiled *model.Pod
-	// kindsOfNodes are worked out when they are first asked for.
+	// kindsOfNodes are computed on first use.
 	kindsOfNodes []Pool
 }
 
@@ -29,24 +29,28 @@ func newTrial(c Cluster, q Question) *trial {
 	return t
 }
 
-// knob is a change with settings: if the pod fits with one of them, it fits with each that is further from what there is now.
+// knob is a change with settings. If the pod fits with one setting, it fits with every
+// later one.
 type knob struct {
 	kind Kind
-	// group is equal for changes of which only the first that helps is suggested; empty for a change by itself.
+	// group is equal for alternative changes. Only the first that helps is suggested.
+	// Empty for a change without alternatives.
 	group string
-	// settings is how many there are, at least 1. The first is the least change.
+	// settings is the number of settings, at least 1. The first is the least change.
 	settings int
 	at       func(setting int) Change
-	// inPairs means that something else is in the way of this change, so that it is tried with another one alone.
+	// inPairs means that the change is only tried together with another one, because it
+	// does not help alone.
 	inPairs bool
 }
 
-// upTo returns the last setting of at most some size, or the first. Sizes do not fall from one setting to the next.
+// upTo returns the last setting of at most the given size, or the first setting. Sizes
+// never decrease from one setting to the next.
 func (k *knob) upTo(size int64) int {
 	return max(0, sort.Search(k.settings, func(setting int) bool { return k.at(setting).Size > size })-1)
 }
 
-// within is the knob with the settings up to some size.
+// within returns the knob with the settings up to a size.
 func (k *knob) within(size int64) *knob {
 	part := *k
 	part.settings = k.upTo(size) + 1
@@ -58,7 +62,8 @@ func single(group string, change Change) knob {
 	return knob{kind: change.Kind, group: group, settings: 1, at: func(int) Change { return change }}
 }
 
-// least returns the least setting with which the pod has a node, and that node, given other changes.
+// least returns the least setting with which the pod has a node, and the node, beside
+// other changes.
 func (t *trial) least(k *knob, others ...Change) (change Change, node string, ok bool) {
 	b := newBisection(k)
 	for change, more := b.next(); more; change, more = b.next() {
@@ -71,14 +76,16 @@ func (t *trial) least(k *knob, others ...Change) (change Change, node string, ok
 	return b.change, b.node, b.found
 }
 
-// bisection finds the least setting of a knob with which the pod has a node, one decision at a time. The furthest setting is tried first: if that does not help, none does.
+// bisection finds the least setting of a knob with which the pod has a node, one decision
+// at a time. The last setting is tried first: if it does not help, none does.
 type bisection struct {
 	knob *knob
-	// With the setting tooLittle and those before the pod has no node; with enough, once that was found, and those behind it has one.
+	// Invariant: the pod has no node with tooLittle and all settings before it. Once
+	// found is set, it has a node with enough and all settings after it.
 	tooLittle, enough int
-	tried             int // the setting that next returned last
+	tried             int // the last setting that next returned
 	trying            Change
-	// found says whether change helps, which is the setting enough. The pod goes to node then.
+	// found means that change, the setting enough, helps. node is then the pod's node.
 	found  bool
 	failed bool
 	change Change
@@ -87,7 +94,7 @@ type bisection struct {
 
 func newBisection(k *knob) bisection { return bisection{knob: k, tooLittle: -1} }
 
-// next returns the change to be tried; more is false if there is none.
+// next returns the change to try next; more is false if the bisection is over.
 func (b *bisection) next() (change Change, more bool) {
 	switch {
 	case b.failed || b.found && b.enough-b.tooLittle <= 1:
@@ -101,7 +108,8 @@ func (b *bisection) next() (change Change, more bool) {
 	return b.trying, true
 }
 
-// note takes in whether the pod has a node with the change that next returned, and which.
+// note records whether the pod has a node with the change that next returned, and the
+// node.
 func (b *bisection) note(node string, fits bool) {
 	switch {
 	case fits:
@@ -113,7 +121,7 @@ func (b *bisection) note(node string, fits bool) {
 	}
 }
 
-// mayGoOn reports whether a further decision may be made.
+// mayGoOn reports whether another decision may be made, and sets CutShort if not.
 func (t *trial) mayGoOn() bool {
 	if t.advice.Decisions >= DecisionsMax {
 		t.advice.CutShort = true
@@ -121,7 +129,8 @@ func (t *trial) mayGoOn() bool {
 	return t.advice.Decisions < DecisionsMax
 }
 
-// try makes the changes, decides, and takes them back. It returns the node that the pod would go to. Nobody is evicted.
+// try applies the changes, decides, and reverts them. It returns the pod's node. No pod
+// is preempted.
 func (t *trial) try(changes ...Change) (node string, ok bool) {
 	if !t.mayGoOn() {
 		return "", false
@@ -158,13 +167,13 @@ func edited(pod *v1.Pod, changes []Change) *v1.Pod {
 	return pod
 }
 
-// compile compiles a version of the pod, which does not reach the state.
+// compile compiles a version of the pod that never reaches the state.
 func (t *trial) compile(pod *v1.Pod) *model.Pod {
 	t.In.Set(pod)
 	return t.In.Drain()[0].Pod
 }
 
-// with calls do while the cluster is changed.
+// with calls do while the changes of the cluster are applied.
 func (t *trial) with(changes []Change, do func()) {
 	swaps := swapsOf(changes)
 	if len(swaps) == 0 {
@@ -191,7 +200,8 @@ func (t *trial) put(was, now kinds.Object) {
 	t.In.Set(now)
 }
 
-// follow counts, for each suggestion, how many of the other pods of the owner find a node after the pod. It says nothing of those suggestions for which the decisions do not suffice.
+// follow counts, for each suggestion, the other pods of the owner that find a node after
+// this pod. Suggestions for which too few decisions are left get no count.
 func (t *trial) follow() {
 	if t.Question.Pending == 0 || t.compiled.Devices != nil || t.compiled.Volumes != nil && len(t.compiled.Volumes.Claims) > 0 {
 		return
@@ -199,7 +209,7 @@ func (t *trial) follow() {
 	for i := range t.advice.Suggestions {
 		s := &t.advice.Suggestions[i]
 		if s.Changes[0].Kind == Priority {
-			continue // pods are evicted for each
+			continue // The count would preempt pods for each.
 		}
 		t.with(s.Changes, func() {
 			if n, ok := t.countFollowing(edited(t.Pod, s.Changes), min(followMax, t.Question.Pending)); ok {
@@ -209,7 +219,8 @@ func (t *trial) follow() {
 	}
 }
 
-// countFollowing counts how many pods like one find a node after it, at most so many. It is not ok if no further decision may be made before that is known.
+// countFollowing counts the pods like the given one that find a node after it, at most
+// `most`. ok is false if the limit of decisions is reached first.
 func (t *trial) countFollowing(pod *v1.Pod, most int) (count int, ok bool) {
 	never := v1.PreemptNever
 	pod.Spec.PreemptionPolicy, pod.Status.NominatedNodeName = &never, ""

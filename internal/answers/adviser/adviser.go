@@ -20,63 +20,77 @@ import (
 
 // Config is the configuration of an Adviser.
 type Config struct {
-	// Compile is how pods of each scheduler name are compiled.
+	// Compile describes how to compile the pods of each scheduler name.
 	Compile map[string]ingest.Compile
-	// Now is a steady clock by which searches are measured. Without one they cost what their work is counted to, so that a simulation is deterministic.
+	// Now is a monotonic clock that measures searches. Without it their cost is derived
+	// from counted work, so a simulation is deterministic.
 	Now func() time.Time
 }
 
 const (
-	// kindsMax is of how many kinds of pods advice is kept; that which is not asked for any more goes after unusedMax.
+	// kindsMax limits the kinds of pods with stored suggestions. Suggestions that were
+	// not used for unusedMax are dropped.
 	kindsMax  = 1024
 	unusedMax = 30 * time.Minute
-	// recentMax is for how many rejections it is remembered of which kind the pods are, or that this is not known yet.
+	// recentMax limits the rejections whose kind of pod is remembered or pending.
 	recentMax = 4 * kindsMax
-	// Advice is given as it is for freshFor after it was tried, then tried again. If there is no time for that it is given until staleMax. Another search begins after searchEvery, as there may be a lesser change by then.
+	// A suggestion is used without a check for freshFor after it was verified, then
+	// verified again. If no time is left to verify it, it is used until staleMax. After
+	// searchEvery a new search begins, because a smaller change may help by then.
 	freshFor    = 10 * time.Second
 	staleMax    = time.Minute
 	searchEvery = 10 * time.Minute
 )
 
-// Adviser is a loop.Adviser. The goroutine of the loop is its only user.
+// Adviser is a loop.Adviser. Only the loop's goroutine uses it.
 type Adviser struct {
-	in     *ingest.Ingest // compiles pods, and nothing else
+	in     *ingest.Ingest // compiles pods only
 	now    func() time.Time
 	budget budget
-	// Invariant: each entry is in kinds under its kind, and in used, that which was used last first; waiting has those that wait for a search or are searched for, in their order.
+	// Invariant: each entry is in kinds under its kind, and in used, the most recently
+	// used first. waiting holds the entries whose search is pending or running, in their
+	// order.
 	kinds   map[kind]*entry
 	used    *list.List
 	waiting []*entry
-	// recent are entries by a rejection of pods of their kind: the engine gives equal pods the same rejection. It is nil for one that waits in unsorted, which has pods, at most kindsMax, of which it is not known yet of which kind they are.
+	// recent maps a rejection to the entry of its pods, because the engine gives equal
+	// pods the same rejection. The value is nil while the pod is in unsorted. unsorted
+	// holds the pods whose kind is not determined yet, at most kindsMax.
 	recent   map[recently]*entry
 	unsorted []unsorted
 	sample   sample
 	counts   Counts
 }
 
-// kind is equal for pods that have the same verdicts, and demand the same in the same way.
+// kind is equal for pods with the same verdicts whose requirements are also written in
+// the same way.
 type kind struct {
 	shape engine.Shape
-	// uid is that of a pod that is a kind by itself, needs are what it asks for, which may change.
+	// uid is the UID of a pod that is a kind of its own; needs are its needs, which may
+	// change.
 	uid    string
 	needs  engine.Kind
 	spells spelling
 }
 
-// spelling tells pods apart that demand the same in different ways, since advice says what to change.
+// spelling distinguishes pods with the same requirements in different notations, because
+// a suggestion quotes the notation.
 type spelling struct {
 	selectors, terms, containers int
-	overheadCPU, overheadMemory  int64 // in thousandths of a cpu, in bytes
+	overheadCPU, overheadMemory  int64 // in millicores and bytes
 	hostNetwork                  bool
 }
 
 type recently struct {
 	rejection *plan.Rejection
-	own       string // the UID of a pod with claims of its own, as equal rejections do not make these equal
-	spells    spelling
+	// The UID of a pod with claims of its own. Such pods differ even if their rejections
+	// are equal.
+	own    string
+	spells spelling
 }
 
-// ownUID returns the UID of a pod with claims, of which nothing is true of another pod that is rejected alike; empty for all others.
+// ownUID returns the UID of a pod with claims, whose suggestions are not valid for other
+// pods with an equal rejection. It is empty for all others.
 func ownUID(pod *model.Pod) string {
 	if pod.Devices != nil || pod.Volumes != nil && len(pod.Volumes.Claims) > 0 {
 		return string(pod.UID)
@@ -89,50 +103,57 @@ type unsorted struct {
 	pod *model.Pod
 }
 
-// entry is what is known of a kind of pods.
+// entry is the stored suggestion for one kind of pods.
 type entry struct {
 	kind    kind
-	pod     *model.Pod // one of them, for which was searched
+	pod     *model.Pod // the pod of this kind that was searched for
 	element *list.Element
 	usedAt  time.Time
 	gone    bool
-	// waits says that it is in waiting. search is nil before it has begun.
+	// waits is set while the entry is in waiting. search is nil until the search begins.
 	waits  bool
 	search *advice.Search
-	// searched is when the last search ended, zero before. text is what it has found, empty if nothing: the pod would be with then, and go to node, as was true at tried.
+	// searched is the end of the last search; zero before the first. text is its result,
+	// empty if no change helps. with is the changed pod and node its feasible node, as
+	// verified at tried.
 	searched time.Time
 	text     string
 	with     *model.Pod
 	node     string
 	tried    time.Time
-	// trying is when what the present search has found was tried.
+	// trying is the time when the running search verified its result so far.
 	trying time.Time
 }
 
-// Counts are how often something happened so far, and what is kept now.
+// Counts are totals so far, and the present sizes.
 type Counts struct {
-	// Of decisions that a pod has no node, Given got advice; for Nothing it is known that no single change of the pod helps; of the others, Unknown, it is not known yet.
+	// Each rejected pod counts once. Given: its event got a suggestion. Nothing: no
+	// single change of the pod helps. Unknown: no result yet.
 	Given, Nothing, Unknown int64
-	// Searches have ended, which took Steps, and Spent by the clock, or as counted without one.
+	// Searches is the number of finished searches, Steps the number of their steps. Spent
+	// is their time by the clock, or by counted work without one.
 	Searches, Steps int64
 	Spent           time.Duration
-	// Kinds is of how many kinds of pods something is kept, or looked for; Waiting are the latter. Of Unsorted rejections it is not known yet of which kind their pods are.
+	// Kinds is the number of stored kinds, including the Waiting ones whose search is
+	// pending. Unsorted is the number of rejections whose kind of pod is not determined
+	// yet.
 	Kinds, Waiting, Unsorted int
 }
 
-// New builds an adviser that knows nothing.
+// New builds an adviser without suggestions.
 func New(config Config) *Adviser {
 	return &Adviser{in: ingest.New(config.Compile), now: config.Now, budget: newBudget(), kinds: map[kind]*entry{}, used: list.New(), recent: map[recently]*entry{}}
 }
 
-// Counts returns what happened so far, and what is kept.
+// Counts returns totals so far, and the present sizes.
 func (a *Adviser) Counts() Counts {
 	c := a.counts
 	c.Kinds, c.Waiting, c.Unsorted = len(a.kinds), len(a.waiting), len(a.unsorted)
 	return c
 }
 
-// Rejected returns the sentence for the event about a pod that has no node, empty if none is known. A search begins for a kind of pod that was not seen lately.
+// Rejected returns the sentence for the event about an unschedulable pod; empty if no
+// suggestion is stored. It schedules a search for a kind of pod that was not seen lately.
 func (a *Adviser) Rejected(now time.Time, e *engine.Engine, s *state.State, d *plan.Decision) string {
 	if !advisable(d) {
 		return ""
@@ -156,7 +177,7 @@ func (a *Adviser) Rejected(now time.Time, e *engine.Engine, s *state.State, d *p
 	}
 	a.run(now, e, s)
 	if text == "" {
-		text = a.textOf(now, e, s, x) // what was just found
+		text = a.textOf(now, e, s, x) // the text may have been found by this run
 	}
 	switch {
 	case text != "":
@@ -169,14 +190,16 @@ func (a *Adviser) Rejected(now time.Time, e *engine.Engine, s *state.State, d *p
 	return text
 }
 
-// advisable reports whether a change of the pod may be what it needs: its group is not in question, nor do pods make room for it.
+// advisable reports whether a change of the pod may help. It excludes members of groups,
+// and pods that preempt others.
 func advisable(d *plan.Decision) bool {
 	pod := d.Pods[0].Pod
 	return d.Outcome == plan.Unschedulable && len(d.Pods) == 1 && d.Group == nil && d.Rejection != nil && d.Rejection.Group == "" && d.Rejection.PreFilter == "" &&
 		len(d.Evictions) == 0 && pod.NominatedNode == "" && d.NominationOf(pod).Mode != plan.Set
 }
 
-// entryOf returns what is known of the pod's kind, nil if it is not known which that is, or there is no room for it. Then that is found out when there is time.
+// entryOf returns the stored entry of the pod's kind. It returns nil if the kind is not
+// determined yet or the limit is reached; the kind is then determined later.
 func (a *Adviser) entryOf(now time.Time, d *plan.Decision) *entry {
 	pod := d.Pods[0].Pod
 	at := recently{d.Rejection, ownUID(pod), spellingOf(pod)}
@@ -201,7 +224,7 @@ func (a *Adviser) remember(at recently, x *entry) {
 	a.recent[at] = x
 }
 
-// sort finds out of which kind the pod is that has waited for that the longest.
+// sort determines the kind of the pod that has waited longest for this.
 func (a *Adviser) sort(now time.Time, e *engine.Engine, s *state.State) {
 	next := a.unsorted[0]
 	a.unsorted = slices.Delete(a.unsorted, 0, 1)
@@ -212,14 +235,15 @@ func (a *Adviser) sort(now time.Time, e *engine.Engine, s *state.State) {
 	}
 }
 
-// find returns what is known of a pod's kind, and has it searched for if that is nothing; nil if there is no room for it.
+// find returns the entry of a pod's kind, and adds one with a pending search if none
+// exists. It returns nil if the limit of kinds is reached.
 func (a *Adviser) find(now time.Time, e *engine.Engine, s *state.State, pod *model.Pod, spells spelling) *entry {
 	of := kind{spells: spells}
 	var alike bool
 	a.spend(e, func() { of.shape, alike = e.ShapeOf(s.View(), pod) })
 	if !alike || ownUID(pod) != "" {
 		if profile := e.Profile(pod.SchedulerName); profile == nil || profile.Outside != nil || len(profile.Extenders) > 0 {
-			return nil // nobody can be asked
+			return nil // External plugins and extenders cannot be called here.
 		}
 		of.shape, of.uid, of.needs = engine.Shape{}, string(pod.UID), engine.KindOf(pod)
 	}
@@ -236,7 +260,9 @@ func (a *Adviser) find(now time.Time, e *engine.Engine, s *state.State, pod *mod
 	return x
 }
 
-// makeRoom forgets what was not used for long, and if there are too many kinds that which was used last the longest ago. It reports whether there is room for another: what is looked for stays.
+// makeRoom drops entries that were not used for unusedMax and, at the limit, the least
+// recently used one. Entries with a pending search stay. It reports whether another entry
+// fits.
 func (a *Adviser) makeRoom(now time.Time) bool {
 	for back := a.used.Back(); back != nil; back = a.used.Back() {
 		x := back.Value.(*entry)
@@ -262,7 +288,7 @@ func spellingOf(pod *model.Pod) (s spelling) {
 	return s
 }
 
-// textOf returns the advice for a kind of pods, as far as it was true lately.
+// textOf returns the suggestion for a kind of pods if it was verified recently.
 func (a *Adviser) textOf(now time.Time, e *engine.Engine, s *state.State, x *entry) string {
 	if x.text == "" {
 		return ""
@@ -285,7 +311,7 @@ func (a *Adviser) textOf(now time.Time, e *engine.Engine, s *state.State, x *ent
 	return fmt.Sprintf("Would fit on node %s with this change: %s.", x.node, x.text)
 }
 
-// await has a kind of pods searched for when its turn comes.
+// await adds an entry to the pending searches.
 func (a *Adviser) await(x *entry) {
 	if !x.waits {
 		x.waits = true
@@ -293,7 +319,7 @@ func (a *Adviser) await(x *entry) {
 	}
 }
 
-// Search goes on with the searches that have begun.
+// Search continues the pending searches.
 func (a *Adviser) Search(now time.Time, e *engine.Engine, s *state.State) {
 	if a.isBusy() {
 		a.budget.earn(now)
@@ -301,7 +327,7 @@ func (a *Adviser) Search(now time.Time, e *engine.Engine, s *state.State) {
 	}
 }
 
-// Next returns when there is time for another step.
+// Next returns the time of the next step; ok is false if no search is pending.
 func (a *Adviser) Next() (at time.Time, ok bool) {
 	if !a.isBusy() {
 		return time.Time{}, false
@@ -309,13 +335,14 @@ func (a *Adviser) Next() (at time.Time, ok bool) {
 	return a.budget.next(), true
 }
 
-// isBusy reports whether there is anything to look for.
+// isBusy reports whether any search is pending.
 func (a *Adviser) isBusy() bool { return len(a.waiting)+len(a.unsorted) > 0 }
 
-// run searches as long as there is time.
+// run continues searches while the budget lasts.
 func (a *Adviser) run(now time.Time, e *engine.Engine, s *state.State) {
 	for a.isBusy() && a.budget.affords() {
-		if a.counts.Steps++; len(a.unsorted) > 0 && (len(a.waiting) == 0 || a.counts.Steps%2 == 0) { // by turns, so that searches go on while ever new kinds come
+		// The two take turns, so that searches make progress while new kinds arrive.
+		if a.counts.Steps++; len(a.unsorted) > 0 && (len(a.waiting) == 0 || a.counts.Steps%2 == 0) {
 			a.sort(now, e, s)
 		} else {
 			a.step(now, e, s)
@@ -323,7 +350,7 @@ func (a *Adviser) run(now time.Time, e *engine.Engine, s *state.State) {
 	}
 }
 
-// step does the next thing for the kind of pods whose turn it is.
+// step performs the next step of the first pending search.
 func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
 	x := a.waiting[0]
 	if x.search == nil {
@@ -348,7 +375,9 @@ func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
 	a.waiting = slices.Delete(a.waiting, 0, 1)
 	x.waits, x.searched, x.text, x.with = false, now, "", nil
 	switch {
-	case x.search.FitsAsIs(): // it was rejected in another state, and what would help in that is looked for when it is rejected again
+	// The pod was rejected in another state. A new search begins when it is rejected
+	// again.
+	case x.search.FitsAsIs():
 		x.searched = time.Time{}
 	case found != nil:
 		x.text, x.with, x.node, x.tried = found.Changes[0].Brief(), with, found.Node, x.trying
@@ -356,8 +385,9 @@ func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
 	x.search = nil
 }
 
-// asked returns the pod for which is searched. If it stands for others it has a UID that no pod has: by the time that one of them is told what was found, the pod itself may be nominated to the node, and
-// a pod's own nomination takes no room from it.
+// asked returns the pod to search for. If it stands for other pods, its UID is changed to
+// a UID that no pod has. By the time another pod gets the suggestion, the pod itself may
+// be nominated to the node, and the space of a pod's own nomination counts as free.
 func (x *entry) asked() *v1.Pod {
 	if x.kind.uid != "" {
 		return x.pod.Object
@@ -367,7 +397,7 @@ func (x *entry) asked() *v1.Pod {
 	return &pod
 }
 
-// spend does something and takes its cost from the budget.
+// spend runs a function and charges its cost to the budget.
 func (a *Adviser) spend(e *engine.Engine, do func()) {
 	before := e.Counters()
 	var began time.Time

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// newCluster is a simulated cluster with so many nodes of 4 cpu.
+// newCluster returns a simulated cluster with n nodes of 4 CPUs.
 func newCluster(t testing.TB, hints bool, nodes int, observers ...loop.Observer) *simulate.Cluster {
 	t.Helper()
 	scheduler, err := config.Default()
@@ -58,8 +58,9 @@ func note(t *testing.T, c *simulate.Cluster, name string) string {
 	return verdict.Report.Event.Note
 }
 
-// TestHint has the first event about a pod that is too big end with what would help, in a cluster that has time for it, and nothing else change: not the condition, nor any event without the flag. A pod that is changed
-// as the hint says goes to the node that it names.
+// TestHint expects a suggestion at the end of the first event about a pod that is too
+// large. Neither the condition nor any event without the flag changes. A pod with the
+// suggested change is placed on the named node.
 func TestHint(t *testing.T) {
 	for _, row := range []struct {
 		name, want string
@@ -103,7 +104,8 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// TestNoHint has pods for which there is none: no change of the pod helps, or its victims make room.
+// TestNoHint has pods without a suggestion: no change of the pod helps, or it preempts
+// pods.
 func TestNoHint(t *testing.T) {
 	high := func(p *v1.Pod) { p.Spec.Priority = new(int32(100)) }
 	for _, row := range []struct {
@@ -133,7 +135,8 @@ func TestNoHint(t *testing.T) {
 	}
 }
 
-// TestHintFollowsTheCluster changes the cluster after a hint was found: it is not given any more once it may be wrong, and another takes its place.
+// TestHintFollowsTheCluster changes the cluster after a suggestion. A suggestion that may
+// be outdated is no longer shown, and another replaces it.
 func TestHintFollowsTheCluster(t *testing.T) {
 	c := newCluster(t, true, 3)
 	c.SetPod(pod("web", "cpu=8"))
@@ -141,10 +144,10 @@ func TestHintFollowsTheCluster(t *testing.T) {
 	if got := note(t, c, "web"); !strings.Contains(got, "from 8 to 4.") {
 		t.Fatalf("the note is %q", got)
 	}
-	for i := range 3 { // two cpu are free on each
+	for i := range 3 { // Two CPUs are free on each.
 		c.SetPod(pod(fmt.Sprintf("beside-%d", i), "cpu=2"))
 	}
-	advance(t, c, 6*time.Minute) // the pod is tried again after five
+	advance(t, c, 6*time.Minute) // The pod is retried after five minutes.
 	if got := note(t, c, "web"); !strings.Contains(got, "from 8 to 2.") {
 		t.Errorf("the note is %q", got)
 	}
@@ -158,7 +161,8 @@ func TestHintFollowsTheCluster(t *testing.T) {
 	}
 }
 
-// TestReplicasShareASearch has 10,000 pods of one kind: what would help is looked for once, and nearly all events say it.
+// TestReplicasShareASearch has 10,000 pods of one kind. One search runs, and nearly all
+// events contain its result.
 func TestReplicasShareASearch(t *testing.T) {
 	pods := build.Sized(10_000)
 	c := newCluster(t, true, 100)
@@ -176,7 +180,8 @@ func TestReplicasShareASearch(t *testing.T) {
 	if counts.Steps > 100 {
 		t.Errorf("%+v: a search takes some dozen steps", counts)
 	}
-	// They are the same kind when the cluster has changed, and are rejected for other numbers of nodes.
+	// The pods remain one kind after the cluster has changed and other numbers of nodes
+	// reject them.
 	c.SetNode(build.Node("small", build.Allocatable("cpu=1 memory=1Gi pods=1")))
 	c.SetPod(pod("web-more", "cpu=8", build.Controller("apps/v1", "ReplicaSet", "web")))
 	advance(t, c, time.Minute)
@@ -185,7 +190,9 @@ func TestReplicasShareASearch(t *testing.T) {
 	}
 }
 
-// TestKindsByThemselves has pods that share no hint although they are rejected alike: one whose demand changes, and one that says in another way what it demands.
+// TestKindsByThemselves has pods that share no suggestion although their rejections are
+// equal: one whose request changes, and one with the same requirement in another
+// notation.
 func TestKindsByThemselves(t *testing.T) {
 	c := newCluster(t, true, 3)
 	pinned := func(requests string) *v1.Pod {
@@ -224,7 +231,8 @@ func TestKindsByThemselves(t *testing.T) {
 	}
 }
 
-// TestPodsWithClaimsShareNoHint has two pods of a StatefulSet rejected alike: what is true of the claim of one is not true of the other's.
+// TestPodsWithClaimsShareNoHint has two pods of a StatefulSet with equal rejections. A
+// suggestion about one pod's claim is not valid for the other's.
 func TestPodsWithClaimsShareNoHint(t *testing.T) {
 	c := newCluster(t, true, 3)
 	must := func(err error) {
@@ -249,7 +257,8 @@ func TestPodsWithClaimsShareNoHint(t *testing.T) {
 	}
 }
 
-// TestHintLeavesRoomForNominated has the pod for which was searched nominated to the node that the hint names: another of its kind finds no room there.
+// TestHintLeavesRoomForNominated has a pod that is nominated to the suggested node after
+// the search for it. Another pod of its kind does not fit there.
 func TestHintLeavesRoomForNominated(t *testing.T) {
 	c := newCluster(t, true, 1)
 	first := pod("first", "cpu=8")
@@ -268,7 +277,8 @@ func TestHintLeavesRoomForNominated(t *testing.T) {
 	}
 }
 
-// TestManyKinds has more kinds of pods than are kept: what is kept is bounded, searches take a hundredth of the time as their work is counted, and each search that has begun ends.
+// TestManyKinds has more kinds of pods than the limit. Memory stays bounded, searches
+// take a hundredth of the time by counted work, and each search that begins also ends.
 func TestManyKinds(t *testing.T) {
 	kinds := 3000
 	c := newCluster(t, true, 50)
@@ -295,7 +305,8 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// TestHintsAreDeterministic runs the same twice, with more to look for than there is time: the notes are the same. Decisions are those without hints.
+// TestHintsAreDeterministic runs the same twice, with more searches than the time allows.
+// The notes are equal, and the decisions equal those without suggestions.
 func TestHintsAreDeterministic(t *testing.T) {
 	run := func(hints bool) (notes, outcomes []string) {
 		c := newCluster(t, hints, 20)

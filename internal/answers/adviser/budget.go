@@ -3,35 +3,38 @@ package adviser
 import "time"
 
 const (
-	// share is the part of the loop's time that searches may take: one in so many.
+	// Searches may take 1/share of the loop's time.
 	share = 100
-	// savedMax is how much of that is saved up at most, so that searches take no longer at a time; but a single step takes as long as it takes.
+	// savedMax limits the saved time, so searches never run longer at once. A single step
+	// is not interrupted.
 	savedMax = 5 * time.Millisecond
 )
 
-// What work is counted to, where there is no clock: about what it takes on a processor of 2020.
+// The cost of work without a clock: about its time on a processor of 2020.
 const (
-	stepCost  = 20 * time.Microsecond // to copy and compile a pod, say
+	stepCost  = 20 * time.Microsecond // such as copying and compiling a pod
 	visitCost = 5 * time.Nanosecond
 	askCost   = 100 * time.Nanosecond
 )
 
-// costOf is what so many nodes that were looked at, and plugins asked about nodes, are counted to.
+// costOf returns the cost of visiting nodes and calling plugins.
 func costOf(visited, asked int64) time.Duration {
 	return stepCost + time.Duration(visited)*visitCost + time.Duration(asked)*askCost
 }
 
-// budget is the time that searches may take. It is earned as the loop's time passes, and may be overdrawn by a step that takes longer than was expected: then the next one waits.
+// budget is the time that searches may take. It grows with the loop's time. A step that
+// takes longer than expected overdraws it, and the next step then waits.
 type budget struct {
 	saved time.Duration
-	last  time.Time // until when it was earned
-	// step is what a step takes, about: the last one, or a little less than one before that took longer.
+	last  time.Time // time of the last earn
+	// step is the expected time of a step: the last one, or slightly less than an earlier
+	// and longer one.
 	step time.Duration
 }
 
 func newBudget() budget { return budget{saved: savedMax} }
 
-// earn takes in the loop's time.
+// earn adds the budget for the loop's time since the last call.
 func (b *budget) earn(now time.Time) {
 	if !b.last.IsZero() && !now.After(b.last) {
 		return
@@ -42,10 +45,10 @@ func (b *budget) earn(now time.Time) {
 	b.last = now
 }
 
-// needs is what must be saved before a step begins.
+// needs returns the budget that a step requires.
 func (b *budget) needs() time.Duration { return max(1, min(b.step, savedMax)) }
 
-// affords reports whether there is time for a step.
+// affords reports whether the budget suffices for a step.
 func (b *budget) affords() bool { return b.saved >= b.needs() }
 
 func (b *budget) spend(cost time.Duration) {
@@ -53,7 +56,7 @@ func (b *budget) spend(cost time.Duration) {
 	b.step = max(cost, b.step-b.step/4)
 }
 
-// next is when there is time for a step.
+// next returns the time when the budget suffices for a step.
 func (b *budget) next() time.Time {
 	return b.last.Add(max(0, b.needs()-b.saved) * share)
 }

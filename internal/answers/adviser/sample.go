@@ -9,24 +9,30 @@ import (
 )
 
 const (
-	// walkMax is how many slots are looked at in one step, sampleEvery how long a sample is used.
+	// walkMax is the number of slots visited in one step. sampleEvery is the lifetime of
+	// a sample.
 	walkMax     = 1024
 	sampleEvery = time.Minute
-	// labelsMax and taintsMax are for how many different sets of labels, and of taints, there is a node in the sample.
+	// The sample has nodes for at most labelsMax different label sets and taintsMax
+	// different sets of taints.
 	labelsMax, taintsMax = 256, 64
 )
 
-// sample is nodes from whose labels and taints a search takes what to try: of those with equal labels, but for their names, and of those with equal taints the first. So a search does not look at all
-// nodes of a large cluster for it, and what it tries is bounded.
+// sample is the nodes whose labels and taints suggest changes to a search. It holds the
+// first node of each label set, apart from the node's name, and of each set of taints. So
+// a search on a large cluster does not visit all nodes, and the number of changes to try
+// is bounded.
 type sample struct {
 	nodes          []*v1.Node
 	labels, taints map[uint64]bool
-	// at is the slot that is looked at next, taken when the sample was complete, zero before.
+	// at is the next slot to visit. taken is the time when the sample was completed; zero
+	// before.
 	at    int
 	taken time.Time
 }
 
-// walk looks at some further nodes, or begins anew if the sample is old. It reports whether the sample is complete.
+// walk visits further nodes, or starts again if the sample is old. It reports whether the
+// sample is complete.
 func (m *sample) walk(now time.Time, s *state.State) bool {
 	if !m.taken.IsZero() && now.Sub(m.taken) < sampleEvery {
 		return true
@@ -61,7 +67,8 @@ func isNew(seen map[uint64]bool, hash uint64, most int) bool {
 	return true
 }
 
-// labelsOf hashes the labels of a node without its name, in whatever order they come.
+// labelsOf returns a hash of a node's labels without its name, independent of their
+// order.
 func labelsOf(node *v1.Node) (sum uint64) {
 	for key, value := range node.Labels {
 		if value != node.Name && key != v1.LabelHostname {

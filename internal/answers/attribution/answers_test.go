@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// since explains what has changed the answer about a pod of the default namespace.
+// since explains why the answer about a pod of the default namespace has changed.
 func since(t *testing.T, then, now explain.Objects, name string) *attribution.Result {
 	t.Helper()
 	scheduler, err := config.Default()
@@ -30,7 +30,8 @@ func since(t *testing.T, then, now explain.Objects, name string) *attribution.Re
 	return r
 }
 
-// TestDirection has a pod that has become another one, for each two verdicts: differences are undone where the newer is the worse, and made where the older is.
+// TestDirection has a pod that changes between each two verdicts. Differences are undone
+// if the newer answer is worse, and applied if the older one is.
 func TestDirection(t *testing.T) {
 	nodes := []*v1.Node{build.Node("n", build.Allocatable("cpu=4 memory=8Gi pods=9"))}
 	other := build.Pod(build.Named("other"), build.NodeName("n"), build.Container("cpu=3"))
@@ -67,7 +68,8 @@ func TestDirection(t *testing.T) {
 	}
 }
 
-// TestLost expects what rejects the nodes that did, and that each node is tried once by itself.
+// TestLost expects the reasons of the lost nodes, and that each node is tried once
+// separately.
 func TestLost(t *testing.T) {
 	node := func(name string, more ...build.NodeOption) *v1.Node {
 		return build.Node(name, append([]build.NodeOption{build.Allocatable("cpu=4 memory=8Gi pods=9")}, more...)...)
@@ -90,7 +92,8 @@ func TestLost(t *testing.T) {
 	if diff := cmp.Diff(want, r.Lost); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
-	// Five of the six are found: both answers, and of each node that its differences are enough, and where the pod goes then.
+	// Five of the six are found. Decisions: both answers and, per node, one that its
+	// differences suffice and one for the resulting node.
 	if len(r.Causes) != 5 || r.Decisions != 2+2*5 || r.CutShort {
 		t.Errorf("%d causes, %d decisions, cut short: %t", len(r.Causes), r.Decisions, r.CutShort)
 	}
@@ -101,7 +104,7 @@ func TestLost(t *testing.T) {
 	if (!about["node e"] && !about["node f"]) || !about["pod default/on-a"] && !about["pod default/on-b"] {
 		t.Errorf("causes are about %v", about)
 	}
-	// Whichever node is tried first, as the one that the pod went to, causes of one change each are in the order of their texts.
+	// Causes of one change each are sorted by their texts, whichever node is tried first.
 	for _, name := range []string{"p", "q", "r", "s"} {
 		named := asked.DeepCopy()
 		named.Name, then.Pods, now.Pods[0] = name, []*v1.Pod{named}, named
@@ -110,7 +113,8 @@ func TestLost(t *testing.T) {
 		}
 	}
 	then.Pods = []*v1.Pod{asked}
-	// A node that still does is not lost, and neither of the two that the pod goes to is tried again as one of those that did.
+	// A node that is still feasible is not lost. The pod's two nodes are not tried again
+	// among the other feasible ones.
 	now = explain.Objects{Nodes: then.Nodes, Pods: []*v1.Pod{asked, full(r.Then.Node)}}
 	if r = since(t, then, now, "p"); len(r.Lost) != 1 || r.Lost[0].Nodes != 1 || r.Lost[0].Examples[0] != r.Then.Node || len(r.Causes) != 1 || r.Decisions != 4 {
 		t.Errorf("%+v", r)

@@ -14,69 +14,79 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Version is that of the JSON of a Result. It is raised when a field changes its meaning or goes; fields may be added.
+// Version is the version of the JSON of a Result. It increases when a field is removed or
+// changes its meaning. New fields do not change it.
 const Version = 1
 
-// Result is why the answer about a pod is another one than before.
+// Result explains why the answer about a pod differs from an older answer.
 type Result struct {
 	Version int `json:"version"`
-	// Pod is namespace/name, or PodGroup is of the pod group that is asked about.
+	// Pod is namespace/name of the pod. For a pod group, PodGroup is set instead.
 	Pod      string `json:"pod,omitempty"`
 	PodGroup string `json:"podGroup,omitempty"`
-	// OnlyThen and OnlyNow say that one snapshot alone has the pod, or any members. It is judged in the other as it is in that one.
+	// OnlyThen and OnlyNow mean that only one snapshot has the pod, or members of the
+	// group. The other snapshot is then judged with the same pod.
 	OnlyThen bool `json:"onlyThen,omitempty"`
 	OnlyNow  bool `json:"onlyNow,omitempty"`
-	// Then is the answer in the older snapshot, Now that in the newer.
+	// Then is the answer in the older snapshot, Now the answer in the newer one.
 	Then Answer `json:"then"`
 	Now  Answer `json:"now"`
-	// Differences is how many there are between the snapshots that scheduling can read.
+	// Differences is the number of differences in fields that scheduling can read.
 	Differences int `json:"differences"`
-	// Direction says what is done to the differences of a cause: Undo or Apply. It is empty if the answer is the same, and then there are no causes.
+	// Direction is the direction of the causes, Undo or Apply. It is empty if both
+	// answers are equal; Causes is empty then.
 	Direction Direction `json:"direction,omitempty"`
-	// Lost is what rejects nodes in the one snapshot that would do in the other, those of most nodes first: in the newer snapshot if the direction is Undo, and in the older if it is Apply.
+	// Lost lists the reasons of nodes that are feasible in one snapshot and infeasible in
+	// the other. They are infeasible in the newer snapshot for Undo and in the older one
+	// for Apply. The reason of the most nodes comes first.
 	Lost []Lost `json:"lost,omitempty"`
-	// Causes are sets of differences with each of which the answer is the other one, the smallest first.
+	// Causes are sets of differences, the smallest first. Each set alone leads to the
+	// other answer.
 	Causes []Cause `json:"causes,omitempty"`
-	// Decisions is how many decisions the search took. CutShort says that it was ended by its bounds: there may be other causes, or none was found, and a cause that is not Minimal may have differences that do not matter.
+	// Decisions is the number of decisions of the search. CutShort is set if the search
+	// reached a limit. Other causes may then exist even if none was found, and a cause
+	// that is not Minimal may contain irrelevant differences.
 	Decisions int  `json:"decisions"`
 	CutShort  bool `json:"cutShort,omitempty"`
 }
 
-// Verdict is what a turn of the pod would come to.
+// Verdict is the result that an attempt to schedule the pod would have.
 type Verdict string
 
 // The verdicts, from the worst for the pod to the best.
 const (
-	// Failed means that a plugin fails, or that the pod cannot be read.
+	// Failed means that a plugin fails, or that the pod is malformed.
 	Failed Verdict = "failed"
 	// Gated means that a PreEnqueue plugin holds the pod back.
 	Gated Verdict = "gated"
-	// Pending means that no node will do, and that evicting pods does not help.
+	// Pending means that no node is feasible and preemption does not help.
 	Pending Verdict = "pending"
-	// Preempts means that pods would be evicted for it.
+	// Preempts means that the pod would preempt pods.
 	Preempts Verdict = "preempts"
-	// Placed means that it has a node.
+	// Placed means that the pod gets a node.
 	Placed Verdict = "placed"
 )
 
 // ranks orders verdicts.
 var ranks = map[Verdict]int{Failed: 0, Gated: 1, Pending: 2, Preempts: 3, Placed: 4}
 
-// Answer is what a turn of the pod would come to in one cluster. A pod on a node is judged as if it waited, and were not there. That of a pod group is what the turn of all its members together would come to: Placed means that enough of
-// them have nodes.
+// Answer is the result that an attempt would have in one cluster. A pod on a node is
+// judged as if it were pending and not on the node. The answer about a pod group is the
+// result of all members' attempt together: Placed means that enough members have nodes.
 type Answer struct {
 	Verdict Verdict `json:"verdict"`
-	// Node is where it would go, or what it would be nominated to.
+	// Node is the node where the pod would be placed or nominated.
 	Node string `json:"node,omitempty"`
-	// On is the node that the pod is on in the snapshot.
+	// On is the node of the pod in the snapshot.
 	On string `json:"on,omitempty"`
-	// Feasible is how many of the nodes will do.
+	// Feasible is the number of feasible nodes.
 	Feasible int `json:"feasible"`
 	Nodes    int `json:"nodes"`
-	// Members is how many members a pod group has, Fit how many of them have nodes if enough have.
+	// Members is the number of members of a pod group. Fit is the number of members that
+	// get nodes if enough do.
 	Members int `json:"members,omitempty"`
 	Fit     int `json:"fit,omitempty"`
-	// Message is why the pod has no node.
+	// Message is the reason why the pod gets no node.
 	Message string `json:"message,omitempty"`
 
 	answers []plan.NodeAnswer
@@ -84,32 +94,35 @@ type Answer struct {
 	on []string
 }
 
-// Direction is what is done to the differences of a cause.
+// Direction states whether a cause's differences are undone or applied.
 type Direction string
 
 const (
-	// Undo takes the differences back in the newer snapshot, and the answer is that of the older one.
+	// Undo reverts the differences in the newer snapshot, which leads to the older
+	// answer.
 	Undo Direction = "undo"
-	// Apply makes the differences in the older snapshot, and the answer is that of the newer one.
+	// Apply makes the differences in the older snapshot, which leads to the newer answer.
 	Apply Direction = "apply"
 )
 
-// Lost is a reason for which nodes do not do that would in the other snapshot.
+// Lost is a reason of nodes that are infeasible here and feasible in the other snapshot.
 type Lost struct {
-	// Plugin is empty for nodes that are not there, and for those that no filter was asked about.
+	// Plugin is empty for missing nodes and for nodes on which no filter ran.
 	Plugin  string   `json:"plugin,omitempty"`
 	Reasons []string `json:"reasons"`
 	Nodes   int      `json:"nodes"`
-	// Examples are the first of them by name.
+	// Examples are the first such nodes by name.
 	Examples []string `json:"examples"`
 }
 
-// Cause is a set of differences that is enough.
+// Cause is a set of differences that suffices.
 type Cause struct {
 	Changes []Change `json:"changes"`
-	// Node is where the pod goes then, or what it is nominated to.
+	// Node is the node where the pod is then placed or nominated.
 	Node string `json:"node,omitempty"`
-	// Minimal says that without any single one of the differences it is not enough; Exact that no other part of them is enough either, which is tried of sets of up to subsetsMax differences.
+	// Minimal means that the set does not suffice without any single one of its
+	// differences. Exact means that no other subset suffices either; this is tested for
+	// at most subsetsMax differences.
 	Minimal bool `json:"minimal"`
 	Exact   bool `json:"exact"`
 
@@ -119,44 +132,49 @@ type Cause struct {
 // Change is one difference, from the older snapshot to the newer.
 type Change struct {
 	Kind Kind `json:"kind"`
-	// Object is what differs: "pod shop/web", "node n1", "PersistentVolumeClaim shop/data".
+	// Object is the object that differs: "pod shop/web", "node n1",
+	// "PersistentVolumeClaim shop/data".
 	Object string `json:"object"`
-	// Node is the node that it is about; empty if it is about none, or about several.
+	// Node is the node of the change; empty if it concerns none or several.
 	Node string `json:"node,omitempty"`
-	// Text says what has changed, such as "pod shop/db came to node n1 (cpu 2)".
+	// Text describes the change, such as "pod shop/db came to node n1 (cpu 2)".
 	Text string `json:"text"`
 }
 
-// Cluster is where differences are made. It is used by one goroutine.
+// Cluster is the cluster to undo or apply differences in. One goroutine uses it.
 type Cluster struct {
-	// State is that of the newer snapshot. For leaves it in between, and nobody can use it afterwards. Nothing may wait in In.
+	// State is the state of the newer snapshot. For leaves it anywhere between the two
+	// snapshots, so it is not usable afterwards. In must have no pending objects.
 	State    *state.State
 	Engine   *engine.Engine
 	In       *ingest.Ingest
 	Profiles map[string]*plugin.Profile
 }
 
-// The bounds of a search.
+// The limits of a search.
 const (
-	// DecisionsMax is how many decisions are made for one pod.
+	// DecisionsMax limits the decisions about one pod.
 	DecisionsMax = 600
-	// memberDecisionsMax is how many decisions about members are made for one pod group.
+	// memberDecisionsMax limits the decisions about single members of one pod group.
 	memberDecisionsMax = 20_000
-	// replacedMax is how many objects are replaced in the state, for each one that differs.
+	// replacedMax limits the objects replaced in the state: this many per differing
+	// object and per decision of DecisionsMax.
 	replacedMax = 100
-	// nodesMax is how many nodes are tried by themselves.
+	// nodesMax limits the nodes whose differences are tried separately.
 	nodesMax = 32
-	// causesMax is how many causes are looked for.
+	// causesMax limits the causes.
 	causesMax = 5
-	// subsetsMax is the largest set of differences of which every part is tried.
+	// subsetsMax is the size up to which every subset of a set is tried.
 	subsetsMax = 6
-	// spareMax is how many differences a cause may have that is not minimal. A longer one, of which nobody knows what matters, is not offered.
+	// spareMax limits the size of a cause that is not minimal. A longer set, with unknown
+	// relevance, is not reported.
 	spareMax = 20
-	// examplesMax is how many nodes are named as examples.
+	// examplesMax limits the nodes named as examples.
 	examplesMax = 3
 )
 
-// For returns why the answer about a pod, or a pod group, is another one than before. The pod, or members, must be in one of the snapshots, and a profile of the cluster must have their scheduler name in both.
+// For explains why the answer about a pod or pod group differs. The pod, or a member,
+// must be in one of the snapshots. Its scheduler name must belong to a profile in both.
 func For(c Cluster, d *Differences) (*Result, error) {
 	if len(d.asked) == 0 {
 		return nil, fmt.Errorf("%s is in neither snapshot", d.what())
@@ -198,7 +216,7 @@ func For(c Cluster, d *Differences) (*Result, error) {
 	return r, nil
 }
 
-// what names what is asked about.
+// what returns the name of the subject for errors.
 func (d *Differences) what() string {
 	if d.group != nil {
 		return "a member of pod group " + d.name
@@ -213,18 +231,20 @@ func onNode(pod *v1.Pod) string {
 	return pod.Spec.NodeName
 }
 
-// Make returns the cluster's objects that are others after what is done to the differences of a cause, those that are gone then, and the pod as it is judged then.
+// Make applies or undoes the cause. It returns the changed objects, the deleted objects
+// and the pod as it is then judged.
 func (r *Result) Make(d *Differences, cause *Cause) (pod *v1.Pod, set, gone []kinds.Object) {
 	pods, set, gone := d.make(r.Direction, cause.units)
 	return pods[0], set, gone
 }
 
-// MakeForGroup is Make for a pod group, of which it returns the members as they are judged then; members that the cluster has besides are not there.
+// MakeForGroup is Make for a pod group. It returns the members as they are then judged;
+// all other members are absent.
 func (r *Result) MakeForGroup(d *Differences, cause *Cause) (members []*v1.Pod, set, gone []kinds.Object) {
 	return d.make(r.Direction, cause.units)
 }
 
-// Part returns a cause with some of the changes of another, for Make.
+// Part returns a cause with a subset of the changes, for Make.
 func (c *Cause) Part(has func(i int) bool) *Cause {
 	part := &Cause{}
 	for i := range c.Changes {
@@ -235,5 +255,5 @@ func (c *Cause) Part(has func(i int) bool) *Cause {
 	return part
 }
 
-// refOf names an object.
+// refOf returns the reference of an object.
 func refOf(o kinds.Object) model.Ref { return kinds.Of(o).Ref(o) }

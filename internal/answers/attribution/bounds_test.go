@@ -14,8 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestLongSearch has a pod that needs the whole of either of two nodes, to which many pods have come since: to the one that it was on, and to the other eight or as many. All of a node's are the cause, which takes decisions for each of them: with more
-// pods the search ends before it is known. What is then left of a node's is offered if it is short. A node with few is tried before the one that the pod was on, and found however many that has.
+// TestLongSearch has a pod that needs the whole of either of two nodes. Many pods have
+// come to its former node, and eight or as many to the other.
+//
+// All pods of a node are the cause, and finding it takes decisions for each of them. With
+// more pods the search reaches its limit first; the rest of a node's differences is
+// reported if it is short. A node with few differences is tried before the former node,
+// and is found however many differences that has.
 func TestLongSearch(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -23,7 +28,8 @@ func TestLongSearch(t *testing.T) {
 	}
 	nodes := []*v1.Node{
 		build.Node("n1", build.Allocatable("cpu=1 memory=64Gi pods=1000")),
-		build.Node("n2", build.Allocatable("cpu=1 memory=64Gi pods=1000"), build.Taints("slow:PreferNoSchedule")), // worse than n1
+		// n2 is worse than n1.
+		build.Node("n2", build.Allocatable("cpu=1 memory=64Gi pods=1000"), build.Taints("slow:PreferNoSchedule")),
 	}
 	asked := build.Pod(build.Named("asked"), build.Container("cpu=1"))
 	then := explain.Objects{Nodes: nodes, Pods: []*v1.Pod{asked}}
@@ -73,7 +79,8 @@ func TestLongSearch(t *testing.T) {
 			t.Errorf("%d pods came to the node that the pod was on, and the 8 of the other were not found: %+v", n, r.Causes)
 		}
 	}
-	// Pods are in the way on five nodes: on the last twenty, beside others that are not, and on the others more.
+	// Pods prevent the placement on five nodes: twenty relevant pods on the last one
+	// beside others that are not, and more on the other nodes.
 	for size := 20; size < 26; size++ {
 		var five []*v1.Node
 		now := explain.Objects{Pods: []*v1.Pod{asked}}

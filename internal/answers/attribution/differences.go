@@ -22,26 +22,28 @@ import (
 type Objects struct {
 	Nodes []*v1.Node
 	Pods  []*v1.Pod
-	// Others are neither nodes nor pods, and of kinds that plugins read.
+	// Others are objects of kinds that plugins read, without nodes and pods.
 	Others []kinds.Object
 }
 
-// Kind says what a difference is about.
+// Kind is the kind of a difference.
 type Kind string
 
 // The kinds.
 const (
-	// Own is about the pod itself.
+	// Own concerns the pod itself.
 	Own Kind = "own"
-	// MemberNew and MemberGone are about a member of the pod group that is asked about.
+	// MemberNew and MemberGone concern a member of the pod group itself.
 	MemberNew  Kind = "memberNew"
 	MemberGone Kind = "memberGone"
-	// PodCame, PodLeft, PodMoved and PodChanged are about another pod on a node, or nominated to one.
+	// PodCame, PodLeft, PodMoved and PodChanged concern another pod that is on a node or
+	// nominated to one.
 	PodCame    Kind = "podCame"
 	PodLeft    Kind = "podLeft"
 	PodMoved   Kind = "podMoved"
 	PodChanged Kind = "podChanged"
-	// NodeNew and NodeGone are about a node, and Cordon, Taints, Labels, Allocatable and NodeOther about what differs in one.
+	// NodeNew and NodeGone concern a whole node. Cordon, Taints, Labels, Allocatable and
+	// NodeOther concern a part of one.
 	NodeNew     Kind = "nodeNew"
 	NodeGone    Kind = "nodeGone"
 	Cordon      Kind = "cordon"
@@ -49,64 +51,71 @@ const (
 	Labels      Kind = "labels"
 	Allocatable Kind = "allocatable"
 	NodeOther   Kind = "nodeOther"
-	// ObjectNew, ObjectGone and ObjectChanged are about any other object.
+	// ObjectNew, ObjectGone and ObjectChanged concern any other object.
 	ObjectNew     Kind = "objectNew"
 	ObjectGone    Kind = "objectGone"
 	ObjectChanged Kind = "objectChanged"
 )
 
-// Differences are those between two snapshots that can change the answer about a pod, or about a pod group. They are not changed after Between or BetweenForGroup.
+// Differences are the differences between two snapshots that can change the answer about
+// a pod or pod group. They are immutable after Between or BetweenForGroup.
 type Differences struct {
-	// name is namespace/name of what is asked about, group that of the pod group, nil for a pod.
+	// name is namespace/name of the pod or pod group. group is the key of the pod group;
+	// nil for a pod.
 	name  string
 	group *model.GroupKey
-	// asked is the pod, or the members of the group; hidden are all that are not there while they are judged.
+	// asked is the pod, or the members of the group. hidden are all pods that are absent
+	// while these are judged.
 	asked   []subject
 	hidden  []model.PodKey
 	objects []object
 	units   []unit
-	// onlyThen and onlyNow say that one snapshot alone has what is asked about.
+	// onlyThen and onlyNow mean that only one snapshot has the pod or members.
 	onlyThen, onlyNow bool
 }
 
-// subject is a pod that is asked about. then and now are the pod in each snapshot, and one of them is nil if it is judged in both as it is in the other, but for a member of a group with a presence.
+// subject is a pod to judge. then and now are its versions in the two snapshots. If only
+// one is set, the pod is judged with this version in both snapshots, except for members
+// with a presence.
 type subject struct {
 	then, now *v1.Pod
-	// units are its aspects, presence the unit by which a member is there in one snapshot alone, -1 for none.
+	// units are its differing aspects. presence is the unit of a member that exists in
+	// one snapshot only; -1 for none.
 	units    []int
 	presence int
 }
 
-// object is one that differs. before is nil if it is new, after if it is gone.
+// object is an object that differs. before is nil if it is new, after if it was deleted.
 type object struct {
 	before, after kinds.Object
 	// units are the parts that differ: one for the whole object, or some of its aspects.
 	units []int
 }
 
-// unit is what is undone or made as a whole.
+// unit is a difference that is undone or applied as a whole.
 type unit struct {
 	Change
-	// object is that of Differences.objects; -1 for a pod that is asked about.
+	// object is the index in Differences.objects; -1 for a pod to judge.
 	object int
-	// nodes are those that the unit is about, weight is how much of one it takes, 1 for all of it.
+	// nodes are the nodes that the unit concerns. weight is the fraction of a node that
+	// it occupies, 1 for all of it.
 	nodes  []string
 	weight float64
-	// node and pod are the aspect, nil for a whole object.
+	// node or pod is the aspect; both are nil for a whole object.
 	node *aspect[v1.Node]
 	pod  *aspect[v1.Pod]
 }
 
-// aspect is a part of an object that can be as it was by itself.
+// aspect is a part of an object that can be undone separately.
 type aspect[T any] struct {
 	kind Kind
-	// take makes the aspect of one object that of another.
+	// take copies the aspect from one object to another.
 	take func(to, from *T)
-	// text says how it differs.
+	// text describes the difference.
 	text func(before, after *T) string
 }
 
-// nodeAspects are those of a node; what is left over is NodeOther.
+// nodeAspects are the aspects of a node. The remaining fields are NodeOther.
 var nodeAspects = []aspect[v1.Node]{
 	{Cordon, func(to, from *v1.Node) {
 		to.Spec.Unschedulable = from.Spec.Unschedulable
@@ -126,7 +135,7 @@ var nodeAspects = []aspect[v1.Node]{
 	}},
 }
 
-// taintsOf returns the taints that go with cordoning a node, or the others.
+// taintsOf returns the taints that belong to cordoning a node, or the other ones.
 func taintsOf(node *v1.Node, ofCordon bool) []v1.Taint {
 	var taints []v1.Taint
 	for _, taint := range node.Spec.Taints {
@@ -137,7 +146,7 @@ func taintsOf(node *v1.Node, ofCordon bool) []v1.Taint {
 	return taints
 }
 
-// podAspects are those of the pod that is asked about; what is left over is the rest of it.
+// podAspects are the aspects of the pod to judge. The remaining fields are one more unit.
 var podAspects = []aspect[v1.Pod]{
 	{Own, func(to, from *v1.Pod) { to.Labels = from.Labels }, func(before, after *v1.Pod) string {
 		return "labels: " + textOfMaps(before.Labels, after.Labels)
@@ -214,7 +223,7 @@ func newComparer(then, now Objects) *comparer {
 	return c
 }
 
-// addObjects adds the differences of all objects but the pods that are asked about.
+// addObjects adds the differences of all objects except the pods to judge.
 func (d *Differences) addObjects(c *comparer, then, now Objects) {
 	hidden := map[model.PodKey]bool{}
 	for _, key := range d.hidden {
@@ -233,7 +242,7 @@ func (d *Differences) addObjects(c *comparer, then, now Objects) {
 	}
 }
 
-// counting returns the pods that occupy a node, or are nominated to one.
+// counting returns the pods that occupy a node or are nominated to one.
 func counting(pods []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool {
 		return kinds.Finished(p) || p.Spec.NodeName == "" && p.Status.NominatedNodeName == ""
@@ -249,7 +258,8 @@ func find(pods []*v1.Pod, key model.PodKey) *v1.Pod {
 	return nil
 }
 
-// pairs yields the objects of both snapshots that are not the same one, by kind, namespace and name.
+// pairs yields the objects that are not identical in both snapshots, by kind, namespace
+// and name.
 func pairs[T kinds.Object](then, now []T) func(yield func(model.Ref, object) bool) {
 	all := map[model.Ref]*object{}
 	at := func(o kinds.Object) *object {
@@ -277,24 +287,26 @@ func pairs[T kinds.Object](then, now []T) func(yield func(model.Ref, object) boo
 	}
 }
 
-// comparer tells differences that scheduling can read from others.
+// comparer detects differences in the fields that scheduling reads.
 type comparer struct {
 	trim func(any) (any, error)
-	// nodes are those of both snapshots.
+	// nodes are the nodes of both snapshots.
 	nodes map[string]*v1.Node
 }
 
-// read returns a copy of an object with what scheduling reads of it alone.
+// read returns a copy of an object with only the fields that scheduling reads.
 func (c *comparer) read(o kinds.Object) kinds.Object {
 	o = o.DeepCopyObject().(kinds.Object)
-	_, _ = c.trim(o) // it never fails
+	_, _ = c.trim(o) // The trim function never fails.
 	o.SetResourceVersion("")
 	o.SetGeneration(0)
 	switch o := o.(type) {
 	case *v1.Node:
-		o.UID, o.Status.Conditions = "", nil // conditions wake pods, and are not judged by
+		// Conditions wake pods, but no plugin judges by them.
+		o.UID, o.Status.Conditions = "", nil
 		o.CreationTimestamp.Reset()
-		o.Spec.Taints = append(taintsOf(o, false), taintsOf(o, true)...) // as aspects put them together
+		// Taints are compared in the order that aspects produce.
+		o.Spec.Taints = append(taintsOf(o, false), taintsOf(o, true)...)
 		for i := range o.Spec.Taints {
 			o.Spec.Taints[i].TimeAdded = nil
 		}
@@ -310,7 +322,7 @@ func (c *comparer) read(o kinds.Object) kinds.Object {
 	return o
 }
 
-// same reports whether scheduling reads the same of two objects.
+// same reports whether two objects are equal in the fields that scheduling reads.
 func (c *comparer) same(before, after kinds.Object) bool {
 	if equality.Semantic.DeepEqual(before, after) {
 		return true
@@ -335,7 +347,8 @@ func (d *Differences) add(o object, units ...unit) {
 	d.objects = append(d.objects, o)
 }
 
-// addOwn adds the aspects in which the pods that are asked about differ. What differs in the same way in several members of a group is one.
+// addOwn adds the aspects in which the pods to judge differ. Equal differences of several
+// members of a group are one unit.
 func (d *Differences) addOwn(c *comparer) {
 	units, members := map[string]int{}, map[int]int{}
 	for i := range d.asked {
@@ -364,10 +377,11 @@ func (d *Differences) addOwn(c *comparer) {
 	}
 }
 
-// eachOwn yields the aspects in which a pod that is asked about differs, with their number and how; that which is left over is nil.
+// eachOwn yields the differing aspects of a pod to judge with their index and a
+// description. For the remaining fields, the aspect is nil.
 func (d *Differences) eachOwn(c *comparer, x *subject, yield func(at int, a *aspect[v1.Pod], text string)) {
 	before, after := c.read(judged(x.then)).(*v1.Pod), c.read(judged(x.now)).(*v1.Pod)
-	if d.group != nil { // members are compared although their names differ
+	if d.group != nil { // Members are compared even if their names differ.
 		before.Name, before.UID, before.CreationTimestamp, before.OwnerReferences = after.Name, after.UID, after.CreationTimestamp, after.OwnerReferences
 	}
 	rest := before.DeepCopy()
@@ -393,10 +407,10 @@ func differs[T any, P interface {
 	return !equality.Semantic.DeepEqual(taken, (*T)(before))
 }
 
-// judged is a pod as it is judged: it waits, and is not being deleted.
+// judged returns the pod as it is judged: pending, and not being deleted.
 func judged(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
-	if pod.Spec.NodeName != "" { // a pod that waits has no status but for its claims
+	if pod.Spec.NodeName != "" { // A pending pod has no status except for its claims.
 		was := &pod.Status
 		pod.Spec.NodeName, pod.Status = "", v1.PodStatus{ResourceClaimStatuses: was.ResourceClaimStatuses, ExtendedResourceClaimStatus: was.ExtendedResourceClaimStatus}
 	}
@@ -477,7 +491,7 @@ func came(pod *v1.Pod) string {
 	return "came to node " + pod.Spec.NodeName
 }
 
-// placeOf is the node that a pod is on, or nominated to.
+// placeOf returns the node that a pod is on or nominated to.
 func placeOf(pod *v1.Pod) string {
 	if pod == nil {
 		return ""
@@ -485,7 +499,7 @@ func placeOf(pod *v1.Pod) string {
 	return cmp.Or(pod.Spec.NodeName, pod.Status.NominatedNodeName)
 }
 
-// weightOf is the largest part of its node that a pod requests of a resource.
+// weightOf returns the largest fraction of its node's resources that a pod requests.
 func (c *comparer) weightOf(pod *v1.Pod) (most float64) {
 	node := c.nodes[placeOf(pod)]
 	if node == nil {
@@ -526,13 +540,13 @@ func (d *Differences) addOther(c *comparer, ref model.Ref, o object) {
 	d.add(o, u)
 }
 
-// kindOf is the name of an object's type.
+// kindOf returns the name of an object's type.
 func kindOf(o kinds.Object) string {
 	text := fmt.Sprintf("%T", o)
 	return text[strings.LastIndex(text, ".")+1:]
 }
 
-// nodeOf is the node that an object is about; empty if it is about none alone.
+// nodeOf returns the node that an object describes; empty if it describes no single node.
 func nodeOf(o kinds.Object) string {
 	switch o := o.(type) {
 	case *storagev1.CSINode:
@@ -545,7 +559,8 @@ func nodeOf(o kinds.Object) string {
 	return ""
 }
 
-// make returns what is other than in the snapshot that the direction starts from, with some units done, and the pods that are asked about.
+// make returns the objects that change when some units are done, and the pods to judge.
+// The direction determines the snapshot to start from.
 func (d *Differences) make(direction Direction, units []int) (pods []*v1.Pod, set, gone []kinds.Object) {
 	done := make([]bool, len(d.units))
 	touched := map[int]bool{}
@@ -568,7 +583,8 @@ func (d *Differences) make(direction Direction, units []int) (pods []*v1.Pod, se
 	return d.renderPods(old), set, gone
 }
 
-// render returns an object of which some units are as they were in the older snapshot; nil if it is not there.
+// render returns an object with some units as in the older snapshot; nil if it does not
+// exist then.
 func (d *Differences) render(o *object, old func(unit int) bool) kinds.Object {
 	before, ok := o.before.(*v1.Node)
 	after, both := o.after.(*v1.Node)
@@ -581,7 +597,7 @@ func (d *Differences) render(o *object, old func(unit int) bool) kinds.Object {
 	return mixed(before, after, o.units, old, func(u int) *aspect[v1.Node] { return d.units[u].node })
 }
 
-// renderPods is render for the pods that are asked about, as they are judged.
+// renderPods is render for the pods to judge.
 func (d *Differences) renderPods(old func(unit int) bool) (pods []*v1.Pod) {
 	for i := range d.asked {
 		if x := &d.asked[i]; x.presence < 0 || old(x.presence) == (x.now == nil) {
@@ -605,14 +621,15 @@ func (d *Differences) renderPod(x *subject, old func(unit int) bool) *v1.Pod {
 	return pod
 }
 
-// mixed returns an object of which some aspects are as they were, and the others as they are.
+// mixed returns an object with some aspects of the older version and the others of the
+// newer.
 func mixed[T any, P interface {
 	*T
 	DeepCopy() *T
 }](before, after P, units []int, old func(int) bool, of func(int) *aspect[T]) P {
 	from, other := after, before
 	for _, u := range units {
-		if of(u) == nil && old(u) { // the rest of it
+		if of(u) == nil && old(u) { // the remaining fields
 			from, other = before, after
 		}
 	}
@@ -625,7 +642,7 @@ func mixed[T any, P interface {
 	return made
 }
 
-// isOnNode reports whether an object is a pod that has a node.
+// isOnNode reports whether an object is a pod on a node.
 func isOnNode(o kinds.Object) bool {
 	pod, ok := o.(*v1.Pod)
 	return ok && pod.Spec.NodeName != ""

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// changed is a copy of an object with a change.
+// changed returns a copy of an object with a change.
 func changed[T any, P interface {
 	*T
 	DeepCopy() *T
@@ -27,7 +27,7 @@ func changed[T any, P interface {
 	return made
 }
 
-// written puts differences into lines: kind, nodes, how much of one it takes, and text.
+// written lists differences one per line: kind, nodes, fraction of a node, and text.
 func written(d *Differences) string {
 	var lines []string
 	for i := range d.units {
@@ -37,7 +37,8 @@ func written(d *Differences) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDifferencesOfNodes expects what of a node scheduling can read, aspect by aspect, and nothing else.
+// TestDifferencesOfNodes expects the fields of a node that scheduling can read, aspect by
+// aspect, and nothing else.
 func TestDifferencesOfNodes(t *testing.T) {
 	taint := func(key, value string, effect v1.TaintEffect) v1.Taint {
 		return v1.Taint{Key: key, Value: value, Effect: effect}
@@ -89,7 +90,7 @@ func objectsOf(node *v1.Node) (o Objects) {
 	return o
 }
 
-// TestDifferencesOfPods expects what of another pod scheduling can read.
+// TestDifferencesOfPods expects the fields of another pod that scheduling can read.
 func TestDifferencesOfPods(t *testing.T) {
 	nodes := []*v1.Node{build.Node("n", build.Allocatable("cpu=4 memory=8Gi")), build.Node("m", build.Allocatable("cpu=1 memory=64Gi"))}
 	pod := build.Pod(build.Named("p"), build.InNamespace("a"), build.NodeName("n"), build.Container("cpu=1 memory=1Gi example.com/none=0"))
@@ -132,7 +133,7 @@ func TestDifferencesOfPods(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfThePod expects each part of the pod that is asked about as a difference by itself.
+// TestDifferencesOfThePod expects each part of the pod itself as a separate difference.
 func TestDifferencesOfThePod(t *testing.T) {
 	pod := build.Pod(build.Named("p"), build.InNamespace("a"), build.Container("cpu=1"), build.NodeSelector("a=b"))
 	key := model.PodKey{Namespace: "a", Name: "p"}
@@ -176,7 +177,8 @@ func TestDifferencesOfThePod(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfOthers expects objects of other kinds by namespace and name, and those of a node with it.
+// TestDifferencesOfOthers expects objects of other kinds by namespace and name, and
+// objects that describe a node with the node.
 func TestDifferencesOfOthers(t *testing.T) {
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c"}}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Provisioner: "p"}

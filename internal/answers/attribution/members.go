@@ -10,9 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// BetweenForGroup returns the differences between two snapshots, for a pod group. Its members are those that have not ended and are not being deleted. One of either snapshot is the same as one of the other with its
-// name; of those that are left over, the first by name are taken to be the same, as a Job or a StatefulSet has made others in their place; and what is left over then is new, or gone. If one snapshot has no members, those
-// of the other are judged in both.
+// BetweenForGroup returns the differences between two snapshots, for a pod group. Members
+// are pods that are neither finished nor being deleted.
+//
+// Members of the two snapshots are matched by name first. The remaining ones are matched
+// in the order of their names, because a Job or StatefulSet may have replaced them.
+// Members without a match are new or gone. If one snapshot has no members, the other's
+// members are judged in both.
 func BetweenForGroup(then, now Objects, group model.GroupKey) *Differences {
 	d := &Differences{name: group.String(), group: &group}
 	c := newComparer(then, now)
@@ -31,7 +35,8 @@ func BetweenForGroup(then, now Objects, group model.GroupKey) *Differences {
 	return d
 }
 
-// membersOf returns the members among pods by name, and hides all pods of the group from the state.
+// membersOf returns the members among pods, sorted by name. It hides all pods of the
+// group from the state.
 func (d *Differences) membersOf(pods []*v1.Pod) (members []*v1.Pod) {
 	for _, p := range pods {
 		of := p.Spec.SchedulingGroup
@@ -49,7 +54,7 @@ func (d *Differences) membersOf(pods []*v1.Pod) (members []*v1.Pod) {
 	return members
 }
 
-// pair puts the members of both snapshots together.
+// pair matches the members of both snapshots.
 func (d *Differences) pair(before, after []*v1.Pod) {
 	byName := map[string]*v1.Pod{}
 	for _, p := range before {
@@ -79,7 +84,7 @@ func (d *Differences) pair(before, after []*v1.Pod) {
 	}
 }
 
-// addPresence adds that members are new, or gone.
+// addPresence adds a unit for each member that is new or gone.
 func (d *Differences) addPresence() {
 	for i := range d.asked {
 		x := &d.asked[i]

@@ -25,7 +25,7 @@ import (
 
 var gang = model.GroupKey{Namespace: v1.NamespaceDefault, Name: "g"}
 
-// withGroups is the default configuration where members of pod groups are decided about together.
+// withGroups returns the default configuration with groups of pods scheduled together.
 func withGroups(t *testing.T) *config.Config {
 	t.Helper()
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
@@ -51,7 +51,7 @@ func member(name, requests string, options ...build.PodOption) *v1.Pod {
 	return p
 }
 
-// replaced returns objects with others of a kind of object set, and some gone.
+// replaced returns objects with some of a kind replaced, and some deleted.
 func replaced[T any](all []T, set, gone []kinds.Object) (kept []T) {
 	is := func(o any, of kinds.Object) bool {
 		a, ok := kinds.RefOf(o.(kinds.Object))
@@ -71,7 +71,8 @@ func replaced[T any](all []T, set, gone []kinds.Object) (kept []T) {
 	return kept
 }
 
-// starts makes a snapshot in which the members are the given ones, and reports whether the group would start, as berth explain has it.
+// starts builds a snapshot with the given members, and reports whether berth explain lets
+// the group start.
 func starts(t *testing.T, scheduler *config.Config, o explain.Objects, members []*v1.Pod) bool {
 	t.Helper()
 	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(p *v1.Pod) bool { return p.Spec.SchedulingGroup != nil })
@@ -86,8 +87,10 @@ func starts(t *testing.T, scheduler *config.Config, o explain.Objects, members [
 	return g.Held == "" && g.Starts
 }
 
-// TestCausesOfGroups makes the differences of every cause for a gang, in random pairs of snapshots between which members come, go, are replaced and ask for something else, and has berth explain decide about the gang anew: it must start with all of
-// them, or not, as the cause says, and not with any proper part of them.
+// TestCausesOfGroups has random pairs of snapshots whose gang gets, loses, replaces and
+// changes members. It applies every cause and lets berth explain decide about the gang
+// again. With all differences of the cause the result must be as stated, and with no
+// proper part of them.
 func TestCausesOfGroups(t *testing.T) {
 	scheduler := withGroups(t)
 	seen := map[string]int{}
@@ -106,7 +109,7 @@ func TestCausesOfGroups(t *testing.T) {
 			want, start = &result.Now, then
 		}
 		if want.Verdict != attribution.Placed || result.Direction == "" {
-			continue // whether pods are evicted, the explanation of a group does not say
+			continue // The explanation of a group does not report preemption.
 		}
 		if len(result.Causes) == 0 || result.CutShort {
 			t.Errorf("seed %d: %d causes, cut short: %t", seed, len(result.Causes), result.CutShort)
@@ -156,7 +159,8 @@ func replacedOthers(all []runtime.Object, set, gone []kinds.Object) []runtime.Ob
 	}), gone)
 }
 
-// gangs returns two snapshots of a random cluster with a gang, between which some things have happened.
+// gangs returns two snapshots of a random cluster with a gang, and random changes between
+// them.
 func gangs(r *rand.Rand) (then, now explain.Objects) {
 	before := random.Cluster(r, random.Size{Nodes: 1 + r.IntN(4), Placed: r.IntN(10)})
 	if r.IntN(2) == 0 {
@@ -193,7 +197,7 @@ func gangs(r *rand.Rand) (then, now explain.Objects) {
 	for i := range countNow {
 		is = append(is, member(fmt.Sprint(prefix, i), asks))
 	}
-	if r.IntN(4) == 0 && len(before.Nodes) > 0 { // it runs
+	if r.IntN(4) == 0 && len(before.Nodes) > 0 { // The gang runs.
 		for i := range was {
 			was[i].Spec.NodeName = before.Nodes[i%len(before.Nodes)].Name
 		}
@@ -201,7 +205,8 @@ func gangs(r *rand.Rand) (then, now explain.Objects) {
 	return of(before, least, was), of(after, leastNow, is)
 }
 
-// TestMembersInPlaceOfOthers has a gang whose pods were made anew under other names beside a pod that has come since: names and UIDs are no differences.
+// TestMembersInPlaceOfOthers has a gang whose pods were recreated under other names, and
+// a pod that has come since. Names and UIDs are no differences.
 func TestMembersInPlaceOfOthers(t *testing.T) {
 	node := build.Node("n", build.Allocatable("cpu=4 memory=8Gi pods=9"))
 	of := func(pods ...*v1.Pod) explain.Objects {
@@ -219,11 +224,11 @@ func TestMembersInPlaceOfOthers(t *testing.T) {
 	if r.Differences != 1 || len(r.Causes) != 1 || texts(&r.Causes[0]) != "[pod default/big came to node n (cpu 3)]" || !r.Causes[0].Exact {
 		t.Errorf("%d differences, %+v", r.Differences, r.Causes)
 	}
-	// One snapshot without members has those of the other.
+	// A snapshot without members uses the members of the other.
 	if r, err = explain.SinceForGroup(withGroups(t), of(), now, gang, time.Time{}); err != nil || !r.OnlyNow || r.Then.Verdict != attribution.Placed || len(r.Causes) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	// A member that has come is a difference, by which the group has one more, and so is one that is gone.
+	// A new member is a difference, and so is a deleted one.
 	lone := of(member("a", "cpu=2"))
 	if r, err = explain.SinceForGroup(withGroups(t), lone, then, gang, time.Time{}); err != nil || r.Then.Members != 1 || r.Then.Verdict != attribution.Gated || r.Now.Members != 2 || len(r.Causes) != 1 || texts(&r.Causes[0]) != "[member default/b is new]" {
 		t.Errorf("%+v, %v", r, err)
@@ -241,7 +246,8 @@ func TestMembersInPlaceOfOthers(t *testing.T) {
 	}
 }
 
-// TestLargeGang has a gang of 500 members that fill a node, to which many pods have come since: each turn of it takes 500 decisions, so the search ends after 20,000 of them.
+// TestLargeGang has a gang of 500 members that fill a node, and many pods that have come
+// there since. Each attempt takes 500 decisions, so the search ends after 20,000 of them.
 func TestLargeGang(t *testing.T) {
 	node := build.Node("n", build.Allocatable("cpu=500m memory=8Gi pods=2000"))
 	var members, others []*v1.Pod

@@ -22,11 +22,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// seeds is how many pairs of snapshots TestCauses makes.
+// seeds is the number of pairs of snapshots in TestCauses.
 var seeds = flag.Uint64("since-seeds", 250, "how many random pairs of snapshots TestCauses makes")
 
-// TestCauses makes the differences of every cause, in random pairs of snapshots, and asks the oracle: the answer must be that of the other snapshot then; and with no proper part of the differences. It asks the
-// oracle about both snapshots, too.
+// TestCauses applies the differences of every cause in random pairs of snapshots, and
+// compares the answers with the oracle. All differences of a cause lead to the other
+// snapshot's answer, and no proper part of them does. Both snapshots are compared with
+// the oracle, too.
 func TestCauses(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -55,7 +57,7 @@ func TestCauses(t *testing.T) {
 	t.Log(seen)
 }
 
-// snapshots returns two snapshots of a random cluster, between which some things have happened.
+// snapshots returns two snapshots of a random cluster, and random changes between them.
 func snapshots(r *rand.Rand, seed uint64) (then, now oracle.Cluster) {
 	size := random.Size{Nodes: 1 + r.IntN(6), Placed: r.IntN(13), Pending: 3}
 	change := random.Change
@@ -75,7 +77,7 @@ func snapshots(r *rand.Rand, seed uint64) (then, now oracle.Cluster) {
 		now = change(r, now).After
 	}
 	settle(&now)
-	if len(now.Pods) > 1 && r.IntN(3) == 0 { // a pod asks for something else than it did
+	if len(now.Pods) > 1 && r.IntN(3) == 0 { // A pod has other requirements than before.
 		at, of := r.IntN(len(now.Pods)), r.IntN(len(now.Pods))
 		p := now.Pods[at].DeepCopy()
 		by := now.Pods[of].DeepCopy()
@@ -88,8 +90,10 @@ func snapshots(r *rand.Rand, seed uint64) (then, now oracle.Cluster) {
 	return then, now
 }
 
-// settle gives budgets a status that is not worked out from the pods, and forgets evictions that the objects do not show, and nominations of pods whose claims may be another pod's: where these cannot be
-// counted on the node, the engine need not fail and the oracle does.
+// settle gives budgets a status that is not computed from the pods. It drops evictions,
+// which the objects do not show. It also drops nominations of pods with ephemeral
+// volumes, whose claims may belong to another pod. If such volumes cannot be counted on
+// the node, the oracle fails, and the engine need not.
 func settle(c *oracle.Cluster) {
 	c.Pods = slices.Clone(c.Pods)
 	for i, p := range c.Pods {
@@ -108,7 +112,8 @@ func settle(c *oracle.Cluster) {
 	}
 }
 
-// podsOf returns the pods of which each snapshot has one that has not ended, or none.
+// podsOf returns the pods that are not finished in either snapshot; a pod may be missing
+// in one.
 func podsOf(then, now oracle.Cluster) []model.PodKey {
 	var keys []model.PodKey
 	ended := map[model.PodKey]bool{}
@@ -128,7 +133,7 @@ func objectsOf(c oracle.Cluster) explain.Objects {
 	return explain.Objects{Nodes: c.Nodes, Pods: c.Pods, Others: c.Others()}
 }
 
-// exam is about one pod.
+// exam checks one pod.
 type exam struct {
 	t         *testing.T
 	name      string
@@ -176,7 +181,7 @@ func (x *exam) check(seen map[string]int) {
 	}
 }
 
-// in returns the pod of one snapshot, nil if that has none.
+// in returns the pod of one snapshot; nil if it has none.
 func (x *exam) in(c oracle.Cluster) *v1.Pod {
 	for _, p := range c.Pods {
 		if p.Namespace == x.key.Namespace && p.Name == x.key.Name {
@@ -195,7 +200,7 @@ func onNode(p *v1.Pod) string {
 
 func (x *exam) elsewhere() bool { return x.r.Then.Verdict == x.r.Now.Verdict }
 
-// want is the answer that a cause leads to.
+// want returns the answer that a cause leads to.
 func (x *exam) want() *attribution.Answer {
 	if x.r.Direction == attribution.Undo {
 		return &x.r.Then
@@ -211,7 +216,7 @@ func (x *exam) expect(what string, c oracle.Cluster, pod *v1.Pod, got *attributi
 	}
 }
 
-// waiting is a pod as it is judged.
+// waiting returns the pod as it is judged.
 func waiting(p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	if p.Spec.NodeName != "" {
@@ -221,7 +226,8 @@ func waiting(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// judge asks the oracle about a version of the pod in a cluster, which has no other.
+// judge returns the oracle's result for a version of the pod in a cluster without other
+// versions of it.
 func (x *exam) judge(c oracle.Cluster, pod *v1.Pod) oracle.Judgment {
 	c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Namespace == x.key.Namespace && p.Name == x.key.Name })
 	c.Pods = append(c.Pods, pod)
@@ -242,7 +248,7 @@ func verdictOf(pod *v1.Pod, j *oracle.Judgment) attribution.Verdict {
 	return attribution.Pending
 }
 
-// mayBe reports whether a node is one of those that the oracle has as the best.
+// mayBe reports whether a node is among the oracle's best nodes.
 func mayBe(j *oracle.Judgment, a *attribution.Answer) bool {
 	switch a.Verdict {
 	case attribution.Placed:
@@ -253,7 +259,7 @@ func mayBe(j *oracle.Judgment, a *attribution.Answer) bool {
 	return true
 }
 
-// checkCause makes the differences of a cause, and each proper part of them.
+// checkCause applies the differences of a cause, and each proper part of them.
 func (x *exam) checkCause(c *attribution.Cause, seen map[string]int) {
 	for i := range c.Changes {
 		seen[string(c.Changes[i].Kind)]++
@@ -285,14 +291,14 @@ func (x *exam) checkCause(c *attribution.Cause, seen map[string]int) {
 func (x *exam) checkPart(c, part *attribution.Cause) {
 	j, yes := x.leads(part)
 	if yes && x.elsewhere() && x.want().Verdict == attribution.Preempts && len(j.Preemption.Candidates) > 1 {
-		return // which of equally good candidates is taken, the oracle leaves open
+		return // The oracle does not decide among equally good candidates.
 	}
 	if yes {
 		x.t.Errorf("%s: %s %s: %s is enough: %d feasible, best %v, %s", x.name, x.r.Direction, texts(c), texts(part), j.Feasible, j.Best, j.Message)
 	}
 }
 
-// leads asks the oracle whether the answer is the wanted one after the changes of a cause.
+// leads reports whether the oracle gives the wanted answer after the changes of a cause.
 func (x *exam) leads(c *attribution.Cause) (oracle.Judgment, bool) {
 	pod, set, gone := x.r.Make(x.d, c)
 	cluster := x.now

@@ -5,15 +5,18 @@ import (
 	"slices"
 )
 
-// reduction takes from units that are enough for something all that is not needed. It knows nothing of what they are, and asks.
+// reduction removes units from a sufficient set until all of the rest are needed. It
+// learns about the units only by calling enough.
 type reduction struct {
-	// enough reports whether units are enough; false, too, once mayGoOn is false. No units are not.
+	// enough reports whether units suffice. It returns false for no units, and once
+	// mayGoOn is false.
 	enough  func(units []int) bool
 	mayGoOn func() bool
 }
 
-// reduce returns units that are enough, of those that are, preferring the first. It is minimal if none of them can be left out, and exact if no other part of them is enough either. It is neither if it had to end
-// before that was known.
+// reduce returns a sufficient subset of sufficient units, with a preference for the first
+// ones. The result is minimal if no unit can be left out, and exact if no other subset
+// suffices either. Neither is set if the search reached its limit before.
 func (r reduction) reduce(units []int) (set []int, minimal, exact bool) {
 	set, ok := r.needed(units)
 	if !ok {
@@ -23,14 +26,16 @@ func (r reduction) reduce(units []int) (set []int, minimal, exact bool) {
 		set, exact = r.least(set)
 		return set, exact, exact
 	}
-	if set, minimal = r.withoutSpare(set); minimal && len(set) <= subsetsMax { // it has become small
+	// Try every part if the set has become small.
+	if set, minimal = r.withoutSpare(set); minimal && len(set) <= subsetsMax {
 		set, exact = r.least(set)
 	}
 	return set, minimal, exact
 }
 
-// needed finds, again and again, the shortest beginning of the units that is enough together with what is needed: its last unit is needed, too, and the search goes on before it. If more units are never less, nothing of
-// the result can be left out.
+// needed repeatedly finds the shortest beginning of the units that suffices together with
+// the units already known as needed. Its last unit is needed as well, and the search
+// continues before it. If more units never hurt, every unit of the result is needed.
 func (r reduction) needed(units []int) (set []int, ok bool) {
 	for len(units) > 0 && !r.enough(set) {
 		too, enough := 0, len(units)
@@ -49,7 +54,8 @@ func (r reduction) needed(units []int) (set []int, ok bool) {
 	return set, r.mayGoOn()
 }
 
-// withoutSpare leaves out one unit after another while the others are enough. It is not ok if it had to end.
+// withoutSpare leaves out unit after unit while the others suffice. ok is false if the
+// limit is reached.
 func (r reduction) withoutSpare(set []int) (_ []int, ok bool) {
 	for i := 0; i < len(set); i++ {
 		if rest := slices.Delete(slices.Clone(set), i, i+1); r.enough(rest) {
@@ -59,7 +65,8 @@ func (r reduction) withoutSpare(set []int) (_ []int, ok bool) {
 	return set, r.mayGoOn()
 }
 
-// least returns the smallest part of a small set that is enough. It is not ok if it had to end.
+// least returns the smallest sufficient subset of a small set. ok is false if the limit
+// is reached.
 func (r reduction) least(set []int) (_ []int, ok bool) {
 	for size := 1; size < len(set); size++ {
 		for mask := uint(1); mask < 1<<len(set); mask++ {

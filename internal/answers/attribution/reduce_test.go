@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// asked is a reduction about a set function, given by bit masks, that ends after some questions.
+// asked returns a reduction of a set function over bit masks, and the number of its
+// calls. It ends after most calls.
 func asked(enough func(mask uint) bool, most int) (r reduction, questions *int) {
 	questions = new(int)
 	r.mayGoOn = func() bool { return *questions < most }
@@ -28,7 +29,9 @@ func maskOf(units []int) (mask uint) {
 	return mask
 }
 
-// TestReduce reduces sets by functions of all sorts, also by such of which more units are less: what is left is enough, none of it can be left out, and if it is exact no part of it is enough.
+// TestReduce reduces sets by many functions, also by functions for which more units can
+// be worse. The result suffices, and none of it can be left out. If it is exact, no part
+// of it suffices.
 func TestReduce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]int{}
@@ -41,18 +44,18 @@ func TestReduce(t *testing.T) {
 			for mask := range table {
 				table[mask] = r.IntN(6) == 0
 			}
-		case 1: // a few sets, and all that have one of them in it
+		case 1: // a few sets, and all their supersets
 			for range 1 + r.IntN(3) {
 				one := 1 + uint(r.IntN(int(all)))
 				for mask := range table {
 					table[mask] = table[mask] || uint(mask)&one == one
 				}
 			}
-		case 2: // half of the sets of more than are tried in each part
+		case 2: // half of the sets that are too large for trying every part
 			for mask := range table {
 				table[mask] = bits.OnesCount(uint(mask)) > subsetsMax && r.IntN(2) == 0
 			}
-		default: // so many of them, or nearly all
+		default: // nearly all sets of at least a minimal size
 			least := 1 + r.IntN(n)
 			for mask := range table {
 				table[mask] = bits.OnesCount(uint(mask)) >= least && r.IntN(20) > 0
@@ -87,7 +90,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestNeeded has one unit that is enough by itself: no other is needed, wherever it stands.
+// TestNeeded has one unit that suffices alone. No other is needed, wherever it stands.
 func TestNeeded(t *testing.T) {
 	for at := range 9 {
 		by, questions := asked(func(mask uint) bool { return mask&(1<<at) != 0 }, 10_000)
@@ -97,7 +100,7 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// TestLeast compares the size of what is returned with that of the smallest part of all.
+// TestLeast compares the size of the result with the smallest sufficient part.
 func TestLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -117,7 +120,8 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// TestWithoutSpare leaves out what is spare by functions of which more units may be less: what could not be left out at first may be spare once another is gone.
+// TestWithoutSpare uses functions for which more units can be worse. A unit that was
+// needed at first may become superfluous after another is removed.
 func TestWithoutSpare(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {
@@ -141,7 +145,8 @@ func TestWithoutSpare(t *testing.T) {
 	}
 }
 
-// TestReduceEnds ends a reduction after each number of questions: what it returns is no longer than the shortest set that it has found to be enough.
+// TestReduceEnds ends a reduction after each number of calls. The result is no longer
+// than the shortest sufficient set found so far.
 func TestReduceEnds(t *testing.T) {
 	const n = 60
 	units := make([]int, n)
@@ -171,7 +176,8 @@ func TestReduceEnds(t *testing.T) {
 	}
 }
 
-// TestWorkOfReduce finds some units of many with questions for each that grow with the logarithm of their number; those that come first are preferred.
+// TestWorkOfReduce finds a few units of many. The number of calls per unit grows with the
+// logarithm of all units. Earlier units are preferred.
 func TestWorkOfReduce(t *testing.T) {
 	const n, k = 1 << 12, 4
 	of := []int{5, 700, 1500, 4000}

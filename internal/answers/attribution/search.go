@@ -6,14 +6,16 @@ import (
 	"strings"
 )
 
-// search looks for causes. What is done to units begins at the answer that is worse for the pod, or at the newer snapshot where the pod has another node, and a set of units is enough if the answer is the wanted one then.
+// search looks for causes. It starts at the answer that is worse for the pod, or at the
+// newer snapshot if only the node differs. A set of units suffices if it leads to the
+// wanted answer.
 type search struct {
 	*world
 	result *Result
 	want   *Answer
 }
 
-// run finds causes, given the answer where it begins and the one that is wanted.
+// run finds causes. from is the answer at the start, want the wanted one.
 func (s *search) run(direction Direction, from, want *Answer) {
 	s.result.Direction, s.want = direction, want
 	s.result.Lost = lostOf(from, want)
@@ -22,7 +24,8 @@ func (s *search) run(direction Direction, from, want *Answer) {
 		everything[u] = u
 	}
 	wide, nodes := s.groups(from, want)
-	// Undone or made together, the differences that are about no node: if these are not enough, no kind of them by itself is tried.
+	// Try all differences that concern no node together. If they do not suffice, no kind
+	// of them is tried separately.
 	if s.enough(slices.Concat(wide...)) {
 		found := len(s.result.Causes)
 		for _, group := range wide {
@@ -35,7 +38,8 @@ func (s *search) run(direction Direction, from, want *Answer) {
 	for _, group := range nodes {
 		s.tryGroup(group)
 	}
-	if len(s.result.Causes) == 0 { // several nodes, or a node and something else, have to do with it
+	// Without a cause yet, several nodes are involved, or a node and something else.
+	if len(s.result.Causes) == 0 {
 		s.addCause(s.byRelevance(slices.Concat(wide...), nodes, everything))
 	}
 	slices.SortStableFunc(s.result.Causes, func(a, b Cause) int {
@@ -51,8 +55,13 @@ func textsOfCause(c *Cause) string {
 	return strings.Join(all, "\n")
 }
 
-// groups puts units together: those about the pod itself and those of each kind of object that are about no node; and those about a node, for the nodes that matter most. Those are, if the pod has no node, the ones
-// that would do with all of the differences, and of these the ones with the fewest differences: their causes are the smallest, and many differences of one node take all decisions there are. If it has another node, they are both.
+// groups groups units. wide has the units of the pod itself, and per kind of object the
+// units that concern no node. nodes has the units per node, for the most promising nodes.
+//
+// If the pod gets no node, these are the nodes that are feasible with all differences
+// applied, those with the fewest differences first. Their causes are the smallest, and a
+// node with many differences would use up all decisions. If the pod gets another node,
+// the two nodes come first.
 func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 	byNode, byKind := map[string][]int{}, map[string]int{}
 	for u := range s.units {
@@ -85,7 +94,9 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 	if s.result.Then.Verdict != s.result.Now.Verdict {
 		fewestFirst(names)
 	}
-	if s.group != nil { // members are on several nodes: what is about any of them goes together first, then each by itself
+	// Members are on several nodes. The units of all these nodes are tried together
+	// first, then those per node.
+	if s.group != nil {
 		names = slices.Compact(slices.Sorted(slices.Values(want.on)))
 		fewestFirst(names)
 		if together := unionOf(byNode, names); len(names) > 1 && len(together) > 0 {
@@ -101,7 +112,7 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 	return wide, nodes
 }
 
-// unionOf returns the units about any of some nodes, each once.
+// unionOf returns the units of several nodes, each once.
 func unionOf(byNode map[string][]int, names []string) (all []int) {
 	for _, name := range names {
 		all = append(all, byNode[name]...)
@@ -110,7 +121,7 @@ func unionOf(byNode map[string][]int, names []string) (all []int) {
 	return slices.Compact(all)
 }
 
-// byRelevance lists all units, those first that are the likeliest to matter.
+// byRelevance lists all units, the most likely to matter first.
 func (s *search) byRelevance(wide []int, nodes [][]int, everything []int) []int {
 	listed := make([]bool, len(s.units))
 	var all []int
@@ -125,7 +136,7 @@ func (s *search) byRelevance(wide []int, nodes [][]int, everything []int) []int 
 	return all
 }
 
-// enough reports whether units are enough; false, too, if the search has to end.
+// enough reports whether units suffice. It is also false if the limit is reached.
 func (s *search) enough(units []int) bool {
 	if len(units) == 0 || !s.mayGoOn() {
 		return false
@@ -134,7 +145,7 @@ func (s *search) enough(units []int) bool {
 	return a.Verdict == s.want.Verdict && (a.Node == s.want.Node || s.result.Then.Verdict != s.result.Now.Verdict)
 }
 
-// at is the answer if something is done to some units.
+// at returns the answer when some units are done.
 func (s *search) at(units []int) Answer {
 	done := make([]bool, len(s.units))
 	for _, u := range units {
@@ -144,14 +155,15 @@ func (s *search) at(units []int) Answer {
 	return s.answer()
 }
 
-// tryGroup adds the cause in a group of units, if it is enough.
+// tryGroup adds the cause in a group of units if the group suffices.
 func (s *search) tryGroup(group []int) {
 	if len(s.result.Causes) < causesMax && s.enough(group) {
 		s.addCause(group)
 	}
 }
 
-// addCause adds the cause in units that are enough, unless it is known, or the search had to end while it was still long.
+// addCause adds the cause in sufficient units. It is left out if it is a duplicate, or if
+// the search reached its limit while the set was still long.
 func (s *search) addCause(units []int) {
 	r := reduction{enough: s.enough, mayGoOn: s.mayGoOn}
 	set, minimal, exact := r.reduce(units)
@@ -169,7 +181,8 @@ func (s *search) addCause(units []int) {
 	s.result.Causes = append(s.result.Causes, c)
 }
 
-// lostOf says what rejects nodes in one answer that do in another.
+// lostOf returns the reasons of nodes that are infeasible in the answer from and feasible
+// in the answer want.
 func lostOf(from, want *Answer) []Lost {
 	at := map[string]int{}
 	for i := range from.answers {

@@ -13,10 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 )
 
-// listedMax is how many differences of a map or a list a text has.
+// listedMax limits the listed differences of a map or list.
 const listedMax = 3
 
-// few lists the first of some texts.
+// few lists the first texts, and the number of the remaining ones.
 func few(texts []string) string {
 	if len(texts) <= listedMax {
 		return strings.Join(texts, ", ")
@@ -24,7 +24,7 @@ func few(texts []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(texts[:listedMax], ", "), len(texts)-listedMax)
 }
 
-// keysOf returns the keys of two maps, in their order.
+// keysOf returns the keys of two maps, sorted.
 func keysOf[K ~string, V any](a, b map[K]V) []K {
 	all := maps.Clone(a)
 	if all == nil {
@@ -34,7 +34,7 @@ func keysOf[K ~string, V any](a, b map[K]V) []K {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// textOfMaps says how labels differ.
+// textOfMaps describes how labels differ.
 func textOfMaps(before, after map[string]string) string {
 	var texts []string
 	for _, key := range keysOf(before, after) {
@@ -52,7 +52,7 @@ func textOfMaps(before, after map[string]string) string {
 	return few(texts)
 }
 
-// textOfAmounts says how amounts differ; it is empty if they do not.
+// textOfAmounts describes how amounts differ; empty if they do not.
 func textOfAmounts(before, after v1.ResourceList) string {
 	var texts []string
 	for _, name := range keysOf(before, after) {
@@ -91,7 +91,7 @@ func textsOf(taints []v1.Taint) []string {
 	return all
 }
 
-// amounts says in brackets what a pod requests.
+// amounts returns the requests of a pod in parentheses.
 func amounts(pod *v1.Pod) string {
 	var texts []string
 	requests := requestsOf(pod)
@@ -106,7 +106,8 @@ func amounts(pod *v1.Pod) string {
 	return " (" + few(texts) + ")"
 }
 
-// textOfOthers says how an object that is neither a node nor a pod differs, as far as there are words for it.
+// textOfOthers describes how an object that is neither a node nor a pod differs. Most
+// differences are only "has changed".
 func textOfOthers(before, after kinds.Object) string {
 	was, ok := before.(*schedulingv1beta1.PodGroup)
 	is, both := after.(*schedulingv1beta1.PodGroup)
@@ -118,7 +119,7 @@ func textOfOthers(before, after kinds.Object) string {
 	return "has changed"
 }
 
-// textOfPods says how a pod that has stayed on its node differs.
+// textOfPods describes how a pod that stayed on its node differs.
 func textOfPods(before, after *v1.Pod) string {
 	if text := textOfAmounts(requestsOf(before), requestsOf(after)); text != "" {
 		return "requests another amount: " + text

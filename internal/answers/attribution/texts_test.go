@@ -35,7 +35,7 @@ func TestTextOfOthers(t *testing.T) {
 	}
 }
 
-// TestUnionOf lists what is about any of some nodes once.
+// TestUnionOf lists the units of some nodes, each once.
 func TestUnionOf(t *testing.T) {
 	if got := unionOf(map[string][]int{"a": {5, 2}, "b": {2, 3}, "c": {9}}, []string{"b", "a"}); !slices.Equal(got, []int{2, 3, 5}) {
 		t.Errorf("%v", got)

@@ -13,19 +13,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// world is a state between both snapshots. It goes from one set of differences to the next by what differs between these alone.
+// world is a state between both snapshots. Moving from one set of differences to another
+// changes only the units in which the two sets differ.
 type world struct {
 	Cluster
 	*Differences
-	// old has which units are as in the older snapshot; present the objects that differ as the state has them.
+	// old marks the units that are as in the older snapshot. present holds the differing
+	// objects as they are in the state.
 	old     []bool
 	present []kinds.Object
-	// decisions, those about members of a group, and replaced are counted; cutShort is set once one of them has reached its bound.
+	// decisions, ofMembers (decisions about single members) and replaced are counted.
+	// cutShort is set once one of them reaches its limit.
 	decisions, ofMembers, replaced int
 	cutShort                       bool
 }
 
-// newWorld begins at the newer snapshot. The pods that are asked about are taken out of the state.
+// newWorld begins at the newer snapshot. It removes the pods to judge from the state.
 func newWorld(c Cluster, d *Differences) *world {
 	w := &world{Cluster: c, Differences: d, old: make([]bool, len(d.units)), present: make([]kinds.Object, len(d.objects))}
 	for i := range d.objects {
@@ -38,7 +41,8 @@ func newWorld(c Cluster, d *Differences) *world {
 	return w
 }
 
-// moveTo makes the state the one in which some units are as in the older snapshot, and all others as in the newer.
+// moveTo changes the state so that some units are as in the older snapshot, and all
+// others as in the newer.
 func (w *world) moveTo(old func(unit int) bool) {
 	var touched []int
 	seen := map[int]bool{}
@@ -60,7 +64,9 @@ func (w *world) moveTo(old func(unit int) bool) {
 		was, is := w.present[at], w.render(&w.objects[at], w.isOld)
 		w.present[at] = is
 		if is == nil || was != nil && (was.GetUID() != is.GetUID() || isOnNode(was)) {
-			w.In.Remove(refOf(was)) // it does not become what it is: another object, or a pod in a version that a pod on its node cannot have
+			// A plain update is not possible: the object is a different one, or a pod on
+			// a node cannot change in this way.
+			w.In.Remove(refOf(was))
 		}
 		if is != nil {
 			put = append(put, is)
@@ -76,7 +82,7 @@ func (w *world) moveTo(old func(unit int) bool) {
 
 func (w *world) isOld(unit int) bool { return w.old[unit] }
 
-// mayGoOn reports whether a further decision may be made.
+// mayGoOn reports whether another decision may be made.
 func (w *world) mayGoOn() bool {
 	if w.decisions >= DecisionsMax || w.ofMembers >= memberDecisionsMax || w.replaced >= replacedMax*(len(w.objects)+DecisionsMax) {
 		w.cutShort = true
@@ -84,7 +90,7 @@ func (w *world) mayGoOn() bool {
 	return !w.cutShort
 }
 
-// compiled is the pods that are asked about as they are in the state that the world is at.
+// compiled returns the pods to judge, as they are in the present state of the world.
 func (w *world) compiled() (pods []*model.Pod) {
 	for _, pod := range w.renderPods(w.isOld) {
 		w.In.Set(pod)
@@ -93,7 +99,7 @@ func (w *world) compiled() (pods []*model.Pod) {
 	return pods
 }
 
-// answer decides about the pod, or the group, in the state that the world is at.
+// answer decides about the pod or group in the present state of the world.
 func (w *world) answer() Answer {
 	if w.group != nil {
 		return w.ofGroup()
@@ -107,7 +113,7 @@ func (w *world) answer() Answer {
 	return answerOf(&d)
 }
 
-// answerOf puts a decision about one pod into a verdict.
+// answerOf converts a decision about one pod to an answer.
 func answerOf(d *plan.Decision) Answer {
 	pod := d.Pods[0].Pod
 	switch nomination := d.NominationOf(pod); {
@@ -121,7 +127,8 @@ func answerOf(d *plan.Decision) Answer {
 	return Answer{Verdict: Pending, Message: report.Message(d)}
 }
 
-// ofGroup is answer for a pod group: all its members are decided about together, and taken back.
+// ofGroup is answer for a pod group. All members are decided about together, and the
+// placements are reverted.
 func (w *world) ofGroup() Answer {
 	w.decisions++
 	members := w.compiled()
@@ -150,7 +157,8 @@ func (w *world) ofGroup() Answer {
 			}
 		}
 	}
-	slices.SortStableFunc(work.Pods, func(x, y plan.QueuedPod) int { return cmp.Compare(x.Pod.Name, y.Pod.Name) }) // as after an attempt
+	// Members are tried in the order after an attempt.
+	slices.SortStableFunc(work.Pods, func(x, y plan.QueuedPod) int { return cmp.Compare(x.Pod.Name, y.Pod.Name) })
 	d := gang.Decide(w.State, w.Engine, work, nil)
 	a.Message = d.Message
 	evicts := false
@@ -176,7 +184,7 @@ func (w *world) ofGroup() Answer {
 	return a
 }
 
-// whole is answer with what each node says.
+// whole is answer with the results of all nodes.
 func (w *world) whole() (Answer, error) {
 	if w.group != nil {
 		return w.ofGroup(), nil

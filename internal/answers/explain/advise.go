@@ -8,8 +8,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Advise finds what would help the pod of an explanation of this snapshot, and puts it there. pending is how many other pods of its owner wait. Nothing is looked for where the pod has a node, where it
-// is no question of nodes (it is being deleted, it cannot be read, a plugin fails, there are none), and for members of pod groups: what would help these is found for the group.
+// Advise searches for changes that would help the pod of an explanation of this snapshot,
+// and stores them in the explanation. pending is the number of other pending pods of its
+// owner.
+//
+// It does nothing if a node is feasible and the pod is not gated, or if nodes are not the
+// problem: the pod is being deleted or malformed, a plugin fails, or the cluster has no
+// nodes. For members of pod groups, OfGroup searches for the whole group.
 func (s *Snapshot) Advise(a *Explanation, pending int) {
 	unschedulable := a.decision.Outcome == plan.Unschedulable || a.decision.Outcome == plan.Placed && a.Gated != ""
 	if a.PodGroup != "" || a.Error != "" || a.pod.Malformed != "" || !unschedulable {
@@ -21,7 +26,7 @@ func (s *Snapshot) Advise(a *Explanation, pending int) {
 	a.Advice = &found
 }
 
-// question asks what would help the pod of an explanation.
+// question returns the question to package advice about the pod of an explanation.
 func (s *Snapshot) question(a *Explanation) advice.Question {
 	question := advice.Question{Pod: a.pod.Object, Objections: make([]advice.Objection, len(a.Nodes))}
 	for i := range a.Nodes {
@@ -39,7 +44,8 @@ func (s *Snapshot) advise(question advice.Question) advice.Advice {
 	}, question)
 }
 
-// PendingBeside returns how many other pods of a pod's owner wait for a node; those that are being deleted do not.
+// PendingBeside returns the number of other pending pods with the same owner. Pods that
+// are finished or being deleted do not count.
 func PendingBeside(pod *v1.Pod, pods []*v1.Pod) int {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestSameAsTheOracle holds verdicts, totals and the node that would be taken, in explanations of random clusters, against the oracle: an explanation says what a decision is made of.
+// TestSameAsTheOracle compares explanations of random clusters with the oracle: verdicts,
+// totals and the chosen node. An explanation must describe the actual decision.
 func TestSameAsTheOracle(t *testing.T) {
 	scored, leftOut := 0, 0
 	for seed := range uint64(120) {
@@ -58,7 +59,7 @@ func TestSameAsTheOracle(t *testing.T) {
 	}
 }
 
-// TestPendingBeside counts the pods of an owner that wait besides one.
+// TestPendingBeside counts the other pending pods of an owner.
 func TestPendingBeside(t *testing.T) {
 	of := func(name, owner string, options ...build.PodOption) *v1.Pod {
 		return build.Pod(append([]build.PodOption{build.Named(name), build.Controller("apps/v1", "ReplicaSet", owner)}, options...)...)

@@ -9,15 +9,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Claim is one of a pod's claims.
+// Claim is a PersistentVolumeClaim of a pod.
 type Claim struct {
 	Name, Class, Request string
-	// State says whether it is bound, and where its volume can be used, or what it waits for.
+	// State describes the claim: bound, with the nodes where its volume is usable, or the
+	// event that it waits for.
 	State string
 }
 
-// claims returns the pod's claims in the order of its volumes, each once. The state is as far as the snapshot has it: without a plugin that reads
-// claims there are none.
+// claims returns the pod's claims in the order of its volumes, each once. It returns none
+// if no plugin reads claims, because the state has none then.
 func (s *Snapshot) claims(a *Explanation) []Claim {
 	if a.pod.Volumes == nil || !s.readsClaims {
 		return nil
@@ -75,7 +76,8 @@ func (s *Snapshot) claimState(a *Explanation, use model.PodClaim) string {
 	return "is bound when the pod is placed"
 }
 
-// whereOf says where a volume can be used: by its node affinity and by its zone labels.
+// whereOf describes the nodes where a volume is usable, from its node affinity and zone
+// labels.
 func whereOf(volume *model.Volume) string {
 	where := "on every node"
 	if affinity := volume.Object.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
@@ -87,7 +89,7 @@ func whereOf(volume *model.Volume) string {
 	return where
 }
 
-// textOfSelector puts a node selector into words.
+// textOfSelector returns a node selector as text.
 func textOfSelector(selector *v1.NodeSelector) string {
 	var terms []string
 	for i := range selector.NodeSelectorTerms {
@@ -98,7 +100,7 @@ func textOfSelector(selector *v1.NodeSelector) string {
 				all = append(all, textOfRequirement(&list[j]))
 			}
 		}
-		if len(all) > 0 { // an empty term selects nothing
+		if len(all) > 0 { // An empty term selects nothing.
 			terms = append(terms, strings.Join(all, " and "))
 		}
 	}
@@ -130,7 +132,7 @@ func textOfRequirement(r *v1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("%s %s %s", r.Key, r.Operator, values)
 }
 
-// provisionedFor describes the node for which the volume of a claim is to be provisioned.
+// provisionedFor describes the node for which the claim's volume is to be provisioned.
 func (s *Snapshot) provisionedFor(claim *model.Claim) string {
 	text := "is to be provisioned for node " + claim.SelectedNode
 	if _, exists := s.state.Slot(claim.SelectedNode); !exists {

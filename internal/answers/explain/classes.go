@@ -7,11 +7,13 @@ import (
 	"strings"
 )
 
-// NodeClass is the nodes that are equal in an explanation: with the same verdicts and reasons of every plugin, or feasible with the same scores.
+// NodeClass is a class of equal nodes of an explanation. They have the same verdicts and
+// reasons of every plugin or, if feasible, the same scores.
 type NodeClass struct {
 	Nodes    int
 	Feasible bool
-	// Rejections are those of each of the nodes; Scores and Total, of feasible nodes that were scored.
+	// Rejections apply to each of the nodes. Scores and Total are set if the nodes were
+	// scored.
 	Rejections []Rejection
 	LeftOutBy  []string
 	Scores     []Score
@@ -20,7 +22,8 @@ type NodeClass struct {
 	Examples []string
 }
 
-// NodeClassesOf puts nodes together that are equal: feasible ones first, those with the highest total first, then those of which there are most.
+// NodeClassesOf groups equal nodes. Feasible classes come first, then the highest total,
+// then the class with the most nodes.
 func NodeClassesOf(a *Explanation) []NodeClass {
 	at := map[string]int{}
 	var classes []NodeClass
@@ -83,13 +86,16 @@ func totalOf(total *int64) int64 {
 	return *total
 }
 
-// Margin is what a plugin adds to the lead of one node over another: the difference of its weighted scores.
+// Margin is a plugin's contribution to the lead of one node over another: the difference
+// of its weighted scores.
 type Margin struct {
 	Plugin string
 	Points int64
 }
 
-// Tipped returns by how much the first of the best nodes leads the second, and which plugins make that so, the largest part first. It is nil unless both were scored.
+// Tipped returns the lead of the best node over the second best, and the plugins that
+// contribute to it, the largest contribution first. by is nil unless both nodes were
+// scored.
 func (sum *Summary) Tipped() (lead int64, by []Margin) {
 	if len(sum.Best) < 2 || sum.Best[0].Total == nil || sum.Best[1].Total == nil {
 		return 0, nil

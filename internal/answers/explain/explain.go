@@ -27,36 +27,42 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Snapshot is a cluster with its pending pods, and an engine that judges them. One goroutine uses it.
+// Snapshot is a cluster with its pending pods and an engine that judges them. One
+// goroutine uses it.
 type Snapshot struct {
 	state    *state.State
 	engine   *engine.Engine
 	profiles map[string]*plugin.Profile
 	pending  []*model.Pod
-	// in compiles objects, nodes are those of the cluster by name.
+	// in compiles objects. nodes are the cluster's nodes, sorted by name.
 	in    *ingest.Ingest
 	nodes []*v1.Node
-	// groups are the PodGroups, members the pending pods by the group that they name, in the order in which the scheduler tries them, and holds what is known
-	// already of why groups are not tried. All are empty unless members are decided about together.
+	// groups are the PodGroups. members are the pending pods by the group that they name,
+	// in the order in which the scheduler tries them. holds caches the reasons why groups
+	// are not tried. All are empty unless the members of a group are scheduled together.
 	groups  []model.GroupKey
 	members map[model.GroupKey][]*model.Pod
 	holds   map[model.GroupKey]groupHold
-	// trees means that groups may belong to composite ones; turns and treeHolds are what is known already of the turns of trees, and of why they are not tried, by the
+	// trees is set if groups may belong to CompositePodGroups. turns caches the turns of
+	// trees and treeHolds the reasons why trees are not tried. Both are keyed by the
 	// CompositePodGroup at the top.
 	trees     bool
 	turns     map[model.GroupKey]*treeTurn
 	treeHolds map[model.GroupKey]groupHold
-	// readsClaims means that a plugin reads claims, so that the state has them. volumes and capacities are in the order of the files.
+	// readsClaims is set if a plugin reads claims, so the state has them. volumes and
+	// capacities are in the order of the files.
 	readsClaims bool
 	volumes     []*model.Volume
 	capacities  []*model.StorageCapacity
-	// reads are the kinds that plugins read, others the objects of these kinds that are neither pods nor nodes.
+	// reads are the kinds that plugins read. others are the objects of these kinds except
+	// pods and nodes.
 	reads  []model.Kind
 	others []kinds.Object
 }
 
-// New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read, at a time to which plugins compare those in the
-// objects. It omits pending pods whose scheduler name no profile has. The objects must not be changed afterwards.
+// New builds a snapshot from nodes, pods and other objects. Objects that no configured
+// plugin reads are ignored. Plugins compare times in the objects with `at`. Pending pods
+// of unknown schedulers are omitted. The objects must not be changed afterwards.
 func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object, at time.Time) (*Snapshot, error) {
 	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles, GroupRetries: engine.DefaultGroupRetries})
 	if err != nil {
@@ -100,7 +106,8 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	return s, nil
 }
 
-// readOf returns the objects of kinds that plugins read, budgets with their status; pods and nodes are left out.
+// readOf returns the objects of the kinds that plugins read, except pods and nodes.
+// PodDisruptionBudgets get a status if they have none.
 func readOf(reads []model.Kind, pods []*v1.Pod, others []runtime.Object) []kinds.Object {
 	var all []kinds.Object
 	budgets := newKeeper(pods, others)
@@ -117,7 +124,8 @@ func readOf(reads []model.Kind, pods []*v1.Pod, others []runtime.Object) []kinds
 	return all
 }
 
-// takeMembers finds the members of groups. Of equal priority, they are tried in the order of their names, as after an attempt.
+// takeMembers collects the members of groups. Members of equal priority are tried in the
+// order of their names, as after a failed attempt.
 func (s *Snapshot) takeMembers() {
 	for _, pod := range s.pending {
 		if pod.Group != (model.GroupKey{}) {
@@ -129,7 +137,8 @@ func (s *Snapshot) takeMembers() {
 	}
 }
 
-// Pending returns the pods that can be explained, sorted by namespace and name. The slice is the snapshot's own.
+// Pending returns the pods that can be explained, sorted by namespace and name. The
+// snapshot owns the slice.
 func (s *Snapshot) Pending() []*model.Pod { return s.pending }
 
 // Explanation is the engine's full answer about one pod.
@@ -137,26 +146,29 @@ type Explanation struct {
 	// Pod is namespace/name.
 	Pod     string
 	Profile string
-	// PodGroup is namespace/name of the group with whose members the pod is decided about; empty for most pods.
+	// PodGroup is namespace/name of the pod's group if its members are scheduled
+	// together; empty for most pods.
 	PodGroup string
-	// Group is the explanation of that group, if whoever asked for this one has put it here.
+	// Group is the explanation of that group. The caller sets it.
 	Group *Group
 	// Nodes are sorted by name. A malformed pod has none.
 	Nodes []Node
 	// Message is the text of the FailedScheduling event; empty if a node is feasible.
 	Message string
-	// PostFilterMessage is the part of Message that PostFilter plugins add: what preemption would do, or why it does nothing.
+	// PostFilterMessage is the part of Message that PostFilter plugins add: the result of
+	// preemption, or the reason why it does nothing.
 	PostFilterMessage string
-	// Preemption is what preemption would do; nil if that is nothing.
+	// Preemption is the result of preemption; nil if no pod would be nominated.
 	Preemption *Preemption
-	// Gated is the reason of a PreEnqueue plugin that holds the pod back. The nodes are judged as if there were none, and where that is because of a claim for
-	// devices, as if the pod had no such claims.
+	// Gated is the reason of a PreEnqueue plugin that holds the pod back, or the reason
+	// why its pod group waits. The nodes are judged as if nothing did. If a missing
+	// ResourceClaim holds the pod back, they are judged without the pod's ResourceClaims.
 	Gated string
-	// Error is why the pod's turn would end without a result, whatever the nodes.
+	// Error is set if the pod's attempt would end without a result on any node.
 	Error string
-	// Advice is what would help, if whoever asked for this explanation has put it here.
+	// Advice lists changes that would help. Advise sets it.
 	Advice *advice.Advice
-	// Decision and History are what the running scheduler knows of the pod, if whoever asked for this explanation has put it here.
+	// Decision and History come from the running scheduler. The caller sets them.
 	Decision *history.Decision
 	History  *history.Past
 
@@ -164,23 +176,26 @@ type Explanation struct {
 	decision plan.Decision
 }
 
-// Node is the plugins' result for one node.
+// Node is the result of all plugins for one node.
 type Node struct {
 	Name     string `json:"name"`
 	Feasible bool   `json:"feasible"`
-	// Rejections are those of every filter, in the profile's order; kube-scheduler reports the first. One without a plugin means that no filter
-	// was asked, because a PreFilter plugin named other nodes only.
+	// Rejections are the rejections of all filters, in the profile's order;
+	// kube-scheduler reports only the first. An entry without a plugin means that no
+	// filter ran, because a PreFilter plugin returned other nodes only.
 	Rejections []Rejection `json:"rejections,omitempty"`
-	// LeftOutBy are the PreFilter plugins that did not name the node, where that is why no filter was asked.
+	// LeftOutBy are the PreFilter plugins that did not return the node, if no filter ran
+	// for this reason.
 	LeftOutBy []string `json:"leftOutBy,omitempty"`
-	// Scores are those of every scorer that did not skip, in the profile's order; nil if nothing was scored, because only one node is feasible
-	// or because of an error.
+	// Scores are the scores of all score plugins that were not skipped, in the profile's
+	// order. Scores is nil if the node is infeasible or nothing was scored: only one node
+	// is feasible, or an error occurred.
 	Scores []Score `json:"scores,omitzero"`
-	// Total is the weighted sum of Scores, nil where there are none.
+	// Total is the weighted sum of Scores; nil if Scores is.
 	Total *int64 `json:"total,omitempty"`
 }
 
-// Rejection is a filter's "no".
+// Rejection is a filter's rejection of a node.
 type Rejection struct {
 	Plugin string `json:"plugin"`
 	// Code is kube-scheduler's name of the status.
@@ -188,7 +203,7 @@ type Rejection struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Score is one scorer's normalised score, 0..100, before the weight.
+// Score is a plugin's normalised score, 0 to 100, before the weight.
 type Score struct {
 	Plugin string `json:"plugin"`
 	Weight int64  `json:"weight"`
@@ -198,7 +213,8 @@ type Score struct {
 // Of explains one of the pending pods.
 func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) { return s.explain(pod, false) }
 
-// Tried explains one of the pending pods as if it were tried although PreEnqueue plugins hold it back, with all its claims.
+// Tried explains one of the pending pods as if no PreEnqueue plugin held it back, with
+// all its claims.
 func (s *Snapshot) Tried(pod *model.Pod) (*Explanation, error) { return s.explain(pod, true) }
 
 func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
@@ -211,11 +227,12 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 		}
 	}
 	judged := *pod
-	if by == dynamicresources.Name && !tried { // a claim is not there: the nodes can be judged by everything else
+	// If a claim is missing, everything else can still be judged.
+	if by == dynamicresources.Name && !tried {
 		judged.Devices = nil
 	}
 	if pod.Terminating {
-		// It would not be tried. Its nodes can be judged all the same.
+		// The pod would not be tried, but its nodes can be judged.
 		judged.Terminating = false
 		a.Error = report.Message(&plan.Decision{Outcome: plan.Terminating})
 	}
@@ -223,7 +240,7 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
 	}
-	if s.isGrouped(pod) { // no pods are evicted for a member alone
+	if s.isGrouped(pod) { // A member alone preempts no pods.
 		full.Decision = s.engine.Decide(s.state.View(), s.workOf(&judged))
 	}
 	a.decision = full.Decision
@@ -238,8 +255,9 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	return a, nil
 }
 
-// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them. Plugins
-// from outside are asked in a turn of their own.
+// nameLeavers sets LeftOutBy of each node for which no filter ran. The engine keeps only
+// the intersection of the PreFilter results, so each PreFilter plugin runs again.
+// External plugins need a turn of their own for this.
 func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 	leftOut := func(n *Node) bool { return len(n.Rejections) == 1 && n.Rejections[0].Plugin == "" }
 	if !slices.ContainsFunc(a.Nodes, func(n Node) bool { return leftOut(&n) }) {
@@ -270,10 +288,11 @@ func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 	}
 }
 
-// isGrouped reports whether a pod is decided about together with others.
+// isGrouped reports whether a pod is scheduled together with other pods.
 func (s *Snapshot) isGrouped(pod *model.Pod) bool { return len(s.members[pod.Group]) > 0 }
 
-// workOf is the work of deciding about a member of a group, whether or not the PodGroup exists.
+// workOf returns the work of scheduling a single member of a group, even if the PodGroup
+// does not exist.
 func (s *Snapshot) workOf(pod *model.Pod) plan.Work {
 	work := plan.WorkFor(pod)
 	if work.Group = s.state.View().Group(pod.Group); work.Group == nil {
@@ -285,7 +304,8 @@ func (s *Snapshot) workOf(pod *model.Pod) plan.Work {
 	return work
 }
 
-// ask returns an answer without nodes for a malformed pod: it has no needs to judge nodes by.
+// ask returns an answer without nodes for a malformed pod, because such a pod has no
+// needs.
 func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
 	if pod.Malformed != "" {
 		return plan.Answer{Decision: s.engine.Decide(s.state.View(), plan.WorkFor(pod))}, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestRandomClusters checks that explanations do not influence each other, that their order and the order of the objects do not matter, and that
-// summaries add up.
+// TestRandomClusters checks that explanations do not influence each other, that their
+// order and the order of the objects do not matter, and that summaries add up.
 func TestRandomClusters(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// TestNominated expects the node first that the pod is nominated to, and that it was not chosen by scores.
+// TestNominated expects the nominated node first, and no choice by scores.
 func TestNominated(t *testing.T) {
 	web := pod("web", "1", "")
 	web.Status.NominatedNodeName = "small"
@@ -153,7 +153,7 @@ func TestNominated(t *testing.T) {
 	}
 }
 
-// TestNoResult explains pods whose turn ends without a result.
+// TestNoResult explains pods whose attempt ends without a result.
 func TestNoResult(t *testing.T) {
 	preferring := random.WithBrokenPreference(pod("web", "1", ""))
 	preferring.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
@@ -188,7 +188,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWriteJSON writes lines, and returns errors from wherever they come.
+// TestWriteJSON writes lines, and returns every error.
 func TestWriteJSON(t *testing.T) {
 	s := explaintest.Snapshot(t, []*v1.Node{node("a", "1"), node("b", "2")}, []*v1.Pod{pod("web", "1500m", "")})
 	a, err := s.Of(s.Pending()[0])
@@ -213,7 +213,8 @@ func TestWriteJSON(t *testing.T) {
 	}
 }
 
-// TestOtherObjectsCount checks that a service spreads the pods it selects, and that a term can select namespaces by their labels.
+// TestOtherObjectsCount checks that a Service spreads the pods it selects, and that a
+// term can select namespaces by their labels.
 func TestOtherObjectsCount(t *testing.T) {
 	inZone := func(zone string) func(*v1.Node) {
 		return func(n *v1.Node) { n.Labels = map[string]string{v1.LabelTopologyZone: zone} }

@@ -13,42 +13,48 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Fit is how many more pods like one find a node, each beside those before it. No pod is evicted for them, and no pending pod is placed before them but
-// those that are nominated to a node.
+// Fit is the number of further pods like a given one that find a node, with all placed at
+// the same time. No pod is preempted for them. Of the pending pods, only nominated ones
+// take space.
 type Fit struct {
-	// Pod is namespace/name of the pod that the others are like.
+	// Pod is namespace/name of the given pod.
 	Pod string `json:"pod"`
-	// Fits is how many find a node. At least means that the count was ended there.
+	// Fits is the number of pods that find a node. AtLeast is set if the count stopped at
+	// its limit.
 	Fits    int  `json:"fits"`
 	AtLeast bool `json:"atLeast,omitempty"`
-	// Message says why the next one finds no node, in the words of the FailedScheduling event.
+	// Message is the reason why the next pod finds no node, in the words of the
+	// FailedScheduling event.
 	Message string `json:"message,omitempty"`
-	// By is the label by whose values nodes are put together.
+	// By is the label that the nodes are grouped by.
 	By      string      `json:"by"`
 	Domains []FitDomain `json:"domains"`
 }
 
-// FitDomain is a set of nodes with one value of a label.
+// FitDomain is the set of nodes with one value of a label.
 type FitDomain struct {
 	// Name is the value; empty for nodes without the label.
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
-	// Feasible is how many of them would take the first pod, Fits how many pods find a node among them.
+	// Feasible is the number of nodes that are feasible for the first pod. Fits is the
+	// number of pods placed on nodes of this domain.
 	Feasible int `json:"feasible"`
 	Fits     int `json:"fits"`
-	// Full are the reasons for which nodes reject the next pod that would have taken the first, those of most nodes first; Unfit those for which the other
-	// nodes have rejected the first.
+	// Full are the reasons of nodes that were feasible for the first pod and reject the
+	// next one. Unfit are the reasons of nodes that rejected the first pod. Both begin
+	// with the reason of the most nodes.
 	Full  []FitReason `json:"full,omitempty"`
 	Unfit []FitReason `json:"unfit,omitempty"`
 }
 
-// FitReason is a reason with the number of nodes that give it.
+// FitReason is a reason with the number of nodes that report it.
 type FitReason struct {
 	Reason string `json:"reason"`
 	Nodes  int    `json:"nodes"`
 }
 
-// CountFits places pods like one of the pending pods one after another, at most so many, and takes them back.
+// CountFits places copies of a pending pod one after another, at most `most`, and then
+// reverts the placements.
 func (s *Snapshot) CountFits(pod *model.Pod, by string, most int) (*Fit, error) {
 	fit := &Fit{Pod: pod.String(), By: by, Domains: []FitDomain{}}
 	first, err := s.ask(likeness(pod, 0))
@@ -90,7 +96,8 @@ func messageOf(d *plan.Decision) string {
 	return d.Rejection.Text(d.Nodes)
 }
 
-// likeness returns a pod that differs from another in name and UID alone, and that never preempts.
+// likeness returns a copy of the pod with another name and UID, no nomination, and
+// preemption disabled.
 func likeness(pod *model.Pod, i int) *model.Pod {
 	object, never := *pod.Object, v1.PreemptNever
 	object.Name, object.UID = fmt.Sprintf("%s-%d", pod.Name, i+1), types.UID(fmt.Sprintf("%s-%d", pod.UID, i+1))
@@ -100,7 +107,8 @@ func likeness(pod *model.Pod, i int) *model.Pod {
 	return &like
 }
 
-// domains puts nodes together by the values of a label, sorted. The answers are about the first pod, and about the one after the last.
+// domains groups nodes by the values of a label, sorted. first are the answers about the
+// first pod, last the answers about the pod after the last placed one.
 func (s *Snapshot) domains(by string, on map[string]int, first, last []plan.NodeAnswer) []FitDomain {
 	label := map[string]string{}
 	for _, node := range s.nodes {
@@ -142,7 +150,7 @@ func (s *Snapshot) domains(by string, on map[string]int, first, last []plan.Node
 	return domains
 }
 
-// countReasons counts the reasons that kube-scheduler reports.
+// countReasons counts the reasons that kube-scheduler reports: only the first rejection.
 func countReasons(reasons map[string]int, node *plan.NodeAnswer) {
 	if len(node.Rejections) == 0 {
 		return

@@ -23,46 +23,58 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Group is what the turn of a pod group would come to on the cluster as it is: its members are placed one after another in the order of the scheduler, and
-// taken back. Where the group is not tried, it is judged as if it were.
+// Group is the result of a pod group's turn on the cluster as it is. The members are
+// placed one after another in the order of the scheduler, and the placements are
+// reverted. A group that is held back is judged as if it were tried.
 type Group struct {
 	// Name is namespace/name of the PodGroup.
 	Name string `json:"podGroup"`
-	// Policy is gang or basic; empty if there is no such PodGroup.
+	// Policy is gang or basic; empty if the PodGroup does not exist.
 	Policy string `json:"policy,omitempty"`
-	// MinCount is how many members must have a node: a gang's minCount, otherwise 1.
+	// MinCount is the number of members that must find a node: a gang's minCount,
+	// otherwise 1.
 	MinCount int `json:"minCount,omitempty"`
-	// Running is how many members are on nodes, Waiting how many are pending.
+	// Running is the number of members on nodes. Waiting is the number of pending
+	// members.
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
-	// Held is why the group is not tried, empty if it is. Nothing is written of it then.
+	// Held is the reason why the group is not tried; empty if it is tried. A held group
+	// gets no condition.
 	Held string `json:"held,omitempty"`
-	// HeldMembers are the members that a PreEnqueue plugin holds back, and the whole group with them.
+	// HeldMembers are the members that a PreEnqueue plugin holds back. Each of them holds
+	// back the whole group.
 	HeldMembers []HeldMember `json:"heldMembers,omitempty"`
-	// Members are those that wait, in the order in which they are tried. Each has the result of its own as if minCount were met.
+	// Members are the pending members in the order in which they are tried. Each has its
+	// own result, as if minCount were met.
 	Members []Member `json:"members,omitempty"`
-	// Fit is how many of them have a node at the same time, Starts whether that is enough.
+	// Fit is the number of pending members that fit at the same time. Starts reports
+	// whether this is enough.
 	Fit    int  `json:"fit"`
 	Starts bool `json:"starts"`
-	// Room is, of a group that starts with all its members, how many more like the last one would find a node beside them; nil for any other. It is not counted
-	// beyond RoomMax.
+	// Room is the number of further pods like the last member that would fit beside all
+	// members, at most RoomMax. It is nil unless the group starts with all its members.
 	Room *int `json:"room,omitempty"`
-	// Condition is PodGroupInitiallyScheduled as the turn would leave it; nil if the group has no turn.
+	// Condition is PodGroupInitiallyScheduled as the turn would set it; nil if the group
+	// has no turn.
 	Condition *GroupCondition `json:"condition,omitempty"`
-	// Blocker is the first member that finds no node; nil if there is none. MoreBlockers are the first ones of further sorts of members, at most blockersMax in all.
+	// Blocker is the first member that finds no node; nil if all do. MoreBlockers are the
+	// first members of further sorts, at most blockersMax with Blocker.
 	Blocker      *Blocker  `json:"blocker,omitempty"`
 	MoreBlockers []Blocker `json:"moreBlockers,omitempty"`
-	// Tree is what the turn of the tree of composite groups would come to that the group belongs to; nil if it belongs to none. Fit, Starts and Members are then those of that
-	// turn; Blocker and Room are not looked for, and what would let the tree start is in Tree.
+	// Tree is the result of the turn of the tree of CompositePodGroups that the group
+	// belongs to; nil if it belongs to none. In a tree, Fit, Starts and Members come from
+	// that turn. Blocker and Room are not set, and changes that would let the tree start
+	// are in Tree.
 	Tree *Tree `json:"tree,omitempty"`
-	// WouldStart are single changes with each of which the group would start if no member were held back, or more of it if it runs already. Each was made, and the
-	// group decided about again.
+	// WouldStart are single changes. Each would let the group start if no member were
+	// held back, or place more members of a running group. Each was applied and verified
+	// by a decision.
 	WouldStart []Help `json:"wouldStart,omitempty"`
-	// Unfinished says that the search for such changes was cut short.
+	// Unfinished is set if the search for such changes was cut short.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// RoomMax is up to how many further members are counted.
+// RoomMax is the largest value of Group.Room.
 const RoomMax = 100
 
 // HeldMember is a member that a PreEnqueue plugin holds back.
@@ -72,7 +84,7 @@ type HeldMember struct {
 	Reason string `json:"reason"`
 }
 
-// Member is one of the members that wait. Without a node, Message says why.
+// Member is one of the pending members. Message is the reason if it has no node.
 type Member struct {
 	Pod     string `json:"pod"`
 	Node    string `json:"node,omitempty"`
@@ -87,64 +99,76 @@ type GroupCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Blocker is the first member of its sort that finds no node, with those before it on theirs.
+// Blocker is the first member of its sort that finds no node while the members before it
+// are placed.
 type Blocker struct {
 	Pod string `json:"pod"`
-	// Alike is how many members that find no node are equal to it, itself included.
+	// Alike is the number of equal members without a node, including this one.
 	Alike int `json:"alike"`
-	// Domain is the domain that was chosen for the group, where it must be in one; the nodes of it alone are looked at. It is empty if no member has a node and there are several domains:
-	// none was chosen, and the nodes of all of them are looked at.
+	// Domain is the domain that was chosen for the group, if it must be in one. Only the
+	// nodes of this domain are examined. Domain is empty if no member has a node and
+	// several domains exist: none was chosen, and the nodes of all domains are examined.
 	Domain string `json:"domain,omitempty"`
-	// Demands are changes of this member alone with each of which it would have a node there, the smallest first: what it demands too much of. Each was made, and decided about again.
+	// Demands are changes of this member alone, the smallest first. Each would give it a
+	// node in this domain, and was verified by a decision.
 	Demands []advice.Suggestion `json:"demands,omitempty"`
-	// Objections are the plugins that reject nodes as the first, in the order in which they run.
+	// Objections count the nodes by the first plugin that rejects them, in the order in
+	// which plugins run.
 	Objections []Objection `json:"objections,omitempty"`
-	// Summary is the summary of the explanation of the member as it is then.
+	// Summary is the summary of the member's explanation in this situation.
 	Summary Summary `json:"-"`
 }
 
-// Objection is how many nodes a plugin rejects that none before it does. Plugin is empty for nodes that no filter was asked about.
+// Objection is the number of nodes that a plugin is the first to reject. Plugin is empty
+// for nodes on which no filter ran.
 type Objection struct {
 	Plugin string `json:"plugin"`
 	Nodes  int    `json:"nodes"`
 }
 
-// Help is a change that would let a group start. One of its fields is set besides Like.
+// Help is a change that would let a group start. Apart from Like and Alike, exactly one
+// field is set.
 type Help struct {
-	// MinCount is what the gang's minCount would have to be lowered to.
+	// MinCount is the value to lower the gang's minCount to.
 	MinCount int `json:"minCount,omitempty"`
-	// MinGroupCount is what the minGroupCount of the composite group at the top of a tree would have to be lowered to.
+	// MinGroupCount is the value to lower minGroupCount of the CompositePodGroup at the
+	// top to.
 	MinGroupCount int `json:"minGroupCount,omitempty"`
-	// Nodes is how many empty nodes would have to be added that are like one of the cluster, Members how many pods to the group that are like one of its members.
+	// Nodes is the number of empty nodes to add, Members the number of pods to add to the
+	// group. Like names the node or member that the new ones resemble.
 	Nodes   int `json:"nodes,omitempty"`
 	Members int `json:"members,omitempty"`
-	// Change is a change of the members that find no node and are equal to one, and Alike how many these are.
+	// Change is a change of one sort of members without a node, and Alike the number of
+	// these members.
 	Change *advice.Change `json:"change,omitempty"`
 	Alike  int            `json:"alike,omitempty"`
-	// Like is the name of that node, or namespace/name of that pod.
+	// Like is the name of the node, or namespace/name of the pod.
 	Like string `json:"like,omitempty"`
 }
 
-// The bounds of a search for what would help.
+// The limits of a search for changes that would help.
 const (
-	// decisionsMax is how many decisions about a member are made in all.
+	// decisionsMax limits the decisions about single members.
 	decisionsMax = 20_000
-	// nodeKindsMax is how many kinds of nodes are tried, nodesMax how many nodes of one kind are added, and nodeHelpsMax how many kinds are named.
+	// At most nodeKindsMax kinds of nodes are tried, nodesMax nodes of a kind are added,
+	// and nodeHelpsMax kinds are suggested.
 	nodeKindsMax, nodesMax, nodeHelpsMax = 8, 256, 3
-	// blockersMax is how many sorts of members are named that find no node, demandsMax how many changes of one.
+	// At most blockersMax sorts of members without a node are reported, and demandsMax
+	// changes of each.
 	blockersMax, demandsMax = 3, 3
 )
 
-// groupTurn is the turn of one group, or of a tree, whose minGroupCount at the top is the MinCount then.
+// groupTurn is the turn of one group or tree. For a tree, MinCount is the minGroupCount
+// at the top.
 type groupTurn struct {
 	*Snapshot
 	*Group
 	work plan.Work
-	// left is how many decisions about a member may still be made.
+	// left is the number of decisions about single members that may still be made.
 	left int
 }
 
-// OfGroup explains a pod group, of which pods of the snapshot may be members, whether or not it exists.
+// OfGroup explains a pod group that pods of the snapshot name, even if it does not exist.
 func (s *Snapshot) OfGroup(key model.GroupKey) (*Group, error) {
 	members := s.members[key]
 	object := s.state.View().Group(key)
@@ -175,7 +199,8 @@ func (s *Snapshot) OfGroup(key model.GroupKey) (*Group, error) {
 	return g, nil
 }
 
-// judged is a pod as it is judged: without claims for devices if it is held back because one of them is not there.
+// judged returns the pod to judge. If a missing ResourceClaim holds the pod back, this is
+// a copy without ResourceClaims.
 func (s *Snapshot) judged(pod *model.Pod) *model.Pod {
 	if by, _ := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod); by == dynamicresources.Name {
 		without := *pod
@@ -185,7 +210,7 @@ func (s *Snapshot) judged(pod *model.Pod) *model.Pod {
 	return pod
 }
 
-// held returns why a group is not tried, and which of its members are held back.
+// held returns the reason why a group is not tried, and its members that are held back.
 func (s *Snapshot) held(key model.GroupKey) (why string, held []HeldMember) {
 	if known, ok := s.holds[key]; ok {
 		return known.why, known.members
@@ -218,13 +243,14 @@ func (s *Snapshot) held(key model.GroupKey) (why string, held []HeldMember) {
 	return "", nil
 }
 
-// groupHold is why a group is not tried.
+// groupHold is the reason why a group is not tried.
 type groupHold struct {
 	why     string
 	members []HeldMember
 }
 
-// similarGroup names the PodGroup of the same namespace whose name is nearest to one that does not exist; empty if none is near.
+// similarGroup suggests the PodGroup of the namespace with the most similar name; empty
+// if none is similar.
 func (s *Snapshot) similarGroup(key model.GroupKey) string {
 	best, least := "", max(2, len(key.Name)/4)+1
 	for _, known := range s.groups {
@@ -244,11 +270,11 @@ func (t *groupTurn) explain() error {
 	if t.Held == "" {
 		t.Condition = conditionAfter(&real)
 	}
-	each := real // what becomes of each member if as few as possible are enough
+	each := real // Each member's result if a single member were enough.
 	if real.Outcome == plan.Unschedulable && t.MinCount > 1 {
 		each = t.decide(t.work.Pods, 1)
 	}
-	var blockers []int // the first of each sort
+	var blockers []int // the first member of each sort
 	alike := map[int]int{}
 	for i := range each.Members {
 		m := &each.Members[i]
@@ -286,7 +312,7 @@ func (t *groupTurn) explain() error {
 	return nil
 }
 
-// decide decides about members with a minCount, and takes back what was assumed.
+// decide decides about members with a given minCount and reverts the placements.
 func (t *groupTurn) decide(pods []plan.QueuedPod, minCount int) plan.GroupDecision {
 	t.left -= len(pods)
 	work := plan.Work{Pods: pods}
@@ -303,7 +329,7 @@ func (t *groupTurn) decide(pods []plan.QueuedPod, minCount int) plan.GroupDecisi
 	return t.takenBack(work)
 }
 
-// takenBack is the decision about a group or a tree, whose members are on no node afterwards.
+// takenBack decides about a group or a tree and reverts the placements.
 func (s *Snapshot) takenBack(work plan.Work) plan.GroupDecision {
 	d := gang.Decide(s.state, s.engine, work, nil)
 	if d.Outcome == plan.Placed {
@@ -314,7 +340,8 @@ func (s *Snapshot) takenBack(work plan.Work) plan.GroupDecision {
 	return d
 }
 
-// conditionAfter is the condition of the PodGroup after a decision; nil if its members are not tried. Once it is True it stays so.
+// conditionAfter returns the condition of the PodGroup after a decision; nil if its
+// members are not tried. A condition that is True never changes.
 func conditionAfter(d *plan.GroupDecision) *GroupCondition {
 	if d.Outcome == plan.Terminating {
 		return nil
@@ -328,7 +355,8 @@ func conditionAfter(d *plan.GroupDecision) *GroupCondition {
 	return &GroupCondition{Type: after.Type, Status: string(after.Status), Reason: after.Reason, Message: after.Message}
 }
 
-// countSort counts a member that finds no node beside those that are equal to it, whose first is one of the blockers; it is one itself if there is none, and fewer than are named.
+// countSort counts a member without a node. If it is equal to a blocker, it belongs to
+// that blocker's sort; otherwise it becomes a blocker, up to blockersMax.
 func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int) []int {
 	for _, first := range blockers {
 		if engine.Equal(d.Members[first].Pods[0].Pod, d.Members[at].Pods[0].Pod) {
@@ -343,7 +371,7 @@ func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int)
 	return blockers
 }
 
-// block explains a member that finds no node, with those before it on theirs.
+// block explains a member without a node while the members before it are placed.
 func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
 	domain, err := t.domainOf(d)
 	if err != nil {
@@ -382,8 +410,9 @@ func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
 	return b, nil
 }
 
-// domainOf returns the domain placement that the members of a decision are in; all nodes where groups are not kept in domains. If there are several and no member has a node, none was chosen, and it is one
-// without a name, of the nodes of all of them.
+// domainOf returns the domain placement of the members; without a node set if groups are
+// not restricted to domains. If no member has a node and several domains exist, none was
+// chosen. The result then has no name and contains the nodes of all domains.
 func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, error) {
 	profile := t.profiles[d.Members[0].Pods[0].Pod.SchedulerName]
 	if profile == nil || profile.Placements == nil || profile.Placements.Generate == nil {
@@ -415,7 +444,7 @@ func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, err
 	return plugin.DomainPlacement{Nodes: state.RestrictTo(slots)}, nil
 }
 
-// countRoom counts how many more members like the last one find a node beside all others.
+// countRoom counts the further pods like the last member that fit beside all others.
 func (t *groupTurn) countRoom(d *plan.GroupDecision) {
 	var all []plan.Placement
 	for i := range d.Members {
@@ -433,7 +462,7 @@ func (t *groupTurn) countRoom(d *plan.GroupDecision) {
 	t.Room = &room
 }
 
-// likeLast returns pods that differ from the group's last member in name and UID alone.
+// likeLast returns copies of the group's last member with other names and UIDs.
 func (t *groupTurn) likeLast(n int) []plan.QueuedPod {
 	last := t.work.Pods[len(t.work.Pods)-1].Pod
 	pods := make([]plan.QueuedPod, n)
@@ -447,18 +476,20 @@ func (t *groupTurn) likeLast(n int) []plan.QueuedPod {
 	return pods
 }
 
-// search looks for single changes with which the group would start, the smallest of each sort.
+// search looks for single changes that would let the group start, the smallest change of
+// each kind.
 func (t *groupTurn) search() {
 	have := t.Running + t.Fit
 	if t.Policy == "gang" && t.Fit > 0 && have < t.MinCount && t.starts(t.work.Pods, have) {
-		most := have // of which the members find room in other orders, too
+		// The members may also fit in other orders, so larger values are tried.
+		most := have
 		for most+1 < t.MinCount && t.starts(t.work.Pods, most+1) {
 			most++
 		}
 		t.WouldStart = append(t.WouldStart, Help{MinCount: most})
 	}
 	all := t.Running + t.Waiting
-	if missing := t.MinCount - all; missing > 0 { // no node helps then
+	if missing := t.MinCount - all; missing > 0 { // Nodes do not help then.
 		if t.Waiting+missing > t.left {
 			t.Unfinished = true
 		} else if t.starts(append(slices.Clip(t.work.Pods), t.likeLast(missing)...), t.MinCount) {
@@ -470,7 +501,8 @@ func (t *groupTurn) search() {
 	t.searchNodes(max(1, t.MinCount-have))
 }
 
-// searchDemands finds changes of the members that find no node with which the group would start: one of each sort of members, made to all members of the sort that find none.
+// searchDemands finds changes of members without a node that would let the group start.
+// It suggests at most one change per sort, applied to all members of the sort.
 func (t *groupTurn) searchDemands() {
 	var blockers []*Blocker
 	if t.Blocker != nil {
@@ -490,7 +522,8 @@ func (t *groupTurn) searchDemands() {
 	}
 }
 
-// changed returns the members, with a change of those that find no node and are equal to one.
+// changed returns the members with a change applied to those without a node that are
+// equal to the blocker.
 func (t *groupTurn) changed(b *Blocker, by *advice.Suggestion) (pods []plan.QueuedPod, alike int) {
 	pods = slices.Clone(t.work.Pods)
 	at := slices.IndexFunc(t.Members, func(m Member) bool { return m.Pod == b.Pod })
@@ -507,7 +540,8 @@ func (t *groupTurn) changed(b *Blocker, by *advice.Suggestion) (pods []plan.Queu
 	return pods, alike
 }
 
-// starts reports whether the group would start with these members; false, too, if the search has to end.
+// starts reports whether the group would start with these members. It is also false if
+// the limit of decisions is reached.
 func (t *groupTurn) starts(pods []plan.QueuedPod, minCount int) bool {
 	if t.left < len(pods) {
 		t.Unfinished = true
@@ -517,8 +551,9 @@ func (t *groupTurn) starts(pods []plan.QueuedPod, minCount int) bool {
 	return d.Outcome == plan.Placed
 }
 
-// searchNodes finds how many more nodes of each kind would let the group start in which so many members find no node. More than one node for each of these
-// would not help.
+// searchNodes finds, for each kind of node, how many more nodes would let the group
+// start. missing is the number of members that lack a node; more nodes than this never
+// help.
 func (t *groupTurn) searchNodes(missing int) {
 	pools := advice.Pools(t.nodes, t.others)
 	if len(pools) > nodeKindsMax || missing > nodesMax {
@@ -535,7 +570,8 @@ func (t *groupTurn) searchNodes(missing int) {
 		if !with(most) {
 			continue
 		}
-		too, enough := 0, most // few nodes: the least number is above too and not above enough
+		// Bisection: `too` nodes do not suffice, `enough` nodes do.
+		too, enough := 0, most
 		for enough-too > 1 {
 			if middle := (too + enough) / 2; with(middle) {
 				enough = middle
@@ -549,7 +585,8 @@ func (t *groupTurn) searchNodes(missing int) {
 	t.WouldStart = append(t.WouldStart, helps[:min(nodeHelpsMax, len(helps))]...)
 }
 
-// withNodes calls do while the cluster has n more nodes like one that it has, with its drivers and devices, on which there is nothing. They have no images.
+// withNodes calls do while the cluster has n additional empty nodes like the given one.
+// They have its drivers and devices, but no images.
 func (s *Snapshot) withNodes(like *v1.Node, n int, do func()) {
 	added := advice.Copies(like, n, s.others, func(name string) bool {
 		_, exists := s.state.Slot(name)
@@ -566,7 +603,7 @@ func (s *Snapshot) withNodes(like *v1.Node, n int, do func()) {
 	s.state.Apply(s.in.Drain())
 }
 
-// groupKeyOf is the key of a PodGroup.
+// groupKeyOf returns the key of a PodGroup.
 func groupKeyOf(g *schedulingv1beta1.PodGroup) model.GroupKey {
 	return model.GroupKey{Namespace: g.Namespace, Name: g.Name}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// grouped is a snapshot with the gate GenericWorkload.
+// grouped returns a snapshot with the gate GenericWorkload.
 func grouped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
 	t.Helper()
 	return explaintest.SnapshotWith(t, map[string]bool{"GenericWorkload": true}, nodes, pods, others...)
@@ -54,7 +54,7 @@ func ofGroup(t *testing.T, s *explain.Snapshot) *explain.Group {
 	return g
 }
 
-// textOf leaves out of a group what is for people alone.
+// textOf returns a group without the parts that are only for people.
 func textOf(t *testing.T, g *explain.Group) string {
 	t.Helper()
 	text, err := json.Marshal(g)
@@ -64,8 +64,9 @@ func textOf(t *testing.T, g *explain.Group) string {
 	return string(text)
 }
 
-// TestHelpIsTrue explains gangs in random clusters. Whatever is said to let one start does so in a snapshot in which it is done, and a node less would not do.
-// What is explained leaves nothing behind, and what is said of a group does not depend on what was explained before.
+// TestHelpIsTrue explains gangs in random clusters. Every suggested change must let the
+// gang start in a new snapshot with the change, and one node less must not. Explanations
+// must leave no trace, and must not depend on earlier ones.
 func TestHelpIsTrue(t *testing.T) {
 	build.NotRaced(t)
 	seen := map[string]int{}
@@ -127,7 +128,7 @@ func inGroup(r *rand.Rand, pods []*v1.Pod) {
 	}
 }
 
-// helped is a snapshot in which a change is made, by so much less.
+// helped returns a snapshot with a change, reduced by less.
 func helped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, minCount int, help explain.Help, less int) *explain.Snapshot {
 	t.Helper()
 	nodes, pods = slices.Clone(nodes), slices.Clone(pods)
@@ -142,7 +143,9 @@ func helped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, minCount int, help e
 		}
 		nodes = append(nodes, like)
 	}
-	if help.Change != nil { // made to the members that find no node and are like one: the names of these are not said, so it is made to all that request the same
+	// The change applies to members without a node that equal the named one. Their names
+	// are not listed, so all members with the same spec get it.
+	if help.Change != nil {
 		at := slices.IndexFunc(pods, func(p *v1.Pod) bool { return nameOf(p) == help.Like })
 		one := pods[at]
 		for i, p := range pods {
@@ -161,7 +164,8 @@ func helped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, minCount int, help e
 
 func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// TestNodesThatHelp expects, of several kinds of nodes, those of which the fewest would do, and the commonest first among equals.
+// TestNodesThatHelp has several kinds of nodes. It expects the kinds with the fewest
+// additional nodes, and the most common one first among equals.
 func TestNodesThatHelp(t *testing.T) {
 	labelled := func(value string) func(*v1.Node) {
 		return func(n *v1.Node) { n.Labels = map[string]string{"pool": value, v1.LabelHostname: n.Name} }
@@ -194,8 +198,9 @@ func TestNodesThatHelp(t *testing.T) {
 	}
 }
 
-// TestGroupOfFewAndMany checks a group whose PodGroup is missing, one that nobody waits for, one with a member that is being deleted, one whose gang is not
-// enforced, one that was scheduled before, and that the room for further members is counted.
+// TestGroupOfFewAndMany checks unusual groups. The PodGroup is missing, has no pending
+// member, has a member that is being deleted, is no enforced gang, or was scheduled
+// before. It also checks the count of further members that fit.
 func TestGroupOfFewAndMany(t *testing.T) {
 	nodes := []*v1.Node{node("n", "4")}
 	other := gang(1)
@@ -233,7 +238,7 @@ func TestGroupOfFewAndMany(t *testing.T) {
 	}
 }
 
-// TestWithoutTheGate explains members of a group as pods by themselves.
+// TestWithoutTheGate explains members of a group as single pods.
 func TestWithoutTheGate(t *testing.T) {
 	s := explaintest.Snapshot(t, []*v1.Node{node("n", "1")}, []*v1.Pod{member("m", "1", "")}, gang(5))
 	a, err := s.Of(s.Pending()[0])
@@ -242,10 +247,12 @@ func TestWithoutTheGate(t *testing.T) {
 	}
 }
 
-// TestWhoHoldsUp has a gang of a leader, which needs two GPUs, and workers, in racks of which the one that is chosen has nodes with one GPU alone.
+// TestWhoHoldsUp has a gang in racks. The leader needs two GPUs, and the nodes of the
+// chosen rack have one GPU each.
 func TestWhoHoldsUp(t *testing.T) {
 	var nodes []*v1.Node
-	for i, of := range []string{"r1 cpu=8 example.com/gpu=1", "r1 cpu=8 example.com/gpu=1", "r1 cpu=8 example.com/gpu=1", "r2 cpu=500m example.com/gpu=2"} { // the second rack has no room for any of them
+	// The second rack has no room for any member.
+	for i, of := range []string{"r1 cpu=8 example.com/gpu=1", "r1 cpu=8 example.com/gpu=1", "r1 cpu=8 example.com/gpu=1", "r2 cpu=500m example.com/gpu=2"} {
 		rack, amounts, _ := strings.Cut(of, " ")
 		nodes = append(nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("memory=64Gi pods=20 "+amounts), build.NodeLabels("rack="+rack)))
 	}
@@ -273,8 +280,9 @@ func TestWhoHoldsUp(t *testing.T) {
 	}
 }
 
-// TestNoDomainIsChosen has a gang none of whose members has a node in any rack: no rack is named, the nodes of all racks are looked at, and those of none are not. The only rack is named, since
-// no other can be chosen.
+// TestNoDomainIsChosen has a gang without a feasible node in any rack. No rack is named,
+// and only nodes in racks are examined. A single rack is named, because no other can be
+// chosen.
 func TestNoDomainIsChosen(t *testing.T) {
 	var nodes []*v1.Node
 	for i, of := range []string{"rack=r1 cpu=1", "rack=r2 cpu=2", "rack=r1 cpu=1", "disk=ssd cpu=3"} {
@@ -303,7 +311,8 @@ func TestNoDomainIsChosen(t *testing.T) {
 	}
 }
 
-// TestNodesWithDevicesHelp has a gang whose members need a device each: nodes that are added have devices, as the node has that they are like.
+// TestNodesWithDevicesHelp has a gang whose members need a device each. Added nodes have
+// the devices of the node that they are copied from.
 func TestNodesWithDevicesHelp(t *testing.T) {
 	on := "n0"
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{Driver: "d", NodeName: &on, Pool: resourcev1.ResourcePool{Name: on, Generation: 1, ResourceSliceCount: 1},

@@ -14,8 +14,9 @@ func (a *Explanation) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// WriteJSON writes the explanation as one object. Each node has its own line, so that output can be read, searched and compared by line, and the
-// whole text is never in memory. The last line has no line end.
+// WriteJSON writes the explanation as one object. Each node is on a line of its own, so
+// output can be searched and compared by line, and is never in memory as a whole. The
+// last line has no newline.
 func (a *Explanation) WriteJSON(w io.Writer) error {
 	t := jsonText{w: w}
 	t.encoder = json.NewEncoder(&t.buffer)
@@ -68,7 +69,7 @@ func (a *Explanation) WriteJSON(w io.Writer) error {
 type jsonText struct {
 	w       io.Writer
 	buffer  bytes.Buffer
-	encoder *json.Encoder // into buffer
+	encoder *json.Encoder // writes to buffer
 	err     error
 }
 
@@ -78,7 +79,7 @@ func (t *jsonText) text(s string) {
 	}
 }
 
-// add writes the text and then the value.
+// add writes the text, then the value.
 func (t *jsonText) add(text string, value any) {
 	t.text(text)
 	if t.err != nil {

@@ -17,7 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// large is a full cluster of so many nodes, in ten pools and three zones, with ten pods on each, and a pod that fits nowhere: most nodes lack cpu, others have taints or are cordoned.
+// large returns a full cluster with n nodes in ten pools and three zones, with ten pods
+// on each node, and a pod that fits nowhere. Most nodes lack cpu; others have taints or
+// are cordoned.
 func large(nodes int) (all []*v1.Node, pods []*v1.Pod) {
 	for i := range nodes {
 		labels := fmt.Sprintf("topology.kubernetes.io/zone=z%d kubernetes.io/hostname=n%d pool=p%d disk=%s", i%3, i, i%10, []string{"ssd", "hdd"}[i%2])
@@ -53,7 +55,8 @@ func largeSnapshot(t testing.TB, nodes int) *explain.Snapshot {
 	return s
 }
 
-// whole is the whole answer about the pod that waits, beside so many of the same owner.
+// whole returns the whole answer about the pending pod, given the number of other pending
+// pods of its owner.
 func whole(t testing.TB, s *explain.Snapshot, pending int) *explain.Explanation {
 	t.Helper()
 	a, err := s.Of(s.Pending()[0])
@@ -68,13 +71,14 @@ func whole(t testing.TB, s *explain.Snapshot, pending int) *explain.Explanation 
 	return a
 }
 
-// TestWorkOfAdvice expects the number of decisions for one answer to depend on the logarithm of the number of nodes alone once there are more nodes of a sort than are tried, and on the number of suggestions
-// where pods of the same owner wait, however many; and to be bounded.
+// TestWorkOfAdvice checks the number of decisions for one answer. With many nodes of a
+// sort, it depends only on the logarithm of their number. Other pods of the owner add
+// decisions per suggestion, independent of the number of pods. The total is bounded.
 func TestWorkOfAdvice(t *testing.T) {
 	build.NotRaced(t)
 	const (
-		perDoubling = 2  // requests are bisected, for cpu and for memory
-		counted     = 21 // pods of the owner, the one that is asked about included
+		perDoubling = 2  // Requests are bisected, for cpu and for memory.
+		counted     = 21 // the pods of the owner, including the pod itself
 	)
 	few, many := largeSnapshot(t, 400), largeSnapshot(t, 800)
 	alone, wide, beside := whole(t, few, 0).Advice, whole(t, many, 0).Advice, whole(t, many, 1000).Advice
@@ -89,7 +93,7 @@ func TestWorkOfAdvice(t *testing.T) {
 	}
 	for _, s := range beside.Suggestions {
 		if s.Changes[len(s.Changes)-1].Kind == advice.Label {
-			continue // one node is no use to the others, of which each wants a node of its own
+			continue // Each of the other pods would need a labelled node of its own.
 		}
 		if s.Pending != 1000 || s.Follow != counted-1 {
 			t.Errorf("%s: %d of %d would follow", s.Changes[0].Text, s.Follow, s.Pending)
@@ -97,7 +101,8 @@ func TestWorkOfAdvice(t *testing.T) {
 	}
 }
 
-// BenchmarkWholeAnswer is the whole answer about a pod that fits nowhere, suggestions included, beside 15,000 nodes with 150,000 pods; without reading them.
+// BenchmarkWholeAnswer measures the whole answer about a pod that fits nowhere, including
+// suggestions. The cluster has 15,000 nodes and 150,000 pods; reading it is not included.
 func BenchmarkWholeAnswer(b *testing.B) {
 	s := largeSnapshot(b, build.Sized(15_000))
 	b.ReportAllocs()
@@ -108,8 +113,9 @@ func BenchmarkWholeAnswer(b *testing.B) {
 	b.ReportMetric(float64(a.Advice.Decisions), "decisions/op")
 }
 
-// later returns the cluster of large some time later: every node has been seen again, each tenth pod has been replaced, one node of a hundred is another, and the pods that have come to the nodes where so much was free
-// that a large pod had a node there leave it none.
+// later returns two snapshots of the cluster of large. In the second, every node has a
+// new version, each tenth pod has been replaced, and one node of a hundred has changed.
+// In the first, one node had room for a large pod; pods that arrived since fill it.
 func later(nodes []*v1.Node, pods []*v1.Pod) (then, now explain.Objects) {
 	then = explain.Objects{Nodes: nodes, Pods: slices.Clone(pods), Others: []runtime.Object{build.Namespace("default", "")}}
 	now.Others = then.Others
@@ -134,7 +140,8 @@ func later(nodes []*v1.Node, pods []*v1.Pod) (then, now explain.Objects) {
 			pod = after
 		}
 		now.Pods = append(now.Pods, pod)
-		if pod.Spec.NodeName == nodes[7].Name && i%10 < 4 { // these were not there then
+		// These pods did not exist then.
+		if pod.Spec.NodeName == nodes[7].Name && i%10 < 4 {
 			then.Pods[i] = build.Pod(build.Named("ended"+pod.Name), build.Container("cpu=1"))
 			then.Pods[i].Status.Phase = v1.PodSucceeded
 		}
@@ -156,7 +163,8 @@ func since(t testing.TB, nodes int) *attribution.Result {
 	return r
 }
 
-// TestWorkOfSince expects the number of decisions to be the same however many differences have nothing to do with the nodes that would do.
+// TestWorkOfSince expects a number of decisions that does not depend on the number of
+// differences on irrelevant nodes.
 func TestWorkOfSince(t *testing.T) {
 	build.NotRaced(t)
 	few, many := since(t, 200), since(t, 800)
@@ -170,7 +178,8 @@ func TestWorkOfSince(t *testing.T) {
 	}
 }
 
-// BenchmarkSince is the whole attribution between two snapshots of 15,000 nodes with 150,000 pods, of which a tenth has been replaced; without reading them.
+// BenchmarkSince measures the attribution between two snapshots of 15,000 nodes with
+// 150,000 pods, of them a tenth replaced. Reading them is not included.
 func BenchmarkSince(b *testing.B) {
 	b.ReportAllocs()
 	var r *attribution.Result

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// turn notes whether it is a pod's turn.
+// turn records whether it is a pod's turn.
 type turn struct{ on bool }
 
 func (o *turn) Begin(state.View, *model.Pod)                { o.on = true }
@@ -25,7 +25,8 @@ func (*turn) Steps(plan.Stage, *plan.Placement) []plan.Step { return nil }
 func (*turn) Unreserve(*plan.Placement)                     {}
 func (*turn) Nominations() []plan.Nomination                { return nil }
 
-// onlyOne names one node, and must be asked in a pod's turn alone, as a plugin from outside.
+// onlyOne returns one node. Like an external plugin, it may only be called in a pod's
+// turn.
 type onlyOne struct {
 	*testing.T
 	turn *turn
@@ -41,7 +42,7 @@ func (o onlyOne) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Narrowed: true, Nodes: []string{o.node}}
 }
 
-// TestLeftOutByOutside names a plugin from outside that leaves nodes out at PreFilter.
+// TestLeftOutByOutside names an external plugin that leaves nodes out at PreFilter.
 func TestLeftOutByOutside(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {

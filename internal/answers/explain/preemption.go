@@ -16,15 +16,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Preemption is how room would be made for a pod without a feasible node.
+// Preemption is the result of preemption for a pod without a feasible node.
 type Preemption struct {
 	// Node is the node that the pod would be nominated to.
 	Node string `json:"node"`
-	// Victims are the pods that would be evicted from it, those that matter most first.
+	// Victims are the pods that would be evicted from the node, the most important first.
 	Victims []Victim `json:"victims"`
-	// ViolatedBudgets are the PodDisruptionBudgets that allow fewer disruptions than there are victims, by namespace and name.
+	// ViolatedBudgets are the PodDisruptionBudgets with more victims than allowed
+	// disruptions, sorted by namespace and name.
 	ViolatedBudgets []ViolatedBudget `json:"violatedBudgets,omitempty"`
-	// ClearedNominations are the pods of lower priority, as namespace/name, that would lose their nomination to the node.
+	// ClearedNominations are pods of lower priority, as namespace/name, that would lose
+	// their nomination to the node.
 	ClearedNominations []string `json:"clearedNominations,omitempty"`
 }
 
@@ -33,24 +35,26 @@ type Victim struct {
 	// Pod is namespace/name.
 	Pod      string `json:"pod"`
 	Priority int32  `json:"priority"`
-	// Started is when the kubelet took it over, nil if it has not.
+	// Started is the start time that the kubelet set; nil if it has not.
 	Started *metav1.Time `json:"started,omitempty"`
-	// Owner is its controller, as kind/name; empty if it has none.
+	// Owner is the controller, as kind/name; empty if it has none.
 	Owner string `json:"owner,omitempty"`
-	// Terminating pods are being deleted already, and nothing would be done to them.
+	// Terminating pods are being deleted already and would not be evicted again.
 	Terminating bool `json:"terminating,omitempty"`
 }
 
-// ViolatedBudget is a PodDisruptionBudget that more pods would be disrupted of than it allows.
+// ViolatedBudget is a PodDisruptionBudget with more victims than allowed disruptions.
 type ViolatedBudget struct {
 	// Budget is namespace/name.
 	Budget string `json:"budget"`
-	// Allowed is how many disruptions it allows now, Victims how many of its pods would be evicted.
+	// Allowed is the number of disruptions allowed now, Victims the number of its pods
+	// that would be evicted.
 	Allowed int32 `json:"allowed"`
 	Victims int32 `json:"victims"`
 }
 
-// preemption returns what a decision does to make room for the pod that it is about, nil if that is nothing.
+// preemption returns the result of preemption in a decision; nil if its pod is not
+// nominated.
 func (s *Snapshot) preemption(d *plan.Decision) *Preemption {
 	pod := d.Pods[0].Pod
 	nomination := d.NominationOf(pod)
@@ -63,7 +67,8 @@ func (s *Snapshot) preemption(d *plan.Decision) *Preemption {
 	}
 	p.ViolatedBudgets = s.violated(d.Evictions)
 	for i := range d.Nominations {
-		if n := &d.Nominations[i]; n.Mode == plan.Clear { // the preemptor's own is set
+		// The preemptor's own nomination is set, not cleared.
+		if n := &d.Nominations[i]; n.Mode == plan.Clear {
 			p.ClearedNominations = append(p.ClearedNominations, n.Pod.String())
 		}
 	}
@@ -78,7 +83,8 @@ func victim(pod *model.Pod) Victim {
 	return v
 }
 
-// violated returns the budgets of victims that allow fewer disruptions. Pods that are being deleted are disrupted already.
+// violated returns the budgets with more victims than allowed disruptions. Pods that are
+// being deleted do not count: they are disrupted already.
 func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
 	victims := map[*state.Budget]int32{}
 	for i := range evictions {
@@ -102,11 +108,13 @@ func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
 	return violated
 }
 
-// keeper gives budgets the status that the disruption controller would give them, where they have none yet: they were not read from a cluster.
+// keeper computes the status of budgets that have none, as the disruption controller
+// would. Budgets without a status were not read from a cluster.
 type keeper struct {
 	pods        []*v1.Pod
 	controllers disruption.Controllers
-	budgets     *disruption.Budgets // nil until one is to be kept
+	// budgets is nil until the first budget needs a status.
+	budgets *disruption.Budgets
 }
 
 func newKeeper(pods []*v1.Pod, others []runtime.Object) *keeper {

@@ -13,19 +13,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Objects is the objects of one cluster, as New takes them.
+// Objects are the objects of one cluster, as New expects them.
 type Objects struct {
 	Nodes  []*v1.Node
 	Pods   []*v1.Pod
 	Others []runtime.Object
 }
 
-// Since says why the answer about a pod in a cluster is another one than it was in an older snapshot of it. Pods may be on nodes: the pod is judged as if it waited. The objects must not be changed.
+// Since explains why the answer about a pod differs from the answer in an older snapshot
+// of the cluster. A pod on a node is judged as if it were pending. The objects must not
+// be changed.
 func Since(scheduler *config.Config, then, now Objects, pod model.PodKey, at time.Time) (*attribution.Result, error) {
 	return since(scheduler, Differences(scheduler, then, now, pod), now, at)
 }
 
-// SinceForGroup is Since for a pod group, whose members are decided about together: those that wait, and those on nodes as if they waited. The group must not belong to a composite one.
+// SinceForGroup is Since for a pod group whose members are scheduled together. Members on
+// nodes are judged as if they were pending. The group must not belong to a
+// CompositePodGroup.
 func SinceForGroup(scheduler *config.Config, then, now Objects, group model.GroupKey, at time.Time) (*attribution.Result, error) {
 	return since(scheduler, DifferencesForGroup(scheduler, then, now, group), now, at)
 }
@@ -36,7 +40,7 @@ func since(scheduler *config.Config, d *attribution.Differences, now Objects, at
 	if err != nil {
 		return nil, err
 	}
-	// The snapshot is of no use afterwards: its state is another one then.
+	// The snapshot is not usable afterwards, because For changes its state.
 	result, err := attribution.For(attribution.Cluster{State: s.state, Engine: s.engine, In: s.in, Profiles: s.profiles}, d)
 	if err != nil {
 		return nil, fmt.Errorf("explain what has changed: %w", err)
@@ -44,12 +48,14 @@ func since(scheduler *config.Config, d *attribution.Differences, now Objects, at
 	return result, nil
 }
 
-// Differences returns what differs between two snapshots that can change the answer about a pod.
+// Differences returns the differences between two snapshots that can change the answer
+// about a pod.
 func Differences(scheduler *config.Config, then, now Objects, pod model.PodKey) *attribution.Differences {
 	return attribution.Between(then.readBy(scheduler), now.readBy(scheduler), pod)
 }
 
-// DifferencesForGroup returns what differs between two snapshots that can change the answer about a pod group.
+// DifferencesForGroup returns the differences between two snapshots that can change the
+// answer about a pod group.
 func DifferencesForGroup(scheduler *config.Config, then, now Objects, group model.GroupKey) *attribution.Differences {
 	return attribution.BetweenForGroup(then.readBy(scheduler), now.readBy(scheduler), group)
 }

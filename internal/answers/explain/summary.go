@@ -16,42 +16,50 @@ import (
 // Summary is a short form of an explanation, for people.
 type Summary struct {
 	Nodes, Feasible int
-	// Funnel shows how many nodes remain after each plugin that rejects some, in the order in which plugins run.
+	// Funnel counts the nodes that remain after each rejecting plugin, in the order in
+	// which plugins run.
 	Funnel []Stage
-	// Reasons are the reported ones, those with most nodes first.
+	// Reasons are the reported reasons, with the most nodes first.
 	Reasons []Reason
-	// Reported are the rejections that are reported, those of most nodes first.
+	// Reported are the reported rejections, with the most nodes first.
 	Reported []Reported
 	// Claims are the pod's claims.
 	Claims []Claim
-	// Near are the nodes that exactly one plugin rejects, by plugin in the order in which plugins run.
+	// Near are the nodes that exactly one plugin rejects, by plugin in the order in which
+	// plugins run.
 	Near []Near
-	// Best are the best feasible nodes; the first is the one that would be taken.
+	// Best are the best feasible nodes. The first would be chosen.
 	Best []Node
-	// Taken is the node that would be taken, empty if there is none. Equals is how many nodes have the same total, Taken included; 0 if it was
-	// not chosen by scores.
+	// Taken is the node that would be chosen; empty if none is. Equals is the number of
+	// nodes with the best total, including Taken; 0 if the choice did not depend on
+	// scores.
 	Taken  string
 	Equals int
-	// Nominated means that the pod was nominated to Taken, which would be taken without scoring the others.
+	// Nominated means that the pod is nominated to Taken, so the other nodes would not be
+	// scored.
 	Nominated bool
 }
 
 // Stage is one plugin's part in the funnel.
 type Stage struct {
-	// Plugin is empty for nodes that no filter was asked about, because a PreFilter plugin named other nodes only.
+	// Plugin is empty for nodes on which no filter ran, because a PreFilter plugin
+	// returned other nodes only.
 	Plugin string
-	// Rejects is how many nodes the plugin rejects, First how many of them no plugin before it rejects, Left how many remain after it.
+	// Rejects is the number of nodes that the plugin rejects. First counts those that no
+	// earlier plugin rejects. Left is the number that remain after it.
 	Rejects, First, Left int
 }
 
-// Reason is a reported reason with the number of nodes, and examples of them.
+// Reason is a reported reason with the number of nodes and examples.
 type Reason struct {
 	Text     string
 	Nodes    int
 	Examples []string
 }
 
-// Reported is a plugin's reasons that are reported together, with the number of nodes, and examples of them. For nodes that no filter was asked about, Plugin names those that left them out at PreFilter.
+// Reported is a plugin's reasons that are reported together, with the number of nodes and
+// examples. If no filter ran on the nodes, Plugin lists the PreFilter plugins that left
+// them out.
 type Reported struct {
 	Plugin   string
 	Reasons  []string
@@ -63,7 +71,7 @@ type Reported struct {
 type Near struct {
 	Plugin string
 	Nodes  int
-	// Examples are the nodes that lack least.
+	// Examples are the nodes with the smallest shortage.
 	Examples []NearNode
 }
 
@@ -71,21 +79,22 @@ type Near struct {
 type NearNode struct {
 	Name    string
 	Reasons []string
-	// Short lists each resource of which there is too little, in the order of Reasons. It is empty for reasons that are not about resources.
+	// Short lists the resources that the node lacks, in the order of Reasons. It is empty
+	// if the reasons are not about resources.
 	Short []Shortage
-	// InTheWay says, for a node that a volume plugin rejects, which claims and volumes are in the way.
+	// InTheWay lists the claims and volumes that cause the rejection, for volume plugins.
 	InTheWay []string
 }
 
-// Shortage is a resource of which a pod requests more than is free on a node.
+// Shortage is a resource that a node has too little of for a pod.
 type Shortage struct {
 	Resource string
 	Asks     resource.Quantity
-	// Free may be negative, on a node that has shrunk.
+	// Free may be negative if the node has shrunk.
 	Free, Allocatable resource.Quantity
 }
 
-// missing is the fraction of the request that is not free.
+// missing returns the fraction of the request that is not free.
 func (s *Shortage) missing() float64 {
 	asks := s.Asks.AsApproximateFloat64()
 	return (asks - s.Free.AsApproximateFloat64()) / max(asks, 1e-3)
@@ -110,7 +119,8 @@ func (s *Snapshot) Summarize(a *Explanation) Summary {
 	sum.Feasible = len(feasible)
 	order := s.order(a)
 	sum.Funnel = funnel(a, order)
-	if d := a.decision.Rejection; d == nil || d.PreFilter == "" { // otherwise no filter ran
+	// After a rejection by PreFilter no filter ran.
+	if d := a.decision.Rejection; d == nil || d.PreFilter == "" {
 		sum.Near = s.near(a, order)
 	}
 	if a.Error == "" {
@@ -123,7 +133,8 @@ func (s *Snapshot) Summarize(a *Explanation) Summary {
 	return sum
 }
 
-// order lists the names that rejections have: the empty one, then filters, then what is not a filter.
+// order lists the plugin names in rejections: empty, then filters, then plugins with
+// PreFilter alone.
 func (s *Snapshot) order(a *Explanation) []string {
 	order := []string{""}
 	profile := s.profiles[a.Profile]
@@ -234,7 +245,7 @@ func (s *Snapshot) near(a *Explanation, order []string) []Near {
 	return all
 }
 
-// farness is the largest fraction that is missing of any resource.
+// farness returns the largest missing fraction of any resource.
 func farness(n *NearNode) float64 {
 	var most float64
 	for i := range n.Short {
@@ -243,7 +254,7 @@ func farness(n *NearNode) float64 {
 	return most
 }
 
-// lacking is how many of the resources that are missing the node does not have at all.
+// lacking returns the number of missing resources that the node does not offer at all.
 func lacking(n *NearNode) (all int) {
 	for i := range n.Short {
 		if n.Short[i].Allocatable.IsZero() {
@@ -253,7 +264,7 @@ func lacking(n *NearNode) (all int) {
 	return all
 }
 
-// shortages returns the amounts behind NodeResourcesFit's reasons.
+// shortages returns the amounts behind the reasons of NodeResourcesFit.
 func (s *Snapshot) shortages(a *Explanation, name string, r *Rejection) []Shortage {
 	slot, ok := s.state.Slot(name)
 	if r.Plugin != noderesourcesfit.Name || !ok {
@@ -277,7 +288,8 @@ func (s *Snapshot) shortages(a *Explanation, name string, r *Rejection) []Shorta
 	return short
 }
 
-// shortage takes cpu in thousandths, and everything else in units.
+// shortage returns the amounts as quantities. CPU is in millicores, everything else in
+// units.
 func shortage(name v1.ResourceName, asks, allocatable, used int64) Shortage {
 	quantity := func(amount int64) resource.Quantity {
 		switch name {
@@ -291,7 +303,7 @@ func shortage(name v1.ResourceName, asks, allocatable, used int64) Shortage {
 	return Shortage{Resource: string(name), Asks: quantity(asks), Free: quantity(allocatable - used), Allocatable: quantity(allocatable)}
 }
 
-// choose fills in the best of the feasible nodes.
+// choose sets Best and Equals from the feasible nodes.
 func (sum *Summary) choose(feasible []Node) {
 	total := func(n *Node) int64 {
 		if n.Total == nil {

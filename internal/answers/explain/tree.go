@@ -11,36 +11,40 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// A PodGroup that belongs to a composite one is explained by the turn of the whole tree: whether it starts depends on the other groups. So what would help is what would let the tree start.
+// A PodGroup below a CompositePodGroup is explained by the turn of the whole tree,
+// because its start depends on the other groups. Suggestions therefore let the tree
+// start.
 
-// Tree is what the turn of a tree would come to, for the PodGroups of it.
+// Tree is the result of a tree's turn, for its PodGroups.
 type Tree struct {
-	// Name is namespace/name of the CompositePodGroup at the top, Starts whether the tree has room for enough groups.
+	// Name is namespace/name of the CompositePodGroup at the top. Starts reports whether
+	// enough groups fit.
 	Name   string      `json:"compositePodGroup"`
 	Starts bool        `json:"starts"`
 	Groups []TreeGroup `json:"groups"`
-	// More is how many further groups there are, which are not listed.
+	// More is the number of further groups, which are not listed.
 	More int `json:"more,omitempty"`
-	// WouldStart are single changes with each of which the tree would start if no member were held back, as for a group; Unfinished says that the search for them was cut short.
+	// WouldStart are single changes that would let the tree start if no member were held
+	// back, as for a group. Unfinished is set if the search for them was cut short.
 	WouldStart []Help `json:"wouldStart,omitempty"`
 	Unfinished bool   `json:"unfinished,omitempty"`
 }
 
-// treeGroupsMax is how many groups of a tree are listed.
+// treeGroupsMax limits the listed groups of a tree.
 const treeGroupsMax = 100
 
-// TreeGroup is one PodGroup of a tree, in the order in which they have their turns.
+// TreeGroup is one PodGroup of a tree, in the order of their turns.
 type TreeGroup struct {
 	Name    string `json:"podGroup"`
 	Running int    `json:"running"`
 	Waiting int    `json:"waiting"`
-	// Fit is how many of those that wait would be placed.
+	// Fit is the number of pending members that would be placed.
 	Fit int `json:"fit"`
-	// Message says why the group would not start; empty if it would.
+	// Message is the reason why the group would not start; empty if it would.
 	Message string `json:"message,omitempty"`
 }
 
-// rootOf returns the CompositePodGroup at the top of the tree that a group belongs to; nil if there is none.
+// rootOf returns the CompositePodGroup at the top of a group's tree; nil if it has none.
 func (s *Snapshot) rootOf(object *model.PodGroup) (*model.CompositeGroup, error) {
 	if !s.trees || object == nil {
 		return nil, nil
@@ -79,7 +83,7 @@ func (s *Snapshot) heldInTree(root *model.CompositeGroup) (why string, held []He
 	return "", nil
 }
 
-// heldMembers returns those members that a PreEnqueue plugin holds back.
+// heldMembers returns the members that a PreEnqueue plugin holds back.
 func (s *Snapshot) heldMembers(members []*model.Pod) (held []HeldMember) {
 	for _, pod := range members {
 		if by, reason := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod); reason != "" {
@@ -89,7 +93,7 @@ func (s *Snapshot) heldMembers(members []*model.Pod) (held []HeldMember) {
 	return held
 }
 
-// explainInTree explains a group by the turn of the tree that it belongs to.
+// explainInTree explains a group by the turn of its tree.
 func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.CompositeGroup) {
 	turn := s.turnOf(root)
 	if turn == nil {
@@ -114,14 +118,16 @@ func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.Compo
 	}
 }
 
-// treeTurn is the decision about the groups of a tree, and what would let it start.
+// treeTurn is the decision about the groups of a tree, and the changes that would let it
+// start.
 type treeTurn struct {
 	decision   plan.GroupDecision
 	wouldStart []Help
 	unfinished bool
 }
 
-// turnOf returns the turn of a tree, whose members are on no node afterwards; nil if no pod of it waits.
+// turnOf returns the turn of a tree, with its placements reverted; nil if no pod of the
+// tree is pending.
 func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
 	if known, ok := s.turns[root.Key]; ok {
 		return known
@@ -147,7 +153,8 @@ func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
 	return turn
 }
 
-// searchForTree looks for single changes with which the tree would start, the smallest of each sort: fewer groups that must start, and more nodes.
+// searchForTree looks for single changes that would let the tree start, the smallest of
+// each kind: a lower minGroupCount, and more nodes.
 func (t *groupTurn) searchForTree() {
 	for n := t.MinCount - 1; n > 0; n-- {
 		if t.starts(t.work.Pods, n) {

@@ -15,12 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/explaintest"
 )
 
-// TestTreeWouldStart explains a gang of a tree of three, each of two members, on nodes with room for two pods. Each change that is said to let the tree start does, and nothing less.
+// TestTreeWouldStart explains a gang in a tree of three gangs with two members each, on
+// nodes with room for two pods. Each suggested change lets the tree start, and no smaller
+// one does.
 func TestTreeWouldStart(t *testing.T) {
 	for _, row := range []struct {
 		nodes, minGroups int
 		starts           bool
-		want             string // what would let it start
+		want             string // changes that would let it start
 	}{
 		{3, 3, true, ""},
 		{2, 3, false, "2 groups, 1 like n0"},

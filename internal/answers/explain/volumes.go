@@ -21,7 +21,8 @@ import (
 
 func (s *Snapshot) store() *storage.Store { return s.state.View().Storage() }
 
-// inTheWay says which of the pod's claims and volumes are in the way on a node that a volume plugin rejects. It is empty for other plugins.
+// inTheWay lists the pod's claims and volumes for which a volume plugin rejects a node.
+// It is empty for other plugins.
 func (s *Snapshot) inTheWay(a *Explanation, name string, r *Rejection) []string {
 	slot, ok := s.state.Slot(name)
 	if !ok || a.pod.Volumes == nil || !s.readsClaims {
@@ -41,7 +42,7 @@ func (s *Snapshot) inTheWay(a *Explanation, name string, r *Rejection) []string 
 	return nil
 }
 
-// claimsOf returns the pod's claims that exist, each once.
+// claimsOf returns the pod's existing claims, each once.
 func (s *Snapshot) claimsOf(pod *model.Pod) []*model.Claim {
 	var all []*model.Claim
 	for _, use := range pod.Volumes.Claims {
@@ -52,7 +53,8 @@ func (s *Snapshot) claimsOf(pod *model.Pod) []*model.Claim {
 	return all
 }
 
-// usedElsewhere names the pods that use a claim of which only one pod may.
+// usedElsewhere lists the pods that use a claim of the pod with access mode
+// ReadWriteOncePod.
 func (s *Snapshot) usedElsewhere(pod *model.Pod) (lines []string) {
 	for _, claim := range s.claimsOf(pod) {
 		for slot := range s.state.Slots() {
@@ -67,7 +69,7 @@ func (s *Snapshot) usedElsewhere(pod *model.Pod) (lines []string) {
 	return lines
 }
 
-// disksInUse names the pods on a slot that use the same disk.
+// disksInUse lists the pods on a slot that use the same disk.
 func (s *Snapshot) disksInUse(pod *model.Pod, slot int32) (lines []string) {
 	for i := range pod.Volumes.Disks {
 		disk := &pod.Volumes.Disks[i]
@@ -81,7 +83,7 @@ func (s *Snapshot) disksInUse(pod *model.Pod, slot int32) (lines []string) {
 	return lines
 }
 
-// overLimits counts volumes by driver, where the node has a limit that the pod's volumes exceed.
+// overLimits lists the drivers whose volume limit on the node the pod would exceed.
 func (s *Snapshot) overLimits(pod *model.Pod, node state.Node, r *Rejection) (lines []string) {
 	usage := node.Volumes()
 	csi := usage.CSINode()
@@ -106,7 +108,8 @@ func (s *Snapshot) overLimits(pod *model.Pod, node state.Node, r *Rejection) (li
 	return lines
 }
 
-// attachable returns the driver that attaches a claim's volume, the driver's handle of it, empty if it is not known, and its name for people.
+// attachable returns the driver that attaches a claim's volume, the driver's handle of
+// the volume (empty if unknown) and a name for people.
 func (s *Snapshot) attachable(claim *model.Claim) (driver, handle, name string) {
 	if volume := s.store().Volume(claim.Object.Spec.VolumeName); volume != nil {
 		return volume.Driver, volume.Handle, volume.Name
@@ -117,7 +120,7 @@ func (s *Snapshot) attachable(claim *model.Claim) (driver, handle, name string) 
 	return driver, "", "that of claim " + claim.Key.Name
 }
 
-// otherZones compares the zones of volumes with the node's.
+// otherZones lists the volumes whose zones do not match the node's.
 func (s *Snapshot) otherZones(pod *model.Pod, node state.Node) (lines []string) {
 	for _, claim := range s.claimsOf(pod) {
 		volume := s.store().Volume(claim.Object.Spec.VolumeName)
@@ -135,7 +138,7 @@ func (s *Snapshot) otherZones(pod *model.Pod, node state.Node) (lines []string) 
 	return lines
 }
 
-// here says which values the node's labels have.
+// here describes the node's values of some labels.
 func here(node state.Node, keys ...string) string {
 	var all []string
 	for _, key := range keys {
@@ -151,7 +154,8 @@ func here(node state.Node, keys ...string) string {
 	return "; here " + strings.Join(slices.Compact(all), " and ")
 }
 
-// boundElsewhere names bound claims whose volumes cannot be used on the node, or do not exist.
+// boundElsewhere lists bound claims whose volumes are not usable on the node or do not
+// exist.
 func (s *Snapshot) boundElsewhere(pod *model.Pod, node state.Node) (lines []string) {
 	for _, claim := range s.claimsOf(pod) {
 		if !claim.Bound {
@@ -166,14 +170,15 @@ func (s *Snapshot) boundElsewhere(pod *model.Pod, node state.Node) (lines []stri
 		if err != nil || model.NodeSelectorOf(affinity).Matches(node.Object().Labels) {
 			continue
 		}
-		required := model.NodeSelectorTerms(affinity) // that of a translated volume may differ from its own
+		// The affinity of a translated volume may differ from its own.
+		required := model.NodeSelectorTerms(affinity)
 		lines = append(lines, fmt.Sprintf("claim %s is bound to volume %s, which can be used where %s%s", claim.Key.Name, volume.Name,
 			textOfSelector(required), here(node, keysOf(required)...)))
 	}
 	return lines
 }
 
-// keysOf returns the labels that a selector looks at, each once.
+// keysOf returns the label keys of a selector, each once.
 func keysOf(selector *v1.NodeSelector) (keys []string) {
 	for i := range selector.NodeSelectorTerms {
 		for _, r := range selector.NodeSelectorTerms[i].MatchExpressions {
@@ -185,7 +190,8 @@ func keysOf(selector *v1.NodeSelector) (keys []string) {
 	return keys
 }
 
-// notToBeBound says of claims that are to be bound why there is no volume for them on the node.
+// notToBeBound explains, for each unbound claim, why no volume is available for it on the
+// node.
 func (s *Snapshot) notToBeBound(pod *model.Pod, node state.Node) (lines []string) {
 	var fit []string
 	for _, claim := range s.claimsOf(pod) {
@@ -212,7 +218,8 @@ func (s *Snapshot) notToBeBound(pod *model.Pod, node state.Node) (lines []string
 	return lines
 }
 
-// volumesFor says why no volume of the claim's class will do on the node, unless one does.
+// volumesFor explains why no volume of the claim's class fits on the node. fits is true
+// if one does.
 func (s *Snapshot) volumesFor(claim *model.Claim, node state.Node) (text string, fits bool) {
 	var all, taken, small, unlike, elsewhere int
 	for _, volume := range s.volumes {
@@ -256,7 +263,7 @@ func sizeOf(claim *model.Claim) string {
 	return request.String()
 }
 
-// isLike compares modes, attributes and labels.
+// isLike compares access modes, selector, volume mode and attributes class.
 func isLike(volume *model.Volume, claim *model.Claim) bool {
 	has, asks := &volume.Object.Spec, &claim.Object.Spec
 	for _, mode := range asks.AccessModes {
@@ -281,7 +288,8 @@ func orElse[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// notProvisioned says why no volume can be provisioned for the claim on the node, empty if one can.
+// notProvisioned explains why no volume can be provisioned for the claim on the node;
+// empty if one can.
 func (s *Snapshot) notProvisioned(claim *model.Claim, class *model.StorageClass, node state.Node) string {
 	provisioner := class.Object.Provisioner
 	if provisioner == "" || provisioner == "kubernetes.io/no-provisioner" {

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestVolumesInTheWay explains a pod on two nodes in two zones, and expects what is said of its claims and of the nodes.
+// TestVolumesInTheWay explains a pod on two nodes in two zones. It checks the
+// descriptions of the claims and the nodes.
 func TestVolumesInTheWay(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {

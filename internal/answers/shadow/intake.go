@@ -8,8 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Intake is a sink of watches that keeps every version of an object, in the order in which the watches show them: a binding is to be judged by what was
-// known before it. When very many versions wait it keeps, like ingest, only the newest of each further object, so that its memory is bounded.
+// Intake is a sink of watches that keeps every version of an object, in the order of the
+// watches. A binding must be judged by the objects before it. If very many versions wait,
+// it keeps only the newest version of each further object, as ingest does, so its memory
+// is bounded.
 type Intake struct {
 	in    *ingest.Ingest
 	max   int
@@ -19,7 +21,7 @@ type Intake struct {
 	changes []model.Change
 }
 
-// waitingMax is how many versions wait in their order.
+// waitingMax limits the versions that wait in order.
 const waitingMax = 20_000
 
 // NewIntake returns an intake for the pods of the given scheduler names.
@@ -27,10 +29,10 @@ func NewIntake(compile map[string]ingest.Compile) *Intake {
 	return &Intake{in: ingest.New(compile), max: waitingMax, ready: make(chan struct{}, 1)}
 }
 
-// Set takes in a version of an object.
+// Set adds a version of an object.
 func (t *Intake) Set(object kinds.Object) { t.take(func() { t.in.Set(object) }) }
 
-// Remove takes in that an object is gone.
+// Remove adds the deletion of an object.
 func (t *Intake) Remove(ref model.Ref) { t.take(func() { t.in.Remove(ref) }) }
 
 func (t *Intake) take(add func()) {
@@ -46,7 +48,7 @@ func (t *Intake) take(add func()) {
 	}
 }
 
-// Drain returns what came since the last call.
+// Drain returns the changes since the last call.
 func (t *Intake) Drain() []model.Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,5 +57,5 @@ func (t *Intake) Drain() []model.Change {
 	return changes
 }
 
-// Ready receives a value when there may be something to drain.
+// Ready receives a value when changes may be waiting.
 func (t *Intake) Ready() <-chan struct{} { return t.ready }

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// object is a version of an API object; the zero value is none. Exactly one of pod, node and other is set.
+// object is a version of an API object; the zero value is no object. Otherwise pod, node,
+// or one or both of other and compiled are set.
 type object struct {
 	pod      *model.Pod
 	node     *model.Node
@@ -21,7 +22,7 @@ func (o *object) exists() bool {
 	return o.pod != nil || o.node != nil || o.other != nil || o.compiled != nil
 }
 
-// api returns the API object, nil if there is none.
+// api returns the API object; nil if it does not exist.
 func (o *object) api() runtime.Object {
 	switch {
 	case o.pod != nil:
@@ -34,7 +35,7 @@ func (o *object) api() runtime.Object {
 	return o.other
 }
 
-// objectOf returns what a change makes of which object.
+// objectOf returns the object that a change sets or removes, and its new version.
 func objectOf(c *model.Change) (ref model.Ref, after object, ok bool) {
 	switch c.Kind {
 	case model.PodSet:
@@ -53,7 +54,7 @@ func objectOf(c *model.Change) (ref model.Ref, after object, ok bool) {
 	return model.Ref{}, object{}, false
 }
 
-// change returns the change that makes this version of the object.
+// change returns the change that sets this version of the object.
 func (o *object) change(ref model.Ref) model.Change {
 	switch {
 	case o.pod != nil:
@@ -66,7 +67,7 @@ func (o *object) change(ref model.Ref) model.Change {
 	return kinds.Get(ref.Kind).Gone(ref)
 }
 
-// set makes a version of an object the one that the state has.
+// set applies a version of an object to the state.
 func (s *Shadow) set(ref model.Ref, o object) {
 	s.state.Apply([]model.Change{o.change(ref)})
 	if o.exists() {
@@ -80,19 +81,20 @@ func (s *Shadow) set(ref model.Ref, o object) {
 type step struct {
 	ref           model.Ref
 	before, after object
-	// own is set if the change is a binding by the scheduler that is followed.
+	// own is set if the change is a binding by the observed scheduler.
 	own *binding
 }
 
-// binding is what is known of a binding by the scheduler that is followed, besides pod and node.
+// binding holds further facts about a binding by the observed scheduler.
 type binding struct {
-	// since is the number of the step before which the pod was first seen, and arrival its place among all pods that were first seen.
+	// since is the number of the step before which the pod was first seen. arrival is its
+	// position among all pods first seen pending.
 	since, arrival int
-	// first is the verdict about the state before the binding.
+	// first is the verdict in the state before the binding.
 	first Verdict
 }
 
-// keep notes a change, and forgets the oldest.
+// keep appends a change to the steps, and drops the oldest ones.
 func (s *Shadow) keep(one step) {
 	if !s.synced {
 		return
@@ -111,7 +113,8 @@ func (s *Shadow) keep(one step) {
 	s.stepsOf[one.ref]++
 }
 
-// goTo undoes or repeats kept changes until those before a number count and the others do not. from is where the state stands.
+// goTo undoes or repeats steps until exactly the steps before number `to` are applied.
+// from is the present position of the state.
 func (s *Shadow) goTo(from, to int) {
 	for ; from > to; from-- {
 		one := &s.steps[from-1-s.first]
@@ -123,7 +126,7 @@ func (s *Shadow) goTo(from, to int) {
 	}
 }
 
-// assume makes changes count that come later than where the state stands, until the returned function is called.
+// assume applies steps after the present position, until the returned function is called.
 func (s *Shadow) assume(ahead []int) (undo func()) {
 	was := make([]object, len(ahead))
 	for n, i := range ahead {
@@ -138,7 +141,7 @@ func (s *Shadow) assume(ahead []int) (undo func()) {
 	}
 }
 
-// what says what a change was, such as "pod default/web bound to n1".
+// what describes a change, such as "pod default/web bound to n1".
 func (c *step) what() (kind, text string) {
 	name := c.ref.Name
 	if c.ref.Namespace != "" {

@@ -9,34 +9,37 @@ import (
 )
 
 const (
-	// statesMax is how many states one binding is asked about, those of pairs included; contradictions matter more.
+	// statesMax limits the states that are tried for one binding, including those for
+	// pairs. Contradictions get a higher limit because they matter more.
 	statesMax, statesMaxContradict = 96, 384
-	// cutsMax is how many last changes known are combined with each number of own decisions.
+	// cutsMax limits the positions of the last received change that are combined with
+	// each number of own decisions.
 	cutsMax = 24
-	// pairsMax is how many other bindings are asked again whether they can have been decided in another order.
+	// pairsMax limits the other bindings that are decided again to test another order.
 	pairsMax = 16
-	// differencesMax is how many changes of each sort a decision lists.
+	// differencesMax limits the changes of each sort that a decision lists.
 	differencesMax = 8
 )
 
-// moment is a state in which the other scheduler can have decided: the changes before a number, and later ones that it knew all the same, such as its own decisions, whose bindings
-// were stored later.
+// moment is a state that the other scheduler can have decided in. It has all changes
+// before number `at`, and some later ones, such as own decisions whose bindings were
+// stored later.
 type moment struct {
 	at    int
 	ahead []int // ascending, each at least at
 }
 
-// An order says which own binding was decided before the one in question. The other scheduler decides about one pod after another, but its bindings are stored in whatever
-// order the API server answers.
+// An order returns whether an own binding was decided before the binding in question. The
+// other scheduler decides serially, but the API server stores its bindings in any order.
 type order func(q *question, number int, one *step) bool
 
-// byStorage: decided as they were stored.
+// byStorage: decided in the order of storage.
 func byStorage(q *question, number int, _ *step) bool { return number < q.at }
 
-// byArrival: decided as the pods came.
+// byArrival: decided in the order of arrival of the pods.
 func byArrival(q *question, _ int, one *step) bool { return one.own.arrival < q.arrival }
 
-// byPriority: all of them waited, and the queue gave them out by priority, and then as they came.
+// byPriority: all pods were queued, and decided by priority, then by arrival.
 func byPriority(q *question, _ int, one *step) bool {
 	if p := one.before.pod.Priority; p != q.pod.Priority {
 		return p > q.pod.Priority
@@ -44,32 +47,37 @@ func byPriority(q *question, _ int, one *step) bool {
 	return one.own.arrival < q.arrival
 }
 
-// search is the search for a state in which Berth agrees with a binding.
+// search looks for a state where Berth agrees with a binding.
 type search struct {
 	*Shadow
 	q *question
-	// The changes from lowest to end are the window: they may count or not. counts says which do now, and of has the numbers of those of an object, ascending.
+	// The changes from lowest to end are the window: each may be applied or not. counts
+	// marks the applied ones. of has the numbers of an object's changes, ascending.
 	lowest, end int
 	counts      []bool
 	of          map[model.Ref][]int
-	// states is how many further states may be asked about.
+	// states is the number of further states that may be tried.
 	states int
-	// last is the answer about the state that was asked last.
+	// last is the decision in the state that was tried last.
 	last Decision
-	// lesser is the first state found in which the node is feasible, if the binding was contradicted; its at is -1 before.
+	// lesser is, for a contradicted binding, the first state where the node is feasible.
+	// Its at is -1 until it is found.
 	lesser explanation
 }
 
-// explanation is a state that explains a binding: the answer there, and the change that made the difference.
+// explanation is a state that explains a binding, with the decision in it and the
+// decisive change.
 type explanation struct {
 	moment
 	moved  int
 	answer Decision
 }
 
-// close finds out whether a disagreement is a race, and reports it. The state stands at here, before and after.
+// close determines whether a disagreement is a race, and reports it. The state is at
+// position here, before and after.
 func (s *Shadow) close(q *question, here int) {
-	if s.credit <= 0 || q.first.Verdict == Lesser && s.credit < creditMax/4 { // contradictions matter more
+	// Contradictions matter more, so they may use the last quarter of the budget.
+	if s.credit <= 0 || q.first.Verdict == Lesser && s.credit < creditMax/4 {
 		q.first.Unsearched = true
 		s.tell(q, q.first)
 		return
@@ -101,7 +109,8 @@ func (s *Shadow) close(q *question, here int) {
 	s.tell(q, d)
 }
 
-// newSearch prepares the search about a binding, and takes the state from here to the end of its window.
+// newSearch prepares the search for a binding. It moves the state from position here to
+// the end of the window.
 func newSearch(s *Shadow, q *question, here int) *search {
 	f := &search{Shadow: s, q: q, lowest: max(q.since, q.at-reach, s.first), end: min(here, q.at+1+reach), of: map[model.Ref][]int{}, states: statesMax}
 	f.lesser.at = -1
@@ -118,7 +127,8 @@ func newSearch(s *Shadow, q *question, here int) *search {
 	return f
 }
 
-// move makes the changes of the window count for which counts is true, at the cost of those for which it was another.
+// move applies the changes of the window that counts selects, and undoes the others. Its
+// cost depends only on the changes that differ from the present state.
 func (f *search) move(counts func(number int) bool) {
 	var differ []model.Ref
 	for i := range f.counts {
@@ -143,7 +153,7 @@ func (f *search) move(counts func(number int) bool) {
 
 func (s *Shadow) step(number int) *step { return &s.steps[number-s.first] }
 
-// search returns the first state in which Berth agrees.
+// search returns the first state where Berth agrees.
 func (f *search) search() (explanation, bool) {
 	var asked [][]int
 	var orders []order
@@ -174,7 +184,8 @@ func (f *search) search() (explanation, bool) {
 	return explanation{}, false
 }
 
-// decidedBefore returns the numbers of the own bindings in the window that were decided before one of them in an order.
+// decidedBefore returns the numbers of own bindings in the window that precede q in an
+// order.
 func (f *search) decidedBefore(q *question, decided order) []int {
 	var before []int
 	for i := f.lowest; i < f.end; i++ {
@@ -185,7 +196,8 @@ func (f *search) decidedBefore(q *question, decided order) []int {
 	return before
 }
 
-// assumedAt returns those of the own bindings that count at a moment although they were stored later: their pods must have been there.
+// assumedAt returns the own bindings that are applied at a moment although they were
+// stored later. Their pods must have existed by then.
 func (f *search) assumedAt(at int, before []int) []int {
 	var ahead []int
 	for _, i := range before {
@@ -196,7 +208,8 @@ func (f *search) assumedAt(at int, before []int) []int {
 	return ahead
 }
 
-// backwards asks about the states in which the other scheduler had seen the changes up to some earlier one, and had decided about some pods before this one.
+// backwards tries the states where the other scheduler had received the changes up to an
+// earlier one, and had decided about the pods in before.
 func (f *search) backwards(before []int, decided order) (explanation, bool) {
 	f.last = f.q.first
 	ahead := f.assumedAt(f.q.at, before)
@@ -219,7 +232,9 @@ func (f *search) backwards(before []int, decided order) (explanation, bool) {
 	return explanation{}, false
 }
 
-// difference returns a change that touches the choice and that the later of two moments next to each other knows and the earlier one, which is at a number, does not; -1 if there is none.
+// difference returns a change that touches the choice and is applied at the later of two
+// adjacent moments only; at is the number of the earlier one. It returns -1 if no such
+// change exists.
 func (f *search) difference(later, earlier []int, at int) int {
 	if !slices.Contains(earlier, at) && f.touches(at) {
 		return at
@@ -232,8 +247,9 @@ func (f *search) difference(later, earlier []int, at int) int {
 	return -1
 }
 
-// forwards asks about the state before the binding with later changes of other kinds than pods, whose watches may show them late, and with own decisions. Of pods nothing can have been
-// known that was stored after the binding.
+// forwards tries the state before the binding with own decisions and with later changes
+// of other kinds than pods, because their watches may be late. Pod changes that were
+// stored after the binding cannot have influenced it.
 func (f *search) forwards(before []int, decided order) (explanation, bool) {
 	f.last = f.q.first
 	ahead := f.assumedAt(f.q.at, before)
@@ -252,7 +268,8 @@ func (f *search) forwards(before []int, decided order) (explanation, bool) {
 	return explanation{}, false
 }
 
-// atEachPlace asks about the states in which the decision was taken at each place among the own decisions that touch it, in an order, combined with the last changes that were known.
+// atEachPlace tries, in an order, each position of the decision among the own decisions
+// that touch it. Each position is combined with the possible last received changes.
 func (f *search) atEachPlace(compare func(a, b int) int, decided order) (explanation, bool) {
 	f.last = f.q.first
 	cuts := 0
@@ -267,16 +284,16 @@ func (f *search) atEachPlace(compare func(a, b int) int, decided order) (explana
 			case one.own == nil || i == f.q.at || one.own.since > at:
 			case f.touches(i):
 				open = append(open, i)
-			case i < f.q.at: // it makes no difference
+			case i < f.q.at: // This binding does not matter.
 				rest = append(rest, i)
 			}
 		}
 		if at == f.q.at && len(open) == 0 {
-			continue // the state before the binding
+			continue // This is the state before the binding.
 		}
 		slices.SortFunc(open, compare)
 		for n := len(open); n >= 0; n-- {
-			moved := at // it is not known
+			moved := at // The decisive change is unknown.
 			switch {
 			case n < len(open):
 				moved = open[n]
@@ -291,8 +308,9 @@ func (f *search) atEachPlace(compare func(a, b int) int, decided order) (explana
 	return explanation{}, false
 }
 
-// try asks about the binding at a moment. If Berth agrees there, the own bindings that change places with it are asked about, too: what makes this one right must not make another one as
-// wrong. When no states are left the answer is no.
+// try judges the binding at a moment. If Berth agrees there, the own bindings that change
+// places with it are judged too: a state that explains this binding must not make another
+// one as wrong. It returns false when the limit of states is reached.
 func (f *search) try(m moment, moved int, decided order) (explanation, bool) {
 	if f.states <= 0 {
 		return explanation{}, false
@@ -309,7 +327,8 @@ func (f *search) try(m moment, moved int, decided order) (explanation, bool) {
 	return explanation{}, false
 }
 
-// askAt asks about a binding at a moment, without some own bindings that were stored before it. Its pod must be on no node there.
+// askAt judges a binding at a moment, without some own bindings that were stored before
+// it. Its pod must not be on a node there.
 func (f *search) askAt(m moment, q *question, without []int) Decision {
 	f.credit--
 	f.states--
@@ -323,10 +342,13 @@ func (f *search) askAt(m moment, q *question, without []int) Decision {
 	return f.ask(q)
 }
 
-// ordered reports whether the own bindings that change places with the one in question can be so: those stored before it that count as decided after it, with it in place; and those
-// stored after it that count as decided before, without it. Where all of them are in an order that follows from something else than this question, they are asked about in that order first.
+// ordered reports whether the own bindings that change places with the binding in
+// question remain plausible. Bindings that were stored before it and now count as decided
+// after it are judged with its pod in place. Bindings that were stored after it and now
+// count as decided before it are judged without it. If the order is independent of this
+// question, they are judged in that order first.
 func (f *search) ordered(m moment, decided order) bool {
-	var after []int // decided after it, and stored before
+	var after []int // decided after the binding, stored before it
 	for i := m.at; i < f.q.at; i++ {
 		if f.step(i).own != nil && !slices.Contains(m.ahead, i) {
 			after = append(after, i)
@@ -338,7 +360,8 @@ func (f *search) ordered(m moment, decided order) bool {
 			continue
 		}
 		pairs++
-		known := func(at int) []int { // what counts at a moment at which the pod of i was decided about
+		// known returns the changes that are applied when the pod of i is decided about.
+		known := func(at int) []int {
 			ahead := []int{f.q.at}
 			for _, j := range m.ahead {
 				if j >= at {
@@ -369,14 +392,16 @@ func (f *search) ordered(m moment, decided order) bool {
 	return true
 }
 
-// inOrder asks about another own binding with those in place that were decided before it in an order. The one in question must be among them, or not, as it says.
+// inOrder judges another own binding with the bindings in place that precede it in an
+// order. The binding in question must be among them if and only if with is true.
 func (f *search) inOrder(number int, m moment, decided order, with bool) bool {
 	own := f.step(number).own
 	before := f.decidedBefore(&question{pod: f.step(number).before.pod, at: number, arrival: own.arrival}, decided)
 	if slices.Contains(before, f.q.at) != with {
 		return false
 	}
-	// It was decided after the one in question, or before it, and as soon as its pod was there.
+	// It was decided after the binding in question or, without it, as soon as its pod
+	// existed.
 	first := max(m.at, own.since, f.lowest)
 	if !with {
 		first = min(max(own.since, f.lowest), number)
@@ -393,39 +418,44 @@ func (f *search) inOrder(number int, m moment, decided order, with bool) bool {
 	return f.bearable(number, moment{number, f.assumedAt(number, before)}, without)
 }
 
-// bearable asks about another own binding at a moment: its verdict must be as it was first, or better than the first one of the binding in question.
+// bearable judges another own binding at a moment. The verdict must be its first verdict,
+// or better than the first verdict of the binding in question.
 func (f *search) bearable(number int, m moment, without []int) bool {
 	one := f.step(number)
 	if m.at > number || m.at < one.own.since || f.states <= 0 {
-		return false // it was stored already, its pod was not there, or enough was asked
+		// It was already stored, its pod did not exist, or the limit is reached.
+		return false
 	}
 	q := &question{pod: one.before.pod, node: one.after.pod.NodeName, seen: f.q.seen}
 	got := f.askAt(m, q, without).Verdict
 	return got == one.own.first || badness(got) < badness(f.q.first.Verdict)
 }
 
-// badness orders verdicts about a state.
+// badness orders verdicts.
 func badness(v Verdict) int { return slices.Index([]Verdict{Agree, Lesser, Contradict, Failed}, v) }
 
-// related reports whether the placement of the pod in question can make another own binding worse: both are on one node, or count each other.
+// related reports whether the placement of the pod in question can make another own
+// binding worse: both are on one node, or one counts for the other.
 func (f *search) related(number int) bool {
 	one := f.step(number)
 	return one.after.pod.NodeName == f.q.node || isCounted(f.q.pod, one.before.pod)
 }
 
-// isCounted reports whether the placement of a pod can count for another one, whatever the node.
+// isCounted reports whether the placement of a pod can count for another pod on any node.
 func isCounted(other, pod *model.Pod) bool {
 	return len(pod.Terms) > 0 || len(other.Terms) > 0 ||
-		pod.Namespace == other.Namespace && (len(pod.Object.Spec.TopologySpreadConstraints) > 0 || maps.Equal(pod.Labels, other.Labels)) // or those of the profile
+		// Constraints may also come from the profile.
+		pod.Namespace == other.Namespace && (len(pod.Object.Spec.TopologySpreadConstraints) > 0 || maps.Equal(pod.Labels, other.Labels))
 }
 
-// touches reports whether a change concerns what the choice was between: it is of the chosen node or of the best one, of what the pod needs, or of pods that are
-// counted for it. A change of a third node shifts normalised scores, too, and so makes nodes equally good by chance.
+// touches reports whether a change concerns the choice: the chosen or the best node, an
+// object that the pod needs, or a pod that counts for it. Changes of a third node only
+// shift normalised scores, which can make nodes equal by chance.
 func (f *search) touches(number int) bool {
 	c := f.step(number)
 	on := func(node string) bool { return node != "" && (node == f.q.node || node == f.last.Best) }
 	switch c.ref.Kind {
-	case model.NodeKind, model.CSINodeKind: // both are called like the node
+	case model.NodeKind, model.CSINodeKind: // Both have the node's name.
 		return on(c.ref.Name)
 	case model.PodKind:
 	default:
@@ -439,8 +469,10 @@ func (f *search) touches(number int) bool {
 	return false
 }
 
-// differences lists what an explanation does not know of what was stored before the binding, and what it knows of what came later: the change that made the difference, and others that
-// touch what the choice was between at first.
+// differences lists how an explanation differs from the state before the binding. unseen
+// are changes that were stored before the binding and are not applied, assumed are later
+// ones that are applied. The decisive change comes first, then others that touch the
+// original choice.
 func (f *search) differences(e *explanation) (unseen, assumed []string) {
 	f.last = f.q.first
 	text := func(number int) string {

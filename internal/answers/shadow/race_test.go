@@ -19,7 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// zones gives the fixture's nodes a and b a zone each, and pods of app=web that must be spread over them.
+// zones puts the fixture's nodes a and b into one zone each, and returns pods of app=web
+// that must be spread over the zones.
 func (f *fixture) zones() (web func(name, node string) *v1.Pod) {
 	f.in.Set(build.Node("a", build.Allocatable("cpu=8 memory=16Gi"), build.NodeLabels("topology.kubernetes.io/zone=1")))
 	f.in.Set(build.Node("b", build.Allocatable("cpu=8 memory=16Gi"), build.NodeLabels("topology.kubernetes.io/zone=2")))
@@ -30,8 +31,9 @@ func (f *fixture) zones() (web func(name, node string) *v1.Pod) {
 	}
 }
 
-// TestRaceOfSeveral: six pods that must be spread are decided about in turn, and their bindings are stored in another order. The fourth is stored when two others in front of it are not, so
-// that no single change explains it.
+// TestRaceOfSeveral: six pods that must be spread are decided about in turn, and their
+// bindings are stored in another order. The fourth is stored before two earlier ones, so
+// no single change explains it.
 func TestRaceOfSeveral(t *testing.T) {
 	f := newFixture(t)
 	web := f.zones()
@@ -58,7 +60,8 @@ func TestRaceOfSeveral(t *testing.T) {
 	}
 }
 
-// TestRaceOfACutAndOwnDecisions: the other scheduler had not seen that a pod is gone, and it had assumed one whose binding is stored later. Neither explains the binding alone.
+// TestRaceOfACutAndOwnDecisions: the other scheduler had not seen a deletion, and it had
+// assumed a pod whose binding is stored later. Neither explains the binding alone.
 func TestRaceOfACutAndOwnDecisions(t *testing.T) {
 	f := newFixture(t)
 	web := f.zones()
@@ -67,7 +70,8 @@ func TestRaceOfACutAndOwnDecisions(t *testing.T) {
 	}
 	f.in.Set(web("1", ""))
 	f.in.Set(web("2", ""))
-	// 1 went to a, which made it three and three; then 2 to b. Then a pod on a goes, and 2 is stored before 1.
+	// Pod 1 was placed on a, which made it three and three; then pod 2 on b. Then a pod
+	// on a is deleted, and 2 is stored before 1.
 	f.in.Remove(model.PodKey{Namespace: "default", Name: "a1"}.Ref())
 	f.in.Set(web("2", "b"))
 	f.in.Set(web("1", "a"))
@@ -84,7 +88,8 @@ func TestRaceOfACutAndOwnDecisions(t *testing.T) {
 	}
 }
 
-// TestContradictionInAnyOrder: many own bindings are in flight around one that is wrong in each order, because its node has no room for it, not even alone.
+// TestContradictionInAnyOrder: many own bindings are in flight around one that is wrong
+// in every order, because its node has no room for it, even when empty.
 func TestContradictionInAnyOrder(t *testing.T) {
 	f := newFixture(t)
 	web := f.zones()
@@ -112,7 +117,8 @@ func TestContradictionInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestOrderThatIsWrongForAnother: with p decided before q, whose binding is stored earlier, the zone of p would be right; but then that of q would be wrong. One of them is.
+// TestOrderThatIsWrongForAnother: q's binding is stored before p's. If p had been decided
+// first, its zone would be right, but q's would be wrong. So one of them is wrong.
 func TestOrderThatIsWrongForAnother(t *testing.T) {
 	f := newFixture(t)
 	web := f.zones()
@@ -123,7 +129,8 @@ func TestOrderThatIsWrongForAnother(t *testing.T) {
 	f.check("default/q agree", "default/p contradict")
 }
 
-// TestPodsThatCameLaterExplainNothing: with q on b the binding of p would be right, but q was not there yet when p was bound.
+// TestPodsThatCameLaterExplainNothing: with q on b the binding of p would be right, but q
+// did not exist yet when p was bound.
 func TestPodsThatCameLaterExplainNothing(t *testing.T) {
 	f := newFixture(t)
 	f.in.Set(f.pod("p", "1"))
@@ -135,7 +142,8 @@ func TestPodsThatCameLaterExplainNothing(t *testing.T) {
 
 func important(p *v1.Pod) { p.Spec.Priority = new(int32(10)) }
 
-// TestOrders: q was decided about before p and is stored after it, because it came first, or because it is more important and both waited.
+// TestOrders: q was decided before p and is stored after it, because it arrived first, or
+// because it has a higher priority and both were pending.
 func TestOrders(t *testing.T) {
 	for _, order := range []string{"arrival", "priority"} {
 		f := newFixture(t)
@@ -156,7 +164,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestContradictionWaitsForWhatIsInFlight: 1, 2 and 3 were decided about in turn. Without 2, whose binding is stored long after theirs, either of the others is wrong.
+// TestContradictionWaitsForWhatIsInFlight: 1, 2 and 3 were decided in turn. Without 2,
+// whose binding is stored long after theirs, one of the others is wrong.
 func TestContradictionWaitsForWhatIsInFlight(t *testing.T) {
 	f := newFixture(t)
 	web := f.zones()
@@ -171,8 +180,9 @@ func TestContradictionWaitsForWhatIsInFlight(t *testing.T) {
 	f.check("default/3 agree", "default/2 agree", "default/1 race: pod default/3 bound to a, later false, first contradict")
 }
 
-// TestLessWrongIsBearable: the other scheduler had not seen that b1 is gone when it decided about p, so x, which came later, found p on a. That makes a worse for x, not infeasible: what is
-// explained is more wrong.
+// TestLessWrongIsBearable: the other scheduler had not seen the deletion of b1 when it
+// decided about p. So x, which arrived later, found p on a. This makes a lesser for x,
+// not infeasible: the explained binding is more wrong.
 func TestLessWrongIsBearable(t *testing.T) {
 	f := newFixture(t)
 	web := f.zones()
@@ -186,7 +196,8 @@ func TestLessWrongIsBearable(t *testing.T) {
 	f.check("default/x agree", "default/p race: pods default/b1 gone, later false, first contradict")
 }
 
-// incumbent is another scheduler in a small world: Berth's own engine, which sees the changes late and stores its bindings in another order than it decides.
+// incumbent is another scheduler in a small world. It uses Berth's own engine, sees the
+// changes late, and stores its bindings in another order than it decides.
 type incumbent struct {
 	*testing.T
 	f      *fixture
@@ -194,9 +205,10 @@ type incumbent struct {
 	state  *state.State
 	engine *engine.Engine
 	in     *ingest.Ingest
-	// log are the changes that the API server has stored and the incumbent has not seen.
+	// log has the changes that the API server has stored and the incumbent has not seen.
 	log []func(set func(kinds.Object), remove func(model.Ref))
-	// waiting are the pods that it has seen and not decided about, in their order; flying are the decided ones that are not stored.
+	// waiting are the pods that it has seen and not decided about, in their order. flying
+	// are its decisions that are not stored yet.
 	waiting []*model.Pod
 	flying  []*v1.Pod
 	stored  []*v1.Pod
@@ -206,13 +218,13 @@ type incumbent struct {
 	pods  int
 }
 
-// store has the API server store a version of an object: the shadow sees it at once.
+// store stores a version of an object in the API server. The shadow sees it at once.
 func (c *incumbent) store(object kinds.Object) {
 	c.f.in.Set(object)
 	c.log = append(c.log, func(set func(kinds.Object), _ func(model.Ref)) { set(object) })
 }
 
-// see has the incumbent see the oldest changes.
+// see shows the oldest changes to the incumbent.
 func (c *incumbent) see(n int) {
 	for _, one := range c.log[:min(n, len(c.log))] {
 		one(c.in.Set, c.in.Remove)
@@ -227,7 +239,7 @@ func (c *incumbent) see(n int) {
 	c.log = c.log[min(n, len(c.log)):]
 }
 
-// decide has it decide about the pod that waits longest.
+// decide decides about the pod that waits longest.
 func (c *incumbent) decide() {
 	if len(c.waiting) == 0 {
 		return
@@ -272,7 +284,7 @@ func (c *incumbent) deploy() {
 	}
 }
 
-// remove deletes a pod that is bound: first it terminates.
+// remove deletes a bound pod: first it terminates.
 func (c *incumbent) remove() {
 	if len(c.stored) == 0 {
 		return
@@ -288,8 +300,10 @@ func (c *incumbent) remove() {
 	c.log = append(c.log, func(_ func(kinds.Object), remove func(model.Ref)) { remove(ref) })
 }
 
-// TestSchedulerInFlight has the shadow follow a scheduler that decides as Berth does, but late, and whose bindings are stored in another order: what it does is a race or right, and never
-// contradicted; nodes without room, which the test mixes in, always are.
+// TestSchedulerInFlight has the shadow follow a scheduler that decides as Berth does, but
+// late, and with bindings stored in another order. Each of its bindings is right or a
+// race, and never contradicted. Bindings to nodes without room, which the test mixes in,
+// are always contradicted.
 func TestSchedulerInFlight(t *testing.T) {
 	var all Summary
 	for seed := range build.UnlessRaced(6, 1) {
@@ -345,7 +359,8 @@ func (c *incumbent) run() Summary {
 				c.bind()
 			}
 		default:
-			if c.random.IntN(8) == 0 { // a binding by hand to a node that is too small in each state
+			// Sometimes a pod is bound by hand to a node that is too small in each state.
+			if c.random.IntN(8) == 0 {
 				name := fmt.Sprintf("wrong%d", c.pods)
 				if c.wrong[name] {
 					continue

@@ -16,43 +16,51 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Config is what a Shadow needs.
+// Config is the configuration of a Shadow.
 type Config struct {
-	// Scheduler is the configuration of the scheduler that is followed.
+	// Scheduler is the configuration of the observed scheduler.
 	Scheduler *config.Config
-	// SchedulerNames are the scheduler names whose pods are followed; empty means those of all profiles.
+	// SchedulerNames are the scheduler names whose pods are observed. Empty means all
+	// profiles.
 	SchedulerNames []string
-	// Grace is how long Berth must find a node for a pending pod before that is reported.
+	// Grace is how long Berth must find a node for a pending pod before the pod is
+	// reported.
 	Grace time.Duration
-	// Settle is how long a disagreement waits for changes that the watches may show late.
+	// Settle is how long a disagreement waits for changes that arrive late.
 	Settle time.Duration
 	// Report is called with each decision.
 	Report func(Decision)
-	// Keep, unless it is nil, is called with disagreements that are no races before they are reported, and with the objects of the cluster as they were before the binding, the
-	// pod among them; what it returns says where they are kept. The objects must not be changed. It is called KeepMax times at most, for lesser nodes half as often.
+	// Keep, if set, is called before a disagreement that is no race is reported. objects
+	// is the cluster before the binding, including the pod. where is the place where Keep
+	// stored it. Keep must not change the objects. It is called at most KeepMax times,
+	// and at most half as often for lesser nodes.
 	Keep    func(d *Decision, objects []runtime.Object) (where string)
 	KeepMax int
 }
 
 const (
-	// reach is how many changes before and after a binding are undone, or awaited, to find out whether a disagreement is a race. kube-scheduler has a hundred bindings in flight
-	// where many pods are made at once, as it sends 100 requests in a burst and decides faster than that.
+	// reach is the number of changes before and after a binding that are considered in a
+	// search for a race. kube-scheduler has about a hundred bindings in flight when many
+	// pods are created at once. It sends bursts of 100 requests, and decides faster than
+	// they are answered.
 	reach = 256
-	// kept is how many changes can be undone: those of the reach before a binding, and those that come while its disagreement is open.
+	// kept is the number of changes that can be undone: those within reach before a
+	// binding, and those that arrive while its disagreement is open.
 	kept = 4 * reach
-	// inFlightTimes is how many times as long a contradiction settles while pods are pending.
+	// While pods are pending, a contradiction settles inFlightTimes as long.
 	inFlightTimes = 5
-	// askedAtOnce bounds the pending pods that one call of Tick asks about.
+	// askedAtOnce limits the pending pods that one call of Tick judges.
 	askedAtOnce = 50
-	// credit is how many further decisions each binding allows for finding races, and creditMax how many are saved up. What costs more is reported as it is.
+	// Each binding adds credit repeated decisions to the budget for finding races, up to
+	// creditMax. Beyond the budget, disagreements are reported as they are.
 	credit, creditMax = 24, 8192
 )
 
-// Shadow follows another scheduler. One goroutine uses it.
+// Shadow observes another scheduler. One goroutine uses it.
 type Shadow struct {
 	state    *state.State
 	engine   *engine.Engine
-	profiles map[string]*plugin.Profile // of the pods that are followed
+	profiles map[string]*plugin.Profile // profiles of the observed pods
 	grace    time.Duration
 	settle   time.Duration
 	report   func(Decision)
@@ -60,20 +68,21 @@ type Shadow struct {
 
 	now    time.Time
 	synced bool
-	// objects are those of the cluster, as the state has them.
+	// objects are the cluster's objects as the state has them.
 	objects map[model.Ref]object
 	// steps are the last changes; first is the number of steps[0].
 	steps []step
-	// stepsOf is how many of the steps are of each object.
+	// stepsOf is the number of steps per object.
 	stepsOf map[model.Ref]int
 	first   int
 	// open are disagreements that may be races, in the order of their bindings.
 	open   []*question
 	credit int
-	// pending are the followed pods without a node; asks has them in the order in which they are asked about next.
+	// pending are the observed pods without a node. asks orders them by the time of their
+	// next check.
 	pending map[model.PodKey]*pending
 	asks    *list.List
-	// arrivals is how many pods were first seen pending.
+	// arrivals is the number of pods that were first seen pending.
 	arrivals int
 	summary  Summary
 
@@ -84,12 +93,13 @@ type Shadow struct {
 // pending is a pod that the other scheduler has not bound.
 type pending struct {
 	pod   *model.Pod
-	since int // the number of the step before which it was first seen
-	// arrival is its place among all pods that were first seen pending.
+	since int // number of the step before which it was first seen
+	// arrival is its position among all pods that were first seen pending.
 	arrival int
 	seen    time.Time
 	next    time.Time
-	// found is since when Berth finds a node for it, zero if it does not. told means that this was reported.
+	// found is the time since when Berth finds a node for it; zero if it does not. told
+	// means that this was reported.
 	found time.Time
 	told  bool
 	at    *list.Element
@@ -123,10 +133,11 @@ func New(c Config) (*Shadow, error) {
 	return s, nil
 }
 
-// Synced says that everything that exists has been applied: from now on a pod that gets a node is a binding.
+// Synced marks the end of the initial lists. From now on, a pod that gets a node is a
+// binding.
 func (s *Shadow) Synced() { s.synced = true }
 
-// Apply takes in changes, in their order.
+// Apply applies changes in their order.
 func (s *Shadow) Apply(now time.Time, changes []model.Change) {
 	s.setNow(now)
 	for i := range changes {
@@ -140,7 +151,8 @@ func (s *Shadow) Apply(now time.Time, changes []model.Change) {
 			own = s.judge(before.pod, after.pod)
 		}
 		s.set(ref, after)
-		// What follows a kept change of the same object is kept, too: whoever undoes and repeats that one must end with the object as it is.
+		// Changes that follow a kept change of the same object are kept, too. Undoing and
+		// repeating the kept ones must end with the present object.
 		if matters(before.pod, after.pod) || s.stepsOf[ref] > 0 {
 			s.keep(step{ref, before, after, own})
 		}
@@ -151,14 +163,14 @@ func (s *Shadow) Apply(now time.Time, changes []model.Change) {
 	}
 }
 
-// Tick does what is due by time alone. Call it about once a second.
+// Tick performs the work that depends on time alone. Call it about once a second.
 func (s *Shadow) Tick(now time.Time) {
 	s.setNow(now)
 	s.closeDue(false)
 	s.askPending()
 }
 
-// End closes what is open, and returns the summary.
+// End closes the open disagreements and returns the summary.
 func (s *Shadow) End(now time.Time) Summary {
 	s.setNow(now)
 	s.closeDue(true)
@@ -177,19 +189,21 @@ func (s *Shadow) setNow(now time.Time) {
 	s.state.SetNow(now)
 }
 
-// matters reports whether a change can change a verdict about another pod: one of a pod that is, and stays, on no node and nominated to none cannot.
+// matters reports whether a change can change a verdict about another pod. Changes of
+// pods without a node and without a nomination cannot.
 func matters(before, after *model.Pod) bool {
 	idle := func(p *model.Pod) bool { return p == nil || p.NodeName == "" && p.NominatedNode == "" }
 	return before == nil && after == nil || !idle(before) || !idle(after)
 }
 
-// judge compares a binding, if it is one, with what Berth says before the state knows of it. It returns nil if it is none.
+// judge compares a binding with Berth's decision in the state before it. It returns nil
+// if the change is no binding.
 func (s *Shadow) judge(before, after *model.Pod) *binding {
 	switch {
 	case after == nil || after.NodeName == "" || s.profiles[after.SchedulerName] == nil:
 		return nil
 	case before == nil || before.UID != after.UID:
-		s.summary.Unseen++ // such as the pods that kubelets make
+		s.summary.Unseen++ // such as pods that kubelets create
 		return nil
 	case before.NodeName != "":
 		return nil
@@ -208,7 +222,7 @@ func (s *Shadow) judge(before, after *model.Pod) *binding {
 	return &binding{since: q.since, arrival: q.arrival, first: q.first.Verdict}
 }
 
-// follow keeps the list of pending pods.
+// follow updates the list of pending pods.
 func (s *Shadow) follow(ref model.Ref, pod *model.Pod) {
 	key := model.PodKey{Namespace: ref.Namespace, Name: ref.Name}
 	known := s.pending[key]
@@ -230,7 +244,8 @@ func (s *Shadow) follow(ref model.Ref, pod *model.Pod) {
 	}
 }
 
-// askPending asks about pending pods whose time has come: each once in the grace time, and few at once.
+// askPending judges the pending pods that are due: each once per grace time, and few at
+// once.
 func (s *Shadow) askPending() {
 	for range askedAtOnce {
 		front := s.asks.Front()
@@ -244,7 +259,8 @@ func (s *Shadow) askPending() {
 	}
 }
 
-// askAbout reports a pending pod once if Berth has found a node for it for the grace time. Members of pod groups are decided about together, and left out.
+// askAbout reports a pending pod once if Berth has found a node for it throughout the
+// grace time. Members of pod groups are left out, because they are scheduled together.
 func (s *Shadow) askAbout(p *pending) {
 	if p.told || p.pod.Terminating || p.pod.Malformed != "" || s.groups && p.pod.Group != (model.GroupKey{}) {
 		return

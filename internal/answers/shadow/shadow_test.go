@@ -42,10 +42,10 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// apply gives the shadow what came in.
+// apply passes the new changes to the shadow.
 func (f *fixture) apply() { f.Apply(f.at, f.in.Drain()) }
 
-// after lets time pass.
+// after advances the time.
 func (f *fixture) after(d time.Duration) {
 	f.at = f.at.Add(d)
 	f.Tick(f.at)
@@ -55,7 +55,7 @@ func (f *fixture) pod(name, cpu string, options ...build.PodOption) *v1.Pod {
 	return build.Pod(append(options, build.Named(name), build.Container("cpu="+cpu))...)
 }
 
-// bound shows a pod pending, and then on a node.
+// bound creates a pod, and then binds it to a node.
 func (f *fixture) bound(name, cpu, node string) {
 	f.in.Set(f.pod(name, cpu))
 	f.in.Set(f.pod(name, cpu, build.NodeName(node)))
@@ -81,7 +81,7 @@ func (f *fixture) check(want ...string) {
 	if s.Bindings != s.Agree+s.Lesser+s.Contradict+s.Race+s.Failed+s.Open {
 		f.Errorf("the counts do not add up: %+v", s)
 	}
-	for ref, o := range f.objects { // what was undone must be done again
+	for ref, o := range f.objects { // Undone changes must have been repeated.
 		if o.pod != nil {
 			if node, _, _ := f.state.NodeOf(o.pod.Key()); node != o.pod.NodeName {
 				f.Errorf("%v is on node %q, in the state on %q", ref, o.pod.NodeName, node)
@@ -121,7 +121,8 @@ func TestContradict(t *testing.T) {
 	}
 }
 
-// TestRaceWithAnEarlierChange: when the other scheduler decided, it did not know yet that node a was tainted.
+// TestRaceWithAnEarlierChange: the other scheduler had not seen the taint of node a when
+// it decided.
 func TestRaceWithAnEarlierChange(t *testing.T) {
 	f := newFixture(t)
 	f.in.Set(f.pod("p", "1", build.NodeSelector("only=a")))
@@ -134,7 +135,8 @@ func TestRaceWithAnEarlierChange(t *testing.T) {
 	}
 }
 
-// TestRaceWithALaterChange: the watch of nodes shows the node after the binding to it. Without settling it would be a contradiction.
+// TestRaceWithALaterChange: the watch delivers a node after the binding to it. Without
+// the settle time it would be a contradiction.
 func TestRaceWithALaterChange(t *testing.T) {
 	f := newFixture(t)
 	f.bound("p", "6", "c")
@@ -147,7 +149,8 @@ func TestRaceWithALaterChange(t *testing.T) {
 	f.check("default/p race: nodes c new, later true, first contradict")
 }
 
-// TestRaceWithABindingShownLater: the other scheduler had assumed q on b when it decided about p, and the bindings were stored the other way round.
+// TestRaceWithABindingShownLater: the other scheduler had assumed q on b when it decided
+// about p, and the bindings were stored in the reverse order.
 func TestRaceWithABindingShownLater(t *testing.T) {
 	f := newFixture(t)
 	f.in.Set(f.pod("q", "7"))
@@ -156,7 +159,8 @@ func TestRaceWithABindingShownLater(t *testing.T) {
 	f.check("default/q agree", "default/p race: pod default/q bound to b, later true, first lesser")
 }
 
-// TestPodsWithoutBinding: pods of other schedulers, and those that come with a node, are no bindings.
+// TestPodsWithoutBinding: pods of other schedulers, and pods created with a node, are no
+// bindings.
 func TestPodsWithoutBinding(t *testing.T) {
 	f := newFixture(t)
 	f.in.Set(f.pod("static", "1", build.NodeName("a")))
@@ -188,7 +192,7 @@ func TestPlaceable(t *testing.T) {
 		t.Errorf("told %+v", d)
 	}
 	f.after(time.Hour)
-	f.check("default/fits placeable") // once
+	f.check("default/fits placeable") // reported once
 	if s := f.Summary(); s.Placeable != 1 || s.Pending != 3 {
 		t.Errorf("the summary is %+v", s)
 	}
@@ -196,7 +200,8 @@ func TestPlaceable(t *testing.T) {
 	f.check("default/fits placeable", "default/fits agree")
 }
 
-// TestCostOfDisagreements: where all bindings disagree, and could have been decided in any order, the search for races asks about a bounded number of states for each.
+// TestCostOfDisagreements: all bindings disagree, and could have been decided in any
+// order. The search for races tries a bounded number of states for each.
 func TestCostOfDisagreements(t *testing.T) {
 	f := newFixture(t)
 	pods := build.UnlessRaced(400, 120)
@@ -243,13 +248,15 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
-// TestPodThatIsMadeAgainIsJudged: a pod goes and another of its name comes; that the search for a race undoes and repeats the first change must not lose the second pod.
+// TestPodThatIsMadeAgainIsJudged: a pod is deleted and another one with its name is
+// created. The search for a race undoes and repeats the first change, and must not lose
+// the second pod.
 func TestPodThatIsMadeAgainIsJudged(t *testing.T) {
 	f := newFixture(t)
 	second := func(p *v1.Pod) { p.UID = "second" }
 	f.bound("web", "1", "b")
 	f.check("default/web agree")
-	f.bound("p", "1", "a") // is open until it is settled
+	f.bound("p", "1", "a") // open until it is settled
 	f.in.Remove(model.PodKey{Namespace: "default", Name: "web"}.Ref())
 	f.in.Set(f.pod("web", "1", second))
 	f.check("default/web agree", "default/p lesser")
@@ -257,7 +264,8 @@ func TestPodThatIsMadeAgainIsJudged(t *testing.T) {
 	f.check("default/web agree", "default/p lesser", "default/web agree")
 }
 
-// TestOwnBindingsExplainNothing: without the binding of q the node of p would be among the best, but the other scheduler itself made that binding before.
+// TestOwnBindingsExplainNothing: without the binding of q the node of p would be among
+// the best, but the other scheduler itself made that binding before.
 func TestOwnBindingsExplainNothing(t *testing.T) {
 	f := newFixture(t)
 	f.in.Set(build.Node("b", build.Allocatable("cpu=4 memory=8Gi"))) // like a
@@ -267,7 +275,8 @@ func TestOwnBindingsExplainNothing(t *testing.T) {
 	f.check("default/q agree", "default/p lesser")
 }
 
-// TestKeep keeps the cluster as it was before a binding that Berth disagrees with, also when it has changed since; races are not kept, and lesser nodes only half as often.
+// TestKeep stores the cluster as it was before a disagreeing binding, even if it has
+// changed since. Races are not stored, and lesser nodes only half as often.
 func TestKeep(t *testing.T) {
 	f := newFixture(t)
 	var kept []string
@@ -285,7 +294,7 @@ func TestKeep(t *testing.T) {
 		kept = append(kept, text)
 		return "file " + d.Pod
 	}
-	f.bound("small", "1", "b") // the node that is best
+	f.bound("small", "1", "b") // the best node
 	f.bound("huge", "1", "gone")
 	f.bound("later", "1", "b")
 	f.apply()

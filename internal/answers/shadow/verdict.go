@@ -11,20 +11,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Verdict is what Berth says about a binding, or about a pod that is not bound.
+// Verdict is Berth's verdict about a binding, or about a pod that is not bound.
 type Verdict string
 
 // The verdicts.
 const (
-	// Agree: the node is one of the best, or the one that the pod is nominated to.
+	// Agree: the node has the best score, or the pod is nominated to it.
 	Agree Verdict = "agree"
-	// Lesser: the node is feasible, and others are better.
+	// Lesser: the node is feasible, but others are better.
 	Lesser Verdict = "lesser"
 	// Contradict: the node is infeasible.
 	Contradict Verdict = "contradict"
-	// Race: Berth disagrees, and agrees in a state that the other scheduler can have decided on: without the last changes, or with bindings of its own that were stored later.
+	// Race: Berth disagrees, but agrees in another state that the scheduler can have
+	// decided in: without the last changes, or with own bindings that were stored later.
 	Race Verdict = "race"
-	// Failed: Berth's decision would have ended with an error.
+	// Failed: Berth's attempt would have failed with an error.
 	Failed Verdict = "failed"
 	// Placeable: the pod is pending, and Berth finds a node for it.
 	Placeable Verdict = "placeable"
@@ -36,36 +37,42 @@ type Decision struct {
 	Pod       string    `json:"pod"` // namespace/name
 	Scheduler string    `json:"schedulerName"`
 	Verdict   Verdict   `json:"verdict"`
-	// Node is where the other scheduler put the pod; Best a node with the best total. Totals are 0 where fewer than two nodes are feasible.
+	// Node is the node that the other scheduler chose. Best is a node with the best
+	// total. Totals are 0 if fewer than two nodes are feasible.
 	Node      string `json:"node,omitempty"`
 	Total     int64  `json:"total"`
 	Best      string `json:"best,omitempty"`
 	BestTotal int64  `json:"bestTotal"`
 	Feasible  int    `json:"feasibleNodes"`
 	Nodes     int    `json:"nodes"`
-	// Rejections say why the node is infeasible.
+	// Rejections are the reasons why the node is infeasible.
 	Rejections []Rejection `json:"rejections,omitempty"`
-	// Error is why Berth could not decide.
+	// Error is the reason why Berth could not decide.
 	Error string `json:"error,omitempty"`
-	// Moved is the change that makes the difference in a race, the last of those in Unseen and Assumed. Without it, Berth agrees; or, where Later is true, only with it: the
-	// watches showed it after the binding.
+	// Moved is the decisive change of a race: the first entry of Unseen or, if Later is
+	// true, of Assumed. Berth agrees without a change in Unseen. It agrees only with a
+	// change in Assumed, which the watches delivered after the binding.
 	Moved string `json:"moved,omitempty"`
 	Later bool   `json:"later,omitempty"`
-	// Unseen and Assumed say how the state in which Berth agrees differs from the one before the binding, by changes that touch the choice: what was stored before the binding and
-	// counts as not known yet, and what counts as known and was shown later. Each has at most differencesMax.
+	// Unseen and Assumed list the changes that touch the choice and distinguish the state
+	// where Berth agrees from the state before the binding. Unseen were stored before the
+	// binding and count as not received. Assumed were delivered after the binding and
+	// count as received. Each has at most differencesMax entries.
 	Unseen  []string `json:"unseen,omitempty"`
 	Assumed []string `json:"assumed,omitempty"`
-	// First is the verdict about the state before the binding, where that is another: of a race, or of a node that is infeasible there and feasible, but lesser, in another possible state.
+	// First is the verdict in the state before the binding, if it differs: for a race, or
+	// for a node that is infeasible there and lesser in another possible state.
 	First Verdict `json:"first,omitempty"`
-	// Unsearched means that it was not found out whether this is a race, because there were too many disagreements.
+	// Unsearched means that the search for a race was skipped because of too many
+	// disagreements.
 	Unsearched bool `json:"unsearched,omitempty"`
-	// Snapshot is where the cluster is kept as it was before the binding, if it is.
+	// Snapshot is the place where the cluster before the binding is stored, if it is.
 	Snapshot string `json:"snapshot,omitempty"`
-	// PendingSeconds is how long a pod has been seen pending for which Berth finds a node.
+	// PendingSeconds is how long a placeable pod has been pending.
 	PendingSeconds int64 `json:"pendingSeconds,omitempty"`
 }
 
-// Rejection is a filter's "no".
+// Rejection is a filter's rejection of the node.
 type Rejection struct {
 	Plugin string `json:"plugin"`
 	Reason string `json:"reason"`
@@ -73,41 +80,46 @@ type Rejection struct {
 
 // Summary counts decisions.
 type Summary struct {
-	// Bindings are those that were seen; each is one of the following, or open.
+	// Bindings is the number of observed bindings. Each is counted in one of the others,
+	// or in Open.
 	Bindings, Agree, Lesser, Contradict, Race, Failed int
-	// Open are disagreements that may still turn out to be races.
+	// Open is the number of disagreements that may still turn out to be races.
 	Open int
-	// Unsearched is how many disagreements were not searched for a race.
+	// Unsearched is the number of disagreements without a search for a race.
 	Unsearched int
-	// Feasible is how many of the lesser ones were infeasible in the state before the binding.
+	// Feasible is the number of lesser bindings whose node was infeasible before the
+	// binding.
 	Feasible int
-	// Races are counted by the kind of change that moved.
+	// Races counts races by the kind of the decisive change.
 	Races map[string]int
-	// Placeable are pods that were pending although Berth found a node; Pending is how many pods are pending now.
+	// Placeable is the number of pods that were pending although Berth found a node.
+	// Pending is the number of pods pending now.
 	Placeable, Pending int
-	// Unseen are pods that already had a node when they were first seen.
+	// Unseen is the number of pods that already had a node when first seen.
 	Unseen int
-	// GapSum and GapMax are of how far lesser nodes were below the best, in points of the weighted total.
+	// GapSum and GapMax are the differences of lesser nodes to the best, in points of the
+	// weighted total.
 	GapSum, GapMax int64
 }
 
-// VerdictCount is how many bindings have a verdict.
+// VerdictCount is the number of bindings with a verdict.
 type VerdictCount struct {
 	Verdict  Verdict
 	Bindings int
 }
 
-// Verdicts returns the counts of the verdicts about bindings, in a fixed order.
+// Verdicts returns the counts of verdicts about bindings, in a fixed order.
 func (s *Summary) Verdicts() []VerdictCount {
 	return []VerdictCount{{Agree, s.Agree}, {Lesser, s.Lesser}, {Race, s.Race}, {Contradict, s.Contradict}, {Failed, s.Failed}}
 }
 
-// question is a binding about which Berth is asked.
+// question is a binding to judge.
 type question struct {
-	pod  *model.Pod // as it was before
+	pod  *model.Pod // the version before the binding
 	node string
-	// at is the number of the step that the binding is; the state before it is the one that is asked. since is the number before which the pod was first seen.
-	// arrival is the pod's place among all that were first seen pending.
+	// at is the number of the binding's step; the state before this step is judged. since
+	// is the number of the step before which the pod was first seen. arrival is the pod's
+	// position among all pods that were first seen pending.
 	at, since, arrival int
 	seen               time.Time
 	first              Decision
@@ -115,7 +127,7 @@ type question struct {
 	known *moment
 }
 
-// ask asks the state as it stands. The pod must be on no node there.
+// ask judges a binding in the present state. The pod must not be on a node there.
 func (s *Shadow) ask(q *question) Decision {
 	d := Decision{Time: q.seen, Pod: q.pod.String(), Scheduler: q.pod.SchedulerName, Node: q.node}
 	r, err := s.engine.Rate(s.state.View(), q.pod, q.node)
@@ -167,7 +179,7 @@ func (s *Shadow) tell(q *question, d Decision) {
 	s.report(d)
 }
 
-// keeps reports whether the objects of a disagreement are to be kept, and counts it then.
+// keeps reports whether to store the objects of a disagreement, and counts it if so.
 func (s *Shadow) keeps(v Verdict) bool {
 	if s.keepObjects == nil || s.kept >= s.keepMax {
 		return false
@@ -186,8 +198,10 @@ func (s *Shadow) keeps(v Verdict) bool {
 	return true
 }
 
-// objectsBefore returns the objects as they were before a binding, or at the moment at which its node was feasible, by kind, namespace and name, without other pods that are pending;
-// nil if its changes are forgotten. The state stands after all changes, before and after.
+// objectsBefore returns the objects before a binding, or at the moment at which its node
+// was feasible, by kind, namespace and name. Other pending pods are left out. It returns
+// nil if the changes are no longer kept. The state is after all changes, before and
+// after.
 func (s *Shadow) objectsBefore(q *question) []runtime.Object {
 	m := moment{at: q.at}
 	if q.known != nil {
@@ -206,7 +220,7 @@ func (s *Shadow) objectsBefore(q *question) []runtime.Object {
 	}) {
 		o := s.objects[ref]
 		if o.pod != nil && o.pod.NodeName == "" && o.pod.NominatedNode == "" && o.pod.Key() != q.pod.Key() {
-			continue // it does not count, and whether it was there already is not known
+			continue // The pod does not matter, and it may not have existed yet.
 		}
 		if object := o.api(); object != nil {
 			all = append(all, object)
@@ -215,8 +229,9 @@ func (s *Shadow) objectsBefore(q *question) []runtime.Object {
 	return all
 }
 
-// closeDue closes disagreements for which the changes around them are known: as many came after as are looked at, or the settling time is over. A contradiction waits longer while pods are
-// pending: they may have been decided about, and how they were says in which order.
+// closeDue closes disagreements whose surrounding changes have arrived: enough changes
+// followed, or the settle time is over. A contradiction waits longer while pods are
+// pending. These may already be decided, and their bindings show in which order.
 func (s *Shadow) closeDue(all bool) {
 	for len(s.open) > 0 {
 		q, here := s.open[0], s.first+len(s.steps)

@@ -13,16 +13,19 @@ type Violations struct {
 	found []string
 }
 
-// Of returns no violations of a part, whose name every sentence will begin with.
+// Of returns an empty list of violations. Each sentence will begin with the name of the
+// part.
 func Of(part string) *Violations { return &Violations{part: part} }
 
-// Add adds a violation in the words of fmt.Sprintf, on one line: some names have several.
+// Add adds a violation, formatted as by fmt.Sprintf. Line breaks become spaces, because
+// some names contain them.
 func (v *Violations) Add(format string, values ...any) {
 	text := strings.ReplaceAll(fmt.Sprintf(format, values...), "\n", " ")
 	v.found = append(v.found, v.part+": "+text)
 }
 
-// Err returns the violations joined into one error, nil if there is none. They are sorted, because audits walk over maps.
+// Err returns the violations joined into one error; nil if none was added. They are
+// sorted, because audits iterate over maps.
 func (v *Violations) Err() error {
 	slices.Sort(v.found)
 	errs := make([]error, len(v.found))

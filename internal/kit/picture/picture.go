@@ -1,7 +1,7 @@
-// Package picture draws charts as self-contained SVG pictures that are readable on light and dark pages alike.
+// Package picture draws charts as self-contained SVG pictures for light and dark pages.
 //
-// It takes texts, bars and lines in pixels; it gives a picture. It owns the common style and the rounding of axes. It never decides what is
-// shown.
+// It takes texts, bars and lines in pixels, and returns a picture. It owns the common
+// style and the rounding of axes. It never decides which data is shown.
 package picture
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// style is what all pictures have in common.
+// style is the style of all pictures.
 const style = `
   text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1f2328; }
   .title { font-size: 15px; font-weight: 600; }
@@ -26,7 +26,8 @@ const darkStyle = `    text { fill: #e6edf3; }
     .grid { stroke: #3d444d; }
 `
 
-// Style is what a picture adds to the common style: rules of CSS, and those for dark pages.
+// Style is a picture's addition to the common style: CSS rules, and CSS rules for dark
+// pages.
 type Style struct{ Light, Dark string }
 
 const cornerRound = 2
@@ -39,7 +40,7 @@ func (p *Picture) Text(x, y int, class, text string) {
 	fmt.Fprintf(&p.body, "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, escape(text))
 }
 
-// Bar draws a bar, at least one pixel wide; the title is shown where the pointer is.
+// Bar draws a bar, at least one pixel wide. The title is a tooltip.
 func (p *Picture) Bar(x, y, wide, high int, class, title string) {
 	fmt.Fprintf(&p.body, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"%d\" class=\"%s\"><title>%s</title></rect>\n",
 		x, y, max(1, wide), high, cornerRound, class, escape(title))
@@ -53,7 +54,7 @@ func (p *Picture) Line(x1, y1, x2, y2 int, class string) {
 // Point is a place in a picture.
 type Point struct{ X, Y float64 }
 
-// Curve connects points; the title is shown where the pointer is.
+// Curve connects points. The title is a tooltip.
 func (p *Picture) Curve(points []Point, class, title string) {
 	var at []string
 	for _, point := range points {
@@ -62,7 +63,7 @@ func (p *Picture) Curve(points []Point, class, title string) {
 	fmt.Fprintf(&p.body, "<polyline points=\"%s\" class=\"%s\"><title>%s</title></polyline>\n", strings.Join(at, " "), class, escape(title))
 }
 
-// Write writes the picture, whose label says what it shows.
+// Write writes the picture. label describes it for screen readers.
 func (p *Picture) Write(w io.Writer, wide, high int, label string, own Style) error {
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">
 <style>%s%s  @media (prefers-color-scheme: dark) {

@@ -1,19 +1,23 @@
-// Package shrink gives back the memory of maps that were much larger once.
+// Package shrink releases the memory of maps that were once much larger.
 //
-// It takes a map and how large it has been; it gives the map, or a copy that takes less memory. It owns nothing. It never changes what a map
-// holds.
+// It takes a map and its largest size so far. It returns the map, or a copy that needs
+// less memory. It owns nothing, and never changes the contents of a map.
 package shrink
 
 const (
-	// few is up to how many entries a map is left as it is, however many it has now.
+	// Maps that never exceeded few entries are not copied, however small they are now.
 	few = 1024
-	// sparse is the share of a map's largest size, as a divisor, below which it is copied.
+	// A map is copied when it has at most 1/sparse of its largest size.
 	sparse = 4
 )
 
-// Map returns m, or a copy if it has less than a quarter of the entries that it had once: Go's maps keep their memory when entries are deleted, and
-// take time for it where they are walked or cleared. peak is the largest size that calls have seen since the last copy, 0 at first; so Map must be
-// called now and then, and costs nothing where it returns m. Copies cost less than the deletions before.
+// Map returns m, or a copy if m has less than a quarter of its former entries. Go's maps
+// keep their memory when entries are deleted, and iterating or clearing takes time for
+// it.
+//
+// peak is the largest size in any call since the last copy, initially 0. So Map must be
+// called regularly; it costs nothing when it returns m. A copy costs less than the
+// deletions before it.
 func Map[K comparable, V any](m map[K]V, peak *int) map[K]V {
 	n := len(m)
 	if *peak = max(*peak, n); *peak <= few || n > *peak/sparse {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMap lets a map grow and shrink at random: it keeps its entries, it is never much larger than they need, and what is copied is less than what
-// was deleted.
+// TestMap lets a map grow and shrink at random. It keeps its entries, is never much
+// larger than they need, and copies fewer entries than were deleted.
 func TestMap(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))

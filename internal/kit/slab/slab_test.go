@@ -2,7 +2,7 @@ package slab
 
 import "testing"
 
-// TestOne holds that slices do not share an element, also after one of them was appended to.
+// TestOne checks that slices do not share an element, even after appending to one.
 func TestOne(t *testing.T) {
 	var s Slab[int]
 	slices := make([][]int, 3*chunk)

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// costBy says what work of a kind is done for.
+// costBy describes each kind of work for people.
 var costBy = [price.Kinds]string{
 	price.Nodes:      "checking nodes",
 	price.Counts:     "counting pods for spread constraints and affinity",
@@ -19,8 +19,8 @@ var costBy = [price.Kinds]string{
 	price.Placements: "trying one topology domain after another",
 }
 
-// Deferred tells a pod's owner that its turn was expensive and what follows from that.
-// kube-scheduler has no such event.
+// Deferred returns the event that tells a pod's owner about an expensive turn and its
+// consequence. kube-scheduler has no such event.
 func Deferred(pod *model.Pod, d *plan.Deferral) Report {
 	note := fmt.Sprintf("Deciding about this pod took about %d ms of work, most of it for %s. Pods of namespace %q now let others of the same priority go first.",
 		(d.Units+price.Millisecond-1)/price.Millisecond, costBy[d.Kind], pod.Namespace)

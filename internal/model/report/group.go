@@ -13,10 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// reasonScheduled is that of a group whose condition is True, for which the API has no constant.
+// reasonScheduled is the reason of a condition with status True. The API has no constant
+// for it.
 const reasonScheduled = "Scheduled"
 
-// ConditionOfGroup is the condition that a decision about a pod group would set if the PodGroup had none. It has no time.
+// ConditionOfGroup returns the condition that a decision would set on a PodGroup without
+// conditions. It has no time.
 func ConditionOfGroup(d *plan.GroupDecision) metav1.Condition {
 	condition := metav1.Condition{
 		Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Message: d.Message, ObservedGeneration: d.Group.Object.Generation,
@@ -32,9 +34,10 @@ func ConditionOfGroup(d *plan.GroupDecision) metav1.Condition {
 	return condition
 }
 
-// OfGroup reports a decision about a pod group as a condition of the PodGroup, which it returns as a write; nil if the condition stays as it is, as far as the
-// watch has shown it. Once the condition is True it stays so: it says that the group was scheduled once. It is written again, True or not, for a new generation of the
-// PodGroup.
+// OfGroup reports a decision about a pod group as a write of the PodGroup's condition. It
+// returns nil if the condition in the watched version stays equal. A condition that is
+// True never becomes False, because it records that the group was scheduled once. For a
+// new generation of the PodGroup the condition is written again.
 func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
 	object := d.Group.Object
 	condition := ConditionOfGroup(d)
@@ -52,7 +55,8 @@ func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
 		"status":   map[string]any{"conditions": []metav1.Condition{condition}},
 	})
 	if err != nil {
-		panic(fmt.Sprintf("encode the condition of a pod group: %v", err)) // API types can always be encoded
+		// API types can always be encoded.
+		panic(fmt.Sprintf("encode the condition of a pod group: %v", err))
 	}
 	return &plan.Write{
 		Resource: schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), Namespace: object.Namespace, Name: object.Name, Subresource: "status",

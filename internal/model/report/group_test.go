@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// TestConditionOfAGroup decides about a PodGroup that shows a condition, or none. What differs is written, with the time of the last change of the status; True stays.
+// TestConditionOfAGroup decides about a PodGroup with or without a condition. Differences
+// are written, with the time of the last change of the status. True never changes.
 func TestConditionOfAGroup(t *testing.T) {
 	now, before := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	shown := func(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
@@ -30,7 +31,8 @@ func TestConditionOfAGroup(t *testing.T) {
 		shown   *metav1.Condition
 		outcome plan.Outcome
 		message string
-		want    string // reason, message, status and time as they are written; empty if nothing is
+		// written reason, message, status and time; empty if nothing is written
+		want string
 	}{
 		{"scheduled", nil, plan.Placed, "", `"lastTransitionTime":` + at + `,"message":"","observedGeneration":4,"reason":"Scheduled","status":"True"`},
 		{"unschedulable", nil, plan.Unschedulable, "no room", `"lastTransitionTime":` + at + `,"message":"no room","observedGeneration":4,"reason":"Unschedulable","status":"False"`},
@@ -67,7 +69,7 @@ func TestConditionOfAGroup(t *testing.T) {
 			if w == nil {
 				t.Fatal("nothing is written")
 			}
-			// json.Marshal of a map sorts keys, so the order is that of this text.
+			// json.Marshal of a map sorts keys, so the text has this order.
 			var sorted any
 			if err := json.Unmarshal(w.Data, &sorted); err != nil {
 				t.Fatal(err)

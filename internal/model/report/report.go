@@ -1,7 +1,8 @@
-// Package report puts decisions into the words that kube-scheduler uses.
+// Package report formulates decisions in kube-scheduler's words.
 //
-// It takes a decision, or how a binding ended; it gives the event and the condition that the pod's owner will read. It owns nothing. It
-// never writes to the API: commit does.
+// It takes a decision or the result of a binding. It returns the event and the condition
+// that the pod's owner reads. It owns nothing, and never writes to the API; package
+// commit does.
 package report
 
 import (
@@ -15,29 +16,32 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal event happens to a pod once; a Warning may repeat.
+// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal event happens
+// to a pod once; a Warning may repeat.
 type Event struct {
 	Type   string // Normal or Warning
 	Reason string
 	Action string
 	Note   string
-	// Advised says that the note ends with a sentence about what would help, which is Berth's own.
+	// Advised means that the note ends with a suggestion, which is Berth's own.
 	Advised bool
 }
 
-// Report is what the owner of one pod reads about a decision.
+// Report is the event and the status change of one pod after a decision.
 type Report struct {
 	Event Event
-	// Condition is the new PodScheduled condition, nil if it stays as it is. It has no times: the writer sets them.
+	// Condition is the new PodScheduled condition; nil if it stays equal. It has no
+	// times, because the writer sets them.
 	Condition *v1.PodCondition
-	// Shown is the condition that stays, which the version of the pod shows that was decided about; nil if Condition is not, or if the report is
-	// not about the condition.
+	// Shown is the condition that stays equal, from the version of the pod that was
+	// decided about. It is nil if Condition is set, or if the report is not about the
+	// condition.
 	Shown *v1.PodCondition
-	// Nomination is what becomes of the pod's nominated node.
+	// Nomination is the change of the pod's nominated node.
 	Nomination plan.Nomination
 }
 
-// noteBytes is the longest note that the events API accepts.
+// noteBytes is the maximal length of a note in the events API.
 const noteBytes = 1024
 
 // OfBinding reports that a pod is bound.
@@ -48,8 +52,8 @@ func OfBinding(p *plan.Placement) Report {
 	}}
 }
 
-// OfFailedBinding reports that a pod could not be bound; err says what was being done, or what a plugin said that rejected the pod in
-// Permit. Its nomination ends.
+// OfFailedBinding reports that a pod could not be bound, and ends its nomination. err is
+// the failed operation, or the reason of the plugin that rejected the pod in Permit.
 func OfFailedBinding(p *plan.Placement, err error, rejected bool) Report {
 	nomination, why := plan.Nomination{Pod: p.Pod}, v1.PodReasonSchedulerError
 	if p.Pod.NominatedNode != "" {
@@ -61,23 +65,26 @@ func OfFailedBinding(p *plan.Placement, err error, rejected bool) Report {
 	return pending(p.Pod, why, err.Error(), nomination)
 }
 
-// OfWait is the event with which a wait begins.
+// OfWait returns the event at the beginning of a wait.
 func OfWait(e *plan.PodEvent) Event {
 	return Event{Type: v1.EventTypeNormal, Reason: e.Reason, Action: e.Action, Note: cut(e.Note)}
 }
 
-// OfEviction is the event about a pod that had to make room for another on a node. With inMemory it was not bound yet, and is not deleted.
+// OfEviction returns the event about a pod that was preempted by another pod. With
+// inMemory the victim was not bound yet, so it is not deleted.
 func OfEviction(preemptor *model.Pod, nodeName string, inMemory bool) Event {
 	return evicted(fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, nodeName), inMemory)
 }
 
-// OfEvictionForGroup is the event about a pod that had to make room for a pod group, or for the tree that it belongs to. kube-scheduler names no node but the cluster, as it
-// looks for victims in all of it.
+// OfEvictionForGroup returns the event about a pod that was preempted by a pod group or
+// its tree. The node is called "cluster", because kube-scheduler searches the whole
+// cluster for such victims.
 func OfEvictionForGroup(group *model.PodGroup, tree *model.GroupTree, inMemory bool) Event {
 	return evicted(fmt.Sprintf("Preempted by %s %s on node cluster", PreemptorOf(tree), groupUID(group, tree)), inMemory)
 }
 
-// PreemptorOf is kube-scheduler's word for a pod group that others make room for; the tree is nil if it belongs to none.
+// PreemptorOf returns kube-scheduler's word for a pod group that preempts. tree is nil if
+// the group belongs to none.
 func PreemptorOf(tree *model.GroupTree) string {
 	if tree != nil {
 		return "compositepodgroup"
@@ -99,12 +106,13 @@ func evicted(note string, inMemory bool) Event {
 	return Event{Type: v1.EventTypeNormal, Reason: "Preempted", Action: "Preempting", Note: cut(note)}
 }
 
-// RejectionOf is kube-scheduler's text for a pod that a plugin rejected in Permit, where only its own node is in question.
+// RejectionOf returns kube-scheduler's text for a pod that a plugin rejected in Permit.
+// Only the pod's own node counts there.
 func RejectionOf(why string) string {
 	return rejected(&plan.Decision{Nodes: 1, Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: why}}}})
 }
 
-// Of reports a decision that gave the pods no node, to the owner of one of them.
+// Of reports a decision without a placement to the owner of one of its pods.
 func Of(d *plan.Decision, pod *model.Pod) Report {
 	why := v1.PodReasonUnschedulable
 	switch d.Outcome {
@@ -118,7 +126,8 @@ func Of(d *plan.Decision, pod *model.Pod) Report {
 	return report
 }
 
-// advise adds a sentence to the note, if there is one and it has room behind kube-scheduler's text.
+// advise appends a suggestion to the note, unless it is empty or the note would exceed
+// noteBytes.
 func (e *Event) advise(advice string) {
 	if advice == "" || len(e.Note)+1+len(advice) > noteBytes {
 		return
@@ -163,7 +172,8 @@ func ScheduledCondition(pod *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// Message says why a decision gave its pods no node, in kube-scheduler's words where it has any, uncut. It is empty if they have one.
+// Message returns the reason why a decision placed no pod, in kube-scheduler's words if
+// it has any, and uncut. It is empty if the pods were placed.
 func Message(d *plan.Decision) string {
 	switch d.Outcome {
 	case plan.Unschedulable:
@@ -178,7 +188,7 @@ func Message(d *plan.Decision) string {
 	return ""
 }
 
-// rejected says why no node is feasible.
+// rejected returns the reasons why no node is feasible.
 func rejected(d *plan.Decision) string {
 	text := d.Rejection.Text(d.Nodes)
 	if d.PostFilter != "" {

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// shows is the pod ns/p in generation 3, which shows these conditions and this nominated node.
+// shows returns the pod ns/p in generation 3, with these conditions and this nominated
+// node.
 func shows(nominated string, conditions ...v1.PodCondition) *model.Pod {
 	return model.NewPod(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "uid-p", Generation: 3, ResourceVersion: "7"},
@@ -37,8 +38,9 @@ func rejecting(pod *model.Pod, nodes int, postFilter string) *plan.Decision {
 	}}
 }
 
-// TestNoteIsCut has messages around the longest note that the events API accepts, 1,024 bytes. As in kube-scheduler the note is cut by bytes, also amid a character,
-// and the condition is not cut.
+// TestNoteIsCut has messages around the maximal length of a note in the events API, 1,024
+// bytes. As in kube-scheduler, the note is cut by bytes, even within a character, and the
+// condition is not cut.
 func TestNoteIsCut(t *testing.T) {
 	for _, test := range []struct {
 		name, message, note string
@@ -71,7 +73,8 @@ func TestNoteIsCut(t *testing.T) {
 	}
 }
 
-// TestAdvice adds advice to the note of an event, if there is room behind kube-scheduler's text, and to nothing else.
+// TestAdvice adds a suggestion to the note of an event, if it fits after kube-scheduler's
+// text, and to nothing else.
 func TestAdvice(t *testing.T) {
 	pod := shows("")
 	const advice = "Would fit."
@@ -94,7 +97,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestReports states what is reported of each way a decision or a binding ends.
+// TestReports checks the report of each outcome of a decision or a binding.
 func TestReports(t *testing.T) {
 	pod := shows("")
 	rejected := "0/2 nodes are available: 2 Insufficient cpu."
@@ -153,7 +156,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestConditionIsWrittenIfItChanges decides about pods that show a condition: it is reported anew if status, reason or message differ, and as shown if they do not.
+// TestConditionIsWrittenIfItChanges decides about pods with a condition. It is written
+// again if status, reason or message differ, and is Shown otherwise.
 func TestConditionIsWrittenIfItChanges(t *testing.T) {
 	same := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "SchedulerError", Message: "broken", ObservedGeneration: 1}
 	with := func(change func(c *v1.PodCondition)) v1.PodCondition {
@@ -188,7 +192,8 @@ func TestConditionIsWrittenIfItChanges(t *testing.T) {
 	}
 }
 
-// TestNominations states what a report says of the nomination: what the decision does, and of a binding that failed, that a nomination which the pod shows ends.
+// TestNominations checks the nomination in a report. A decision determines it; a failed
+// binding clears the pod's nomination.
 func TestNominations(t *testing.T) {
 	for _, shown := range []string{"", "a"} {
 		pod := shows(shown)
@@ -219,7 +224,7 @@ func TestNominations(t *testing.T) {
 	}
 }
 
-// TestSubject states what a series keeps of a pod.
+// TestSubject checks the fields that a series keeps of a pod.
 func TestSubject(t *testing.T) {
 	s := report.SubjectOf(shows(""))
 	if s != (report.Subject{Namespace: "ns", Name: "p", UID: "uid-p", ResourceVersion: "7", SchedulerName: "s"}) || s.Key() != (model.PodKey{Namespace: "ns", Name: "p"}) {

@@ -8,8 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Subject is the pod that an event regards, in the version that was decided about. It holds what the event says of the pod and no more, because
-// it is kept for minutes after the pod is gone.
+// Subject is the pod that an event regards, in the version that was decided about. It
+// holds only the fields that the event needs, because it is kept for minutes after the
+// pod is deleted.
 type Subject struct {
 	Namespace, Name string
 	UID             types.UID
@@ -26,11 +27,13 @@ func SubjectOf(pod *model.Pod) Subject {
 // Key returns the pod's namespace and name.
 func (s *Subject) Key() model.PodKey { return model.PodKey{Namespace: s.Namespace, Name: s.Name} }
 
-// Series is an event, and how often it has happened to one version of a pod. The API has one object for all of it.
+// Series is an event and the number of its occurrences for one version of a pod. The API
+// has one object for all of them.
 type Series struct {
 	Event
 	Subject Subject
-	// First is when it happened first, which the object's name is made of, and Last when it happened last.
+	// First is the time of the first occurrence, which is part of the object's name. Last
+	// is the time of the last one.
 	First, Last time.Time
 	// Count is at least 1.
 	Count int

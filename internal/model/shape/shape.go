@@ -1,6 +1,8 @@
-// Package shape rates a utilization by the shape that a configuration gives: points between which the score changes linearly.
+// Package shape converts a utilization to a score by the shape in a plugin's arguments.
+// The score changes linearly between the points of a shape.
 //
-// It takes the points of a plugin's arguments; it gives the errors in them, and the score of every whole percentage. It owns nothing.
+// It takes the points. It returns the errors in them, and the score of every whole
+// percentage. It owns nothing, and never decides which resources count.
 package shape
 
 import (
@@ -13,11 +15,12 @@ import (
 const (
 	maxUtilization = 100
 	maxScore       = 10
-	// scale is what a score of the configuration is multiplied by to get that of a node, 0 to 100.
+	// scale converts a score of the configuration, 0 to 10, to a node's score, 0 to 100.
 	scale = 10
 )
 
-// Check reports the first point that is out of order and every number that is out of range; or that there is no point.
+// Check returns the first point that is out of order and every number that is out of
+// range. A shape without points is an error too.
 func Check(points []configv1.UtilizationShapePoint, path *field.Path) field.ErrorList {
 	if len(points) == 0 {
 		return field.ErrorList{field.Required(path, "at least one point must be specified")}
@@ -45,8 +48,9 @@ func Check(points []configv1.UtilizationShapePoint, path *field.Path) field.Erro
 // Ratings is a shape evaluated at every whole percentage.
 type Ratings [maxUtilization + 1]int8
 
-// Rate interpolates linearly between the points, in integers: division truncates toward zero, so falling lines round up. Left and right of the
-// points the line is level. There must be a point.
+// Rate interpolates linearly between the points, in integers. Division truncates toward
+// zero, so falling lines round up. Left and right of the points the line is level. At
+// least one point is required.
 func Rate(points []configv1.UtilizationShapePoint) *Ratings {
 	r := new(Ratings)
 	for percent := range r {
@@ -70,8 +74,9 @@ func follow(points []configv1.UtilizationShapePoint, percent int64) int64 {
 	return int64(points[len(points)-1].Score) * scale
 }
 
-// At returns the rating of a percentage, 0 to 100. One outside the range comes from overflowing amounts; it gets the rating of the nearest end, as
-// on the level parts of a shape.
+// At returns the rating of a percentage, 0 to 100. Overflowing amounts can give a
+// percentage outside the range. Its rating is the one at the nearest end, as on the level
+// parts of a shape.
 func (r *Ratings) At(percent int64) int64 {
 	return int64(r[min(max(percent, 0), maxUtilization)])
 }

@@ -1,12 +1,14 @@
-// Package spelling measures how similar two words are, for suggestions in error messages. It takes two words and gives their distance. It owns
-// nothing and never chooses a suggestion.
+// Package spelling measures how similar two words are, for suggestions in error messages.
+// It takes two words and returns their distance. It owns nothing, and never chooses a
+// suggestion.
 package spelling
 
-// wordMax is the length in bytes up to which words are compared letter by letter.
+// wordMax limits the length of words to compare, in bytes.
 const wordMax = 512
 
-// Distance returns how many bytes must be added, dropped or replaced to turn one word into the other (Levenshtein 1965). For words longer than
-// any name it returns a distance larger than any threshold.
+// Distance returns the number of bytes to add, drop or replace to turn one word into the
+// other (Levenshtein 1965). For words longer than any name it returns a distance above
+// any threshold.
 func Distance(a, b string) int {
 	if len(a) > wordMax || len(b) > wordMax {
 		return max(len(a), len(b))

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// without says, for kinds that a user may not list, what is assumed then.
+// without lists, for each kind that a user may not list, the assumption made instead.
 var without = []struct{ resource, assumed string }{
 	{"namespaces", "a namespace has no label but its name, so selectors of namespaces may find fewer pods"},
 	{"services", "pods are not spread by the selectors of services"},
@@ -38,9 +38,9 @@ const (
 	devicesAside = "claims for devices are set aside: a pending pod is judged as if its devices were on every node"
 )
 
-// assume makes the cluster what is assumed without the kinds that are forbidden, and says so.
+// assume changes the cluster to the assumptions for the forbidden kinds, and adds notes.
 func (r *Result) assume(forbidden map[string]bool) {
-	var order []string // assumptions, in the order of the table
+	var order []string // the assumptions, in the order of the table
 	resources := map[string][]string{}
 	for _, row := range without {
 		if !forbidden[row.resource] {
@@ -67,7 +67,8 @@ func (r *Result) assume(forbidden map[string]bool) {
 		}
 		r.Notes = append(r.Notes, note)
 	}
-	if forbidden["csistoragecapacities"] { // a driver that publishes capacities would have none
+	// Without capacities, a driver that publishes them would seem to have none.
+	if forbidden["csistoragecapacities"] {
 		r.Cluster.CSIDrivers = nil
 	}
 }
@@ -79,7 +80,7 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n)
 }
 
-// strip changes the pending pods that have something, and names them.
+// strip changes the pending pods for which has is true, and returns their names.
 func (r *Result) strip(has func(*v1.Pod) bool, strip func(*v1.Pod)) []string {
 	var names []string
 	for _, pod := range r.Cluster.Pods {
@@ -96,7 +97,7 @@ func isClaim(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephe
 
 func hasClaims(pod *v1.Pod) bool { return slices.ContainsFunc(pod.Spec.Volumes, isClaim) }
 
-// withoutClaims leaves the volumes to other pods with the same template.
+// withoutClaims clones the volumes, because pods of one template share them.
 func withoutClaims(pod *v1.Pod) {
 	pod.Spec.Volumes = slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), isClaim)
 }

@@ -1,8 +1,12 @@
-// Package live reads a cluster from its API server, for commands that answer questions about it.
+// Package live reads a cluster from its API server, for commands that answer questions
+// about it.
 //
-// It takes an access to an API server and the kinds of object that the scheduler's configuration reads; it gives a [manifest.Cluster], trimmed to what the
-// scheduler and its simulation read, and a note on each kind that the user may not list, with what is assumed without it. It owns its connections while it
-// reads. It never writes, and reads no secrets, logs or events: with the rights of the ClusterRole view and to list nodes most questions can be answered.
+// It takes the access to an API server and the kinds of object that the scheduler's
+// configuration reads. It returns a [manifest.Cluster], trimmed to the fields that the
+// scheduler and its simulation read. For each kind that the user may not list, it returns
+// a note with the assumption made instead. It owns its connections while it reads. It
+// never writes, and reads no secrets, logs or events. The ClusterRole view and the right
+// to list nodes suffice for most questions.
 package live
 
 import (
@@ -29,25 +33,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// Request says what to read.
+// Request is the input of Read.
 type Request struct {
-	// Access is how to reach the API server. Media types and limits of the rate are set here.
+	// Access is the API server's address and credentials. Read sets media types and rate
+	// limits.
 	Access *rest.Config
-	// Kinds are those that the configured plugins read. Pods and nodes are always read, and so are priority classes and templates of claims.
+	// Kinds are the kinds that the configured plugins read. Pods, nodes, priority classes
+	// and PodDisruptionBudgets are always read. ResourceClaimTemplates are read with
+	// ResourceClaims.
 	Kinds []model.Kind
-	// Progress, unless it is nil, is called with the number of pods that have been read, and of all. Calls do not overlap.
+	// Progress, if set, is called with the number of pods read and the total. Calls do
+	// not overlap.
 	Progress func(done, total int64)
 }
 
-// Result is a cluster as it was read. The kinds are listed one beside another, so they are of slightly different times.
+// Result is a cluster as it was read. The kinds are listed concurrently, so they may
+// differ by a moment in time.
 type Result struct {
 	Cluster *manifest.Cluster
-	// Notes say what could not be read, and what is assumed without it.
+	// Notes name the kinds that could not be read, and the assumptions made instead.
 	Notes []string
 	aside []func(*v1.Pod)
 }
 
-// SetAside removes from pods that are added to the cluster, and have no node, what could not be judged: what Notes say is set aside.
+// SetAside removes from a pending pod that is added to the cluster the claims that cannot
+// be judged, as listed in Notes.
 func (r *Result) SetAside(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		return
@@ -57,13 +67,15 @@ func (r *Result) SetAside(pod *v1.Pod) {
 	}
 }
 
-// pageSize is how many objects an answer of the API server has. A page of large pods is a few megabytes.
+// pageSize is the number of objects in a response. A page of large pods is a few
+// megabytes.
 const pageSize = 500
 
-// inFlight is how many kinds are listed at a time.
+// inFlight is the number of kinds that are listed at the same time.
 const inFlight = 4
 
-// Read reads a cluster. That a kind is forbidden is a note; of pods and nodes it is an error. A kind that the API server does not serve has no objects.
+// Read reads a cluster. A forbidden kind causes a note; forbidden pods or nodes are an
+// error. A kind that the API server does not serve has no objects.
 func Read(ctx context.Context, r Request) (*Result, error) {
 	listed := wanted(r.Kinds)
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,7 +98,7 @@ func Read(ctx context.Context, r Request) (*Result, error) {
 				l.progress = r.Progress
 			}
 			if found[i], errs[i] = l.list(ctx); errs[i] != nil && !isMissing(errs[i]) {
-				cancel() // without it there is no answer
+				cancel() // No answer is possible without this kind.
 			}
 		})
 	}
@@ -109,7 +121,8 @@ func Read(ctx context.Context, r Request) (*Result, error) {
 	return result, nil
 }
 
-// failure returns the first error that stands in the way of an answer. What was cancelled for another's failure is not it.
+// failure returns the first error that prevents an answer. Requests that were cancelled
+// because of another failure come last.
 func failure(listed []listedKind, errs []error) error {
 	var first error
 	for i, err := range errs {
@@ -127,7 +140,8 @@ func failure(listed []listedKind, errs []error) error {
 	return first
 }
 
-// isMissing reports whether an error says that the user may not list a kind, or that the API server does not serve it.
+// isMissing reports whether the user may not list a kind or the API server does not serve
+// it.
 func isMissing(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
 // listedKind is a kind to list.
@@ -137,7 +151,7 @@ type listedKind struct {
 	essential bool
 }
 
-// wanted returns the kinds to list: pods first, of which there are most.
+// wanted returns the kinds to list. Pods come first because they are the most.
 func wanted(read []model.Kind) []listedKind {
 	read = append([]model.Kind{model.PodKind, model.NodeKind, model.PodDisruptionBudgetKind}, read...)
 	var all []listedKind
@@ -147,7 +161,7 @@ func wanted(read []model.Kind) []listedKind {
 		}
 		of, _, err := scheme.Scheme.ObjectKinds(object)
 		if err != nil {
-			return // a type of the table is registered: TestWanted
+			return // Not reached: all types of the table are registered (TestWanted).
 		}
 		list := of[0].GroupVersion().WithKind(of[0].Kind + "List")
 		all = append(all, listedKind{resource, list, resource.Resource == "pods" || resource.Resource == "nodes"})
@@ -163,7 +177,7 @@ func wanted(read []model.Kind) []listedKind {
 	return all
 }
 
-// clientFor returns a client for a group and version, which asks for protobuf.
+// clientFor returns a client for a group and version that requests protobuf.
 func clientFor(access *rest.Config, of schema.GroupVersion) (*rest.RESTClient, error) {
 	config := rest.CopyConfig(access)
 	config.GroupVersion, config.APIPath = &of, "/apis"
@@ -172,7 +186,7 @@ func clientFor(access *rest.Config, of schema.GroupVersion) (*rest.RESTClient, e
 	}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	config.QPS = -1 // a few requests at a time
+	config.QPS = -1 // No limit: only a few requests run at a time.
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("build a client for %s: %w", config.Host, err)
@@ -188,7 +202,8 @@ type lister struct {
 	progress func(done, total int64)
 }
 
-// list lists page by page. If a list has expired between two pages, it begins once more, without pages.
+// list lists page by page. If the list expires between two pages, it starts again, once
+// and without pages.
 func (l *lister) list(ctx context.Context) ([]runtime.Object, error) {
 	var found []runtime.Object
 	limit, next := int64(pageSize), ""
@@ -228,14 +243,15 @@ func (l *lister) list(ctx context.Context) ([]runtime.Object, error) {
 	}
 }
 
-// emptyDir is that of all pods with such volumes.
+// emptyDir is shared by all pods with such volumes.
 var emptyDir = &v1.EmptyDirVolumeSource{}
 
-// isLocal reports whether what a volume holds is gone with its pod.
+// isLocal reports whether a volume's data is lost with its pod.
 func isLocal(v v1.Volume) bool { return v.EmptyDir != nil }
 
-// trimmed removes from an object what is not read. Of pods more is kept than a scheduler keeps: what mirror pods are known by, how
-// long a pod takes to end, whether it is ready, and whether it has an emptyDir volume.
+// trimmed removes the fields that are not read. Pods keep more than in a scheduler: the
+// mirror annotation, the grace period, readiness, and whether they have an emptyDir
+// volume.
 func trimmed(object kinds.Object, trim func(kinds.Object)) {
 	switch o := object.(type) {
 	case *v1.Pod:
@@ -243,7 +259,7 @@ func trimmed(object kinds.Object, trim func(kinds.Object)) {
 		grace, ready, local := o.Spec.TerminationGracePeriodSeconds, readiness(o), slices.ContainsFunc(o.Spec.Volumes, isLocal)
 		trim(o)
 		o.Spec.TerminationGracePeriodSeconds = grace
-		if local { // one stands for all
+		if local { // One volume stands for all.
 			o.Spec.Volumes = append(slices.Clip(o.Spec.Volumes), v1.Volume{Name: "local", VolumeSource: v1.VolumeSource{EmptyDir: emptyDir}})
 		}
 		o.Status.Conditions = append(o.Status.Conditions, ready...)
@@ -252,14 +268,14 @@ func trimmed(object kinds.Object, trim func(kinds.Object)) {
 		}
 	case *v1.Node:
 		trim(o)
-	case *appsv1.ReplicaSet: // of these there can be as many as pods
+	case *appsv1.ReplicaSet: // A cluster can have as many ReplicaSets as pods.
 		o.ManagedFields, o.Annotations, o.Spec.Template = nil, nil, v1.PodTemplateSpec{}
 	default:
 		object.SetManagedFields(nil)
 	}
 }
 
-// readiness returns the condition that says whether a pod is ready.
+// readiness returns the pod's Ready condition.
 func readiness(pod *v1.Pod) []v1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {

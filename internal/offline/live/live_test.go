@@ -21,11 +21,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// apiServer serves pods and nodes page by page, as protobuf, and forbids or lacks other kinds.
+// apiServer serves pods and nodes page by page, as protobuf. It forbids or lacks other
+// kinds.
 type apiServer struct {
-	mu      sync.Mutex
-	pods    []v1.Pod
-	expires int // the number of answers to requests for a further page that the list has expired
+	mu   sync.Mutex
+	pods []v1.Pod
+	// expires is the number of "list has expired" responses to requests for a further
+	// page.
+	expires int
 	forbids []string
 	asked   []string
 }
@@ -95,7 +98,7 @@ func manyPods(n int) []v1.Pod {
 	return pods
 }
 
-// TestRead lists more pods than a page has, and keeps of them what is read.
+// TestRead lists more pods than a page has, and keeps the fields that are read.
 func TestRead(t *testing.T) {
 	server := &apiServer{pods: manyPods(1200)}
 	server.pods[7].Spec.Volumes = []v1.Volume{
@@ -125,7 +128,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadAfterExpiry begins a list that has expired once more, without pages.
+// TestReadAfterExpiry starts an expired list again, without pages.
 func TestReadAfterExpiry(t *testing.T) {
 	server := &apiServer{pods: manyPods(1200), expires: 1}
 	result, err := server.read(t, nil)
@@ -143,7 +146,8 @@ func TestReadAfterExpiry(t *testing.T) {
 	}
 }
 
-// TestReadWithoutRights says what is assumed without a kind, and changes pending pods accordingly.
+// TestReadWithoutRights checks the notes for forbidden kinds, and the changes of pending
+// pods.
 func TestReadWithoutRights(t *testing.T) {
 	server := &apiServer{pods: manyPods(5), forbids: []string{"persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "resourceclaims"}}
 	server.pods[0].Spec.NodeName = "a"
@@ -177,7 +181,7 @@ func TestReadWithoutRights(t *testing.T) {
 	}
 }
 
-// TestReadNeedsPodsAndNodes fails without the kinds that no answer can do without.
+// TestReadNeedsPodsAndNodes fails without pods or nodes.
 func TestReadNeedsPodsAndNodes(t *testing.T) {
 	for _, resource := range []string{"pods", "nodes"} {
 		_, err := (&apiServer{forbids: []string{resource}}).read(t, nil)
@@ -188,7 +192,8 @@ func TestReadNeedsPodsAndNodes(t *testing.T) {
 	}
 }
 
-// TestWanted checks that each kind of the table is listed and that each has a sentence about what is assumed without it.
+// TestWanted checks that each kind of the table is listed, and has an assumption for
+// users without access to it.
 func TestWanted(t *testing.T) {
 	var all []model.Kind
 	for kind := range model.KindCount {

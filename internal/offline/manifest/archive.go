@@ -14,10 +14,10 @@ import (
 // unpackedMax limits the bytes that one archive may unpack to.
 const unpackedMax = 8 << 30
 
-// unpack returns the manifests of an archive, by their content: a zip file (the endpoint
-// /get-snapshot of KAI Scheduler answers with a zip of snapshot.json), or a tar
-// file, such as a must-gather of OpenShift; each may be packed by gzip. Any other source
-// is returned as it is.
+// unpack returns the manifests of an archive, which is recognized by its content. It may
+// be a zip file, such as snapshot.json from the endpoint /get-snapshot of KAI Scheduler,
+// or a tar file, such as a must-gather of OpenShift. Either may be compressed with gzip.
+// Any other source is returned unchanged.
 func unpack(s source, most int64) ([]source, error) {
 	if bytes.HasPrefix(s.data, []byte("\x1f\x8b")) {
 		packed, err := gzip.NewReader(bytes.NewReader(s.data))
@@ -45,7 +45,7 @@ func unpack(s source, most int64) ([]source, error) {
 // unpacking is an archive while it is unpacked.
 type unpacking struct {
 	archive source
-	left    int64 // the bytes that it may still unpack to
+	left    int64 // number of bytes that it may still unpack to
 	sources []source
 }
 

@@ -15,7 +15,7 @@ const (
 	pref = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-// badInput is what can be wrong with a file, and the whole error text, in which F stands for the file.
+// badInput has mistakes in a file, with the whole error text. F stands for the file.
 var badInput = []struct{ name, text, want string }{
 	{"empty file", "", "F: holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"},
 	{"comments only", "# x\n---\n", "F: holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"},

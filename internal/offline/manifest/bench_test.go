@@ -246,7 +246,7 @@ status:
   startTime: "2025-11-04T08:00:05Z"
 `
 
-// snapshot is a cluster as `kubectl get nodes,pods -A -o yaml` prints it.
+// snapshot returns a cluster as `kubectl get nodes,pods -A -o yaml` prints it.
 func snapshot(nodes, pods int) []byte {
 	var b bytes.Buffer
 	b.WriteString("apiVersion: v1\nitems:\n")
@@ -267,7 +267,7 @@ func snapshot(nodes, pods int) []byte {
 	return b.Bytes()
 }
 
-// indented is a snapshot as `kubectl get -o json` prints it.
+// indented returns a snapshot as `kubectl get -o json` prints it.
 func indented(t testing.TB, text []byte) []byte {
 	js, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -280,7 +280,8 @@ func indented(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-// BenchmarkDecode reads 1,000 nodes and 10,000 pods. "odd" is YAML without any element in the layout that block converts.
+// BenchmarkDecode reads 1,000 nodes and 10,000 pods. "odd" is YAML without any element in
+// the layout that block converts.
 func BenchmarkDecode(b *testing.B) {
 	nodes, pods := 1000, 10000
 	if testing.Short() {

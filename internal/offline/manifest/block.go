@@ -7,17 +7,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// block converts the YAML that kubectl prints to JSON: block mappings and sequences, plain and quoted scalars on one line, literal text. It
-// exists for speed: it is ten times as fast as sigs.k8s.io/yaml, which first builds a tree of interface values. It rejects all other YAML, which
-// the caller gives to sigs.k8s.io/yaml instead; its result equals that package's (FuzzBlock), except that a duplicate key stays in the JSON, so
-// that the strict decoder reports it.
+// block converts the YAML that kubectl prints to JSON: block mappings and sequences,
+// plain and quoted scalars on one line, literal text.
+//
+// It exists for speed. It is ten times as fast as sigs.k8s.io/yaml, which first builds a
+// tree of interface values. It rejects all other YAML, and the caller then uses
+// sigs.k8s.io/yaml. Its result equals that package's (FuzzBlock), except that a duplicate
+// key stays in the JSON for the strict decoder to report.
 type block struct {
 	text  []byte
-	at    int // where the next line begins
+	at    int // the start of the next line
 	out   []byte
 	open  []frame
-	value bool              // a key or a dash has been read, and its value has not
-	plain map[string]string // plain scalars that are not obviously text, as JSON; cached between texts
+	value bool // a key or a dash was read, but not its value
+	// plain caches the JSON of plain scalars that are not obviously text.
+	plain map[string]string
 }
 
 // frame is a mapping or a sequence that is still open.
@@ -29,11 +33,11 @@ type frame struct {
 
 const (
 	plainMax = 1 << 16 // cached scalars
-	keyMax   = 128     // longer keys have other syntax and limits
+	keyMax   = 128     // Longer keys have other syntax and limits.
 )
 
-// json returns the text as JSON, valid until the next call. dash is -1, or the column of a "-" to be read as a space: the one that made this
-// text an element of a list.
+// json returns the text as JSON, valid until the next call. dash is the column of the "-"
+// that made this text an element of a list, which counts as a space; -1 for none.
 func (b *block) json(text []byte, dash int) ([]byte, bool) {
 	b.text, b.at, b.out, b.open, b.value = text, 0, b.out[:0], b.open[:0], true
 	if !printable(text) {
@@ -61,7 +65,7 @@ func (b *block) json(text []byte, dash int) ([]byte, bool) {
 	return b.out, true
 }
 
-// printable reports whether text has only ASCII without special meaning to YAML outside its syntax.
+// printable reports whether text is ASCII without special characters of YAML.
 func printable(text []byte) bool {
 	for _, c := range text {
 		if c >= 0x7f || c < ' ' && c != '\n' {
@@ -71,7 +75,7 @@ func printable(text []byte) bool {
 	return true
 }
 
-// line reads the next line, without its end.
+// line reads the next line, without its newline.
 func (b *block) line() []byte {
 	rest := b.text[b.at:]
 	if end := bytes.IndexByte(rest, '\n'); end >= 0 {
@@ -122,7 +126,7 @@ func (b *block) node(column int, rest []byte) bool {
 	}
 }
 
-// close ends every mapping and sequence that a line at column is not part of.
+// close ends all mappings and sequences that a line at column does not belong to.
 func (b *block) close(column int) {
 	for n := len(b.open); n > 0; n = len(b.open) {
 		top := b.open[n-1]
@@ -264,7 +268,8 @@ func (b *block) key(key []byte) bool {
 	return true
 }
 
-// word reports whether a plain scalar is certainly text: no other value begins like it, and it is no name of a constant.
+// word reports whether a plain scalar is certainly text: no other type begins like it,
+// and it is not the name of a constant.
 func word(s []byte) bool {
 	switch c := s[0]; {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
@@ -274,7 +279,7 @@ func word(s []byte) bool {
 	}
 }
 
-// constant reports whether s is one of YAML 1.1's names for true, false and null, in any mixture of cases.
+// constant reports whether s is a YAML 1.1 name of true, false or null, in any case.
 func constant(s []byte) bool {
 	switch strings.ToLower(string(s)) {
 	case "y", "yes", "true", "on", "n", "no", "false", "off", "null":
@@ -283,7 +288,8 @@ func constant(s []byte) bool {
 	return false
 }
 
-// solid reports whether a plain scalar has nothing inside that would end it or change its type.
+// solid reports whether a plain scalar contains no characters that would end it or change
+// its type.
 func solid(s []byte) bool {
 	return !bytes.Contains(s, []byte(": ")) && !bytes.Contains(s, []byte(" #")) && s[len(s)-1] != ':'
 }
@@ -312,7 +318,8 @@ func (b *block) scalar(s []byte) bool {
 	return resolvable(s) && b.resolved(s)
 }
 
-// resolvable reports whether a plain scalar means the same in any place, so that resolved may convert it alone.
+// resolvable reports whether the value of a plain scalar is independent of its context,
+// so that resolved may convert it alone.
 func resolvable(s []byte) bool {
 	if s[0] == '-' {
 		return len(s) > 1 && s[1] != ' '
@@ -320,7 +327,8 @@ func resolvable(s []byte) bool {
 	return s[0] >= '0' && s[0] <= '9' || bytes.IndexByte([]byte("+.~$("), s[0]) >= 0 || constant(s)
 }
 
-// resolved writes a plain scalar that may be a number, a boolean or null, as sigs.k8s.io/yaml converts it.
+// resolved writes a plain scalar that may be a number, a boolean or null, as
+// sigs.k8s.io/yaml converts it.
 func (b *block) resolved(s []byte) bool {
 	if known, ok := b.plain[string(s)]; ok {
 		b.out = append(b.out, known...)
@@ -339,7 +347,7 @@ func (b *block) resolved(s []byte) bool {
 	return true
 }
 
-// doubled writes a double-quoted scalar, whose escapes must be those that JSON has too.
+// doubled writes a double-quoted scalar. Only escapes that JSON has too are allowed.
 func (b *block) doubled(s []byte) bool {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -361,13 +369,14 @@ func (b *block) single(s []byte) bool {
 	inside := s[1:]
 	end := bytes.IndexByte(inside, '\'')
 	if end < 0 || end != len(inside)-1 {
-		return false // not closed on this line, or with quotes inside
+		return false // It is not closed on this line, or contains quotes.
 	}
 	b.text2json(inside[:end])
 	return true
 }
 
-// literal writes the lines that follow, "|" style, up to one that is indented no deeper than the mapping or sequence.
+// literal writes the following lines of a literal ("|"), up to a line that is not
+// indented deeper than the mapping or sequence.
 func (b *block) literal(s []byte) bool {
 	if string(s) != "|" && string(s) != "|-" && string(s) != "|+" {
 		return false
@@ -380,7 +389,7 @@ func (b *block) literal(s []byte) bool {
 		in := indent(line)
 		if in == len(line) && (column < 0 || in <= column) {
 			if column < 0 {
-				return false // a blank first line does not show the indentation
+				return false // A blank first line does not show the indentation.
 			}
 			text = append(text, '\n')
 			continue
@@ -398,12 +407,13 @@ func (b *block) literal(s []byte) bool {
 		text = append(append(text, line[column:]...), '\n')
 	}
 	if b.text[b.at-1] != '\n' {
-		return false // whether such text has a line end at the end of the file is a special case
+		// A literal at the end of a file without a newline is a special case.
+		return false
 	}
 	return b.chomped(text, s[len(s)-1])
 }
 
-// chomped writes the text of a literal with the last line ends that style keeps.
+// chomped writes the text of a literal with the trailing newlines that its style keeps.
 func (b *block) chomped(text []byte, style byte) bool {
 	bare := bytes.TrimRight(text, "\n")
 	if len(bare) == 0 || len(text) == len(bare) {

@@ -22,7 +22,8 @@ var blockTakes = []string{
 	"- |\n  x\n- y\n", "- a: |\n    x\n  b: c\n", "a: |\n  \"b\" \\ 'c'\n", "a: |\n b\n",
 }
 
-// blockRefuses are texts that it leaves to sigs.k8s.io/yaml, because they mean something else there, or nothing, or what they mean depends on more than a line.
+// blockRefuses are texts that block leaves to sigs.k8s.io/yaml: their meaning is
+// different there, or an error, or depends on more than one line.
 var blockRefuses = []string{
 	"", "# c\n", "a: \x7f\n", "a: b\x7f\n", "a: é\n", "a:\tb\n", "a: b\r\n", "a: \x1f\n",
 	"a\n", "\"a\"\n", "a:b\n", "a : b\n", "\"a\" : b\n", "\"a\":b\n", "\"a: b\n", "\"a\\\\\": b\n", "a: b: c\n", "a: b:\n", "a: b # c\n", "a #b: c\n", "a:: b\n", ": b\n", strings.Repeat("k", 129) + ": b\n",
@@ -56,7 +57,8 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// An element of a list is read with its dash as a space, wherever that is, and one block reads one text after another.
+// An element of a list is read with its dash as a space, in any column, and one block
+// reads several texts in turn.
 func TestBlockOfElement(t *testing.T) {
 	var b block
 	for _, test := range []struct {
@@ -84,7 +86,7 @@ func TestBlockOfElement(t *testing.T) {
 	}
 }
 
-// What a plain scalar means is kept for the texts that follow, up to a number of scalars.
+// The JSON of a plain scalar is cached for later texts, up to a number of scalars.
 func TestBlockRemembersScalars(t *testing.T) {
 	var b block
 	if js, ok := b.json([]byte("a: 10\nb: 11\nc: 10\nd: word\n"), -1); !ok || string(js) != `{"a":10,"b":11,"c":10,"d":"word"}` || len(b.plain) != 2 {

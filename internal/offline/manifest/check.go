@@ -83,8 +83,8 @@ func checkResources(list v1.ResourceList, path string, r *report) {
 
 func isNegative(q *resource.Quantity) bool { return q.Sign() < 0 }
 
-// checkQuantity reports odd amounts. API servers refuse negative ones, and admit amounts that no
-// node can have.
+// checkQuantity reports odd amounts. API servers reject negative amounts, but admit
+// amounts that no node can have.
 func checkQuantity(name string, q *resource.Quantity, path string, r *report) {
 	if isNegative(q) {
 		r.add(path, "%s is negative; give zero or more", q)
@@ -93,7 +93,7 @@ func checkQuantity(name string, q *resource.Quantity, path string, r *report) {
 	}
 }
 
-// largeness returns how an amount is larger than any node's, "" if it is not.
+// largeness describes an amount that is larger than any node's; "" if it is not.
 func largeness(name string, q *resource.Quantity) string {
 	switch {
 	case name == string(v1.ResourceCPU) && q.CmpInt64(coresMax) > 0:
@@ -117,7 +117,7 @@ func checkNode(n *v1.Node, r *report) {
 	}
 }
 
-// checkEffect checks a taint's effect, which a toleration may leave out.
+// checkEffect checks a taint's effect. A toleration may omit it.
 func checkEffect(effect v1.TaintEffect, optional bool, path *field.Path, r *report) {
 	switch effect {
 	case v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute:
@@ -269,7 +269,8 @@ func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path, r *report) {
 	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 		at := path.Child(preferred).Index(i)
 		checkWeight(term.Weight, at, r)
-		// Parsed as a selector of one term: the parser of preferred terms skips those of weight 0.
+		// Parse it as a selector of one term, because the parser of preferred terms skips
+		// terms of weight 0.
 		one := &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term.Preference}}
 		before := len(r.errs)
 		_, err := nodeaffinity.NewNodeSelector(one, field.WithPath(at))
@@ -277,8 +278,8 @@ func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path, r *report) {
 		for _, e := range r.errs[before:] {
 			e.Field = strings.Replace(e.Field, "nodeSelectorTerms[0]", "preference", 1)
 		}
-		// A value of a preference that is no label's is a warning of API servers. The library
-		// rejects the selector, which fails the pod's attempt.
+		// API servers only warn of a value in a preference that is not a label value. The
+		// library rejects the selector, so the pod's attempt fails.
 		r.admitIf(before, func(e *Error) bool {
 			return comparesText(e) || strings.Contains(e.Field, "].values[") && strings.Contains(e.Field, ".matchExpressions[")
 		})
@@ -298,9 +299,10 @@ func checkNodeSelector(s *v1.NodeSelector, path *field.Path, r *report) {
 	r.admitIf(before, comparesText)
 }
 
-// comparesText reports whether an error is about Gt or Lt with a value that is no number. API
-// servers do not look at the value. The library that schedulers use rejects the whole selector: a
-// required one matches no node, and a preferred one fails the pod's attempt.
+// comparesText reports whether an error is about Gt or Lt with a value that is not a
+// number. API servers do not check the value. The scheduler library rejects the whole
+// selector: a required selector matches no node, and a preferred one fails the pod's
+// attempt.
 func comparesText(e *Error) bool { return strings.Contains(e.Problem, "the value must be an integer") }
 
 func checkWeight(weight int32, path *field.Path, r *report) {
@@ -368,7 +370,7 @@ func checkSlice(s *resourcev1.ResourceSlice, r *report) {
 	}
 }
 
-// checkPodGroup checks that the policy is one of the two, and a gang's minCount.
+// checkPodGroup checks that exactly one policy is set, and a gang's minCount.
 func checkPodGroup(g *schedulingv1beta1.PodGroup, r *report) {
 	policy := &g.Spec.SchedulingPolicy
 	switch {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// problems returns what is wrong with the objects of a text, a line for each problem, without the file and the object.
+// problems returns the problems of the objects in a text, one per line, without the file
+// and the object.
 func problems(text string) []string {
 	var all []string
 	docs, _ := documents("F", []byte(text))
@@ -15,7 +16,7 @@ func problems(text string) []string {
 			if e.Field != "" {
 				line = e.Field + ": " + line
 			}
-			// The words about names are those of the API's own validation.
+			// The words about names come from the API's own validation.
 			line, _, _ = strings.Cut(line, " must consist of")
 			line, _, _ = strings.Cut(line, " must be an empty string or consist of")
 			all = append(all, line)
@@ -24,12 +25,13 @@ func problems(text string) []string {
 	return all
 }
 
-// podGroup is a document with a PodGroup.
+// podGroup returns a document with a PodGroup.
 func podGroup(spec string) string {
 	return "---\n{kind: PodGroup, apiVersion: scheduling.k8s.io/v1beta1, metadata: {name: g}, spec: {" + spec + "}}\n"
 }
 
-// badParts has an object with as much wrong as fits, by part of its check, and a line for each problem.
+// badParts has an object with as many mistakes as fit, by part of its check, and a line
+// for each problem.
 var badParts = []struct{ name, text, want string }{
 	{"amounts", ctr + `    resources: {requests: {cpu: -1}, limits: {x: -1}}
   - name: d
@@ -211,7 +213,7 @@ func TestEveryCheck(t *testing.T) {
 	}
 }
 
-// What is just within bounds is accepted.
+// Values just within the limits are accepted.
 func TestBounds(t *testing.T) {
 	for _, text := range []string{
 		ctr + `    ports: [{containerPort: 1, hostPort: 65535, protocol: UDP}, {containerPort: 65535, hostPort: 0, protocol: SCTP}, {containerPort: 80, hostPort: 1, protocol: TCP}]

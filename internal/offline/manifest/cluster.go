@@ -20,7 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Cluster is the content of the files, each kind in the order of the files. The caller may change it.
+// Cluster is the content of the files, each kind in the order of the files. The caller
+// may change it.
 type Cluster struct {
 	Nodes                  []*v1.Node
 	Pods                   []*v1.Pod
@@ -46,41 +47,45 @@ type Cluster struct {
 	DeviceClasses          []*resourcev1.DeviceClass
 	DeviceTaintRules       []*resourcev1.DeviceTaintRule
 
-	// Workloads that no scheduler reads. Their controllers make pods.
+	// Workloads that no scheduler reads. Their controllers create pods.
 	Deployments []*appsv1.Deployment
 	DaemonSets  []*appsv1.DaemonSet
 	Jobs        []*batchv1.Job
 	CronJobs    []*batchv1.CronJob
-	Customs     []*unstructured.Unstructured // those that Options.Customs names
+	// custom resources of the kinds in Options.Customs
+	Customs []*unstructured.Unstructured
 
-	Given    []Given   // the files and directories, in the order given, without those of Base
-	Skipped  []Skipped // kinds that were left out, in the order of their first object
-	Warnings []string  // what looks wrong and can still be simulated
+	// Given are the files and directories, in the order given, without files of Base.
+	Given    []Given
+	Skipped  []Skipped // kinds that were skipped, in the order of their first object
+	Warnings []string  // suspicious objects that can still be simulated
 
 	places map[metav1.Object]Place
 }
 
-// Place is where an object is defined.
+// Place is the place where an object is defined.
 type Place struct {
 	File  string
 	Line  int
 	Given int // the index in Cluster.Given
 }
 
-// Place returns where the files define an object; false if they do not, as with the objects of Base.
+// Place returns the place where the files define a workload. ok is false for all other
+// objects, and for objects of Base.
 func (c *Cluster) Place(o metav1.Object) (Place, bool) {
 	p, ok := c.places[o]
 	return p, ok
 }
 
-// Made is an object that a controller makes for an object of the files.
+// Made is an object that a controller creates for an object of the files.
 type Made struct {
 	Object runtime.Object
 	Given  int // the index in Cluster.Given
 }
 
-// Create adds objects as if they were posted to an API server: with the values that it fills in,
-// except FillTemplate's, which are the same for all pods of a template.
+// Create adds objects as if they were posted to an API server, with its default values.
+// The values set by FillTemplate are excepted, because they are the same for all pods of
+// a template.
 func (c *Cluster) Create(all []Made) {
 	for _, made := range all {
 		for i := range kinds {
@@ -102,7 +107,7 @@ func (c *Cluster) Create(all []Made) {
 	c.fillClasses()
 }
 
-// Given has the nodes and pods of a file, or of a directory.
+// Given has the nodes and pods of a file or directory.
 type Given struct {
 	Name  string
 	Nodes []*v1.Node
@@ -115,7 +120,8 @@ type Skipped struct {
 	Count            int
 }
 
-// Objects returns every object of the cluster as one slice, kind by kind in the order of Cluster's fields.
+// Objects returns every object of the cluster as one slice, kind by kind in the order of
+// Cluster's fields.
 func (c *Cluster) Objects() []runtime.Object {
 	var all []runtime.Object
 	for i := range kinds {
@@ -124,7 +130,8 @@ func (c *Cluster) Objects() []runtime.Object {
 	return all
 }
 
-// Add adds an object that an API server has filled in and checked. It reports whether the cluster has a place for its kind.
+// Add adds an object that an API server has already completed and validated. It returns
+// false if the cluster has no field for its kind.
 func (c *Cluster) Add(added runtime.Object) bool {
 	for i := range kinds {
 		if kinds[i].add(c, added) {
@@ -134,7 +141,7 @@ func (c *Cluster) Add(added runtime.Object) bool {
 	return false
 }
 
-// Complete adds the namespaces that objects are in and that are not there, as Read does.
+// Complete adds the missing namespaces of objects, as Read does.
 func (c *Cluster) Complete() { c.fillNamespaces() }
 
 // identity identifies an object.
@@ -152,9 +159,11 @@ type gathering struct {
 	cluster *Cluster
 	seen    map[identity]decoded
 	errs    []*Error
-	holding map[string]bool // files, directories and archives, as given, and whether they have an object
+	// holding records, for each given file, directory and archive, whether it has an
+	// object.
+	holding map[string]bool
 	remarks remarks
-	copies  int // objects that are in the files more than once
+	copies  int // objects that occur more than once in the files
 	strays  int // documents of dumps that are no objects
 }
 
@@ -190,9 +199,10 @@ func (g *gathering) take(r result) {
 	}
 }
 
-// again takes an object that is in the files once more. Dumps such as a must-gather of OpenShift
-// have pods in a list and each in a file of its own, read at different times: the later state wins.
-// Without an API server's uid and version it is a mistake.
+// again handles an object that occurs again in the files. Dumps such as a must-gather of
+// OpenShift have pods in a list and also in files of their own, read at different times.
+// The later version wins. Without an API server's uid and resourceVersion, a duplicate is
+// an error.
 func (g *gathering) again(id identity, before, now decoded) {
 	if !before.admitted || !now.admitted || before.object.GetUID() != now.object.GetUID() {
 		g.errs = append(g.errs, &Error{File: now.file, Line: now.line, Object: id.String(),
@@ -202,7 +212,7 @@ func (g *gathering) again(id identity, before, now decoded) {
 	g.copies++
 	order, err := resourceversion.CompareResourceVersion(before.object.GetResourceVersion(), now.object.GetResourceVersion())
 	if err == nil && order < 0 {
-		// The cluster refers to the object before.
+		// The cluster refers to the earlier object.
 		reflect.ValueOf(before.object).Elem().Set(reflect.ValueOf(now.object).Elem())
 	}
 }
@@ -229,7 +239,8 @@ func (g *gathering) skip(s Skipped) {
 	(*skipped)[at].Count += s.Count
 }
 
-// addBase puts the objects of base that no file replaces before those of the files.
+// addBase adds the objects of base before those of the files, unless a file replaces
+// them.
 func (g *gathering) addBase(base *Cluster) {
 	files := g.cluster
 	g.cluster = &Cluster{Given: files.Given, Skipped: files.Skipped, Warnings: files.Warnings, Customs: files.Customs, places: files.places}

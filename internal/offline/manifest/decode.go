@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// nestingMax is how deeply lists may be nested.
+// nestingMax limits the nesting of lists.
 const nestingMax = 10
 
 // decoded is an object and its place in the file.
@@ -25,8 +25,8 @@ type decoded struct {
 	object object
 	file   string
 	line   int
-	// admitted means that the object has a uid and a version of an API server: an oddity is no mistake
-	// in the files, and a scheduler decides about it.
+	// admitted means that the object has a uid and a resourceVersion of an API server. An
+	// oddity in it is then no error in the files, because a scheduler must handle it.
 	admitted bool
 }
 
@@ -35,7 +35,7 @@ type result struct {
 	objects []decoded
 	skipped []Skipped
 	errs    []*Error
-	remarks []*Error // odd fields of an object that can still be decided about
+	remarks []*Error // odd fields of an object that is still usable
 	noYAML  bool     // the unit cannot be parsed
 	strays  int      // documents of a dump that are no objects
 }
@@ -49,7 +49,8 @@ func (r *result) add(part result) {
 	r.strays += part.strays
 }
 
-// decodeAll decodes documents on all processors and returns their results, one per document, in order.
+// decodeAll decodes documents on all processors and returns their results, one per
+// document, in order.
 func decodeAll(docs []document, m *meter) []result {
 	units, first := flatten(docs)
 	parts := make([]result, len(units))
@@ -72,7 +73,8 @@ func decodeAll(docs []document, m *meter) []result {
 	return results
 }
 
-// flatten returns the units of all documents, and for each document the index of its first.
+// flatten returns the units of all documents, and for each document the index of its
+// first unit.
 func flatten(docs []document) (units []unit, first []int) {
 	first = make([]int, len(docs)+1)
 	for i, doc := range docs {
@@ -86,7 +88,8 @@ func flatten(docs []document) (units []unit, first []int) {
 	return units, first
 }
 
-// merge joins the results of a document's parts. If a part cannot be parsed on its own, the document is decoded as a whole.
+// merge joins the results of a document's parts. If a part cannot be parsed on its own,
+// the document is decoded as a whole.
 func merge(doc document, parts []result) result {
 	if doc.items == nil {
 		return parts[0]
@@ -107,7 +110,7 @@ func merge(doc document, parts []result) result {
 	return all
 }
 
-// listProblem returns why a list cannot be read, "" if it can.
+// listProblem returns the reason why a list cannot be read; "" if it can.
 func listProblem(list schema.GroupVersionKind) string {
 	if scheme.Scheme.Recognizes(list) {
 		return ""
@@ -133,7 +136,7 @@ func (w *worker) unit(u unit, depth int) result {
 	h, err := s.headOf()
 	if err != nil || s.more() {
 		if u.found && stdjson.Valid(js) {
-			return result{strays: 1} // an array, a number, text
+			return result{strays: 1} // an array, a number or text
 		}
 		return failure(u, shapeProblem(u, js))
 	}
@@ -177,7 +180,7 @@ func (w *worker) all(u unit, items []unit, depth int) result {
 	var all result
 	for _, item := range items {
 		if u.yaml {
-			item.line = u.line // the lines of the JSON are not those of the file
+			item.line = u.line // The lines of the JSON are not the lines of the file.
 		}
 		if u.place != "" {
 			item.place = u.place + "." + item.place
@@ -187,7 +190,7 @@ func (w *worker) all(u unit, items []unit, depth int) result {
 	return all
 }
 
-// failure is the result of a unit that is no object.
+// failure returns the result of a unit that is no object.
 func failure(u unit, e *Error) result {
 	e.File = u.file
 	if e.Line == 0 {
@@ -199,7 +202,7 @@ func failure(u unit, e *Error) result {
 	return result{errs: []*Error{e}}
 }
 
-// shapeProblem returns why a text is no JSON object.
+// shapeProblem returns the reason why a text is no JSON object.
 func shapeProblem(u unit, js []byte) *Error {
 	var value any
 	var syntax *stdjson.SyntaxError
@@ -244,7 +247,7 @@ func one(u unit, js []byte, h head) result {
 			return customKind(gvk).decode(u, js, h.enormous)
 		}
 		if strings.HasSuffix(gvk.Kind, "List") {
-			return result{} // a list without items: null, or left out
+			return result{} // a list without items: null, or omitted
 		}
 		return result{skipped: []Skipped{{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Count: 1}}}
 	}
@@ -299,7 +302,7 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 	return result{objects: []decoded{{kind: k, object: o, file: u.file, line: u.line, admitted: admitted}}, errs: r.errs, remarks: r.remarks}
 }
 
-// put puts an object that names no namespace into one.
+// put sets the namespace of an object that names none.
 func (k *kind) put(o object, into *Namespace, r *report) {
 	switch {
 	case into == nil || !k.namespaced:
@@ -329,7 +332,8 @@ func (k *kind) explain(js []byte, err error, r *report) {
 	}
 }
 
-// broken is the result of a text that is not JSON; which object it is can only be told by its place.
+// broken returns the result of a text that is not JSON. Only its place identifies the
+// object.
 func broken(u unit, js []byte, r *report) result {
 	e := shapeProblem(u, js)
 	e.Object = r.object
@@ -341,7 +345,7 @@ func nameIn(js []byte, k *kind, otherwise string) string {
 	var named struct {
 		Metadata struct{ Name, Namespace string }
 	}
-	// What cannot be decoded stays empty; its errors are reported elsewhere.
+	// Fields that cannot be decoded stay empty; their errors are reported elsewhere.
 	_ = stdjson.Unmarshal(js, &named)
 	if named.Metadata.Name == "" {
 		return otherwise

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// badValues are more of what can be wrong with a text, and the whole error.
+// badValues are further mistakes in a text, with the whole error.
 var badValues = []struct{ name, text, want string }{
 	{"array in json", "[{\"kind\":\"Node\"}]", "F:1: is an array, not an object; put it under items: in an object with apiVersion: v1, kind: List"},
 	{"number", "3", "F:1: is 3, not an object; an object has apiVersion, kind and metadata"},
@@ -87,7 +87,7 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// Lists may stand in lists, ten deep.
+// Lists may be nested, ten deep.
 func TestNestedLists(t *testing.T) {
 	nested := func(depth int) string {
 		return strings.Repeat(`{"kind":"List","apiVersion":"v1","items":[`, depth) + `{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}` + strings.Repeat("]}", depth)
@@ -101,7 +101,7 @@ func TestNestedLists(t *testing.T) {
 	}
 }
 
-// Lists in lists keep what is in them: objects, what was skipped, and the kinds of elements.
+// Nested lists keep their content: objects, skipped objects, and the kinds of elements.
 func TestListInList(t *testing.T) {
 	c := read(t, "kind: List\napiVersion: v1\nitems:\n- kind: NodeList\n  apiVersion: v1\n  items:\n  - metadata: {name: a}\n  - metadata: {name: b}\n- kind: List\n  apiVersion: v1\n  items: [{kind: ConfigMap, apiVersion: v1}]\n- kind: ConfigMapList\n  apiVersion: v1\n  items: [{}, {}]\n")
 	if len(c.Nodes) != 2 || c.Nodes[1].Name != "b" || !reflect.DeepEqual(c.Skipped, []Skipped{{"v1", "ConfigMap", 3}}) {
@@ -109,7 +109,7 @@ func TestListInList(t *testing.T) {
 	}
 }
 
-// What is skipped is counted by kind and version.
+// Skipped objects are counted by kind and version.
 func TestSkippedByVersion(t *testing.T) {
 	c := read(t, "{kind: Event, apiVersion: v1}\n---\n{kind: Event, apiVersion: events.k8s.io/v1}\n---\n{kind: Secret, apiVersion: v1}\n---\n{kind: Event, apiVersion: v1}")
 	if want := []Skipped{{"v1", "Event", 2}, {"events.k8s.io/v1", "Event", 1}, {"v1", "Secret", 1}}; !reflect.DeepEqual(c.Skipped, want) {
@@ -117,7 +117,7 @@ func TestSkippedByVersion(t *testing.T) {
 	}
 }
 
-// An error names what is known, and twenty problems are listed.
+// An error contains the known parts, and twenty problems are listed.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		err  Error
@@ -156,7 +156,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A kind that the scheme does not know cannot be located, and that is said.
+// A kind that the scheme does not have cannot be located, which is reported.
 func TestLocateUnknown(t *testing.T) {
 	r := &report{}
 	locate(&kind{gvk: schema.GroupVersionKind{Group: "x", Version: "v1", Kind: "Y"}}, nil, r)
@@ -165,8 +165,8 @@ func TestLocateUnknown(t *testing.T) {
 	}
 }
 
-// Directories give their manifests by name, with those in folders in them; a file is read once
-// under whatever name.
+// A directory stands for its manifests by name, including those in subdirectories. A file
+// is read once, whatever names it is given by.
 func TestExpand(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.yaml", "a.yml", "c.json", "d.txt", "e.yaml.bak", "f.yaml/g.yaml", "f.yaml/h/i.json", "f.yaml/h/j.log", ".git/k.yaml", "f.yaml/.l/m.yaml"} {
@@ -207,10 +207,10 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// file is a file that is given by its name.
+// file returns a file that is given by its name.
 func file(name, text string) source { return source{name: name, given: name, data: []byte(text)} }
 
-// Each file has to hold something, and errors of several files come in their order.
+// Each file must contain an object, and errors of several files come in their order.
 func TestSeveralFiles(t *testing.T) {
 	sources := []source{file("a", node), file("b", ""), file("c", "---\n---\n"+node), file("d", "# x\n")}
 	_, err := Options{}.decode(sources, []*Error{{File: "z", Problem: "p"}})
@@ -221,7 +221,7 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
-// Progress is told in steps of 256 KiB at least, and at the end.
+// Progress is reported in steps of at least 256 KiB, and at the end.
 func TestMeter(t *testing.T) {
 	var told []int64
 	m := &meter{tell: func(done, total int64) { told = append(told, done, total) }, total: 1 << 20}
@@ -233,10 +233,10 @@ func TestMeter(t *testing.T) {
 		t.Errorf("told %v, want %v", told, want)
 	}
 	none := &meter{}
-	none.add(1 << 20) // nobody asks
+	none.add(1 << 20) // without Progress
 	none.end()
 
-	// Read counts all bytes, of whatever is in the files.
+	// Read counts all bytes of the files.
 	told = nil
 	text := strings.Repeat("{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\"}\n", 1<<13)
 	if _, err := (Options{Progress: func(done, total int64) { told = append(told, done, total) }}).decode([]source{file("a", text), file("b", text)}, nil); err != nil {

@@ -39,8 +39,8 @@ func UID(group, kind string, o metav1.Object) types.UID {
 	return uid(identity{group: group, kind: kind, namespace: o.GetNamespace(), name: o.GetName()})
 }
 
-// GeneratedName returns a name as API servers make it from generateName: with five letters behind
-// it. These are a hash here, so that a name is the same in every run.
+// GeneratedName returns a name as API servers derive it from generateName, with five
+// letters appended. The letters are a hash here, so a name is the same in every run.
 func GeneratedName(prefix, of string) string {
 	const letters, codes = 5, 27
 	prefix = prefix[:min(len(prefix), validation.DNS1123LabelMaxLength-letters)]
@@ -109,8 +109,9 @@ func fillContainers(containers []v1.Container, hostNetwork bool) {
 	}
 }
 
-// fillPodRequests derives pod-level requests if there are pod-level limits, as defaultPodRequests in k8s.io/kubernetes/pkg/apis/core/v1 does:
-// from the containers' requests, else from the limits.
+// fillPodRequests derives pod-level requests if pod-level limits are set: from the
+// containers' requests, otherwise from the limits. It follows defaultPodRequests in
+// k8s.io/kubernetes/pkg/apis/core/v1.
 func fillPodRequests(p *v1.Pod) {
 	if p.Spec.Resources == nil || len(p.Spec.Resources.Limits) == 0 {
 		return
@@ -134,7 +135,8 @@ func fillPodRequests(p *v1.Pod) {
 	}
 }
 
-// fillToleration adds a toleration of five minutes for a taint of failing nodes, unless the pod has one.
+// fillToleration adds a toleration of five minutes for a taint of failing nodes, unless
+// the pod has one.
 func fillToleration(p *v1.Pod, taint string) {
 	for _, t := range p.Spec.Tolerations {
 		if (t.Key == taint || t.Key == "") && (t.Effect == v1.TaintEffectNoExecute || t.Effect == "") {
@@ -207,7 +209,8 @@ func (c *Cluster) fillAcross() {
 	c.warnUnknownNodes()
 }
 
-// fillNamespaces adds the namespaces that objects are in and no file has, in the order of their first object.
+// fillNamespaces adds the namespaces of objects that no file contains, in the order of
+// their first object.
 func (c *Cluster) fillNamespaces() {
 	have := map[string]bool{}
 	for _, n := range c.Namespaces {
@@ -244,7 +247,7 @@ type priority struct {
 // priorities resolves class names as the Priority admission plugin does.
 type priorities struct {
 	byName    map[string]priority
-	otherwise priority       // for objects that name none
+	otherwise priority       // for objects without a class name
 	missing   map[string]int // uses of missing classes
 }
 
@@ -257,7 +260,7 @@ func (c *Cluster) fillPriorities() {
 	for _, class := range c.PriorityClasses {
 		found := priority{class: class.Name, value: class.Value, policy: *class.PreemptionPolicy}
 		p.byName[class.Name] = found
-		// Of several global defaults the API server takes the lowest.
+		// Of several global defaults the API server uses the lowest.
 		if class.GlobalDefault && (p.otherwise.class == "" || found.value < p.otherwise.value) {
 			p.otherwise = found
 		}
@@ -276,7 +279,8 @@ func (c *Cluster) fillPriorities() {
 	}
 }
 
-// resolve sets the three fields of one object. A priority that is set was resolved by an API server and is kept.
+// resolve sets the three fields of one object. A priority that is set was resolved by an
+// API server, so it stays.
 func resolve[P ~string](p *priorities, class *string, value **int32, policy **P) {
 	if *value == nil {
 		found := p.of(class)
@@ -300,8 +304,9 @@ func (p *priorities) of(class *string) priority {
 	return found
 }
 
-// fillClasses sets the default StorageClass in unbound claims without a class: of several defaults the newest, then the first by name, as the
-// DefaultStorageClass admission plugin does.
+// fillClasses sets the default StorageClass in unbound claims without a class. Of several
+// defaults it chooses the newest, then the first by name, as the DefaultStorageClass
+// admission plugin does.
 func (c *Cluster) fillClasses() {
 	var defaults []*storagev1.StorageClass
 	for _, class := range c.StorageClasses {
@@ -322,7 +327,8 @@ func (c *Cluster) fillClasses() {
 	}
 }
 
-// warnUnknownNodes warns of pods on nodes that no file has. One line lists a few: in a snapshot of pods alone these are all.
+// warnUnknownNodes adds a warning about pods on nodes that no file contains. The warning
+// names only a few nodes, because a snapshot may have pods alone.
 func (c *Cluster) warnUnknownNodes() {
 	const namedMax = 3
 	known := map[string]bool{}

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// A marker is a line that begins a document; what follows it on its line belongs to the document, unless that is only space.
+// A marker is a line that begins a document. Text after it on its line belongs to the
+// document, unless it is only space.
 func TestMarkers(t *testing.T) {
 	for _, test := range []struct {
 		text, body string
@@ -25,7 +26,8 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-// The elements of a list are found where "items:" stands alone at the left margin, and dashes at one column follow.
+// The elements of a list are found if "items:" stands alone in the first column, and
+// dashes in one column follow.
 func TestLayout(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"items:\n- a\n- b\n", "items 0 end 15 dash 0 at 7:1 11:2"},
@@ -52,7 +54,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// A word is suggested that differs in at most a third of the letters and one more: the nearest, of equally near ones the first.
+// The suggested word differs in at most a third of the letters plus one. It is the
+// nearest, and the first of equally near ones.
 func TestSuggest(t *testing.T) {
 	for _, test := range []struct {
 		word  string
@@ -84,11 +87,12 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// Pod-level requests are derived where there are pod-level limits: from those of the containers, else from the limits, as far as pods can have them.
+// Pod-level requests are derived if pod-level limits are set: from the containers'
+// requests, otherwise from the limits, and only for supported resources.
 func TestPodRequests(t *testing.T) {
 	for _, test := range []struct {
 		name, containers, requests, limits string
-		want                               string // empty if there are none
+		want                               string // empty if none
 	}{
 		{"no limits", "cpu=1", "", "", ""},
 		{"requests without limits stay", "cpu=1", "cpu=3", "", "cpu=3"},
@@ -126,7 +130,8 @@ func TestPodRequests(t *testing.T) {
 	}
 }
 
-// A document of comments, directives and space is none, however short the lines are that follow.
+// A document of comments, directives and space is blank, however short the following
+// lines are.
 func TestBlank(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": true, "\n": true, "#": true, "# c\n\n%YAML 1.1\n \t\r\n": true,

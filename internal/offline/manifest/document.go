@@ -7,26 +7,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// unit is a piece of a file that is decoded on its own: a document, or an element of a list. Units are independent, so they are decoded on all
-// processors; their order in the slice is the order of the result.
+// unit is a piece of a file that is decoded on its own: a document, or an element of a
+// list. Units are independent, so they are decoded on all processors. Their order in the
+// slice is the order of the result.
 type unit struct {
-	file    string
-	line    int    // of the first byte of text, from 1
-	place   string // "items[3]" in a list, or ""
-	text    []byte
-	yaml    bool
-	dash    int                     // column of the "-" that made this YAML an element of a list; -1 for none
-	list    schema.GroupVersionKind // of the list around it, if its items may omit their kind
-	into    *Namespace              // for an object that names none; nil means the default one
-	customs []schema.GroupKind      // kinds of custom resources to keep
-	found   bool                    // it is in a directory or an archive: it may be no object
+	file  string
+	line  int    // of the first byte of text, from 1
+	place string // "items[3]" in a list, or ""
+	text  []byte
+	yaml  bool
+	// dash is the column of the "-" that made this YAML an element of a list; -1 for
+	// none.
+	dash int
+	// list is the kind of the list around it, if its items may omit their kind.
+	list schema.GroupVersionKind
+	// into is the namespace of objects that name none; nil means the default one.
+	into    *Namespace
+	customs []schema.GroupKind // kinds of custom resources to keep
+	// found means that the unit is in a directory or an archive, so it may be no object.
+	found bool
 }
 
-// document is one YAML document or JSON value, with its parts if it is a list that could be split.
+// document is one YAML document or JSON value, with its parts if it is a list that could
+// be split.
 type document struct {
 	whole   unit
 	items   []unit    // nil: decode whole
-	skipped []Skipped // of an export, the objects without a unit
+	skipped []Skipped // for an export, the objects without a unit
 }
 
 // each calls f with every unit of the document.
@@ -58,8 +65,8 @@ func documents(file string, data []byte) (docs []document, skipped []noise) {
 	return docs, skipped
 }
 
-// readDocument splits the text between two document markers: JSON values one after the other, or a
-// YAML document.
+// readDocument splits the text between two document markers: a sequence of JSON values,
+// or a YAML document.
 func readDocument(file string, line int, text []byte) (docs []document, skipped []noise) {
 	if n := max(warnings(text), noiseBefore(text, false)); n > 0 {
 		skipped = append(skipped, noiseIn(line, text[:n]))
@@ -74,7 +81,7 @@ func readDocument(file string, line int, text []byte) (docs []document, skipped 
 		return docs, append(skipped, noises...)
 	}
 	if n := comments(text); looksJSON(text[n:]) {
-		// JSON below a comment is YAML, but the YAML library reads the first value alone.
+		// JSON below a comment is YAML, but the YAML library reads only the first value.
 		values := whole
 		values.text, values.line = text[n:], line+bytes.Count(text[:n], []byte("\n"))
 		if docs, noises, ok := readValues(values); ok {
@@ -85,7 +92,7 @@ func readDocument(file string, line int, text []byte) (docs []document, skipped 
 	return []document{{whole: whole, items: splitYAML(whole)}}, skipped
 }
 
-// comments returns the length of the empty lines and comments that a text begins with.
+// comments returns the length of the empty lines and comments at the beginning of a text.
 func comments(text []byte) int {
 	at := 0
 	for at < len(text) {
@@ -102,8 +109,8 @@ func comments(text []byte) int {
 	return at
 }
 
-// readValues reads JSON values one after the other, with text that is no object in between. ok is
-// false if the first value is broken.
+// readValues reads a sequence of JSON values and the text between them that is no object.
+// ok is false if the first value is broken.
 func readValues(whole unit) (docs []document, skipped []noise, ok bool) {
 	text, line := whole.text, whole.line
 	ok = true
@@ -118,7 +125,7 @@ func readValues(whole unit) (docs []document, skipped []noise, ok bool) {
 		s.enormous = false
 		h, err := s.headOf()
 		if err != nil {
-			s.at, ok = len(text), len(docs) > 0 // the end of a broken value is not known
+			s.at, ok = len(text), len(docs) > 0 // The end of a broken value is unknown.
 		}
 		part := whole
 		part.line += bytes.Count(text[:start], []byte("\n"))
@@ -132,7 +139,8 @@ func readValues(whole unit) (docs []document, skipped []noise, ok bool) {
 	return docs, skipped, ok
 }
 
-// looksJSON distinguishes JSON from a YAML document that is a mapping in braces, whose keys are seldom quoted.
+// looksJSON distinguishes JSON from a YAML document that is a mapping in braces. Keys of
+// the latter are seldom quoted.
 func looksJSON(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' {
@@ -142,7 +150,8 @@ func looksJSON(text []byte) bool {
 	return len(text) == 0 || text[0] == '"' || text[0] == '}'
 }
 
-// nextDocument splits data before the next line that is a YAML document marker. No JSON has such a line: its strings hold no line ends.
+// nextDocument splits data before the next line that is a YAML document marker. JSON has
+// no such line, because its strings contain no newlines.
 func nextDocument(data []byte) (text, rest []byte) {
 	for at := 0; ; {
 		next := bytes.Index(data[at:], []byte("\n"))
@@ -156,7 +165,8 @@ func nextDocument(data []byte) (text, rest []byte) {
 	}
 }
 
-// marker returns the length of the document marker that data begins with, 0 without one.
+// marker returns the length of the document marker at the beginning of data; 0 without
+// one.
 func marker(data []byte) int {
 	if !bytes.HasPrefix(data, []byte("---")) && !bytes.HasPrefix(data, []byte("...")) {
 		return 0
@@ -167,7 +177,8 @@ func marker(data []byte) int {
 	return 0
 }
 
-// afterMarker returns the text of a document after its marker, and the number of omitted lines.
+// afterMarker returns the text of a document after its marker, and the number of omitted
+// lines.
 func afterMarker(text []byte) (body []byte, lines int) {
 	body = text[marker(text):]
 	if end := bytes.IndexByte(body, '\n'); end >= 0 && len(trim(bytes.TrimRight(body[:end], "\r"))) == 0 && len(body) < len(text) {
@@ -191,7 +202,8 @@ func blank(text []byte) bool {
 	return true
 }
 
-// splitJSON splits a list with the head h. It returns nil if whole is no list, or not one that it can split.
+// splitJSON splits a list with the head h. It returns nil if whole is no list or cannot
+// be split.
 func splitJSON(whole unit, h head) []unit {
 	list, ok := h.list()
 	if !ok {
@@ -200,7 +212,7 @@ func splitJSON(whole unit, h head) []unit {
 	return elementsOf(whole, h.items, "items", list)
 }
 
-// list returns the kind of the list that h is the head of.
+// list returns the kind of the list whose head is h.
 func (h head) list() (schema.GroupVersionKind, bool) {
 	if h.items < 0 || h.oddItems || !bytes.HasSuffix(h.kind, []byte("List")) {
 		return schema.GroupVersionKind{}, false
@@ -208,9 +220,11 @@ func (h head) list() (schema.GroupVersionKind, bool) {
 	return schema.FromAPIVersionAndKind(string(h.apiVersion), string(h.kind)), true
 }
 
-// splitYAML splits a list in the layout that kubectl and people use: "items:" at the left margin, each element begun by a dash at one column. It
-// returns nil for everything else. In unusual YAML a split may fall into a quoted text, or an alias may reach from one element into another:
-// then an element cannot be parsed on its own, and the caller decodes the whole.
+// splitYAML splits a list in the layout of kubectl and most people: "items:" in the first
+// column, and each element begins with a dash in the same column. It returns nil for all
+// other layouts. In unusual YAML a split may fall into a quoted text, or an alias may
+// cross elements. Then an element cannot be parsed on its own, and the caller decodes the
+// whole list.
 func splitYAML(whole unit) []unit {
 	l := layout(whole.text)
 	if l.starts == nil {
@@ -241,15 +255,16 @@ func splitYAML(whole unit) []unit {
 
 // yamlLayout holds the positions of a YAML list's lines.
 type yamlLayout struct {
-	items  int // where the line "items:" begins
-	end    int // where the elements end
+	items  int // the start of the line "items:"
+	end    int // the end of the elements
 	dash   int // the column of the dashes
 	starts []lineStart
 }
 
 type lineStart struct{ at, line int }
 
-// layout finds the elements of a list; starts is nil if there is no list, or it has another layout.
+// layout finds the elements of a list. starts is nil if the text is no list or has
+// another layout.
 func layout(text []byte) yamlLayout {
 	l := yamlLayout{items: -1, dash: -1}
 	none := yamlLayout{}
@@ -289,7 +304,8 @@ func layout(text []byte) yamlLayout {
 	return l
 }
 
-// oddBreaks reports whether a line may end with something else than "\n" or "\r\n": a "\r" alone, or U+0085, U+2028 and U+2029, which end lines in YAML 1.1.
+// oddBreaks reports whether a line may end with other characters than "\n" or "\r\n": a
+// "\r" alone, or U+0085, U+2028 and U+2029, which end lines in YAML 1.1.
 func oddBreaks(text []byte) bool {
 	return bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n")) ||
 		bytes.Contains(text, []byte("\u0085")) || bytes.Contains(text, []byte("\u2028")) || bytes.Contains(text, []byte("\u2029"))

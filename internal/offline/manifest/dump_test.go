@@ -80,8 +80,8 @@ func TestClusterInfoDirectory(t *testing.T) {
 	wantWarnings(t, c)
 }
 
-// The same dump as one stream has the containers' logs in between. A log may hold anything, and may
-// lack a line end.
+// The same dump as one stream has the containers' logs in between. A log may contain
+// anything, and may lack a final newline.
 func TestClusterInfoStream(t *testing.T) {
 	log := func(container, text string) string {
 		return logBegins + container + " of pod shop/web ====\n" + text + logEnds + container + " of pod shop/web ====\n"
@@ -101,7 +101,7 @@ func TestClusterInfoStream(t *testing.T) {
 			t.Errorf("%s: warnings %q", name, c.Warnings)
 		}
 	}
-	// Objects behind the logs keep their lines.
+	// Objects after the logs keep their line numbers.
 	_, err := Decode("F", []byte(nodeList+logs+nodeList))
 	if want := "F:16: Node a: is already defined at F:2; remove one of the two"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -112,7 +112,7 @@ func TestClusterInfoStream(t *testing.T) {
 	}
 }
 
-// Lines that are no JSON are skipped between values, and so is kubectl's standard error
+// Lines between values that are no JSON are skipped, and so is kubectl's standard error
 // before any object.
 func TestNoise(t *testing.T) {
 	for _, test := range []struct{ text, objects, warning string }{
@@ -140,8 +140,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// A must-gather of OpenShift has pods in lists and in files of their own, and JSON that is no
-// object. The later state of an object is taken.
+// A must-gather of OpenShift has pods in lists and in files of their own, and JSON that
+// is no object. The later version of an object is used.
 func TestMustGather(t *testing.T) {
 	pod := func(version, node string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, uid: u, resourceVersion: '" + version + "'}\nspec: {nodeName: " + node + ", containers: [{name: c, image: i}]}\n"
@@ -175,7 +175,8 @@ func TestMustGather(t *testing.T) {
 		t.Errorf("as an archive: got %s", got)
 	}
 	wantWarnings(t, c, warnings...)
-	// Two states that no API server has numbered are a mistake, and so are two objects of one name.
+	// Two versions without a resourceVersion are a mistake, and so are two objects of one
+	// name.
 	for _, other := range []string{strings.Replace(pod("1", "late"), "uid: u", "uid: v", 1), strings.Replace(pod("1", "late"), "uid: u, ", "", 1)} {
 		if _, err := Decode("F", []byte(pod("99", "late")+"---\n"+other)); err == nil || !strings.Contains(err.Error(), "F:6: Pod shop/web: is already defined at F:1; remove one of the two") {
 			t.Errorf("got %v", err)
@@ -183,7 +184,7 @@ func TestMustGather(t *testing.T) {
 	}
 }
 
-// tarred packs files as a must-gather is sent around.
+// tarred packs files like a must-gather.
 func tarred(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var packed bytes.Buffer
@@ -239,7 +240,7 @@ const (
 "discovery":{"serverVersion":{"major":"1"},"resources":[{"groupVersion":"v1","resources":[]}]}}`
 )
 
-// Exports hold the objects in arrays by resource.
+// Exports have the objects in arrays by resource.
 func TestExports(t *testing.T) {
 	c := read(t, simulatorExport)
 	if got := summary(c); got != "node a, node b, pod shop/web" || len(c.PersistentVolumes) != 1 || len(c.PersistentVolumeClaims) != 1 || len(c.StorageClasses) != 1 || len(c.Namespaces) != 1 {
@@ -269,7 +270,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// An archive that is broken, unpacks to too much or has nothing to read is a mistake.
+// An archive that is broken, unpacks to too many bytes or has no manifest is a mistake.
 func TestBadArchives(t *testing.T) {
 	whole := tarred(t, map[string]string{"nodes.yaml": node})
 	for _, test := range []struct {
@@ -293,7 +294,8 @@ func TestBadArchives(t *testing.T) {
 	}
 }
 
-// A custom resource is known by its group, whatever its kind, and stops nothing.
+// A custom resource is recognized by its group, whatever its kind, and never causes an
+// error.
 func TestCustomResources(t *testing.T) {
 	custom := []Skipped{
 		{"scheduling.volcano.sh/v1beta1", "PodGroup", 1}, {"scheduling.run.ai/v2alpha2", "PodGroup", 1}, {"scheduling.x-k8s.io/v1alpha1", "PodGroup", 1},
@@ -314,7 +316,8 @@ func TestCustomResources(t *testing.T) {
 	if !reflect.DeepEqual(c.Skipped, custom) || len(c.Nodes) != 1 || len(c.Objects()) != 1 {
 		t.Errorf("got %d objects, skipped %+v", len(c.Objects()), c.Skipped)
 	}
-	// Lists of them, with and without kinds of their items, as kubectl get and API servers write them.
+	// Lists of custom resources, with and without kinds of their items, as kubectl get
+	// and API servers write them.
 	c = read(t, `{"apiVersion":"karpenter.sh/v1","kind":"NodePoolList","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}
 {"apiVersion":"v1","kind":"List","items":[{"apiVersion":"longhorn.io/v1beta2","kind":"Node","metadata":{"name":"a"}}]}`)
 	if want := []Skipped{{"karpenter.sh/v1", "NodePool", 2}, {"longhorn.io/v1beta2", "Node", 1}}; !reflect.DeepEqual(c.Skipped, want) {
@@ -343,7 +346,8 @@ func TestAdmitted(t *testing.T) {
 		"F:17: Pod default/c: spec.affinity.nodeAffinity."+pref+"[0].preference.matchExpressions[0].values[0]: "+number+decided,
 		"F:25: Node a: status.capacity[memory]: 9223372036854775807 is more than a node has: 8Ei and above count as one less than 8Ei"+decided)
 
-	// A value of a preference may be no label's, one of a requirement may not.
+	// A value in a preference need not be a label value; a value in a requirement must
+	// be.
 	odd := aff + "    nodeAffinity: {" + pref + ": [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: [x y]}]}}]}\n"
 	if c = read(t, odd); len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], `preference.matchExpressions[0].values[0][a]: Invalid value: "x y"`) {
 		t.Errorf("warnings %q", c.Warnings)
@@ -353,8 +357,8 @@ func TestAdmitted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	// With a uid and a version from an API server, everything is: an older one may have been less
-	// strict, and a newer one may have more fields.
+	// Any field is allowed with a uid and a resourceVersion from an API server. An older
+	// server may have been less strict, and a newer one may have more fields.
 	stored := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: '7', labels: {a: -}}\nspec:\n  novelty: {}\n  tolerations: [{operator: Never}]\n  containers: [{name: c, image: i}]\n"
 	c = read(t, stored)
 	if got := summary(c); got != "pod default/a" || c.Pods[0].Spec.Tolerations[0].Operator != "Never" {

@@ -8,19 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// errorsMax is how many problems one error lists. More than a screenful is not read.
+// errorsMax limits the problems in one error, because nobody reads more than a screenful.
 const errorsMax = 20
 
 // Error is one mistake in the input.
 type Error struct {
 	File    string // as it was given; "-" is standard input
-	Line    int    // where the object begins, from 1; 0 for the file as a whole
+	Line    int    // the object's first line, from 1; 0 for the whole file
 	Object  string // "Pod default/web", or "" if no object was recognized
 	Field   string // "spec.containers[0].ports[1].hostPort", or ""
-	Problem string // what is wrong and what would be correct
+	Problem string // the mistake and its correction
 }
 
-// Error returns "pods.yaml:12: Pod default/web: spec.priority: what is wrong", without the parts that are not known.
+// Error returns "pods.yaml:12: Pod default/web: spec.priority: problem", without unknown
+// parts.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -38,7 +39,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// join joins all errors, nil if there are none. The first errorsMax can be extracted with errors.As.
+// join joins all errors; nil without any. The first errorsMax can be extracted with
+// errors.As.
 func join(all []*Error) error {
 	if len(all) == 0 {
 		return nil
@@ -58,7 +60,7 @@ type report struct {
 	file    string
 	line    int
 	object  string
-	within  string // before the path of each field: "spec.template.", or ""
+	within  string // prefix of the path of each field: "spec.template.", or ""
 	errs    []*Error
 	remarks []*Error // about objects that an API server admits
 }
@@ -75,7 +77,7 @@ func (r *report) field(path string) string {
 	return r.within + path
 }
 
-// warn adds a remark on a value that an API server admits, and a scheduler decides about.
+// warn adds a remark on a value that an API server admits and a scheduler must handle.
 func (r *report) warn(path, format string, args ...any) {
 	r.add(path, format, args...)
 	r.admitFrom(len(r.errs) - 1)
@@ -89,7 +91,7 @@ func (r *report) admitFrom(first int) {
 	r.admitIf(first, func(*Error) bool { return true })
 }
 
-// admitIf turns errors from the given index on into remarks, if API servers admit them.
+// admitIf turns errors from the given index on into remarks if API servers admit them.
 func (r *report) admitIf(first int, admitted func(*Error) bool) {
 	kept := r.errs[:first]
 	for _, e := range r.errs[first:] {
@@ -109,7 +111,7 @@ func (r *report) addList(list field.ErrorList) {
 	}
 }
 
-// addErr adds an error that may hold field errors, as from the parsers of selectors.
+// addErr adds an error that may contain field errors, as from the parsers of selectors.
 func (r *report) addErr(path *field.Path, err error) {
 	if err == nil {
 		return
@@ -129,7 +131,8 @@ func (r *report) addErr(path *field.Path, err error) {
 	r.add(path.String(), "%s", err)
 }
 
-// remarks are about odd values of objects that are read all the same. Equal ones are counted.
+// remarks are about odd values of objects that are read nevertheless. Equal remarks are
+// counted.
 type remarks struct {
 	first []*Error
 	more  []int
@@ -149,7 +152,8 @@ func (r *remarks) add(all []*Error) {
 	}
 }
 
-// texts returns the remarks as sentences, in the order of their first objects, up to a limit.
+// texts returns the remarks as sentences, in the order of their first objects, up to a
+// limit.
 func (r *remarks) texts() []string {
 	var all []string
 	for i, e := range r.first[:min(len(r.first), errorsMax)] {

@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An export is one object that holds a cluster in arrays by resource, whose elements have
-// no kind:
+// An export is one object with a cluster in arrays by resource. The elements of the
+// arrays have no kind:
 //
-//   - kube-scheduler-simulator: pods, nodes, pvs, pvcs, storageClasses, priorityClasses, namespaces
-//     (ResourcesForSnap in its package simulator/snapshot)
-//   - KAI Scheduler: the same under rawObjects, with long names (RawKubernetesObjects in its package
-//     pkg/scheduler/plugins/snapshot)
+//   - kube-scheduler-simulator: pods, nodes, pvs, pvcs, storageClasses, priorityClasses,
+//     namespaces (ResourcesForSnap in its package simulator/snapshot)
+//   - KAI Scheduler: the same under rawObjects, with long names (RawKubernetesObjects in
+//     its package pkg/scheduler/plugins/snapshot)
 //
 // Both write JSON.
 
-// export reports whether the head is an export's.
+// export reports whether h is the head of an export.
 func (h head) export() bool {
 	return h.kind == nil && h.apiVersion == nil && h.items < 0 && (h.raw || h.pods && h.nodes)
 }
 
-// exported are the kinds by the keys of exports, in lower case. Pod groups are left out:
-// KAI Scheduler has another kind of this name.
+// exported are the kinds by the keys of exports, in lower case. Pod groups are left out,
+// because KAI Scheduler has a different kind of this name.
 var exported = func() map[string]schema.GroupVersionKind {
 	keys := map[string]schema.GroupVersionKind{
 		"pvs":  v1.SchemeGroupVersion.WithKind("PersistentVolume"),
@@ -72,8 +72,8 @@ func splitExport(whole unit) (items []unit, skipped []Skipped) {
 	return items, skipped
 }
 
-// elementsOf returns the elements of the array of whole that begins at an offset, nil if
-// it is none.
+// elementsOf returns the elements of the array at an offset of whole; nil if it is no
+// array.
 func elementsOf(whole unit, array int, key string, list schema.GroupVersionKind) []unit {
 	items := []unit{}
 	line, counted := whole.line, 0

@@ -14,8 +14,9 @@ import (
 // source is one file's bytes.
 type source struct {
 	name  string
-	given string // the file, or the directory or archive that it is in, as it was given
-	found bool   // it is in a directory or an archive: it may be something else than objects
+	given string // the file, directory or archive as it was given
+	// found means that it is in a directory or an archive, so it may contain no objects.
+	found bool
 	data  []byte
 }
 
@@ -38,7 +39,7 @@ func expand(files []string, errs *[]*Error) []source {
 	return all
 }
 
-// within returns the manifests of a directory and of its subdirectories, by name. Hidden
+// within returns the manifests of a directory and its subdirectories, by name. Hidden
 // directories, such as .git, are left out.
 func within(dir string, errs *[]*Error) []string {
 	var names []string
@@ -63,7 +64,7 @@ func within(dir string, errs *[]*Error) []string {
 	return names
 }
 
-// isManifest reports whether a file in a directory or an archive is read, by its name.
+// isManifest reports, by its name, whether a file in a directory or an archive is read.
 func isManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
@@ -97,7 +98,7 @@ func load(name string, stdin io.Reader) ([]byte, error) {
 	return io.ReadAll(stdin)
 }
 
-// reason removes from a file system error what the caller adds anyway.
+// reason removes from a file system error the parts that the caller adds anyway.
 func reason(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

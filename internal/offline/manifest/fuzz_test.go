@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzDecode checks that Decode returns either a cluster or errors with text, whatever the input.
+// FuzzDecode checks that Decode returns either a cluster or errors with text, whatever
+// the input.
 func FuzzDecode(f *testing.F) {
 	f.Add(string(snapshot(1, 1)))
 	f.Add(string(indented(f, snapshot(1, 1))))
@@ -30,8 +31,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzNoise puts text between objects, and around them. The objects are read, unless the text may be
-// part of one.
+// FuzzNoise puts text between and around objects. The objects are read, unless the text
+// may belong to one.
 func FuzzNoise(f *testing.F) {
 	f.Add("Error from server", "a: b", true)
 	f.Add("\x00{\n}", "---", false)
@@ -72,7 +73,8 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// FuzzBlock compares block with sigs.k8s.io/yaml. Block may reject a text; it may also accept one that the other rejects for a duplicate key.
+// FuzzBlock compares block with sigs.k8s.io/yaml. Block may reject a text. It may also
+// accept a text that the other rejects for a duplicate key.
 func FuzzBlock(f *testing.F) {
 	f.Add(string(snapshot(2, 2)))
 	for _, text := range []string{

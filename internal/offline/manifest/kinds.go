@@ -28,9 +28,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/spelling"
 )
 
-// kinds are the kinds that can be read from files, with what an API server would do to their objects: those of the table in package kinds, which
-// the scheduler can watch; others that kube-scheduler watches; priority classes, which admission reads; and templates of claims for devices and workloads,
-// which controllers read. A new kind needs a field of Cluster and a row here.
+// kinds are the kinds that can be read from files, with the API server's defaults and
+// checks for each. They are the kinds of package kinds, which the scheduler can watch;
+// others that kube-scheduler watches; priority classes, which admission reads; and
+// ResourceClaimTemplates and workloads, which controllers read. A new kind needs a field
+// of Cluster and a row here.
 var kinds = []kind{
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Node { return &c.Nodes }, fillNode, checkNode),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Pod { return &c.Pods }, fillPod, checkPod),
@@ -77,20 +79,24 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	namespaced bool
 	codec      runtime.Decoder
-	add        func(*Cluster, runtime.Object) bool // false if the object is of another kind
-	all        func(*Cluster) []runtime.Object
-	fill       func(object)          // applies the API's defaults to an object that has passed check
-	check      func(object, *report) // reports what an API server would reject and decoding accepts
-	custom     bool                  // a custom resource, decoded without a type
+	// false if the object is of another kind
+	add func(*Cluster, runtime.Object) bool
+	all func(*Cluster) []runtime.Object
+	// fill applies the API's defaults to an object that passed check.
+	fill func(object)
+	// check reports fields that an API server would reject although they can be decoded.
+	check  func(object, *report)
+	custom bool // a custom resource, decoded without a type
 }
 
-// customKind is the row of a custom resource.
+// customKind returns the row of a custom resource.
 func customKind(gvk schema.GroupVersionKind) *kind {
 	return &kind{gvk: gvk, namespaced: true, custom: true, codec: untyped(gvk),
 		add: func(*Cluster, runtime.Object) bool { return false }, fill: func(object) {}, check: func(object, *report) {}}
 }
 
-// row assigns a kind to its field of Cluster. The kind's name is that of its type; fill and check may be nil.
+// row assigns a kind to its field of Cluster. The kind's name is the name of its type.
+// fill and check may be nil.
 func row[T any](gv schema.GroupVersion, namespaced bool, field func(*Cluster) *[]*T, fill func(*T), check func(*T, *report)) kind {
 	k := kind{gvk: gv.WithKind(reflect.TypeFor[T]().Name()), namespaced: namespaced}
 	// Serializers are safe for concurrent use.
@@ -135,7 +141,8 @@ func (u untyped) Decode(js []byte, _ *schema.GroupVersionKind, _ runtime.Object)
 	return o, &gvk, nil
 }
 
-// interpreted saves the serializer a pass over the text: the kind is known already.
+// interpreted saves the serializer a pass over the text, because the kind is already
+// known.
 type interpreted schema.GroupVersionKind
 
 func (i interpreted) Interpret([]byte) (*schema.GroupVersionKind, error) {
@@ -147,7 +154,7 @@ func (k *kind) identity(o object) identity {
 	return identity{group: k.gvk.Group, kind: k.gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()}
 }
 
-// rowOf returns a kind's row, nil if there is none.
+// rowOf returns a kind's row; nil if it has none.
 func rowOf(gvk schema.GroupVersionKind) *kind {
 	for i := range kinds {
 		if kinds[i].gvk == gvk {
@@ -157,9 +164,10 @@ func rowOf(gvk schema.GroupVersionKind) *kind {
 	return nil
 }
 
-// refusal returns why gvk, which is not in the table, cannot be read; "" if it can be left out. A
-// kind of a group that is not built into Kubernetes is a custom resource, whatever its name: a
-// PodGroup of scheduling.volcano.sh is none of scheduling.k8s.io.
+// refusal returns the reason why gvk, which is not in the table, cannot be read; "" if it
+// can be skipped. A kind of a group that is not built into Kubernetes is a custom
+// resource, whatever its name: a PodGroup of scheduling.volcano.sh is not the PodGroup of
+// scheduling.k8s.io.
 func refusal(gvk schema.GroupVersionKind) string {
 	name := gvk.GroupVersion().String()
 	switch {
@@ -187,18 +195,19 @@ func refusal(gvk schema.GroupVersionKind) string {
 	}
 	near := suggest(gvk.Kind, known)
 	if near == "" && scheme.Scheme.IsGroupRegistered(gvk.Group) {
-		return "" // of another release of Kubernetes
+		return "" // a kind of another Kubernetes release
 	}
 	return fmt.Sprintf("unknown kind %s of %s%s; remove the object if scheduling does not need it", gvk.Kind, name, near)
 }
 
-// isCustom reports whether a group is of custom resources or of an aggregated API. The names of
-// these have a dot; the API server accepts no other.
+// isCustom reports whether a group belongs to custom resources or an aggregated API. The
+// names of such groups have a dot; the API server accepts no other.
 func isCustom(group string) bool {
 	return strings.Contains(group, ".") && !scheme.Scheme.IsGroupRegistered(group)
 }
 
-// suggestVersion lists the API versions of a kind: those that can be read, else all, released ones first.
+// suggestVersion lists the API versions of a kind: the readable ones or, without any,
+// all, released ones first.
 func suggestVersion(gvk schema.GroupVersionKind) string {
 	var read, all []string
 	for i := range kinds {
@@ -234,7 +243,8 @@ func maturity(version string) int {
 	return 0
 }
 
-// suggest returns "; did you mean X?" for the known word that is nearest to word, and "" if none is near.
+// suggest returns "; did you mean X?" for the known word that is nearest to word, and ""
+// if none is near.
 func suggest(word string, known map[string]bool) string {
 	best, least := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {

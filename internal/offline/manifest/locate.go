@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// locate reports every field of js that kind k does not have or cannot hold. It is slow and used only for invalid objects: the decoder stops at
-// the first such field and often cannot report where it is.
+// locate reports every field of js that kind k does not have or cannot hold. It is slow
+// and used only for invalid objects. The decoder stops at the first such field, and often
+// cannot report its position.
 func locate(k *kind, js []byte, r *report) {
 	o, err := scheme.Scheme.New(k.gvk)
 	if err != nil {
@@ -32,7 +33,7 @@ var (
 	bytesType    = reflect.TypeFor[[]byte]()
 )
 
-// value reports which parts of text do not fit a t.
+// value reports the parts of text that do not fit a t.
 func (l *locator) value(t reflect.Type, text json.RawMessage, path string) {
 	switch {
 	case string(text) == "null":
@@ -70,7 +71,7 @@ func (l *locator) leaf(t reflect.Type, text []byte, path string) {
 	}
 }
 
-// wanted returns what a field of type t holds, for messages.
+// wanted describes the values of type t, for messages.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

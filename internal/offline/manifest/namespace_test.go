@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNamespaceOption puts objects that name no namespace into the one that is asked for, also those of lists and YAML, and rejects those of another only if none
-// other is allowed.
+// TestNamespaceOption sets the namespace of objects that name none, including objects in
+// lists and YAML. Objects of another namespace are rejected only with Only.
 func TestNamespaceOption(t *testing.T) {
 	const text = `
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}

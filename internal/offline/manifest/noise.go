@@ -13,15 +13,15 @@ type noise struct {
 }
 
 // `kubectl cluster-info dump` writes the logs of each container between these lines
-// (package clusterinfo of k8s.io/kubectl). The second follows the log at once, on the
-// same line if the log does not end with a line end.
+// (package clusterinfo of k8s.io/kubectl). The second follows the log directly, on the
+// same line if the log does not end with a newline.
 const (
 	logBegins = "==== START logs for container "
 	logEnds   = "==== END logs for container "
 )
 
-// withoutLogs returns data with the logs of a dump replaced by their line ends, so that
-// no line of a log passes for an object, and lines keep their numbers.
+// withoutLogs replaces the logs of a dump by their newlines. So no line of a log is
+// mistaken for an object, and lines keep their numbers.
 func withoutLogs(data []byte) ([]byte, *noise) {
 	begin := logAt(data)
 	if begin < 0 {
@@ -43,7 +43,7 @@ func withoutLogs(data []byte) ([]byte, *noise) {
 	return append(kept, data...), logs
 }
 
-// logAt returns where the next log begins, -1 without one.
+// logAt returns the offset of the next log; -1 without one.
 func logAt(data []byte) int {
 	if bytes.HasPrefix(data, []byte(logBegins)) {
 		return 0
@@ -55,8 +55,8 @@ func logAt(data []byte) int {
 	return at
 }
 
-// logLength returns the length of the log at the beginning of data: to the end of the
-// line that names the same container, or to the end of data if the dump was cut short.
+// logLength returns the length of the log at the beginning of data. It ends with the line
+// that names the same container, or with data if the dump was cut short.
 func logLength(data []byte) int {
 	container := firstLine(data)[len(logBegins):]
 	end := bytes.Index(data, []byte(logEnds+container))
@@ -69,7 +69,7 @@ func logLength(data []byte) int {
 	return len(data)
 }
 
-// noiseBefore returns the length of the lines before the next JSON value of a text, 0 if
+// noiseBefore returns the length of the lines before the next JSON value of a text; 0 if
 // they may belong to an object. With atEnd, a value need not follow.
 func noiseBefore(text []byte, atEnd bool) int {
 	seen := false
@@ -97,7 +97,7 @@ func noiseBefore(text []byte, atEnd bool) int {
 	return 0
 }
 
-// isField reports whether a line begins with a field that objects in YAML have.
+// isField reports whether a line begins with a field of objects in YAML.
 func isField(line string) bool {
 	for _, field := range []string{"apiVersion:", "kind:", "metadata:", "items:", "spec:", "- "} {
 		if len(line) >= len(field) && line[:len(field)] == field {
@@ -107,8 +107,8 @@ func isField(line string) bool {
 	return false
 }
 
-// warnings returns the length of the lines that kubectl writes to standard error, at the
-// beginning of a text: a redirection of both streams puts them before the objects.
+// warnings returns the length of the lines at the beginning of a text that kubectl writes
+// to standard error. A redirection of both streams puts them before the objects.
 func warnings(text []byte) int {
 	at := 0
 	for bytes.HasPrefix(text[at:], []byte("Warning: ")) || bytes.HasPrefix(text[at:], []byte("Flag --")) {
@@ -128,7 +128,7 @@ func firstLine(text []byte) string {
 	return string(text)
 }
 
-// noiseIn is the noise that a text of some lines is.
+// noiseIn returns a text as noise.
 func noiseIn(line int, text []byte) noise {
 	return noise{line: line, lines: max(1, bytes.Count(text, []byte("\n"))), text: firstLine(bytes.TrimLeft(text, " \t\r\n"))}
 }

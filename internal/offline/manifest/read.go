@@ -10,28 +10,32 @@ import (
 
 // Options are the options of reading. The zero value reports no progress.
 type Options struct {
-	// Progress, unless nil, is called from time to time and at the end with the number of decoded bytes. Calls do not overlap and done never
-	// falls. They come from goroutines of Read, which wait for them, so Progress should be quick.
+	// Progress, if set, is called regularly and at the end with the number of decoded
+	// bytes. Calls do not overlap, and done never decreases. Goroutines of Read wait for
+	// the calls, so Progress should be quick.
 	Progress func(done, total int64)
-	// Base, unless nil, is a cluster that the files are added to: an object of the files replaces the one of Base with its kind, namespace and name, and what is filled
-	// in from other objects, such as priorities, is taken from both. Read takes over the objects of Base.
+	// Base, if set, is a cluster to which the files are added. An object of the files
+	// replaces the object of Base with the same kind, namespace and name. Values that
+	// depend on other objects, such as priorities, are derived from both. Read takes
+	// ownership of the objects of Base.
 	Base *Cluster
-	// Namespace is that of objects that name none; nil means the one that is called default.
+	// Namespace is the namespace of objects that name none; nil means "default".
 	Namespace *Namespace
-	// Customs are the kinds of custom resources that have pod templates: their objects become
-	// Cluster.Customs instead of being skipped.
+	// Customs are the kinds of custom resources with pod templates. Their objects are
+	// added to Cluster.Customs instead of being skipped.
 	Customs []schema.GroupKind
 }
 
-// Namespace is where to put objects that name no namespace.
+// Namespace is the namespace for objects that name none.
 type Namespace struct {
 	Name string
 	// Only means that an object of another namespace is a mistake.
 	Only bool
 }
 
-// Read reads a cluster from files, directories and, for "-", stdin, in the order given; a file named twice is read once.
-// The error joins an *[Error] per mistake, up to a limit; with an error there is no cluster.
+// Read reads a cluster from files, directories and, for "-", stdin, in the order given. A
+// file that is named twice is read once. The error joins an *[Error] per mistake, up to a
+// limit. With an error, the cluster is nil.
 func Read(files []string, stdin io.Reader) (*Cluster, error) {
 	return Options{}.Read(files, stdin)
 }
@@ -59,7 +63,7 @@ func (o Options) Read(files []string, stdin io.Reader) (*Cluster, error) {
 	return o.decode(sources, errs)
 }
 
-// decode builds a cluster from sources, unless there are errs.
+// decode builds a cluster from sources, unless errs has any.
 func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 	m := &meter{tell: o.Progress}
 	g := newGathering(errs)
@@ -119,13 +123,13 @@ func (g *gathering) takeFile(s source, results []result) {
 // wantObjects is the remedy for an input without objects.
 const wantObjects = "want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"
 
-// foundNothing reports directories and archives whose files have no object. A file in them may
-// have none: dumps hold other files too.
+// foundNothing reports directories and archives without any object. Single files in them
+// may have none, because dumps contain other files too.
 func (g *gathering) foundNothing(sources []source) {
 	for _, s := range sources {
 		if _, known := g.holding[s.given]; known && s.found && !g.holding[s.given] {
 			g.errs = append(g.errs, &Error{File: s.given, Problem: "no file in it holds an object; " + wantObjects})
-			delete(g.holding, s.given) // once
+			delete(g.holding, s.given) // Report it once.
 		}
 	}
 }
@@ -139,7 +143,7 @@ type meter struct {
 
 // add adds n bytes.
 func (m *meter) add(n int) {
-	const step = 1 << 18 // small enough for a progress bar, large enough for the cost not to matter
+	const step = 1 << 18 // small enough for a progress bar, large enough to cost nothing
 	if m.tell == nil {
 		return
 	}

@@ -68,7 +68,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// An alias may reach from one element of a list into another.
+// An alias may refer from one element of a list to another.
 func TestAlias(t *testing.T) {
 	c := read(t, "kind: List\napiVersion: v1\nitems:\n- {kind: Node, apiVersion: v1, metadata: {name: a, labels: &l {x: z}}}\n- kind: Node\n  apiVersion: v1\n  metadata:\n    name: b\n    labels: *l\n")
 	if len(c.Nodes) != 2 || c.Nodes[1].Labels["x"] != "z" {
@@ -76,7 +76,7 @@ func TestAlias(t *testing.T) {
 	}
 }
 
-// The items of a typed list need not have a kind, as in the API server's own lists.
+// The items of a typed list may omit their kind, as in the API server's own lists.
 func TestTypedList(t *testing.T) {
 	c := read(t, `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}
 {"kind":"PodList","apiVersion":"v1","items":null}`)
@@ -85,8 +85,8 @@ func TestTypedList(t *testing.T) {
 	}
 }
 
-// A name is made from generateName, as kubectl create has it made: another one for each object, and
-// the same in each run.
+// A name is derived from generateName, as for kubectl create: different for each object,
+// and the same in each run.
 func TestGenerateName(t *testing.T) {
 	const text = "{kind: Pod, apiVersion: v1, metadata: {generateName: web-}, spec: {containers: [{name: c}]}}\n"
 	c, again := read(t, text+"---\n"+text), read(t, text+"---\n"+text)
@@ -107,7 +107,7 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// Pods that have ended occupy no node, and of many nodes three are named.
+// Finished pods occupy no node, and of many nodes three are named.
 func TestWarningsOfMany(t *testing.T) {
 	on := func(name, node, phase string) string {
 		return "{kind: Pod, apiVersion: v1, metadata: {name: " + name + "}, spec: {nodeName: " + node + ", priorityClassName: lost, containers: [{name: c}]}, status: {phase: " + phase + "}}\n---\n"
@@ -140,7 +140,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// defaults has one row per value that is filled in: an object, and the path and the value, as YAML.
+// defaults has one row per default value: an object, the path and the value, as YAML.
 var defaults = []struct{ name, text, want string }{
 	{"namespace", pod, "metadata: {namespace: default}"},
 	{"uid", pod, "metadata: {uid: 56f6ba8e-672b-bb8b-70fa-bed2816da961}"},
@@ -232,7 +232,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// holds reports whether got has all that want has. What is null in want is not in got.
+// holds reports whether got has everything in want. A null in want is missing in got.
 func holds(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -262,7 +262,7 @@ func classOf(t *testing.T, claim, classes string) string {
 	return "none"
 }
 
-// Of several default classes the newest is taken, then the first by name, for claims that are not bound and name no class.
+// Unbound claims without a class get the newest default class, then the first by name.
 func TestDefaultStorageClass(t *testing.T) {
 	class := func(name, metadata string) string {
 		return "{kind: StorageClass, apiVersion: storage.k8s.io/v1, provisioner: p, metadata: {name: " + name + metadata + "}}\n---\n"
@@ -290,7 +290,8 @@ func TestDefaultStorageClass(t *testing.T) {
 	}
 }
 
-// Namespaces that no file has are added, each once, in the order of the kinds and of their objects.
+// Missing namespaces are added, each once, in the order of the kinds and of their
+// objects.
 func TestNamespaces(t *testing.T) {
 	c := read(t, "{kind: Service, apiVersion: v1, metadata: {name: a, namespace: z}}\n---\n{kind: Namespace, apiVersion: v1, metadata: {name: have, labels: {x: w}}}\n---\n"+
 		"{kind: Pod, apiVersion: v1, metadata: {name: a, namespace: v}, spec: {containers: [{name: c}]}}\n---\n{kind: Pod, apiVersion: v1, metadata: {name: b, namespace: have}, spec: {containers: [{name: c}]}}\n---\n"+
@@ -305,7 +306,7 @@ func TestNamespaces(t *testing.T) {
 	if strings.Join(got, " ") != "have v z" || c.Namespaces[0].Labels["x"] != "w" {
 		t.Errorf("got %s", got)
 	}
-	// A cluster that was not read from files has its namespaces added on demand.
+	// A cluster that was not read from files gets its namespaces on demand.
 	c.Namespaces = nil
 	if c.Complete(); len(c.Namespaces) != 3 {
 		t.Errorf("%d namespaces were added, want 3", len(c.Namespaces))
@@ -366,7 +367,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A list whose YAML is in the layout that kubectl prints must take the fast path: the slow one costs ten times as much.
+// A list whose YAML is in the layout that kubectl prints must take the fast path: the
+// slow one costs ten times as much.
 func TestFastWay(t *testing.T) {
 	doc, _ := documents("F", snapshot(2, 2))
 	if len(doc) != 1 || len(doc[0].items) != 4 {
@@ -380,7 +382,8 @@ func TestFastWay(t *testing.T) {
 	}
 }
 
-// Every kind that the scheduler can watch can be read from files, with or without a namespace as it is in the cluster.
+// Every kind that the scheduler can watch can be read from files, with or without a
+// namespace as in the API.
 func TestWatchedKindsCanBeRead(t *testing.T) {
 	readable := map[model.Kind]bool{}
 	for _, k := range kinds {
@@ -404,7 +407,8 @@ func TestWatchedKindsCanBeRead(t *testing.T) {
 	}
 }
 
-// TestReadOverABase adds files to a cluster: an object replaces the one of its name, and a priority is that of a class of the base.
+// TestReadOverABase adds files to a cluster. An object replaces the one with its name,
+// and a class of the base determines a priority.
 func TestReadOverABase(t *testing.T) {
 	base := &Cluster{}
 	for _, object := range []runtime.Object{

@@ -5,16 +5,18 @@ import (
 	"errors"
 )
 
-// errShape means that a text is not shaped like JSON. encoding/json has a better message, with the place.
+// errShape means that a text is not shaped like JSON. encoding/json has a better message,
+// with the place.
 var errShape = errors.New("not JSON")
 
-// scanner skips over JSON without decoding it, to find where values begin and end. It checks only what it needs for that; the decoder checks the
-// rest.
+// scanner skips over JSON without decoding it, to find the beginnings and ends of values.
+// It checks only what this requires; the decoder checks the rest.
 type scanner struct {
 	text []byte
 	at   int
-	// enormous is set once a string or a number was skipped that is a number with an exponent of three or more digits. resource.Quantity accepts
-	// those and then counts out the zeros, for minutes.
+	// enormous is set after skipping a string or number that is a number with an exponent
+	// of three or more digits. resource.Quantity accepts such numbers and then counts out
+	// the zeros, for minutes.
 	enormous bool
 }
 
@@ -30,13 +32,14 @@ func (s *scanner) space() byte {
 	return 0
 }
 
-// more skips white space and reports whether anything follows, be it a zero byte.
+// more skips white space and reports whether anything follows, including a zero byte.
 func (s *scanner) more() bool {
 	s.space()
 	return s.at < len(s.text)
 }
 
-// str skips the string that begins here and returns the bytes between its quotes, with escapes.
+// str skips the string that begins here and returns the bytes between its quotes, with
+// escapes.
 func (s *scanner) str() ([]byte, error) {
 	start := s.at + 1
 	for i := start; ; {
@@ -114,8 +117,9 @@ func (s *scanner) bare() {
 	}
 }
 
-// noise returns the length of the lines that begin here and are no JSON, up to the next value or the
-// end; 0 if a value begins here, or other text does behind a value on its line.
+// noise returns the length of the lines from here that are no JSON, up to the next value
+// or the end. It returns 0 if a value begins here, or if other text follows a value on
+// its line.
 func (s *scanner) noise() int {
 	if s.text[s.at] == '{' {
 		return 0
@@ -153,16 +157,17 @@ func (s *scanner) elements(each func(at int, text []byte)) error {
 	}
 }
 
-// head is what the outermost level of an object shows about it.
+// head describes the outermost level of an object.
 type head struct {
-	apiVersion, kind []byte // as in the text, without quotes; nil when missing or no string
-	items            int    // where the items array begins; -1 without one
-	oddItems         bool   // there are items that are no array, or more than once
+	apiVersion, kind []byte // as in the text, without quotes; nil if missing or no string
+	items            int    // the offset of the items array; -1 without one
+	oddItems         bool   // items is no array, or occurs more than once
 	enormous         bool
 	pods, nodes, raw bool // it has pods, nodes and rawObjects, as exports have
 }
 
-// headOf reads the outermost level of the object that begins at the scanner's position, and skips it.
+// headOf reads the outermost level of the object that begins at the scanner's position,
+// and skips it.
 func (s *scanner) headOf() (head, error) {
 	h := head{items: -1}
 	err := s.members(func(key []byte, first byte, start int) { h.member(s.text[start:s.at], key, first, start) })
@@ -170,8 +175,8 @@ func (s *scanner) headOf() (head, error) {
 	return h, err
 }
 
-// members calls each with every member of the object that begins here, when its value is skipped:
-// with its key, and the first byte of its value and where this is.
+// members calls each with every member of the object that begins here, after skipping its
+// value: with the key, the first byte of the value and its offset.
 func (s *scanner) members(each func(key []byte, first byte, start int)) error {
 	if s.space() != '{' {
 		return errShape
@@ -208,7 +213,7 @@ func (s *scanner) members(each func(key []byte, first byte, start int)) error {
 	}
 }
 
-// member takes the value of one key of the outermost level.
+// member records the value of one key of the outermost level.
 func (h *head) member(value, key []byte, first byte, start int) {
 	switch {
 	case string(key) == "apiVersion" && first == '"':

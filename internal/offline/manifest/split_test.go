@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// pieces describes the documents of a text, one in a line: its line, whether it is YAML, and its text; and after that its elements, each with its line and place.
+// pieces describes the documents of a text, one per line: its line, whether it is YAML,
+// and its text; then its elements, each with its line and place.
 func pieces(text string) string {
 	var b strings.Builder
 	docs, _ := documents("F", []byte(text))
@@ -82,7 +83,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// heads are texts and what the scanner finds at the outermost level, and after how many bytes the object ends.
+// heads are texts with the scanner's result for the outermost level, and the length of
+// the object.
 var heads = []struct{ text, want string }{
 	{"{}", `"" "" -1 false false 2`},
 	{" { }x", `"" "" -1 false false 4`},
@@ -152,7 +154,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// A number with an enormous exponent in one value of a file says nothing of the next.
+// A number with an enormous exponent in one value of a file does not affect the next
+// value.
 func TestEnormousIsOfOneValue(t *testing.T) {
 	got := problems(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a","annotations":{"x":"1e100000"}}}
 {"apiVersion":"v1","kind":"Node","metadata":{"name":"b"},"status":{"capacity":{"cpu":"1e100000"}}}

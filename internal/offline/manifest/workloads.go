@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// CheckTemplate reports fields that an API server would reject in a pod template of an object at
-// a place. within is the path of the template, and object the name of its object.
+// CheckTemplate reports fields that an API server would reject in a pod template of an
+// object at a place. within is the path of the template, and object the name of its
+// object.
 func CheckTemplate(at Place, object, within string, t *v1.PodTemplateSpec) (errs, remarks []*Error) {
 	r := &report{file: at.File, line: at.Line, object: object}
 	checkTemplate(t, within, r)
@@ -35,8 +36,8 @@ func checkTemplate(t *v1.PodTemplateSpec, within string, r *report) {
 	checkPod(&v1.Pod{Spec: t.Spec}, r)
 }
 
-// checkMatch checks that a workload selects its own pods: API servers refuse one that
-// does not.
+// checkMatch checks that a workload selects its own pods. API servers reject other
+// workloads.
 func checkMatch(s *metav1.LabelSelector, t *v1.PodTemplateSpec, r *report) {
 	if s == nil {
 		r.add("spec.selector", "is missing; give matchLabels with labels of the template")

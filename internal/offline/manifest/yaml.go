@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// yamlReader converts YAML to JSON. One goroutine uses it: it has buffers and a cache of scalars.
+// yamlReader converts YAML to JSON. It has buffers and a cache of scalars, so only one
+// goroutine may use it.
 type yamlReader struct {
 	block block
 }

@@ -1,7 +1,9 @@
-// Package preflight finds out whether Berth can take the place of a cluster's scheduler.
+// Package preflight checks whether Berth can replace a cluster's scheduler.
 //
-// It takes an access to an API server, the configuration that Berth would have, and the cluster's objects; it gives rows, each of which passes, warns or fails, with
-// what to do. It owns nothing. It never writes but reviews of rights, which the API server answers and does not store.
+// It takes the access to an API server, the configuration for Berth, and the cluster's
+// objects. It returns rows with the result of each check and the action to take. It owns
+// nothing. It only writes access reviews, which the API server answers and does not
+// store.
 package preflight
 
 import (
@@ -23,10 +25,10 @@ import (
 // Minor is the minor version of the kube-scheduler that Berth replaces.
 const Minor = 37
 
-// Status is how a check ended.
+// Status is the result of a check.
 type Status string
 
-// The statuses. Only Fail stands in the way.
+// The statuses. Only Fail prevents the replacement.
 const (
 	Pass Status = "pass"
 	Warn Status = "warn"
@@ -38,7 +40,7 @@ type Row struct {
 	Check   string `json:"check"`
 	Status  Status `json:"status"`
 	Message string `json:"message"`
-	// Do says what to do about it; empty for a check that has passed.
+	// Do is the action to take; empty for a check that passed.
 	Do string `json:"do,omitempty"`
 }
 
@@ -64,32 +66,33 @@ func (r *Report) add(rows ...Row) {
 	}
 }
 
-// Request is what to check.
+// Request is the input of Run.
 type Request struct {
 	Access *rest.Config
-	// File is the configuration file, as it was given; empty if there is none. Gates are the feature gates that were given.
+	// File is the path of the configuration file as given; empty without one. Gates are
+	// the given feature gates.
 	File  string
 	Gates map[string]bool
-	// Scheduler is the configuration; nil if there is a mistake in it, which Mistake is then.
+	// Scheduler is the configuration; nil if it is invalid. Mistake is then the error.
 	Scheduler *config.Config
 	Mistake   error
-	// Of is whose rights are checked; without a name the user's own.
+	// Of is the subject whose rights are checked; without a name, the user.
 	Of Subject
-	// Cluster has the pods; nil if they cannot be listed, for the reason of Unread.
+	// Cluster has the pods; nil if they cannot be listed. Unread is then the error.
 	Cluster *manifest.Cluster
 	Unread  error
 }
 
-// Subject is a user, with groups.
+// Subject is a user with groups.
 type Subject struct {
 	Name   string
 	Groups []string
 }
 
-// Run checks everything.
+// Run performs all checks.
 func Run(ctx context.Context, r Request) (*Report, error) {
 	access := rest.CopyConfig(r.Access)
-	access.QPS = -1 // a few requests at a time
+	access.QPS = -1 // No limit: only a few requests run at a time.
 	client, err := kubernetes.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("build a client for %s: %w", access.Host, err)
@@ -103,7 +106,7 @@ func Run(ctx context.Context, r Request) (*Report, error) {
 	report.add(present(ctx, client, &r)...)
 	report.add(configuration(&r)...)
 	if r.Scheduler == nil {
-		return report, nil // what it reads and writes is not known
+		return report, nil // Without a configuration, its reads and writes are unknown.
 	}
 	report.add(served(client, r.Scheduler)...)
 	allowed, err := rights(ctx, client, &r)
@@ -115,7 +118,7 @@ func Run(ctx context.Context, r Request) (*Report, error) {
 	return report, nil
 }
 
-// configuration says what of the configuration has no counterpart in Berth.
+// configuration lists the parts of the configuration that have no counterpart in Berth.
 func configuration(r *Request) []Row {
 	const check = "configuration"
 	if r.Mistake != nil {
@@ -147,7 +150,8 @@ func nameOf(file string) string {
 	return file
 }
 
-// workloads says which pods of the cluster would notice.
+// workloads lists the pods that would stay pending with Berth, and the pods of schedulers
+// without a profile.
 func workloads(r *Request) []Row {
 	const check = "workloads"
 	if r.Unread != nil {
@@ -155,7 +159,7 @@ func workloads(r *Request) []Row {
 	}
 	foreign, kept := counts{}, counts{}
 	served := 0
-	composite := map[string]string{} // by namespace and name of the PodGroup
+	composite := map[string]string{} // The parent of each PodGroup, by namespace/name.
 	for _, group := range r.Cluster.PodGroups {
 		if parent := group.Spec.ParentCompositePodGroupName; r.Scheduler.Groups && !r.Scheduler.Trees && parent != nil {
 			composite[group.Namespace+"/"+group.Name] = *parent
@@ -195,13 +199,14 @@ func workloads(r *Request) []Row {
 	return rows
 }
 
-// classes are the DeviceClasses by the extended resources for which their devices stand.
+// classes are the DeviceClasses by the extended resources that their devices provide.
 type classes map[model.ResourceName]*model.DeviceClass
 
-// ClassFor returns the class whose devices stand for a resource, nil if there is none. Of several that name it, any: it is only asked whether there is one.
+// ClassFor returns a class whose devices provide a resource; nil if no class does. If
+// several do, any is returned, because callers only test for existence.
 func (c classes) ClassFor(name model.ResourceName) *model.DeviceClass { return c[name] }
 
-// HasClasses reports whether there are any classes.
+// HasClasses reports whether any class exists.
 func (c classes) HasClasses() bool { return len(c) > 0 }
 
 func classesOf(cluster *manifest.Cluster) classes {
@@ -216,14 +221,14 @@ func classesOf(cluster *manifest.Cluster) classes {
 	return all
 }
 
-// isBoundByItsMaker reports whether no scheduler places the pod: a static pod.
+// isBoundByItsMaker reports whether a pod is a static pod, which no scheduler places.
 func isBoundByItsMaker(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
 	return mirror || owner != nil && owner.Kind == "Node"
 }
 
-// counts are the names of pods by something, in the order in which it came up.
+// counts are pod names by a key, in the order in which the keys were added.
 type counts struct {
 	order []string
 	of    map[string][]string
@@ -239,7 +244,7 @@ func (c *counts) add(what string, pod *v1.Pod) {
 	c.of[what] = append(c.of[what], pod.Namespace+"/"+pod.Name)
 }
 
-// some names the first pods by name.
+// some lists the first names, and the number of the remaining ones.
 func some(names []string) string {
 	const most = 3
 	slices.Sort(names)

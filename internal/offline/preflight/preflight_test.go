@@ -25,7 +25,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// apiServer answers what preflight asks, in JSON. It allows everything but what it denies, as "VERB RESOURCE/SUBRESOURCE", and serves everything that it does not lack.
+// apiServer answers the requests of preflight, in JSON. It allows everything except
+// denies, as "VERB RESOURCE/SUBRESOURCE", and serves everything except lacks.
 type apiServer struct {
 	minor        string
 	denies       []string
@@ -132,22 +133,24 @@ func (s *apiServer) check(t *testing.T, r Request, text string, pods string) (*R
 	return report, lines
 }
 
-// podNamed is a pod with further fields of its spec.
+// podNamed returns a pod with further fields in its spec.
 func podNamed(name, more string) string {
 	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i}]%s}}\n", name, more)
 }
 
-// asking is a pod that asks for one of an extended resource, on a node or pending.
+// asking returns a pod that requests one unit of an extended resource, on a node or
+// pending.
 func asking(name, resource, node string) string {
 	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {nodeName: %q, containers: [{name: c, image: i, resources: {limits: {%s: 1}}}]}}\n", name, node, resource)
 }
 
-// schedulerPod is a pod of the present scheduler.
+// schedulerPod returns a pod of the present scheduler.
 func schedulerPod(flags ...string) v1.Pod {
 	return v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-scheduler-a"}, Spec: v1.PodSpec{Containers: []v1.Container{{Image: "registry.k8s.io/kube-scheduler:v1.37.1", Command: append([]string{"kube-scheduler"}, flags...)}}}}
 }
 
-// expect compares what does not pass. Of each row only the beginning must be as wanted.
+// expect compares the rows that do not pass. Only the beginning of each row must be as
+// wanted.
 func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	same := len(got) == len(want)
@@ -159,7 +162,7 @@ func expect(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// TestPreflight has every check pass, and then each of them fail or warn.
+// TestPreflight lets every check pass, and then each of them fail or warn.
 func TestPreflight(t *testing.T) {
 	present := []v1.Pod{schedulerPod()}
 	report, lines := (&apiServer{pods: present}).check(t, Request{}, "", podNamed("web", ""))
@@ -220,7 +223,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestOfASubject asks about a service account with the groups that it is in.
+// TestOfASubject checks the rights of a service account with its groups.
 func TestOfASubject(t *testing.T) {
 	server := &apiServer{pods: []v1.Pod{schedulerPod()}}
 	_, lines := server.check(t, Request{Of: Subject{Name: "system:serviceaccount:kube-system:berth"}}, "", "")

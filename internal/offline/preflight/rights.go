@@ -19,13 +19,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// right is what the scheduler must be allowed. A subresource stands after a slash.
+// right is an access right that the scheduler needs. A subresource follows a slash.
 type right struct {
 	group, resource string
-	// namespace and name restrict the right; empty ones mean all.
+	// namespace and name restrict the right; empty means all.
 	namespace, name string
 	verbs           []string
-	// without says what does not work without it; the check fails unless it is set, and warns otherwise.
+	// without describes the effect of a missing right. If it is set, a missing right is a
+	// warning; otherwise the check fails.
 	without string
 }
 
@@ -43,7 +44,8 @@ func (r right) String() string {
 	return text
 }
 
-// needed returns the rights that a scheduler with this configuration needs: to watch what its plugins read, and to write what it decides.
+// needed returns the rights that a scheduler with this configuration needs: to watch the
+// kinds that its plugins read, and to write its decisions.
 func needed(c *config.Config) []right {
 	reads := c.Reads()
 	var all []right
@@ -90,7 +92,7 @@ func needed(c *config.Config) []right {
 	)
 }
 
-// rights asks the API server about each right, one row for each resource.
+// rights checks each right with an access review, and returns one row for each resource.
 func rights(ctx context.Context, client kubernetes.Interface, r *Request) ([]Row, error) {
 	all := needed(r.Scheduler)
 	type question struct{ at, verb int }
@@ -154,7 +156,7 @@ func who(s Subject) string {
 	return s.Name
 }
 
-// review asks whether a subject, or the user, has a right.
+// review returns whether a subject, or the user, has a right.
 func review(ctx context.Context, client kubernetes.Interface, of Subject, r right, verb string) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.resource, "/")
 	attributes := &authorizationv1.ResourceAttributes{Group: r.group, Resource: resource, Subresource: subresource, Namespace: r.namespace, Name: r.name, Verb: verb}
@@ -176,7 +178,8 @@ func review(ctx context.Context, client kubernetes.Interface, of Subject, r righ
 	return answer.Status.Allowed, nil
 }
 
-// groupsOf returns the groups of a subject, with those that every user and every service account is in.
+// groupsOf returns the groups of a subject, with the groups that the API server adds for
+// every user and every service account.
 func groupsOf(of Subject) []string {
 	groups := append(slices.Clone(of.Groups), "system:authenticated")
 	if namespace, _, err := serviceaccount.SplitUsername(of.Name); err == nil {

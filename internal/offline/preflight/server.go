@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// version checks the API server's version. A scheduler must not be newer than the API server, and may be one minor version older.
+// version checks the API server's version. A scheduler must not be newer than the API
+// server, and may be one minor version older.
 func version(client kubernetes.Interface) (Row, error) {
 	const check = "version"
 	have, err := client.Discovery().ServerVersion()
@@ -39,10 +40,11 @@ func version(client kubernetes.Interface) (Row, error) {
 	return Row{check, Pass, message, ""}, nil
 }
 
-// served checks that the API server serves what the plugins read.
+// served checks that the API server serves the kinds that plugins read.
 func served(client kubernetes.Interface, scheduler *config.Config) []Row {
 	const check = "kinds"
-	lists := map[string]map[string]bool{} // the resources by group and version; nil if it is not served
+	// lists are the resources by group and version; nil for a version that is not served.
+	lists := map[string]map[string]bool{}
 	var rows []Row
 	for _, kind := range scheduler.Reads() {
 		resource := kinds.Get(kind).Resource
@@ -77,7 +79,7 @@ func served(client kubernetes.Interface, scheduler *config.Config) []Row {
 	return rows
 }
 
-// present looks at the pods of a kube-scheduler, for flags that the checks should know of.
+// present inspects the pods of a kube-scheduler for flags that the checks depend on.
 func present(ctx context.Context, client kubernetes.Interface, r *Request) []Row {
 	const check = "scheduler"
 	list, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=kube-scheduler", Limit: 10})
@@ -100,7 +102,7 @@ func present(ctx context.Context, client kubernetes.Interface, r *Request) []Row
 	return rows
 }
 
-// flagsOf compares the flags of a scheduler's pod with what the checks were given.
+// flagsOf compares the flags of a scheduler's pod with the given configuration and gates.
 func flagsOf(pod *v1.Pod, r *Request) []Row {
 	const check = "scheduler"
 	var rows []Row
@@ -124,7 +126,7 @@ func flagsOf(pod *v1.Pod, r *Request) []Row {
 	return rows
 }
 
-// tagOf returns the tag of an image, empty if it has none.
+// tagOf returns the tag of an image; empty if it has none.
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
@@ -133,7 +135,7 @@ func tagOf(image string) string {
 	return ""
 }
 
-// notGiven returns those of the gates of a flag that were not given so.
+// notGiven returns the gates of a flag that were not given with the same value.
 func notGiven(flag string, given map[string]bool) string {
 	plain := map[string]bool{}
 	for name, on := range given {

@@ -37,7 +37,7 @@ func ParseTemplate(text string) (Template, error) {
 // found is a pod template in a custom resource.
 type found struct {
 	path     string // of the template
-	part     string // the name of one of several: a key, a name or an index; "" for the only one
+	part     string // the key, name or index among several templates; "" for the only one
 	template map[string]any
 	around   map[string]any // the object that the template is in
 }
@@ -98,7 +98,7 @@ func (e *expansion) custom(w *item, o *unstructured.Unstructured) {
 	}
 	existing := e.pods.owned[w.key()]
 	added, have := 0, countActive(existing)
-	left := have // the templates share the pods that exist, in their order
+	left := have // The existing pods are assigned to the templates in their order.
 	for _, f := range all {
 		template := &v1.PodTemplateSpec{}
 		if !e.convert(w, f.path, f.template, template) {

@@ -40,7 +40,8 @@ func (e *expansion) daemonSet(w *item, d *appsv1.DaemonSet) {
 		}
 	}
 	if e.One {
-		// Its pods have a node each, so that more like one of them is no question.
+		// A question about one more pod is meaningless, because each pod has its own
+		// node.
 		missing = nil
 	}
 	n := e.missingOf(w, len(missing), have)
@@ -56,7 +57,7 @@ func (e *expansion) daemonSet(w *item, d *appsv1.DaemonSet) {
 	}
 }
 
-// missingOf is missing for a workload with a pod for each node.
+// missingOf is like missing, for a workload with a pod on each node.
 func (e *expansion) missingOf(w *item, missing, have int) int {
 	if e.One {
 		e.note(w, "", "has one pod on each node that it matches; berth simulate places them")

@@ -14,6 +14,7 @@
 // It owns nothing after it returns. Same cluster, same pods: the random part of a pod's
 // name is a hash of its owner and number.
 //
-// It never removes a pod or rolls out a changed template. It makes no pods that a controller makes
-// once others have started, such as the next pods of a Job, or workers that wait for a ready leader.
+// It never removes a pod or rolls out a changed template. It makes no pods that a
+// controller makes once others have started, such as the next pods of a Job, or workers
+// that wait for a ready leader.
 package workload

@@ -100,7 +100,7 @@ func (e *expansion) workers(w *item, o metav1.Object, spec *leaderWorkerSpec, gr
 		from := len(e.made)
 		n, had := e.ordinals(w, set, "spec.leaderWorkerTemplate.size", size-1)
 		if n < size-1-had {
-			return added, have // too many
+			return added, have // too many pods
 		}
 		for _, made := range e.made[from:] {
 			if pod, ok := made.Object.(*v1.Pod); ok {
@@ -131,10 +131,11 @@ func (e *expansion) groupSet(w *item, o metav1.Object, name string, t *v1.PodTem
 	return set
 }
 
-// lead gives a leader the additions of the webhook for pods: the labels of its group, and with
-// an exclusive topology, affinity to its group and anti-affinity to others.
+// lead gives a leader the additions of the webhook for pods: the labels of its group, and
+// with an exclusive topology, affinity to its group and anti-affinity to others.
 func (e *expansion) lead(pod *v1.Pod, topology string) {
-	group, _ := strconv.Atoi(pod.Labels[appsv1.PodIndexLabel]) // set before
+	// ordinals has set the label.
+	group, _ := strconv.Atoi(pod.Labels[appsv1.PodIndexLabel])
 	own := groupLabels(pod.Namespace, pod.Name, group)
 	pod.Labels = merged(pod.Labels, own)
 	if topology == "" {
@@ -214,7 +215,7 @@ func (e *expansion) jobSet(w *item, o *unstructured.Unstructured) {
 			replicas = int(*r.Replicas)
 		}
 		if replicas > e.left {
-			e.missing(w, path+".replicas", replicas, 0) // a mistake
+			e.missing(w, path+".replicas", replicas, 0) // missing reports the mistake.
 			return
 		}
 		for index := range replicas {

@@ -30,9 +30,10 @@ func keyOf(namespace string, owner *metav1.OwnerReference) ownerKey {
 
 // podIndex finds the pods that a workload has already.
 type podIndex struct {
-	names   map[string]bool
-	owned   map[ownerKey][]*v1.Pod
-	orphans map[string][]*v1.Pod // pods without a controller, by namespace, and by one label in it
+	names map[string]bool
+	owned map[ownerKey][]*v1.Pod
+	// orphans are the pods without a controller, by namespace and by one label in it.
+	orphans map[string][]*v1.Pod
 }
 
 func indexPods(pods []*v1.Pod) podIndex {
@@ -101,7 +102,7 @@ type pods struct {
 	of       *item
 	template *v1.PodTemplateSpec // as an API server fills it in
 	owner    metav1.OwnerReference
-	labels   map[string]string // besides the template's
+	labels   map[string]string // in addition to the template's labels
 }
 
 // newPods prepares the pods of a template. The template is copied.

@@ -40,13 +40,14 @@ func (e *expansion) deployment(w *item, d *appsv1.Deployment) {
 	e.replicas(p, set.Name, n, have)
 }
 
-// newest returns the ReplicaSet of the latest revision, nil if there is none.
+// newest returns the ReplicaSet of the latest revision; nil without any.
 func newest(sets []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	if len(sets) == 0 {
 		return nil
 	}
 	revision := func(set *appsv1.ReplicaSet) int {
-		n, _ := strconv.Atoi(set.Annotations["deployment.kubernetes.io/revision"]) // 0 for none
+		// n is 0 without a revision.
+		n, _ := strconv.Atoi(set.Annotations["deployment.kubernetes.io/revision"])
 		return n
 	}
 	return slices.MaxFunc(sets, func(a, b *appsv1.ReplicaSet) int { return cmp.Compare(revision(a), revision(b)) })
@@ -143,7 +144,7 @@ func (e *expansion) ordinals(w *item, set *appsv1.StatefulSet, path string, want
 		}
 	}
 	n := e.missing(w, path, want, have)
-	if n > len(ordinals) { // One, of a set that has all pods
+	if n > len(ordinals) { // With One, the set may have all its pods already.
 		ordinals = append(ordinals, start+want)
 	}
 	hash := set.Name + "-" + hashOf(&set.Spec.Template)

@@ -24,9 +24,9 @@ type Options struct {
 	Scale     []Scale    // numbers of replicas instead of those in the files
 	Templates []Template // where custom resources have pod templates
 	Runs      []string   // the CronJobs that run once, as NAMESPACE/NAME
-	// One makes a single pod of each template, whatever the replicas: for questions about
-	// pods like it. Of a workload in a file with Nodes it makes one only if the workload
-	// lacks a pod.
+	// One makes a single pod of each template, whatever the replicas, for questions about
+	// similar pods. For a workload in a file that has nodes too, it makes a pod only if
+	// the workload lacks one.
 	One bool
 	// Most limits the pods; 0 means PodsMax.
 	Most int
@@ -84,7 +84,7 @@ type expansion struct {
 	pods    podIndex
 	claims  map[string]bool // NAMESPACE/NAME of claims
 	sets    map[ownerKey][]*appsv1.ReplicaSet
-	run     map[string]bool // CronJobs that were found, of Runs
+	run     map[string]bool // the CronJobs of Runs that were found
 	// deployments are the Deployments of the files, which make the pods of their
 	// ReplicaSets.
 	deployments map[ownerKey]bool
@@ -121,7 +121,7 @@ type item struct {
 	object     metav1.Object
 	apiVersion string
 	kind       string
-	name       string // of the kind, with its group if that is not known well
+	name       string // the kind, with the group unless it is well known
 	place      manifest.Place
 	replicas   *int32 // of --scale
 	scalable   bool
@@ -186,7 +186,7 @@ func (e *expansion) workloads() []*item {
 	return all
 }
 
-// list adds the objects of one kind that are of the files.
+// list adds the objects of one kind that the files define.
 func list[T any, O interface {
 	*T
 	metav1.Object

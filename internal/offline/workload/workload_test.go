@@ -16,17 +16,17 @@ import (
 
 const template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"
 
-// object is a workload with a spec, as a document.
+// object returns a workload with a spec, as a document.
 func object(apiVersion, kind, name, spec string) string {
 	return fmt.Sprintf("---\n{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: shop}, spec: {%s}}\n", apiVersion, kind, name, spec)
 }
 
-// set is a workload with a selector.
+// set returns a workload with a selector.
 func set(kind, name, more string) string {
 	return object("apps/v1", kind, name, "selector: {matchLabels: {app: web}}, "+template+", "+more)
 }
 
-// owned is a pod of a controller.
+// owned returns a pod of a controller.
 func owned(name, apiVersion, kind, owner, more string) string {
 	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: shop, ownerReferences: [{apiVersion: %s, kind: %s, name: %s, uid: u, controller: true}]}, spec: {containers: [{name: c, image: i}]%s}}\n",
 		name, apiVersion, kind, owner, more)
@@ -36,7 +36,7 @@ func node(name, more string) string {
 	return fmt.Sprintf("---\n{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {kubernetes.io/hostname: %s}}%s}\n", name, name, more)
 }
 
-// expand makes the pods of a text, and returns those that were made.
+// expand makes the pods of a text, and returns them.
 func expand(t *testing.T, text string, o Options) (*manifest.Cluster, []*v1.Pod, *Report) {
 	t.Helper()
 	c, err := manifest.Options{Customs: o.Customs()}.Read([]string{"-"}, strings.NewReader(text))
@@ -136,7 +136,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// A pod has what its controller and an API server give it.
+// A pod has the fields that its controller and an API server set.
 func TestPods(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"deployment", set("Deployment", "web", ""), `{metadata: {namespace: shop, labels: {app: web, pod-template-hash: HASH}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-HASH, controller: true, blockOwnerDeletion: true}]},
@@ -207,8 +207,8 @@ func allHold(got, want []any) bool {
 	return true
 }
 
-// The sets between a workload and its pods are added, because default spreading reads their
-// selectors; claims are, unless they exist.
+// The sets between a workload and its pods are added, because default spreading reads
+// their selectors. Claims are added unless they exist.
 func TestOthers(t *testing.T) {
 	c, pods, _ := expand(t, set("Deployment", "web", "replicas: 2"), Options{})
 	if len(c.ReplicaSets) != 1 {
@@ -234,7 +234,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A DaemonSet has a pod on each node that its affinity matches and whose taints it tolerates.
+// A DaemonSet has a pod on each node that its affinity matches and whose taints it
+// tolerates.
 func TestDaemonSet(t *testing.T) {
 	nodes := node("a", "") + node("b", ", spec: {taints: [{key: gpu, effect: NoSchedule}]}") + node("c", ", spec: {unschedulable: true, taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}]}") +
 		node("d", ", spec: {taints: [{key: soft, effect: PreferNoSchedule}]}") + node("e", ", spec: {taints: [{key: node.kubernetes.io/network-unavailable, effect: NoSchedule}]}") + owned("web-a", "apps/v1", "DaemonSet", "web", ", nodeName: a")
@@ -264,7 +265,7 @@ func TestDaemonSet(t *testing.T) {
 	}
 }
 
-// Options change how many pods there are.
+// Options change the number of pods.
 func TestOptions(t *testing.T) {
 	cron := object("batch/v1", "CronJob", "report", "schedule: '@daily', jobTemplate: {spec: {"+jobTemplate+"}}")
 	rollout := object("argoproj.io/v1alpha1", "Rollout", "api", "replicas: 2, "+template)
@@ -305,8 +306,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// With an exclusive topology a leader is near its own group alone, and workers wait for its node. Else
-// workers have their indexes.
+// With an exclusive topology a leader is near its own group alone, and workers wait for
+// its node. Otherwise workers have their indexes.
 func TestLeaderWorkerSet(t *testing.T) {
 	text := object(lwsAPI, "LeaderWorkerSet", "llm", "leaderWorkerTemplate: {size: 3, workerTemplate: {spec: {containers: [{name: c, image: i}]}}}")
 	_, pods, _ := expand(t, text, Options{})
@@ -335,7 +336,7 @@ func TestLeaderWorkerSet(t *testing.T) {
 	}
 }
 
-// A mistake has its place and a remedy, and nothing is made then.
+// A mistake has its place and a remedy, and no pods are made then.
 func TestMistakes(t *testing.T) {
 	both := set("Deployment", "web", "") + set("StatefulSet", "web", "")
 	for _, test := range []struct {

@@ -1,7 +1,10 @@
-// Package elements counts what a value holds, so that tests can say that nothing of what is gone is kept, and that nothing was left out when they say so.
+// Package elements counts the elements that a value holds. Tests use it to detect leaks,
+// and to check that a leak test covers every field.
 //
-// It takes a pointer to a value of this project; it gives the number of elements of each map and slice that can be reached from it, in exported fields or
-// not. It owns nothing, and never looks into functions, into what atomics and locks guard, or into values of other modules. It is for tests only.
+// It takes a pointer to a value of this project. It returns the number of elements of
+// each map and slice that is reachable from it, in exported fields or not. It owns
+// nothing. It never looks into functions, into the values that atomics and locks guard,
+// or into values of other modules. It is for tests only.
 package elements
 
 import (
@@ -9,19 +12,20 @@ import (
 	"strings"
 )
 
-// module is the beginning of the paths of the packages whose values are looked into.
+// module is the path prefix of the packages whose values are examined.
 const module = "github.com/berth-scheduler/berth"
 
-// Of returns how many elements the maps, slices and channels have that can be reached from a value, by the type and the field that they are in: of all
-// values of a type together.
+// Of returns the number of elements of all maps, slices and channels that are reachable
+// from a value. They are grouped by type and field, and summed over all values of a type.
 func Of(value any) map[string]int {
 	w := walk{seen: map[seen]bool{}, counts: map[string]int{}}
 	w.value(reflect.ValueOf(value), "")
 	return w.counts
 }
 
-// Reachable returns how many different values can be reached from a value by pointers, by their type: also in elements of slices beyond their length,
-// which the garbage collector keeps.
+// Reachable returns the number of different values that pointers reach, by type. It
+// includes elements beyond the length of slices, because the garbage collector keeps
+// them.
 func Reachable(value any) map[string]int {
 	w := walk{seen: map[seen]bool{}, counts: map[string]int{}, beyond: true}
 	w.value(reflect.ValueOf(value), "")
@@ -32,7 +36,7 @@ func Reachable(value any) map[string]int {
 	return byType
 }
 
-// seen is a value that was looked at: two of different types may have the same address.
+// seen is a visited value. Two values of different types may have the same address.
 type seen struct {
 	at uintptr
 	is reflect.Type
@@ -41,7 +45,7 @@ type seen struct {
 type walk struct {
 	seen   map[seen]bool
 	counts map[string]int
-	beyond bool // the length of slices
+	beyond bool // includes elements beyond the length of slices
 }
 
 func (w *walk) value(v reflect.Value, in string) {

@@ -34,7 +34,8 @@ func made() *outer {
 func TestOf(t *testing.T) {
 	want := map[string]int{
 		"elements.outer.byName": 3, "elements.outer.others": 1, "elements.outer.queue": 1,
-		"elements.inner.list": 2 + 1 + 3 + 0 + 1, // one is counted once, and what is beyond the others not at all
+		// One is counted once. Elements beyond the length of the others are not counted.
+		"elements.inner.list": 2 + 1 + 3 + 0 + 1,
 	}
 	if got := Of(made()); !maps.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)

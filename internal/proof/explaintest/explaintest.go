@@ -1,6 +1,8 @@
-// Package explaintest makes snapshots of clusters for tests, and compares what is explained of them.
+// Package explaintest builds snapshots of clusters for tests, and compares their
+// explanations.
 //
-// It takes API objects; it gives an explain.Snapshot, and all of its explanations as text. It owns nothing.
+// It takes API objects. It returns an explain.Snapshot, and all of its explanations as
+// text. It owns nothing, and is for tests only.
 package explaintest
 
 import (
@@ -16,13 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/config/feature"
 )
 
-// Snapshot is a cluster with the default configuration.
+// Snapshot returns a cluster with the default configuration.
 func Snapshot(t testing.TB, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
 	t.Helper()
 	return SnapshotWith(t, nil, nodes, pods, others...)
 }
 
-// SnapshotWith is a cluster with the default configuration and some feature gates turned on or off.
+// SnapshotWith returns a cluster with the default configuration and the given feature
+// gates.
 func SnapshotWith(t testing.TB, gates map[string]bool, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
 	t.Helper()
 	on, err := feature.With(gates)
