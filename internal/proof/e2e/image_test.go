@@ -39,9 +39,9 @@ func TestImageIsKubeSchedulerInAStaticPod(t *testing.T) {
 			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 		}
 	}
-	run("git", "clone", "--quiet", filepath.Join("..", ".."), clone)
+	run("git", "clone", "--quiet", filepath.Join("..", "..", ".."), clone)
 	tool, archive := filepath.Join(folder, "release"), filepath.Join(folder, "berth.tar")
-	run("env", "CGO_ENABLED=0", "go", "build", "-C", filepath.Join("..", "..", "tools", "release"), "-o", tool, ".")
+	run("env", "CGO_ENABLED=0", "go", "build", "-C", filepath.Join("..", "..", "..", "tools", "release"), "-o", tool, ".")
 	run(tool, "image", "--source", clone, "--platform", "linux/"+runtime.GOARCH, "--output", archive)
 	run(tool, "unpack", archive, root, "--platform", "linux/"+runtime.GOARCH)
 

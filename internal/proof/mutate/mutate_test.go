@@ -127,7 +127,7 @@ func TestSteps(t *testing.T) {
 
 // TestNothingIsWritten asks for the flags of packages whose tests use rapid, and do not.
 func TestNothingIsWritten(t *testing.T) {
-	for name, want := range map[string]string{"../plugins/nodeaffinity": "-rapid.nofailfile", "./testdata/small": ""} {
+	for name, want := range map[string]string{"../../decide/plugins/nodeaffinity": "-rapid.nofailfile", "./testdata/small": ""} {
 		if flags, err := flagsFor(t.Context(), name); err != nil || strings.Join(flags, " ") != want {
 			t.Errorf("%s: %q, %v, want %q", name, flags, err, want)
 		}
