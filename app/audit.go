@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/loop"
 )
 
-// audit checks the invariants of the parts that a pod passes through. It may be called only between two rounds of the loop.
+// audit checks the invariants of the loop and of commit. Call it only between two rounds
+// of the loop.
 func (p *pipeline) audit() error {
 	var violations []error
 	for _, audit := range []func() error{p.loop.Audit, p.commit.Audit} {
@@ -18,8 +19,8 @@ func (p *pipeline) audit() error {
 	return errors.Join(violations...)
 }
 
-// auditor audits after every round in which something happened, and ends the process at the first violation: what is decided on wrong numbers is
-// wrong.
+// auditor audits after every round with a change. It ends the process at the first
+// violation, because decisions based on wrong numbers are wrong.
 type auditor struct {
 	audit func() error
 	log   klog.Logger
@@ -39,7 +40,7 @@ func (a auditor) Round(*loop.Round) {
 // Standing does nothing.
 func (auditor) Standing(*loop.Standing) {}
 
-// logViolations logs each of the violations that an audit has found.
+// logViolations logs each violation on a line of its own.
 func logViolations(log klog.Logger, violations error) {
 	for text := range strings.SplitSeq(violations.Error(), "\n") {
 		log.Error(nil, "Invariant violated", "violation", text)

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/loop"
 )
 
-// TestAuditor shows an auditor a round without violations, and one with two: each is logged, and the process ends.
+// TestAuditor runs an auditor on a round without violations, and on a round with two.
+// Each violation is logged, and the process ends.
 func TestAuditor(t *testing.T) {
 	var text bytes.Buffer
 	var violations error

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// about is the beginning of the help text.
+// about is the first part of the help text.
 const about = `Run the scheduler: watch for pending pods, find the best node for each, and bind it.
 
 The command replaces kube-scheduler 1.37: flags, configuration file, endpoints, metrics and leader election are the
@@ -30,7 +30,8 @@ same. It schedules the pods whose schedulerName matches a profile of the configu
 On SIGINT or SIGTERM it finishes the writes in progress, releases the lease and exits. A second signal ends it at
 once.`
 
-// examples are part of that of Berth's own command. As cobra's Example they would not be shown: help in sections of flags has no place for it.
+// examples follow in the help of Berth's own command. They are not cobra's Example,
+// because help with flags in sections does not print that field.
 const examples = `
 
 Examples:
@@ -40,16 +41,22 @@ Examples:
   # Use a configuration file, and log the decision about each pod
   berth scheduler --config scheduler.yaml -v=3`
 
-// NewSchedulerCommand returns the scheduler as a program of its own that behaves as kube-scheduler does, to be run by
-// k8s.io/component-base/cli.Run. All flags of kube-scheduler are there; Berth's own begin with "berth-". Options add plugins and the types of their
-// arguments; what is wrong with them is the command's error when it is run.
+// NewSchedulerCommand returns a program that behaves as kube-scheduler does. Run it with
+// k8s.io/component-base/cli.Run.
+//
+// It has all flags of kube-scheduler; the names of Berth's own begin with "berth-".
+// Options add plugins and the types of their arguments. Mistakes in options become the
+// command's error when it runs.
 func NewSchedulerCommand(options ...Option) *cobra.Command {
 	return newCommand(server.Name, true, about, options)
 }
 
-// NewSubcommand returns the scheduler as a command of a program. It differs from kube-scheduler in its exit codes: ExitCode says what
-// to exit with when it fails, 2 if flags, arguments or files are wrong; and a stop by a signal is a success, with and without leader
-// election. The program prints the errors.
+// NewSubcommand returns the scheduler as a command of a larger program, which prints its
+// errors.
+//
+// Only the exit codes differ from kube-scheduler. ExitCode returns the code of an error:
+// 2 for wrong flags, arguments or files. A stop by a signal is a success, with and
+// without leader election.
 func NewSubcommand(options ...Option) *cobra.Command {
 	return newCommand("scheduler", false, about+examples, options)
 }
@@ -94,7 +101,8 @@ func newCommand(name string, standalone bool, long string, added []Option) *cobr
 	return cmd
 }
 
-// run runs the scheduler until a signal stops it. With --version or --write-config-to it returns before the scheduler starts.
+// run runs the scheduler until a signal stops it. With --version or --write-config-to, it
+// returns without starting the scheduler.
 func (o *options) run(cmd *cobra.Command) error {
 	if text, ok := versionText(cmd.Flags().Lookup("version").Value.String(), kubernetesVersion()); ok {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), text)
@@ -107,7 +115,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := o.gates.Set(); err != nil {
 		return usage(err)
 	}
-	if !o.standalone { // cli.Run has done it for a program of its own
+	if !o.standalone { // cli.Run has done it for a standalone program
 		logs.InitLogs()
 		defer logs.FlushLogs()
 	}
@@ -148,11 +156,13 @@ func (o *options) run(cmd *cobra.Command) error {
 	return s.run(ctx)
 }
 
-// gcPercent is GOGC while the scheduler runs; Go's default is 100. Most objects that are made while the cluster is listed stay, so collecting
-// half as often takes a fifth less CPU for a sixth more memory. GOGC in the environment overrides it; GOMEMLIMIT holds in any case.
+// gcPercent is GOGC while the scheduler runs; Go's default is 100. Most objects that are
+// allocated during the first lists stay, so collecting half as often saves a fifth of the
+// CPU for a sixth more memory. GOGC in the environment overrides gcPercent, and
+// GOMEMLIMIT always applies.
 const gcPercent = 200
 
-// rarerCollection sets gcPercent, and returns a function that sets the old value again.
+// rarerCollection sets gcPercent, and returns a function that restores the old value.
 func rarerCollection() func() {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

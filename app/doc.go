@@ -1,5 +1,7 @@
-// Package app is the scheduler as a command, for this repository's own binary and for people who build a binary of their own.
+// Package app is the scheduler as a command, for Berth's own binary and for binaries with
+// out-of-tree plugins.
 //
-// It takes flags and a configuration file; it gives a cobra command that runs the scheduler until a signal stops it. It owns the
-// process: signals, logging, the order in which the parts start and stop. It never decides about pods.
+// It takes flags and a configuration file, and returns a cobra command that runs the
+// scheduler until a signal. It owns the process: signals, logging, and the order in which
+// the parts start and stop. It never makes scheduling decisions.
 package app

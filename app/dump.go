@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// holdings is the state and the queue of the loop. They may be read only between two rounds.
+// holdings is the loop's state and queue. Read them only between two rounds.
 type holdings struct {
 	state *state.State
 	queue *queue.Queue
@@ -21,8 +21,11 @@ type holdings struct {
 	audit func() error
 }
 
-// dump logs the nodes and pods in state and queue, and how they differ from those that the watches show. A difference that a second dump
-// shows again is a bug; one that is gone was a change that the loop had not taken in yet. It logs each violated invariant, which always is a bug.
+// dump logs the nodes and pods in state and queue, how they differ from the caches of the
+// watches, and each violated invariant.
+//
+// A difference that a second dump repeats is a bug. Any other was a change that the loop
+// had not applied yet. A violated invariant is always a bug.
 func (h holdings) dump(log klog.Logger, pods []*v1.Pod, nodes []*v1.Node) {
 	if missed, redundant := h.compareNodes(nodes); len(missed)+len(redundant) > 0 {
 		log.Info("Cache mismatch", "missedNodes", missed, "redundantNodes", redundant)
@@ -57,7 +60,7 @@ func (h holdings) compareNodes(nodes []*v1.Node) (missed, redundant []string) {
 	return sorted(missed), sorted(redundant)
 }
 
-// comparePods compares the pods on nodes and those of ours that wait for one.
+// comparePods compares the pods on nodes, and the pending pods of our profiles.
 func (h holdings) comparePods(pods []*v1.Pod) (missed, redundant []string) {
 	shown := make(map[model.PodKey]bool, len(pods))
 	for _, pod := range pods {
@@ -98,7 +101,7 @@ func (h holdings) describeNodes() []string {
 	return sorted(lines)
 }
 
-// describeWaiting lists the pods that wait, each with its place in the queue.
+// describeWaiting lists the pending pods, each with its place in the queue.
 func (h holdings) describeWaiting(pods []*v1.Pod) []string {
 	var lines []string
 	for _, pod := range pods {

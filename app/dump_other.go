@@ -4,5 +4,5 @@ package app
 
 import "context"
 
-// dumpWhenAsked does nothing where there is no SIGUSR2.
+// dumpWhenAsked does nothing: this platform has no SIGUSR2.
 func (s *scheduler) dumpWhenAsked(context.Context) (stop func()) { return func() {} }

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// TestDump shows a scheduler a cluster, and then compares what it holds with another one.
+// TestDump compares a scheduler's content with the same cluster, and with another one.
 func TestDump(t *testing.T) {
 	c, err := config.Default()
 	if err != nil {
@@ -51,7 +51,7 @@ func TestDump(t *testing.T) {
 		return text.String()
 	}
 
-	// Nodes and pods are in the order of their names, whatever the order of those that the watches show.
+	// Nodes and pods are sorted by name, whatever the order in the watches' caches.
 	want := `"All invariants hold"
 "Dump of cached NodeInfo" nodes=<
 	Node name: a
@@ -84,7 +84,7 @@ func TestDump(t *testing.T) {
 
 	stranger := dumped("stranger", "")
 	stranger.Spec.SchedulerName = "another"
-	ending := dumped("ending", "") // of which the queue keeps nothing
+	ending := dumped("ending", "") // not in the queue
 	ending.DeletionTimestamp = &metav1.Time{}
 	got = dump([]*v1.Pod{pods[0], pods[1], pods[2], dumped("new", "a"), dumped("unseen", ""), stranger, ending}, []*v1.Node{nodes[1], {ObjectMeta: metav1.ObjectMeta{Name: "c"}}})
 	for _, want := range []string{

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// dumpWhenAsked logs state and queue whenever the process gets SIGUSR2, until the returned function is called.
+// dumpWhenAsked logs state and queue at each SIGUSR2, until the returned function is
+// called.
 func (s *scheduler) dumpWhenAsked(ctx context.Context) (stop func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR2)
@@ -21,7 +22,7 @@ func (s *scheduler) dumpWhenAsked(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-asked:
-				// Do fails only when the scheduler stops, and then there is nothing to dump.
+				// Do fails only while the scheduler stops; then the dump is not needed.
 				_ = s.loop.Do(ctx, s.dump)
 			case <-ctx.Done():
 				return
@@ -35,7 +36,7 @@ func (s *scheduler) dumpWhenAsked(ctx context.Context) (stop func()) {
 	}
 }
 
-// dump is called between two rounds of the loop.
+// dump runs between two rounds of the loop.
 func (s *scheduler) dump() {
 	names := s.config.SchedulerNames()
 	held := holdings{s.loop.State(), s.loop.Queue(), func(name string) bool { return slices.Contains(names, name) }, s.audit}

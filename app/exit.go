@@ -19,13 +19,13 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// ExitCode returns the exit code of a process that fails with this error.
+// ExitCode returns exitUsage.
 func (usageError) ExitCode() int { return exitUsage }
 
 func usage(err error) error { return usageError{err} }
 
-// ExitCode returns the exit code for an error: 0 without one, the result of the error's method ExitCode if it has one (2 for wrong flags,
-// arguments or files), and 1 otherwise.
+// ExitCode returns the exit code for an error: 0 for nil, the result of the error's
+// ExitCode method if it has one (2 for wrong flags, arguments or files), and 1 otherwise.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0
@@ -37,11 +37,11 @@ func ExitCode(err error) int {
 	return exitFailure
 }
 
-// errSignal is the cause with which the context ends after a signal.
+// errSignal is the context's cause after a signal.
 var errSignal = errors.New("stopped by a signal")
 
-// untilSignal returns a context that ends at the first SIGINT or SIGTERM. At the second, the process exits. The returned function restores
-// the default handling of signals.
+// untilSignal returns a context that ends at the first SIGINT or SIGTERM. The second
+// signal exits the process. The returned function restores the default signal handling.
 func untilSignal(parent context.Context, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

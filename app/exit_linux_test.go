@@ -25,7 +25,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// What is wrong can be found in the error of a wrong use.
+// A usage error wraps its cause.
 func TestUsageErrors(t *testing.T) {
 	if wrong := errors.New("wrong"); !errors.Is(usage(wrong), wrong) {
 		t.Error("the error of a wrong use hides what is wrong")

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// recorder is the history, which is measured.
+// recorder is the history with metrics of its size.
 type recorder struct {
 	*history.History
 	metrics *metrics.Explain
 }
 
-// Standing measures what is kept.
+// Standing updates the metrics of the history's size.
 func (r recorder) Standing(*loop.Standing) {
 	c := r.Counts()
 	r.metrics.Keeps(c.Bytes, c.Details)
@@ -39,13 +39,13 @@ type hinted struct {
 // Round does nothing.
 func (hinted) Round(*loop.Round) {}
 
-// Standing measures how many events got hints, and what that has cost.
+// Standing updates the number of events with hints, and the cost of the hints.
 func (h hinted) Standing(*loop.Standing) {
 	c := h.Counts()
 	h.metrics.Hinted(c.Given, c.Nothing, c.Unknown, c.Spent)
 }
 
-// newHistory makes the memory of decisions; nil if there is to be none.
+// newHistory returns the history of decisions, or nil if its size is 0.
 func newHistory(mib int, steady func() time.Time) (*history.History, error) {
 	if mib == 0 {
 		return nil, nil
@@ -57,7 +57,7 @@ func newHistory(mib int, steady func() time.Time) (*history.History, error) {
 	return kept, nil
 }
 
-// explain is what answers about pods; nil if nothing is kept.
+// explain returns the handler of questions about pods; nil without a history.
 func (s *scheduler) explain() *server.Explain {
 	if s.history == nil {
 		return nil
@@ -65,7 +65,7 @@ func (s *scheduler) explain() *server.Explain {
 	return &server.Explain{Answer: s.answer, Answered: func(code int, took time.Duration) { s.observers.metrics.Explain.Answered(code, took) }}
 }
 
-// answer returns what is known of a pod, or why nothing is.
+// answer returns the history of a pod, or an error with the reason why it has none.
 func (s *scheduler) answer(ctx context.Context, namespace, name string) (any, error) {
 	select {
 	case <-s.leadership.leading:
@@ -102,14 +102,14 @@ func notOurs(key model.PodKey, asksFor string, ours []string) error {
 	return noAnswer(key, fmt.Sprintf("the pod's schedulerName is %q; the profiles of this scheduler are %q", asksFor, ours))
 }
 
-// noAnswer is the error for a pod about which nothing is known.
+// noAnswer is the error for a pod without a history.
 func noAnswer(key model.PodKey, why string) error {
 	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "pods"}, key.Name, "", 0, false)
 	err.ErrStatus.Message = fmt.Sprintf("no history of pod %s: %s", key, why)
 	return err
 }
 
-// asksOutside reports whether plugins from outside or extenders have a say in a profile.
+// asksOutside reports whether a profile has out-of-tree plugins or extenders.
 func (s *scheduler) asksOutside(profile string) bool {
 	p := s.loop.Engine().Profile(profile)
 	return p != nil && (p.Outside != nil || len(p.Extenders) > 0)

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// TestExplains asks a replica about pods before it leads and when it leads: about one that it has placed, one that waits, one of another scheduler, and one that there is not.
+// TestExplains requests histories from a replica before and while it leads: of a placed
+// pod, a pending pod, a pod of another scheduler, and a missing pod.
 func TestExplains(t *testing.T) {
 	foreign, giant := web("foreign"), web("giant")
 	foreign.Spec.SchedulerName = "other"
@@ -42,7 +43,7 @@ func TestExplains(t *testing.T) {
 	}
 }
 
-// TestKeepsNoHistory answers no questions if nothing is kept.
+// TestKeepsNoHistory turns the history off: the endpoint is then missing.
 func TestKeepsNoHistory(t *testing.T) {
 	s := newScript(t, small("a"))
 	r := s.prepare("one", "--leader-elect=false", "--berth-history-mib=0")

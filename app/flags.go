@@ -8,14 +8,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// printFlags logs the flags as kube-scheduler does, without passwords in URLs.
+// printFlags logs the flags as kube-scheduler does, with passwords in URLs redacted.
 func printFlags(flags *pflag.FlagSet) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		klog.V(1).Infof("FLAG: --%s=%q", flag.Name, withoutPassword(flag.Value.String()))
 	})
 }
 
-// shownFlags are the flags without passwords in URLs.
+// shownFlags are the flags with passwords in URLs redacted.
 type shownFlags struct{ flagz.Reader }
 
 // GetFlagz returns the values of the flags.
@@ -27,7 +27,7 @@ func (s shownFlags) GetFlagz() map[string]string {
 	return shown
 }
 
-// withoutPassword returns a text without the password of the URL that it may be.
+// withoutPassword redacts the password if the text is a URL that has one.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {

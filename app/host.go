@@ -17,10 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// host runs the plugins from outside of all profiles.
+// host runs the out-of-tree plugins of all profiles.
 type host struct {
 	*outsidehost.Host
-	// bindings and changes are what plugins act on. They are built after them.
+	// Plugins act on bindings and changes. Both are built after the plugins.
 	bindings atomic.Pointer[commit.Commit]
 	changes  atomic.Pointer[ingest.Ingest]
 }
@@ -31,7 +31,7 @@ func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, see
 		Parallelism: int(*c.Source.Parallelism), Deadline: deadline, Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
 		Observer: measured{seen.metrics.Outside}, Devices: c.ReadsDevices(), Types: c.Types(), ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
 	}
-	if own.KubeConfig != nil { // as configured, without a default of Berth's
+	if own.KubeConfig != nil { // as configured, without Berth's defaults
 		own.KubeConfig.AcceptContentTypes = c.AcceptContentTypes
 	}
 	if c.Extenders != nil {
@@ -41,35 +41,36 @@ func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, see
 	return h
 }
 
-// measured observes plugins.
+// measured exports metrics of plugin calls.
 type measured struct{ metrics *metrics.Outside }
 
-// Ran observes calls of a plugin.
+// Ran records calls of a plugin.
 func (m measured) Ran(plugin string, point framework.Point, status string, calls int, took time.Duration) {
 	m.metrics.Ran(plugin, string(point), status, calls, took)
 }
 
-// current returns where bindings are, nil while there are none.
+// current returns the bindings, or nil before join.
 func (h *host) current() framework.Bindings {
 	if c := h.bindings.Load(); c != nil {
 		return c
 	}
-	return nil // and not an interface that holds nil
+	return nil // not an interface that holds a nil pointer
 }
 
-// activate has pods tried at once. Before there is a queue nothing waits.
+// activate moves pods to the active queue. Before join it returns true: no pod waits yet.
 func (h *host) activate(pods ...model.PodKey) bool {
 	changes := h.changes.Load()
 	return changes == nil || changes.Activate(pods...)
 }
 
-// nominate has the state note a pod's nomination, so that later decisions leave room for it. Before there is a queue nothing waits.
+// nominate stores a pod's nomination in the state, so that later decisions leave room for
+// the pod. Before join it returns true: no pod waits yet.
 func (h *host) nominate(request model.NominationRequest) bool {
 	changes := h.changes.Load()
 	return changes == nil || changes.Nominate(request)
 }
 
-// join connects the plugins with what was built after them.
+// join connects the plugins with the parts that are built after them.
 func (h *host) join(changes *ingest.Ingest, bindings *commit.Commit) {
 	h.changes.Store(changes)
 	h.bindings.Store(bindings)

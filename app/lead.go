@@ -19,10 +19,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// leadership says whether this replica may decide.
+// leadership is this replica's permission to decide.
 type leadership struct {
 	election *kube.Election // nil without leader election: the replica then leads from the start
-	// leading is closed when this replica may decide; lost ends when it no longer may.
+	// leading is closed when this replica may decide; lost ends when the lease is lost.
 	leading <-chan struct{}
 	lost    context.Context
 	lose    context.CancelCauseFunc
@@ -30,7 +30,7 @@ type leadership struct {
 	exit func()
 }
 
-// newLeadership makes the election, or a leadership without one.
+// newLeadership returns the election, or a permanent leadership without leader election.
 func newLeadership(o *options, c *config.Config, access *rest.Config, client kubernetes.Interface) (leadership, error) {
 	l := leadership{exit: func() { klog.FlushAndExit(klog.ExitFlushTimeout, exitFailure) }}
 	l.lost, l.lose = context.WithCancelCause(context.Background())
@@ -58,14 +58,14 @@ func newLeadership(o *options, c *config.Config, access *rest.Config, client kub
 	return l, nil
 }
 
-// take takes part in the election until the returned function is called, which gives the
-// lease back, or leaves it to expire. If the lease is lost before, the process ends at
-// once.
+// take joins the election. The returned function ends that: it releases the lease, or
+// with keep leaves it to expire. If the lease is lost earlier, the process ends at once.
 func (l leadership) take(ctx context.Context, log klog.Logger) (stop func(keep bool)) {
 	if l.election == nil {
 		return func(bool) {}
 	}
-	// The election outlives the context: the lease is kept until every decision is written.
+	// The election outlives the context: the lease is kept until every decision is
+	// written.
 	taking, give := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
@@ -86,8 +86,8 @@ func (l leadership) take(ctx context.Context, log klog.Logger) (stop func(keep b
 	}
 }
 
-// note returns the function that notes undecided pods for the next leader; nil without
-// election.
+// note returns the function that records undecided pods for the next leader; nil without
+// leader election.
 func (l leadership) note() func(context.Context, []types.UID) error {
 	if l.election == nil {
 		return nil
@@ -95,7 +95,7 @@ func (l leadership) note() func(context.Context, []types.UID) error {
 	return l.election.NoteUndecided
 }
 
-// guarded returns a writer that binds and evicts only while this replica is certain to lead.
+// guarded returns a writer that binds and evicts only while this replica certainly leads.
 func (l leadership) guarded(writer commit.Writer) commit.Writer {
 	if l.election == nil {
 		return writer
@@ -103,15 +103,16 @@ func (l leadership) guarded(writer commit.Writer) commit.Writer {
 	return leaderOnly{writer, l.election.Holds, l.lost}
 }
 
-// leaderOnly binds, evicts, and makes the steps of plugins, for a leader. Two replicas must never do these for the same pod; statuses and events
-// do no harm.
+// leaderOnly restricts bindings, evictions and the writes of plugins to the leader. Two
+// replicas must never send these for the same pod. Duplicate statuses and events do no
+// harm.
 type leaderOnly struct {
 	commit.Writer
 	holds func() error
 	lost  context.Context
 }
 
-// Bind stores a binding, unless the lease is or may be another's.
+// Bind stores a binding, unless another replica holds or may hold the lease.
 func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 	if err := w.holds(); err != nil {
 		return fmt.Errorf("not bound by a replica that no longer leads: %w", err)
@@ -119,7 +120,7 @@ func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Bind(ctx, binding) })
 }
 
-// Write patches or deletes an object, unless the lease is or may be another's.
+// Write patches or deletes an object, unless another replica holds or may hold the lease.
 func (w leaderOnly) Write(ctx context.Context, write *plan.Write) (stored kinds.Object, err error) {
 	if err := w.holds(); err != nil {
 		return nil, fmt.Errorf("not written by a replica that no longer leads: %w", err)
@@ -131,7 +132,7 @@ func (w leaderOnly) Write(ctx context.Context, write *plan.Write) (stored kinds.
 	return stored, err
 }
 
-// Delete deletes a pod, unless the lease is or may be another's.
+// Delete deletes a pod, unless another replica holds or may hold the lease.
 func (w leaderOnly) Delete(ctx context.Context, pod *model.Pod) error {
 	if err := w.holds(); err != nil {
 		return fmt.Errorf("not deleted by a replica that no longer leads: %w", err)
@@ -139,7 +140,8 @@ func (w leaderOnly) Delete(ctx context.Context, pod *model.Pod) error {
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Delete(ctx, pod) })
 }
 
-// PatchStatus writes a condition; that a pod is about to be evicted only while the lease is certainly not another's.
+// PatchStatus writes a condition. DisruptionTarget announces an eviction, so it is
+// written only while no other replica can hold the lease.
 func (w leaderOnly) PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error {
 	write := func(ctx context.Context) error { return w.Writer.PatchStatus(ctx, pod, condition, nomination) }
 	if condition == nil || condition.Type != v1.DisruptionTarget {
@@ -151,7 +153,7 @@ func (w leaderOnly) PatchStatus(ctx context.Context, pod *model.Pod, condition *
 	return w.whileHeld(ctx, write)
 }
 
-// whileHeld sends a request, which is broken off when the lease is lost.
+// whileHeld sends a request and cancels it when the lease is lost.
 func (w leaderOnly) whileHeld(ctx context.Context, send func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -159,7 +161,7 @@ func (w leaderOnly) whileHeld(ctx context.Context, send func(context.Context) er
 	return send(ctx)
 }
 
-// semantic formats a version as candidates in a coordinated election do.
+// semantic formats a version in the form that candidates of a coordinated election use.
 func semantic(v *version.Version) string {
 	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())
 }

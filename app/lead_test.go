@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// slow does each write until its context ends.
+// slow blocks each write until its context ends.
 type slow struct {
 	commit.Writer
 	began chan struct{}
@@ -37,7 +37,8 @@ func (s slow) hang(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// A binding, or a step before it, is not begun by a replica that may no longer lead, and one that was begun is broken off.
+// A replica that may no longer lead starts no binding and no step, and cancels those in
+// flight.
 func TestOnlyALeaderBinds(t *testing.T) {
 	errGone := errors.New("gone")
 	for name, write := range map[string]func(context.Context, commit.Writer) error{
@@ -49,7 +50,8 @@ func TestOnlyALeaderBinds(t *testing.T) {
 		"written": func(ctx context.Context, w commit.Writer) error { _, err := w.Write(ctx, &plan.Write{}); return err },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of what should have been broken off
+			// The cancelled requests should take less than a minute.
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			lost, lose := context.WithCancelCause(ctx)
 			var holds error

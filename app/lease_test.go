@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 )
 
-// A leader whose lease another replica has taken sends no binding any more, and the one in flight is broken off. Here the process is kept from ending, as it
-// would at once.
+// After another replica has acquired the lease, a leader sends no bindings and cancels
+// the one in flight. The test prevents the immediate exit of the process.
 func TestNoBindingsWithoutTheLease(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	s.hold("one: bind")
@@ -20,13 +20,16 @@ func TestNoBindingsWithoutTheLease(t *testing.T) {
 	s.await("one: bind web-0 to a", 1)
 	s.handOver("another")
 	s.await("one: exit", 1)
-	if err := context.Cause(r.s.leadership.lost); !errors.Is(err, kube.ErrLost) { // which breaks off what is in flight, long before its own timeout would
+	// The lost lease cancels requests long before their own timeout.
+	if err := context.Cause(r.s.leadership.lost); !errors.Is(err, kube.ErrLost) {
 		t.Errorf("leadership ended with %v", err)
 	}
 	s.await("one: bind web-0 to a broken off", 1)
 	s.letGo("one: bind")
 	s.add(web("web-1"))
-	s.await("one: get web-1", 2) // it goes on watching and deciding, and after each try asks whether the pod is bound
+	// The replica still watches and decides, and after each attempt it reads the pod's
+	// node.
+	s.await("one: get web-1", 2)
 	s.await("one: get web-0", 2)
 	r.stop()
 	if err := r.wait(); err != nil {
@@ -38,7 +41,8 @@ func TestNoBindingsWithoutTheLease(t *testing.T) {
 	}
 }
 
-// A standby has listed the cluster before it tries to lead, follows its changes, and binds when the lease is free.
+// A standby lists the cluster before it tries to lead, follows its changes, and binds
+// when the lease is free.
 func TestStandbyWatches(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	s.handOver("another")
@@ -70,7 +74,7 @@ func TestStandbyWatches(t *testing.T) {
 	}
 }
 
-// With delayCacheUntilActive a standby asks for nothing but the lease until it leads.
+// With delayCacheUntilActive, a standby requests only the lease until it leads.
 func TestStandbyDelaysItsCache(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	config := func() string {
@@ -105,10 +109,12 @@ func TestStandbyDelaysItsCache(t *testing.T) {
 	}
 }
 
-// A replica that is stopped says first that it is not ready, and gives the lease back last: when what it had begun to write is written.
+// A stopping replica first reports that it is not ready. It releases the lease last,
+// after its writes have ended.
 func TestStopsInOrder(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
-	s.drain = deadline // on a busy machine the checks before letGo may take longer than the command waits
+	// On a busy machine, the checks before letGo may take longer than the command waits.
+	s.drain = deadline
 	s.hold("one: bind")
 	r := s.prepare("one", leading...)
 	s.await("one: bind web-0 to a", 1)
@@ -116,7 +122,7 @@ func TestStopsInOrder(t *testing.T) {
 	r.stop()
 	r.expect("/readyz", 500, "[-]shutdown failed: reason withheld\n")
 	r.expect("/healthz", 200, "ok")
-	s.await("one: watch pods ended", 1) // nothing is taken in any more
+	s.await("one: watch pods ended", 1) // no further changes are applied
 	s.await("one: renew lease", 2+count(s.noted(), "one: renew lease"))
 	select {
 	case err := <-r.ended:
@@ -134,7 +140,7 @@ func TestStopsInOrder(t *testing.T) {
 			order = append(order, what)
 		}
 	}
-	order = slices.Compact(order) // the lease is given back again if that meets the last renewal
+	order = slices.Compact(order) // the release is repeated if it collides with the last renewal
 	if got := strings.Join(order, ", "); got != "bind web-0 to a answered, event Scheduled web-0, give lease" {
 		t.Errorf("it ended with %s", got)
 	}
@@ -143,8 +149,8 @@ func TestStopsInOrder(t *testing.T) {
 	}
 }
 
-// A replica that is stopped while a write has no answer leaves the lease to expire: the
-// next leader must not decide before the write can no longer be stored.
+// A replica that stops while a write has no answer leaves the lease to expire: the next
+// leader must not decide before the write can no longer be stored.
 func TestLeaseIsKeptUntilWritesAreAnswered(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	s.drain = 200 * time.Millisecond
@@ -161,7 +167,8 @@ func TestLeaseIsKeptUntilWritesAreAnswered(t *testing.T) {
 	}
 }
 
-// Without leader election nobody asks for the lease. As a program of its own a scheduler that is stopped returns kube-scheduler's error.
+// Without leader election the lease is never requested. As a standalone program, a
+// stopped scheduler returns kube-scheduler's error.
 func TestWithoutElection(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	r := s.prepare("one", "--leader-elect=false")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// process is a scheduler in a process of its own, without a port.
+// process is a scheduler in its own process, without a port.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -37,7 +37,8 @@ func (l lines) Write(text []byte) (int, error) {
 	return l.to.Write(text)
 }
 
-// start starts a scheduler under a name of the command, which is known to the script by the name of the replica.
+// start starts a scheduler under a name of the command. The script identifies it by the
+// replica's name.
 func (s *script) start(replica, as string, args ...string) *process {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -76,7 +77,7 @@ func (p *process) signal(what syscall.Signal) {
 	}
 }
 
-// wait returns the exit code, and what the process has printed.
+// wait returns the exit code and the output of the process.
 func (p *process) wait() (code int, stdout, stderr string) {
 	p.t.Helper()
 	select {
@@ -109,7 +110,7 @@ func (p *process) awaitLog(text string) {
 // entry is a line of a log.
 type entry map[string]any
 
-// String returns the line without what differs from run to run.
+// String returns the line without values that differ from run to run.
 func (e entry) String() string {
 	var text strings.Builder
 	fmt.Fprint(&text, e["msg"])
@@ -129,12 +130,14 @@ func (e entry) String() string {
 	return text.String()
 }
 
-// ours returns the lines of a log that come from this package, as files that it is made of. What is no JSON is returned as it is.
+// ours returns the log lines of this package's source files. Lines that are not JSON are
+// returned unchanged.
 func ours(stderr string, files ...string) (all []string, entries []entry) {
 	for line := range strings.Lines(stderr) {
 		e := entry{}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			if !strings.HasSuffix(line, "] Data race detection enabled\n") { // by cli.Run, in a test with the race detector
+			// cli.Run logs this line in a test with the race detector.
+			if !strings.HasSuffix(line, "] Data race detection enabled\n") {
 				all = append(all, strings.TrimSpace(line))
 			}
 			continue
@@ -147,7 +150,8 @@ func ours(stderr string, files ...string) (all []string, entries []entry) {
 	return all, entries
 }
 
-// The life of a scheduler, from its first line to its exit code, under each name, with and without leader election.
+// The life of a scheduler, from its first line to its exit code, under each name, with
+// and without leader election.
 func TestLife(t *testing.T) {
 	const (
 		starting = `Starting Berth scheduler pluginsWithoutEffect=[] podsStayPendingThatNeed=[] profiles=["default-scheduler"]`
@@ -202,7 +206,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// A second signal ends the process at once, without giving the lease back.
+// A second signal ends the process at once, without releasing the lease.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s := newScript(t, small("a"), web("web-0"))
@@ -210,15 +214,19 @@ func TestSecondSignal(t *testing.T) {
 	p := s.start("one", subcommand, leading...)
 	s.await("one: bind web-0 to a", 1)
 	p.signal(syscall.SIGINT)
-	s.await("one: watch pods ended", 1) // the first one has been seen
+	s.await("one: watch pods ended", 1) // the first signal has been handled
 	p.signal(syscall.SIGTERM)
 	if code, _, stderr := p.wait(); code != 1 || s.holder() == "" || strings.Contains(stderr, "Stopped Berth scheduler") {
 		t.Errorf("exit code %d; the lease is %q\n%s", code, s.holder(), stderr)
 	}
 }
 
-// A leader that cannot renew its lease ends with status 1, whatever is in flight, and the standby takes over when the lease has expired. Renewals are refused only when it leads: on a busy machine
-// the creation of the lease may be answered too late, and then it takes a renewal to lead. On such a machine it may also lose the lease before, which ends it as well. The standby's lease is long.
+// A leader that cannot renew its lease exits with status 1, whatever is in flight, and
+// the standby takes over when the lease has expired.
+//
+// Renewals are refused only once it leads. On a busy machine the creation of the lease
+// may be answered too late, and then leading needs a renewal. Such a machine may also
+// lose the lease earlier, which ends the process as well. The standby's lease is long.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newScript(t, small("a"), web("web-0"))
@@ -233,7 +241,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 	s.await("two: bind web-0 to a", 1)
 	s.await("two: event Scheduled web-0", 1)
-	if n := count(s.noted(), "one: bind"); n > 0 { // it was in flight
+	if n := count(s.noted(), "one: bind"); n > 0 { // the binding was in flight
 		s.await("one: bind web-0 to a broken off", 1)
 	}
 	two.signal(syscall.SIGTERM)

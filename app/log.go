@@ -9,13 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// logged logs each decision as kube-scheduler does: same text, same level. The outcome of a binding is logged by commit.
+// logged logs each decision with the text and level of kube-scheduler. Package commit
+// logs the result of each binding.
 type logged struct {
 	loop.Committer
 	log klog.Logger
 }
 
-// Start logs the decision and hands it on.
+// Start logs the decision and passes it on.
 func (l logged) Start(decision plan.Decision) {
 	for i := range decision.Pods {
 		l.say(&decision, decision.Pods[i].Pod)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// committed takes decisions and carries none out.
+// committed accepts decisions and ignores them.
 type committed struct{}
 
 func (committed) Start(plan.Decision)             {}
@@ -23,7 +23,8 @@ func (committed) Reject(types.UID, string, error) {}
 func (committed) Cancel(types.UID, error) bool    { return false }
 func (committed) Room() <-chan struct{}           { return nil }
 
-// TestLogged holds that decisions are logged at kube-scheduler's levels: an empty cluster is no error.
+// TestLogged checks that decisions are logged at kube-scheduler's levels: an empty
+// cluster is no error.
 func TestLogged(t *testing.T) {
 	pod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
 	for _, row := range []struct {

@@ -31,7 +31,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/inmemory"
 )
 
-// bubble runs a test in a bubble. The goroutines of package os/signal stay for the life of the process once there are any, so they are made outside.
+// bubble runs a test in a synctest bubble. Package os/signal starts goroutines that stay
+// for the life of the process, so they are started outside.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	unused := make(chan os.Signal, 1)
@@ -40,7 +41,8 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// newBubble is a script in memory, in the bubble of a test. Its replica is called "one".
+// newBubble returns a script in memory, in the bubble of a test. Its replica is called
+// "one".
 func newBubble(t *testing.T, objects ...runtime.Object) (s *script, access *rest.Config) {
 	t.Helper()
 	s = &script{t: t, version: 100, objects: map[string][]runtime.Object{}, held: map[string]bool{}, refused: map[string]bool{}}
@@ -60,7 +62,8 @@ func newBubble(t *testing.T, objects ...runtime.Object) (s *script, access *rest
 	return s, access
 }
 
-// runInBubble runs a replica that reaches the script by this access, and serves nothing.
+// runInBubble runs a replica that reaches the script through this configuration, and
+// serves nothing.
 func (s *script) runInBubble(access *rest.Config, args ...string) *replica {
 	s.t.Helper()
 	o := parsed(s.t, append(args, "--secure-port=0")...)
@@ -88,8 +91,9 @@ func (s *script) runInBubble(access *rest.Config, args ...string) *replica {
 	return s.runs(ctx, "one", scheduler, "", func() { cancel(errSignal) })
 }
 
-// A write that never ends does not keep a scheduler that is stopped: after the time to finish writes it is broken off, and the lease is given back. That is so with every
-// request that a pod leads to.
+// A write that never ends does not block a stopping scheduler. After the time for
+// unfinished writes it is cancelled, and the lease is released. This holds for every
+// request that a pod causes.
 func TestDrainHasAnEnd(t *testing.T) {
 	for _, held := range []string{"one: bind web-0 to a", "one: event Scheduled web-0", "one: status web-9", "one: event FailedScheduling web-9"} {
 		for _, elects := range []bool{true, false} {
@@ -110,9 +114,9 @@ func TestDrainHasAnEnd(t *testing.T) {
 					if took := time.Since(began); took != commit.DefaultDrain {
 						t.Errorf("it took %v to end, want %v", took, commit.DefaultDrain)
 					}
-					synctest.Wait() // for the script to see what was broken off
+					synctest.Wait() // the script must see the cancelled request
 					notes := s.noted()
-					// After a binding without an answer the lease expires by itself.
+					// After a binding without an answer, the lease is left to expire.
 					gives := elects && !strings.Contains(held, "bind")
 					if broken, given := index(notes, held+" broken off"), index(notes, "one: give lease"); broken < 0 || gives != (given >= 0) {
 						t.Errorf("its end is wrong:\n%s", strings.Join(notes, "\n"))
@@ -123,8 +127,9 @@ func TestDrainHasAnEnd(t *testing.T) {
 	}
 }
 
-// A leader that cannot renew its lease, and has not ended although the lease has expired, is not healthy: a kubelet then ends it. It counts as healthy until 20 s after
-// the end of the lease, as in kube-scheduler, and as soon as it cannot renew it, its leadership is lost.
+// A leader that cannot renew its lease, and has not ended after its expiry, is unhealthy,
+// so that a kubelet ends it. As in kube-scheduler, it counts as healthy until 20 s after
+// the end of the lease. Its leadership is lost as soon as the renewal fails.
 func TestHealthOfALeaderThatCannotRenew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, access := newBubble(t, small("a"), web("web-0"))
@@ -148,7 +153,7 @@ func TestHealthOfALeaderThatCannotRenew(t *testing.T) {
 		s.mu.Lock()
 		renewed := s.lease.Spec.RenewTime.Time
 		s.mu.Unlock()
-		s.refuse("one: ") // everything, so the lease can neither be read nor given back
+		s.refuse("one: ") // all requests, so the lease can neither be read nor released
 		for _, test := range []struct {
 			after          time.Duration
 			healthy, leads bool
@@ -172,13 +177,13 @@ func TestHealthOfALeaderThatCannotRenew(t *testing.T) {
 	})
 }
 
-// The audit is of the loop and of the outbox.
+// The audit covers the loop and the outbox.
 func TestAuditOfAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, access := newBubble(t, small("a"), web("web-0"))
 		r := s.runInBubble(access, "--leader-elect=false", "--berth-audit")
 		s.await("one: event Scheduled web-0", 1)
-		synctest.Wait() // for the loop to take in that the pod is bound
+		synctest.Wait() // the loop must apply the binding
 		r.stop()
 		_ = r.wait()
 		if err := r.s.audit(); err != nil {
@@ -199,7 +204,7 @@ func TestAuditOfAll(t *testing.T) {
 	})
 }
 
-// So many writes are in flight as the flag says, and so many events are written per second.
+// The flags limit the writes in flight, and the events per second.
 func TestLimitsOfWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, access := newBubble(t, small("a"), web("web-0"), web("web-1"), web("web-2"), web("web-3"), web("web-4"), web("web-5"))
@@ -221,7 +226,7 @@ func TestLimitsOfWrites(t *testing.T) {
 	})
 }
 
-// The seed decides among equally good nodes: the same one in the same way.
+// The seed decides among equal nodes, deterministically.
 func TestSeed(t *testing.T) {
 	placed := func(seed string) (all []string) {
 		bubble(t, func(t *testing.T) {
@@ -248,7 +253,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// A pod that no node has room for is tried again as often as the flag says, although nothing happens, and each decision is logged.
+// An unschedulable pod is retried at the interval of the flag without any event, and each
+// decision is logged.
 func TestParkedPodsAreTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, access := newBubble(t, build.Node("full", build.Allocatable("cpu=0 memory=1Gi pods=1")), web("web-0"))
@@ -268,14 +274,15 @@ func TestParkedPodsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// knowing is a plugin that has registered for an event that scheduling reads anyhow.
+// knowing is a plugin that has registered for an event that scheduling reads anyway.
 type knowing struct{ testFilter }
 
 func (knowing) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
 }
 
-// A scheduler is ready, and decides, when the informers that plugins have asked for hold their first lists, however long these take.
+// A scheduler is ready, and makes decisions, only after the informers of plugins hold
+// their first lists, however long these take.
 func TestReadyWhenPluginsAre(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, access := newBubble(t, small("a"), web("web-0"))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A scheduler that could not be put together leaves its name to the next one in the process.
+// A scheduler that could not be assembled releases its name for the next scheduler in the
+// process.
 func TestNameIsLeft(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

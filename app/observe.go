@@ -20,17 +20,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/trace"
 )
 
-// spansDrain is how long the sending of spans may take when the scheduler stops.
+// spansDrain bounds the time for sending the last spans when the scheduler stops.
 const spansDrain = 2 * time.Second
 
-// observers follow what the scheduler does: metrics, and traces where they are configured.
+// observers are the metrics, and the traces where they are configured.
 type observers struct {
 	clock   *loop.Clock
 	metrics *metrics.Metrics
 	tracer  *trace.Tracer // nil without a tracing configuration
 }
 
-// newObservers makes the metrics that flags ask for, and the tracer if there is a tracing configuration.
+// newObservers returns the metrics that the flags select, and the tracer if tracing is
+// configured.
 func newObservers(ctx context.Context, o *options, log klog.Logger) (observers, error) {
 	clock := &loop.Clock{}
 	gates := o.gates.Gate()
@@ -52,7 +53,7 @@ func newObservers(ctx context.Context, o *options, log klog.Logger) (observers, 
 	return observers{clock: clock, metrics: counted, tracer: tracer}, nil
 }
 
-// newTracer makes the tracer, nil without a tracing configuration.
+// newTracer returns the tracer, or nil without a tracing configuration.
 func newTracer(ctx context.Context, o *options, clock *loop.Clock, log klog.Logger) (*trace.Tracer, error) {
 	if o.tracing == "" {
 		return nil, nil
@@ -64,7 +65,8 @@ func newTracer(ctx context.Context, o *options, clock *loop.Clock, log klog.Logg
 	return trace.New(ctx, trace.Config{Tracing: tracing, Version: Version(), Now: clock.Now, Log: log})
 }
 
-// register registers a family in the registry that is served. Of two schedulers in one process, as in tests, only the first has metrics.
+// register registers a family in the served registry. If one process runs two schedulers,
+// as tests do, only the first has metrics.
 func register(family componentmetrics.Registerable) error {
 	err := legacyregistry.Register(family)
 	if there := (prometheus.AlreadyRegisteredError{}); errors.As(err, &there) {
@@ -73,7 +75,7 @@ func register(family componentmetrics.Registerable) error {
 	return err
 }
 
-// ofWrites are the observers of what is written.
+// ofWrites are the observers of writes.
 func (o observers) ofWrites() []commit.Observer {
 	if o.tracer == nil {
 		return []commit.Observer{o.metrics.Commit}
@@ -81,7 +83,7 @@ func (o observers) ofWrites() []commit.Observer {
 	return []commit.Observer{o.metrics.Commit, o.tracer}
 }
 
-// before returns a committer that traces decisions and passes them to the next one.
+// before returns a committer that traces decisions and passes them to the next committer.
 func (o observers) before(next loop.Committer) loop.Committer {
 	if o.tracer == nil {
 		return next
@@ -89,7 +91,7 @@ func (o observers) before(next loop.Committer) loop.Committer {
 	return o.tracer.Before(next)
 }
 
-// traced returns an access whose requests carry the span that they belong to.
+// traced returns a client configuration whose requests carry their span.
 func (o observers) traced(access *rest.Config) *rest.Config {
 	if o.tracer == nil {
 		return access

@@ -38,7 +38,7 @@ type options struct {
 	logging       *logs.Options
 	seed          uint64
 	inFlight      int
-	// reportsPerSecond bounds the conditions and events that are written.
+	// reportsPerSecond limits the conditions and events that are written.
 	reportsPerSecond int
 	tracing          string
 	pluginDeadline   time.Duration
@@ -46,16 +46,18 @@ type options struct {
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
-	// eventHints has events say what would help.
+	// eventHints adds to events the changes that would make a pod schedulable.
 	eventHints bool
-	// audit has invariants checked after every round.
+	// audit checks invariants after every round.
 	audit bool
-	// added are the options of the command, and outside is what they add once they are checked.
+	// added are the command's options; outside is built from them.
 	added   []Option
 	outside *config.Outside
-	// drain is how long a scheduler that is stopped waits for what it has begun to write. No flag sets it; tests do.
+	// drain limits how long a stopping scheduler waits for unfinished writes. No flag
+	// sets it; tests do.
 	drain time.Duration
-	// standalone is true for the scheduler as a program of its own, false for a command of a program.
+	// standalone is true for the scheduler as a program, and false as a command of a
+	// larger program.
 	standalone bool
 }
 
@@ -65,7 +67,7 @@ type deprecated struct {
 	kubeconfig, contentType        string
 	qps                            float32
 	burst                          int32
-	parkedMax                      time.Duration // the file has no field for it
+	parkedMax                      time.Duration // no field of the file replaces it
 }
 
 // The port and the lease of kube-scheduler.
@@ -85,8 +87,8 @@ const (
 	historyMiBMax       = history.MaxBytes >> 20
 )
 
-// newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
-// libraries, and Berth's own.
+// newOptions returns the defaults and defines the flags. Those of kube-scheduler keep its
+// groups and texts, and come from the same libraries.
 func newOptions() (*options, error) {
 	gates, err := feature.Process()
 	if err != nil {
@@ -195,8 +197,8 @@ func (o *options) check() error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// configuration reads the configuration file and applies the flags about leader election to it. Without a file, it applies all flags to the
-// defaults.
+// configuration reads the configuration file and applies the leader election flags to it.
+// Without a file, it applies all flags to the defaults.
 func (o *options) configuration() (*config.Config, error) {
 	limited := o.sets.FlagSet(deprecatedSet).Changed("kube-api-qps") || o.sets.FlagSet(deprecatedSet).Changed("kube-api-burst")
 	return config.Read(config.Request{

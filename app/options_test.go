@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// parsed are options with flags.
+// parsed returns options with flags.
 func parsed(t *testing.T, args ...string) *options {
 	t.Helper()
 	o, err := newOptions()
@@ -31,7 +31,7 @@ func parsed(t *testing.T, args ...string) *options {
 	return o
 }
 
-// written returns the lines of the configuration that options result in.
+// written returns the lines of the configuration that the options result in.
 func written(t *testing.T, o *options) []string {
 	t.Helper()
 	c, err := o.configuration()
@@ -45,7 +45,8 @@ func written(t *testing.T, o *options) []string {
 	return strings.Split(text.String(), "\n")
 }
 
-// Each flag sets its field of the configuration, and no other; with a file those about leader election do, and those that the file replaces do not.
+// Each flag sets its field of the configuration, and no other. With a file, only the
+// leader election flags apply.
 func TestFlagsSetFields(t *testing.T) {
 	path := file(t, "scheduler.yaml", header)
 	for _, test := range []struct {
@@ -84,7 +85,7 @@ func TestFlagsSetFields(t *testing.T) {
 	}
 }
 
-// What a client of the API server is limited to by flags holds, and is no limit if no flag says one.
+// Limits from flags apply to the client of the API server. Without flags it has no limit.
 func TestLimitsByFlags(t *testing.T) {
 	for _, test := range []struct {
 		args  []string
@@ -108,7 +109,7 @@ func TestLimitsByFlags(t *testing.T) {
 	}
 }
 
-// A replica reaches the API server as flags and file say, and says so if a flag is ignored.
+// Flags and file configure the access to the API server, and an ignored flag is logged.
 func TestAccess(t *testing.T) {
 	cluster := kubeconfig(t)
 	path := file(t, "scheduler.yaml", header+"clientConnection: {kubeconfig: "+cluster+", contentType: application/json, acceptContentTypes: application/cbor}\n")
@@ -142,7 +143,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// All that is wrong with flags is said at once; the least values are accepted.
+// All mistakes in flags are reported together; the smallest values are accepted.
 func TestChecks(t *testing.T) {
 	if err := parsed(t, "--pod-max-in-unschedulable-pods-duration=1ns", "--berth-writes-in-flight=1", "--berth-reports-per-second=1", "--berth-plugin-deadline=1ns", "--berth-group-patience=0s", "--berth-group-retries=0", "--berth-history-mib=0").check(); err != nil {
 		t.Errorf("the least values are refused: %v", err)
@@ -165,7 +166,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// Without a certificate a scheduler makes one, for this host.
+// Without a certificate, a scheduler creates one for this host.
 func TestSelfSigned(t *testing.T) {
 	o := parsed(t)
 	if err := o.access.SelfSign(); err != nil {
@@ -184,7 +185,7 @@ func TestSelfSigned(t *testing.T) {
 	}
 }
 
-// In a folder for certificates those of kube-scheduler are used.
+// In a certificate folder, kube-scheduler's file names are used.
 func TestCertificatesOfAFolder(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string][]byte{"kube-scheduler.crt": certificate().text, "kube-scheduler.key": certificate().key} {
@@ -201,7 +202,7 @@ func TestCertificatesOfAFolder(t *testing.T) {
 	}
 }
 
-// What programs show of the command.
+// The command's texts.
 func TestCommand(t *testing.T) {
 	for _, test := range []struct {
 		name string

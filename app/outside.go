@@ -19,41 +19,44 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 )
 
-// PluginFactory makes a plugin for one profile.
+// PluginFactory builds a plugin for one profile.
 type PluginFactory = framework.PluginFactory
 
-// Option adds to a scheduler command.
+// Option extends a scheduler command.
 type Option func(*additions)
 
-// additions are what options add.
+// additions are the plugins and types from options.
 type additions struct {
 	plugins []config.Registered
 	types   []func(*runtime.Scheme) error
 	shown   *framework.Types
 }
 
-// WithPlugin adds a plugin, which configurations enable by this name: in multiPoint or at the extension points whose interfaces of
-// k8s.io/kube-scheduler/framework it implements. No two plugins have the same name, built-in ones included.
+// WithPlugin adds a plugin. Configurations enable it by this name, in multiPoint or at
+// the extension points whose interfaces of k8s.io/kube-scheduler/framework it implements.
+// Names are unique, built-in plugins included.
 func WithPlugin(name string, factory PluginFactory) Option {
 	return func(a *additions) { a.plugins = append(a.plugins, config.Registered{Name: name, Factory: factory}) }
 }
 
-// WithScheme adds types of arguments. The function registers <Name>Args in version v1 of group kubescheduler.config.k8s.io, and what belongs to it:
-// defaulting functions, and the internal version with conversions if the plugin takes that. Types that a program adds to SchemeBuilder of
-// k8s.io/kube-scheduler/config/v1 are known without it.
+// WithScheme adds types of arguments. The function registers <Name>Args in version v1 of
+// group kubescheduler.config.k8s.io, with its defaulting functions. It also registers the
+// internal version and its conversions if the plugin takes that version.
+//
+// Types in SchemeBuilder of k8s.io/kube-scheduler/config/v1 need no WithScheme.
 func WithScheme(add func(*runtime.Scheme) error) Option {
 	return func(a *additions) { a.types = append(a.types, add) }
 }
 
-// WithTypes makes plugins get values of kube-scheduler's concrete types, and arguments of the
-// types that packages register at kube-scheduler. A program needs it if it links a package of
-// k8s.io/kubernetes, and gets them from compat.Types of
+// WithTypes passes values of kube-scheduler's concrete types to plugins, and arguments of
+// the types that packages register with kube-scheduler. A program needs it if it links a
+// package of k8s.io/kubernetes. Take the types from compat.Types of
 // github.com/berth-scheduler/berth/framework/compat.
 func WithTypes(types *framework.Types) Option {
 	return func(a *additions) { a.shown = types }
 }
 
-// addOutside checks what the command's options add.
+// addOutside checks the additions of the command's options.
 func (o *options) addOutside() (err error) {
 	var a additions
 	for _, add := range o.added {
@@ -66,7 +69,7 @@ func (o *options) addOutside() (err error) {
 	return err
 }
 
-// outside is what the plugins from outside have that must be started and stopped.
+// outside holds the parts of out-of-tree plugins that start and stop with the scheduler.
 type outside struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -75,8 +78,9 @@ type outside struct {
 	host    *host
 }
 
-// newOutside makes the enabled plugins from outside, and returns the configuration with them. Without any, outside is nil and the configuration is the same.
-// Calls of plugins that the loop waits for may take as long as the deadline.
+// newOutside builds the enabled out-of-tree plugins, and returns the configuration with
+// them. Without such plugins, outside is nil and the configuration is unchanged. The
+// deadline bounds plugin calls that the loop waits for.
 func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration, name *cache.InformerName) (*outside, *config.Config, error) {
 	if !c.EnablesOutside() {
 		return nil, c, nil
@@ -100,8 +104,9 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 	return o, full, nil
 }
 
-// watches are the options by which the watch sees what plugins from outside and extenders need: whole objects, and changes of resources that scheduling
-// does not read. Plugins and the watch share informers.
+// watches returns the watch options that out-of-tree plugins and extenders need: whole
+// objects, and events of resources that scheduling does not read. Plugins and the watch
+// share informers.
 func (o *outside) watches(c *config.Config, changes *ingest.Ingest, log klog.Logger) []kube.WatchOption {
 	if !c.WholeObjects() {
 		return nil
@@ -119,21 +124,22 @@ func (o *outside) watches(c *config.Config, changes *ingest.Ingest, log klog.Log
 	return options
 }
 
-// join connects the plugins with the parts that were built after them.
+// join connects the plugins with the parts that are built after them.
 func (o *outside) join(changes *ingest.Ingest, bindings *commit.Commit) {
 	if o != nil {
 		o.host.join(changes, bindings)
 	}
 }
 
-// start starts the informers that factories have asked for.
+// start starts the informers that factories have requested.
 func (o *outside) start() {
 	if o != nil {
 		o.clients.Start(o.ctx)
 	}
 }
 
-// sync waits until they hold their first lists. An error means that the scheduler stops.
+// sync waits for the first lists of these informers. An error means that the scheduler
+// stops.
 func (o *outside) sync() error {
 	if o == nil {
 		return nil
@@ -141,7 +147,8 @@ func (o *outside) sync() error {
 	return o.clients.Sync(o.ctx)
 }
 
-// stop ends the context that the factories got, closes the plugins and waits for what they share.
+// stop ends the context of the factories, closes the plugins and waits for the goroutines
+// they share.
 func (o *outside) stop(log klog.Logger) {
 	if o == nil {
 		return

@@ -31,7 +31,7 @@ import (
 // plugged names the options of the schedulers that runAs runs, separated by blanks.
 const plugged = "BERTH_TEST_PLUGGED"
 
-// testFilter is a plugin from outside that passes every node.
+// testFilter is an out-of-tree plugin that passes every node.
 type testFilter struct{}
 
 func (testFilter) Name() string { return "Mine" }
@@ -85,7 +85,8 @@ func testOptions() []Option {
 	return chosen
 }
 
-// Mistakes with plugins from outside. One that the subcommand exits with 2 for is made as kube-scheduler too.
+// Mistakes with out-of-tree plugins. A mistake with exit code 2 is also made under the
+// name kube-scheduler.
 func TestMistakesWithPlugins(t *testing.T) {
 	const enabled = "profiles: [{plugins: {multiPoint: {enabled: [{name: %s}]}}}]\n"
 	for _, test := range []struct {
@@ -127,7 +128,8 @@ func TestMistakesWithPlugins(t *testing.T) {
 	}
 }
 
-// Which plugins are compiled in is logged, and what a plugin says by package log of the standard library is in the log, too, as in kube-scheduler.
+// The log lists the compiled-in plugins. Plugins' output through package log of the
+// standard library is in the log, too, as in kube-scheduler.
 func TestPluginsAreLogged(t *testing.T) {
 	t.Setenv(plugged, "says,mine")
 	access := kubeconfig(t)
@@ -142,7 +144,8 @@ func TestPluginsAreLogged(t *testing.T) {
 	}
 }
 
-// The configuration is written without a factory being called, with the plugin and its arguments.
+// The configuration is written without calling a factory, with the plugin and its
+// arguments.
 func TestWriteConfigWithPlugins(t *testing.T) {
 	for _, test := range []struct {
 		options, config string
@@ -180,7 +183,8 @@ type closing struct {
 
 func (c closing) Close() error { c.closed <- "closed"; return nil }
 
-// A factory gets a Handle that works before anything is listed; the plugin is in the profile, and is closed at the end.
+// A factory gets a Handle that works before the first lists. The plugin is in the
+// profile, and is closed at the end.
 func TestOutsideFromFactoryToClose(t *testing.T) {
 	closed := make(chan string, 1)
 	var handle fwk.Handle
@@ -201,7 +205,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		if args == nil {
 			return nil, errors.New("no arguments")
 		}
-		h.Activate(klog.Background(), map[string]*v1.Pod{"a": {}}) // there is no queue yet
+		h.Activate(klog.Background(), map[string]*v1.Pod{"a": {}}) // the queue does not exist yet
 		h.IterateOverWaitingPods(func(fwk.WaitingPod) {})
 		return closing{closed: closed}, nil
 	}
@@ -237,7 +241,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		t.Error("the plugin was not closed")
 	}
 
-	// Without such a plugin there is nothing, and that can be started and stopped.
+	// Without such a plugin, the parts are nil and can be started and stopped.
 	c, err = config.Default()
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +258,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	o.stop(klog.Background())
 }
 
-// hanging is a plugin one of whose calls at the start does not return.
+// hanging is a plugin with a call at the start that does not return.
 type hanging struct{ testFilter }
 
 func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -262,13 +266,13 @@ func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint
 	select {}
 }
 
-// hosted makes a plugin of a profile.
+// hosted builds a plugin of a profile.
 func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *config.Config, error) {
 	t.Helper()
 	return hostedBy(t, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }, deadline)
 }
 
-// hostedBy makes the plugin of a profile by a factory.
+// hostedBy builds the plugin of a profile with a factory.
 func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*outside, *config.Config, error) {
 	t.Helper()
 	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
@@ -290,14 +294,15 @@ func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*out
 	return newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline, nil)
 }
 
-// The deadline of the flag is that of the plugins.
+// The flag sets the deadline of the plugins.
 func TestPluginDeadline(t *testing.T) {
 	if o, _, err := hosted(t, hanging{}, 20*time.Millisecond); o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
 		t.Errorf("got %v, error %v; want one about a deadline of 20ms", o, err)
 	}
 }
 
-// When a factory fails, the context ends that factories got, and with it what they have started.
+// After a failed factory, the context of the factories ends, and with it everything that
+// they have started.
 func TestFailedFactory(t *testing.T) {
 	errNo := errors.New("no CRD")
 	var of context.Context
@@ -314,7 +319,7 @@ func TestFailedFactory(t *testing.T) {
 	}
 }
 
-// stuck is a plugin that fails to close, and that has registered for events which cannot happen.
+// stuck is a plugin that fails to close, and that has registered for impossible events.
 type stuck struct{ testFilter }
 
 func (stuck) Close() error { return errors.New("it is stuck") }
@@ -323,8 +328,9 @@ func (stuck) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, erro
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: "Nonsense", ActionType: fwk.Add}}, {Event: fwk.ClusterEvent{Resource: "bars.v1.example.org", ActionType: fwk.Add}}}, nil
 }
 
-// What a plugin has registered for and cannot get is logged, and so is that it fails to close. With plugins the watch sees whole objects, through their informers, and
-// changes of other resources; without any it sees what scheduling reads.
+// Impossible registrations of a plugin are logged, and so is its failure to close. With
+// plugins, the watch has whole objects from the plugins' informers, and changes of other
+// resources. Without plugins, it has the fields that scheduling reads.
 func TestWhatPluginsCannotGetIsLogged(t *testing.T) {
 	o, full, err := hosted(t, stuck{}, time.Minute)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// While the scheduler runs, garbage is collected more seldom, unless GOGC says how often.
+// While the scheduler runs, garbage is collected less often, unless GOGC is set.
 func TestRarerCollection(t *testing.T) {
 	was := debug.SetGCPercent(123)
 	defer debug.SetGCPercent(was)
@@ -43,7 +43,7 @@ func TestRarerCollection(t *testing.T) {
 	}
 }
 
-// What a process has used is what the system says, in user and in system mode.
+// The usage of a process is the system's value, in user and in system mode.
 func TestUsage(t *testing.T) {
 	spent := func() time.Duration {
 		var r syscall.Rusage
@@ -62,7 +62,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A build that records no version has none.
+// A build without a recorded version has none.
 func TestVersion(t *testing.T) {
 	if got := Version(); got != "unknown" {
 		t.Errorf("the version is %q", got)
@@ -80,7 +80,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// Plugins can ask before there is anything that they ask: no pod waits then. Afterwards it is done.
+// Plugins may call before queue and bindings exist: no pod waits then. Later calls take
+// effect.
 func TestHostIsJoined(t *testing.T) {
 	h := &host{}
 	key, nomination := model.PodKey{Namespace: "ns", Name: "p"}, model.NominationRequest{UID: "u", NodeName: "n"}
@@ -114,15 +115,15 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// When a scheduler has ended, signals do again what they do in any process.
+// When a scheduler has ended, signals have their default effect again.
 func TestSignalsAreRestored(t *testing.T) {
 	t.Parallel()
-	if got := runAs(t, restored); got.code != -1 { // as of a process that a signal has ended
+	if got := runAs(t, restored); got.code != -1 { // as for a process that a signal has ended
 		t.Errorf("exit code %d", got.code)
 	}
 }
 
-// What plugins take is measured: of calls that were made together, the average.
+// Plugin calls are measured: a batch of calls by its average.
 func TestPluginsAreMeasured(t *testing.T) {
 	registry := componentmetrics.NewKubeRegistry()
 	all, err := metrics.New(metrics.Config{Register: registry.Register, Enabled: func(string) bool { return true }, Now: time.Now})

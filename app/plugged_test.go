@@ -15,11 +15,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// gate is a plugin from outside that lets pods pass its filter while it is open, and has them wait at Permit. It knows when it is closed.
+// gate is an out-of-tree plugin whose filter passes pods while it is open. Pods wait for
+// it at Permit. It records when it is closed.
 type gate struct {
 	handle fwk.Handle
 	open   atomic.Bool
-	wanted atomic.Int32 // how often it was asked about a node
+	wanted atomic.Int32 // number of Filter calls
 	closed atomic.Bool
 	fails  bool
 }
@@ -50,7 +51,8 @@ func (g *gate) Close() error {
 	return nil
 }
 
-// A plugin from outside shares what the scheduler reads, is asked, and can ask of queue and bindings; it is ready when its own informers are.
+// An out-of-tree plugin shares the scheduler's objects, is called, and can use queue and
+// bindings. The scheduler is ready when the plugin's own informers are.
 func TestPlugged(t *testing.T) {
 	g := &gate{fails: true}
 	s := newScript(t, small("a"), web("web-0"))

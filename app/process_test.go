@@ -18,8 +18,9 @@ import (
 	"k8s.io/component-base/cli"
 )
 
-// actAs makes this test binary a scheduler: "kube-scheduler" or "berth scheduler". What is wrong with a command line shows in a process
-// as it does to a person, and flags, gates and logging are set once in the life of one.
+// actAs makes this test binary a scheduler: "kube-scheduler" or "berth scheduler". A
+// process shows mistakes in a command line as users see them. It is also needed because
+// flags, gates and logging can be set only once in a process.
 const actAs = "BERTH_TEST_ACT_AS"
 
 const standalone, subcommand = "kube-scheduler", "berth scheduler"
@@ -38,7 +39,9 @@ func TestMain(m *testing.M) {
 		_, stop := untilSignal(context.Background(), func(int) {})
 		stop()
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
-		time.Sleep(deadline / 2) // Less than a test waits: a process that no signal has ended ends with status 0.
+		// Shorter than a test waits: a process that no signal has ended ends with status
+		// 0.
+		time.Sleep(deadline / 2)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -84,7 +87,7 @@ func file(t *testing.T, name, text string) string {
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// kubeconfig is one of a cluster that nobody has to reach.
+// kubeconfig is a kubeconfig of an unreachable cluster.
 func kubeconfig(t *testing.T) string {
 	return file(t, "kubeconfig", `apiVersion: v1
 kind: Config
@@ -94,12 +97,15 @@ current-context: c
 `)
 }
 
-// underBothNames are the mistakes of TestMistakes that are made under each name: in flags, in arguments, in gates, in logging, in values, in the file, in what the scheduler
-// is built of.
+// underBothNames are the mistakes of TestMistakes that are made under each name: in
+// flags, in arguments, in gates, in logging, in values, in the file, and in the
+// scheduler's parts.
 var underBothNames = []string{"unknown flag", "argument", "unknown gate", "log format", "no writes", "no file", "unknown plugin", "kubeconfig", "port in use"}
 
-// TestMistakes makes each mistake, and those that are marked under each name: one at least of each place where mistakes are found, because after that the two names do
-// the same. The message names the flag, or the field with its path; $ is the end of the line.
+// TestMistakes makes each mistake, and the marked ones under each name. At least one
+// mistake is marked for each place in which mistakes are found, because after that the
+// two names behave equally. The message names the flag, or the field with its path; $ is
+// the end of the line.
 func TestMistakes(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,9 +113,11 @@ func TestMistakes(t *testing.T) {
 	}
 	t.Cleanup(func() { taken.Close() }) // after the tests that run in parallel
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
-	own := fmt.Sprintf("--bind-address=127.%d.%d.%d", 100+os.Getpid()>>16, os.Getpid()>>8&255, os.Getpid()&255) // so that runs side by side do not meet
+	// Concurrent runs must not collide.
+	own := fmt.Sprintf("--bind-address=127.%d.%d.%d", 100+os.Getpid()>>16, os.Getpid()>>8&255, os.Getpid()&255)
 	cluster := kubeconfig(t)
-	crt, key := file(t, "crt", string(certificate().text)), file(t, "key", string(certificate().key)) // making one takes long
+	// Creating a certificate is slow.
+	crt, key := file(t, "crt", string(certificate().text)), file(t, "key", string(certificate().key))
 	for _, test := range []struct {
 		name   string
 		args   []string
@@ -193,10 +201,11 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// unescaped undoes what structured logging does to quotes.
+// unescaped reverts structured logging's escaping of quotes.
 func unescaped(text string) string { return strings.ReplaceAll(text, `\"`, `"`) }
 
-// A mistake in flags of kube-scheduler shows the usage first, so that the message is the last thing to be read.
+// For a mistake in a flag, kube-scheduler prints the usage first, so that the message is
+// the last line.
 func TestFlagMistakeOfKubeScheduler(t *testing.T) {
 	got := runAs(t, standalone, "--nonsense")
 	if !strings.HasPrefix(got.stderr, "Usage:") || !strings.HasSuffix(got.stderr, "\nError: unknown flag: --nonsense\n") || got.stdout != "" {
@@ -207,7 +216,8 @@ func TestFlagMistakeOfKubeScheduler(t *testing.T) {
 	}
 }
 
-// The help of both names is the same but for the name, the examples, and flags that cli.Run adds.
+// The help of both names is equal except for the name, the examples, and flags that
+// cli.Run adds.
 func TestHelpAndVersion(t *testing.T) {
 	want, err := os.ReadFile("testdata/help.txt")
 	if err != nil {
@@ -228,7 +238,8 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// TestPrecedence reads back what holds: flags without a file, a file, and flags over a file.
+// TestPrecedence reads the effective values: flags without a file, a file, and flags over
+// a file.
 func TestPrecedence(t *testing.T) {
 	config := file(t, "scheduler.yaml", header+`
 leaderElection: {leaseDuration: 30s, resourceName: mine}
@@ -278,7 +289,7 @@ enableProfiling: true
 	}
 }
 
-// What is accepted without having an effect is said once.
+// Accepted values without effect are logged once.
 func TestNotesAreLogged(t *testing.T) {
 	config := file(t, "scheduler.yaml", header+"percentageOfNodesToScore: 30\nclientConnection: {kubeconfig: /none}\n")
 	got := runAs(t, subcommand, "--config", config, "--feature-gates=SchedulerPopFromBackoffQ=false", "--logging-format=json")

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// replica is a scheduler in this process. One can run at a time; others run in processes of their own.
+// replica is a scheduler in this process. Only one can run at a time; others run in their
+// own processes.
 type replica struct {
 	t       *testing.T
 	name    string
@@ -28,11 +29,13 @@ type replica struct {
 	ended   chan error
 }
 
-// leading are flags with which a replica looks at the lease often, and never loses it because this machine is busy.
+// leading are flags with which a replica checks the lease often, and never loses it
+// because this machine is busy.
 var leading = []string{"--leader-elect-lease-duration=600s", "--leader-elect-renew-deadline=400s", "--leader-elect-retry-period=50ms"}
 
-// prepare puts a replica together as the command does, listening on a free port. Its end at once, when it has lost the lease, is noted and does not happen,
-// so that a test sees what it would still send.
+// prepare assembles a replica as the command does, listening on a free port. Instead of
+// the immediate exit after a lost lease, a note is recorded, so that a test sees further
+// requests.
 func (s *script) prepare(name string, args ...string) *replica {
 	s.t.Helper()
 	access := s.kubeconfig(name)
@@ -82,15 +85,15 @@ func (s *script) runs(ctx context.Context, name string, scheduler *scheduler, ad
 	return r
 }
 
-// end stops the replica and waits for its end, unless that has been done.
+// end stops the replica and waits for its end. Further calls do nothing.
 func (r *replica) end() func() {
 	return sync.OnceFunc(func() {
 		r.stop()
-		_ = r.wait() // a test that cares has asked
+		_ = r.wait() // tests that need the result call wait
 	})
 }
 
-// wait returns what run returned.
+// wait returns the result of run.
 func (r *replica) wait() error {
 	r.t.Helper()
 	select {
@@ -103,7 +106,7 @@ func (r *replica) wait() error {
 	}
 }
 
-// get asks a page of the replica, as the user whom this token stands for.
+// get requests a page of the replica, as the user of this token.
 func (r *replica) get(path, token string) (status int, body string) {
 	r.t.Helper()
 	client := &http.Client{Timeout: deadline, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
@@ -126,7 +129,7 @@ func (r *replica) get(path, token string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// expect compares a page, of which the status and a part is given.
+// expect compares the status of a page, and a part of its content.
 func (r *replica) expect(path string, status int, want string) {
 	r.t.Helper()
 	if got, body := r.get(path, "operator"); got != status || !strings.Contains(body, want) {
@@ -134,22 +137,22 @@ func (r *replica) expect(path string, status int, want string) {
 	}
 }
 
-// small is a node with room for a hundred pods.
+// small returns a node with room for a hundred pods.
 func small(name string) *v1.Node {
 	return build.Node(name, build.Allocatable("cpu=1000 memory=100Gi pods=100"))
 }
 
-// web is a pod that fits on it.
+// web returns a pod that fits on it.
 func web(name string) *v1.Pod {
 	return build.Pod(build.Named(name), build.Container("cpu=1"), func(p *v1.Pod) { p.UID = types.UID("uid-" + name) })
 }
 
-// index returns where a text is the beginning of a note first, -1 if it is nowhere.
+// index returns the index of the first note with this prefix, or -1.
 func index(notes []string, begin string) int {
 	return slices.IndexFunc(notes, func(note string) bool { return strings.HasPrefix(note, begin) })
 }
 
-// last returns where a text is the beginning of a note for the last time, -1 if it is nowhere.
+// last returns the index of the last note with this prefix, or -1.
 func last(notes []string, begin string) int {
 	for i, note := range slices.Backward(notes) {
 		if strings.HasPrefix(note, begin) {

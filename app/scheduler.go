@@ -28,29 +28,28 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// errFinished is what kube-scheduler returns when it is stopped without leader election.
+// errFinished is the error of kube-scheduler when it stops without leader election.
 var errFinished = errors.New("finished without leader elect")
 
-// scheduler is a scheduler that has been put together.
+// scheduler is an assembled scheduler.
 type scheduler struct {
 	config *config.Config
 	log    klog.Logger
 	pipeline
 	leadership leadership
 	observers  observers
-	outside    *outside // nil if no plugin from outside is enabled
+	outside    *outside // nil if no out-of-tree plugin is enabled
 	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
-	synced     chan struct{}  // closed when the first lists have been taken in
-	// stopElection gives the lease back; nil before this replica takes part in the
-	// election.
+	synced     chan struct{}  // closed when the first lists have been applied
+	// stopElection releases the lease; nil before this replica joins the election.
 	stopElection atomic.Pointer[func(keep bool)]
 	// standalone makes a stop without leader election an error, as in kube-scheduler.
 	standalone bool
 }
 
-// newScheduler puts a scheduler together. Before run it decides nothing and opens no watch.
-// It calls the factories of plugins from outside, which may.
+// newScheduler assembles a scheduler. Before run it makes no decision and opens no watch.
+// It calls the factories of out-of-tree plugins, which may open watches.
 func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler, error) {
 	log := klog.Background()
 	seen, err := newObservers(ctx, o, log)
@@ -64,7 +63,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler
 	return assemble(ctx, o, c, seen.traced(access), seen, log)
 }
 
-// assemble puts together a scheduler that reaches the API server by this access.
+// assemble builds a scheduler that uses this client configuration.
 func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Config, seen observers, log klog.Logger) (s *scheduler, err error) {
 	client, err := kube.Connect(access)
 	if err != nil {
@@ -118,12 +117,13 @@ type pipeline struct {
 	loop     *loop.Loop
 	commit   *commit.Commit
 	watchdog *watchdog
-	flush    func() // logs how many malformed objects were held back
-	// history is what was decided lately; nil if nothing is kept.
+	flush    func() // logs how many messages about malformed objects were suppressed
+	// history holds recent decisions; nil if it is turned off.
 	history *history.History
 }
 
-// newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
+// newPipeline builds the parts in the order of a pod's way: watch, ingest, loop with
+// queue and engine, commit, writer.
 func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, name *cache.InformerName, log klog.Logger) (pipeline, error) {
 	quiet, flush := terse.Logger(log)
 	changes := ingest.New(c.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
@@ -195,7 +195,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	return parts, nil
 }
 
-// newAccess returns how to reach the API server.
+// newAccess returns the client configuration for the API server.
 func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, error) {
 	named := "--kubeconfig"
 	if o.config != "" {
@@ -219,7 +219,8 @@ func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, err
 	return access, nil
 }
 
-// run schedules pods until the context ends, and returns when all goroutines that it started have ended.
+// run schedules pods until the context ends, and returns when all its goroutines have
+// ended.
 func (s *scheduler) run(ctx context.Context) error {
 	began := time.Now()
 	s.log.Info("Starting Berth scheduler", "version", Version(), "profiles", s.config.SchedulerNames(),
@@ -227,7 +228,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	stopServing, err := s.startServer()
 	if err != nil {
 		s.outside.stop(s.log)
-		s.name.Release() // what else gives it back is the end of the watches
+		s.name.Release() // otherwise released when the watches end
 		return err
 	}
 	defer stopServing()
@@ -241,7 +242,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.log.Info("Stopping Berth scheduler", "reason", context.Cause(ctx))
 	stopWriting(context.Cause(ctx))
 	writers.Wait()
-	stopElection(s.commit.Unknown()) // after everything that was decided as the leader is written
+	stopElection(s.commit.Unknown()) // after the leader's decisions are written
 	s.observers.close(s.log)
 	s.watch.Stop()
 	s.flush()
@@ -254,9 +255,12 @@ func (s *scheduler) run(ctx context.Context) error {
 	return nil
 }
 
-// schedule lists the cluster, waits until this replica leads, and decides about pods until the context ends. The returned function ends the
-// election. A replica takes part in the election only after it has listed the cluster, because one that cannot list it must not lead; until
-// it leads, it follows the cluster's changes. With delayCacheUntilActive it lists the cluster only when it leads.
+// schedule lists the cluster, waits until this replica leads, and decides about pods
+// until the context ends. The returned function leaves the election.
+//
+// A replica that cannot list the cluster must not lead, so it joins the election after
+// the first lists. Until it leads, it applies the cluster's changes. With
+// delayCacheUntilActive it lists the cluster only once it leads.
 func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection func(keep bool)) {
 	if s.config.Source.DelayCacheUntilActive {
 		stopElection = s.takePart(ctx)
@@ -268,7 +272,7 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	}
 	s.watch.Start(ctx)
 	s.outside.start()
-	// The loop takes in what is listed while other lists are still coming.
+	// The loop applies the first lists while others are still arriving.
 	known := make(chan struct{})
 	var joining, watching sync.WaitGroup
 	watched, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
@@ -302,15 +306,15 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	return stopElection
 }
 
-// takePart takes part in the election. The returned function gives the lease back, or
-// leaves it to expire.
+// takePart joins the election. The returned function releases the lease, or leaves it to
+// expire.
 func (s *scheduler) takePart(ctx context.Context) (stop func(keep bool)) {
 	stop = s.leadership.take(ctx, s.log)
 	s.stopElection.Store(&stop)
 	return stop
 }
 
-// inherit takes over the pods that earlier leaders stopped at.
+// inherit takes over the pods during whose attempts earlier leaders stopped.
 func (s *scheduler) inherit() {
 	if s.leadership.election == nil {
 		return
@@ -328,8 +332,8 @@ func (s *scheduler) inherit() {
 	s.watchdog.inherit(uids)
 }
 
-// giveUp ends the process of a loop that does not turn. The lease is given back only if
-// all writes have been answered; otherwise it expires, as after a crash.
+// giveUp ends a process whose loop is stuck. The lease is released only if all writes
+// have been answered. Otherwise it expires, as after a crash.
 func (s *scheduler) giveUp(stopWriting context.CancelCauseFunc, writers *sync.WaitGroup) {
 	stopWriting(errStuck)
 	ended := make(chan struct{})
@@ -347,7 +351,7 @@ func (s *scheduler) giveUp(stopWriting context.CancelCauseFunc, writers *sync.Wa
 	s.leadership.exit()
 }
 
-// summarise logs how many decisions and writes there were, and the CPU and memory that they took.
+// summarise logs the numbers of decisions and writes, and the CPU and memory used.
 func (s *scheduler) summarise(began time.Time) {
 	did, took := s.commit.Stats(), usageSoFar()
 	values := []any{

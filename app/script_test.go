@@ -38,33 +38,39 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// script is an API server that does what a test says: it has the objects that the test puts there and one lease, stores bindings, and notes what it is
-// asked, in order. A request can be held until the test lets it go, or refused.
+// script is an API server under a test's control. It has the objects that the test adds
+// and one lease, stores bindings, and records requests in order. A request can be held
+// until the test releases it, or refused.
 type script struct {
 	t      *testing.T
 	server *httptest.Server
-	// edit changes the configuration of replicas in this process, and options are those of their command.
+	// edit changes the configuration of replicas in this process, and options are those
+	// of their command.
 	edit    func(*config.Config)
 	options []Option
-	drain   time.Duration // how long replicas of prepare wait for what they have begun to write; 0 for as long as the command
-	log     klog.Logger   // of replicas in a bubble; what klog has if it is not set
+	// drain limits the unfinished writes of replicas from prepare; 0 means the command's
+	// default.
+	drain time.Duration
+	log   klog.Logger // of replicas in a bubble; klog's logger if unset
 
 	mu      sync.Mutex
-	news    *sync.Cond // on mu: something was noted, added or let go
-	notes   []string   // what happened, as "REPLICA: VERB OBJECT"
+	news    *sync.Cond // on mu: something was recorded, added or released
+	notes   []string   // the events so far, as "REPLICA: VERB OBJECT"
 	version int
 	objects map[string][]runtime.Object // by resource
-	lease   *coordinationv1.Lease       // nil before the first replica takes it
-	held    map[string]bool             // the beginnings of notes whose requests wait for their answer
-	refused map[string]bool             // the beginnings of notes whose requests are answered with "internal error"
-	events  []string                    // "REASON POD: MESSAGE" of each event
-	traced  []string                    // the notes of requests that bear the context of a trace
-	// candidate is the last that was posted.
+	lease   *coordinationv1.Lease       // nil before the first replica acquires it
+	held    map[string]bool             // prefixes of notes whose requests wait for their answer
+	// refused are prefixes of notes whose requests are answered with "internal error".
+	refused map[string]bool
+	events  []string // "REASON POD: MESSAGE" of each event
+	traced  []string // the notes of requests with a trace context
+	// candidate is the last posted one.
 	candidate *coordinationv1beta1.LeaseCandidate
 	closed    bool
 }
 
-// deadline is after how long a test gives up waiting for something that does not happen.
+// deadline is the time after which a test stops waiting for something that does not
+// happen.
 const deadline = 2 * time.Minute
 
 func newScript(t *testing.T, objects ...runtime.Object) *script {
@@ -87,7 +93,8 @@ func newScript(t *testing.T, objects ...runtime.Object) *script {
 	return s
 }
 
-// kubeconfig returns the path of a kubeconfig file of a replica, which is known by its token.
+// kubeconfig returns the path of a replica's kubeconfig file. The token identifies the
+// replica.
 func (s *script) kubeconfig(replica string) string {
 	return file(s.t, "kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -104,7 +111,8 @@ type identity struct {
 	text, key []byte // in PEM
 }
 
-// certificate is of the script and of the replicas; to make one for each would take longer than the tests do.
+// certificate is shared by the script and the replicas: creating one for each would take
+// longer than the tests.
 var certificate = sync.OnceValue(func() identity {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
@@ -128,7 +136,7 @@ func must(err error) {
 	}
 }
 
-// add puts pods and nodes into the cluster.
+// add adds pods and nodes to the cluster.
 func (s *script) add(objects ...runtime.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,20 +154,20 @@ func (s *script) add(objects ...runtime.Object) {
 	s.news.Broadcast()
 }
 
-// note notes what happened. The caller holds mu.
+// note records an event. The caller holds mu.
 func (s *script) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 	s.news.Broadcast()
 }
 
-// noted returns what has happened so far.
+// noted returns the notes so far.
 func (s *script) noted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.notes)
 }
 
-// count is how many notes begin with a text.
+// count returns the number of notes with this prefix.
 func count(notes []string, begin string) (n int) {
 	for _, note := range notes {
 		if strings.HasPrefix(note, begin) {
@@ -169,13 +177,14 @@ func count(notes []string, begin string) (n int) {
 	return n
 }
 
-// await waits until the text is the beginning of n notes, or of events.
+// await waits until n notes or events have this prefix.
 func (s *script) await(begin string, n int) {
 	s.t.Helper()
 	s.awaitUntil(fmt.Sprintf("%q %d times", begin, n), func() bool { return count(s.notes, begin)+count(s.events, begin) >= n })
 }
 
-// awaitUntil waits until enough returns true. It calls enough with the lock held, again whenever something is noted.
+// awaitUntil waits until enough returns true. It calls enough with the lock held, again
+// after each note.
 func (s *script) awaitUntil(what string, enough func() bool) {
 	s.t.Helper()
 	late := false
@@ -196,13 +205,13 @@ func (s *script) awaitUntil(what string, enough func() bool) {
 	}
 }
 
-// hold has requests wait for their answer whose notes begin like this, until letGo.
+// hold blocks requests whose notes have this prefix, until letGo.
 func (s *script) hold(begin string) { s.set(s.held, begin, true) }
 
-// letGo answers the requests that hold has made wait.
+// letGo answers the requests that hold has blocked.
 func (s *script) letGo(begin string) { s.set(s.held, begin, false) }
 
-// refuse has requests fail whose notes begin like this.
+// refuse makes requests fail whose notes have this prefix.
 func (s *script) refuse(begin string) { s.set(s.refused, begin, true) }
 
 func (s *script) set(of map[string]bool, begin string, on bool) {
@@ -212,7 +221,7 @@ func (s *script) set(of map[string]bool, begin string, on bool) {
 	s.news.Broadcast()
 }
 
-// handOver makes the lease another's, or nobody's.
+// handOver changes the holder of the lease; an empty name means none.
 func (s *script) handOver(to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +235,7 @@ func (s *script) handOver(to string) {
 	}
 }
 
-// holder is who has the lease.
+// holder returns the holder of the lease.
 func (s *script) holder() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +254,7 @@ func matches(set map[string]bool, note string) bool {
 	return false
 }
 
-// ServeHTTP notes a request and answers it, unless it is held or refused.
+// ServeHTTP records a request and answers it, unless it is held or refused.
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil { // the client is gone
@@ -297,7 +306,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, body, note, func() bool { return gone || s.closed })
 }
 
-// afterDone calls a function when the client goes away.
+// afterDone calls a function when the client disconnects.
 func afterDone(r *http.Request, f func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -310,7 +319,7 @@ func afterDone(r *http.Request, f func()) (stop func()) {
 	return sync.OnceFunc(func() { close(ended) })
 }
 
-// describe puts a request into words.
+// describe returns the note of a request.
 func (s *script) describe(r *http.Request, body []byte) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	name := parts[len(parts)-1]
@@ -358,7 +367,7 @@ func decode[T any](t *testing.T, body []byte) *T {
 	return object
 }
 
-// listed are the kinds of what is listed.
+// listed are the kinds of the listed resources.
 var listed = map[string]string{
 	"namespaces": "Namespace", "nodes": "Node", "pods": "Pod", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "services": "Service",
 	"statefulsets": "StatefulSet", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "storageclasses": "StorageClass",
@@ -406,7 +415,7 @@ func (s *script) answer(w http.ResponseWriter, body any, code int) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// serveLease reads or stores the lease; a version that was made of an older one is refused.
+// serveLease reads or stores the lease. A version based on an older one is refused.
 func (s *script) serveLease(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -493,7 +502,8 @@ func (s *script) get(w http.ResponseWriter, name string) {
 	s.answer(w, status, int(status.Code))
 }
 
-// watch sends the versions of a resource's objects that come after the one that the client has, until the client goes away.
+// watch sends a resource's versions that are newer than the client's, until the client
+// disconnects.
 func (s *script) watch(w http.ResponseWriter, r *http.Request, resource, note string, gone func() bool) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)

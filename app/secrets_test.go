@@ -13,7 +13,7 @@ import (
 // canary is a password that no output may have.
 const canary = "canary-5ecret"
 
-// secretive is a configuration whose extender has a password in its URL, and a key.
+// secretive writes a configuration whose extender has a password in its URL, and a key.
 func (s *script) secretive() (path string, secrets []string) {
 	key := base64.StdEncoding.EncodeToString(certificate().key)
 	path = file(s.t, "scheduler.yaml", header+"clientConnection: {contentType: application/json, kubeconfig: "+s.kubeconfig("one")+"}\n"+
@@ -22,9 +22,8 @@ func (s *script) secretive() (path string, secrets []string) {
 	return path, []string{canary, key, strings.Split(string(certificate().key), "\n")[1]}
 }
 
-// TestSecretsAreNotLogged runs a scheduler at the highest level of logging, with an
-// extender that cannot be reached, and a password in the server's URL: no line has a
-// secret, nor has an event.
+// TestSecretsAreNotLogged runs a scheduler at the highest log level, with an unreachable
+// extender and a password in the server's URL. No line and no event has a secret.
 func TestSecretsAreNotLogged(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	config, secrets := s.secretive()
@@ -72,8 +71,8 @@ func TestSecretsAreNotServed(t *testing.T) {
 	}
 }
 
-// TestWrittenConfigurationHasNoSecrets writes a configuration, which is refused with the
-// fields that are missing, and accepted when they are there again.
+// TestWrittenConfigurationHasNoSecrets writes a configuration. It is rejected with the
+// names of the missing fields, and accepted when they are restored.
 func TestWrittenConfigurationHasNoSecrets(t *testing.T) {
 	s := newScript(t)
 	from, secrets := s.secretive()

@@ -14,8 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when
-// the scheduler is to stop, and synced is closed when the first lists of the watch have been taken in.
+// newServer opens the listener and returns the server's configuration; nil without a
+// secure port. Requests are answered only after run begins. The context ends when the
+// scheduler is to stop. The channel synced is closed once the first lists of the watch
+// are applied.
 func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, added *outside, synced <-chan struct{}) (*server.Config, error) {
 	serving, err := o.access.Listen()
 	if serving == nil || err != nil {
@@ -38,7 +40,8 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 	if added != nil {
 		s.Readyz = append(s.Readyz, healthz.NamedCheck("plugins", func(*http.Request) error { return added.host.Check() }))
 	}
-	// The library serves ping only where there is no other check, as kube-scheduler's /livez.
+	// The library adds ping only if no other check exists, as for kube-scheduler's
+	// /livez.
 	s.Livez = []healthz.HealthChecker{healthz.PingHealthz, parts.watchdog}
 	if len(s.Healthz) == 0 {
 		s.Healthz = append(s.Healthz, healthz.PingHealthz)
@@ -53,7 +56,7 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 	return s, nil
 }
 
-// checks are what decides whether the scheduler is healthy, and whether it is ready.
+// checks returns the health and readiness checks.
 func checks(ctx context.Context, leads leadership, synced <-chan struct{}) (healthy, ready []healthz.HealthChecker) {
 	ready = []healthz.HealthChecker{healthz.NewShutdownHealthz(ctx.Done()), server.Synced(synced)}
 	if election := leads.election; election != nil {
@@ -66,7 +69,7 @@ func checks(ctx context.Context, leads leadership, synced <-chan struct{}) (heal
 	return healthy, ready
 }
 
-// resources answers with what the pods of the cluster request.
+// resources serves the resource requests of the cluster's pods.
 func resources(watch *kube.Watch) http.Handler {
 	return metrics.Resources(func() []*v1.Pod {
 		pods, _ := watch.Known()

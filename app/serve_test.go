@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// Which pages are served, and to whom. The API server knows the token of an operator, and allows that user everything.
+// TestServes checks which pages are served, and to which users. The API server accepts
+// the token of an operator, and allows that user everything.
 func TestServes(t *testing.T) {
 	s := newScript(t, small("a"))
 	r := s.prepare("one", "--leader-elect=false", "--contention-profiling=false")
@@ -78,7 +79,8 @@ func TestServesLess(t *testing.T) {
 	}
 }
 
-// In a coordinated election the API server chooses among candidates, which say their versions.
+// In a coordinated election the API server chooses among candidates, which publish their
+// versions.
 func TestCoordinated(t *testing.T) {
 	s := newScript(t, small("a"), web("web-0"))
 	s.edit = func(c *config.Config) { c.Coordinated = true }
@@ -119,7 +121,8 @@ func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServi
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// With a tracing configuration each pod has spans, which have arrived when the scheduler has ended, and its binding bears their context.
+// With a tracing configuration each pod has spans, which have arrived when the scheduler
+// has ended. Its binding has their trace context.
 func TestTraces(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

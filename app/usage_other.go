@@ -4,7 +4,8 @@ package app
 
 import "time"
 
-// consumption is the CPU time and memory that the process has used so far. It is known on Linux only.
+// consumption is the CPU time and memory that the process has used so far. Only Linux
+// reports it.
 type consumption struct {
 	known     bool
 	cpu       time.Duration

@@ -17,9 +17,10 @@ import (
 // berth is the module of this package.
 const berth = "github.com/berth-scheduler/berth"
 
-// Version returns Berth's version: a release, or a commit between releases; "unknown" if the build
-// did not record it, as from a folder. In a program with plugins of its own, whose main module is
-// another, it is the version that the program requires.
+// Version returns Berth's version: a release, or a commit between releases. It is
+// "unknown" if the build did not record a version, as in a build from a folder. In a
+// program with out-of-tree plugins, it is the version of Berth that the main module
+// requires.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -44,10 +45,11 @@ func versionOf(info *debug.BuildInfo) string {
 	return module.Version
 }
 
-// Commit returns the commit that this binary was built from, with "+dirty" if files had changed since; "unknown" if the build did not record it, as of a module that was downloaded.
+// Commit returns the commit of this build, with "+dirty" if files had changed since. It
+// is "unknown" if the build did not record a commit, as for a downloaded module.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Path != berth { // the commit of a program with plugins of its own is not Berth's
+	if !ok || info.Main.Path != berth { // another main module's commit is not Berth's
 		return "unknown"
 	}
 	return commitOf(info.Settings)
@@ -69,12 +71,13 @@ func commitOf(settings []debug.BuildSetting) string {
 	return hash
 }
 
-// unlinked is how component-base's version begins in a program that was linked without one.
+// unlinked is the prefix of component-base's version in a program that was linked without
+// a version.
 const unlinked = "v0.0.0-master"
 
-// kubernetesOf returns the version of Kubernetes that a program stands in for, with the one that it
-// was linked with. Without it, as in a program with plugins of its own, the version follows from the
-// libraries: v0.37.1 of component-base is of Kubernetes v1.37.1.
+// kubernetesOf returns the version of Kubernetes that a program replaces: the linked
+// version if the build set one. Otherwise, as in a program with out-of-tree plugins, the
+// libraries' version decides: v0.37.1 of component-base belongs to Kubernetes v1.37.1.
 func kubernetesOf(linked apimachineryversion.Info, info *debug.BuildInfo) apimachineryversion.Info {
 	if !strings.HasPrefix(linked.GitVersion, unlinked) || info == nil {
 		return linked
@@ -95,14 +98,14 @@ func kubernetesOf(linked apimachineryversion.Info, info *debug.BuildInfo) apimac
 	return linked
 }
 
-// kubernetesVersion returns the version of Kubernetes that this program stands in for.
+// kubernetesVersion returns the version of Kubernetes that this program replaces.
 func kubernetesVersion() apimachineryversion.Info {
 	info, _ := debug.ReadBuildInfo()
 	return kubernetesOf(version.Get(), info)
 }
 
-// versionText returns the output of --version, and of --version=raw, for a flag's value; ok is false
-// for other values.
+// versionText returns the output of --version and --version=raw; ok is false for other
+// values of the flag.
 func versionText(flag string, v apimachineryversion.Info) (text string, ok bool) {
 	switch flag {
 	case string(verflag.VersionTrue):
@@ -113,8 +116,8 @@ func versionText(flag string, v apimachineryversion.Info) (text string, ok bool)
 	return "", false
 }
 
-// labelBuild corrects the labels of kubernetes_build_info. The metric is made before main, with the
-// version that the program was linked with.
+// labelBuild corrects the labels of kubernetes_build_info. The metric is built before
+// main, with the version that the program was linked with.
 func labelBuild(v apimachineryversion.Info) error {
 	gauge := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "kubernetes_build_info", Help: buildHelp, StabilityLevel: metrics.BETA,
@@ -132,6 +135,6 @@ func labelBuild(v apimachineryversion.Info) error {
 	return nil
 }
 
-// buildHelp must be component-base's: metrics of one name have one help.
+// buildHelp must equal component-base's text: metrics of one name need the same help.
 const buildHelp = "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, " +
 	"and compiler from which Kubernetes was built, and platform on which it is running."

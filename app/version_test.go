@@ -9,8 +9,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// TestVersionOfDependency checks that a program with plugins of its own has Berth's version, and not
-// its own.
+// TestVersionOfDependency checks that a program with out-of-tree plugins has Berth's
+// version, and not its own.
 func TestVersionOfDependency(t *testing.T) {
 	other := debug.Module{Path: "example.com/scheduler", Version: "v9.9.9"}
 	for _, test := range []struct {
@@ -31,8 +31,8 @@ func TestVersionOfDependency(t *testing.T) {
 	}
 }
 
-// TestKubernetesOfLibraries checks that a program that was linked without a version has that of its
-// libraries, and that a linked version stays.
+// TestKubernetesOfLibraries checks that a program that was linked without a version has
+// the version of its libraries, and that a linked version stays.
 func TestKubernetesOfLibraries(t *testing.T) {
 	libraries := &debug.BuildInfo{Deps: []*debug.Module{{Path: berth, Version: "v1.2.3"}, {Path: "k8s.io/component-base", Version: "v0.37.4"}}}
 	fork := &debug.BuildInfo{Deps: []*debug.Module{
@@ -69,7 +69,8 @@ func TestVersionText(t *testing.T) {
 	}
 }
 
-// TestBuildMetric checks that kubernetes_build_info has one series, with the labels of a version.
+// TestBuildMetric checks that kubernetes_build_info has one series, with the labels of a
+// version.
 func TestBuildMetric(t *testing.T) {
 	for _, v := range []string{"v1.37.4+berth", "v1.37.5+berth"} {
 		if err := labelBuild(apimachineryversion.Info{Major: "1", Minor: "37", GitVersion: v}); err != nil {

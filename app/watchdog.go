@@ -20,58 +20,58 @@ import (
 )
 
 const (
-	// watchEvery is how often the watchdog looks at the loop, and noteAfter how long a
-	// decision takes until its pod is noted in the lease. Ordinary decisions take
+	// watchEvery is the pause between two looks at the loop. A pod whose decision takes
+	// longer than noteAfter is recorded in the lease. Ordinary decisions take
 	// microseconds.
 	watchEvery, noteAfter = 250 * time.Millisecond, time.Second
-	// carefulEvery, carefulAfter and carefulFor are the same, and for how long, for a
-	// leader whose predecessor did not give the lease back: a decision may have used up
-	// the memory in less.
+	// carefulEvery and carefulAfter replace both for a duration of carefulFor, if the
+	// previous leader did not release the lease. A decision that exhausts the memory may
+	// take less than noteAfter.
 	carefulEvery, carefulAfter, carefulFor = 20 * time.Millisecond, 40 * time.Millisecond, 5 * time.Minute
-	// noteTimeout bounds the requests for a note, crashTimeout the requests after a
+	// noteTimeout bounds the requests for a note, and crashTimeout the requests after a
 	// panic.
 	noteTimeout, crashTimeout = 5 * time.Second, 3 * time.Second
-	// notePause is the pause after a note: renewals of the lease must not meet one each time.
+	// notePause is the pause after a note, so that notes do not collide with each renewal
+	// of the lease.
 	notePause = 200 * time.Millisecond
-	// giveUpAfter is how long the orderly end of a loop that does not turn may take.
+	// giveUpAfter bounds the orderly stop of a stuck loop.
 	giveUpAfter = commit.DefaultDrain + 10*time.Second
 )
 
-// errStuck is why a replica whose loop does not turn stops.
+// errStuck is the reason why a replica with a stuck loop stops.
 var errStuck = errors.New("the scheduling loop is stuck")
 
-// watchdog detects a loop that does not turn, and notes pods whose decisions do not end.
+// watchdog detects a stuck loop, and records pods whose decisions do not end.
 //
-// It counts its own looks and reads no clock: a process that was suspended, or got no
-// CPU, did not look meanwhile, so it raises no false alarm afterwards. A loop that waits
-// is never stuck.
+// It counts its own looks and reads no clock. A process that was suspended or got no CPU
+// does not look either, so it raises no false alarm afterwards. A waiting loop is never
+// stuck.
 type watchdog struct {
 	log klog.Logger
 	// beat returns the loop's present work.
 	beat func() loop.Beat
-	// limit is for how long looks see the same work of a stuck loop; 0 means that no loop
-	// counts as stuck.
+	// limit is how long looks may see the same work before the loop counts as stuck; 0
+	// means never.
 	limit time.Duration
-	// careful is for how long this leader goes on looking more often, and notes earlier.
+	// careful is the remaining time of more frequent looks and earlier notes.
 	careful time.Duration
-	// note stores undecided pods where the next leader reads them; nil without an
-	// election.
+	// note stores undecided pods for the next leader; nil without leader election.
 	note func(context.Context, []types.UID) error
-	// giveUp ends the process in order; it is called once.
+	// giveUp stops the process in order. It is called once.
 	giveUp func()
 
 	stuck atomic.Pointer[error]
-	// inherited are the undecided pods of earlier leaders. The loop's goroutine removes
-	// those that it has decided about.
+	// inherited are the undecided pods of earlier leaders. The loop's goroutine removes a
+	// pod after its decision.
 	inherited atomic.Pointer[[]types.UID]
 	noting    atomic.Bool
-	// stored is the last stored note, with noting owned.
+	// stored is the last stored note. Only the owner of noting may use it.
 	stored []types.UID
-	// running is whether the loop decides. The loop's goroutine owns it.
+	// running is true while the loop decides. The loop's goroutine owns it.
 	running bool
 
-	// seen is the beat of the last look, and same for how long looks have seen it: as
-	// many times the pause between them. The goroutine of run owns them.
+	// seen is the beat of the last look. same is how long the beat has been unchanged, as
+	// the number of looks times the pause. The goroutine of run owns both.
 	seen loop.Beat
 	same time.Duration
 }
@@ -79,7 +79,7 @@ type watchdog struct {
 // Name is the name of the health check.
 func (*watchdog) Name() string { return "scheduling-loop" }
 
-// Check fails when the loop of a leader does not turn.
+// Check fails while the loop of a leader is stuck.
 func (w *watchdog) Check(*http.Request) error {
 	if err := w.stuck.Load(); err != nil {
 		return *err
@@ -87,13 +87,13 @@ func (w *watchdog) Check(*http.Request) error {
 	return nil
 }
 
-// inherit takes the pods that earlier leaders stopped at. It is called before run.
+// inherit sets the undecided pods of earlier leaders. Call it before run.
 func (w *watchdog) inherit(uids []types.UID) {
 	w.inherited.Store(&uids)
 	w.stored = uids
 }
 
-// Round removes inherited pods that were decided about.
+// Round removes inherited pods that have been decided.
 func (w *watchdog) Round(r *loop.Round) {
 	left := w.left()
 	if len(left) == 0 || !r.Decided {
@@ -112,7 +112,8 @@ func (w *watchdog) Round(r *loop.Round) {
 	w.inherited.Store(&left)
 }
 
-// Standing drops inherited pods that do not wait: no pod is left to decide about.
+// Standing drops all inherited pods once the active queue is empty: none is left to
+// decide.
 func (w *watchdog) Standing(s *loop.Standing) {
 	if len(w.left()) > 0 && s.Queue.Active == 0 && w.running {
 		w.inherited.Store(&[]types.UID{})
@@ -148,8 +149,7 @@ func (w *watchdog) run(ctx context.Context) {
 	}
 }
 
-// look compares the loop's present work with the work that the last look saw, a pause
-// ago.
+// look compares the loop's work with the previous look, a pause ago.
 func (w *watchdog) look(ctx context.Context, pause time.Duration) {
 	beat := w.beat()
 	if beat.Turn != w.seen.Turn || beat.Step == loop.Waiting {
@@ -163,8 +163,8 @@ func (w *watchdog) look(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// undecided returns the pods to note: the inherited ones, and last the pod that is being
-// decided about if that takes long, so that each new leader tries another one first.
+// undecided returns the pods to record: the inherited pods, and last the pod whose
+// decision takes long. With this order, each new leader tries another pod first.
 func (w *watchdog) undecided(beat loop.Beat) []types.UID {
 	uids := w.left()
 	after := noteAfter
@@ -182,8 +182,8 @@ func withLast(uids []types.UID, last types.UID) []types.UID {
 	return append(uids, last)
 }
 
-// noteUndecided stores the pods in the background if they have changed: a slow API server
-// must not keep the watchdog from looking. What fails is tried again at the next look.
+// noteUndecided stores changed pods in the background, so that a slow API server does not
+// stop the watchdog. A failed note is tried again at the next look.
 func (w *watchdog) noteUndecided(ctx context.Context, uids []types.UID) {
 	if w.note == nil || !w.noting.CompareAndSwap(false, true) {
 		return
@@ -213,8 +213,7 @@ func (w *watchdog) store(ctx context.Context, uids []types.UID) {
 	w.stored = slices.Clone(uids)
 }
 
-// bark logs what the loop does, fails the health check, and has this replica stop
-// leading.
+// bark logs the loop's work, fails the health check, and makes this replica stop leading.
 func (w *watchdog) bark(beat loop.Beat) {
 	err := fmt.Errorf("%w: %s for %v", errStuck, beat.Step, w.same)
 	w.stuck.Store(&err)
@@ -223,7 +222,7 @@ func (w *watchdog) bark(beat loop.Beat) {
 	go w.giveUp()
 }
 
-// describe names the pod that is being decided about.
+// describe returns log values with the pod that is being decided.
 func (w *watchdog) describe(beat loop.Beat, values ...any) []any {
 	values = append(values, "step", beat.Step.String())
 	if beat.Pod != nil {
@@ -236,7 +235,7 @@ var phaseNames = [engine.Phases]string{
 	engine.PreFilter: "PreFilter", engine.Filter: "Filter", engine.Score: "Score", engine.PostFilter: "PostFilter",
 }
 
-// around calls a function on the loop's goroutine, in which the loop decides.
+// around runs a function in which the loop decides, on the loop's goroutine.
 func (w *watchdog) around(decide func()) {
 	w.running = true
 	ended := false
@@ -249,8 +248,8 @@ func (w *watchdog) around(decide func()) {
 	ended = true
 }
 
-// crashed is called on the loop's goroutine when it panics. It names the pod in the log,
-// and notes it for the next leader, before the process ends.
+// crashed runs on the loop's goroutine when it panics. Before the process ends, it logs
+// the pod and records it for the next leader.
 func (w *watchdog) crashed() {
 	beat := w.beat()
 	w.log.Error(nil, "Scheduling loop panics", w.describe(beat)...)
@@ -264,7 +263,7 @@ func (w *watchdog) crashed() {
 	}
 }
 
-// loopStack returns the stack of the goroutine that runs the loop.
+// loopStack returns the stack of the loop's goroutine.
 func loopStack() string {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]

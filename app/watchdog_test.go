@@ -23,7 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// hangs is a plugin from outside that does not return for pods named web-hangs.
+// hangs is an out-of-tree plugin that does not return for pods named web-hangs.
 type hangs struct{}
 
 func (hangs) Name() string { return "Hangs" }
@@ -34,14 +34,14 @@ func (hangs) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ fwk.Node
 	return nil
 }
 
-// important is a pod with a priority.
+// important returns a pod with a priority.
 func important(name string, priority int32) *v1.Pod {
 	pod, never := web(name), v1.PreemptNever
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &priority, &never
 	return pod
 }
 
-// noted returns the pods that are noted in the lease.
+// undecided returns the pods in the lease's annotation.
 func (s *script) undecided() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,8 @@ func (s *script) awaitUndecided(want string) {
 	s.awaitUntil("the note "+want, func() bool { return s.lease != nil && s.lease.Annotations[kube.UndecidedAnnotation] == want })
 }
 
-// hanging are the flags of a replica whose plugin hangs, with a lease that others take
-// over soon.
+// hanging returns the flags of a replica whose plugin hangs, with a lease that others
+// acquire soon.
 func (s *script) hanging(more ...string) []string {
 	config := file(s.t, "scheduler.yaml", header+"clientConnection: {contentType: application/json, kubeconfig: "+s.kubeconfig("one")+"}\n"+
 		"profiles: [{plugins: {multiPoint: {enabled: [{name: Hangs}]}}}]\n")
@@ -67,8 +67,8 @@ func (s *script) hanging(more ...string) []string {
 	}, more...)
 }
 
-// TestStuckLoopEndsTheLeader has a plugin hang: the process names the pod, notes it in
-// the lease, gives the lease back and ends. The next leader decides about that pod after
+// TestStuckLoopEndsTheLeader makes a plugin hang. The process logs the pod, records it in
+// the lease, releases the lease and ends. The next leader decides about that pod after
 // all others.
 func TestStuckLoopEndsTheLeader(t *testing.T) {
 	t.Setenv(plugged, "hangs")
@@ -91,7 +91,7 @@ func TestStuckLoopEndsTheLeader(t *testing.T) {
 	s.expectLast("web-hangs")
 }
 
-// forTwo is a node with room for two of three pods: those that are decided about first.
+// forTwo returns a node with room for two of three pods: the first two that are decided.
 func forTwo() *v1.Node { return build.Node("a", build.Allocatable("cpu=1000 memory=100Gi pods=2")) }
 
 // expectLast starts a new leader without the plugin, and expects the pod to find no room.
@@ -102,11 +102,11 @@ func (s *script) expectLast(pod string) {
 	s.await("two: bind", 2)
 	s.await("FailedScheduling "+pod, 1)
 	two.awaitLog("An earlier leader stopped during the attempts of these pods")
-	s.awaitUndecided("") // once decided about, it is an ordinary pod again
+	s.awaitUndecided("") // after its decision it is an ordinary pod again
 }
 
-// TestKilledInADecision has a process die in a decision, as one does that runs out of
-// memory: the pod was noted before, and the next leader decides about it last.
+// TestKilledInADecision kills a process in a decision, as when it runs out of memory. The
+// pod was recorded before, and the next leader decides about it last.
 func TestKilledInADecision(t *testing.T) {
 	t.Setenv(plugged, "hangs")
 	s := newScript(t, forTwo(), important("web-hangs", 1000), important("web-0", 10), web("web-1"))
@@ -117,7 +117,7 @@ func TestKilledInADecision(t *testing.T) {
 	}
 	one.wait()
 	s.mu.Lock()
-	*s.lease.Spec.HolderIdentity = "" // instead of a wait for its end
+	*s.lease.Spec.HolderIdentity = "" // instead of waiting for its end
 	s.lease.ResourceVersion = "0"
 	s.mu.Unlock()
 	s.expectLast("web-hangs")
@@ -131,7 +131,7 @@ func TestStuckLoopFailsHealth(t *testing.T) {
 	s.options = []Option{WithPlugin("Hangs", newHanging(open))}
 	s.handOver("another")
 	r := s.prepare("one", s.hanging("--berth-loop-deadline=1s")...)
-	s.await("one: read lease", 50) // more than the deadline
+	s.await("one: read lease", 50) // longer than the deadline
 	r.expect("/livez", 200, "ok")
 	r.expect("/healthz", 200, "ok")
 	s.handOver("")
@@ -153,8 +153,8 @@ func TestStuckLoopFailsHealth(t *testing.T) {
 	}
 }
 
-// looking runs a watchdog with a minute in a bubble, and returns after how long it barks,
-// 0 if it does not within an hour.
+// looking runs a watchdog with a limit of a minute in a bubble. It returns the time after
+// which it barks, or 0 if it does not within an hour.
 func looking(t *testing.T, beat func(at time.Duration) loop.Beat) (barked time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -174,8 +174,8 @@ func looking(t *testing.T, beat func(at time.Duration) loop.Beat) (barked time.D
 	return barked
 }
 
-// TestWatchdog barks after a minute of the same work, and never at a loop that turns or
-// waits, nor after the process was suspended.
+// TestWatchdog barks after a minute of the same work, and never at a loop that makes
+// progress or waits, nor after the process was suspended.
 func TestWatchdog(t *testing.T) {
 	pod := &model.Pod{UID: "u"}
 	deciding := func(turn uint64) loop.Beat { return loop.Beat{Turn: turn, Step: loop.Deciding, Pod: pod} }
@@ -203,7 +203,7 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// notes keeps what is noted.
+// notes keeps the recorded pods.
 type notes struct {
 	mu   sync.Mutex
 	made []string
@@ -220,8 +220,8 @@ func (n *notes) note(_ context.Context, uids []types.UID) error {
 	return nil
 }
 
-// TestNotesUndecided notes pods whose decisions take a second, behind those that were
-// inherited, and removes each when it is decided about. Quick decisions are not noted.
+// TestNotesUndecided records pods whose decisions take a second, after the inherited
+// pods, and removes each after its decision. Quick decisions are not recorded.
 func TestNotesUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -268,8 +268,8 @@ func TestNotesUndecided(t *testing.T) {
 	})
 }
 
-// TestPanicNotesThePod has the loop panic in a decision: the pod is noted, and the panic
-// goes on.
+// TestPanicNotesThePod makes the loop panic in a decision. The pod is recorded, and the
+// panic continues.
 func TestPanicNotesThePod(t *testing.T) {
 	var n notes
 	w := &watchdog{log: klog.Background(), note: n.note, beat: func() loop.Beat {
@@ -306,9 +306,9 @@ func newHanging(open chan struct{}) PluginFactory {
 	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return opening{open: open}, nil }
 }
 
-// TestCarefulAfterATakeover has a leader take over whose predecessor did not give the
-// lease back: for five minutes it notes a pod at once, because the process may die before
-// a second has passed.
+// TestCarefulAfterATakeover starts a leader whose predecessor did not release the lease.
+// For five minutes it records a pod at once, because the process may die before a second
+// has passed.
 func TestCarefulAfterATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -341,8 +341,8 @@ func TestCarefulAfterATakeover(t *testing.T) {
 	})
 }
 
-// TestNotesAreFew has each of many decisions take long enough to be noted: notes stay few, so
-// that renewals of the lease do not meet one each time.
+// TestNotesAreFew makes each of many decisions long enough to be recorded. Notes stay
+// few, so that renewals of the lease do not collide with one each time.
 func TestNotesAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

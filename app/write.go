@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// writeConfig logs the configuration with its defaults at level 2, and writes it to the file that --write-config-to names.
+// writeConfig logs the configuration with its defaults at level 2, and writes it to the
+// file of --write-config-to.
 func (o *options) writeConfig(c *config.Config) error {
 	log := klog.Background()
 	if !log.V(2).Enabled() && o.writeConfigTo == "" {
@@ -24,7 +25,8 @@ func (o *options) writeConfig(c *config.Config) error {
 	if o.writeConfigTo == "" {
 		return nil
 	}
-	if err := os.WriteFile(o.writeConfigTo, []byte(text.String()), 0o666); err != nil { // less the umask
+	// The umask removes permissions.
+	if err := os.WriteFile(o.writeConfigTo, []byte(text.String()), 0o666); err != nil {
 		return usage(fmt.Errorf("--write-config-to: %w", err))
 	}
 	log.Info("Wrote configuration", "file", o.writeConfigTo)

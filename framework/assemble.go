@@ -9,26 +9,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Parts are what Berth makes a NodeInfo of. The types are internal: only Berth itself can use them.
+// Parts are the inputs of Assemble. The types are internal, so only Berth can use them.
 type Parts struct {
 	Node *model.Node
-	// Pods are read once, by Assemble; PodCount is how many they are.
+	// Pods are read once, by Assemble; PodCount is their number.
 	Pods     iter.Seq[*model.Pod]
 	PodCount int
-	// Used is what the pods occupy together, and NonZero… what scoring assumes that they occupy.
+	// Used is the sum of the pods' resources. The NonZero fields are the sums that
+	// scoring assumes.
 	Used                                *model.Resources
 	NonZeroCPUMilli, NonZeroMemoryBytes int64
 	Images                              ImageSource
-	// Before are PodInfos that Assemble returned for the node before; nil for none.
+	// Before are the PodInfos from the last Assemble of the node; nil for none.
 	Before []fwk.PodInfo
 }
 
-// ImageSource says how many nodes have the images of a node. It may be asked by any goroutine, later.
+// ImageSource counts the nodes that have the images of a node. Any goroutine may call it,
+// also after Assemble.
 type ImageSource interface {
 	ImageStates(node *model.Node) map[string]*fwk.ImageStateSummary
 }
 
-// Assemble returns the NodeInfo of a node, and its PodInfos for the next call. PodInfos are taken over for pods that were there before in the same version. The slice is shared with the NodeInfo and
+// Assemble returns the NodeInfo of a node, and its PodInfos for the next call. It reuses
+// PodInfos of pods whose version is unchanged. The slice is shared with the NodeInfo and
 // must not be changed.
 func Assemble(parts Parts) (*NodeInfo, []fwk.PodInfo) {
 	pods := podInfos(&parts)
@@ -52,7 +55,7 @@ func podInfos(parts *Parts) []fwk.PodInfo {
 	for pod := range parts.Pods {
 		at := find(parts.Before, pod, cursor)
 		if at < 0 {
-			// Each by itself: one that stays must not keep the others, and their pods, in memory.
+			// Allocated one by one: a shared array would keep removed pods in memory.
 			infos = append(infos, &PodInfo{pod: placed(pod), compiled: pod})
 			continue
 		}
@@ -62,7 +65,8 @@ func podInfos(parts *Parts) []fwk.PodInfo {
 	return infos
 }
 
-// find returns the position of a pod among PodInfos, -1 if it is not there. Most pods are where the cursor is: after the one before.
+// find returns the index of a pod among PodInfos, or -1. It starts at the cursor, because
+// most pods follow the previous one.
 func find(among []fwk.PodInfo, pod *model.Pod, cursor int) int {
 	for i := range among {
 		at := cursor + i
@@ -76,7 +80,8 @@ func find(among []fwk.PodInfo, pod *model.Pod, cursor int) int {
 	return -1
 }
 
-// placed returns a pod's object as it will be when its binding is confirmed: an assumed pod's has no node yet.
+// placed returns the pod's object with its node. The object of an assumed pod has no node
+// until the binding is confirmed.
 func placed(pod *model.Pod) *v1.Pod {
 	if pod.NodeName == "" || pod.Object.Spec.NodeName == pod.NodeName {
 		return pod.Object

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestFirstPodsAreNotKept has the first pods of a node end but for one: the one that stays must not keep the others in memory.
+// TestFirstPodsAreNotKept removes the first pods of a node except one. The remaining pod
+// must not keep the others in memory.
 func TestFirstPodsAreNotKept(t *testing.T) {
 	node := model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	freed := make(chan struct{}, 100)

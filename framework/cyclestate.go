@@ -13,8 +13,9 @@ var (
 	_ fwk.PlacementCycleState = (*CycleState)(nil)
 )
 
-// CycleState holds what plugins leave for each other, and for themselves, during one pod's turn and its binding. The zero value is empty and usable. All methods are safe for
-// concurrent use; what protects the data itself is up to the plugins.
+// CycleState holds the data that plugins share during a pod's attempt and its binding.
+// The zero value is empty and usable. All methods are safe for concurrent use; plugins
+// must protect their data themselves.
 type CycleState struct {
 	data sync.Map // fwk.StateKey to fwk.StateData: written once, read for each node
 
@@ -22,7 +23,7 @@ type CycleState struct {
 	flags flags
 }
 
-// flags are what the runtime keeps besides data. Sets in it are shared and never changed.
+// flags are the runtime's values besides data. Their sets are shared and never changed.
 type flags struct {
 	recordsMetrics, skipsPostFilter                     bool
 	skipFilter, skipScore, skipPreBind, parallelPreBind sets.Set[string]
@@ -33,20 +34,20 @@ type flags struct {
 // NewCycleState returns an empty state.
 func NewCycleState() *CycleState { return &CycleState{} }
 
-// Read returns the data under a key; the error is fwk.ErrNotFound if there is none.
+// Read returns the data under a key, or the error fwk.ErrNotFound.
 func (c *CycleState) Read(key fwk.StateKey) (fwk.StateData, error) {
 	value, ok := c.data.Load(key)
 	if !ok {
 		return nil, fwk.ErrNotFound
 	}
-	data, _ := value.(fwk.StateData) // nil where nil was written
+	data, _ := value.(fwk.StateData) // nil if nil was written
 	return data, nil
 }
 
 // Write stores data under a key.
 func (c *CycleState) Write(key fwk.StateKey, data fwk.StateData) { c.data.Store(key, data) }
 
-// Delete deletes the data under a key, if there is any.
+// Delete deletes the data under a key, if any.
 func (c *CycleState) Delete(key fwk.StateKey) { c.data.Delete(key) }
 
 // Clone returns a state with a clone of all data; nil for nil.
@@ -77,10 +78,11 @@ func (c *CycleState) change(change func(*flags)) {
 	change(&c.flags)
 }
 
-// ShouldRecordPluginMetrics reports whether the durations of plugins are measured in this turn.
+// ShouldRecordPluginMetrics reports whether plugin durations are recorded in this
+// attempt.
 func (c *CycleState) ShouldRecordPluginMetrics() bool { return c != nil && c.read().recordsMetrics }
 
-// SetRecordPluginMetrics sets that.
+// SetRecordPluginMetrics sets whether plugin durations are recorded.
 func (c *CycleState) SetRecordPluginMetrics(records bool) {
 	if c != nil {
 		c.change(func(f *flags) { f.recordsMetrics = records })
@@ -90,7 +92,8 @@ func (c *CycleState) SetRecordPluginMetrics(records bool) {
 // GetSkipFilterPlugins returns the plugins whose Filter is skipped.
 func (c *CycleState) GetSkipFilterPlugins() sets.Set[string] { return c.read().skipFilter }
 
-// SetSkipFilterPlugins sets them. The set must not change afterwards.
+// SetSkipFilterPlugins sets the plugins whose Filter is skipped. The set must not change
+// afterwards.
 func (c *CycleState) SetSkipFilterPlugins(plugins sets.Set[string]) {
 	c.change(func(f *flags) { f.skipFilter = plugins })
 }
@@ -98,7 +101,8 @@ func (c *CycleState) SetSkipFilterPlugins(plugins sets.Set[string]) {
 // GetSkipScorePlugins returns the plugins whose Score is skipped.
 func (c *CycleState) GetSkipScorePlugins() sets.Set[string] { return c.read().skipScore }
 
-// SetSkipScorePlugins sets them. The set must not change afterwards.
+// SetSkipScorePlugins sets the plugins whose Score is skipped. The set must not change
+// afterwards.
 func (c *CycleState) SetSkipScorePlugins(plugins sets.Set[string]) {
 	c.change(func(f *flags) { f.skipScore = plugins })
 }
@@ -106,23 +110,26 @@ func (c *CycleState) SetSkipScorePlugins(plugins sets.Set[string]) {
 // GetSkipPreBindPlugins returns the plugins whose PreBind is skipped.
 func (c *CycleState) GetSkipPreBindPlugins() sets.Set[string] { return c.read().skipPreBind }
 
-// SetSkipPreBindPlugins sets them. The set must not change afterwards.
+// SetSkipPreBindPlugins sets the plugins whose PreBind is skipped. The set must not
+// change afterwards.
 func (c *CycleState) SetSkipPreBindPlugins(plugins sets.Set[string]) {
 	c.change(func(f *flags) { f.skipPreBind = plugins })
 }
 
-// GetParallelPreBindPlugins returns the plugins whose PreBind may run beside that of others.
+// GetParallelPreBindPlugins returns the plugins whose PreBind may run in parallel with
+// others.
 func (c *CycleState) GetParallelPreBindPlugins() sets.Set[string] { return c.read().parallelPreBind }
 
-// SetParallelPreBindPlugins sets them. The set must not change afterwards.
+// SetParallelPreBindPlugins sets the plugins whose PreBind may run in parallel. The set
+// must not change afterwards.
 func (c *CycleState) SetParallelPreBindPlugins(plugins sets.Set[string]) {
 	c.change(func(f *flags) { f.parallelPreBind = plugins })
 }
 
-// ShouldSkipAllPostFilterPlugins reports whether no PostFilter plugin is run.
+// ShouldSkipAllPostFilterPlugins reports whether PostFilter is skipped.
 func (c *CycleState) ShouldSkipAllPostFilterPlugins() bool { return c.read().skipsPostFilter }
 
-// SetSkipAllPostFilterPlugins sets that.
+// SetSkipAllPostFilterPlugins sets whether PostFilter is skipped.
 func (c *CycleState) SetSkipAllPostFilterPlugins(skip bool) {
 	c.change(func(f *flags) { f.skipsPostFilter = skip })
 }
@@ -130,23 +137,27 @@ func (c *CycleState) SetSkipAllPostFilterPlugins(skip bool) {
 // IsPodGroupSchedulingCycle reports whether the pod is tried as a member of its group.
 func (c *CycleState) IsPodGroupSchedulingCycle() bool { return c.read().group != nil }
 
-// GetPodGroupSchedulingCycle returns the state of the pod's group; nil outside of a group's turn.
+// GetPodGroupSchedulingCycle returns the state of the pod's group; nil outside of a
+// group's attempt.
 func (c *CycleState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return c.read().group }
 
-// SetPodGroupSchedulingCycle sets it.
+// SetPodGroupSchedulingCycle sets the state of the pod's group.
 func (c *CycleState) SetPodGroupSchedulingCycle(group fwk.PodGroupCycleState) {
 	c.change(func(f *flags) { f.group = group })
 }
 
-// GetPlacementCycleState returns the state of the placement that is tried for the pod's group; nil for none.
+// GetPlacementCycleState returns the state of the group's current placement; nil for
+// none.
 func (c *CycleState) GetPlacementCycleState() fwk.PlacementCycleState { return c.read().placement }
 
-// GetParentPlacementCycleState returns, of a group's state, that of the placement tried for the group above it; nil for none.
+// GetParentPlacementCycleState returns, for a group's state, the state of the parent
+// group's current placement; nil for none.
 func (c *CycleState) GetParentPlacementCycleState() fwk.PlacementCycleState {
 	return c.read().placement
 }
 
-// SetPlacementCycleState sets what both of these return.
+// SetPlacementCycleState sets the result of GetPlacementCycleState and
+// GetParentPlacementCycleState.
 func (c *CycleState) SetPlacementCycleState(placement fwk.PlacementCycleState) {
 	c.change(func(f *flags) { f.placement = placement })
 }

@@ -20,23 +20,28 @@ var (
 	_ klog.KMetadata = (*NodeInfo)(nil)
 )
 
-// NodeInfo is a node with its pods and what they use. The sums are always there; ports, claims, images and the like are worked out when they are first
-// asked for, and followed from then on.
+// NodeInfo is a node with its pods and their resource usage. The sums are always present.
+// Ports, claims, images and similar data are computed on first use and updated
+// afterwards.
 //
-// A NodeInfo that a plugin made, or got by Snapshot, is its own to change. What a lister or an extension point gives is shared by all plugins and must not be changed: a change would
-// stay until Berth makes the node's next NodeInfo, though Berth itself never reads it. Methods that change nothing may be called at the same time.
+// A plugin may change a NodeInfo that it constructed or got from Snapshot. NodeInfos from
+// a lister or an extension point are shared by all plugins and must not be changed. Berth
+// does not read them, but a change would stay until the node's next NodeInfo. Methods
+// without side effects may run concurrently.
 type NodeInfo struct {
 	node *v1.Node
-	// compiled is the node as Berth's state has it; nil for a node of a plugin.
+	// compiled is the node in Berth's state; nil for a node of a plugin.
 	compiled *model.Node
-	// pods is never changed below its length. Only a NodeInfo that owns it appends in place.
+	// pods is never changed below its length. Only a NodeInfo that owns it appends in
+	// place.
 	pods               []fwk.PodInfo
 	owned              bool
 	requested, nonZero Resource
 	generation         int64
 	imageSource        ImageSource
 
-	// Nil until asked for. Of two goroutines that ask at the same time one wins.
+	// Nil until first use. If two goroutines compute a value at the same time, one result
+	// wins.
 	allocatable atomic.Pointer[Resource]
 	features    atomic.Pointer[ndf.FeatureSet]
 	images      atomic.Pointer[map[string]*fwk.ImageStateSummary]
@@ -46,13 +51,15 @@ type NodeInfo struct {
 	shown       atomic.Pointer[fwk.NodeInfo] // see Types
 }
 
-// subsets are pods with affinity to other pods, and those of them with required anti-affinity.
+// subsets are the pods with affinity or anti-affinity to other pods, and among them the
+// pods with required anti-affinity.
 type subsets struct{ affinity, antiAffinity []fwk.PodInfo }
 
-// generations counts the changes of all NodeInfos, so that no two of different content have the same.
+// generations counts the changes of all NodeInfos, so that different contents have
+// different generations.
 var generations atomic.Int64
 
-// NewNodeInfo returns the NodeInfo of a node that is set later, with these pods.
+// NewNodeInfo returns a NodeInfo with these pods. Its node is set later.
 func NewNodeInfo(pods ...*v1.Pod) *NodeInfo {
 	n := &NodeInfo{pods: make([]fwk.PodInfo, 0, len(pods)), owned: true, generation: generations.Add(1)}
 	for _, pod := range pods {
@@ -61,7 +68,7 @@ func NewNodeInfo(pods ...*v1.Pod) *NodeInfo {
 	return n
 }
 
-// Node returns the node, nil if there is none. It must not be changed.
+// Node returns the node, or nil. It must not be changed.
 func (n *NodeInfo) Node() *v1.Node {
 	if n == nil {
 		return nil
@@ -69,7 +76,7 @@ func (n *NodeInfo) Node() *v1.Node {
 	return n.node
 }
 
-// GetName returns the node's name, or says in angle brackets that there is none.
+// GetName returns the node's name, or a note in angle brackets if the node is missing.
 func (n *NodeInfo) GetName() string {
 	switch {
 	case n == nil:
@@ -80,10 +87,11 @@ func (n *NodeInfo) GetName() string {
 	return n.node.Name
 }
 
-// GetNamespace returns nothing: a node has no namespace.
+// GetNamespace returns "": a node has no namespace.
 func (n *NodeInfo) GetNamespace() string { return "" }
 
-// GetPods returns the pods on the node, assumed ones included. The slice must not be changed; it stays as it is when pods are added or removed.
+// GetPods returns the pods on the node, assumed pods included. The slice must not be
+// changed. Adding or removing pods does not change it.
 func (n *NodeInfo) GetPods() []fwk.PodInfo { return n.pods }
 
 // GetPodsWithAffinity returns the pods with affinity or anti-affinity to other pods.
@@ -92,7 +100,8 @@ func (n *NodeInfo) GetPodsWithAffinity() []fwk.PodInfo { return n.subset().affin
 // GetPodsWithRequiredAntiAffinity returns the pods with required anti-affinity.
 func (n *NodeInfo) GetPodsWithRequiredAntiAffinity() []fwk.PodInfo { return n.subset().antiAffinity }
 
-// GetPodsWithRequiredNonHostScopedAntiAffinity returns nothing, as kube-scheduler does unless InterPodAffinityHostnameFastPath, an alpha feature, is on.
+// GetPodsWithRequiredNonHostScopedAntiAffinity returns nil. So does kube-scheduler unless
+// InterPodAffinityHostnameFastPath, an alpha feature, is on.
 func (n *NodeInfo) GetPodsWithRequiredNonHostScopedAntiAffinity() []fwk.PodInfo { return nil }
 
 func (n *NodeInfo) subset() *subsets {
@@ -110,7 +119,7 @@ func (n *NodeInfo) subset() *subsets {
 	})
 }
 
-// once returns what the pointer points to, which is made if it is nil.
+// once returns the pointer's value, and computes it first if it is nil.
 func once[T any](p *atomic.Pointer[T], make func() *T) *T {
 	if have := p.Load(); have != nil {
 		return have
@@ -119,7 +128,7 @@ func once[T any](p *atomic.Pointer[T], make func() *T) *T {
 	return p.Load()
 }
 
-// GetUsedPorts returns the host ports that the pods use: the map itself.
+// GetUsedPorts returns the host ports in use. The map is not a copy.
 func (n *NodeInfo) GetUsedPorts() fwk.HostPortInfo {
 	return *once(&n.ports, func() *fwk.HostPortInfo {
 		used := fwk.HostPortInfo{}
@@ -143,7 +152,8 @@ func portsOf(p fwk.PodInfo) []model.HostPort {
 	return model.HostPortsOf(p.GetPod())
 }
 
-// GetPVCRefCounts returns how many pods use each claim, by namespace/name; a pod that names a claim in two volumes counts twice. It is the map itself.
+// GetPVCRefCounts returns the number of pods that use each claim, by namespace/name. A
+// pod with two volumes of a claim counts twice. The map is not a copy.
 func (n *NodeInfo) GetPVCRefCounts() map[string]int {
 	return *once(&n.claims, func() *map[string]int {
 		counts := map[string]int{}
@@ -167,13 +177,14 @@ func countClaims(counts map[string]int, pod *v1.Pod, sign int) {
 	}
 }
 
-// GetRequested returns what the pods occupy.
+// GetRequested returns the sum of the pods' resources.
 func (n *NodeInfo) GetRequested() fwk.Resource { return &n.requested }
 
-// GetNonZeroRequested returns the cpu and memory that the pods occupy if a container without requests is taken to have some.
+// GetNonZeroRequested returns the pods' cpu and memory, with default amounts for
+// containers without requests.
 func (n *NodeInfo) GetNonZeroRequested() fwk.Resource { return &n.nonZero }
 
-// GetAllocatable returns what the node has for pods; nothing without a node.
+// GetAllocatable returns the node's allocatable resources; empty without a node.
 func (n *NodeInfo) GetAllocatable() fwk.Resource {
 	return once(&n.allocatable, func() *Resource {
 		if n.compiled != nil {
@@ -188,7 +199,8 @@ func (n *NodeInfo) GetAllocatable() fwk.Resource {
 	})
 }
 
-// GetImageStates returns the images on the node by name, with the number of nodes in the cluster that have each: the map itself. It is empty unless the NodeInfo comes from Berth.
+// GetImageStates returns the node's images by name, with the number of nodes that have
+// each image. The map is not a copy. It is empty unless the NodeInfo comes from Berth.
 func (n *NodeInfo) GetImageStates() map[string]*fwk.ImageStateSummary {
 	return *once(&n.images, func() *map[string]*fwk.ImageStateSummary {
 		states := map[string]*fwk.ImageStateSummary{}
@@ -199,10 +211,12 @@ func (n *NodeInfo) GetImageStates() map[string]*fwk.ImageStateSummary {
 	})
 }
 
-// GetGeneration returns a number that grows with every change of the NodeInfo. A later NodeInfo of the same node has a larger one if anything has changed.
+// GetGeneration returns a number that grows with every change of the NodeInfo. A later
+// NodeInfo of the same node has a larger number if anything changed.
 func (n *NodeInfo) GetGeneration() int64 { return n.generation }
 
-// GetNodeDeclaredFeatures returns the features that the node declares and that are known to this version.
+// GetNodeDeclaredFeatures returns the node's declared features that this version
+// supports.
 func (n *NodeInfo) GetNodeDeclaredFeatures() ndf.FeatureSet {
 	return *once(&n.features, func() *ndf.FeatureSet {
 		var set ndf.FeatureSet
@@ -213,10 +227,10 @@ func (n *NodeInfo) GetNodeDeclaredFeatures() ndf.FeatureSet {
 	})
 }
 
-// Snapshot returns a copy that can be changed without effect on this one. Nodes and PodInfos are shared.
+// Snapshot returns an independent copy. Nodes and PodInfos are shared.
 func (n *NodeInfo) Snapshot() fwk.NodeInfo { return n.SnapshotConcrete() }
 
-// SnapshotConcrete is Snapshot with another type.
+// SnapshotConcrete is Snapshot with the concrete type.
 func (n *NodeInfo) SnapshotConcrete() *NodeInfo {
 	c := &NodeInfo{
 		node: n.node, compiled: n.compiled, pods: n.pods, generation: n.generation, imageSource: n.imageSource,
@@ -247,7 +261,7 @@ func (n *NodeInfo) SnapshotConcrete() *NodeInfo {
 		}
 		c.images.Store(&images)
 	}
-	c.subsets.Store(n.subsets.Load()) // made anew with every change
+	c.subsets.Store(n.subsets.Load()) // replaced at every change
 	return c
 }
 
@@ -264,7 +278,8 @@ func (n *NodeInfo) String() string {
 // AddPod adds a pod.
 func (n *NodeInfo) AddPod(pod *v1.Pod) { n.AddPodInfo(&PodInfo{pod: pod}) }
 
-// AddPodInfo adds a pod. The PodInfo, which may be of any type, is kept; what it says to occupy must not change.
+// AddPodInfo adds a pod. The PodInfo may be of any type and is kept. Its resources must
+// not change.
 func (n *NodeInfo) AddPodInfo(p fwk.PodInfo) {
 	if !n.owned {
 		n.pods, n.owned = append(make([]fwk.PodInfo, 0, len(n.pods)+4), n.pods...), true
@@ -276,7 +291,8 @@ func (n *NodeInfo) AddPodInfo(p fwk.PodInfo) {
 	}
 }
 
-// RemovePod removes the pod with this pod's UID, as it was added. An error says that there is none.
+// RemovePod removes the pod with this pod's UID, with the resources it was added with.
+// Without such a pod it returns an error.
 func (n *NodeInfo) RemovePod(_ klog.Logger, pod *v1.Pod) error {
 	if _, err := GetPodKey(pod); err != nil {
 		return err
@@ -295,7 +311,8 @@ func (n *NodeInfo) RemovePod(_ klog.Logger, pod *v1.Pod) error {
 	return nil
 }
 
-// freePorts takes the ports of a removed pod that no other pod of the node uses out of the map.
+// freePorts removes the ports of a removed pod from the map, unless another pod of the
+// node uses them.
 func (n *NodeInfo) freePorts(used fwk.HostPortInfo, removed fwk.PodInfo) {
 	for _, port := range portsOf(removed) {
 		if !slices.ContainsFunc(n.pods, func(p fwk.PodInfo) bool { return slices.Contains(portsOf(p), port) }) {
@@ -304,7 +321,7 @@ func (n *NodeInfo) freePorts(used fwk.HostPortInfo, removed fwk.PodInfo) {
 	}
 }
 
-// count adds a pod to the sums (+1) or takes it out of them (-1).
+// count adds a pod to the sums (+1) or subtracts it (-1).
 func (n *NodeInfo) count(p fwk.PodInfo, sign int64) {
 	if sign < 0 && (n.requested.isSaturated() || n.nonZero.isSaturated()) {
 		n.requested, n.nonZero = Resource{}, Resource{}
@@ -322,7 +339,7 @@ func (n *NodeInfo) count(p fwk.PodInfo, sign int64) {
 	n.generation = generations.Add(1)
 }
 
-// sum adds what a pod occupies sign times. A saturated sum has to be made anew instead.
+// sum adds sign times the pod's resources. A saturated sum must be recomputed instead.
 func (n *NodeInfo) sum(p fwk.PodInfo, sign int64) {
 	r := p.CalculateResource()
 	n.requested.count(r.Resource, sign)
@@ -330,7 +347,8 @@ func (n *NodeInfo) sum(p fwk.PodInfo, sign int64) {
 	n.nonZero.Memory = amount.Add(n.nonZero.Memory, sign*r.Non0Mem)
 }
 
-// SetNode sets the node, which must not change afterwards. Its images stay those of the NodeInfo before.
+// SetNode sets the node, which must not change afterwards. The images stay those of the
+// previous node.
 func (n *NodeInfo) SetNode(node *v1.Node) {
 	if n.imageSource != nil {
 		n.GetImageStates()
@@ -342,7 +360,7 @@ func (n *NodeInfo) SetNode(node *v1.Node) {
 	n.generation = generations.Add(1)
 }
 
-// RemoveNode takes the node out; the pods, and what the node had, stay.
+// RemoveNode removes the node. The pods and the data of the node stay.
 func (n *NodeInfo) RemoveNode() {
 	n.GetAllocatable()
 	n.GetNodeDeclaredFeatures()

@@ -23,7 +23,7 @@ func node() *v1.Node {
 	return st.MakeNode().Name("n").Capacity(map[v1.ResourceName]string{"cpu": "4", "memory": "8Gi", "pods": "10", gpu: "2", "made-up": "3"}).Obj()
 }
 
-// alone is a pod with required anti-affinity, a port and a claim.
+// alone returns a pod with required anti-affinity, a port and a claim.
 func alone(name string) *st.PodWrapper {
 	return st.MakePod().Name(name).Namespace("ns").UID(name).Node("n").Req(map[v1.ResourceName]string{"cpu": "500m", gpu: "1"}).
 		PodAntiAffinityExists("app", "zone", st.PodAntiAffinityWithRequiredReq).HostPort(80).PVC("data")
@@ -33,7 +33,7 @@ func plain(name string) *v1.Pod {
 	return st.MakePod().Name(name).Namespace("ns").UID(name).Node("n").Req(map[v1.ResourceName]string{"cpu": "1", "memory": "1Gi"}).HostPort(80).PVC("data").Obj()
 }
 
-// facts are what a NodeInfo says, in one line.
+// facts returns the values of a NodeInfo in one line.
 func facts(n fwk.NodeInfo) string {
 	var names []string
 	for _, p := range n.GetPods() {
@@ -45,7 +45,8 @@ func facts(n fwk.NodeInfo) string {
 		z.GetMilliCPU(), z.GetMemory()>>20, n.GetUsedPorts().Len(), n.GetPVCRefCounts(), n.GetAllocatable().GetMilliCPU())
 }
 
-// TestNodeInfoFollowsItsPods adds and removes pods, of a NodeInfo that was asked for everything before each step and of one that was not.
+// TestNodeInfoFollowsItsPods adds and removes pods. One NodeInfo has computed all its
+// values before each step, another has not.
 func TestNodeInfoFollowsItsPods(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		n := framework.NewNodeInfo(plain("a"))
@@ -102,12 +103,13 @@ func TestRemovePodSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestSnapshotsAreIndependent changes a NodeInfo and its copy, each of which stays as it is while the other changes, and so does the slice of pods.
+// TestSnapshotsAreIndependent changes a NodeInfo and its copy. Neither change affects the
+// other, nor the slice of pods.
 func TestSnapshotsAreIndependent(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		n := framework.NewNodeInfo(alone("a").Obj())
 		n.AddPod(plain("b"))
-		n.AddPod(plain("c")) // the slice has room for another
+		n.AddPod(plain("c")) // the slice has capacity for another
 		n.SetNode(node())
 		if asked {
 			facts(n)
@@ -140,7 +142,7 @@ func TestSnapshotsAreIndependent(t *testing.T) {
 	}
 }
 
-// own is a plugin's own PodInfo, with a cpu more than the pod asks for.
+// own is a plugin's own PodInfo, with one cpu more than the pod requests.
 type own struct{ pod *v1.Pod }
 
 func (o own) GetPod() *v1.Pod                                           { return o.pod }
@@ -152,7 +154,8 @@ func (o own) CalculateResource() fwk.PodResource {
 	return fwk.PodResource{Resource: &framework.Resource{MilliCPU: 2000}, Non0CPU: 2000, Non0Mem: 1}
 }
 
-// TestReadersMeet asks one NodeInfo for everything from several goroutines: they get the same maps.
+// TestReadersMeet reads all values of a NodeInfo from several goroutines, which get the
+// same maps.
 func TestReadersMeet(t *testing.T) {
 	n := framework.NewNodeInfo(alone("a").Obj(), plain("b"))
 	n.SetNode(node())

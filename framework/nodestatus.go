@@ -12,23 +12,26 @@ import (
 
 var _ fwk.NodeToStatusReader = (*NodeToStatus)(nil)
 
-// NodeToStatus says why nodes were rejected: some by name, and all others alike.
+// NodeToStatus holds the reasons why nodes were rejected: explicit ones by name, and a
+// shared status for all others.
 type NodeToStatus struct {
 	byName map[string]*fwk.Status
 	absent *fwk.Status
 }
 
-// NewDefaultNodeToStatus returns one without names, in which nodes are UnschedulableAndUnresolvable.
+// NewDefaultNodeToStatus returns a NodeToStatus without explicit nodes. All nodes are
+// UnschedulableAndUnresolvable.
 func NewDefaultNodeToStatus() *NodeToStatus {
 	return NewNodeToStatus(map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
 }
 
-// NewNodeToStatus returns one with these statuses by name, and the status of all other nodes. The map is kept.
+// NewNodeToStatus returns a NodeToStatus with explicit statuses by name, and the status
+// of all other nodes. It keeps the map.
 func NewNodeToStatus(byName map[string]*fwk.Status, absent *fwk.Status) *NodeToStatus {
 	return &NodeToStatus{byName: byName, absent: absent}
 }
 
-// Get returns a node's status: that of all others if it has none by name.
+// Get returns the node's explicit status, or the shared one.
 func (n *NodeToStatus) Get(name string) *fwk.Status {
 	if status, ok := n.byName[name]; ok {
 		return status
@@ -44,24 +47,25 @@ func (n *NodeToStatus) Set(name string, status *fwk.Status) {
 	n.byName[name] = status
 }
 
-// Len returns how many nodes have a status by name.
+// Len returns the number of explicit nodes.
 func (n *NodeToStatus) Len() int { return len(n.byName) }
 
 // AbsentNodesStatus returns the status of all other nodes.
 func (n *NodeToStatus) AbsentNodesStatus() *fwk.Status { return n.absent }
 
-// SetAbsentNodesStatus sets it.
+// SetAbsentNodesStatus sets the status of all other nodes.
 func (n *NodeToStatus) SetAbsentNodesStatus(status *fwk.Status) { n.absent = status }
 
-// ForEachExplicitNode calls fn with each node that has a status by name, in no particular order.
+// ForEachExplicitNode calls fn with each explicit node, in no particular order.
 func (n *NodeToStatus) ForEachExplicitNode(fn func(name string, status *fwk.Status)) {
 	for name, status := range n.byName {
 		fn(name, status)
 	}
 }
 
-// NodesForStatusCode returns the nodes of the lister whose status has the code, in the lister's order, or in the order of their names where only nodes with a status by name can
-// have it. Names that the lister does not know are left out.
+// NodesForStatusCode returns the lister's nodes whose status has the code. They are in
+// the lister's order; if only explicit nodes can match, they are sorted by name. Names
+// that the lister lacks are skipped.
 func (n *NodeToStatus) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	var nodes []fwk.NodeInfo
 	if n.absent.Code() == code {
@@ -91,20 +95,22 @@ func (n *NodeToStatus) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Co
 	return nodes, nil
 }
 
-// ExtenderName is the plugin name under which extenders reject.
+// ExtenderName is the plugin name of extenders in statuses.
 const ExtenderName = "Extender"
 
-// Diagnosis is why no node would do.
+// Diagnosis explains why no node is feasible.
 type Diagnosis struct {
 	NodeToStatus *NodeToStatus
-	// UnschedulablePlugins rejected the pod; PendingPlugins are those of them that wait for something outside of the cluster.
+	// UnschedulablePlugins rejected the pod. PendingPlugins are a subset that waits for
+	// something outside of the cluster.
 	UnschedulablePlugins, PendingPlugins sets.Set[string]
 	// PreFilterMsg is set if a PreFilter plugin rejected the pod as a whole.
 	PreFilterMsg  string
 	PostFilterMsg string
 }
 
-// AddPluginStatus counts the plugin of a status among those that rejected the pod, if it did.
+// AddPluginStatus adds the status's plugin to the plugins that rejected the pod, if the
+// status is a rejection.
 func (d *Diagnosis) AddPluginStatus(status *fwk.Status) {
 	if !status.IsRejected() || status.Plugin() == "" {
 		return
@@ -121,17 +127,18 @@ func (d *Diagnosis) AddPluginStatus(status *fwk.Status) {
 	}
 }
 
-// FitError says that a pod fits on no node.
+// FitError reports that a pod fits on no node.
 type FitError struct {
 	Pod         *v1.Pod
 	NumAllNodes int
 	Diagnosis   Diagnosis
 }
 
-// NoNodeAvailableMsg is the format of how messages begin.
+// NoNodeAvailableMsg is the format of the beginning of messages.
 const NoNodeAvailableMsg = "0/%v nodes are available"
 
-// Error returns kube-scheduler's message: how many nodes were rejected for which reasons, in the order of the texts.
+// Error returns kube-scheduler's message: the number of nodes for each reason, sorted by
+// text.
 func (f *FitError) Error() string {
 	text := fmt.Sprintf(NoNodeAvailableMsg+":", f.NumAllNodes)
 	if f.Diagnosis.PreFilterMsg != "" {

@@ -12,19 +12,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PluginFactory makes a plugin for one profile. It is called once for each profile that enables the plugin, before the scheduler takes part in an
-// election, and may block until ctx ends, which it does when the scheduler stops. args are
+// PluginFactory builds a plugin for one profile. It is called once for each profile that
+// enables the plugin, before the scheduler joins an election. It may block until ctx
+// ends, which is when the scheduler stops. args are:
 //
-//   - an object of the internal version if a scheme has the type <Name>Args of group kubescheduler.config.k8s.io there, or else of version v1, with
-//     defaults; also if the configuration has no arguments for the plugin;
+//   - an object with defaults, if a scheme has the type <Name>Args of group
+//     kubescheduler.config.k8s.io. Its version is the internal one if the scheme has
+//     that, and else v1. A plugin without arguments in the configuration gets the
+//     defaults;
 //   - a *runtime.Unknown with JSON if no scheme has such a type, see DecodeInto;
-//   - nil if there are no arguments.
+//   - nil if the configuration has no arguments.
 //
-// A plugin that is an io.Closer is closed when the scheduler stops. What the Handle shows of the cluster is empty until the first pod's turn; informers that
-// the factory asks for are started and hold their first lists before it.
+// A plugin that is an io.Closer is closed when the scheduler stops. The Handle's view of
+// the cluster is empty until the first pod's attempt. Informers that the factory requests
+// are started before that, and hold their first lists.
 type PluginFactory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
-// DecodeInto decodes arguments of no registered type into a value. Without arguments the value stays as it is.
+// DecodeInto decodes arguments of no registered type into a value. Without arguments the
+// value is unchanged.
 func DecodeInto(arguments runtime.Object, into any) error {
 	if arguments == nil {
 		return nil
@@ -45,8 +50,9 @@ func DecodeInto(arguments runtime.Object, into any) error {
 	return fmt.Errorf("not supported content type %s", unknown.ContentType)
 }
 
-// DefaultNormalizeScore scales scores, none of which may be negative, so that the highest becomes highest; with reverse, so that it becomes 0 and a score
-// of 0 becomes highest. It always returns nil.
+// DefaultNormalizeScore scales scores, which must not be negative, so that the maximum
+// becomes highest. With reverse, the maximum becomes 0 and a score of 0 becomes highest.
+// It always returns nil.
 func DefaultNormalizeScore(highest int64, reverse bool, scores fwk.NodeScoreList) *fwk.Status {
 	var most int64
 	for i := range scores {
@@ -68,22 +74,25 @@ func DefaultNormalizeScore(highest int64, reverse bool, scores fwk.NodeScoreList
 	return nil
 }
 
-// DefaultParallelism is how many goroutines a Parallelizer uses where the configuration does not say.
+// DefaultParallelism is the default number of goroutines of a Parallelizer.
 const DefaultParallelism = 16
 
 var _ fwk.Parallelizer = Parallelizer{}
 
-// Parallelizer does pieces of work on several goroutines.
+// Parallelizer splits work among several goroutines.
 type Parallelizer struct{ goroutines int }
 
-// NewParallelizer returns a Parallelizer with so many goroutines at most, and one at least.
+// NewParallelizer returns a Parallelizer with at most this many goroutines, and at least
+// one.
 func NewParallelizer(goroutines int) Parallelizer { return Parallelizer{max(1, goroutines)} }
 
-// Until calls work with each of 0..pieces-1 and returns when all are done. When the context ends, it leaves out what has not been begun. The name of the
-// operation is not used.
+// Until calls work with each of 0..pieces-1 and returns when all calls are done. After
+// the end of the context no new call begins. The name of the operation is ignored.
 func (p Parallelizer) Until(ctx context.Context, pieces int, work workqueue.DoWorkPieceFunc, _ string) {
 	goroutines := max(1, p.goroutines)
-	// The root of the number of pieces balances the cost of a handover against goroutines that wait for the last one; but all of them shall have work.
+	// The square root of the number of pieces balances two costs: handing over chunks,
+	// and goroutines that wait for the last chunk. Smaller chunks give every goroutine
+	// work.
 	chunk := max(1, min(int(math.Sqrt(float64(pieces))), pieces/goroutines+1))
 	workqueue.ParallelizeUntil(ctx, goroutines, pieces, work, workqueue.WithChunkSize(chunk))
 }

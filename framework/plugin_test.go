@@ -78,7 +78,7 @@ func TestDefaultNormalizeScore(t *testing.T) {
 
 func TestMoreImportantPod(t *testing.T) {
 	early, late := metav1.Unix(1, 0), metav1.Unix(2, 0)
-	pods := []*v1.Pod{ // the more important first
+	pods := []*v1.Pod{ // the most important first
 		st.MakePod().Name("high").Priority(2).Obj(),
 		st.MakePod().Name("early").Priority(1).StartTime(early).Obj(),
 		st.MakePod().Name("late").Priority(1).StartTime(late).Obj(),
@@ -97,7 +97,8 @@ func TestMoreImportantPod(t *testing.T) {
 	}
 }
 
-// TestPatchPodStatus writes a condition, which the API server refuses once, and nothing where nothing differs.
+// TestPatchPodStatus writes a condition, which the API server rejects once, and nothing
+// for equal statuses.
 func TestPatchPodStatus(t *testing.T) {
 	pod := plain("a")
 	client := fake.NewClientset(pod)

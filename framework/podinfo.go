@@ -17,26 +17,27 @@ var (
 	_ klog.KMetadata = (*PodInfo)(nil)
 )
 
-// PodInfo is a pod with what plugins ask about it again and again. Affinity terms are parsed, and resources added up, when they are first asked for. All of its methods but
-// Update may be called at the same time.
+// PodInfo is a pod with cached data for plugins. Affinity terms and the sum of resources
+// are computed on first use. All methods except Update are safe for concurrent use.
 type PodInfo struct {
 	pod *v1.Pod
-	// compiled is the pod as Berth's state has it; nil for a pod of a plugin.
+	// compiled is the pod in Berth's state; nil for a pod of a plugin.
 	compiled *model.Pod
 	terms    atomic.Pointer[terms]
 	resource atomic.Pointer[fwk.PodResource]
-	shown    atomic.Pointer[fwk.PodInfo] // see Types; nil until asked for
+	shown    atomic.Pointer[fwk.PodInfo] // see Types; nil until first use
 }
 
-// terms are a pod's affinity terms. Of a kind with a malformed term there is none.
+// terms are a pod's affinity terms. A kind with a malformed term has none.
 type terms struct {
 	affinity, antiAffinity                   []fwk.AffinityTerm
 	preferredAffinity, preferredAntiAffinity []fwk.WeightedAffinityTerm
 	err                                      error
 }
 
-// NewPodInfo returns the PodInfo of a pod, which is kept and must not change. An error says which affinity terms are malformed: API servers let some
-// pass. The PodInfo is then still usable, without these terms; it is nil only if the pod is.
+// NewPodInfo returns the PodInfo of a pod, which is kept and must not change. The error
+// lists malformed affinity terms, which API servers may accept. The PodInfo is then
+// usable without these terms. It is nil only for a nil pod.
 func NewPodInfo(pod *v1.Pod) (*PodInfo, error) {
 	if pod == nil {
 		return nil, errors.New("pod cannot be nil")
@@ -45,7 +46,7 @@ func NewPodInfo(pod *v1.Pod) (*PodInfo, error) {
 	return p, p.parsed().err
 }
 
-// GetPod returns the pod, nil for a nil PodInfo. It must not be changed.
+// GetPod returns the pod, or nil for a nil PodInfo. It must not be changed.
 func (p *PodInfo) GetPod() *v1.Pod {
 	if p == nil {
 		return nil
@@ -59,26 +60,31 @@ func (p *PodInfo) GetName() string { return p.pod.Name }
 // GetNamespace returns the pod's namespace.
 func (p *PodInfo) GetNamespace() string { return p.pod.Namespace }
 
-// GetRequiredAffinityTerms returns the terms that a node must satisfy. The slice is the PodInfo's own.
+// GetRequiredAffinityTerms returns the terms that a node must satisfy. The slice is not a
+// copy.
 func (p *PodInfo) GetRequiredAffinityTerms() []fwk.AffinityTerm { return p.parsed().affinity }
 
-// GetRequiredAntiAffinityTerms returns the terms that a node must not satisfy. The slice is the PodInfo's own.
+// GetRequiredAntiAffinityTerms returns the terms that a node must not satisfy. The slice
+// is not a copy.
 func (p *PodInfo) GetRequiredAntiAffinityTerms() []fwk.AffinityTerm { return p.parsed().antiAffinity }
 
-// GetPreferredAffinityTerms returns the terms that a node should satisfy. The slice is the PodInfo's own.
+// GetPreferredAffinityTerms returns the terms that a node should satisfy. The slice is
+// not a copy.
 func (p *PodInfo) GetPreferredAffinityTerms() []fwk.WeightedAffinityTerm {
 	return p.parsed().preferredAffinity
 }
 
-// GetPreferredAntiAffinityTerms returns the terms that a node should not satisfy. The slice is the PodInfo's own.
+// GetPreferredAntiAffinityTerms returns the terms that a node should not satisfy. The
+// slice is not a copy.
 func (p *PodInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm {
 	return p.parsed().preferredAntiAffinity
 }
 
-// noTerms are those of most pods.
+// noTerms is shared by all pods without affinity terms.
 var noTerms terms
 
-// parsed returns the terms, parsed when they are first asked for: of two goroutines that do that at the same time one wins.
+// parsed returns the terms and parses them on first use. If two goroutines parse at the
+// same time, one result wins.
 func (p *PodInfo) parsed() *terms {
 	if t := p.terms.Load(); t != nil {
 		return t
@@ -113,8 +119,8 @@ func parse(pod *v1.Pod) *terms {
 	return &t
 }
 
-// CalculateResource returns what the pod occupies on its node, and the cpu and memory that scoring assumes. The Resource is the PodInfo's own and must not
-// be changed.
+// CalculateResource returns the pod's resources, and the cpu and memory that scoring
+// assumes. The Resource is not a copy and must not be changed.
 func (p *PodInfo) CalculateResource() fwk.PodResource {
 	if r := p.resource.Load(); r != nil {
 		return *r
@@ -140,7 +146,8 @@ func (p *PodInfo) DeepCopy() *PodInfo {
 	return c
 }
 
-// Update replaces the pod by another version of it. An error says that it is another pod. The affinity terms, which cannot change, stay.
+// Update replaces the pod with another version of it. A different pod is an error. The
+// affinity terms stay, because they are immutable.
 func (p *PodInfo) Update(pod *v1.Pod) error {
 	switch {
 	case pod == nil:
@@ -157,7 +164,8 @@ func (p *PodInfo) Update(pod *v1.Pod) error {
 	return nil
 }
 
-// hasAffinity reports whether a pod has affinity or anti-affinity to other pods, be it empty.
+// hasAffinity reports whether a pod has an affinity or anti-affinity field, even an empty
+// one.
 func hasAffinity(pod *v1.Pod) bool {
 	a := pod.Spec.Affinity
 	return a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil)

@@ -17,7 +17,8 @@ import (
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// GetPodKey returns the key by which a NodeInfo knows its pods, which is the UID. A pod without one is an error.
+// GetPodKey returns the UID, which is the pod's key in a NodeInfo. A pod without UID is
+// an error.
 func GetPodKey(pod *v1.Pod) (string, error) {
 	if pod.UID == "" {
 		return "", errors.New("cannot get cache key for pod with empty UID")
@@ -34,8 +35,9 @@ func GetPodNamespacedName(pod *v1.Pod) string { return GetNamespacedName(pod.Nam
 // GetNamespacedName returns namespace/name.
 func GetNamespacedName(namespace, name string) string { return namespace + "/" + name }
 
-// MoreImportantPod reports whether the first pod should rather stay than the second: it has a higher priority or, if priorities are equal, started
-// earlier. A pod that has not started comes after all that have.
+// MoreImportantPod reports whether the first pod is more important than the second: it
+// has a higher priority or, with equal priorities, started earlier. A pod that has not
+// started is less important than all that have.
 func MoreImportantPod(first, second *v1.Pod) bool {
 	if a, b := corev1.PodPriority(first), corev1.PodPriority(second); a != b {
 		return a > b
@@ -55,8 +57,10 @@ func DeletePod(ctx context.Context, client kubernetes.Interface, pod *v1.Pod) er
 	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})
 }
 
-// PatchPodStatus writes what two statuses differ in to the API server; nothing if they do not differ. It tries again, for a fraction of a second, on conflicts and while the API
-// server cannot be reached. A nil new status is nothing to write, a nil old one is empty.
+// PatchPodStatus writes the difference between two statuses to the API server. Equal
+// statuses need no request. On conflicts and while the API server is unreachable, it
+// retries for a fraction of a second. A nil new status writes nothing, and a nil old
+// status counts as empty.
 func PatchPodStatus(ctx context.Context, client kubernetes.Interface, name, namespace string, oldStatus, newStatus *v1.PodStatus) error {
 	if newStatus == nil {
 		return nil
@@ -77,7 +81,8 @@ func PatchPodStatus(ctx context.Context, client kubernetes.Interface, name, name
 	})
 }
 
-// statusPatch returns the strategic merge patch from one status to another, nil if they are equal.
+// statusPatch returns the strategic merge patch between two statuses; nil if they are
+// equal.
 func statusPatch(before, after *v1.PodStatus) ([]byte, error) {
 	old, err := json.Marshal(v1.Pod{Status: *before})
 	if err != nil {

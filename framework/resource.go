@@ -12,14 +12,14 @@ import (
 
 var _ fwk.Resource = (*Resource)(nil)
 
-// Resource is a sum of resources: cpu in milli, everything else in whole units, bytes where they are bytes.
+// Resource is a sum of resources: cpu in milli, everything else in whole units or bytes.
 type Resource struct {
 	MilliCPU         int64
 	Memory           int64
 	EphemeralStorage int64
-	// AllowedPodNumber is the amount of the resource "pods", which only a node has.
+	// AllowedPodNumber is the amount of the resource "pods", which only nodes have.
 	AllowedPodNumber int
-	// ScalarResources are all others that scheduling counts, see IsScalarResourceName; nil for none.
+	// ScalarResources are the other resources, see IsScalarResourceName; nil for none.
 	ScalarResources map[v1.ResourceName]int64
 }
 
@@ -30,7 +30,7 @@ func NewResource(list v1.ResourceList) *Resource {
 	return r
 }
 
-// resourceOf converts Berth's form.
+// resourceOf converts Berth's internal type.
 func resourceOf(from *model.Resources) Resource {
 	r := Resource{MilliCPU: from.CPUMilli, Memory: from.MemoryBytes, EphemeralStorage: from.EphemeralBytes}
 	if len(from.Scalars) > 0 {
@@ -51,13 +51,14 @@ func (r *Resource) GetMemory() int64 { return r.Memory }
 // GetEphemeralStorage returns the ephemeral storage in bytes.
 func (r *Resource) GetEphemeralStorage() int64 { return r.EphemeralStorage }
 
-// GetAllowedPodNumber returns how many pods a node allows.
+// GetAllowedPodNumber returns the maximum number of pods on a node.
 func (r *Resource) GetAllowedPodNumber() int { return r.AllowedPodNumber }
 
-// GetScalarResources returns the other resources: the map itself, nil for none.
+// GetScalarResources returns the other resources; nil for none. The map is not a copy.
 func (r *Resource) GetScalarResources() map[v1.ResourceName]int64 { return r.ScalarResources }
 
-// Add adds the amounts of a list, rounded up. Names that scheduling does not count are left out.
+// Add adds the amounts of a list, rounded up. Names that scheduling does not count are
+// skipped.
 func (r *Resource) Add(list v1.ResourceList) {
 	if r == nil {
 		return
@@ -80,7 +81,8 @@ func (r *Resource) Add(list v1.ResourceList) {
 	}
 }
 
-// SetMaxResource raises each amount to that of the list where that is larger. The number of pods stays.
+// SetMaxResource raises each amount to the list's amount if that is larger. The number of
+// pods is unchanged.
 func (r *Resource) SetMaxResource(list v1.ResourceList) {
 	if r == nil {
 		return
@@ -101,12 +103,12 @@ func (r *Resource) SetMaxResource(list v1.ResourceList) {
 	}
 }
 
-// AddScalar adds to one of the other resources.
+// AddScalar adds to a scalar resource.
 func (r *Resource) AddScalar(name v1.ResourceName, value int64) {
 	r.SetScalar(name, amount.Add(r.ScalarResources[name], value))
 }
 
-// SetScalar sets one of the other resources.
+// SetScalar sets a scalar resource.
 func (r *Resource) SetScalar(name v1.ResourceName, value int64) {
 	if r.ScalarResources == nil {
 		r.ScalarResources = map[v1.ResourceName]int64{}
@@ -114,14 +116,15 @@ func (r *Resource) SetScalar(name v1.ResourceName, value int64) {
 	r.ScalarResources[name] = value
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a deep copy.
 func (r *Resource) Clone() *Resource {
 	c := *r
 	c.ScalarResources = maps.Clone(r.ScalarResources)
 	return &c
 }
 
-// count adds what a pod occupies sign times: +1 or -1. What is left of a resource is not listed where it is 0.
+// count adds a pod's resources sign times: +1 or -1. After a subtraction, amounts of 0
+// are removed.
 func (r *Resource) count(pod fwk.Resource, sign int64) {
 	r.MilliCPU = amount.Add(r.MilliCPU, sign*pod.GetMilliCPU())
 	r.Memory = amount.Add(r.Memory, sign*pod.GetMemory())
@@ -134,7 +137,7 @@ func (r *Resource) count(pod fwk.Resource, sign int64) {
 	}
 }
 
-// isSaturated reports whether a sum may be larger than it can be written.
+// isSaturated reports whether a sum may have overflowed.
 func (r *Resource) isSaturated() bool {
 	if r.MilliCPU == amount.Max || r.Memory == amount.Max || r.EphemeralStorage == amount.Max {
 		return true
@@ -147,6 +150,7 @@ func (r *Resource) isSaturated() bool {
 	return false
 }
 
-// IsScalarResourceName reports whether scheduling counts a resource besides cpu, memory, ephemeral-storage and pods: huge pages, attachable volumes, names
-// of the kubernetes.io domain, and extended resources.
+// IsScalarResourceName reports whether scheduling counts a resource besides cpu, memory,
+// ephemeral-storage and pods: huge pages, attachable volumes, names of the kubernetes.io
+// domain, and extended resources.
 func IsScalarResourceName(name v1.ResourceName) bool { return model.IsScalarName(name) }

@@ -6,24 +6,24 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Types makes plugins get values of kube-scheduler's concrete types, which some assert, instead
-// of Berth's. Package compat, a module of its own, has the only implementation. A nil *Types
-// stands for Berth's types; otherwise all fields are set.
+// Types passes values of kube-scheduler's concrete types, instead of Berth's, to plugins
+// that assert them. Package compat, a module of its own, has the only implementation. A
+// nil *Types means Berth's types; otherwise all fields are set.
 type Types struct {
 	// CycleState returns an empty CycleState, PodsToActivate an empty list.
 	CycleState     func() fwk.CycleState
 	PodsToActivate func() fwk.StateData
-	// PodInfo converts a PodInfo. The result may be used by several goroutines.
+	// PodInfo converts a PodInfo. Several goroutines may use the result.
 	PodInfo func(from fwk.PodInfo) fwk.PodInfo
-	// NodeInfo converts a NodeInfo, and takes converted PodInfos of its pods.
+	// NodeInfo converts a NodeInfo, with the converted PodInfos of its pods.
 	NodeInfo func(from fwk.NodeInfo, pods []fwk.PodInfo) fwk.NodeInfo
 	// NodeToStatus returns the statuses of nodes by name, and the status of all others.
 	NodeToStatus func(byName map[string]*fwk.Status, absent *fwk.Status) fwk.NodeToStatusReader
-	// Queued converts a waiting pod, and takes its converted PodInfo.
+	// Queued converts a queued pod, with its converted PodInfo.
 	Queued func(from fwk.QueuedEntityInfo, pod fwk.PodInfo) fwk.QueuedEntityInfo
 	// Handle wraps the Handle that factories get.
 	Handle func(fwk.Handle) fwk.Handle
-	// Scheme has the types of arguments that packages register at kube-scheduler.
+	// Scheme has the types of arguments that packages register with kube-scheduler.
 	Scheme *runtime.Scheme
 }
 
@@ -42,11 +42,11 @@ func (t *Types) NewCycleState() fwk.CycleState {
 
 // NewPodInfo returns the PodInfo of a pod, which must not change.
 func (t *Types) NewPodInfo(pod *v1.Pod) fwk.PodInfo {
-	info, _ := NewPodInfo(pod) // without malformed terms, which API servers let pass
+	info, _ := NewPodInfo(pod) // omits malformed terms, which API servers may accept
 	return t.ShownPod(info)
 }
 
-// ShownPod returns a PodInfo as plugins get it. It is converted once.
+// ShownPod returns a PodInfo for plugins. It is converted once.
 func (t *Types) ShownPod(p fwk.PodInfo) fwk.PodInfo {
 	own, ok := p.(*PodInfo)
 	if t == nil || !ok {
@@ -65,7 +65,7 @@ func (t *Types) NewNodeInfo(node *v1.Node) fwk.NodeInfo {
 	return t.ShownNode(info)
 }
 
-// ShownNode returns a NodeInfo as plugins get it. It is converted once.
+// ShownNode returns a NodeInfo for plugins. It is converted once.
 func (t *Types) ShownNode(n *NodeInfo) fwk.NodeInfo {
 	if t == nil {
 		return n
@@ -88,7 +88,7 @@ func (t *Types) NewNodeToStatus(byName map[string]*fwk.Status, absent *fwk.Statu
 	return t.NodeToStatus(byName, absent)
 }
 
-// ShownHandle returns a Handle as factories get it.
+// ShownHandle returns a Handle for factories.
 func (t *Types) ShownHandle(h fwk.Handle) fwk.Handle {
 	if t == nil {
 		return h

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// amount formats a quantity for people: cores, bytes in the largest unit that leaves at least one of it, or a count.
+// amount formats a quantity for people: cores, a count, or bytes in the largest unit with
+// a value of at least 1.
 func amount(name string, q resource.Quantity) string {
 	bytes := q.Value()
 	switch {

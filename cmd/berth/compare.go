@@ -26,7 +26,7 @@ type compareFlags struct {
 	seed    uint64
 }
 
-// compared is what compare prints as an object.
+// compared is the output as an object.
 type compared struct {
 	// A and B are the files of the configurations; empty for the default one.
 	A string `json:"a"`
@@ -82,7 +82,7 @@ A second table shows the node usage by zone, or by the label of --by, such as a 
 	return cmd
 }
 
-// run reads the cluster, simulates twice and prints how the results differ.
+// run reads the cluster, simulates twice and prints the differences.
 func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer shortRun()()
 	bar := newProgress(stderr)
@@ -145,7 +145,7 @@ func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	return c.print(stdout, comparison)
 }
 
-// onlyNamespace leaves the pods of other namespaces out, which were decided about as well.
+// onlyNamespace removes the pods of other namespaces. They were simulated as well.
 func (c *compareFlags) onlyNamespace(comparison *simulate.Comparison, of string, stderr io.Writer) {
 	kept := []simulate.ComparedPod{}
 	for _, pod := range comparison.Pods {
@@ -159,7 +159,7 @@ func (c *compareFlags) onlyNamespace(comparison *simulate.Comparison, of string,
 	comparison.Pods = kept
 }
 
-// readCluster reads the cluster of the files, or of the API server if there are none.
+// readCluster reads the cluster from the files, or without files from the API server.
 func (c *compareFlags) readCluster(ctx context.Context, stdin io.Reader, bar *progress, schedulers []*config.Config) (*manifest.Cluster, error) {
 	if len(c.files) == 0 {
 		if err := c.checkNoFiles(); err != nil {
@@ -178,7 +178,7 @@ func (c *compareFlags) readCluster(ctx context.Context, stdin io.Reader, bar *pr
 	return cluster, c.expand(cluster)
 }
 
-// checkLabel returns an error if --by is not the key of a label.
+// checkLabel returns an error if --by is not a valid label key.
 func checkLabel(by string) error {
 	if errs := metav1validation.ValidateLabelName(by, field.NewPath("label")); len(errs) > 0 {
 		return fmt.Errorf("--by %q: must be the key of a label, such as %s: %s", by, v1.LabelTopologyZone, errs[0].Detail)
@@ -226,7 +226,7 @@ func place(o *simulate.Outcome) string {
 	return string(o.Status)
 }
 
-// messagesOf says why a pod goes nowhere.
+// messagesOf returns the reasons why a pod has no node.
 func messagesOf(p *simulate.ComparedPod) string {
 	switch {
 	case p.A.Message == "" || p.B.Message == "":

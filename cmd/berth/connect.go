@@ -18,19 +18,19 @@ import (
 	"github.com/berth-scheduler/berth/app"
 )
 
-// connection holds kubectl's flags: how to reach a cluster, as whom, and in which namespace.
+// connection holds kubectl's flags for the cluster, the user and the namespace.
 type connection struct {
 	flags *genericclioptions.ConfigFlags
 }
 
 func newConnection(flags *pflag.FlagSet) *connection {
 	c := &connection{genericclioptions.NewConfigFlags(true)}
-	c.flags.CacheDir = nil // nothing is kept
+	c.flags.CacheDir = nil // no cache on disk
 	c.flags.AddFlags(flags)
 	return c
 }
 
-// access returns how to reach the API server.
+// access returns the client configuration for the API server.
 func (c *connection) access() (*rest.Config, error) {
 	if c.isUnknown() {
 		return nil, wrong{errors.New("no cluster is configured: name a kubeconfig file with --kubeconfig")}
@@ -44,7 +44,8 @@ func (c *connection) access() (*rest.Config, error) {
 	return access, nil
 }
 
-// isUnknown reports whether nothing says where the API server is: no kubeconfig, no flag, and no service account of a pod.
+// isUnknown reports whether nothing names an API server: no kubeconfig, no flag, and no
+// service account of a pod.
 func (c *connection) isUnknown() bool {
 	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	return err == nil && len(raw.Clusters) == 0 && *c.flags.APIServer == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == ""
@@ -64,7 +65,7 @@ func (c *connection) only(namespace string) bool {
 	return *c.flags.Namespace != "" && *c.flags.Namespace != namespace
 }
 
-// qualified returns NAMESPACE/NAME of a pod that may be given by its name alone.
+// qualified returns NAMESPACE/NAME for a pod that may be given by its name alone.
 func (c *connection) qualified(pod string) (string, error) {
 	if strings.Contains(pod, "/") {
 		return pod, nil
@@ -73,13 +74,15 @@ func (c *connection) qualified(pod string) (string, error) {
 	return namespace + "/" + pod, err
 }
 
-// completionMax is how long a shell waits for names at most, and completionNames how many it gets.
+// completionMax limits the time for a shell completion, and completionNames the number of
+// names.
 const (
 	completionMax   = 3 * time.Second
 	completionNames = 500
 )
 
-// pendingPods returns the pending pods of the namespace whose names begin with what has been typed. Without a cluster there are none: a shell shows no errors.
+// pendingPods returns the namespace's pending pods with this prefix. Errors return none,
+// because a shell shows no errors.
 func (c *connection) pendingPods(ctx context.Context, typed string) []string {
 	client, ctx, cancel, err := c.completing(ctx)
 	if err != nil {
@@ -97,7 +100,7 @@ func (c *connection) pendingPods(ctx context.Context, typed string) []string {
 	return begun(list.Items, typed, func(p *v1.Pod) string { return p.Name })
 }
 
-// nodes returns the nodes whose names begin with what has been typed.
+// nodes returns the nodes with this prefix.
 func (c *connection) nodes(ctx context.Context, typed string) []string {
 	client, ctx, cancel, err := c.completing(ctx)
 	if err != nil {
@@ -111,7 +114,7 @@ func (c *connection) nodes(ctx context.Context, typed string) []string {
 	return begun(list.Items, typed, func(n *v1.Node) string { return n.Name })
 }
 
-// namespaces returns the namespaces whose names begin with what has been typed.
+// namespaces returns the namespaces with this prefix.
 func (c *connection) namespaces(ctx context.Context, typed string) []string {
 	client, ctx, cancel, err := c.completing(ctx)
 	if err != nil {
@@ -125,7 +128,7 @@ func (c *connection) namespaces(ctx context.Context, typed string) []string {
 	return begun(list.Items, typed, func(n *v1.Namespace) string { return n.Name })
 }
 
-// begun returns the names that begin with what has been typed, up to the number that a shell gets.
+// begun returns up to completionNames names with this prefix.
 func begun[T any](items []T, typed string, name func(*T) string) []string {
 	var names []string
 	for i := range items {
@@ -136,7 +139,8 @@ func begun[T any](items []T, typed string, name func(*T) string) []string {
 	return names
 }
 
-// completing returns a client for completion; the function ends its context.
+// completing returns a client for completion. The returned function ends the client's
+// context.
 func (c *connection) completing(ctx context.Context) (*clients.Clientset, context.Context, context.CancelFunc, error) {
 	access, err := c.access()
 	if err != nil {

@@ -96,7 +96,8 @@ func blocksIn(page, text string) []*block {
 	return all
 }
 
-// commands returns the command lines of a block, each with the words of its simple commands: those that a pipe or && joins. A line that ends with | or \ goes on.
+// commands returns the command lines of a block, each split into its simple commands at
+// pipes and &&. A line that ends with | or \ continues on the next.
 func (b *block) commands() [][]string {
 	if !slices.Contains([]string{"", "sh", "console"}, b.language) {
 		return nil
@@ -118,7 +119,8 @@ func (b *block) commands() [][]string {
 	return all
 }
 
-// words splits a command line as a shell does, without its expansions: quotes, comments, and what is written to where.
+// words splits a command line as a shell does, without expansions: quotes, comments, and
+// redirections.
 func words(line string) (all [][]string) {
 	var now []string
 	var word strings.Builder
@@ -155,7 +157,7 @@ func words(line string) (all [][]string) {
 	return append(all, withoutFiles(now))
 }
 
-// withoutFiles is a command without where it reads from and writes to.
+// withoutFiles returns a command without its redirections.
 func withoutFiles(command []string) []string {
 	if to := slices.IndexFunc(command, func(word string) bool { return word == ">" || word == "<" }); to >= 0 {
 		return command[:to]
@@ -163,7 +165,7 @@ func withoutFiles(command []string) []string {
 	return command
 }
 
-// asBerth returns the arguments of a command that is one of berth's, after the name that it is called by.
+// asBerth returns the arguments of a berth command, after the command's name.
 func asBerth(command []string) (args []string, ok bool) {
 	for len(command) > 0 && strings.Contains(command[0], "=") { // the environment
 		command = command[1:]
@@ -177,7 +179,8 @@ func asBerth(command []string) (args []string, ok bool) {
 	return nil, false
 }
 
-// TestCommandsInDocs parses each command of berth in a block of code with the flags of the real one, and checks its arguments.
+// TestCommandsInDocs parses each berth command in a block of code with the flags of the
+// real command, and checks its arguments.
 func TestCommandsInDocs(t *testing.T) {
 	checked := 0
 	for _, b := range blocksOf(t) {
@@ -202,7 +205,7 @@ func TestCommandsInDocs(t *testing.T) {
 	}
 }
 
-// parses checks a command line. What is in brackets or an ellipsis stands for what the reader writes.
+// parses checks a command line. Brackets and ellipses are placeholders.
 func parses(args []string) error {
 	args = slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "..." })
 	for i := range args {
@@ -222,9 +225,9 @@ func parses(args []string) error {
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
-// TestShownOutput runs each command that a page shows with what it prints, in a block that begins with "$ ", and compares both, spaces at the ends of lines apart; transcripts of
-// tests with a cluster are compared by these. With -write it
-// writes what is printed into the page.
+// TestShownOutput runs each command of a page's block that begins with "$ ", and compares
+// the output with the page, except spaces at the ends of lines. Tests with a cluster
+// compare their transcripts themselves. With -write it writes the output into the page.
 func TestShownOutput(t *testing.T) {
 	blocks := blocksOf(t)
 	t.Chdir("../..")
@@ -260,7 +263,7 @@ func TestShownOutput(t *testing.T) {
 	}
 }
 
-// rewrite replaces what a page shows of one command.
+// rewrite replaces the output of one command in a page.
 func rewrite(t *testing.T, b *block, output string) {
 	t.Helper()
 	text, err := os.ReadFile(b.page)
@@ -276,8 +279,9 @@ func rewrite(t *testing.T, b *block, output string) {
 	}
 }
 
-// TestYAMLInDocs decodes each document of a YAML block as what it is, without unknown fields: a configuration, an object of the API, or, by the comment that names the file,
-// values of the chart or a kustomization.
+// TestYAMLInDocs decodes each document of a YAML block as its type, without unknown
+// fields. The types are a configuration, an API object, or, by the comment with the
+// file's name, values of the chart or a kustomization.
 func TestYAMLInDocs(t *testing.T) {
 	checked := 0
 	for _, b := range blocksOf(t) {
@@ -334,7 +338,7 @@ func decodes(t *testing.T, document string) error {
 	return fmt.Errorf("has no kind, and its first line does not name a file: write # values.yaml or # kustomization.yaml")
 }
 
-// areValues checks that the chart knows the values; config is the scheduler's.
+// areValues checks that the chart has the values; config is the scheduler's.
 func areValues(t *testing.T, document string) error {
 	t.Helper()
 	known, err := os.ReadFile("../../deploy/helm/berth/values.yaml")

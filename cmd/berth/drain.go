@@ -91,7 +91,7 @@ Exit codes:
 	return cmd
 }
 
-// run reads the cluster, drains the nodes of a copy, and prints what becomes of the pods.
+// run reads the cluster, drains the nodes of a copy, and prints the result for each pod.
 func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer shortRun()()
 	bar := newProgress(stderr)
@@ -126,7 +126,8 @@ func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, s
 	return verdictOf(result, d.failOnIgnored)
 }
 
-// selectors checks the arguments and parses the selectors. Without one of nodes it is nil.
+// selectors checks the arguments and parses the selectors. Without --selector it returns
+// nil.
 func (d *drainFlags) selectors(names []string) (labels.Selector, error) {
 	var nodes labels.Selector
 	switch {
@@ -153,7 +154,8 @@ func (d *drainFlags) selectors(names []string) (labels.Selector, error) {
 	return nodes, nil
 }
 
-// nodesToDrain returns the names of the nodes: as they were given, or those that the selector selects, by name.
+// nodesToDrain returns the names of the nodes, in the given order, or sorted for a
+// selector.
 func nodesToDrain(cluster *manifest.Cluster, names []string, selector labels.Selector, text string) ([]string, error) {
 	var all, selected []string
 	for _, node := range cluster.Nodes {
@@ -170,7 +172,8 @@ func nodesToDrain(cluster *manifest.Cluster, names []string, selector labels.Sel
 		return selected, nil
 	}
 	for i, name := range names {
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "nodes/"), "node/") // as kubectl takes them
+		// kubectl accepts these prefixes, too.
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "nodes/"), "node/")
 		switch {
 		case !slices.Contains(all, name):
 			return nil, fmt.Errorf("node %q not found%s", name, hintOf(all, name, "node"))
@@ -183,7 +186,8 @@ func nodesToDrain(cluster *manifest.Cluster, names []string, selector labels.Sel
 	return selected, nil
 }
 
-// verdictOf returns an error with the exit code 3 if the drain would not end, or a pod would find no node; failOnIgnored: or if a pod is of a scheduler that is not known.
+// verdictOf returns an error with exit code 3 if the drain would not end, or a pod would
+// find no node. With failOnIgnored, pods of schedulers without a profile count as well.
 func verdictOf(result *simulate.DrainResult, failOnIgnored bool) error {
 	undrained, homeless, ignored := 0, 0, 0
 	for i := range result.Nodes {
@@ -221,7 +225,7 @@ func verdictOf(result *simulate.DrainResult, failOnIgnored bool) error {
 	return negative{errors.New(strings.Join(texts, "; "))}
 }
 
-// negative is an answer that is "no".
+// negative is a result that means "no".
 type negative struct{ error }
 
 // ExitCode returns 3.
@@ -262,7 +266,7 @@ func orNone(text string) string {
 	return text
 }
 
-// printDrainSummary says where the pods go by zone, and how full the zones become.
+// printDrainSummary prints where the pods go by zone, and the utilization of the zones.
 func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
 	s := &result.Summary
 	ignored := 0

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// drainCluster has two pods of two cores on a node of a pool, and another node with room for one of them.
+// drainCluster has two pods of two cores on a node of a pool. Another node has room for
+// only one pod.
 const drainCluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a1, labels: {pool: old, topology.kubernetes.io/zone: a}}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
 ---
@@ -36,7 +37,7 @@ func onCluster(t *testing.T, cluster, command string, args ...string) (code int,
 	return code, out.String(), errs.String()
 }
 
-// TestDrainTable prints where pods go, and exits with 3 because one of them finds no node.
+// TestDrainTable prints where pods go, and exits with 3 because a pod finds no node.
 func TestDrainTable(t *testing.T) {
 	code, out, stderr := onCluster(t, drainCluster, "drain", "-l", "pool=old")
 	want := `NAMESPACE   POD     OWNER            FROM   TO       STATUS      MESSAGE
@@ -69,7 +70,8 @@ func columns(table string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDrainIgnored: a pod of another scheduler is counted by itself, and is no failure unless that is asked for.
+// TestDrainIgnored checks that pods of another scheduler are counted separately, and fail
+// the command only on request.
 func TestDrainIgnored(t *testing.T) {
 	cluster := strings.Replace(drainCluster, "{name: web-2, ", "{name: web-2, ", 1)
 	cluster = strings.Replace(cluster, `controller: true}]}, spec: {nodeName: a1, `, `controller: true}]}, spec: {schedulerName: other, nodeName: a1, `, 1)
@@ -81,14 +83,14 @@ func TestDrainIgnored(t *testing.T) {
 	if want := "Error: 1 of 2 evicted pods belong to schedulers without a profile\n"; code != 3 || !strings.HasSuffix(stderr, want) {
 		t.Errorf("exit code %d, want 3, standard error %s", code, stderr)
 	}
-	// A pod that finds no node is a failure beside them all the same.
+	// A pod without a node still fails the command.
 	code, _, stderr = onCluster(t, strings.Replace(cluster, `cpu: "3"`, `cpu: "1"`, 1), "drain", "a1")
 	if code != 3 || !strings.HasSuffix(stderr, "Error: 1 of 2 evicted pods would stay pending\n") {
 		t.Errorf("exit code %d, want 3, standard error %s", code, stderr)
 	}
 }
 
-// TestDrainJSON exits with 0 where everything finds a node.
+// TestDrainJSON exits with 0 if every pod finds a node.
 func TestDrainJSON(t *testing.T) {
 	code, out, stderr := onCluster(t, drainCluster, "drain", "node/b1", "--force", "-o", "json")
 	var result simulate.DrainResult
@@ -100,7 +102,7 @@ func TestDrainJSON(t *testing.T) {
 	}
 }
 
-// TestDrainMistakes expects exit code 2 and an error that names what would be right.
+// TestDrainMistakes expects exit code 2 and an error with the correct form.
 func TestDrainMistakes(t *testing.T) {
 	for _, test := range []struct {
 		want string

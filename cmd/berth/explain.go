@@ -24,13 +24,14 @@ type explainFlags struct {
 	*input
 	pod   string
 	group string
-	// running is how to reach the running scheduler, past what it has answered.
+	// running connects to the running scheduler; past is its answer.
 	running *running
 	past    asked
 	since   []string
 }
 
-// explanationOutputs are the formats of answers; explainOutputs those of explain, whose table is a short form.
+// explanationOutputs are the formats of answers. explainOutputs are the formats of
+// explain, whose table is a short form.
 var (
 	explanationOutputs = []string{"table", "json", "yaml"}
 	explainOutputs     = []string{"table", "wide", "json", "yaml"}
@@ -252,7 +253,8 @@ func (e *explainFlags) printGroup(stdout io.Writer, snapshot *explain.Snapshot, 
 	return nil
 }
 
-// noteForeign lists the pending pods that were left out because no profile has their scheduler name.
+// noteForeign lists the pending pods that were left out because no profile has their
+// scheduler name.
 func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 	var names []string
 	counts := map[string]int{}
@@ -269,7 +271,8 @@ func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 	}
 }
 
-// print explains pods of a snapshot. all are the pods of the cluster, of which the snapshot may lack some that wait.
+// print explains pods of a snapshot. all are the cluster's pods; the snapshot may lack
+// some of the pending ones.
 func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all []*v1.Pod, bar *progress) error {
 	out := bufio.NewWriterSize(stdout, 1<<18)
 	var p printer
@@ -285,7 +288,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 	explained := map[model.GroupKey]bool{}
 	for i, pod := range pending {
 		if e.pod != "" && pod.String() != e.pod {
-			continue // it is nominated to a node, where it counts
+			continue // nominated: it takes space on its node
 		}
 		if e.pod == "" && e.connection.only(pod.Namespace) {
 			continue
@@ -321,7 +324,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 	return nil
 }
 
-// printPlaced prints what the scheduler has answered about a pod on its node.
+// printPlaced prints the scheduler's answer about a pod on its node.
 func (e *explainFlags) printPlaced(stdout io.Writer, past *history.Answer) error {
 	a := &explain.Explanation{Pod: past.Pod, Profile: past.Profile, Nodes: []explain.Node{}, Decision: past.Decision, History: past.History}
 	out := bufio.NewWriter(stdout)
@@ -350,7 +353,7 @@ type printer interface {
 	end() error
 }
 
-// jsonPrinter prints one object, or an array of any number of them.
+// jsonPrinter prints one object, or an array.
 type jsonPrinter struct {
 	w       *bufio.Writer // keeps the first error, which Flush returns
 	single  bool
@@ -381,7 +384,7 @@ func (p *jsonPrinter) end() error {
 	return nil
 }
 
-// yamlPrinter prints one mapping, or a sequence of any number of them.
+// yamlPrinter prints one mapping, or a sequence.
 type yamlPrinter struct {
 	w       *bufio.Writer
 	single  bool
@@ -392,7 +395,7 @@ func (p *yamlPrinter) print(a *explain.Explanation) error {
 	p.printed++
 	var value any = a
 	if !p.single {
-		value = []*explain.Explanation{a} // sequences put one after another are one sequence
+		value = []*explain.Explanation{a} // concatenated sequences are one sequence
 	}
 	data, err := yaml.Marshal(value)
 	if err != nil {

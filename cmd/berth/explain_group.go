@@ -35,7 +35,7 @@ func printGroup(w io.Writer, g *explain.Group) {
 	printHelp(w, g)
 }
 
-// blockersOf are the members that hold a group up, the first of each sort.
+// blockersOf returns the members that block a group, the first of each kind.
 func blockersOf(g *explain.Group) []*explain.Blocker {
 	var all []*explain.Blocker
 	if g.Blocker != nil {
@@ -47,7 +47,7 @@ func blockersOf(g *explain.Group) []*explain.Blocker {
 	return all
 }
 
-// blockerLine names a member that holds a group up.
+// blockerLine names a member that blocks a group.
 func blockerLine(b *explain.Blocker, first bool) string {
 	in, what := "", "finds no node, either, with those before it on theirs:"
 	if first {
@@ -116,7 +116,7 @@ func printGroupVerdict(w io.Writer, g *explain.Group) {
 	}
 }
 
-// printTree prints what becomes of the groups of a tree that have their turn together.
+// printTree prints the result for each group of a tree that is scheduled as one.
 func printTree(w io.Writer, t *explain.Tree) {
 	would := "would start"
 	if !t.Starts {
@@ -138,7 +138,7 @@ func printTree(w io.Writer, t *explain.Tree) {
 	printHelps(w, t.WouldStart, t.Unfinished)
 }
 
-// sentence ends a text with a full stop, unless it ends with a question.
+// sentence ends a text with a full stop, unless it ends with a question mark.
 func sentence(text string) string {
 	if strings.HasSuffix(text, "?") {
 		return text
@@ -154,7 +154,7 @@ func counted(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// printMembers lists the members that wait; of very many, the first.
+// printMembers lists the pending members, at most membersShown.
 func printMembers(out io.Writer, g *explain.Group) {
 	if len(g.Members) == 0 {
 		return

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/answers/history"
 )
 
-// pastLines say on at most two lines of the screen what the running scheduler knows of a pod that waits.
+// pastLines returns at most two lines with the running scheduler's history of a pending
+// pod.
 func pastLines(p *history.Past) []string {
 	if p == nil {
 		return nil
@@ -21,7 +22,7 @@ func pastLines(p *history.Past) []string {
 	return nonEmpty(lastAttempt(p) + "\n" + present(p))
 }
 
-// lastAttempt says how the last attempt ended and what had woken the pod.
+// lastAttempt describes the result of the last attempt and the event before it.
 func lastAttempt(p *history.Past) string {
 	if len(p.Kept) == 0 {
 		if p.Attempts > 0 {
@@ -54,7 +55,8 @@ func lastAttempt(p *history.Past) string {
 	return line + "."
 }
 
-// present says where the pod is, what it waits for, and who is before it.
+// present describes the pod's place in the queue, its reason to wait, and the pods before
+// it.
 func present(p *history.Past) string {
 	line := "Now: " + p.Place
 	if x := p.Ahead; x != nil {
@@ -88,7 +90,7 @@ func present(p *history.Past) string {
 	return line + "."
 }
 
-// ahead says who has the turn before a pod.
+// ahead describes the pods before a pod.
 func ahead(x *history.Ahead) string {
 	line := counted(x.Pods, "pod before it", "pods before it")
 	if x.AtLeast {
@@ -100,7 +102,7 @@ func ahead(x *history.Ahead) string {
 	return line
 }
 
-// heldUp says what holds up a pod group.
+// heldUp describes what blocks a pod group.
 func heldUp(g *history.Group) string {
 	parts := []string{fmt.Sprintf("group %s: %s, %s", g.Name, counted(g.Waiting, "waits", "wait"), counted(g.Placed, "has a node", "have a node"))}
 	if !g.Exists {
@@ -121,7 +123,7 @@ func heldUp(g *history.Group) string {
 	return strings.Join(parts, "; ")
 }
 
-// suchAs names the first of the members that an answer names; it may name none.
+// suchAs names the first of the listed members; the list may be empty.
 func suchAs(named []history.Member) string {
 	if len(named) == 0 {
 		return ""
@@ -145,7 +147,7 @@ func times(n int) string {
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// printPlaced prints on a screen why a pod is on its node, as the scheduler decided.
+// printPlaced prints on one screen why the scheduler placed a pod on its node.
 func printPlaced(w io.Writer, a *explain.Explanation) {
 	lines := placedLines(a)
 	for _, line := range lines[:min(screenLines, len(lines))] {
@@ -185,7 +187,7 @@ func bestLine(n *history.Node) string {
 	return fmt.Sprintf("%7d  %s: %s", n.Total, n.Name, strings.Join(parts, ", "))
 }
 
-// tippedLine says what puts the node that was taken before the second.
+// tippedLine describes the difference in score between the chosen node and the second.
 func tippedLine(d *history.Decision) string {
 	if len(d.Best) < 2 {
 		return ""
@@ -225,7 +227,7 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-// printPast prints all that the running scheduler knows of a pod.
+// printPast prints the running scheduler's whole history of a pod.
 func printPast(out io.Writer, p *history.Past) {
 	if p == nil {
 		return
@@ -241,7 +243,7 @@ func printPast(out io.Writer, p *history.Past) {
 		for i := range p.Kept {
 			a := &p.Kept[i]
 			number, feasible := fmt.Sprint(a.Number), fmt.Sprintf("%d of %d", a.Feasible, a.Nodes)
-			if a.Number == 0 { // a failed binding, whose turn is not kept
+			if a.Number == 0 { // a failed binding, whose attempt is no longer in the history
 				number, feasible = "<unknown>", "<unknown>"
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", number, clock(a.At), cmp.Or(a.WokenBy, "<unknown>"), cmp.Or(a.WokenFor, "<none>"), outcome(a), feasible, cmp.Or(a.BindingFailed, a.Node, a.Message))

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/answers/history"
 )
 
-// shownDecision and shownPast are those whose screens docs/explain.md shows.
+// shownDecision and shownPast are the inputs of the screens in docs/explain.md.
 func shownDecision() *history.Decision {
 	total := int64(503)
 	d := &history.Decision{
@@ -38,7 +38,8 @@ func shownPast() *history.Past {
 	}
 }
 
-// TestShownHistory prints what docs/explain.md shows of a decision and of a pod that waits.
+// TestShownHistory compares the screens of a decision and of a pending pod with
+// docs/explain.md.
 func TestShownHistory(t *testing.T) {
 	text, err := os.ReadFile("../../docs/explain.md")
 	if err != nil {
@@ -52,7 +53,7 @@ func TestShownHistory(t *testing.T) {
 	}
 }
 
-// TestPresent says where a pod is, what it waits for and who is before it.
+// TestPresent describes a pod's place, its reason to wait and the pods before it.
 func TestPresent(t *testing.T) {
 	end := time.Date(2026, 11, 2, 9, 0, 1, 0, time.UTC)
 	for _, test := range []struct {
@@ -95,7 +96,7 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-// TestPlacedScreen has ten lines at most, whatever there is to say, and says what is not known.
+// TestPlacedScreen has ten lines at most, and mentions missing data.
 func TestPlacedScreen(t *testing.T) {
 	many := shownDecision()
 	many.Attempt = 4
@@ -132,7 +133,8 @@ func TestOrdinal(t *testing.T) {
 	}
 }
 
-// TestPrintPast prints all attempts, and of a failed binding whose turn is not kept no number.
+// TestPrintPast prints all attempts. A failed binding whose attempt is no longer in the
+// history has no number.
 func TestPrintPast(t *testing.T) {
 	p := shownPast()
 	p.Forgotten = true

@@ -15,8 +15,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles, and those that are nominated
-// to a node, or are decided about with it: of its group, or of another one of its tree.
+// only returns the pods that the explanation of a named pod needs: all pods except the
+// other pending ones.
+//
+// The named pod must be pending and belong to a profile. Pending pods stay if they are
+// nominated to a node, or are scheduled together with the named pod, as members of its
+// group or tree.
 func only(cluster *manifest.Cluster, name string, scheduler *config.Config) ([]*v1.Pod, error) {
 	pods := cluster.Pods
 	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
@@ -43,7 +47,7 @@ func only(cluster *manifest.Cluster, name string, scheduler *config.Config) ([]*
 	}), nil
 }
 
-// findPod returns the pod of that name, NAMESPACE/NAME, nil if there is none.
+// findPod returns the pod with the name NAMESPACE/NAME, or nil.
 func findPod(pods []*v1.Pod, name string) (named *v1.Pod) {
 	for _, pod := range pods {
 		if nameOf(pod) == name {
@@ -53,7 +57,8 @@ func findPod(pods []*v1.Pod, name string) (named *v1.Pod) {
 	return named
 }
 
-// decidedWith returns the PodGroups, as namespace/name, that are decided about together with one, itself included: those of the tree that it belongs to.
+// decidedWith returns the PodGroups, as namespace/name, that are scheduled together with
+// a group: its whole tree, including the group.
 func decidedWith(cluster *manifest.Cluster, group string, scheduler *config.Config) map[string]bool {
 	all := map[string]bool{group: true}
 	if !scheduler.Trees {
@@ -69,7 +74,7 @@ func decidedWith(cluster *manifest.Cluster, group string, scheduler *config.Conf
 	for _, g := range cluster.PodGroups {
 		if above := g.Spec.ParentCompositePodGroupName; above != nil {
 			root := g.Namespace + "/" + *above
-			for range parents { // no further than there are groups: they may be each other's parents
+			for range parents { // bounded by the number of groups, because parents may form a cycle
 				if parents[root] == "" {
 					break
 				}
@@ -86,8 +91,11 @@ func decidedWith(cluster *manifest.Cluster, group string, scheduler *config.Conf
 	return all
 }
 
-// onlyGroup returns the key of the named PodGroup, and the pods without the pending ones except its members and those that are nominated to a node. The
-// PodGroup, or a pod that names it, must be there. The members of other groups of its tree stay, too.
+// onlyGroup returns the key of the named PodGroup, and the pods that its explanation
+// needs.
+//
+// The PodGroup, or a pod that names it, must exist. Pending pods stay only if they are
+// members of the group or its tree, or are nominated to a node.
 func onlyGroup(cluster *manifest.Cluster, name string, scheduler *config.Config) (model.GroupKey, []*v1.Pod, error) {
 	known := map[string]bool{}
 	for _, group := range cluster.PodGroups {
@@ -116,7 +124,7 @@ func onlyGroup(cluster *manifest.Cluster, name string, scheduler *config.Config)
 
 func nameOf(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// isPending reports whether a pod waits for a node.
+// isPending reports whether a pod needs a node.
 func isPending(pod *v1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
 }
@@ -133,7 +141,7 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// hint names the pending pods whose names are similar.
+// hint names the pending pods with similar names.
 func hint(pods []*v1.Pod, name string) string {
 	var names []string
 	for _, pod := range pods {
@@ -150,8 +158,9 @@ func hint(pods []*v1.Pod, name string) string {
 	return fmt.Sprintf(" (%d pods are pending, no similar name)", len(names))
 }
 
-// hintOf names those of the names, which are NAMESPACE/NAME, that are similar. If there is none, it says how many there are of what they are; "" if that is not
-// said.
+// hintOf lists similar names among names of the form NAMESPACE/NAME. Without a similar
+// name it returns the number of names, with the noun in what; with an empty noun it
+// returns "".
 func hintOf(names []string, name, what string) string {
 	const most = 3
 	type candidate struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
 
-// The short form of an explanation has at most screenLines lines: what counts first, then as much of the rest as fits.
+// The short form of an explanation has at most screenLines lines. The verdict comes
+// first, then as many details as fit.
 const (
 	screenLines     = 10
 	shortReasons    = 3
@@ -23,7 +24,7 @@ const (
 	shortLineLength = 220
 )
 
-// printShort prints an explanation on a screen.
+// printShort prints an explanation on one screen.
 func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	var head, tail []string
 	var verdict strings.Builder
@@ -50,7 +51,8 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	tail = append(tail, bestLines(sum)...)
 	reasons := reasonLines(sum)
 	most := min(shortReasons, screenLines-len(head)-len(tail))
-	if a.Preemption == nil && a.Gated == "" && a.Error == "" && a.Advice != nil { // there is room for one more
+	// The screen has room for one more.
+	if a.Preemption == nil && a.Gated == "" && a.Error == "" && a.Advice != nil {
 		most = min(shortReasons+1, screenLines-len(head)-len(tail))
 	}
 	if len(reasons) > most && most > 0 {
@@ -67,7 +69,7 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	}
 }
 
-// cutLine cuts a line that would fill several of the screen.
+// cutLine shortens a line that would wrap several times on a screen.
 func cutLine(line string) string {
 	if runes := []rune(line); len(runes) > shortLineLength {
 		return string(runes[:shortLineLength-1]) + "…"
@@ -75,7 +77,8 @@ func cutLine(line string) string {
 	return line
 }
 
-// reasonLines says how many nodes are rejected for which reasons, and what the nearest one lacks.
+// reasonLines lists the reasons of rejections with their numbers of nodes, and the
+// shortage on the nearest node.
 func reasonLines(sum *explain.Summary) []string {
 	lines := make([]string, 0, len(sum.Reported))
 	for i := range sum.Reported {
@@ -96,7 +99,8 @@ func reasonLines(sum *explain.Summary) []string {
 	return lines
 }
 
-// nearest says what the node lacks that lacks least, of those that a plugin alone rejects; empty if there is nothing to say beyond the reason.
+// nearest describes the shortage on the node that lacks least, among the nodes that only
+// this plugin rejects. It returns "" if that adds nothing to the reason.
 func nearest(sum *explain.Summary, r *explain.Reported) string {
 	for i := range sum.Near {
 		near := &sum.Near[i]
@@ -115,7 +119,7 @@ func nearest(sum *explain.Summary, r *explain.Reported) string {
 	return ""
 }
 
-// adviceLines are the suggestions, the smallest change first.
+// adviceLines lists the suggestions, the smallest change first.
 func adviceLines(found *advice.Advice) []string {
 	if found == nil {
 		return nil
@@ -138,7 +142,8 @@ func adviceLines(found *advice.Advice) []string {
 	return lines
 }
 
-// differentFirst returns the indexes of suggestions, those first that are the first of their kind.
+// differentFirst returns indexes of suggestions. The first suggestion of each kind comes
+// before the others.
 func differentFirst(all []advice.Suggestion) []int {
 	var firsts, others []int
 	seen := map[advice.Kind]bool{}
@@ -160,7 +165,7 @@ func cutShort(found *advice.Advice) string {
 	return ""
 }
 
-// suggestion puts a suggestion into a line.
+// suggestion formats a suggestion as a line.
 func suggestion(s *advice.Suggestion) string {
 	var changes []string
 	for i := range s.Changes {
@@ -173,7 +178,8 @@ func suggestion(s *advice.Suggestion) string {
 	return line
 }
 
-// printGroupShort prints on a screen what becomes of a pod group: what holds it up, and what would let it start.
+// printGroupShort prints on one screen what blocks a pod group, and what would let it
+// start.
 func printGroupShort(w io.Writer, g *explain.Group) {
 	var text strings.Builder
 	printGroupVerdict(&text, g)
@@ -196,7 +202,8 @@ func nonEmpty(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" })
 }
 
-// bestLines are the best nodes, and what puts the first of them before the second.
+// bestLines lists the best nodes, and the difference in score between the first and the
+// second.
 func bestLines(sum *explain.Summary) []string {
 	if len(sum.Best) == 0 || sum.Best[0].Total == nil {
 		return nil
@@ -237,10 +244,10 @@ func printAdvice(w io.Writer, found *advice.Advice) {
 	}
 }
 
-// classLines is how many classes are printed.
+// classLines limits the printed classes.
 const classLines = 50
 
-// printClasses prints the nodes that are equal as one line each.
+// printClasses prints each class of equal nodes as one line.
 func printClasses(w io.Writer, classes []explain.NodeClass) {
 	if len(classes) == 0 {
 		return

@@ -19,15 +19,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// The short form of what has changed has at most screenLines lines, too.
+// The short form of changes has at most screenLines lines, too.
 const (
 	shortLost   = 3
 	shortCauses = 3
-	// shortChanges is how many changes of a cause are listed in a line, one after another.
+	// shortChanges is how many changes of a cause a line lists.
 	shortChanges = 2
 )
 
-// runSince prints why the answer about a pod, or a pod group, is another one than in an older snapshot.
+// runSince explains why the result for a pod or a pod group differs from an older
+// snapshot.
 func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, bar *progress) error {
 	switch {
 	case e.pod != "" && e.group != "":
@@ -63,7 +64,7 @@ func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, st
 	return nil
 }
 
-// resultSince finds what has changed the answer about the pod or the pod group that is named.
+// resultSince finds the causes of a different result for the named pod or pod group.
 func (e *explainFlags) resultSince(scheduler *config.Config, then, now *manifest.Cluster) (*attribution.Result, error) {
 	of := func(c *manifest.Cluster) explain.Objects {
 		return explain.Objects{Nodes: c.Nodes, Pods: c.Pods, Others: c.Objects()}
@@ -82,7 +83,8 @@ func (e *explainFlags) resultSince(scheduler *config.Config, then, now *manifest
 	return explain.Since(scheduler, of(then), of(now), key, time.Now())
 }
 
-// groupSince returns the pod group that --pod-group names, which must have members in one of the snapshots, and must not belong to a tree.
+// groupSince returns the pod group of --pod-group. At least one snapshot must have
+// members, and the group must not belong to a tree.
 func (e *explainFlags) groupSince(scheduler *config.Config, then, now *manifest.Cluster) (key model.GroupKey, err error) {
 	if key, _, err = onlyGroup(now, e.group, scheduler); err != nil {
 		if key, _, err = onlyGroup(then, e.group, scheduler); err != nil {
@@ -111,7 +113,8 @@ func (e *explainFlags) groupSince(scheduler *config.Config, then, now *manifest.
 	return key, nil
 }
 
-// askedSince returns the pod that --pod names, which must be in one of the snapshots, not have ended, and be decided about by itself.
+// askedSince returns the pod of --pod. A snapshot must have it, it must not have ended,
+// and it must not be scheduled as part of a group.
 func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.Cluster) (model.PodKey, error) {
 	namespace, name, ok := strings.Cut(e.pod, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
@@ -140,7 +143,7 @@ func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.
 	return model.PodKey{Namespace: namespace, Name: name}, nil
 }
 
-// printSince prints on a screen what has changed the answer.
+// printSince prints on one screen why the result changed.
 func printSince(w io.Writer, r *attribution.Result) {
 	lines := sinceHead(r)
 	switch worse := worseOf(r); {
@@ -165,7 +168,7 @@ func printSince(w io.Writer, r *attribution.Result) {
 	}
 }
 
-// printSinceWide prints all of it.
+// printSinceWide prints the whole result.
 func printSinceWide(w io.Writer, r *attribution.Result) {
 	for _, line := range sinceHead(r) {
 		fmt.Fprintln(w, line)
@@ -207,7 +210,7 @@ func isMinimal(c *attribution.Cause) string {
 	return "; none of it can be left out"
 }
 
-// sinceHead says what the answer was and is.
+// sinceHead describes the old and the new result.
 func sinceHead(r *attribution.Result) []string {
 	lines := []string{fmt.Sprintf("Pod %s: then %s; now %s.", r.Pod, answered(&r.Then), answered(&r.Now))}
 	if r.PodGroup != "" {
@@ -229,7 +232,7 @@ func sinceHead(r *attribution.Result) []string {
 	return lines
 }
 
-// saidIf is a line, if there is something to say.
+// saidIf returns a line, or none for an empty text.
 func saidIf(when, text string) []string {
 	if text == "" {
 		return nil
@@ -237,7 +240,7 @@ func saidIf(when, text string) []string {
 	return []string{when + text}
 }
 
-// worseOf is the answer where differences are undone or made.
+// worseOf returns the result of the snapshot whose differences are applied or undone.
 func worseOf(r *attribution.Result) *attribution.Answer {
 	if r.Direction == attribution.Apply {
 		return &r.Then
@@ -245,7 +248,7 @@ func worseOf(r *attribution.Result) *attribution.Answer {
 	return &r.Now
 }
 
-// answered puts an answer into words.
+// answered describes a result.
 func answered(a *attribution.Answer) string {
 	text := map[attribution.Verdict]string{
 		attribution.Failed: "its turn fails", attribution.Gated: "it is held back", attribution.Pending: "it has no node", attribution.Preempts: "pods would be evicted for it from " + a.Node,
@@ -261,7 +264,7 @@ func answered(a *attribution.Answer) string {
 	return fmt.Sprintf("%s (%d of %d nodes will do)", text, a.Feasible, a.Nodes)
 }
 
-// answeredOfGroup puts an answer about a pod group into words.
+// answeredOfGroup describes the result for a pod group.
 func answeredOfGroup(a *attribution.Answer) string {
 	text := map[attribution.Verdict]string{
 		attribution.Failed: "its turn fails", attribution.Gated: "it is held back", attribution.Pending: "it would not start", attribution.Preempts: "pods would be evicted for it", attribution.Placed: "it would start",
@@ -275,7 +278,7 @@ func answeredOfGroup(a *attribution.Answer) string {
 	return fmt.Sprintf("%s (%d members)", text, a.Members)
 }
 
-// lostLines says what rejects the nodes that would do in the other snapshot.
+// lostLines lists the reasons that reject nodes which are feasible in the other snapshot.
 func lostLines(r *attribution.Result, most int) []string {
 	if len(r.Lost) == 0 {
 		return nil
@@ -304,7 +307,7 @@ func lostLines(r *attribution.Result, most int) []string {
 	return lines
 }
 
-// causesHead says what the causes are, or that there are none.
+// causesHead introduces the causes, or reports that none was found.
 func causesHead(r *attribution.Result) string {
 	if len(r.Causes) == 0 {
 		return fmt.Sprintf("No cause was found within the bounds of the search (differences: %d; decisions made: %d).", r.Differences, r.Decisions)
@@ -338,7 +341,7 @@ func arrow(c *attribution.Cause) string {
 	return " → " + c.Node
 }
 
-// causeLine puts a cause into a line. Many changes are put together by what they are about.
+// causeLine formats a cause as a line. Many changes are grouped by kind and node.
 func causeLine(c *attribution.Cause) string {
 	type sort struct {
 		kind attribution.Kind
@@ -377,7 +380,7 @@ func causeLine(c *attribution.Cause) string {
 	return line
 }
 
-// ofPods says what has become of several pods; empty for what is not about pods.
+// ofPods describes a change of several pods. It returns "" for other kinds.
 func ofPods(kind attribution.Kind, node string) string {
 	switch kind {
 	case attribution.PodCame:

@@ -16,7 +16,7 @@ import (
 type tablePrinter struct {
 	w        io.Writer // keeps the first error, as bufio.Writer does
 	snapshot *explain.Snapshot
-	wide     bool // everything, instead of a screen
+	wide     bool // everything, instead of one screen
 	printed  int
 }
 
@@ -70,7 +70,7 @@ func (p *tablePrinter) end() error {
 	return err
 }
 
-// printVerdictLine says how many nodes will do, and which one is taken.
+// printVerdictLine prints the number of feasible nodes and the chosen node.
 func printVerdictLine(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes will do", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
 	switch {
@@ -93,12 +93,12 @@ func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	if a.Error != "" {
 		fmt.Fprintf(w, "Its turn ends without a result: %s\n", a.Error)
 	}
-	if a.Message != "" { // what preemption adds comes next
+	if a.Message != "" { // preemption's text comes next
 		fmt.Fprintln(w, strings.TrimSuffix(a.Message, " "+a.PostFilterMessage))
 	}
 }
 
-// printPreemption prints what preemption would do, or why it does nothing.
+// printPreemption prints the victims and the node of preemption, or why it does not help.
 func printPreemption(out io.Writer, a *explain.Explanation) {
 	text, preempts := strings.CutPrefix(a.PostFilterMessage, "preemption: ")
 	p := a.Preemption
@@ -195,7 +195,7 @@ func printNear(w io.Writer, near *explain.Near) {
 	fmt.Fprint(w, more("  and %d more\n", near.Nodes-len(near.Examples)))
 }
 
-// short returns the text of a shortage. Amounts that would read alike are given in full.
+// short describes a shortage. Amounts that would be rounded to the same text are exact.
 func short(s *explain.Shortage) string {
 	asks, free := amount(s.Resource, s.Asks), amount(s.Resource, s.Free)
 	if asks == free {
@@ -231,7 +231,7 @@ func printBest(out io.Writer, sum *explain.Summary) {
 	fmt.Fprint(w, more("and %d more\n", sum.Feasible-len(sum.Best)))
 }
 
-// more returns a note that a list was cut, empty if it was not.
+// more returns a note that a list was cut, or "" for a complete list.
 func more(format string, n int) string {
 	if n <= 0 {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// explained runs berth explain on the cluster and returns what it writes.
+// explained runs berth explain on the cluster and returns its output.
 func explained(t *testing.T, cluster string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
@@ -45,7 +45,7 @@ func pending(meta, spec, cpu string) string {
 	return twoNodes + "{apiVersion: v1, kind: Pod, metadata: {" + meta + "}, spec: {" + spec + "containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
 }
 
-// Nodes of twoNodes, as explanations show them.
+// Nodes of twoNodes, in explanations.
 const (
 	n1Cordoned = `{"name":"n1","feasible":false,"rejections":[{"plugin":"NodeUnschedulable","code":"UnschedulableAndUnresolvable","reasons":["node(s) were unschedulable"]}]}`
 	n2Full     = `{"name":"n2","feasible":false,"rejections":[{"plugin":"NodeResourcesFit","code":"Unschedulable","reasons":["Insufficient cpu"]}]}`
@@ -62,7 +62,8 @@ func object(rest string, nodes ...string) string {
 	return `{"pod":"default/web","profile":"default-scheduler","nodes":[` + "\n" + strings.Join(nodes, ",\n") + "\n]" + rest + "}\n"
 }
 
-// said are the messages of a pod that no node of twoNodes will do for, and that preemption does not help.
+// said are the messages of a pod without a feasible node in twoNodes that preemption does
+// not help.
 func said(why, preemption string) string {
 	text := "preemption: 0/3 nodes are available: " + preemption
 	return `,"message":"0/3 nodes are available: ` + why + " " + text + `","postFilterMessage":"` + text + `"`
@@ -92,7 +93,8 @@ func TestExplainJSON(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, got, stderr := explained(t, test.cluster, "-o", "json", "--pod", "default/web")
-			if before, _, ok := strings.Cut(got, `,"advice":{"version":1,"suggestions":[`); ok { // TestExplainScreens shows what is suggested
+			// TestExplainScreens covers the suggestions
+			if before, _, ok := strings.Cut(got, `,"advice":{"version":1,"suggestions":[`); ok {
 				got = before + "}\n"
 			}
 			if diff := cmp.Diff(test.want, got); code != 0 || diff != "" {
@@ -157,7 +159,8 @@ func explainedExample(t *testing.T, args ...string) (code int, stdout, stderr st
 	return code, out.String(), errs.String()
 }
 
-// checkScreen compares what is printed with a file of testdata, trailing spaces apart, or writes that file.
+// checkScreen compares output with a file of testdata, except trailing spaces, or writes
+// that file.
 func checkScreen(t *testing.T, name, out string) {
 	t.Helper()
 	file := "testdata/" + name + ".txt"
@@ -176,7 +179,7 @@ func checkScreen(t *testing.T, name, out string) {
 	}
 }
 
-// TestExplainScreens compares what is printed about pods. The short form has ten lines at most.
+// TestExplainScreens compares the output for pods. The short form has ten lines at most.
 func TestExplainScreens(t *testing.T) {
 	build.NotRaced(t)
 	example, err := os.ReadFile(example)
@@ -187,7 +190,8 @@ func TestExplainScreens(t *testing.T) {
 		return "---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: " + owner + ", uid: u, controller: true}]}, " +
 			"spec: {containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
 	}
-	small := func(cluster string) string { // n3 is too small, and n2 has a pod that may not be evicted if there is a budget
+	// n3 is too small, and n2 has a pod that a disruption budget may protect.
+	small := func(cluster string) string {
 		cluster = strings.ReplaceAll(cluster, "{name: old}", "{name: old, labels: {app: old}}")
 		return strings.ReplaceAll(cluster, `{name: n3}, status: {allocatable: {cpu: "4"`, `{name: n3}, status: {allocatable: {cpu: "1"`)
 	}
@@ -229,7 +233,8 @@ func TestExplainScreens(t *testing.T) {
 	}
 }
 
-// TestExplainTableCuts checks the table for long lists, for amounts that read alike, and for nodes that are not scored.
+// TestExplainTableCuts checks the table for long lists, for amounts that round to the
+// same text, and for nodes without scores.
 func TestExplainTableCuts(t *testing.T) {
 	cluster := pending("name: web", "", "3")
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {

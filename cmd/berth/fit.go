@@ -119,11 +119,11 @@ func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	return fmt.Errorf("fit: pod %s is not the scheduler's to place", nameOf(pod))
 }
 
-// podToFit returns the pod of the files that is meant, and a note if it was chosen among several.
+// podToFit returns the pod to count, and a note if it was chosen among several.
 //
-// A snapshot may have pending pods of its own. So with several, the pod is the only one of the last
-// file that has pending pods and no Nodes. asked are the pods of the files if these are added to a
-// live cluster.
+// A snapshot may have pending pods of its own. If several pods are pending, the choice is
+// the only pod of the last file that has pending pods and no Nodes. If the files are
+// added to a live cluster, asked are the pods of the files.
 func podToFit(cluster *manifest.Cluster, asked map[string]bool) (pod *v1.Pod, note string, err error) {
 	pending := func(pods []*v1.Pod) (found []*v1.Pod) {
 		for _, p := range pods {
@@ -186,7 +186,7 @@ func (f *fitFlags) print(w io.Writer, fit *explain.Fit) error {
 	return t.Flush()
 }
 
-// reasonsOf puts reasons with numbers of nodes into words.
+// reasonsOf formats reasons with their numbers of nodes.
 func reasonsOf(reasons []explain.FitReason) string {
 	if len(reasons) == 0 {
 		return "-"

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
 
-// fitCluster has two nodes in zone a, of which one is not to be scheduled on, one in zone b, and a pod that asks for two cores.
+// fitCluster has two nodes in zone a, a cordoned and a schedulable one, one node in zone
+// b, and a pod that requests two cores.
 const fitCluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a1, labels: {topology.kubernetes.io/zone: a}}, status: {allocatable: {cpu: "7", memory: 8Gi, pods: "10"}}}
 ---
@@ -37,7 +38,8 @@ func fitted(t *testing.T, cluster string, args ...string) (code int, stdout, std
 	return code, out.String(), errs.String()
 }
 
-// TestFitTable counts three pods by cpu in zone a and one by the number of pods in zone b.
+// TestFitTable counts three pods by cpu in zone a and one by the number of pods in zone
+// b.
 func TestFitTable(t *testing.T) {
 	code, out, stderr := fitted(t, fitCluster)
 	want := `Pods like default/probe that fit: 4
@@ -54,7 +56,7 @@ b       1       1          1      Too many pods (1)      -
 	}
 }
 
-// TestFitLimit ends the count, and puts nodes together by a label that none has.
+// TestFitLimit ends the count early, and groups nodes by a label that none has.
 func TestFitLimit(t *testing.T) {
 	code, out, stderr := fitted(t, fitCluster, "--most", "2", "--by", "pool", "-o", "json")
 	var fit explain.Fit
@@ -66,7 +68,8 @@ func TestFitLimit(t *testing.T) {
 	}
 }
 
-// TestFitBesidePendingPods gives the pod in a file of its own: a snapshot has pending pods too.
+// TestFitBesidePendingPods reads the pod from a separate file, because a snapshot has
+// pending pods, too.
 func TestFitBesidePendingPods(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -23,7 +23,7 @@ const (
 	gateOn = "--feature-gates=GenericWorkload=true"
 )
 
-// gangFile is a node, a PodGroup of the name and minCount, and more documents.
+// gangFile returns a node, a PodGroup with this name and minCount, and more documents.
 func gangFile(group, minCount string, more ...string) string {
 	return "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}, status: {allocatable: {cpu: '4', memory: 8Gi, pods: '9'}}}\n---\n" +
 		"{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: " + group + "}, spec: {schedulingPolicy: {gang: {minCount: " + minCount + "}}}}\n" + strings.Join(more, "")
@@ -89,7 +89,8 @@ func TestGroupScreens(t *testing.T) {
 	}
 }
 
-// TestExplainGroupAsData checks JSON and YAML: a group by name, a pod with its group, and a list in which one member has it.
+// TestExplainGroupAsData checks JSON and YAML: a group by name, a pod with its group, and
+// a list where one member has it.
 func TestExplainGroupAsData(t *testing.T) {
 	text, err := os.ReadFile(gangs)
 	if err != nil {
@@ -109,7 +110,7 @@ func TestExplainGroupAsData(t *testing.T) {
 		Blocker:    &explain.Blocker{Pod: "ml/train-2", Alike: 1, Objections: []explain.Objection{{Plugin: "NodeAffinity", Nodes: 2}, {Plugin: "NodeResourcesFit", Nodes: 2}}},
 		WouldStart: []explain.Help{{MinCount: 2}, {Nodes: 1, Like: "big-1"}},
 	}
-	without := group // what single members demand, which the screens show
+	without := group // the demands of single members are on the screens
 	without.Blocker, without.WouldStart = &explain.Blocker{}, nil
 	*without.Blocker = *group.Blocker
 	without.Blocker.Demands = nil
@@ -153,7 +154,7 @@ func TestExplainGroupAsData(t *testing.T) {
 	}, got); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
-	// A member does not preempt by itself.
+	// A member does not preempt alone.
 	victim := "---\n{apiVersion: v1, kind: Pod, metadata: {name: low}, spec: {nodeName: n1, priority: -5, containers: [{name: m, image: x, resources: {requests: {cpu: '4'}}}]}}\n"
 	cluster := gangFile("g", "1", victim, member("a", "2", ""))
 	for gate, text := range map[string]string{gateOn: "", "--seedless": "preemption: found a potential placement"} {
@@ -192,7 +193,9 @@ func TestGroupMistakes(t *testing.T) {
 	}
 }
 
-// TestSimulateGroups checks groups that are not tried. What is printed for the example is compared with the page about examples by TestShownOutput, here with the other name of the gate.
+// TestSimulateGroups checks groups that are not tried. It also compares the example's
+// outputs with both names of the gate. TestShownOutput compares the example's output with
+// its page.
 func TestSimulateGroups(t *testing.T) {
 	_, want, _ := simulated(t, "", "-f", gangs, "--feature-gates", "GenericWorkload=true")
 	code, out, stderr := simulated(t, "", "-f", gangs, "--feature-gates", "kube:GenericWorkload=true")
@@ -230,7 +233,7 @@ func TestSimulateGroups(t *testing.T) {
 	}, pods); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
-	// Without the gate each pod is decided about by itself.
+	// Without the gate, each pod is scheduled alone.
 	_, out, stderr = simulated(t, cluster, "-f", "-", "-o", "json")
 	result = simulate.Result{}
 	if err := json.Unmarshal([]byte(out), &result); err != nil || result.Groups != nil || result.Summary.Placed != 3 {

@@ -23,7 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.
+// snapshotKinds lists all kinds that the scheduler reads, as an argument of "kubectl
+// get".
 const snapshotKinds = "nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,services,replicationcontrollers,replicasets,statefulsets," +
 	"persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments"
 
@@ -36,16 +37,18 @@ type input struct {
 
 	filesFlag string   // as on the command line
 	outputs   []string // the output formats
-	// connection is how to reach a live cluster.
+	// connection is the connection to a live cluster.
 	connection *connection
-	// assumed says what could not be read of a live cluster, and aside removes from a pod what could not be judged without it.
+	// assumed are notes about unreadable parts of a live cluster. aside removes from a
+	// pod whatever cannot be checked without them.
 	assumed []string
 	aside   func(*v1.Pod)
-	// workloads, unless nil, has pods made for the workloads of the files.
+	// workloads makes pods for the workloads of the files; nil in other commands.
 	workloads *workloads
 }
 
-// newInput declares the flags. filesFlag names the files, short in a letter or not at all; a command that reads none has no such flag.
+// newInput declares the flags. filesFlag is the flag for files, short its letter, which
+// may be empty. A command that reads no files has no such flag.
 func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
 	in := newInputOf(flags, filesFlag, short, outputs)
 	flags.StringVar(&in.config, "config", "", "Configuration file of the scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
@@ -66,8 +69,9 @@ func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string)
 	return in
 }
 
-// read reads the scheduler's configuration (the default one without a file) and the cluster: from the files, with the pods of their workloads, or from its API server
-// if there are none.
+// read reads the scheduler's configuration and the cluster. Without --config the
+// configuration is the default one. The cluster comes from the files, with the pods of
+// their workloads, or without files from the API server.
 func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, error) {
 	scheduler, cluster, err := in.readPlain(ctx, stdin, bar)
 	if err == nil && len(in.files) > 0 {
@@ -96,8 +100,8 @@ func (in *input) readPlain(ctx context.Context, stdin io.Reader, bar *progress) 
 	return scheduler, cluster, err
 }
 
-// readWithFiles reads the cluster of the files; if these have no Node, a live cluster with the objects of the files. Then it returns the names of the files' pods,
-// which are created last.
+// readWithFiles reads the cluster of the files. If these have no Node, it adds their
+// objects to a live cluster, and returns the names of their pods, which are created last.
 func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
 	var piped bytes.Buffer // standard input is read twice
 	if slices.Contains(in.files, "-") {
@@ -141,7 +145,7 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	return scheduler, cluster, asked, nil
 }
 
-// checkOutput checks the flag that all commands have.
+// checkOutput checks --output.
 func (in *input) checkOutput() error {
 	if !slices.Contains(in.outputs, in.output) {
 		return wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
@@ -149,7 +153,7 @@ func (in *input) checkOutput() error {
 	return nil
 }
 
-// readConfig reads the scheduler's configuration, and checks the flags that all commands have.
+// readConfig checks the common flags and reads the scheduler's configuration.
 func (in *input) readConfig() (*config.Config, error) {
 	if err := in.checkOutput(); err != nil {
 		return nil, err
@@ -161,7 +165,8 @@ func (in *input) readConfig() (*config.Config, error) {
 	return scheduler, nil
 }
 
-// readLive reads the cluster from its API server, with the kinds that the configurations read.
+// readLive reads the cluster from its API server, with the kinds that the configurations
+// read.
 func (in *input) readLive(ctx context.Context, bar *progress, schedulers ...*config.Config) (*live.Result, error) {
 	var reads []model.Kind
 	for _, scheduler := range schedulers {
@@ -179,14 +184,15 @@ func (in *input) readLive(ctx context.Context, bar *progress, schedulers ...*con
 	return result, nil
 }
 
-// setAside removes from a pod that is added to the cluster what could not be judged.
+// setAside removes from an added pod whatever cannot be checked.
 func (in *input) setAside(pod *v1.Pod) {
 	if in.aside != nil {
 		in.aside(pod)
 	}
 }
 
-// noteAssumed writes which parts of a live cluster could not be read, and which pods were made.
+// noteAssumed notes which parts of a live cluster were unreadable, and which pods were
+// made.
 func (in *input) noteAssumed(w io.Writer) {
 	for _, note := range in.assumed {
 		fmt.Fprintf(w, "Note: %s\n", note)
@@ -194,9 +200,10 @@ func (in *input) noteAssumed(w io.Writer) {
 	in.noteMade(w)
 }
 
-// complete has the shell complete the values of the flags that all commands have.
+// complete registers shell completion for the common flags.
 func (in *input) complete(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(in.outputs, cobra.ShellCompDirectiveNoFileComp)) // the flags are there
+	// Registration cannot fail, because the flag exists.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(in.outputs, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return in.connection.namespaces(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
 	})
@@ -204,7 +211,7 @@ func (in *input) complete(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
 
-// printObject prints an answer as json or yaml.
+// printObject prints an answer as JSON or YAML.
 func printObject(w io.Writer, format string, answer any) error {
 	var data []byte
 	var err error
@@ -227,7 +234,8 @@ func printObject(w io.Writer, format string, answer any) error {
 	return nil
 }
 
-// loadConfig reads a configuration file, or returns the default configuration without one, with the given gates set.
+// loadConfig reads a configuration file, or the default configuration without a file,
+// with these gates set.
 func loadConfig(file string, set map[string]bool) (*config.Config, error) {
 	own := make(map[string]bool, len(set))
 	for name, on := range set {
@@ -240,10 +248,10 @@ func loadConfig(file string, set map[string]bool) (*config.Config, error) {
 	return config.Read(config.Request{File: file, Gates: gates})
 }
 
-// ofKubernetes may stand before the name of a gate.
+// ofKubernetes is an optional prefix of a gate's name.
 const ofKubernetes = "kube:"
 
-// notes writes what was not taken into account.
+// notes writes which parts of the input were ignored or are missing.
 func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	for _, warning := range cluster.Warnings {
 		fmt.Fprintf(w, "Note: %s\n", warning)
@@ -271,7 +279,8 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	}
 }
 
-// gateOfGroups warns of pods of pod groups that are decided about one by one, because the gate is off. It returns "" if there is nothing to warn of.
+// gateOfGroups warns that pods of pod groups are scheduled one by one because the gate is
+// off. It returns "" without such pods.
 func gateOfGroups(scheduler *config.Config, cluster *manifest.Cluster) string {
 	if scheduler.Groups {
 		return ""
@@ -288,7 +297,7 @@ func gateOfGroups(scheduler *config.Config, cluster *manifest.Cluster) string {
 	return fmt.Sprintf("pending pods of pod groups are scheduled one by one: %d; to schedule each group as a whole, add --feature-gates GenericWorkload=true", pods)
 }
 
-// groupOf is namespace/name of the PodGroup that a pod names, empty if it names none.
+// groupOf returns namespace/name of the pod's PodGroup, or "".
 func groupOf(pod *v1.Pod) string {
 	if of := pod.Spec.SchedulingGroup; of != nil && of.PodGroupName != nil {
 		return pod.Namespace + "/" + *of.PodGroupName
@@ -296,9 +305,11 @@ func groupOf(pod *v1.Pod) string {
 	return ""
 }
 
-// missingControllers warns of an input that has pods of a controller but no controller of that kind. Default constraints of PodTopologySpread
-// use the selectors of services and controllers: without those objects the default selector is empty, and the pods are not spread. It returns ""
-// if there is nothing to warn of.
+// missingControllers warns of pods whose controllers are missing in the input.
+//
+// Default constraints of PodTopologySpread use the selectors of services and controllers.
+// Without these objects the default selector is empty, and the pods are not spread. It
+// returns "" if the input is complete.
 func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) string {
 	if !slices.Contains(scheduler.Reads(), model.ReplicaSetKind) {
 		return ""
@@ -327,8 +338,9 @@ func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) str
 		"; without its controller a pod may be spread differently than in the cluster; get all needed objects with: kubectl get " + snapshotKinds + " -A -o yaml"
 }
 
-// missingStorage warns of an input whose objects name claims, volumes or classes and that has none of that kind: such a snapshot was taken without them,
-// and pods wait for what is there in the cluster. It returns "" if there is nothing to warn of.
+// missingStorage warns if objects name claims, volumes or classes and the input has none
+// of that kind. Such a snapshot was taken without them, so pods wait for objects that the
+// cluster has. It returns "" if the input is complete.
 func missingStorage(scheduler *config.Config, cluster *manifest.Cluster) string {
 	if !slices.Contains(scheduler.Reads(), model.PersistentVolumeClaimKind) {
 		return ""
@@ -363,7 +375,8 @@ func missingStorage(scheduler *config.Config, cluster *manifest.Cluster) string 
 		"; pods wait here for objects that exist in the cluster; get all needed objects with: kubectl get " + snapshotKinds + " -A -o yaml"
 }
 
-// spreadingController returns the kind of the pod's controller if default selectors use that kind; "" otherwise.
+// spreadingController returns the kind of the pod's controller if default selectors use
+// that kind; "" otherwise.
 func spreadingController(pod *v1.Pod) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {

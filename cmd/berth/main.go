@@ -1,7 +1,9 @@
-// Command berth is a Kubernetes scheduler with commands to simulate and explain its decisions.
+// Command berth is a Kubernetes scheduler with commands to simulate and explain its
+// decisions.
 //
-// It takes a subcommand; called by the name kube-scheduler it is only the scheduler. It gives what the subcommand prints. It owns the exit code:
-// 0, 1 for a failure, 2 for a mistake in the user's input. It never schedules itself: package app does.
+// It takes a subcommand and prints its result. Installed as kube-scheduler, it is only
+// the scheduler. It owns the exit codes: 0, 1 for a failure, and 2 for a mistake in the
+// user's input. Package app, not this package, runs the scheduler.
 package main
 
 import (
@@ -20,7 +22,8 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr)) }
 
-// run runs the command line, whose first argument is the name that the binary was called by, and returns the exit code.
+// run runs the command line and returns the exit code. The first argument is the name of
+// the binary.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if called := strings.TrimSuffix(filepath.Base(args[0]), ".exe"); called == kubeScheduler {
 		return runAsKubeScheduler(ctx, args[1:], stdout, stderr)
@@ -39,13 +42,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return app.ExitCode(err)
 }
 
-// kubectlPlugin is the name by which kubectl finds the binary: then "kubectl berth" is the command.
+// kubectlPlugin is the binary's name as a kubectl plugin, "kubectl berth".
 const kubectlPlugin = "kubectl-berth"
 
-// kubeScheduler is the name by which the binary is only the scheduler.
+// kubeScheduler is the binary's name as a scheduler only.
 const kubeScheduler = "kube-scheduler"
 
-// runAsKubeScheduler fails as kube-scheduler does: with exit code 1 for every error, and with the usage before the error if a flag is wrong.
+// runAsKubeScheduler runs the scheduler with kube-scheduler's handling of errors. Every
+// error has exit code 1, and for a wrong flag the usage is printed first.
 func runAsKubeScheduler(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd := app.NewSchedulerCommand()
 	cmd.SetContext(ctx)
@@ -55,7 +59,7 @@ func runAsKubeScheduler(ctx context.Context, args []string, stdout, stderr io.Wr
 	return cli.Run(cmd)
 }
 
-// newCommand returns the command of a binary that was called by its own name.
+// newCommand returns the command of the binary under its own name.
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "berth",

@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// gcPercentMost is for a small heap: a third less time for some more memory. heapBytes is the size up to which the heap of a larger cluster may grow between two
-// collections, and gcPercentLeast what is kept of that beyond it, so that an even larger cluster takes more memory and not all the time.
+// gcPercentMost is GOGC for a small heap: it saves a third of the time for some more
+// memory. heapBytes limits the heap before the next collection. gcPercentLeast lets even
+// larger heaps grow beyond that, so that collections do not take all the time.
 const (
 	gcPercentMost  = 400
 	gcPercentLeast = 60
 	heapBytes      = 768 << 20
 )
 
-// gcPercent is the value of GOGC for a heap of which so much is live.
+// gcPercent returns GOGC for a heap with this many live bytes.
 func gcPercent(live uint64) int {
 	if live == 0 {
 		return gcPercentMost
@@ -23,7 +24,8 @@ func gcPercent(live uint64) int {
 	return int(min(max(100*int64(heapBytes)/int64(live)-100, gcPercentLeast), gcPercentMost))
 }
 
-// shortRun sets GOGC while a command runs, again after each collection. It returns a function that restores the old value.
+// shortRun adjusts GOGC after each collection while a command runs. It returns a function
+// that restores the old value.
 func shortRun() func() {
 	t := &tuning{}
 	before := debug.SetGCPercent(gcPercentMost)
@@ -36,15 +38,15 @@ func shortRun() func() {
 	}
 }
 
-// tuning sets GOGC until it is over.
+// tuning adjusts GOGC until it is over.
 type tuning struct {
 	mu   sync.Mutex
 	over bool
 }
 
-// arm has tune called after the next collection, which finds garbage.
+// arm schedules tune for the next collection, which finds this garbage.
 func (t *tuning) arm() {
-	garbage := new([32]byte) // large enough not to share its memory with other values
+	garbage := new([32]byte) // too large for the allocator to combine with other values
 	runtime.SetFinalizer(garbage, func(*[32]byte) { t.tune() })
 }
 

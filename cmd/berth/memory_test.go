@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestGCPercent: a small heap grows fast, a large one up to the bound, and an even larger one by its share.
+// TestGCPercent lets a small heap grow fast, a large heap up to the bound, and an even
+// larger heap by its share.
 func TestGCPercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 192 << 20: 300, 384 << 20: 100, 768 << 20: 60, 64 << 30: 60} {
 		if got := gcPercent(live); got != want {
@@ -30,7 +31,7 @@ func TestShortRun(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for percent() >= gcPercentMost && time.Now().Before(deadline) {
 		runtime.GC()
-		time.Sleep(time.Millisecond) // finalizers have a goroutine of their own
+		time.Sleep(time.Millisecond) // finalizers run on their own goroutine
 	}
 	if got := percent(); got >= 100 || got < gcPercentLeast {
 		t.Errorf("GOGC is %d with %d MiB live", got, len(kept)>>20)

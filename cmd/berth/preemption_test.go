@@ -9,9 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// preemptable is a cluster whose only node is full of pods of lower priority: web-0 and web-1 are of a budget that was written by hand and allows one
-// disruption, of them and of a third pod on a node that is cordoned; and of one that was read from a cluster and allows more than can be seen here.
-// Another that was read from a cluster allows less; plain is of it too, and is going anyway.
+// preemptable is a cluster whose only node is full of pods of lower priority. web-0 and
+// web-1 have a handwritten disruption budget that allows one disruption among them and a
+// third pod, which is on a cordoned node. Another budget of theirs was read from a
+// cluster and allows more than the input can show. A third was read from a cluster and
+// allows less; it includes plain, which is already being deleted.
 const preemptable = `
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
 ---
@@ -72,11 +74,11 @@ func asking(cpu, class string) string {
 		", containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "'}}}]}}\n"
 }
 
-// TestExplainPreemption compares what preemption would do, as JSON and in the table.
+// TestExplainPreemption compares the preemption, as JSON and in the table.
 func TestExplainPreemption(t *testing.T) {
 	const found = "preemption: found a potential placement for pod on node n1, preempting "
 	tests := []struct{ name, cpu, class, object, message, table string }{
-		// The younger one is put back first: if both went, the budget would be violated with it.
+		// The younger pod is put back first: evicting both would violate the budget.
 		{"two victims", "3", "high",
 			`{"node":"n1","victims":[{"pod":"shop/web-0","priority":5,"started":"2026-01-01T10:00:00Z","owner":"ReplicaSet/web"},` +
 				`{"pod":"shop/plain","priority":-3,"terminating":true}],"clearedNominations":["shop/nominated"]}`,
@@ -132,8 +134,9 @@ PLUGIN `},
 	}
 }
 
-// TestSimulateEvictions compares who is evicted for whom, in the table and as JSON. The preemptor needs the pod "near" beside it and is
-// rejected at first, so that another pod is placed before it, and evicted again.
+// TestSimulateEvictions compares victims and preemptors, in the table and as JSON. The
+// preemptor needs affinity to the pod "near" and is rejected at first. So another pod is
+// placed before it, and evicted again.
 func TestSimulateEvictions(t *testing.T) {
 	const cluster = `
 {apiVersion: v1, kind: Node, metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}, status: {allocatable: {cpu: "4", pods: "9"}}}

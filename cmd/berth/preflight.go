@@ -74,7 +74,8 @@ func (p *preflightFlags) run(ctx context.Context, stdout, stderr io.Writer) erro
 		return err
 	}
 	r := preflight.Request{File: p.config, Gates: p.gates, Of: preflight.Subject{Name: access.Impersonate.UserName, Groups: access.Impersonate.Groups}}
-	access.Impersonate = rest.ImpersonationConfig{} // it is asked about, and nothing is done in its name
+	// The user of --as is only the subject of the checks.
+	access.Impersonate = rest.ImpersonationConfig{}
 	r.Access = access
 	if r.Scheduler, r.Mistake = loadConfig(p.config, p.gates); r.Mistake == nil {
 		found, err := live.Read(ctx, live.Request{Access: access, Kinds: r.Scheduler.Reads(), Progress: bar.reading})

@@ -35,7 +35,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// show rewrites the line when a whole percent has been added.
+// show rewrites the line at each whole percent.
 func (p *progress) show(what string, done, total int64) {
 	if p.w == nil || total <= 0 {
 		return

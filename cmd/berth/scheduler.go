@@ -27,10 +27,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// running is how to reach the running scheduler, which knows what it has decided and why. It gets the user's credentials, so it is asked only if the user says so.
+// running connects to the running scheduler, for the history of its decisions. The
+// scheduler gets the user's credentials, so it is contacted only with --scheduler.
 type running struct {
 	connection *connection
-	// at is whom to ask: nobody if it is empty, the replica that holds the lease if it is leader, or else an address.
+	// at is the scheduler's address, leader for the holder of the lease, or empty for
+	// none.
 	at    string
 	ca    string
 	lease string
@@ -49,13 +51,13 @@ func newRunning(flags *pflag.FlagSet, c *connection) *running {
 }
 
 const (
-	// askTimeout is how long the scheduler may take to answer, finding it included.
+	// askTimeout limits the time for finding the scheduler and its answer.
 	askTimeout = 10 * time.Second
-	// answerMax bounds what is read of an answer.
+	// answerMax limits the size of an answer in bytes.
 	answerMax = 4 << 20
-	// leader as the scheduler to ask is the replica that holds the lease.
+	// leader stands for the replica that holds the lease.
 	leader = "leader"
-	// schedulerPort is that of kube-scheduler, and of Berth.
+	// schedulerPort is the port of kube-scheduler, and of Berth.
 	schedulerPort = 10259
 
 	schedulerFlag      = "scheduler"
@@ -64,7 +66,7 @@ const (
 	schedulerPortFlag  = "scheduler-port"
 )
 
-// check checks the flags, so that no credentials are sent in a way that the user has not meant.
+// check checks the flags, so that credentials are never sent in an unintended way.
 func (r *running) check() error {
 	if r.at != "" && r.at != leader {
 		if at, err := url.Parse(r.at); err != nil || at.Scheme != "https" || at.Host == "" {
@@ -88,13 +90,14 @@ func (r *running) check() error {
 	return nil
 }
 
-// asked is what the running scheduler has answered, or why it has not.
+// asked is the running scheduler's answer, or the reason why it has none.
 type asked struct {
 	answer *history.Answer
 	why    error
 }
 
-// about returns what is about that very pod: one of its name may have come or gone since the pod was read.
+// about drops an answer about another pod of the same name. The pod may have been
+// recreated since it was read.
 func (a asked) about(pod *v1.Pod) asked {
 	if a.answer != nil && a.answer.UID != string(pod.UID) {
 		return asked{why: fmt.Errorf("the scheduler's response is for another pod of this name, with UID %q instead of %q", a.answer.UID, pod.UID)}
@@ -102,7 +105,8 @@ func (a asked) about(pod *v1.Pod) asked {
 	return a
 }
 
-// ask asks the running scheduler about a pod, with the user's own credentials; the flags name one. election is the scheduler's configuration of its lease.
+// ask requests the history of a pod from the running scheduler, with the user's own
+// credentials. election is the lease in the scheduler's configuration.
 func (r *running) ask(ctx context.Context, namespace, name string, election *configv1.KubeSchedulerConfiguration) asked {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -114,7 +118,9 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 		return asked{why: errors.New("--as is not supported with --scheduler, which would use your own rights")}
 	}
 	to := rest.CopyConfig(access)
-	// The certificate at an address is always checked, also where that of the API server is not: the user's credentials go there. A password is for the API server alone; Berth takes none.
+	// The certificate at an address is always checked, because the user's credentials go
+	// there. This holds even if the API server's certificate is not checked. A password
+	// is for the API server alone; Berth accepts none.
 	to.TLSClientConfig = rest.TLSClientConfig{CertFile: access.CertFile, KeyFile: access.KeyFile, CertData: access.CertData, KeyData: access.KeyData, CAFile: r.ca}
 	to.Username, to.Password = "", ""
 	to.Host, to.APIPath, to.Dial, to.Proxy = r.at, "", nil, nil
@@ -124,24 +130,26 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 			return asked{why: err}
 		}
 		defer stop()
-		// The certificate is mostly one that the scheduler has made for itself. That the connection ends at the pod, the API server and the node's kubelet vouch for.
+		// The certificate is usually self-signed by the scheduler. The API server and the
+		// node's kubelet guarantee that the connection ends at the pod.
 		to.Host, to.TLSClientConfig.CAFile, to.TLSClientConfig.Insecure = fmt.Sprintf("https://127.0.0.1:%d", port), "", true
 	}
 	answer, err := get(ctx, to, namespace, name)
 	return asked{answer, err}
 }
 
-// get sends the question.
+// get sends the request.
 func get(ctx context.Context, to *rest.Config, namespace, name string) (*history.Answer, error) {
 	at, err := url.Parse(to.Host)
-	if err != nil || at.Scheme != "https" || at.Host == "" { // credentials are sent
+	if err != nil || at.Scheme != "https" || at.Host == "" { // the request carries credentials
 		return nil, fmt.Errorf("scheduler address %q: must begin with https://", to.Host)
 	}
 	client, err := rest.HTTPClientFor(to)
 	if err != nil {
 		return nil, err
 	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // credentials go nowhere else
+	// A redirect must not send credentials to another host.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	at = at.JoinPath(server.ExplainPath(namespace, name))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
 	if err != nil {
@@ -176,7 +184,8 @@ func get(ctx context.Context, to *rest.Config, namespace, name string) (*history
 	return &answer, nil
 }
 
-// forward opens a way to the replica that holds the lease, through the API server: a port of this host, which leads there until the returned function is called.
+// forward opens a port of this host that leads, through the API server, to the replica
+// that holds the lease. The returned function closes it.
 func (r *running) forward(ctx context.Context, access *rest.Config, election *configv1.KubeSchedulerConfiguration) (stop func(), port uint16, err error) {
 	client, err := clients.NewForConfig(access)
 	if err != nil {
@@ -212,7 +221,7 @@ func (r *running) forward(ctx context.Context, access *rest.Config, election *co
 	case <-ended:
 		stopForwarding()
 		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), failed)
-	case <-ctx.Done(): // a dialer that hangs ends with the process
+	case <-ctx.Done(): // a hanging dialer ends with the process
 		stopForwarding()
 		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), ctx.Err())
 	}
@@ -227,7 +236,8 @@ func (r *running) forward(ctx context.Context, access *rest.Config, election *co
 	return stop, ports[0].Local, nil
 }
 
-// dialerFor dials as kubectl does: through a WebSocket, or by SPDY where the API server, or a proxy before it, knows no such WebSockets.
+// dialerFor dials as kubectl does: through a WebSocket, or with SPDY if the API server or
+// a proxy does not support these WebSockets.
 func dialerFor(access *rest.Config, to *url.URL) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(access)
 	if err != nil {
@@ -243,8 +253,9 @@ func dialerFor(access *rest.Config, to *url.URL) (httpstream.Dialer, error) {
 	}), nil
 }
 
-// leader returns the pod of the scheduler that holds the lease. Only pods in the namespace of the lease are asked: the credentials go to whoever runs there, and who may run pods beside
-// the lease could take the lease, too.
+// leader returns the scheduler's pod that holds the lease. Only pods in the lease's
+// namespace qualify, because the pod receives credentials. Users who may run pods in that
+// namespace could also take the lease.
 func (r *running) leader(ctx context.Context, client clients.Interface, election *configv1.KubeSchedulerConfiguration) (*v1.Pod, error) {
 	namespace, name := election.LeaderElection.ResourceNamespace, election.LeaderElection.ResourceName
 	if r.lease != "" {
@@ -265,7 +276,7 @@ func (r *running) leader(ctx context.Context, client clients.Interface, election
 	if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("find the pod of the lease holder, %s/%s: %w", namespace, host, err)
 	}
-	// A pod in the network of its node goes by the node's name.
+	// A pod in its node's network has the node's name.
 	onNode, listErr := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", host).String()})
 	if listErr != nil {
 		return nil, fmt.Errorf("find the lease holder on node %s: %w", host, listErr)

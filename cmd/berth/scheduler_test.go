@@ -34,20 +34,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// cloud is an API server that knows a lease, and pods to which it forwards ports; and a scheduler behind the port of each.
+// cloud is an API server with a lease and with pods whose ports it forwards, and a
+// scheduler behind each port.
 type cloud struct {
 	*testing.T
 	holder string
 	pods   []v1.Pod
 	api    *httptest.Server
 	mu     sync.Mutex
-	asked  []string // the pods to which ports were forwarded, under mu
-	// authorizations are those of the questions that the scheduler was asked, under mu.
+	// authorizations are the Authorization headers of the requests to the scheduler,
+	// under mu.
+	asked []string
+	// authorizations are those of the requests to the scheduler, under mu.
 	authorizations []string
 	behind         *httptest.Server
 	answer         int    // the scheduler's code
 	uid            string // of the pod in the scheduler's answer
-	port           string // that is forwarded
+	port           string // the forwarded port
 	forbidden      bool   // to get pods
 	listed         []v1.Pod
 	edit           func(*clientcmdapi.Config) // of the kubeconfig
@@ -112,7 +115,7 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forward answers as an API server without WebSockets for port-forwards does: by SPDY.
+// forward answers with SPDY, like an API server without WebSockets for port-forwards.
 func (c *cloud) forward(w http.ResponseWriter, r *http.Request, pod string) {
 	if !httpstream.IsUpgradeRequest(r) || !strings.EqualFold(r.Header.Get(httpstream.HeaderUpgrade), spdy.HeaderSpdy31) {
 		w.WriteHeader(http.StatusForbidden)
@@ -159,7 +162,7 @@ func (c *cloud) forward(w http.ResponseWriter, r *http.Request, pod string) {
 	}
 }
 
-// kubeconfig writes one for the API server, and returns its name.
+// kubeconfig writes a kubeconfig for the API server, and returns its name.
 func (c *cloud) kubeconfig() string {
 	c.Helper()
 	kubeconfig := clientcmdapi.NewConfig()
@@ -178,7 +181,7 @@ func (c *cloud) kubeconfig() string {
 	return file
 }
 
-// ask asks the scheduler with the flags.
+// ask requests the history with the flags.
 func (c *cloud) ask(flags ...string) asked {
 	c.Helper()
 	set := pflag.NewFlagSet("explain", pflag.ContinueOnError)
@@ -193,7 +196,8 @@ func (c *cloud) ask(flags ...string) asked {
 	if err != nil {
 		c.Fatal(err)
 	}
-	for tries := 1; ; tries++ { // on a machine that is busy enough the time is over before the scheduler is reached
+	// On a busy machine, the timeout may end before the scheduler is reached.
+	for tries := 1; ; tries++ {
 		got := r.ask(context.Background(), "shop", "web-0", defaults.Source)
 		if tries == 10 || got.why == nil || !strings.Contains(got.why.Error(), context.DeadlineExceeded.Error()) {
 			return got
@@ -201,7 +205,8 @@ func (c *cloud) ask(flags ...string) asked {
 	}
 }
 
-// TestAskTheLeader finds the replica that leads, forwards a port to it and asks it with the user's token; or says why that is not possible.
+// TestAskTheLeader finds the leader, forwards a port to it and sends the request with the
+// user's token; or reports why that is not possible.
 func TestAskTheLeader(t *testing.T) {
 	pod := func(name, node string, change func(*v1.Pod)) v1.Pod {
 		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"app.kubernetes.io/name": "berth"}}, Spec: v1.PodSpec{NodeName: node}}
@@ -256,7 +261,8 @@ func TestAskTheLeader(t *testing.T) {
 	}
 }
 
-// TestTheCertificateIsChecked sends no credentials to an address whose certificate cannot be checked, also if that of the API server is not to be checked.
+// TestTheCertificateIsChecked sends no credentials to an address with an unverifiable
+// certificate, even if the API server's certificate is not verified.
 func TestTheCertificateIsChecked(t *testing.T) {
 	c := newCloud(t)
 	for _, insecure := range []bool{false, true} {
@@ -290,7 +296,8 @@ func TestNoPasswordIsSent(t *testing.T) {
 	}
 }
 
-// TestExplainAsksIfAskedTo asks a scheduler only if --scheduler names it, and about that very pod.
+// TestExplainAsksIfAskedTo contacts a scheduler only if --scheduler names it, and accepts
+// only an answer for the same pod.
 func TestExplainAsksIfAskedTo(t *testing.T) {
 	placed := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "u"}, Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, NodeName: "n"}}
 	pending := placed
@@ -301,7 +308,7 @@ func TestExplainAsksIfAskedTo(t *testing.T) {
 		uid         string
 		flags       []string
 		code        int
-		says, notes string // what is said on standard output, and on standard error
+		says, notes string // output on stdout, and on stderr
 		asks        bool
 	}{
 		"a pending pod":               {pod: pending, says: "Pod shop/web-0, profile default-scheduler: "},

@@ -107,7 +107,7 @@ serves the counts as metrics berth_shadow_*, with the same authorization as the 
 	return cmd
 }
 
-// check returns a mistake in the flags.
+// check returns the mistakes in the flags.
 func (f *shadowFlags) check() error {
 	switch {
 	case f.output != "table" && f.output != "json":
@@ -235,14 +235,15 @@ func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, sched
 	}
 }
 
-// serve serves the metrics, if there is a port, until the returned function is called. It is ready when synced is closed.
+// serve serves the metrics, if a port is set, until the returned function is called. It
+// is ready when synced is closed.
 func (f *shadowFlags) serve(ctx context.Context, synced <-chan struct{}) (stop func(), err error) {
 	f.access.Authentication.RemoteKubeConfigFile = cmp.Or(f.access.Authentication.RemoteKubeConfigFile, f.kubeconfig)
 	f.access.Authorization.RemoteKubeConfigFile = cmp.Or(f.access.Authorization.RemoteKubeConfigFile, f.kubeconfig)
 	return f.access.StartMetrics(f.metrics.handler(), healthz.NewShutdownHealthz(ctx.Done()), server.Synced(synced))
 }
 
-// failure returns why a disagreement could not be kept.
+// failure returns the error of the first disagreement that could not be written.
 func (f *shadowFlags) failure() error {
 	if f.kept == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/answers/shadow"
 )
 
-// shadowMetrics are the counts of the shadow as series. The goroutine that follows sets them, and scrapes read them.
+// shadowMetrics exports the counts of the shadow. The following goroutine sets them, and
+// scrapes read them.
 type shadowMetrics struct {
 	metrics.BaseStableCollector
 
@@ -19,7 +20,7 @@ type shadowMetrics struct {
 }
 
 func (m *shadowMetrics) set(s shadow.Summary) {
-	s.Races = maps.Clone(s.Races) // the follower's own
+	s.Races = maps.Clone(s.Races) // the follower keeps changing its map
 	m.now.Store(&s)
 }
 
@@ -47,7 +48,7 @@ func (m *shadowMetrics) DescribeWithStability(to chan<- *metrics.Desc) {
 	}
 }
 
-// CollectWithStability gives the counts as they were set last.
+// CollectWithStability returns the latest counts.
 func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
 	s := m.now.Load()
 	if s == nil {
@@ -71,7 +72,7 @@ func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
 	add(shadowOpen, metrics.GaugeValue, int64(s.Open))
 }
 
-// handler serves the series, and no others.
+// handler serves only these series.
 func (m *shadowMetrics) handler() http.Handler {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(m)

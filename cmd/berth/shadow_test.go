@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// replayed is what berth explain prints of a pod, as far as the test reads it.
+// replayed is the part of berth explain's output that the test reads.
 type replayed struct {
 	Message string
 	Nodes   []struct {
@@ -30,7 +30,8 @@ type replayed struct {
 	}
 }
 
-// TestDisagreementsReplay has berth explain say about the file of a disagreement what the shadow has said.
+// TestDisagreementsReplay explains the file of a disagreement with berth explain, and
+// compares the result with the shadow's.
 func TestDisagreementsReplay(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -105,7 +106,7 @@ func TestDisagreementsThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestShadowMetrics serves the counts as they were set last.
+// TestShadowMetrics serves the latest counts.
 func TestShadowMetrics(t *testing.T) {
 	m := &shadowMetrics{}
 	handler := m.handler()

@@ -19,9 +19,9 @@ import (
 type simulation struct {
 	*input
 	seed uint64
-	// generate is the size of a cluster to make, empty if it is read.
+	// generate is the size of a cluster to generate; empty if the cluster is read.
 	generate map[string]int
-	made     *simulate.Size // the same; nil if it is read
+	made     *simulate.Size // the same; nil if the cluster is read
 }
 
 // simulationOutputs are the formats of a simulation.
@@ -134,17 +134,19 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err := s.print(stdout, result); err != nil || len(s.generate) == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(stderr, "Note: %s\n", pace(result.Summary.Placed+result.Summary.Waiting, took)) // not on stdout, which is the same in each run
+	// The duration goes to stderr, because stdout is equal in each run.
+	_, err = fmt.Fprintf(stderr, "Note: %s\n", pace(result.Summary.Placed+result.Summary.Waiting, took))
 	return err
 }
 
-// pace says how long the decisions about pods took in real time, and how many pods that is in a second.
+// pace describes the real time of the decisions, and the pods per second.
 func pace(pods int, took time.Duration) string {
 	took = max(took.Round(time.Millisecond), time.Millisecond)
 	return fmt.Sprintf("%d pods in %s, %.0f pods/s", pods, took, float64(pods)/took.Seconds())
 }
 
-// readOrGenerate returns the configuration and the cluster; and the names of the pods that files add to a live one.
+// readOrGenerate returns the configuration and the cluster, and the names of the pods
+// that files add to a live cluster.
 func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
 	if len(s.generate) == 0 {
 		return s.readWithFiles(ctx, stdin, bar)
@@ -242,7 +244,7 @@ func printSummary(w io.Writer, s *simulate.Summary) {
 	}
 }
 
-// printZones says how full the zones are before and after.
+// printZones prints the utilization of the zones before and after.
 func printZones(w io.Writer, zones []simulate.Zone) {
 	if len(zones) > 0 {
 		fmt.Fprint(w, "\nZONE\tNODES\tCPU\tMEMORY\tPODS\n")

@@ -43,7 +43,8 @@ func trimmed(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestSimulateOutputs checks that YAML equals JSON, and that a second run gives the same output.
+// TestSimulateOutputs checks that YAML equals JSON, and that a second run gives the same
+// output.
 func TestSimulateOutputs(t *testing.T) {
 	args := []string{"-f", example, "-f", "../../examples/replicas.yaml", "--config", "../../examples/packing.yaml", "--seed", "7"}
 	_, text, stderr := simulated(t, "", append(args, "-o", "json")...)
@@ -78,7 +79,8 @@ func TestSimulateOutputs(t *testing.T) {
 	}
 }
 
-// TestSimulateGenerated makes a cluster: the summary is printed, as JSON all pods; and what cannot be made is said.
+// TestSimulateGenerated generates a cluster. The table has the summary and JSON all pods.
+// Impossible sizes are errors.
 func TestSimulateGenerated(t *testing.T) {
 	code, text, stderr := simulated(t, "", "--generate", "nodes=20,pods=300,running=50")
 	if code != 0 || !strings.HasPrefix(text, "\nPods: 300 of 300 pending were placed, beside 50 that had a node. Nodes: 20.") || strings.Contains(text, "NAMESPACE") {
@@ -109,7 +111,7 @@ func TestSimulateGenerated(t *testing.T) {
 	}
 }
 
-// TestPace expects the pods of a second, also where nothing took any time.
+// TestPace expects the pods per second, also for a duration of 0.
 func TestPace(t *testing.T) {
 	for _, row := range []struct {
 		pods int
@@ -127,7 +129,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestSimulateStdin reads a cluster from standard input, and expects a note on stderr about what was left out.
+// TestSimulateStdin reads a cluster from standard input, and expects a note on stderr
+// about skipped objects.
 func TestSimulateStdin(t *testing.T) {
 	const cluster = `apiVersion: v1
 kind: List
@@ -151,7 +154,8 @@ items:
 	}
 }
 
-// TestSimulateWhatIsMissing expects that pods stay pending that need a missing plugin, as with the scheduler, with a note on stderr.
+// TestSimulateWhatIsMissing expects that pods stay pending that need a missing plugin, as
+// in the scheduler, with a note on stderr.
 func TestSimulateWhatIsMissing(t *testing.T) {
 	const cluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", pods: "9"}}}
@@ -238,7 +242,8 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-// TestMissingControllers expects one warning for pending pods whose controllers the input lacks, and none where they make no difference.
+// TestMissingControllers expects one warning for pending pods whose controllers the input
+// lacks, and none where these have no effect.
 func TestMissingControllers(t *testing.T) {
 	pod := func(name, kind, spec string) string {
 		apiVersion := "apps/v1"

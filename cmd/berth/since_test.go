@@ -25,12 +25,13 @@ func explainedSince(t *testing.T, then, now string, args ...string) (code int, s
 	return explained(t, now, append(args, "--since", file)...)
 }
 
-// on is a pod on a node.
+// on returns a pod on a node.
 func on(name, node, cpu string) string {
 	return "---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {nodeName: " + node + ", containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
 }
 
-// TestExplainSinceScreens compares what is printed about a pod in two snapshots with testdata. The short form has ten lines at most.
+// TestExplainSinceScreens compares the output for a pod in two snapshots with testdata.
+// The short form has ten lines at most.
 func TestExplainSinceScreens(t *testing.T) {
 	web := func(cpu string) string { return pending("name: web", "", cpu) }
 	var many, few string
@@ -40,7 +41,7 @@ func TestExplainSinceScreens(t *testing.T) {
 	for i := range 4 {
 		few += fmt.Sprintf("---\n{apiVersion: v1, kind: Node, metadata: {name: m%d}, status: {allocatable: {cpu: '3', memory: 8Gi, pods: '9'}}}\n", i)
 	}
-	outranked := func(priority string) string { // web outranks the pods on nodes, or not
+	outranked := func(priority string) string { // web may outrank the pods on nodes
 		return strings.ReplaceAll(pending("name: web", "priority: 10, ", "4")+on("other", "n3", "1"), "{nodeName", "{priority: "+priority+", nodeName")
 	}
 	for name, row := range map[string]struct{ then, now string }{
@@ -71,7 +72,8 @@ func TestExplainSinceScreens(t *testing.T) {
 	}
 }
 
-// TestExplainSinceAsData compares JSON with YAML, and expects the fields of docs/explain-json.md.
+// TestExplainSinceAsData compares JSON with YAML, and expects the fields of
+// docs/explain-json.md.
 func TestExplainSinceAsData(t *testing.T) {
 	then, now := pending("name: web", "", "3"), pending("name: web", "", "3")+on("big", "n3", "2")
 	var fromJSON, fromYAML attribution.Result
@@ -97,7 +99,9 @@ func TestExplainSinceAsData(t *testing.T) {
 	}
 }
 
-// TestExplainSinceWithoutCause has so many pods, each of which matters, that the search is cut short: it is said that no cause was found, and not one that is all differences.
+// TestExplainSinceWithoutCause has many pods that all matter, so that the search stops
+// early. The output reports that no cause was found, instead of a cause with all
+// differences.
 func TestExplainSinceWithoutCause(t *testing.T) {
 	build.NotRaced(t)
 	const room = "---\n{apiVersion: v1, kind: Node, metadata: {name: big}, status: {allocatable: {cpu: '9', memory: 900Gi, pods: '900'}}}\n"
@@ -147,7 +151,7 @@ func TestExplainSinceMistakes(t *testing.T) {
 	}
 }
 
-// TestExplainSinceOfGroups compares what is printed about a gang in two snapshots with testdata.
+// TestExplainSinceOfGroups compares the output for a gang in two snapshots with testdata.
 func TestExplainSinceOfGroups(t *testing.T) {
 	running := func(name string) string { return member(name, "2", "nodeName: n1, ") }
 	starts := gangFile("g", "2", running("a"), running("b"))

@@ -15,13 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/answers/shadow"
 )
 
-// snapshots writes the clusters of disagreements into files of a folder, as "berth explain --snapshot" reads them. It keeps the first error.
+// snapshots writes the clusters of disagreements as files for "berth explain --snapshot".
+// It keeps the first error.
 type snapshots struct {
 	folder string
 	err    error
 }
 
-// newSnapshots makes the folder, unless it is there.
+// newSnapshots creates the folder if it does not exist.
 func newSnapshots(folder string) (*snapshots, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
@@ -29,7 +30,8 @@ func newSnapshots(folder string) (*snapshots, error) {
 	return &snapshots{folder: folder}, nil
 }
 
-// keep writes the cluster of one disagreement. It returns the file, "" if that cannot be written.
+// keep writes the cluster of one disagreement. It returns the file's name, or "" after an
+// error.
 func (s *snapshots) keep(d *shadow.Decision, objects []runtime.Object) string {
 	if s.err != nil {
 		return ""
@@ -43,13 +45,14 @@ func (s *snapshots) keep(d *shadow.Decision, objects []runtime.Object) string {
 	return file
 }
 
-// writeCluster writes objects as a list. Whoever finds the file finds all of it.
+// writeCluster writes objects as a list. The rename at the end makes the file appear
+// complete.
 func writeCluster(file string, objects []runtime.Object) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".part-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // it has another name if all went well
+	defer os.Remove(f.Name()) // renamed on success
 	w := bufio.NewWriter(f)   // keeps the first error
 	_, _ = w.WriteString(`{"apiVersion": "v1", "kind": "List", "items": [`)
 	for i, object := range objects {
@@ -68,7 +71,7 @@ func writeCluster(file string, objects []runtime.Object) error {
 	return os.Rename(f.Name(), file)
 }
 
-// writeObject writes an object with its kind, which objects from a watch do not say.
+// writeObject writes an object with its kind, which objects from a watch lack.
 func writeObject(w *bufio.Writer, object runtime.Object) error {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -81,7 +84,7 @@ func writeObject(w *bufio.Writer, object runtime.Object) error {
 		}
 		version, kind := of[0].ToAPIVersionAndKind()
 		fmt.Fprintf(w, `{"apiVersion": %q, "kind": %q, `, version, kind)
-		text = text[1:] // it has metadata at least
+		text = text[1:] // every object has metadata
 	}
 	_, _ = w.Write(text)
 	return nil

@@ -43,8 +43,8 @@ func newVersionCommand() *cobra.Command {
 	return cmd
 }
 
-// addVersionFlag adds --version to a command and its subcommands. The scheduler has its own, which is
-// that of kube-scheduler.
+// addVersionFlag adds --version to a command and its subcommands. The scheduler keeps
+// kube-scheduler's own flag.
 func addVersionFlag(cmd *cobra.Command) {
 	if cmd.Flags().Lookup("version") == nil {
 		cmd.Flags().Bool("version", false, "Print the version and exit.")

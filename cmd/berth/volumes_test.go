@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// storageCluster has a node in each of two zones, and a pod for each way in which a claim can be bound.
+// storageCluster has a node in each of two zones, and a pod for each way of binding a
+// claim.
 const storageCluster = `
 {apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/zone: z1}}, status: {allocatable: {cpu: "4", pods: "9"}}}
 ---
@@ -39,7 +40,8 @@ status: {phase: Available}
 {apiVersion: v1, kind: Pod, metadata: {name: d-scratch}, spec: {containers: [{name: m, image: x}], volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]}}
 `
 
-// TestSimulateVolumes expects that claims are bound and volumes provisioned as pods are placed.
+// TestSimulateVolumes expects that claims are bound and volumes provisioned as pods are
+// placed.
 func TestSimulateVolumes(t *testing.T) {
 	code, out, stderr := simulated(t, storageCluster, "-f", "-")
 	for name, want := range map[string]string{
@@ -56,7 +58,7 @@ func TestSimulateVolumes(t *testing.T) {
 	}
 }
 
-// TestExplainVolumes expects the claims of a pod, and which of them is in the way.
+// TestExplainVolumes expects the claims of a pod, and which of them blocks the pod.
 func TestExplainVolumes(t *testing.T) {
 	_, out, stderr := explained(t, storageCluster, "--pod", "default/a-local", "-o", "wide")
 	for _, want := range []string{
@@ -69,7 +71,8 @@ func TestExplainVolumes(t *testing.T) {
 	}
 }
 
-// TestStorageIsMissing takes objects out of the input, and expects a note that says which.
+// TestStorageIsMissing removes objects from the input, and expects a note that names
+// their kind.
 func TestStorageIsMissing(t *testing.T) {
 	without := func(kinds ...string) string {
 		var kept []string

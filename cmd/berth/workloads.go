@@ -14,12 +14,12 @@ import (
 // workloads are the flags of commands that make the pods of workloads in files.
 type workloads struct {
 	scale, templates, runs []string
-	// one makes one pod of each workload, for a question about pods like it.
+	// one makes one pod for each workload, as a sample of its pods.
 	one  bool
 	made *workload.Report // after reading
 }
 
-// makePods declares the flags, and has the pods of workloads made.
+// makePods declares the flags, and enables the pods of workloads.
 func (in *input) makePods(flags *pflag.FlagSet, one bool) {
 	in.workloads = &workloads{one: one}
 	if !one {
@@ -79,7 +79,7 @@ func (in *input) expand(cluster *manifest.Cluster) error {
 	return nil
 }
 
-// checkNoFiles refuses flags about workloads of files where no file is read.
+// checkNoFiles rejects flags about workloads if no file is read.
 func (in *input) checkNoFiles() error {
 	if w := in.workloads; w != nil && len(w.scale)+len(w.runs)+len(w.templates) > 0 {
 		return wrong{fmt.Errorf("--scale, --run-cronjob and --pod-template apply to workloads in files: name the files with %s", in.filesFlag)}
@@ -87,7 +87,7 @@ func (in *input) checkNoFiles() error {
 	return nil
 }
 
-// noteMade writes which pods were made.
+// noteMade notes which pods were made.
 func (in *input) noteMade(w io.Writer) {
 	if in.workloads == nil || in.workloads.made == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// transcript runs berth and returns what it prints: standard output, and standard error behind it.
+// transcript runs berth and returns its standard output, followed by its standard error.
 func transcript(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -33,7 +33,7 @@ func TestWorkloadScreens(t *testing.T) {
 	}
 }
 
-// deployment is a Deployment alone in a file.
+// deployment is a file with one Deployment.
 const deployment = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: big, namespace: shop}
@@ -45,7 +45,7 @@ spec:
     spec: {containers: [{name: big, image: big, resources: {requests: {cpu: "3"}}}]}
 `
 
-// TestFitWorkload counts pods like those of a workload's template, whatever its replicas.
+// TestFitWorkload counts pods like a workload's template, whatever its replicas.
 func TestFitWorkload(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "big.yaml")
@@ -61,7 +61,8 @@ func TestFitWorkload(t *testing.T) {
 	}
 }
 
-// TestWorkloadMistakes expects the place, the field, the value and a remedy, and exit code 2.
+// TestWorkloadMistakes expects the place, the field, the value and a remedy, and exit
+// code 2.
 func TestWorkloadMistakes(t *testing.T) {
 	for _, test := range []struct {
 		old, new string // in the Deployment
@@ -91,8 +92,8 @@ func TestWorkloadMistakes(t *testing.T) {
 	}
 }
 
-// TestDumpIsSimulated reads a directory as kubectl cluster-info dump writes it: nodes at its top, and
-// the pods of each namespace in a folder.
+// TestDumpIsSimulated reads a directory in the layout of kubectl cluster-info dump: nodes
+// at its top, and the pods of each namespace in a folder.
 func TestDumpIsSimulated(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

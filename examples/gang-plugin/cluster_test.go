@@ -74,7 +74,7 @@ func (f *floor) must(err error) {
 	}
 }
 
-// create creates a member of a gang that wants size of them.
+// create creates a member of a gang of size members.
 func (f *floor) create(name string, member int, cpus int64) {
 	f.Helper()
 	pod := trial.Pod(fmt.Sprintf("%s-%d", name, member), "gang-scheduler", cpus, map[string]string{gang.NameLabel: name, gang.MinLabel: fmt.Sprint(size)}, nil)
@@ -87,7 +87,8 @@ func (f *floor) remove(name string) {
 	f.must(f.Client.CoreV1().Pods(namespace).DeleteCollection(f.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{LabelSelector: gang.NameLabel + "=" + name}))
 }
 
-// bound counts the members with a node by gang. A member that its node has refused fails the test.
+// bound counts the members with a node by gang. A member that its node has rejected fails
+// the test.
 func (f *floor) bound() map[string]int {
 	f.Helper()
 	list, err := f.Client.CoreV1().Pods(namespace).List(f.ctx, metav1.ListOptions{})
@@ -105,7 +106,8 @@ func (f *floor) bound() map[string]int {
 	return n
 }
 
-// awaitComplete waits until so many gangs are complete, and then for a moment, in which nothing changes: no other gang has a member with a node.
+// awaitComplete waits until this many gangs are complete and stay so for a moment, while
+// no other gang has a member with a node.
 func (f *floor) awaitComplete(want int) []string {
 	f.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -133,18 +135,20 @@ func (f *floor) awaitComplete(want int) []string {
 	return before
 }
 
-// TestGangsOnACluster has more gangs than fit want the room at the same time.
+// TestGangsOnACluster creates more gangs at the same time than fit.
 func TestGangsOnACluster(t *testing.T) {
 	f := newFloor(t)
 	const all = 7
-	for member := range size { // the first members of all, then the second ones: each gang could hold what another needs
+	// All first members come before the second ones, so each gang could hold resources
+	// that another needs.
+	for member := range size {
 		for i := range all {
 			f.create(fmt.Sprintf("g%d", i), member, cpus)
 		}
 	}
 	f.awaitComplete(gangs)
 
-	// Each one that ends lets another run.
+	// Each gang that ends lets another run.
 	ran := map[string]bool{}
 	for left := all; left > 0; left-- {
 		complete := f.awaitComplete(min(left, gangs))
@@ -162,9 +166,10 @@ func TestGangsOnACluster(t *testing.T) {
 	for member := range size - 1 {
 		f.create("late", member, cpus)
 	}
-	f.expectPending("late-0", "of 4 pods") // of how many depends on when its turn came
+	f.expectPending("late-0", "of 4 pods") // the number of members depends on when its turn came
 	f.awaitComplete(0)
-	// One with a member that fits nowhere holds nothing either, nor does it keep the others from running.
+	// A gang with a member that fits nowhere also holds nothing, and does not block the
+	// others.
 	for member := range size - 1 {
 		f.create("huge", member, cpus)
 	}
@@ -172,7 +177,7 @@ func TestGangsOnACluster(t *testing.T) {
 	f.expectPending("huge-3", "gang team/huge does not fit")
 	f.create("late", size-1, cpus)
 	f.awaitComplete(1)
-	// It runs when its node comes.
+	// It runs when a suitable node is added.
 	f.must(f.AddNode(f.ctx, "large", 64))
 	f.awaitComplete(2)
 }

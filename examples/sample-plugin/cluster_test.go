@@ -83,7 +83,7 @@ func (s *shop) create(name, profile string, annotations map[string]string) {
 	s.must(err)
 }
 
-// expectOn waits until the pod runs and checks where, and what annotations it has.
+// expectOn waits until the pod runs, and checks its node and annotations.
 func (s *shop) expectOn(name, node string, annotations map[string]string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, 2*time.Minute)
@@ -120,12 +120,13 @@ func (s *shop) expectUnbound(name string) {
 	}
 }
 
-// seat is what PreBind writes.
+// seat returns the annotations that PreBind writes.
 func seat(number int, profile string) map[string]string {
 	return map[string]string{sample.SeatAnnotation: fmt.Sprint(number), sample.ProfileAnnotation: profile}
 }
 
-// TestOnACluster runs the scheduler as the manifests say: two replicas with the Deployment's arguments and the rights of its service account.
+// TestOnACluster runs the scheduler from the manifests: two replicas with the
+// Deployment's arguments and the rights of its service account.
 func TestOnACluster(t *testing.T) {
 	s := newShop(t)
 	nodes, err := s.Client.CoreV1().Nodes().List(s.ctx, metav1.ListOptions{})
@@ -148,11 +149,12 @@ func TestOnACluster(t *testing.T) {
 	second := s.start()
 	s.must(second.AwaitReady(s.ctx))
 
-	// Filter leaves three nodes, Score takes that with the favorite number, Reserve gives seats.
+	// Filter leaves three nodes, Score prefers the node with the favorite number, Reserve
+	// assigns seats.
 	wantsThanks := map[string]string{sample.WantsThanksAnnotation: ""}
 	s.create("thanked-late", scheduler, wantsThanks) // see below: it takes a while
 	s.create("first", scheduler, nil)
-	s.expectOn("first", names[0], seat(2, scheduler)) // the pod that waits has a seat
+	s.expectOn("first", names[0], seat(2, scheduler)) // the waiting pod has a seat
 	s.create("second", scheduler, nil)
 	s.expectOn("second", names[0], seat(3, scheduler))
 	s.must(s.Client.CoreV1().Pods(namespace).Delete(s.ctx, "first", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
@@ -179,7 +181,7 @@ func TestOnACluster(t *testing.T) {
 	s.must(s.Annotate(s.ctx, namespace, "thanked", sample.ThanksAnnotation, "Ada"))
 	s.expectOn("thanked", names[0], map[string]string{sample.ProfileAnnotation: scheduler})
 
-	// One that has waited for too long gives its seat back, and is tried again when it has been thanked.
+	// After the timeout, a pod frees its seat. Thanks then retry it.
 	s.expectPending("thanked-late", "timeout")
 	s.must(s.Annotate(s.ctx, namespace, "thanked-late", sample.ThanksAnnotation, "Ada"))
 	s.expectOn("thanked-late", names[0], map[string]string{sample.ProfileAnnotation: scheduler})

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod returns a pod of one container that requests so many CPUs.
+// Pod returns a pod of one container with this CPU request.
 func Pod(name, scheduler string, cpus int64, labels, annotations map[string]string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations},
@@ -47,7 +47,8 @@ func (c *Cluster) Annotate(ctx context.Context, namespace, pod, name, value stri
 	return err
 }
 
-// AwaitPod waits until a pod is as wanted. The error has what is, and the scheduler's log.
+// AwaitPod waits for a state of a pod. The error has the present state, and the
+// scheduler's log.
 func (c *Cluster) AwaitPod(ctx context.Context, namespace, name, what string, wanted func(*v1.Pod) bool) (*v1.Pod, error) {
 	for {
 		pod, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -78,7 +79,8 @@ func Message(pod *v1.Pod) string {
 	return ""
 }
 
-// AwaitLeader waits until somebody holds a lease, other than whom it is not to be, and returns who.
+// AwaitLeader waits until another holder than the given one has a lease, and returns the
+// holder.
 func (c *Cluster) AwaitLeader(ctx context.Context, namespace, name, not string) (string, error) {
 	for {
 		lease, err := c.Client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -93,7 +95,7 @@ func (c *Cluster) AwaitLeader(ctx context.Context, namespace, name, not string) 
 	}
 }
 
-// AddNode creates a node like the others, but with another name and so many CPUs.
+// AddNode creates a node like the others, with this name and number of CPUs.
 func (c *Cluster) AddNode(ctx context.Context, name string, cpus int64) error {
 	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

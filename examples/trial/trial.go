@@ -1,9 +1,12 @@
-// Package trial runs a scheduler that has plugins of its own as its manifests say, against a development cluster of simulated nodes. It is for the tests
-// and demonstrations of the examples.
+// Package trial runs a scheduler with out-of-tree plugins from its manifests, against a
+// development cluster of simulated nodes. It is for the tests and demonstrations of the
+// examples.
 //
-// It takes a folder with binaries, a folder with manifests and the scheduler's binary; it gives the running cluster, and a process for each replica of
-// the manifests' Deployment, with the Deployment's own arguments, the files that its volumes hold, and a token of its service account. It owns the
-// processes, and stops them. It never schedules anything itself.
+// It takes a folder with binaries, a folder with manifests and the scheduler's binary. It
+// returns the running cluster, and a process for each replica of the manifests'
+// Deployment. A process has the Deployment's arguments, the files of its volumes, and a
+// token of its service account. It owns the processes, and stops them. It contains no
+// scheduling logic.
 package trial
 
 import (
@@ -43,8 +46,9 @@ import (
 // BinEnv names the folder that has the binary devcluster.
 const BinEnv = "BERTH_E2E_BIN"
 
-// Bin returns that folder, and whether there is one with the binary: what BinEnv says, which is taken at its word, or else bin in the folder above examples.
-// `make bin/devcluster` builds it.
+// Bin returns the folder with the binary devcluster, and whether the binary exists. The
+// folder is the value of BinEnv, which is not checked, or bin in the folder above
+// examples. `make bin/devcluster` builds the binary.
 func Bin() (folder string, ok bool) {
 	if folder = os.Getenv(BinEnv); folder != "" {
 		return folder, true
@@ -67,7 +71,7 @@ type Cluster struct {
 	// Client has all rights and no rate limit.
 	Client *kubernetes.Clientset
 	config *rest.Config
-	// Log gets what the cluster and the schedulers write; it may be nil.
+	// Log receives the output of the cluster and the schedulers; it may be nil.
 	log io.Writer
 }
 
@@ -117,7 +121,8 @@ type Deployed struct {
 	kubeconfig string
 }
 
-// Apply creates the objects of all YAML files in a folder, of which one must be a Deployment of one container.
+// Apply creates the objects of all YAML files in a folder. They must include a Deployment
+// of one container.
 func (c *Cluster) Apply(ctx context.Context, folder string) (*Deployed, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -180,7 +185,7 @@ func read(file string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// note keeps what the processes are started from.
+// note stores the objects that the processes need.
 func (d *Deployed) note(object *unstructured.Unstructured) error {
 	convert := runtime.DefaultUnstructuredConverter.FromUnstructured
 	switch object.GetKind() {
@@ -216,7 +221,7 @@ func (d *Deployed) login(ctx context.Context) error {
 	return clientcmd.WriteToFile(*config, d.kubeconfig)
 }
 
-// HoldsFile returns an error unless the ConfigMap of a manifest holds a file under its name.
+// HoldsFile returns an error unless the manifest's ConfigMap holds a file under its name.
 func HoldsFile(manifest, file string) error {
 	text, err := os.ReadFile(manifest)
 	if err != nil {
@@ -251,8 +256,9 @@ type Replica struct {
 	port      string
 }
 
-// Run starts one replica. It has the container's arguments but for what would differ in a pod: mounted files are in folders of their own, the port is a free one, and a
-// kubeconfig stands in for the token that a pod finds mounted.
+// Run starts one replica with the container's arguments. Unlike in a pod, mounted files
+// are in their own folders, the port is a free one, and a kubeconfig replaces the mounted
+// token.
 func (d *Deployed) Run(binary string) (*Replica, error) {
 	container := &d.deployment.Spec.Template.Spec.Containers[0]
 	root, err := os.MkdirTemp(d.cluster.folder, "replica-")
@@ -307,7 +313,8 @@ func (d *Deployed) mount(mount v1.VolumeMount, folder string) error {
 	return nil
 }
 
-// withKubeconfig adds the kubeconfig to a scheduler's configuration: a process outside of a pod has no mounted token.
+// withKubeconfig adds the kubeconfig to a scheduler's configuration, because a process
+// outside of a pod has no mounted token.
 func (d *Deployed) withKubeconfig(content string) ([]byte, error) {
 	var config map[string]any
 	if err := yaml.Unmarshal([]byte(content), &config); err != nil {
@@ -338,7 +345,7 @@ func (r *Replica) AwaitReady(ctx context.Context) error {
 
 // await waits until a URL answers 200.
 func (r *Replica) await(ctx context.Context, url string) error {
-	// As the kubelet does, which does not check the certificate of what it probes.
+	// Like the kubelet, which does not verify certificates in probes.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

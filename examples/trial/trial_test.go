@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestMissingBinaryIsAnError names a folder without devcluster: nothing may be skipped for that, and no other folder be taken.
+// TestMissingBinaryIsAnError sets a folder without devcluster. This must not skip tests,
+// and no other folder may be used.
 func TestMissingBinaryIsAnError(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv(BinEnv, empty)
@@ -18,7 +19,8 @@ func TestMissingBinaryIsAnError(t *testing.T) {
 	if c, err := Start(t.Context(), bin, 1, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("cluster %v, error %v", c, err)
 	}
-	// Without the variable it is where `make` builds it, seen from an example or from the folder of its demo.
+	// Without the variable, `make` decides the folder, as seen from an example or from
+	// its demo's folder.
 	t.Setenv(BinEnv, "")
 	t.Chdir(empty)
 	if bin, ok := Bin(); ok || filepath.Base(bin) != "bin" {

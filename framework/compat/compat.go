@@ -1,14 +1,15 @@
-// Package compat has plugins get values of kube-scheduler's concrete types.
+// Package compat passes values of kube-scheduler's concrete types to plugins.
 //
-// Plugins assert types of k8s.io/kubernetes/pkg/scheduler/framework: *PodsToActivate in the
-// CycleState, *CycleState, *NodeInfo, *PodInfo, *Resource, *NodeToStatus, *QueuedPodInfo, and the
-// Handle as a Framework. A scheduler that gives them other types seems to work, and leaves pods
-// pending. This module constructs the types, so that Berth itself does not import Kubernetes:
+// Plugins assert types of k8s.io/kubernetes/pkg/scheduler/framework: *PodsToActivate in
+// the CycleState, *CycleState, *NodeInfo, *PodInfo, *Resource, *NodeToStatus,
+// *QueuedPodInfo, and the Handle as a Framework. A scheduler that passes other types
+// seems to work, and leaves pods pending. This module constructs the types, so that Berth
+// itself does not import Kubernetes:
 //
 //	app.NewSchedulerCommand(app.WithTypes(compat.Types()), app.WithPlugin(...))
 //
-// It takes values of Berth's types and returns equal ones of kube-scheduler's. It owns nothing,
-// and never reads Berth's state.
+// It takes values of Berth's types and returns equal values of kube-scheduler's types. It
+// owns nothing, and never reads Berth's state.
 package compat
 
 import (
@@ -24,7 +25,7 @@ import (
 
 // Types returns the constructors of kube-scheduler's types.
 func Types() *framework.Types {
-	metrics.InitMetrics() // plugins may count in them; they are not served
+	metrics.InitMetrics() // plugins may use them; they are not served
 	return &framework.Types{
 		CycleState:     func() fwk.CycleState { return kube.NewCycleState() },
 		PodsToActivate: func() fwk.StateData { return kube.NewPodsToActivate() },
@@ -47,7 +48,7 @@ func podInfo(from fwk.PodInfo) fwk.PodInfo {
 		PreferredAffinityTerms:     from.GetPreferredAffinityTerms(),
 		PreferredAntiAffinityTerms: from.GetPreferredAntiAffinityTerms(),
 	}
-	info.CalculateResource() // stores the sum, without a lock: later calls only read it
+	info.CalculateResource() // stores the sum without a lock; later calls only read it
 	return info
 }
 

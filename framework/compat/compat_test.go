@@ -15,7 +15,7 @@ import (
 	ft "github.com/berth-scheduler/berth/framework/testing"
 )
 
-// asserts is a plugin that notes where a value is not of kube-scheduler's type.
+// asserts is a plugin that records where a value is not of kube-scheduler's type.
 type asserts struct {
 	t      *testing.T
 	handle fwk.Handle
@@ -34,7 +34,7 @@ func is[T any](a *asserts, point string, value any) T {
 	return typed
 }
 
-// node compares a NodeInfo with kube-scheduler's own of the same objects.
+// node compares a NodeInfo with kube-scheduler's own for the same objects.
 func (a *asserts) node(point string, value fwk.NodeInfo) {
 	info := is[*kube.NodeInfo](a, point, value)
 	if info == nil {
@@ -112,7 +112,7 @@ func (a *asserts) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk
 
 func (*asserts) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// PostBind has refused pods tried again through the CycleState.
+// PostBind retries rejected pods through the CycleState.
 func (a *asserts) PostBind(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
 	data, err := state.Read(kube.PodsToActivateKey)
 	if err != nil {
@@ -141,7 +141,8 @@ profiles:
     multiPoint: {enabled: [{name: Asserts}]}
 `
 
-// TestTypesAtEveryPoint has a plugin assert kube-scheduler's types wherever it gets a value.
+// TestTypesAtEveryPoint has a plugin that asserts kube-scheduler's types wherever it gets
+// a value.
 func TestTypesAtEveryPoint(t *testing.T) {
 	a := &asserts{t: t, asked: map[string]int{}}
 	factory := func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {

@@ -8,9 +8,9 @@ import (
 	kube "k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// handle is the Handle for plugins that assert a Framework. It has the methods of the Handle.
-// The methods that a Framework has beyond them panic, and the panic names the method: the
-// plugin's turn fails with that text, or the start if its factory calls it.
+// handle is the Handle for plugins that assert a Framework. The methods that only a
+// Framework has panic with the method's name. The plugin's attempt fails with that text,
+// or the start if its factory calls the method.
 type handle struct {
 	fwk.Handle
 	unsupported
@@ -21,7 +21,7 @@ var _ kube.Framework = (*handle)(nil)
 // unsupported has the methods that only a Framework has.
 type unsupported struct{}
 
-// errFramework is the panic of such a method.
+// errFramework is the value of the panic.
 func errFramework(method string) error {
 	return fmt.Errorf("%s of the Framework: %w", method, errors.ErrUnsupported)
 }

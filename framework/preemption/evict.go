@@ -13,12 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/framework"
 )
 
-// patience is how long the evictions of one preemption may take.
+// patience limits the duration of the evictions of one preemption.
 const patience = 30 * time.Second
 
-// evict evicts the victims in the background: the turn does not wait for the API server, and its context ends before. Victims that wait at Permit or are at PreBind are
-// stopped instead. Pods of lower priority that are nominated to the node lose their nomination, as there may be no room for them any more. If an eviction fails, the
-// pod is tried again at once.
+// evict evicts the victims in the background, because the attempt does not wait for the
+// API server and its context ends earlier.
+//
+// Victims that wait at Permit or run PreBind are cancelled instead. Pods of lower
+// priority that are nominated to the node lose their nomination, since they may no longer
+// fit. If an eviction fails, the preemptor is retried at once.
 func (e *Evaluator) evict(ctx context.Context, c Candidate, preemptor *v1.Pod) {
 	log := klog.LoggerWithValues(klog.FromContext(ctx), "plugin", e.PluginName, "preemptor", klog.KObj(preemptor), "node", c.Name())
 	var running []*v1.Pod
@@ -62,7 +65,7 @@ func (e *Evaluator) evict(ctx context.Context, c Candidate, preemptor *v1.Pod) {
 	}()
 }
 
-// stop ends the binding of a victim that is not bound yet. It reports whether it could.
+// stop cancels the binding of a victim that is not bound yet, and reports success.
 func (e *Evaluator) stop(victim *v1.Pod) bool {
 	if w := e.Handler.GetWaitingPod(victim.UID); w != nil && w.Preempt(e.PluginName, "preempted") {
 		return true
@@ -71,7 +74,7 @@ func (e *Evaluator) stop(victim *v1.Pod) bool {
 	return b != nil && b.CancelPod(fmt.Sprintf("preempted by %s", e.PluginName))
 }
 
-// evictOne writes why a victim goes, deletes it and records it.
+// evictOne writes the victim's condition, deletes the victim and records an event.
 func (e *Evaluator) evictOne(ctx context.Context, victim, preemptor *v1.Pod, nodeName string) error {
 	status := victim.Status.DeepCopy()
 	setCondition(status, v1.PodCondition{
@@ -83,7 +86,7 @@ func (e *Evaluator) evictOne(ctx context.Context, victim, preemptor *v1.Pod, nod
 		err = framework.DeletePod(ctx, e.Handler.ClientSet(), victim)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil // it has gone by itself
+		return nil // it is already gone
 	}
 	if err == nil {
 		e.record(victim, preemptor, nodeName, "")
@@ -95,7 +98,8 @@ func (e *Evaluator) record(victim, preemptor *v1.Pod, nodeName, how string) {
 	e.Handler.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v%s", preemptor.UID, nodeName, how)
 }
 
-// setCondition puts a condition in the place of the one of its type, whose transition it keeps if the status is the same.
+// setCondition adds a condition, or replaces the condition of the same type. An unchanged
+// status keeps its transition time.
 func setCondition(status *v1.PodStatus, condition v1.PodCondition) {
 	for i := range status.Conditions {
 		if have := &status.Conditions[i]; have.Type == condition.Type {

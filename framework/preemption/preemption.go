@@ -1,9 +1,15 @@
-// Package preemption searches for pods to evict, for PostFilter plugins that decide themselves who may be evicted.
+// Package preemption searches for victims, for PostFilter plugins that choose victims by
+// their own rules.
 //
-// It takes a Handle, the plugin's choices (Interface), and why the filters rejected each node; it gives a node to nominate the pod to, and evicts the victims there in the
-// background. The rules are those of kube-scheduler's evaluator: the plugin dry-runs nodes by the Handle until it has enough candidates, extenders are asked, and the best
-// candidate is taken. Unlike kube-scheduler's it dry-runs one node after the other, and SelectVictimsOnNode is that of kube-scheduler before 1.37: there are no pod groups.
-// It owns nothing but the goroutines of evictions, which end within half a minute. It never decides which pods are victims.
+// It takes a Handle, the plugin's choices (Interface), and the filter status of each
+// node. It returns a node for the pod's nomination, and evicts the victims there in the
+// background. The rules are those of kube-scheduler's evaluator. The plugin dry-runs
+// nodes through the Handle until it has enough candidates. Then extenders filter the
+// candidates, and the best one wins.
+//
+// Unlike kube-scheduler, it dry-runs one node after the other. SelectVictimsOnNode has
+// the signature of kube-scheduler before 1.37, without pod groups. It owns only the
+// goroutines of evictions, which end within half a minute. It never chooses victims.
 package preemption
 
 import (
@@ -39,24 +45,32 @@ type candidate struct {
 func (c *candidate) Name() string                 { return c.name }
 func (c *candidate) Victims() *extenderv1.Victims { return c.victims }
 
-// Interface is what a plugin decides.
+// Interface is the plugin's part of preemption.
 type Interface interface {
-	// GetOffsetAndNumCandidates returns at which of so many nodes the search begins, and how many candidates are enough.
+	// GetOffsetAndNumCandidates returns the index of the first node to try, and the
+	// number of candidates that is enough.
 	GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32)
 	// CandidatesToVictimsMap returns the victims of candidates by node.
 	CandidatesToVictimsMap(candidates []Candidate) map[string]*extenderv1.Victims
-	// PodEligibleToPreemptOthers says whether the pod may have others evicted, and if not, why. The status is why the filters rejected its nominated node.
+	// PodEligibleToPreemptOthers returns whether the pod may preempt, or the reason why
+	// not. The status is the filter status of the pod's nominated node.
 	PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod, nominatedNodeStatus *fwk.Status) (bool, string)
-	// SelectVictimsOnNode returns the pods that must go from a node so that the pod fits there, the most important first, and how many of them a budget protects.
-	// It may change the CycleState and the NodeInfo, which are copies, and calls the filters by the Handle. Of a node without victims it returns a status that is not
-	// Success.
+	// SelectVictimsOnNode returns the victims that make the pod fit on the node, the most
+	// important first, and how many of them a disruption budget protects.
+	//
+	// It may change the CycleState and the NodeInfo, which are copies, and runs the
+	// filters through the Handle. For a node without victims it returns a status other
+	// than Success.
 	SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policyv1.PodDisruptionBudget) (victims []*v1.Pod, violations int, status *fwk.Status)
-	// OrderedScoreFuncs returns how candidates are compared: the highest score wins, and each function is asked about those that are equal for those before it. Without
-	// any, the fewest violations win, then the lowest of the highest priorities, the lowest sum of priorities, the fewest pods, and the latest start of the most important.
+	// OrderedScoreFuncs returns functions that compare candidates: the highest score
+	// wins, and each function decides among candidates that are equal for the functions
+	// before. If it returns none, kube-scheduler's order applies: fewest budget
+	// violations, lowest maximum priority, lowest sum of priorities, fewest pods, and
+	// latest start of the most important victim.
 	OrderedScoreFuncs(ctx context.Context, victims map[string]*extenderv1.Victims) []func(node string) int64
 }
 
-// Evaluator searches for pods to evict. It may be used at PostFilter, where the Handle runs filters.
+// Evaluator searches for victims. Use it at PostFilter, where the Handle runs filters.
 type Evaluator struct {
 	PluginName string
 	Handler    fwk.Handle
@@ -65,7 +79,8 @@ type Evaluator struct {
 	Interface
 }
 
-// NewEvaluator returns an Evaluator. It is called in the plugin's factory: it asks for informers of pods and of budgets.
+// NewEvaluator returns an Evaluator. Call it in the plugin's factory, because it requests
+// informers of pods and disruption budgets.
 func NewEvaluator(pluginName string, handle fwk.Handle, i Interface) *Evaluator {
 	informers := handle.SharedInformerFactory()
 	return &Evaluator{
@@ -74,8 +89,12 @@ func NewEvaluator(pluginName string, handle fwk.Handle, i Interface) *Evaluator 
 	}
 }
 
-// Preempt returns what a PostFilter plugin returns: Success and the node that the pod is nominated to, whose victims are being evicted; or Unschedulable and why nothing
-// helps, with the end of the pod's nomination if that was looked for everywhere; or an Error.
+// Preempt returns the result of a PostFilter plugin.
+//
+//   - Success, with the pod's nominated node, whose victims are being evicted.
+//   - Unschedulable, with the reason why preemption does not help. If all nodes were
+//     tried, it also clears the pod's nomination.
+//   - An error.
 func (e *Evaluator) Preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	pod, err := e.PodLister.Pods(pod.Namespace).Get(pod.Name) // the newest version
 	if err != nil {
@@ -109,8 +128,9 @@ func nominate(nodeName string) *fwk.PostFilterResult {
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: nodeName}}
 }
 
-// candidates dry-runs the nodes that eviction could help on, in order from the plugin's offset on, until there are enough candidates. It also returns how many nodes there
-// are, and why the others are no candidates.
+// candidates dry-runs the nodes where preemption may help, starting at the plugin's
+// offset, until it has enough candidates. It also returns the number of nodes, and the
+// status of nodes that are no candidates.
 func (e *Evaluator) candidates(ctx context.Context, state fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) ([]Candidate, int, *framework.NodeToStatus, error) {
 	statuses := framework.NewDefaultNodeToStatus()
 	lister := e.Handler.SnapshotSharedLister().NodeInfos()
@@ -155,14 +175,16 @@ func (e *Evaluator) candidates(ctx context.Context, state fwk.CycleState, pod *v
 		} else {
 			violating = append(violating, c)
 		}
-		if len(free) > 0 && len(free)+len(violating) >= int(enough) { // one that violates no budget must be among them
+		// At least one candidate must violate no budget.
+		if len(free) > 0 && len(free)+len(violating) >= int(enough) {
 			break
 		}
 	}
 	return append(free, violating...), len(all), statuses, errors.Join(errs...)
 }
 
-// askExtenders has the extenders that support preemption leave out candidates and change victims.
+// askExtenders lets the extenders that support preemption remove candidates and change
+// victims.
 func (e *Evaluator) askExtenders(pod *v1.Pod, candidates []Candidate) ([]Candidate, error) {
 	extenders := slices.DeleteFunc(e.Handler.Extenders(), func(x fwk.Extender) bool { return !x.SupportsPreemption() || !x.IsInterested(pod) })
 	victims := map[string]*extenderv1.Victims{}
@@ -200,7 +222,8 @@ func (e *Evaluator) askExtenders(pod *v1.Pod, candidates []Candidate) ([]Candida
 	return list, nil
 }
 
-// SelectCandidate returns the best candidate, nil if there is none. Of those that are equal it is the first by name.
+// SelectCandidate returns the best candidate, or nil. Equal candidates are ordered by
+// name.
 func (e *Evaluator) SelectCandidate(ctx context.Context, candidates []Candidate) Candidate {
 	if len(candidates) == 0 {
 		return nil
@@ -236,14 +259,15 @@ func (e *Evaluator) SelectCandidate(ctx context.Context, candidates []Candidate)
 	return &candidate{names[0], victims[names[0]]}
 }
 
-// ladder is how kube-scheduler compares candidates.
+// ladder returns kube-scheduler's comparisons of candidates.
 func ladder(victims map[string]*extenderv1.Victims) []func(node string) int64 {
 	return []func(string) int64{
 		func(node string) int64 { return -victims[node].NumPDBViolations },
 		func(node string) int64 { return -int64(priorityOf(victims[node].Pods[0])) },
 		func(node string) (sum int64) {
 			for _, pod := range victims[node].Pods {
-				sum -= int64(priorityOf(pod)) + math.MaxInt32 + 1 // more than 0, so that each pod counts
+				// The term is more than 0, so that each pod counts.
+				sum -= int64(priorityOf(pod)) + math.MaxInt32 + 1
 			}
 			return sum
 		},
@@ -252,7 +276,8 @@ func ladder(victims map[string]*extenderv1.Victims) []func(node string) int64 {
 	}
 }
 
-// earliest is when the first of the pods with the highest priority started; a pod that has not starts now, and later than all others.
+// earliest returns the earliest start among the pods with the highest priority. A pod
+// that has not started counts as later than all others.
 func earliest(pods []*v1.Pod) int64 {
 	highest, start := int32(math.MinInt32), int64(math.MaxInt64)
 	for _, pod := range pods {

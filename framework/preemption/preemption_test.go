@@ -22,7 +22,7 @@ import (
 	st "github.com/berth-scheduler/berth/framework/testing"
 )
 
-// tolerant evicts pods of lower priority that do not say that they tolerate none of it.
+// tolerant evicts pods of lower priority that lack the label keep.
 type tolerant struct {
 	*preemption.Evaluator
 	h      fwk.Handle

@@ -29,8 +29,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// api is a clientset with the objects of a simulated cluster. What the cluster changes it is told (Changed, Gone); what clients change the cluster takes over (Sync)
-// before the next thing happens there.
+// api is a clientset with the objects of a simulated cluster. The cluster passes its
+// changes to the clientset (Changed, Gone). Sync passes the clients' changes to the
+// cluster before its next step.
 type api struct {
 	ctx       context.Context
 	client    *fake.Clientset
@@ -38,14 +39,14 @@ type api struct {
 	react     clienttesting.ReactionFunc
 	informers informers.SharedInformerFactory
 
-	// The test's goroutine alone uses these.
+	// Only the test's goroutine uses these.
 	sim     *simulate.Cluster
-	behind  map[objectName]string // objects that informers may not have seen in this version; "" for those that are gone
+	behind  map[objectName]string // versions that informers may lack; "" for deleted objects
 	started bool
 
 	mu     sync.Mutex
 	notes  []note
-	doomed []string // pods that were deleted by clients, in order
+	doomed []string // pods that clients have deleted, in order
 }
 
 var _ simulate.Mirror = (*api)(nil)
@@ -56,7 +57,7 @@ type objectName struct {
 	namespace, name string
 }
 
-// note is an object that a client has changed, or a pod whose deletion it has begun.
+// note is a client's change of an object, or its deletion of a pod.
 type note struct {
 	objectName
 	terminate bool
@@ -77,7 +78,7 @@ func newAPI(ctx context.Context) *api {
 
 func (a *api) join(sim *simulate.Cluster) { a.sim = sim }
 
-// start starts the informers that factories have asked for, and waits for their lists.
+// start starts the informers that factories have requested, and waits for their lists.
 func (a *api) start() error {
 	a.started = true
 	clear(a.behind)
@@ -105,7 +106,7 @@ func (a *api) deleted() []string {
 	return a.doomed[:len(a.doomed):len(a.doomed)]
 }
 
-// write has a client's write done, and notes it for the cluster.
+// write executes a client's write, and records it for the cluster.
 func (a *api) write(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
 	verb := action.GetVerb()
 	if verb == "get" || verb == "list" || verb == "watch" {
@@ -167,7 +168,7 @@ func (a *api) terminate(namespace, name string, uid *types.UID) error {
 	return nil
 }
 
-// createPod binds and evicts pods; pods themselves are written as other objects are.
+// createPod binds and evicts pods. Pods themselves are written like other objects.
 func (a *api) createPod(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
 	create := action.(clienttesting.CreateAction)
 	switch o := create.GetObject().(type) {
@@ -200,7 +201,8 @@ func (a *api) createPod(action clienttesting.Action) (handled bool, object runti
 	return false, nil, nil
 }
 
-// Sync makes the clients' changes to the cluster, and waits until informers have what it has.
+// Sync applies the clients' changes to the cluster, and waits until the informers are up
+// to date.
 func (a *api) Sync() {
 	a.mu.Lock()
 	notes := a.notes
@@ -212,7 +214,7 @@ func (a *api) Sync() {
 			a.sim.Terminate(key)
 			continue
 		}
-		a.behind[n.objectName] = "" // informers must have it; put says in which version
+		a.behind[n.objectName] = "" // the informers must catch up; put sets the version
 		object, err := a.tracker.Get(n.resource, n.namespace, n.name)
 		if err == nil {
 			_ = a.put(object)
@@ -231,7 +233,8 @@ func (a *api) Sync() {
 	a.catchUp()
 }
 
-// put gives an object to the cluster or, if scheduling does not read its kind, to the clientset alone.
+// put adds an object to the cluster. A kind that scheduling does not read goes only into
+// the clientset.
 func (a *api) put(object runtime.Object) error {
 	switch o := object.(type) {
 	case *v1.Pod:
@@ -284,31 +287,33 @@ func (a *api) drop(object runtime.Object) {
 	}
 }
 
-// Changed takes in an object that the cluster has created or replaced.
+// Changed stores an object that the cluster has created or replaced.
 func (a *api) Changed(object kinds.Object) {
 	if err := a.store(object); err != nil {
-		panic(err) // the clientset knows all kinds that scheduling reads
+		panic(err) // the clientset supports all kinds that scheduling reads
 	}
 	if len(a.behind) > watchMax {
 		a.catchUp()
 	}
 }
 
-// Gone takes in that an object has been deleted.
+// Gone removes an object that the cluster has deleted.
 func (a *api) Gone(ref model.Ref) {
 	a.remove(objectName{kinds.Get(ref.Kind).Resource, ref.Namespace, ref.Name})
 }
 
-// watchMax is how many changes informers may be behind: a watch of the fake clientset holds 100.
+// watchMax limits the changes that informers may lag behind: a watch of the fake
+// clientset buffers 100.
 const watchMax = 20
 
-// catchUp waits until the started informers have what the clientset has, but not for ever.
+// catchUp waits until the started informers have the clientset's objects, for at most a
+// second.
 func (a *api) catchUp() {
 	if !a.started {
 		clear(a.behind)
 		return
 	}
-	a.informers.StartWithContext(a.ctx) // those that plugins have asked for meanwhile
+	a.informers.StartWithContext(a.ctx) // plugins may have requested more meanwhile
 	ended, cancel := context.WithCancel(a.ctx)
 	cancel()
 	stores := map[schema.GroupVersionResource]cache.Store{}

@@ -28,10 +28,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// PluginFactory makes a plugin for one profile, as for app.WithPlugin.
+// PluginFactory builds a plugin for one profile, as for app.WithPlugin.
 type PluginFactory = public.PluginFactory
 
-// Option changes a Cluster that is being made.
+// Option configures a new Cluster.
 type Option func(*settings)
 
 type settings struct {
@@ -44,8 +44,9 @@ type settings struct {
 	seed     uint64
 }
 
-// WithPlugin adds a plugin. Without WithConfig it is enabled in multiPoint, after the built-in plugins; with it the configuration says where. Unless args is nil
-// the factory gets it in place of what the configuration has.
+// WithPlugin adds a plugin. Without WithConfig the plugin is enabled in multiPoint, after
+// the built-in plugins. With WithConfig, the configuration enables it. If args is not
+// nil, the factory gets args instead of the configuration's arguments.
 func WithPlugin(name string, factory PluginFactory, args runtime.Object) Option {
 	return func(s *settings) {
 		f := factory
@@ -63,37 +64,47 @@ func WithScheme(add func(*runtime.Scheme) error) Option {
 	return func(s *settings) { s.types = append(s.types, add) }
 }
 
-// WithTypes has plugins get values of other types than Berth's, as app.WithTypes does.
+// WithTypes passes values of other types than Berth's to plugins, as app.WithTypes does.
 func WithTypes(types *public.Types) Option { return func(s *settings) { s.shown = types } }
 
-// WithConfig gives the scheduler's configuration, a KubeSchedulerConfiguration in YAML.
+// WithConfig sets the scheduler's configuration, a KubeSchedulerConfiguration in YAML.
 func WithConfig(yaml string) Option { return func(s *settings) { s.yaml = yaml } }
 
-// WithObjects adds API objects besides nodes and pods. Those of kinds that scheduling does not read are only in the ClientSet.
+// WithObjects adds API objects besides nodes and pods. Kinds that scheduling does not
+// read are only in the ClientSet.
 func WithObjects(objects ...runtime.Object) Option {
 	return func(s *settings) { s.objects = append(s.objects, objects...) }
 }
 
-// WithDeadline sets how long, in real time, a call of a plugin may take that the scheduler waits for: from PreEnqueue to Permit. The default is that of a
-// scheduler, ten seconds.
+// WithDeadline sets the real time after which a plugin call from PreEnqueue to Permit
+// fails. The default is the scheduler's, ten seconds.
 func WithDeadline(deadline time.Duration) Option { return func(s *settings) { s.deadline = deadline } }
 
-// WithSeed sets what chooses between equally good nodes. The default is 0: runs repeat.
+// WithSeed sets the seed that chooses among equal nodes. The default is 0. Equal seeds
+// give equal runs.
 func WithSeed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
-// Cluster is a cluster in memory with one scheduler and its plugins. Its methods belong to the test's goroutine.
+// Cluster is a cluster in memory with one scheduler and its plugins. Its methods belong
+// to the test's goroutine.
 //
-// The scheduler is the real one, from ingest to the outbox of writes; the API server, the watches and the clock are not. Time is virtual: it stands still but in
-// Advance, so backoffs and timeouts at Permit cost nothing and happen when the test says. Plugins run as they do in production, on goroutines of their own and
-// in real time. Nothing happens but in the methods of Cluster: what a plugin's own goroutine does, such as to allow a pod, takes effect in the next one.
+// The scheduler is real, from ingest to the outbox of writes. The API server, the watches
+// and the clock are simulated. Time is virtual and passes only in Advance, so backoffs
+// and timeouts at Permit cost nothing and happen when the test wants them. Plugins run as
+// in production, on their own goroutines and in real time. The scheduler runs only inside
+// the methods of Cluster. An action of a plugin's own goroutine, such as allowing a pod,
+// takes effect in the next method call.
 //
-// The ClientSet of Handles is client-go's fake clientset over the simulated cluster: plugins see in it what the scheduler has bound, evicted and written, and what they
-// write the scheduler is shown. Bindings and evictions work; pods that are deleted terminate for their grace period. It has no admission, no selectors of fields and
-// no check of resource versions. The informers of Handles have what the cluster has before each decision, though handlers may still be running; KubeConfig is nil.
-// Events of plugins' recorders are kept, see Events.
+// The ClientSet of Handles is client-go's fake clientset over the simulated cluster.
+// Plugins see the scheduler's bindings, evictions and other writes in it, and the
+// scheduler sees the plugins' writes. Bindings and evictions work, and deleted pods
+// terminate after their grace period. It has no admission, no field selectors and no
+// check of resource versions. Informers of Handles are up to date before each decision,
+// though handlers may still be running. KubeConfig is nil. Events of plugins' recorders
+// are kept, see Events.
 //
-// As in production, every event wakes the pods that a plugin without EventsToRegister has rejected: also the condition that is written of such a pod, so that it is
-// tried twice.
+// As in production, every event wakes the pods that a plugin without EventsToRegister has
+// rejected. The condition that the scheduler writes on such a pod is an event, too, so
+// the pod is tried twice.
 type Cluster struct {
 	t        testing.TB
 	sim      *simulate.Cluster
@@ -103,8 +114,9 @@ type Cluster struct {
 	handles  map[string]fwk.Handle
 }
 
-// NewCluster makes a cluster with a scheduler that knows the nodes and pods and has not decided about any. It fails the test if the configuration or a plugin
-// is refused. When the test ends the plugins are closed.
+// NewCluster returns a cluster with a scheduler that has received the nodes and pods and
+// made no decision. An invalid configuration or plugin fails the test. The plugins are
+// closed at the end of the test.
 func NewCluster(t testing.TB, nodes []*v1.Node, pods []*v1.Pod, options ...Option) *Cluster {
 	t.Helper()
 	var s settings
@@ -146,7 +158,7 @@ func newCluster(t testing.TB, s *settings, nodes []*v1.Node, pods []*v1.Pod) (*C
 	return c, c.api.start()
 }
 
-// configure reads the configuration and makes the plugins.
+// configure reads the configuration and builds the plugins.
 func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, error) {
 	var mu sync.Mutex // factories run on goroutines of their own
 	for i := range s.plugins {
@@ -209,7 +221,7 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 	return full, nil
 }
 
-// now is the simulated time, zero before the cluster runs.
+// now is the simulated time; zero before the cluster runs.
 func (c *Cluster) now() time.Time {
 	if sim := c.live.Load(); sim != nil {
 		return sim.Now()
@@ -217,7 +229,7 @@ func (c *Cluster) now() time.Time {
 	return time.Time{}
 }
 
-// enabling is the configuration that enables plugins after the built-in ones.
+// enabling returns a configuration that enables plugins after the built-in ones.
 func enabling(plugins []string) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
@@ -230,7 +242,8 @@ func enabling(plugins []string) string {
 	return b.String()
 }
 
-// defaulted returns a copy of a pod with what the API server fills in: a namespace and a scheduler name.
+// defaulted returns a copy of a pod with defaults of the API server: a namespace and a
+// scheduler name.
 func defaulted(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	if pod.Namespace == "" {
@@ -242,30 +255,36 @@ func defaulted(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// Result is what has become of a pod.
+// Result is the state of a pod.
 type Result struct {
-	// Node is the node that the pod is bound to or, while Waiting, the one that was chosen; empty if there is none.
+	// Node is the node that the pod is bound to or, while Waiting, the chosen node; empty
+	// for none.
 	Node string
-	// Bound says whether the API server has stored its binding.
+	// Bound is true when the API server has stored the binding.
 	Bound bool
 	// Waiting are the plugins that the pod waits for at Permit.
 	Waiting []string
-	// Message says why the pod got no node, or was not bound: the text of its FailedScheduling event, or why a plugin holds it at PreEnqueue.
+	// Message is why the pod has no node, or was not bound: the text of its
+	// FailedScheduling event, or the reason of a plugin that gates it at PreEnqueue.
 	Message string
-	// Rejectors are the plugins that must change their mind before another try is worth it, sorted. There are none after an error.
+	// Rejectors are the plugins whose verdict must change before a retry can succeed,
+	// sorted. After an error it is empty.
 	Rejectors []string
-	// Err is what went wrong in the last attempt, nil if nothing did: a rejection is no error. A PostFilter plugin that failed is one.
+	// Err is the error of the last attempt, including failures of a PostFilter plugin. A
+	// rejection is not an error.
 	Err error
 	// Nominated is the pod's nominated node in the API.
 	Nominated string
-	// Victims are the pods, as namespace/name, that the last attempt has evicted: those of built-in preemption and, after Schedule, also those that were
-	// deleted or evicted by the ClientSet meanwhile.
+	// Victims are the pods, as namespace/name, that built-in preemption evicted in the
+	// last attempt. After Schedule they include pods that the ClientSet deleted or
+	// evicted meanwhile.
 	Victims []string
-	// Attempts is how often the scheduler has decided about the pod.
+	// Attempts is the number of the scheduler's decisions about the pod.
 	Attempts int
 }
 
-// Schedule creates a pod and returns what becomes of it, and of all others, without time passing.
+// Schedule creates a pod, runs the scheduler for all pods without passing time, and
+// returns the result for the pod.
 func (c *Cluster) Schedule(pod *v1.Pod) Result {
 	c.t.Helper()
 	before := len(c.api.deleted())
@@ -284,7 +303,7 @@ func (c *Cluster) Schedule(pod *v1.Pod) Result {
 // Settle runs the scheduler until it has nothing to do at the present time.
 func (c *Cluster) Settle() { c.t.Helper(); c.Advance(0) }
 
-// Advance lets virtual time pass: backoffs and timeouts end, and evicted pods go.
+// Advance lets virtual time pass: backoffs and timeouts end, and evicted pods terminate.
 func (c *Cluster) Advance(d time.Duration) {
 	c.t.Helper()
 	err := c.sim.AdvanceTo(c.sim.Now().Add(d), nil)
@@ -297,7 +316,7 @@ func (c *Cluster) Advance(d time.Duration) {
 	c.api.catchUp()
 }
 
-// Result returns what has become of a pod by now. It fails the test if there is no such pod.
+// Result returns the state of a pod. It fails the test if the pod does not exist.
 func (c *Cluster) Result(pod *v1.Pod) Result {
 	c.t.Helper()
 	pod = defaulted(pod)
@@ -333,7 +352,8 @@ func (c *Cluster) Result(pod *v1.Pod) Result {
 	return r
 }
 
-// Handle returns the Handle of the profile of that name, such as "default-scheduler". It fails the test if no plugin from outside is enabled there.
+// Handle returns the Handle of a profile, such as "default-scheduler". It fails the test
+// if the profile enables no out-of-tree plugin.
 func (c *Cluster) Handle(profile string) fwk.Handle {
 	c.t.Helper()
 	h := c.handles[profile]
@@ -343,10 +363,11 @@ func (c *Cluster) Handle(profile string) fwk.Handle {
 	return h
 }
 
-// ClientSet returns the client that plugins have.
+// ClientSet returns the client of the plugins.
 func (c *Cluster) ClientSet() kubernetes.Interface { return c.api.client }
 
-// Set creates or replaces API objects. The scheduler is shown them in the next Settle, Advance or Schedule.
+// Set creates or replaces API objects. The scheduler receives them in the next Settle,
+// Advance or Schedule.
 func (c *Cluster) Set(objects ...runtime.Object) {
 	c.t.Helper()
 	for _, o := range objects {
@@ -356,7 +377,7 @@ func (c *Cluster) Set(objects ...runtime.Object) {
 	}
 }
 
-// Delete deletes API objects at once. Those that are not there are no error.
+// Delete deletes API objects at once. Missing objects are no error.
 func (c *Cluster) Delete(objects ...runtime.Object) {
 	c.t.Helper()
 	for _, o := range objects {
@@ -377,7 +398,7 @@ func (c *Cluster) Delete(objects ...runtime.Object) {
 	}
 }
 
-// Pod returns the pod as the API server has it, nil if there is none.
+// Pod returns the pod as the API server has it, or nil.
 func (c *Cluster) Pod(namespace, name string) *v1.Pod {
 	return c.sim.Pod(model.PodKey{Namespace: namespace, Name: name}).DeepCopy()
 }
@@ -386,13 +407,15 @@ func (c *Cluster) Pod(namespace, name string) *v1.Pod {
 type Event struct {
 	Pod                  string // namespace/name
 	Type, Reason, Action string
-	// Note is that of plugins' events; those of the scheduler have none: a Result has the Message.
+	// Note is the text of plugins' events. The scheduler's events have none: see
+	// Result.Message.
 	Note string
-	// Count is how often it has happened.
+	// Count is the number of occurrences.
 	Count int
 }
 
-// Events returns the scheduler's events, by pod and time, and then those of plugins' recorders, in their order.
+// Events returns the scheduler's events, by pod and time, and then the events of plugins'
+// recorders, in their order.
 func (c *Cluster) Events() []Event {
 	var all []Event
 	for _, e := range c.sim.Events() {

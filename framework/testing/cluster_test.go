@@ -21,7 +21,7 @@ import (
 	st "github.com/berth-scheduler/berth/framework/testing"
 )
 
-// nodes makes nodes of four CPUs.
+// nodes returns nodes of four CPUs.
 func nodes(names ...string) []*v1.Node {
 	var all []*v1.Node
 	for _, name := range names {
@@ -42,7 +42,8 @@ func factory[P fwk.Plugin](p P, keep func(fwk.Handle)) st.PluginFactory {
 	}
 }
 
-// quiet is a filter that lets pods only on nodes whose annotation says so, and asks a lister how many pods there are.
+// quiet is a filter that passes only nodes with an annotation, and counts the pods of a
+// lister.
 type quiet struct {
 	pods corelisters.PodLister
 	seen []int
@@ -134,7 +135,7 @@ profiles:
 	}
 }
 
-// gang is a Permit plugin that lets pods go when so many wait.
+// gang is a Permit plugin that allows pods once size of them wait.
 type gang struct {
 	h    fwk.Handle
 	size int
@@ -184,7 +185,7 @@ func TestPermitPluginThatWaits(t *testing.T) {
 	if r := c.Result(pod("four").Obj()); r.Bound || r.Waiting != nil || !slices.Equal(r.Rejectors, []string{"Gang"}) || !strings.Contains(r.Message, "timeout") {
 		t.Errorf("four: got %+v, want it rejected", r)
 	}
-	c.Schedule(pod("five").Obj()) // it is rejected by hand
+	c.Schedule(pod("five").Obj()) // it is rejected by the test
 	if !c.Handle("default-scheduler").RejectWaitingPod("five") {
 		t.Error("five does not wait")
 	}
@@ -197,7 +198,8 @@ func TestPermitPluginThatWaits(t *testing.T) {
 	}
 }
 
-// evicts is a PostFilter plugin that deletes all pods of the first node on which the pod then fits, by the client.
+// evicts is a PostFilter plugin that deletes, through the client, all pods of the first
+// node on which the pod then fits.
 type evicts struct{ h fwk.Handle }
 
 func (*evicts) Name() string { return "Evicts" }
@@ -259,7 +261,7 @@ profiles:
 	}
 }
 
-// binder binds pods by the client, and hangs before it does for some.
+// binder binds pods through the client, and hangs first for some.
 type binder struct{ h fwk.Handle }
 
 func (*binder) Name() string { return "Binder" }
@@ -320,7 +322,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestWithoutPlugins schedules with the built-in plugins alone, and follows what clients write.
+// TestWithoutPlugins schedules with the built-in plugins alone, and follows writes of
+// clients.
 func TestWithoutPlugins(t *testing.T) {
 	c := st.NewCluster(t, nodes("a"), nil)
 	big := map[v1.ResourceName]string{"cpu": "4"}

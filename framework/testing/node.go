@@ -36,7 +36,7 @@ func (n *NodeWrapper) Annotation(key, value string) *NodeWrapper {
 	return n
 }
 
-// Capacity sets capacity and allocatable. A node that is given no number of pods allows 32.
+// Capacity sets capacity and allocatable. Without a number of pods, the node allows 32.
 func (n *NodeWrapper) Capacity(amounts map[v1.ResourceName]string) *NodeWrapper {
 	list := v1.ResourceList{v1.ResourcePods: resource.MustParse("32")}
 	for name, amount := range quantities(amounts) {
@@ -46,7 +46,7 @@ func (n *NodeWrapper) Capacity(amounts map[v1.ResourceName]string) *NodeWrapper 
 	return n
 }
 
-// Images sets the images, with their sizes in bytes by name.
+// Images sets the images, given as sizes in bytes by name.
 func (n *NodeWrapper) Images(sizes map[string]int64) *NodeWrapper {
 	n.Status.Images = nil
 	for name, size := range sizes {
@@ -65,7 +65,7 @@ func (n *NodeWrapper) Unschedulable(unschedulable bool) *NodeWrapper {
 	return n
 }
 
-// DeclaredFeatures sets the features that the node declares, in alphabetic order.
+// DeclaredFeatures sets the features that the node declares, in alphabetical order.
 func (n *NodeWrapper) DeclaredFeatures(features []string) *NodeWrapper {
 	n.Status.DeclaredFeatures = features
 	return n

@@ -1,16 +1,20 @@
-// Package testing has what the tests of plugins need: pods and nodes, and a cluster in memory that runs a plugin in the real scheduler.
+// Package testing has helpers for the tests of plugins: pods and nodes, and a cluster in
+// memory that runs a plugin in the real scheduler.
 //
-// MakePod and MakeNode take names and amounts and give API objects, under the names that they had in k8s.io/kubernetes/pkg/scheduler/testing. Each call changes the object
-// and returns its wrapper, so that a row of a table fits on a line. They panic on amounts that cannot be parsed.
+// MakePod and MakeNode build API objects from names and amounts, with the function names
+// of k8s.io/kubernetes/pkg/scheduler/testing. Each call changes the object and returns
+// its wrapper, so that a row of a table fits on a line. They panic on amounts that cannot
+// be parsed.
 //
-// NewCluster takes nodes, pods and plugins; a Cluster says what becomes of pods:
+// NewCluster takes nodes, pods and plugins. A Cluster returns the results for pods:
 //
 //	c := testing.NewCluster(t, nodes, nil, testing.WithPlugin("Mine", New, nil))
 //	if r := c.Schedule(testing.MakePod().Name("web").Obj()); r.Node != "node-1" {
 //		t.Errorf("got node %q: %s", r.Node, r.Message)
 //	}
 //
-// A Cluster owns everything that it runs. It reaches no network, and is meant for tests only.
+// A Cluster owns everything that it runs. It uses no network, and is meant for tests
+// only.
 package testing
 
 import (
@@ -38,7 +42,7 @@ func (p *PodWrapper) Name(name string) *PodWrapper { p.SetName(name); return p }
 // Namespace sets the namespace.
 func (p *PodWrapper) Namespace(namespace string) *PodWrapper { p.SetNamespace(namespace); return p }
 
-// UID sets the UID, by which a NodeInfo knows its pods.
+// UID sets the UID, which is the pod's key in a NodeInfo.
 func (p *PodWrapper) UID(uid string) *PodWrapper { p.SetUID(types.UID(uid)); return p }
 
 // ResourceVersion sets the resource version.
@@ -47,7 +51,7 @@ func (p *PodWrapper) ResourceVersion(version string) *PodWrapper {
 	return p
 }
 
-// CreationTimestamp sets when the pod was created.
+// CreationTimestamp sets the pod's creation time.
 func (p *PodWrapper) CreationTimestamp(t metav1.Time) *PodWrapper {
 	p.SetCreationTimestamp(t)
 	return p
@@ -74,14 +78,14 @@ func (p *PodWrapper) Annotations(annotations map[string]string) *PodWrapper {
 	return p
 }
 
-// OwnerReference makes the pod controlled by an object.
+// OwnerReference makes an object the pod's controller.
 func (p *PodWrapper) OwnerReference(name string, kind schema.GroupVersionKind) *PodWrapper {
 	controls := true
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, Controller: &controls}}
 	return p
 }
 
-// Terminating makes the pod one that is being deleted.
+// Terminating marks the pod as being deleted.
 func (p *PodWrapper) Terminating() *PodWrapper {
 	now := metav1.Now()
 	p.DeletionTimestamp = &now
@@ -109,7 +113,7 @@ func (p *PodWrapper) NominatedNodeName(name string) *PodWrapper {
 	return p
 }
 
-// StartTime sets when the kubelet took the pod over.
+// StartTime sets the time at which the kubelet accepted the pod.
 func (p *PodWrapper) StartTime(t metav1.Time) *PodWrapper { p.Status.StartTime = &t; return p }
 
 // Phase sets the phase.
@@ -188,7 +192,7 @@ func (p *PodWrapper) InitReq(amounts map[v1.ResourceName]string) *PodWrapper {
 	return p
 }
 
-// SidecarReq adds an init container with requests that runs as long as the pod does.
+// SidecarReq adds a restartable init container (a sidecar) with requests.
 func (p *PodWrapper) SidecarReq(amounts map[v1.ResourceName]string) *PodWrapper {
 	p.InitReq(amounts)
 	always := v1.ContainerRestartPolicyAlways
@@ -222,10 +226,11 @@ func (p *PodWrapper) Volume(volume v1.Volume) *PodWrapper {
 	return p
 }
 
-// PodAffinityKind says whether a term of affinity is required, preferred with weight 1, or both.
+// PodAffinityKind is the kind of an affinity term: required, preferred with weight 1, or
+// both.
 type PodAffinityKind int
 
-// The kinds of a term; NilPodAffinity is none.
+// The kinds of a term; NilPodAffinity adds no term.
 const (
 	NilPodAffinity PodAffinityKind = iota
 	PodAffinityWithRequiredReq
@@ -236,7 +241,7 @@ const (
 	PodAntiAffinityWithRequiredPreferredReq
 )
 
-// PodAffinity adds a term of affinity to pods that the selector selects.
+// PodAffinity adds an affinity term for pods that the selector selects.
 func (p *PodWrapper) PodAffinity(topologyKey string, selector *metav1.LabelSelector, kind PodAffinityKind) *PodWrapper {
 	if kind == NilPodAffinity {
 		return p
@@ -257,7 +262,7 @@ func (p *PodWrapper) PodAffinity(topologyKey string, selector *metav1.LabelSelec
 	return p
 }
 
-// PodAntiAffinity adds a term of anti-affinity to pods that the selector selects.
+// PodAntiAffinity adds an anti-affinity term for pods that the selector selects.
 func (p *PodWrapper) PodAntiAffinity(topologyKey string, selector *metav1.LabelSelector, kind PodAffinityKind) *PodWrapper {
 	if kind == NilPodAffinity {
 		return p
@@ -278,12 +283,12 @@ func (p *PodWrapper) PodAntiAffinity(topologyKey string, selector *metav1.LabelS
 	return p
 }
 
-// PodAffinityExists is PodAffinity to pods that have a label.
+// PodAffinityExists is PodAffinity for pods with a label.
 func (p *PodWrapper) PodAffinityExists(label, topologyKey string, kind PodAffinityKind) *PodWrapper {
 	return p.PodAffinity(topologyKey, exists(label), kind)
 }
 
-// PodAntiAffinityExists is PodAntiAffinity to pods that have a label.
+// PodAntiAffinityExists is PodAntiAffinity for pods with a label.
 func (p *PodWrapper) PodAntiAffinityExists(label, topologyKey string, kind PodAffinityKind) *PodWrapper {
 	return p.PodAntiAffinity(topologyKey, exists(label), kind)
 }

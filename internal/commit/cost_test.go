@@ -142,8 +142,8 @@ func TestWaveIsSpread(t *testing.T) {
 }
 
 // TestNoKindStarves binds 1,500 pods per second for five seconds while 5,000 others are
-// rejected again and again. The event about each binding follows within half a second,
-// and each pod has its condition before the end.
+// rejected repeatedly. The event of each binding follows within half a second, and each
+// pod has its condition before the end.
 func TestNoKindStarves(t *testing.T) {
 	const perTick = 15
 	pods := podsNamed(wave)
@@ -329,7 +329,7 @@ func TestRejectionsAreMerged(t *testing.T) {
 	}
 }
 
-// TestHangingKindLeavesRoom has every status hang, or every event: the others are sent.
+// TestHangingKindLeavesRoom makes every status hang, or every event: the others are sent.
 func TestHangingKindLeavesRoom(t *testing.T) {
 	hangs := map[commit.RequestKind]commit.RequestKind{commit.Patch: commit.Record, commit.Record: commit.Patch}
 	for kind, other := range hangs {

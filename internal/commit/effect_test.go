@@ -166,8 +166,8 @@ func TestStopAmidWritesOfDecisions(t *testing.T) {
 }
 
 // TestLatestWriteOfAnObject makes decisions with different writes of an object while a
-// write of it is unanswered. The last write sent is that of the latest decision, and two
-// are never in flight together.
+// write of it is unanswered. The last write sent is the latest decision's, and two are
+// never in flight together.
 func TestLatestWriteOfAnObject(t *testing.T) {
 	condition := func(texts ...string) (decisions []plan.Decision) {
 		for _, text := range texts {
@@ -214,8 +214,8 @@ func TestLatestWriteOfAnObject(t *testing.T) {
 	}
 }
 
-// TestStopAmidLatestWrites stops while a write waits for another to the same object: it
-// is not sent.
+// TestStopAmidLatestWrites stops while a write waits for another write of the same
+// object: it is not sent.
 func TestStopAmidLatestWrites(t *testing.T) {
 	b := newBench(t, 10)
 	for _, text := range []string{"one", "two"} {

@@ -78,8 +78,8 @@ func TestSeries(t *testing.T) {
 }
 
 // play plays words one after the other: a duration without requests; an event that start
-// recognizes; or the next request in the words of tell. The response to a request stands
-// after a colon, and is otherwise a success.
+// recognizes; or the next request in the words of the function tell. The response to a
+// request follows a colon, and is otherwise a success.
 func play(t *testing.T, words string, start func(*bench, string) bool, tell func(commit.Request) string) {
 	t.Helper()
 	ends := map[string]error{"": nil, "404": errNoEvent, "409": errThere, "500": errInternal, "403": errNo, "gone": errTerminating, "lost": errBroken}

@@ -82,7 +82,7 @@ func TestObserversHear(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		decide func() plan.Decision
-		want   string // of the second observer; the first hears the same
+		want   string // of the second observer; the first gets the same calls
 	}{
 		{"a binding", func() plan.Decision { return placed(podNamed("p")) }, `
 binding of p took 1s as AB: <nil>

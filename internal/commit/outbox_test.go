@@ -242,8 +242,8 @@ func TestHangingReportsLeaveWorkers(t *testing.T) {
 	}
 }
 
-// TestOneFindsOutWhetherTheServerIsBack has statuses in flight when the API server goes
-// away: after the pause one is sent, and others only after its response.
+// TestOneFindsOutWhetherTheServerIsBack has statuses in flight when the API server
+// becomes unreachable. After the pause one is sent, and others only after its response.
 func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range names(8) {
@@ -262,13 +262,13 @@ func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 	b.nothing()
 	b.later(time.Second)
 	probe := b.take(commit.Patch, "p6")
-	b.answer(last, "", errNo) // is an answer
+	b.answer(last, "", errNo) // counts as an answer
 	b.take(commit.Patch, "p7")
 	b.answer(probe, "", nil)
 	b.take(commit.Patch, "p0")
 	b.take(commit.Patch, "p1")
 	b.take(commit.Patch, "p3")
-	b.nothing() // four are on their way
+	b.nothing() // four are in flight
 }
 
 // TestStopIsInOrder stops an outbox with bindings that wait for the writes of their pods'

@@ -85,8 +85,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestInFlight has the API server take a second for each binding: exactly the maximum are
-// in flight.
+// TestInFlight makes the API server take a second for each binding: exactly the maximum
+// are in flight.
 func TestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *commit.Config) { c.InFlight = 3 })
@@ -105,8 +105,8 @@ func TestInFlight(t *testing.T) {
 			}
 			binds[time.Since(began)]++
 		}
-		// One of three workers takes events first: none is due at the beginning, and one
-		// or two in each second after that.
+		// One worker prefers events: none is due at the beginning, and one or two
+		// in each second after that.
 		if binds[time.Second] != 3 {
 			t.Errorf("bindings were stored after %v, want three in the first second", binds)
 		}
@@ -128,7 +128,7 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// TestTimeout has the API server not answer any request of one kind: each is given up
+// TestTimeout makes the API server ignore all requests of one kind: each is given up
 // after its timeout.
 func TestTimeout(t *testing.T) {
 	for kind, of := range answerKinds {
@@ -154,8 +154,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestStepTimeout has the API server not answer the write of a step, nor, for five
-// minutes, the write that undoes it.
+// TestStepTimeout makes the API server ignore the write of a step and, for five minutes,
+// the write that undoes it.
 func TestStepTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newInMemory(t, func(c *commit.Config) { c.Timeout = 7 * time.Second })

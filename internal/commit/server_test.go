@@ -80,8 +80,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// kindOf returns the kind of a request and the pod in its path, or the event for the
-// patch of an event. The path of a new event has no name.
+// kindOf returns the kind of a request and the pod in its path. For the patch of an event
+// it returns the event. The path of a new event has no name.
 func kindOf(method, path string) (what, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch last := parts[len(parts)-1]; {
@@ -196,7 +196,7 @@ func refuseLater(w http.ResponseWriter, code int, why metav1.StatusReason, secon
 	return true
 }
 
-// throttle tells the client to retry after the given seconds.
+// throttle makes the client retry after the given seconds.
 func throttle(w http.ResponseWriter, seconds int) bool {
 	w.Header().Set("Retry-After", fmt.Sprint(seconds))
 	return refuse(w, 429, metav1.StatusReasonTooManyRequests, "come back later")

@@ -55,7 +55,7 @@ func (b *bench) takeWrite(kind commit.RequestKind, name string) commit.Request {
 	return request
 }
 
-// done ends a request, and leaves the results to be checked.
+// done ends a request, and leaves the results for checks.
 func (b *bench) done(request commit.Request, err error) {
 	response := commit.Response{Err: err}
 	if err == nil && request.Write != nil && request.Write.Learn {

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// barred returns the plugins of the first profile that reject the pod before any node is checked, in order.
+// barred returns the plugins of the first profile that reject the pod before any node is
+// checked, in order.
 func barred(c *Config, spec v1.PodSpec) string {
 	var names []string
 	for _, p := range c.Profiles[0].PreFilters {
@@ -43,7 +44,8 @@ func TestNothingIsPassedOver(t *testing.T) {
 	}
 }
 
-// An enabled missing plugin bars pods, at whichever point it would decide. A disabled one is ignored, as in kube-scheduler.
+// An enabled missing plugin bars pods, at any of its deciding points. A disabled one is
+// ignored, as in kube-scheduler.
 func TestBars(t *testing.T) {
 	for _, row := range []struct {
 		name, plugins string
@@ -97,7 +99,7 @@ func TestGatesBarGroups(t *testing.T) {
 	}
 }
 
-// placements returns the plugins that are asked about pod groups, with their weights.
+// placements returns the plugins for pod groups, with their weights.
 func placements(t *testing.T, gates, plugins string) string {
 	t.Helper()
 	on := map[string]bool{}

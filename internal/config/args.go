@@ -23,7 +23,7 @@ type argsType struct {
 	empty func() runtime.Object
 	// fill sets the defaults of missing fields.
 	fill func(args runtime.Object)
-	// check returns what is invalid, or nil.
+	// check returns the invalid fields, or nil.
 	check func(args runtime.Object, path *field.Path) error
 }
 
@@ -38,7 +38,8 @@ func argsOf[T any, P interface {
 	}
 }
 
-// typesOf describes the arguments of a plugin from outside by the scheme; nil if that has no type for them.
+// typesOf describes the arguments of an out-of-tree plugin from the scheme; nil if the
+// scheme has no type for them.
 func typesOf(scheme *runtime.Scheme, name string) *argsType {
 	kind := configv1.SchemeGroupVersion.WithKind(name + "Args")
 	if !scheme.Recognizes(kind) {
@@ -53,12 +54,13 @@ func typesOf(scheme *runtime.Scheme, name string) *argsType {
 			return args
 		},
 		fill:  scheme.Default,
-		check: func(runtime.Object, *field.Path) error { return nil }, // the plugin's own affair
+		check: func(runtime.Object, *field.Path) error { return nil }, // left to the plugin
 	}
 }
 
-// argsForFactory returns a plugin's arguments as its factory takes them: of the internal version if the scheme has it, else as they were decoded; or
-// *runtime.Unknown, or nil.
+// argsForFactory returns a plugin's arguments for its factory: converted to the internal
+// version if the scheme has it, else as decoded. Arguments of no registered type are a
+// *runtime.Unknown. It returns nil without arguments.
 func argsForFactory(scheme *runtime.Scheme, name string, configs []configv1.PluginConfig) (runtime.Object, error) {
 	config := argsFor(name, configs)
 	if config == nil {
@@ -135,7 +137,8 @@ func nodeAffinityArgs() *argsType {
 	})
 }
 
-// fitArgs leaves checking to the plugin, so that arguments of a disabled plugin are not checked, as in kube-scheduler.
+// fitArgs leaves checking to the plugin, so that arguments of a disabled plugin are not
+// checked, as in kube-scheduler.
 func fitArgs() *argsType {
 	fill := func(args *configv1.NodeResourcesFitArgs) {
 		if args.ScoringStrategy == nil {
@@ -165,7 +168,7 @@ func balancedAllocationArgs() *argsType {
 	})
 }
 
-// weighed returns the resources with weights; cpu and memory if there are none.
+// weighed returns the resources with weights. The default is cpu and memory.
 func weighed(resources []configv1.ResourceSpec) []configv1.ResourceSpec {
 	if len(resources) == 0 {
 		resources = []configv1.ResourceSpec{{Name: string(v1.ResourceCPU)}, {Name: string(v1.ResourceMemory)}}
@@ -226,7 +229,8 @@ func checkConstraint(c *v1.TopologySpreadConstraint, path *field.Path) field.Err
 	return errs
 }
 
-// checkRepeated returns an error if the last constraint has the key and action of one before it.
+// checkRepeated returns an error if the last constraint repeats the key and action of an
+// earlier one.
 func checkRepeated(constraints []v1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	before, last := constraints[:len(constraints)-1], &constraints[len(constraints)-1]
 	for i := range before {
@@ -277,7 +281,8 @@ func dynamicResourcesArgs(filtering, binding bool) *argsType {
 		switch {
 		case args.FilterTimeout == nil:
 		case !filtering:
-			errs = append(errs, field.Forbidden(filterPath, "DRASchedulingFilterTimeout feature gate is disabled")) // sic
+			// The text misspells the gate's name, as kube-scheduler does.
+			errs = append(errs, field.Forbidden(filterPath, "DRASchedulingFilterTimeout feature gate is disabled"))
 		case args.FilterTimeout.Duration < 0:
 			errs = append(errs, field.Invalid(filterPath, args.FilterTimeout, "must be zero or positive"))
 		}

@@ -41,7 +41,8 @@ func check(known registry, c *configv1.KubeSchedulerConfiguration) error {
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-// checkConnections checks the fields that component-base defines, with its own validation, which is written for its internal types.
+// checkConnections checks the fields of component-base with its own validation, which
+// needs conversions to its internal types.
 func checkConnections(c *configv1.KubeSchedulerConfiguration) []error {
 	var connection componentconfig.ClientConnectionConfiguration
 	var election componentconfig.LeaderElectionConfiguration
@@ -92,7 +93,7 @@ func checkProfiles(known registry, profiles []configv1.KubeSchedulerProfile, pat
 		errs = append(errs, checkRemoved(profile.Plugins, path.Child("plugins"))...)
 		errs = append(errs, checkPluginConfig(known, profile.PluginConfig, path.Child("pluginConfig"))...)
 		if seen.Has(name) && name != "" {
-			// kube-scheduler shows "{}" instead of the name.
+			// Upstream prints "{}" instead of the name.
 			errs = append(errs, field.Duplicate(path.Child("schedulerName"), name))
 		}
 		seen.Insert(name)
@@ -100,10 +101,11 @@ func checkProfiles(known registry, profiles []configv1.KubeSchedulerProfile, pat
 	return append(errs, checkQueueSort(profiles, path)...)
 }
 
-// removed are plugins that older versions of the configuration had.
+// removed are plugins of older versions of the configuration.
 var removed = [...]string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}
 
-// checkRemovedName returns an error if a plugin was removed. The first version in the text is what kube-scheduler writes.
+// checkRemovedName returns an error for a removed plugin. The first version in the text
+// is kube-scheduler's.
 func checkRemovedName(name string, path *field.Path) []error {
 	for _, gone := range removed {
 		if name == gone {
@@ -114,7 +116,7 @@ func checkRemovedName(name string, path *field.Path) []error {
 	return nil
 }
 
-// checkRemoved looks for removed plugins in each point but multiPoint.
+// checkRemoved looks for removed plugins in each point except multiPoint.
 func checkRemoved(plugins *configv1.Plugins, path *field.Path) []error {
 	var errs []error
 	for p := range points {
@@ -144,7 +146,8 @@ func checkPluginConfig(known registry, configs []configv1.PluginConfig, path *fi
 	return errs
 }
 
-// checkConversions checks that the arguments of plugins from outside convert to the internal version, where the plugins take that.
+// checkConversions checks that the arguments of out-of-tree plugins convert to the
+// internal version, for plugins that take that version.
 func checkConversions(known registry, profiles []configv1.KubeSchedulerProfile) error {
 	for i := range profiles {
 		for j, config := range profiles[i].PluginConfig {
@@ -159,7 +162,8 @@ func checkConversions(known registry, profiles []configv1.KubeSchedulerProfile) 
 	return nil
 }
 
-// checkQueueSort checks that all profiles have the same QueueSort plugin: they share one queue.
+// checkQueueSort checks that all profiles have the same QueueSort plugin, because they
+// share one queue.
 func checkQueueSort(profiles []configv1.KubeSchedulerProfile, path *field.Path) []error {
 	var errs []error
 	want := profiles[0].Plugins.QueueSort

@@ -17,7 +17,8 @@ import (
 
 const kind = "KubeSchedulerConfiguration"
 
-// newScheme returns a scheme with the types of the configuration and of built-in plugins' arguments.
+// newScheme returns a scheme with the types of the configuration and of built-in plugins'
+// arguments.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := configv1.AddToScheme(scheme); err != nil {
@@ -26,8 +27,9 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// decode decodes a configuration and typed arguments, rejects unknown and duplicate fields, and fills in no defaults: a program that imports
-// kube-scheduler's packages has registered defaults of the whole configuration in the scheme.
+// decode decodes a configuration and typed arguments, and rejects unknown and duplicate
+// fields. It sets no defaults: a program that imports kube-scheduler's packages has
+// registered defaults of the whole configuration in the scheme.
 func decode(data []byte, scheme *runtime.Scheme) (*configv1.KubeSchedulerConfiguration, error) {
 	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	decoder := versioning.NewCodec(nil, strict, runtime.UnsafeObjectConvertor(scheme), scheme, scheme, nil, nil, configv1.SchemeGroupVersion, scheme.Name())
@@ -42,7 +44,7 @@ func decode(data []byte, scheme *runtime.Scheme) (*configv1.KubeSchedulerConfigu
 	return source, nil
 }
 
-// furtherDocuments returns how many YAML documents with content follow the first one.
+// furtherDocuments returns the number of YAML documents with content after the first.
 func furtherDocuments(data []byte) int {
 	count := 0
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -58,8 +60,8 @@ func furtherDocuments(data []byte) int {
 	}
 }
 
-// errOther is the error for a file of another kind or of none. The decoder's own text would contain the whole file, or the line of code that
-// made the scheme.
+// errOther is the error for a file of another kind, or without a kind. The decoder's own
+// text would contain the whole file, or the line of code that made the scheme.
 func errOther(data []byte) error {
 	var is metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &is); err != nil {
@@ -77,7 +79,7 @@ func (c *Config) Write(w io.Writer) error {
 	if !ok {
 		return fmt.Errorf("write the scheduler configuration: no encoder for %s", runtime.ContentTypeYAML)
 	}
-	source := c.Shown() // a copy, as encoding stores the encoded arguments in the object
+	source := c.Shown() // a copy, because encoding stores the encoded arguments in the object
 	if err := known.EncoderForVersion(info.Serializer, configv1.SchemeGroupVersion).Encode(source, w); err != nil {
 		return fmt.Errorf("write the scheduler configuration: %w", err)
 	}

@@ -25,7 +25,8 @@ import (
 
 // Config is a checked configuration. It never changes.
 type Config struct {
-	// Source is the configuration with defaults filled in and plugin sets merged, as Write writes it.
+	// Source is the configuration with defaults filled in and plugin sets merged. Write
+	// writes it.
 	Source *configv1.KubeSchedulerConfiguration
 	// Profiles are in the order of Source.
 	Profiles []*plugin.Profile
@@ -33,44 +34,50 @@ type Config struct {
 	BackoffInitial, BackoffMax time.Duration
 	// Missing lists the enabled plugins that Berth lacks, sorted.
 	Missing []string
-	// Barring lists the plugins of Missing that keep pods pending which they would have judged, sorted. The others have no effect.
+	// Barring lists the plugins of Missing that keep pods pending, sorted: the pods that
+	// the real plugin would have filtered. The others have no effect.
 	Barring []string
 
-	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
+	// Kubeconfig is the path of the kubeconfig file; empty if the configuration has none.
 	Kubeconfig string
-	// ContentType and AcceptContentTypes are the content types for requests to the API server and for its responses.
+	// ContentType and AcceptContentTypes are the content types for requests to the API
+	// server and for its responses.
 	ContentType, AcceptContentTypes string
-	// QPS and Burst limit the requests to the API server; both are 0, for no limit, unless the file sets at least one of them. The other one is
-	// then kube-scheduler's default. A negative QPS means no limit, too.
+	// QPS and Burst limit the requests to the API server. Both are 0, for no limit,
+	// unless the file sets either. The other is then kube-scheduler's default. A
+	// negative QPS also means no limit.
 	QPS   float32
 	Burst int
 
-	// Extenders are those that the profiles ask; nil if there are none. Unasked has a note on each extender that the configuration has and the profiles do not
-	// ask.
+	// Extenders are the extenders that the profiles call; nil for none. Unasked has a
+	// note on each configured extender that the profiles do not call.
 	Extenders *extender.Set
 	Unasked   []string
 
-	// Notes list what was accepted but has no effect, and why.
+	// Notes list fields that were accepted but have no effect, and why.
 	Notes []string
 	reads []model.Kind
 
-	file string // as it was given; empty if there is none
-	// known are the plugins that the profiles may have: Build takes them again.
+	file string // as given; empty without a file
+	// known are the plugins that profiles may enable. Build uses them again.
 	known          registry
 	outside        []madeOutside
 	types          *framework.Types
 	enablesOutside bool
 
-	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
+	// Flagz and Statusz enable the pages of these names. Coordinated lets the API server
+	// choose the leader.
 	Flagz, Statusz, Coordinated bool
 
-	// Groups means that the members of a pod group are decided about together.
+	// Groups schedules the members of a pod group together.
 	Groups bool
-	// Trees means that pod groups may belong to composite ones, and that all groups of a tree are decided about together.
+	// Trees allows pod groups to belong to composite groups. All groups of a tree are
+	// scheduled together.
 	Trees bool
-	// GroupClaims means that PodGroups have claims for devices, which their members share.
+	// GroupClaims means that PodGroups have device claims, which their members share.
 	GroupClaims bool
-	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit or work at PreBind.
+	// Announce writes a pod's chosen node as its nominated node before plugins wait at
+	// Permit or run PreBind.
 	Announce bool
 }
 
@@ -80,20 +87,23 @@ type Request struct {
 	File string
 	// Gates are the feature gates; nil means the defaults.
 	Gates Gates
-	// Edit changes the configuration after defaults are filled in and before it is checked: it applies flags.
+	// Edit applies flags: it changes the configuration after defaults are filled in and
+	// before it is checked.
 	Edit func(*configv1.KubeSchedulerConfiguration)
-	// Limited means that Edit sets QPS or burst of the client connection, so that these limits apply.
+	// Limited means that Edit sets QPS or burst of the client connection, so that these
+	// limits apply.
 	Limited bool
-	// AskExtenders means that the profiles ask the extenders of the configuration, over the network. A simulation must not: extenders bind pods, and take
-	// the time that they take.
+	// AskExtenders makes the profiles call the configured extenders over the network. A
+	// simulation must not: extenders bind pods, and their calls take time.
 	AskExtenders bool
-	// Outside are the plugins from outside that the configuration may name; nil means none.
+	// Outside are the out-of-tree plugins that the configuration may name; nil means
+	// none.
 	Outside *Outside
 }
 
 // Error is a mistake in a configuration. All errors of Load and Parse are of this type.
 type Error struct {
-	File string // as it was given
+	File string // as given
 	Err  error
 }
 
@@ -109,7 +119,8 @@ func Default() (*Config, error) { return Read(Request{}) }
 // Load reads a configuration file, YAML or JSON. Its errors are of type *Error.
 func Load(path string) (*Config, error) { return Read(Request{File: path}) }
 
-// Parse parses a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
+// Parse parses a configuration, YAML or JSON. Its errors are of type *Error and begin
+// with the name.
 func Parse(name string, data []byte) (*Config, error) { return ParseWith(name, data, Request{}) }
 
 // Read returns the requested configuration. Mistakes in a file are of type *Error.
@@ -128,7 +139,8 @@ func Read(r Request) (*Config, error) {
 	return ParseWith(r.File, data, r)
 }
 
-// ParseWith is Parse with the gates and the plugins from outside of a request, whose file it does not read.
+// ParseWith is Parse with the gates and the out-of-tree plugins of a request. It ignores
+// the request's file.
 func ParseWith(name string, data []byte, r Request) (*Config, error) {
 	scheme, err := r.scheme()
 	if err != nil {
@@ -214,8 +226,9 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	return c, nil
 }
 
-// Build returns the configuration with the plugins from outside made and in the profiles. It calls their factories, which may block until the context
-// ends. After an error, what was made is closed. Mistakes in a file that show only now are of type *Error.
+// Build returns the configuration with the out-of-tree plugins in the profiles. It calls
+// their factories, which may block until the context ends. After an error, the plugins
+// that were built are closed. Mistakes in a file that appear only now are of type *Error.
 func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 	full := *c
 	full.Source = c.Source.DeepCopy()
@@ -236,19 +249,23 @@ func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 	return &full, nil
 }
 
-// Close closes the plugins from outside that are io.Closers.
+// Close closes the out-of-tree plugins that are io.Closers.
 func (c *Config) Close() error { return closeAll(c.outside) }
 
-// WholeObjects reports whether whole pods and nodes are needed, and not only what scheduling reads of them: for plugins from outside and extenders.
+// WholeObjects reports whether the watches must keep pods and nodes whole, for
+// out-of-tree plugins and extenders.
 func (c *Config) WholeObjects() bool { return c.enablesOutside || len(c.Source.Extenders) > 0 }
 
-// Types returns the types of the values that plugins from outside get, nil for Berth's own.
+// Types returns the types of the values that out-of-tree plugins get; nil for Berth's
+// own.
 func (c *Config) Types() *framework.Types { return c.types }
 
-// EnablesOutside reports whether a profile enables a plugin from outside, so that Build has something to make.
+// EnablesOutside reports whether a profile enables an out-of-tree plugin, so that Build
+// is needed.
 func (c *Config) EnablesOutside() bool { return c.enablesOutside }
 
-// addProfiles builds the profiles; with a nil hosting, without their plugins from outside.
+// addProfiles builds the profiles. With a nil hosting, it omits their out-of-tree
+// plugins.
 func (c *Config) addProfiles(h *hosting) error {
 	ignored := ignoredByExtenders(c.Source.Extenders)
 	var shared plugins
@@ -267,7 +284,7 @@ func (c *Config) addProfiles(h *hosting) error {
 		if i == 0 {
 			firstSort = b.queueSort
 		}
-		if firstSort == "" || b.queueSort == "" { // not known yet
+		if firstSort == "" || b.queueSort == "" { // unknown until Build
 			continue
 		}
 		if b.queueSort != firstSort {
@@ -294,7 +311,9 @@ func (c *Config) addProfiles(h *hosting) error {
 // addReads adds kinds to watch.
 func (c *Config) addReads(more ...model.Kind) {
 	for _, kind := range more {
-		if gated := kind == model.PodGroupKind && !c.Groups || kind == model.CompositePodGroupKind && !c.Trees; !gated { // plugins from outside may ask for every kind
+		// Out-of-tree plugins may register for any kind. A kind whose gate is off is not
+		// watched.
+		if gated := kind == model.PodGroupKind && !c.Groups || kind == model.CompositePodGroupKind && !c.Trees; !gated {
 			c.reads = append(c.reads, kind)
 		}
 	}
@@ -316,15 +335,15 @@ func (c *Config) SchedulerNames() []string {
 	return names
 }
 
-// KeepsPending returns why a pod of one of the profiles is never bound, whatever the nodes: it needs a part that is enabled and that Berth lacks. It is empty for most
-// pods.
+// KeepsPending returns why a pod of these profiles can never be bound, whatever the
+// nodes: it needs an enabled feature that Berth lacks. It is "" for most pods.
 func (c *Config) KeepsPending(object *v1.Pod, classes model.ClassResolver) string {
 	for _, p := range c.Profiles {
 		if p.Name != object.Spec.SchedulerName {
 			continue
 		}
 		again := object.DeepCopy()
-		again.Spec.NodeName = "" // what a pod asks for is compiled of pending ones alone
+		again.Spec.NodeName = "" // the needs are compiled for pending pods only
 		pod := model.NewPod(again)
 		for _, filter := range p.PreFilters {
 			if stand, ok := filter.(interface {
@@ -348,8 +367,8 @@ func (c *Config) Compile() map[string]ingest.Compile {
 	return compile
 }
 
-// Binder returns the Bind plugin of a scheduler name: the first of its profile; nil if only
-// plugins from outside bind pods there.
+// Binder returns the first Bind plugin of a scheduler name's profile; nil if only
+// out-of-tree plugins bind pods there.
 func (c *Config) Binder(schedulerName string) plugin.Bind {
 	for _, p := range c.Profiles {
 		if p.Name == schedulerName && len(p.Bind) > 0 {
@@ -359,13 +378,15 @@ func (c *Config) Binder(schedulerName string) plugin.Bind {
 	return nil
 }
 
-// Reads returns the kinds of API object to watch, in order: pods, nodes, and those that the enabled plugins of any profile read.
+// Reads returns the kinds of API object to watch, in order: pods, nodes, and the kinds
+// that any profile's plugins read.
 func (c *Config) Reads() []model.Kind { return c.reads }
 
-// ReadsDevices reports whether devices and claims are among them.
+// ReadsDevices reports whether Reads includes devices and claims.
 func (c *Config) ReadsDevices() bool { return slices.Contains(c.reads, model.ResourceClaimKind) }
 
-// Queue returns the configuration of a queue for the profiles. parkedMax has no field in the configuration: it is a flag.
+// Queue returns the configuration of a queue for the profiles. parkedMax is a flag; the
+// configuration has no field for it.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
 	return queue.Config{Profiles: c.Profiles, Groups: c.Groups, Trees: c.Trees, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
 }

@@ -96,7 +96,7 @@ func TestDisabledAtOnePoint(t *testing.T) {
 	}
 }
 
-// A plugin that may only narrow leaves the filtering of the nodes it names to the other filters.
+// If a plugin may only narrow, the other filters check the nodes that it names.
 func TestNarrowOnly(t *testing.T) {
 	c := mustParse(t, `profiles: [{plugins: {filter: {disabled: [{name: NodeAffinity}]}}}]`)
 	pod := gatedPod("")
@@ -173,7 +173,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Besides pods and nodes only those kinds are watched that an enabled plugin reads.
+// Besides pods and nodes, only the kinds that an enabled plugin reads are watched.
 func TestReads(t *testing.T) {
 	const list = `{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List%s}}]}`
 	const zone = `, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: %s}]`
@@ -216,7 +216,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A plugin that registers for events of a kind must read that kind: otherwise the kind may not be watched.
+// A plugin that registers for events of a kind must read that kind: otherwise the kind
+// may not be watched.
 func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
 	c := mustParse(t, "")
 	for _, x := range c.Profiles[0].EnqueueExtensions {
@@ -225,7 +226,8 @@ func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
 			reads = append(reads, r.Reads()...)
 		}
 		if x.Name() == "NodeResourcesFit" {
-			reads = append(reads, model.DeviceClassKind) // classes matter to it as long as DynamicResources reads them
+			// The plugin needs classes whenever DynamicResources reads them.
+			reads = append(reads, model.DeviceClassKind)
 		}
 		for _, registration := range x.EventsToRegister() {
 			if !slices.ContainsFunc(reads, func(kind model.Kind) bool {

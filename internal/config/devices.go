@@ -26,7 +26,9 @@ const (
 	draPrioritizedList         featuregate.Feature = "DRAPrioritizedList"
 )
 
-// barDevices rejects pods that need devices if the profile has DynamicResources at some of the points at which it decides, and not at all that it takes.
+// barDevices rejects pods that need devices if the profile enables DynamicResources at
+// only some of the points that it needs. A profile that enables it at no deciding point
+// is unaffected.
 func barDevices(profile *plugin.Profile, order *effective) {
 	at := func(p point) bool { return slices.Contains(order[p], dynamicresources.Name) }
 	if !slices.ContainsFunc(deciding[:], at) {
@@ -44,11 +46,13 @@ func barDevices(profile *plugin.Profile, order *effective) {
 	}
 }
 
-// newDynamicResources returns the constructor of DynamicResources with the parts that the gates choose.
+// hasGroupClaims reports whether PodGroups have claims of their own.
 func hasGroupClaims(gates Gates) bool {
 	return gates.Enabled(genericWorkload) && gates.Enabled(draWorkloadClaims)
 }
 
+// newDynamicResources returns the constructor of DynamicResources with the parts that the
+// gates choose.
 func newDynamicResources(gates Gates) func(args *configv1.DynamicResourcesArgs) (*dynamicresources.Plugin, error) {
 	return func(args *configv1.DynamicResourcesArgs) (*dynamicresources.Plugin, error) {
 		config := dynamicresources.Config{

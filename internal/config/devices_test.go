@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// A profile that has DynamicResources at some points only binds no pod that needs devices; one that has it at none of those that decide ignores it, as
-// kube-scheduler does.
+// A profile with DynamicResources at only some points binds no pod that needs devices. A
+// profile without it at any deciding point ignores devices, as kube-scheduler does.
 func TestDevicesAreNotPassedOver(t *testing.T) {
 	const text = "the pod needs devices, and DynamicResources is disabled at "
 	pod := model.NewPod(&v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new(string)}}}})
@@ -42,7 +42,8 @@ func TestDevicesAreNotPassedOver(t *testing.T) {
 	}
 }
 
-// The kinds of devices are watched if DynamicResources is enabled, and taint rules if their gates are on.
+// The kinds of devices are watched if DynamicResources is enabled, and taint rules if
+// their gates are on.
 func TestKindsOfDevices(t *testing.T) {
 	for _, row := range []struct {
 		name    string

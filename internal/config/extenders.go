@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// addExtenders makes the extenders of the configuration, if they are to be asked, and adds them to the profiles.
+// addExtenders builds the configured extenders and adds them to the profiles, unless they
+// are not to be called.
 func (c *Config) addExtenders(ask bool) error {
 	if len(c.Source.Extenders) == 0 {
 		return nil
@@ -33,7 +34,7 @@ func (c *Config) addExtenders(ask bool) error {
 	return nil
 }
 
-// askExtenders adds the extenders to the profiles, which all have the same.
+// askExtenders adds the extenders to the profiles. All profiles have the same ones.
 func (c *Config) askExtenders() {
 	if c.Extenders == nil {
 		return
@@ -42,14 +43,15 @@ func (c *Config) askExtenders() {
 	for _, p := range c.Profiles {
 		p.Extenders = all
 		if c.Extenders.Binds() {
-			p.BindSteps = append([]plugin.BindSteps{c.Extenders}, p.BindSteps...) // as in kube-scheduler, before all Bind plugins
+			// As in kube-scheduler, extenders come before all Bind plugins.
+			p.BindSteps = append([]plugin.BindSteps{c.Extenders}, p.BindSteps...)
 		}
 	}
 	c.addReads(c.Extenders.Reads()...)
 }
 
-// OtherEvents returns kube-scheduler's names of the resources, besides those that scheduling reads, that plugins from outside and extenders have
-// registered events about, sorted.
+// OtherEvents returns the resources of events that out-of-tree plugins or extenders
+// registered and that scheduling does not read. The names are kube-scheduler's, sorted.
 func (c *Config) OtherEvents() []string {
 	var names []string
 	add := func(events []model.EventToRegister) {
@@ -71,7 +73,7 @@ func (c *Config) OtherEvents() []string {
 	return slices.Compact(names)
 }
 
-// unasked returns a note on each extender that is not asked.
+// unasked returns a note on each extender that is not called.
 func unasked(extenders []configv1.Extender) []string {
 	var notes []string
 	for i := range extenders {
@@ -99,7 +101,7 @@ func unasked(extenders []configv1.Extender) []string {
 	return notes
 }
 
-// notesOnExtenders returns a note on each value that is accepted and not followed.
+// notesOnExtenders returns a note on each accepted value that has no effect.
 func notesOnExtenders(extenders []configv1.Extender) []string {
 	var notes []string
 	for i := range extenders {
@@ -110,8 +112,8 @@ func notesOnExtenders(extenders []configv1.Extender) []string {
 	return notes
 }
 
-// ignoredByExtenders returns the resources that extenders manage and NodeResourcesFit must ignore,
-// in the order of the configuration.
+// ignoredByExtenders returns the resources that extenders manage and NodeResourcesFit
+// must ignore, in the order of the configuration.
 func ignoredByExtenders(extenders []configv1.Extender) []string {
 	var names []string
 	for i := range extenders {
@@ -124,8 +126,9 @@ func ignoredByExtenders(extenders []configv1.Extender) []string {
 	return names
 }
 
-// ignoring returns a copy of NodeResourcesFit's arguments that ignores these resources, and no others: as in kube-scheduler, they replace
-// ignoredResources in every profile. Without any, it returns the arguments.
+// ignoring returns a copy of NodeResourcesFit's arguments that ignores only these
+// resources. They replace ignoredResources in every profile, as in kube-scheduler.
+// Without any, it returns the arguments.
 func ignoring(args runtime.Object, names []string) runtime.Object {
 	fit, ok := args.(*configv1.NodeResourcesFitArgs)
 	if !ok || len(names) == 0 {
@@ -136,8 +139,8 @@ func ignoring(args runtime.Object, names []string) runtime.Object {
 	return fit
 }
 
-// notesOnIgnored returns a note for each ignored resource that a DeviceClass may stand for. The configuration does not show whether there is
-// such a class.
+// notesOnIgnored returns a note for each ignored resource that may be an extended
+// resource of a DeviceClass. The configuration does not show whether such a class exists.
 func (c *Config) notesOnIgnored() []string {
 	if !slices.Contains(c.reads, model.ResourceClaimKind) {
 		return nil

@@ -17,7 +17,8 @@ import (
 
 const twoProfiles = "profiles: [{schedulerName: a}, {schedulerName: b}]\n"
 
-// Extenders are in every profile, those last that may be ignored, where they are asked; and in none where they are not.
+// If extenders are to be called, every profile has them, the ignorable ones last.
+// Otherwise no profile has them.
 func TestExtenders(t *testing.T) {
 	for _, row := range []struct {
 		name, extenders string
@@ -73,7 +74,8 @@ func TestExtenders(t *testing.T) {
 	}
 }
 
-// Pods that an extender rejected wait for events of all kinds, which are watched then whatever plugins read.
+// Pods that an extender rejected wait for events of all kinds, which are then watched
+// whatever plugins read.
 func TestExtendersReadWhatTheirPodsWaitFor(t *testing.T) {
 	const bare = `profiles: [{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}]` + "\n"
 	for _, ask := range []bool{false, true} {
@@ -95,7 +97,8 @@ func TestExtendersReadWhatTheirPodsWaitFor(t *testing.T) {
 	}
 }
 
-// A mistake in files that only an extender needs is an error that names the extender, where it is asked.
+// If extenders are to be called, a mistake in an extender's files is an error that names
+// the extender.
 func TestExtenderTLS(t *testing.T) {
 	for _, row := range []struct{ name, tls, want string }{
 		{"no such file", `{caFile: /none/ca.crt}`, "f: couldn't build extenders: extenders[1].tlsConfig: open /none/ca.crt: no such file or directory"},
@@ -122,15 +125,15 @@ func TestExtenderTimeouts(t *testing.T) {
 	}
 }
 
-// Resources that extenders manage with ignoredByScheduler replace NodeResourcesFit's ignoredResources
-// in every profile, and in the written configuration.
+// Resources that extenders manage with ignoredByScheduler replace NodeResourcesFit's
+// ignoredResources in every profile, and in the written configuration.
 func TestIgnoredByExtenders(t *testing.T) {
 	const profiles = `
 profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/own]}}]}, {schedulerName: b}]
 `
 	for _, row := range []struct {
 		name, extenders string
-		want            string // the resources that are not checked
+		want            string // the ignored resources
 		note            string
 	}{
 		{"no extender", ``, "example.com/own", "NodeResourcesFit ignores example.com/own: "},
@@ -145,7 +148,7 @@ profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ign
 			at := slices.IndexFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeResourcesFit" })
 			fit := profile.Filters[at].(plugin.NodeFilter)
 			want := row.want
-			if i == 1 && row.name != "ignored" { // the second profile ignores nothing itself
+			if i == 1 && row.name != "ignored" { // the second profile ignores none of its own
 				want = ""
 			}
 			var ignored []string

@@ -8,16 +8,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A field's fate is one of:
+// A field's fate is:
 //
 //	read by PLUGIN, ...     by plugins that Berth has, or by "the queue" or "ingest"
-//	barred by PLUGIN, ...   a pod that has it stays pending while these plugins are enabled and missing
+//	barred by PLUGIN, ...   its pod stays pending while these plugins are missing
 //	parts                   the parts of its type have rows of their own
-//	not read: WHY           no part of kube-scheduler 1.37 reads it either, or it is no demand on a node
+//	not read: WHY           kube-scheduler 1.37 ignores it, or nodes need not satisfy it
 type fate = string
 
-// podFields holds the fate of each field of a pod's spec. A field of a newer API fails the test until it is known whether a plugin of
-// kube-scheduler reads it.
+// podFields holds the fate of each field of a pod's spec. A field of a newer API fails
+// the test until somebody has checked which plugins of kube-scheduler read it.
 var podFields = map[reflect.Type]map[string]fate{
 	reflect.TypeFor[v1.PodSpec](): {
 		"Volumes":                       "parts",
@@ -149,7 +149,8 @@ var podFields = map[reflect.Type]map[string]fate{
 	},
 }
 
-// TestEveryFieldIsDecided compares the table with the types, and its bars with the plugins.
+// TestEveryFieldIsDecided compares the table with the types, and its bars with the
+// plugins.
 func TestEveryFieldIsDecided(t *testing.T) {
 	gates := gatesWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
 	c, err := Read(Request{Gates: gates})
@@ -206,7 +207,8 @@ func checkFate(t *testing.T, known registry, name string, kind reflect.Type, tex
 	}
 }
 
-// having returns a pod that has the field of a spec or a volume. ok is false for fields of other types, which no bar is about.
+// having returns a pod with this field of a spec or a volume. ok is false for fields of
+// other types, which no bar concerns.
 func having(kind reflect.Type, field int) (spec v1.PodSpec, ok bool) {
 	switch kind {
 	case reflect.TypeFor[v1.PodSpec]():

@@ -11,7 +11,8 @@ import (
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// files are configurations without their header, and their errors; an empty want means none. The texts are kube-scheduler's.
+// files are configurations without their header, and their errors; an empty want means
+// none. The texts are kube-scheduler's.
 var files = []struct{ name, text, want string }{
 	{"nothing", ``, ``},
 	{"json", `{"parallelism": 8}`, ``},
@@ -159,7 +160,7 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// TestFurtherDocuments has files with several YAML documents, of which the first counts.
+// TestFurtherDocuments has files with several YAML documents; the first counts.
 func TestFurtherDocuments(t *testing.T) {
 	const note = "only the first YAML document of the file is read, as by kube-scheduler; "
 	for more, want := range map[string]string{

@@ -12,7 +12,7 @@ import (
 
 // Defaults of kube-scheduler.
 const (
-	// DefaultSchedulerName is the name of a single profile that names none.
+	// DefaultSchedulerName is the name of a single profile that has no name.
 	DefaultSchedulerName = "default-scheduler"
 
 	defaultParallelism           = 16
@@ -49,7 +49,8 @@ func fill(known registry, c *configv1.KubeSchedulerConfiguration) {
 	missing(&c.EnableContentionProfiling, *c.EnableProfiling)
 }
 
-// fillLeaderElection sets the kind of lock, before component-base would choose one that no longer exists.
+// fillLeaderElection sets the kind of lock first, because component-base's default no
+// longer exists.
 func fillLeaderElection(l *componentbase.LeaderElectionConfiguration) {
 	empty := func(field *string, value string) {
 		if *field == "" {
@@ -62,7 +63,8 @@ func fillLeaderElection(l *componentbase.LeaderElectionConfiguration) {
 	componentbase.RecommendedDefaultLeaderElectionConfiguration(l)
 }
 
-// fillProfile merges the plugin sets and completes the arguments. Plugins without arguments get their defaults, sorted by name.
+// fillProfile merges the plugin sets and completes the arguments. Plugins without
+// arguments get their defaults, sorted by name.
 func fillProfile(known registry, profile *configv1.KubeSchedulerProfile) {
 	profile.Plugins = merge(known.defaults(), profile.Plugins)
 	given := map[string]bool{}
@@ -86,7 +88,8 @@ func fillProfile(known registry, profile *configv1.KubeSchedulerProfile) {
 	}
 }
 
-// complete fills in the missing fields of typed arguments, and drops their form in the file, which is out of date then.
+// complete fills in the missing fields of typed arguments, and drops their encoded form
+// from the file, which is then out of date.
 func complete(plugin *row, config *configv1.PluginConfig) {
 	plugin.args.fill(config.Args.Object)
 	config.Args.Object.GetObjectKind().SetGroupVersionKind(configv1.SchemeGroupVersion.WithKind(plugin.name + "Args"))

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzParse checks that Parse returns either a configuration or a mistake with text, whatever the input; and that a configuration which is written reads as the same again.
+// FuzzParse checks that Parse returns either a configuration or a mistake with text, for
+// any input. A written configuration must be read back unchanged.
 func FuzzParse(f *testing.F) {
 	defaults, err := os.ReadFile("testdata/defaults.yaml")
 	if err != nil {

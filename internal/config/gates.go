@@ -11,7 +11,7 @@ type Gates interface {
 	Enabled(name featuregate.Feature) bool
 }
 
-// The feature gates that change what a configuration means.
+// The feature gates that change the meaning of a configuration.
 const (
 	componentFlagz                 featuregate.Feature = "ComponentFlagz"
 	componentStatusz               featuregate.Feature = "ComponentStatusz"
@@ -34,8 +34,10 @@ const (
 	nominatedNodeNameBeforeBinding featuregate.Feature = "NominatedNodeNameForExpectation"
 )
 
-// without lists the gates that kube-scheduler follows in another state and Berth does not, with what holds instead. It omits gates that only
-// change how kube-scheduler does its work, and those that choose plugins, because missing plugins are reported anyway.
+// without lists the gate states that kube-scheduler supports and Berth ignores, with
+// Berth's behaviour instead. It omits gates that only change kube-scheduler's
+// implementation. Gates that choose plugins are omitted, too, because missing plugins are
+// reported anyway.
 func without() []ineffective {
 	return []ineffective{
 		{popFromBackoff, false, "pods that back off are tried when nothing else waits"},
@@ -48,7 +50,7 @@ func without() []ineffective {
 	}
 }
 
-// ineffective is a state of a gate that Berth does not follow.
+// ineffective is a gate state that Berth ignores.
 type ineffective struct {
 	gate    featuregate.Feature
 	on      bool

@@ -142,7 +142,7 @@ profiles:
 	}
 }
 
-// What flags set is checked together with the rest, and is not taken for a default.
+// Values from flags are validated with the rest, and are not replaced by defaults.
 func TestEdit(t *testing.T) {
 	election := func(lease, renew time.Duration) func(*configv1.KubeSchedulerConfiguration) {
 		return func(c *configv1.KubeSchedulerConfiguration) {

@@ -12,28 +12,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// hosting makes the plugins from outside of all profiles.
+// hosting builds the out-of-tree plugins of all profiles.
 type hosting struct {
 	ctx  context.Context
 	host Host
-	// made are all of them so far.
+	// made are all plugins built so far.
 	made []madeOutside
-	// failed means that a plugin or its host failed, and the configuration is not wrong.
+	// failed means that a plugin or its host failed, so the configuration is not at
+	// fault.
 	failed bool
-	// complete pass each profile to its host when all are built.
+	// complete passes each profile to its host after all are built.
 	complete []func()
 }
 
-// hosted is the plugins from outside of one profile. Nil means that they are not made.
+// hosted is the out-of-tree plugins of one profile; nil if they are not built.
 type hosted struct {
 	hosting *hosting
 	profile HostedProfile // nil if none is enabled
 	plugins map[string]fwk.Plugin
-	names   map[string]string // that they give themselves
+	names   map[string]string // results of their Name methods
 	enabled []string
 }
 
-// instances makes the enabled plugins of a profile, in configured order.
+// instances builds the enabled plugins of a profile, in configured order.
 func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfile, enabled []string) (*hosted, error) {
 	if h == nil {
 		return nil, nil
@@ -70,7 +71,7 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 	return own, nil
 }
 
-// extended returns the points of each plugin; nil if they are not made.
+// extended returns the points of each plugin; nil if they are not built.
 func (h *hosted) extended() map[string]pointSet {
 	if h == nil {
 		return nil
@@ -82,12 +83,13 @@ func (h *hosted) extended() map[string]pointSet {
 	return extended
 }
 
-// adapt returns the adapters of the plugins that run at any point; none if they are not made.
+// adapt returns the adapters of the plugins that run at any point; none if they are not
+// built.
 func (h *hosted) adapt(order *effective, weights map[string]int64) (Adapters, error) {
 	if h == nil || h.profile == nil {
 		return Adapters{}, nil
 	}
-	// Scores are added up under the name that a plugin gives itself.
+	// Scores are added up under the result of the plugin's Name method.
 	for _, name := range order[score] {
 		if own, ok := h.names[name]; ok && weights[own] == 0 {
 			return Adapters{}, fmt.Errorf("score plugin %q is not configured with weight", own)
@@ -107,7 +109,7 @@ func (h *hosted) adapt(order *effective, weights map[string]int64) (Adapters, er
 	return adapters, err
 }
 
-// called returns the names that the plugins give themselves.
+// called returns the results of the plugins' Name methods.
 func (h *hosted) called(names []string) []string {
 	if h == nil || len(h.plugins) == 0 {
 		return names
@@ -121,7 +123,7 @@ func (h *hosted) called(names []string) []string {
 	return called
 }
 
-// complete has the profile passed to its host when all are built.
+// complete registers the profile for its host, which gets it after all are built.
 func (h *hosted) complete(profile *plugin.Profile) {
 	if h != nil && h.profile != nil {
 		h.hosting.complete = append(h.hosting.complete, func() { h.profile.Complete(profile) })
@@ -141,7 +143,7 @@ func (a *Adapters) reads() []model.Kind {
 			}
 		}
 	}
-	return kinds // sorted, and each once, by the caller
+	return kinds // the caller sorts and deduplicates
 }
 
 func values[T any](adapters map[string]T) []any {

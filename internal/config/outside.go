@@ -17,33 +17,40 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Plugins from outside are configured in two steps. Read accepts their names and decodes their arguments, and makes none of them, so that a
-// configuration can be read without a cluster; its profiles are complete but for them. Config.Build then makes them: which points a plugin extends
-// is seen from the made plugin alone.
+// Out-of-tree plugins are configured in two steps. Read accepts their names and decodes
+// their arguments without building them, so that a configuration can be read without a
+// cluster. Its profiles are complete except for these plugins. Config.Build then builds
+// them, because only a built plugin shows which points it extends.
 //
-// For each profile Build asks a Host for a Handle, calls the factories of the enabled plugins in configured order, works out the order of each
-// extension point, has the Host adapt the plugins to package plugin's interfaces, and puts the adapters into the profile among the built-in plugins.
+// For each profile, Build gets a Handle from a Host and calls the factories of the
+// enabled plugins in configured order. It computes the order of each extension point, and
+// the Host adapts the plugins to the interfaces of package plugin. Build then puts the
+// adapters among the profile's built-in plugins.
 
-// Registered is a plugin from outside that a program brings.
+// Registered is an out-of-tree plugin of a program.
 type Registered struct {
 	Name    string
 	Factory framework.PluginFactory
 }
 
-// Outside is what a program brings: plugins, and the types of their arguments. It never changes.
+// Outside is a program's out-of-tree plugins, and the types of their arguments. It never
+// changes.
 type Outside struct {
 	plugins []Registered
 	scheme  *runtime.Scheme
 	types   *framework.Types
 }
 
-// NewOutside checks names and factories, and registers types by calling the functions in order. They register <Name>Args in version
-// kubescheduler.config.k8s.io/v1, its defaults, and where plugins want another type than that, the internal version and conversions.
+// NewOutside checks names and factories, and registers types by calling the functions in
+// order. These register <Name>Args in version kubescheduler.config.k8s.io/v1, with
+// defaults. They also register the internal version and conversions if plugins take that
+// version.
 //
-// Shown are the types of the values that plugins get, nil for Berth's own. Their scheme is
-// then the one to register in: packages have put types there when the program started.
+// Shown are the types of the values that plugins get, nil for Berth's own. Types are then
+// registered in Shown's scheme, where packages have put theirs at the start of the
+// program.
 func NewOutside(registered []Registered, types []func(*runtime.Scheme) error, shown *framework.Types) (*Outside, error) {
-	own := builtIn(noGates{}) // gates decide which are enabled, not which there are
+	own := builtIn(noGates{}) // gates decide which are enabled, not which exist
 	o := &Outside{types: shown}
 	for _, r := range registered {
 		taken := own.find(r.Name) != nil || slices.ContainsFunc(o.plugins, func(p Registered) bool { return p.Name == r.Name })
@@ -79,7 +86,7 @@ type noGates struct{}
 // Enabled returns false.
 func (noGates) Enabled(featuregate.Feature) bool { return false }
 
-// register adds types to a scheme. A scheme panics where types contradict each other.
+// register adds types to a scheme. A scheme panics if types contradict each other.
 func register(add func(*runtime.Scheme) error, scheme *runtime.Scheme) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -92,7 +99,7 @@ func register(add func(*runtime.Scheme) error, scheme *runtime.Scheme) (err erro
 	return add(scheme)
 }
 
-// Types returns the types of the values that plugins get, nil for Berth's own.
+// Types returns the types of the values that plugins get; nil for Berth's own.
 func (o *Outside) Types() *framework.Types {
 	if o == nil {
 		return nil
@@ -100,7 +107,8 @@ func (o *Outside) Types() *framework.Types {
 	return o.types
 }
 
-// Names returns the names of the plugins in the order of their registration; none for nil.
+// Names returns the names of the plugins in the order of their registration; none for
+// nil.
 func (o *Outside) Names() []string {
 	if o == nil {
 		return nil
@@ -112,36 +120,44 @@ func (o *Outside) Names() []string {
 	return names
 }
 
-// Host runs plugins from outside.
+// Host runs out-of-tree plugins.
 type Host interface {
-	// Profile returns what hosts the plugins of a profile. It is called once for each profile that enables any.
+	// Profile returns the host of a profile's plugins. It is called once for each profile
+	// that enables any.
 	Profile(name string) (HostedProfile, error)
 }
 
-// HostedProfile runs the plugins from outside of one profile. Its methods are called in the order in which they stand here, once each but for Handle.
+// HostedProfile runs the out-of-tree plugins of one profile. Its methods are called in
+// the order of their declaration, each once except Handle.
 type HostedProfile interface {
-	// Handle is given to the factories. What it shows of the cluster is empty and without error until the first turn.
+	// Handle is passed to the factories. Until the first attempt, its view of the cluster
+	// is empty, without errors.
 	Handle() fwk.Handle
-	// Adapt returns what the plugins do at their points.
+	// Adapt returns the adapters of the plugins at their points.
 	Adapt(o Order) (Adapters, error)
-	// Complete takes the finished profile, built-in plugins included, and sets its Outside: the Handle's methods that run plugins run those of it.
+	// Complete takes the finished profile, built-in plugins included, and sets its
+	// Outside. Methods of the Handle that run plugins run this profile's plugins.
 	Complete(p *plugin.Profile)
 }
 
-// Order is which plugins from outside a profile runs, and in which order its Bind plugins are tried. A plugin goes by the name that configurations use for
-// it, which may differ from what its Name method returns.
+// Order lists the out-of-tree plugins of a profile, and the order of its Bind plugins.
+// Plugins have their names from the configuration, which may differ from the results of
+// their Name methods.
 type Order struct {
-	// Plugins are those from outside that run at any point, by name.
+	// Plugins are the out-of-tree plugins that run at any point, by name.
 	Plugins map[string]fwk.Plugin
 	// Enabled are their names in configured order.
 	Enabled []string
-	// Bind are the Bind plugins, built-in ones too, in the order in which they are tried.
+	// Bind are the Bind plugins, built-in ones included, in the order of their calls.
 	Bind []string
 }
 
-// Adapters are what the plugins from outside of a profile do, by extension point and plugin. A plugin without an adapter at one of its points is left out
-// there: an adapter before it does its work. Bind plugins have no adapters: the profile's Outside, which Complete sets, has their steps. Adapters that have a
-// method Reads() []model.Kind have these kinds watched.
+// Adapters are the adapters of a profile's out-of-tree plugins, by extension point and
+// plugin.
+//
+// A plugin may lack an adapter at one of its points if an earlier adapter does its work.
+// Bind plugins have no adapters: their steps are in the profile's Outside, which Complete
+// sets. An adapter with a method Reads() []model.Kind adds these kinds to the watches.
 type Adapters struct {
 	QueueSort         map[string]plugin.QueueSort
 	PreEnqueue        map[string]plugin.PodPreEnqueue
@@ -157,7 +173,7 @@ type Adapters struct {
 	PostBind          map[string]plugin.PostBind
 }
 
-// extends returns the points whose interfaces a made plugin implements.
+// extends returns the points whose interfaces a plugin implements.
 func extends(p fwk.Plugin) pointSet {
 	var set pointSet
 	for point, implements := range map[point]bool{
@@ -189,7 +205,8 @@ func is[T any](p fwk.Plugin) bool {
 	return ok
 }
 
-// build calls a factory. It returns when the context ends, with or without the factory.
+// build calls a factory. It returns when the context ends, even if the factory is still
+// running.
 func (r Registered) build(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	type outcome struct {
 		plugin fwk.Plugin
@@ -217,7 +234,7 @@ func (r Registered) build(ctx context.Context, args runtime.Object, h fwk.Handle
 	}
 }
 
-// nameOf returns the name that a plugin gives itself.
+// nameOf returns the result of a plugin's Name method.
 func nameOf(p fwk.Plugin) (name string, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -227,7 +244,8 @@ func nameOf(p fwk.Plugin) (name string, err error) {
 	return p.Name(), nil
 }
 
-// closeAll closes the plugins that are io.Closers, the last made first, and returns all errors.
+// closeAll closes the plugins that are io.Closers, the last built first, and returns all
+// errors.
 func closeAll(made []madeOutside) error {
 	var errs []error
 	for _, m := range slices.Backward(made) {
@@ -238,7 +256,8 @@ func closeAll(made []madeOutside) error {
 	return errors.Join(errs...)
 }
 
-// closePatience is how long a plugin may take to close: the process ends without one that never does.
+// closePatience limits the time in which a plugin may close. The process ends without
+// waiting longer.
 const closePatience = 2 * time.Second
 
 func closeOne(p fwk.Plugin) error {
@@ -265,7 +284,7 @@ func closeOne(p fwk.Plugin) error {
 	}
 }
 
-// madeOutside is a made plugin from outside.
+// madeOutside is a built out-of-tree plugin.
 type madeOutside struct {
 	profile, name string
 	plugin        fwk.Plugin

@@ -51,7 +51,8 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// mineArgs and internalArgs are the arguments of a plugin, as they are written and as the plugin takes them.
+// mineArgs and internalArgs are the arguments of a plugin, in the written and in the
+// internal version.
 type mineArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Level           *int32 `json:"level,omitempty"`
@@ -67,7 +68,8 @@ type internalArgs struct {
 func (a *mineArgs) DeepCopyObject() runtime.Object     { b := *a; return &b }
 func (a *internalArgs) DeepCopyObject() runtime.Object { b := *a; return &b }
 
-// addMine registers the written form and its default, and addInternal the other.
+// addMine registers the written version and its default, and addInternal the internal
+// one.
 func addMine(s *runtime.Scheme) error {
 	s.AddKnownTypeWithName(configv1.SchemeGroupVersion.WithKind("MineArgs"), &mineArgs{})
 	s.AddTypeDefaultingFunc(&mineArgs{}, func(object any) {
@@ -162,7 +164,8 @@ func TestArgumentsOfOutside(t *testing.T) {
 	}
 }
 
-// A program that imports kube-scheduler's own packages has their defaults of the whole configuration in the scheme; these must have no effect.
+// A program that imports kube-scheduler's own packages has their defaults of the whole
+// configuration in the scheme. These must have no effect.
 func TestForeignDefaultsHaveNoEffect(t *testing.T) {
 	o, err := NewOutside(nil, []func(*runtime.Scheme) error{func(s *runtime.Scheme) error {
 		s.AddTypeDefaultingFunc(&configv1.KubeSchedulerConfiguration{}, func(object any) {

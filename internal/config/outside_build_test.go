@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Each profile has its own instance; what is made before a failure is closed, the last first.
+// Each profile has its own instance. After a failure, the plugins that were built are
+// closed, the last first.
 func TestInstances(t *testing.T) {
 	var closed, made []string
 	o, err := NewOutside([]Registered{
@@ -78,7 +79,7 @@ type neverCloses struct{ filters }
 
 func (neverCloses) Close() error { select {} }
 
-// A plugin that does not close is left after a while, and the others are closed.
+// A plugin that does not close is abandoned after a while, and the others are closed.
 func TestCloseThatHangs(t *testing.T) {
 	t.Parallel()
 	var closed []string
@@ -93,7 +94,7 @@ func TestCloseThatHangs(t *testing.T) {
 	}
 }
 
-// A factory that waits for something that never comes ends with the context.
+// A hanging factory ends with the context.
 func TestFactoryThatHangs(t *testing.T) {
 	o, err := NewOutside([]Registered{{"Hangs", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { select {} }}}, nil, nil)
 	if err != nil {
@@ -131,7 +132,7 @@ func TestQueueSortOfAllProfiles(t *testing.T) {
 	}
 }
 
-// What adapters read is watched, and whole objects are kept where something needs them.
+// Kinds that adapters read are watched, and whole objects are kept if needed.
 func TestWhatOutsideNeeds(t *testing.T) {
 	const extender = "\nextenders: [{urlPrefix: \"http://x\", prioritizeVerb: p, weight: 1}]"
 	for _, test := range []struct {

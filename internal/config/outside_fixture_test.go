@@ -20,7 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// The plugins of these tests, by the points that they extend. A named plugin extends none.
+// The plugins of these tests, by the points that they extend. A named plugin extends
+// none.
 type (
 	named    string
 	filters  struct{ named }
@@ -110,7 +111,7 @@ func (postFilters) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.Node
 func (nameless) Name() string { panic("no name") }
 func (c closes) Close() error { *c.closed = append(*c.closed, c.Name()); return c.err }
 
-// adapter stands for what a plugin does at one point.
+// adapter is the adapter of a plugin at one point.
 type adapter struct{ name string }
 
 func (a adapter) Name() string                            { return a.name }
@@ -140,9 +141,9 @@ func (adapter) Steps(plan.Stage, *plan.Placement) []plan.Step             { retu
 func (adapter) Unreserve(*plan.Placement)                                 {}
 func (adapter) Nominations() []plan.Nomination                            { return nil }
 
-var _ reason.Code // adapters of filters give codes
+var _ reason.Code // adapters of filters return codes
 
-// testHost adapts every plugin at every point that it extends, and remembers what it was asked for.
+// testHost adapts every plugin at every point that it extends, and records its calls.
 type testHost struct {
 	asked    []string
 	complete []*plugin.Profile
@@ -232,7 +233,7 @@ func fromOutside(t *testing.T) *Outside {
 	return o
 }
 
-// ours reads a configuration that may name plugins from outside.
+// ours reads a configuration that may name out-of-tree plugins.
 func ours(profiles string, o *Outside) (*Config, error) {
 	return ParseWith("f", []byte(header+"profiles: ["+profiles+"]\n"), Request{Outside: o})
 }

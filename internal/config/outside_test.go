@@ -13,7 +13,8 @@ import (
 // few is a profile with few built-in plugins.
 const few = `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}, {name: DefaultBinder}`
 
-// A pod that all Bind plugins skip is bound by nobody where the profile does not enable DefaultBinder, whether the plugins are made or not.
+// If the profile does not enable DefaultBinder, a pod that all Bind plugins skip stays
+// unbound, whether the plugins are built or not.
 func TestOutsideWithoutDefaultBinder(t *testing.T) {
 	read, err := ours(`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: NodeName}]}, bind: {enabled: [{name: Binds}]}}}`, fromOutside(t))
 	if err != nil {
@@ -34,7 +35,7 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 	const only = `multiPoint: {disabled: [{name: "*"}], enabled: [`
 	for _, test := range []struct {
 		plugins string
-		want    map[string]string // of some points; the others are as without plugins from outside
+		want    map[string]string // of some points; the others are as without out-of-tree plugins
 	}{
 		{only + few + `]}`, nil},
 		{only + few + `, {name: Both}]}`, map[string]string{

@@ -39,9 +39,11 @@ type row struct {
 	name string
 	// points are the extension points of kube-scheduler's plugin.
 	points pointSet
-	// build makes the plugin from its arguments; nil means that Berth lacks it, and package absent determines which pods need it.
+	// build builds the plugin from its arguments. It is nil if Berth lacks the plugin;
+	// package absent then determines which pods need it.
 	build func(args runtime.Object) (plugin.Plugin, error)
-	// weight is that of its scores in the default profile; 0 is none, which counts as 1 if the plugin scores.
+	// weight is the weight of its scores in the default profile. 0 means none, which
+	// counts as 1 if the plugin scores.
 	weight int32
 	// args describes its typed arguments; nil means that it takes none.
 	args *argsType
@@ -49,22 +51,24 @@ type row struct {
 
 // registry holds the plugins that a configuration may name.
 type registry struct {
-	// byDefault are enabled unless a configuration disables them, in the order of the default profile's multiPoint.
+	// byDefault are enabled unless a configuration disables them, in the order of the
+	// default profile's multiPoint.
 	byDefault []row
 	// onRequest must be enabled by name.
 	onRequest []row
 
-	// outside are the plugins from outside, which must be enabled by name too; extended are the points that they extend, nil as long as they are not made.
+	// outside are the out-of-tree plugins, which must be enabled by name, too. extended
+	// are their extension points; nil until the plugins are built.
 	outside  []Registered
 	extended map[string]pointSet
 	// scheme has the types of all plugins' arguments.
 	scheme *runtime.Scheme
 
-	// placements means that nodes are divided for pod groups.
+	// placements means that nodes are divided into domains for pod groups.
 	placements bool
 }
 
-// with returns the registry with plugins from outside, which are not made yet.
+// with returns the registry with out-of-tree plugins, not built yet.
 func (r registry) with(outside *Outside) (registry, error) {
 	if outside != nil {
 		r.outside, r.scheme = outside.plugins, outside.scheme
@@ -75,7 +79,7 @@ func (r registry) with(outside *Outside) (registry, error) {
 	return r, err
 }
 
-// fromOutside returns the named plugin if it comes from outside, nil otherwise.
+// fromOutside returns the named out-of-tree plugin, or nil.
 func (r registry) fromOutside(name string) *Registered {
 	if i := slices.IndexFunc(r.outside, func(p Registered) bool { return p.Name == name }); i >= 0 {
 		return &r.outside[i]
@@ -83,7 +87,7 @@ func (r registry) fromOutside(name string) *Registered {
 	return nil
 }
 
-// unmade reports whether it is not known yet which points a plugin extends.
+// unmade reports whether the plugin's points are still unknown.
 func (r registry) unmade(name string) bool { return r.extended == nil && r.fromOutside(name) != nil }
 
 // builtIn returns kube-scheduler's plugins, in the variants that the gates choose.
@@ -129,7 +133,7 @@ func builtIn(gates Gates) registry {
 	}, placements: gates.Enabled(topologyAwareScheduling)})
 }
 
-// preemptionOfGroups returns what DefaultPreemption knows of pod groups.
+// preemptionOfGroups returns DefaultPreemption's settings for pod groups.
 func preemptionOfGroups(gates Gates) defaultpreemption.Groups {
 	on := gates.Enabled(genericWorkload)
 	return defaultpreemption.Groups{Units: on, OwnPolicy: on && gates.Enabled(podGroupPreemption)}
@@ -153,7 +157,7 @@ func byGates(gates Gates, known registry) registry {
 	return known
 }
 
-// find returns the plugin's row, or nil if there is none.
+// find returns the plugin's row, or nil.
 func (r registry) find(name string) *row {
 	for _, rows := range [][]row{r.byDefault, r.onRequest} {
 		for i := range rows {

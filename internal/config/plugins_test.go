@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// withMine is the built-in plugins and one from outside.
+// withMine is the built-in plugins and an out-of-tree one.
 func withMine(t *testing.T) registry {
 	t.Helper()
 	known, err := builtIn(defaultGates(t)).with(nil)
@@ -23,7 +23,7 @@ func withMine(t *testing.T) registry {
 	return known
 }
 
-// expanded returns what a profile runs.
+// expanded returns the plugins that a profile runs.
 func expanded(t *testing.T, profile string) (*Config, effective) {
 	t.Helper()
 	source, err := decode([]byte(header+"profiles: ["+profile+"]\n"), withMine(t).scheme)
@@ -57,7 +57,8 @@ const (
 		" DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1"
 )
 
-// pluginSets are plugin sets of a profile and the plugins that run; empty strings are as in the default profile.
+// pluginSets are plugin sets of a profile and the plugins that run; empty strings are as
+// in the default profile.
 var pluginSets = []struct{ plugins, multiPoint, filters, scores, other string }{
 	{plugins: `{}`},
 	{plugins: `{multiPoint: {enabled: [{name: TaintToleration, weight: 7}]}}`, scores: strings.Replace(defaultScores, "=3", "=7", 1)},
@@ -198,7 +199,7 @@ func TestDefaultProfile(t *testing.T) {
 	}
 }
 
-// The golden file is what kube-scheduler 1.37.1 writes.
+// The golden file is the output of kube-scheduler 1.37.1.
 func TestDefaultsGolden(t *testing.T) {
 	want, err := os.ReadFile("testdata/defaults.yaml")
 	if err != nil {

@@ -2,7 +2,8 @@ package config
 
 import configv1 "k8s.io/kube-scheduler/config/v1"
 
-// point is an extension point, in the order in which kube-scheduler assembles them, which is the order of errors.
+// point is an extension point. The order is kube-scheduler's when it assembles points,
+// because errors have the same order.
 type point uint8
 
 const (
@@ -24,7 +25,8 @@ const (
 	points // the number of points
 )
 
-// pointNames are the fields of the configuration, and the names of the point's plugins in errors.
+// pointNames are the fields of the configuration, and the names of the point's plugins in
+// errors.
 var pointNames = [points]struct{ field, plugin string }{
 	preFilter:          {"preFilter", "PreFilterPlugin"},
 	filter:             {"filter", "FilterPlugin"},

@@ -21,9 +21,10 @@ type reader interface {
 	Reads() []model.Kind
 }
 
-// lack is what a profile enables and Berth lacks.
+// lack is the enabled plugins of a profile that Berth lacks.
 type lack struct {
-	// plugins are all of them; barring are those that keep pods pending which they would have judged.
+	// plugins are all of them. barring keep those pods pending that the real plugin would
+	// have filtered.
 	plugins, barring []string
 }
 
@@ -31,17 +32,20 @@ type lack struct {
 type built struct {
 	profile *plugin.Profile
 	lack
-	// reads are the kinds that the plugins read, in any order and more than once.
+	// reads are the kinds that the plugins read, unsorted, with duplicates.
 	reads []model.Kind
-	// queueSort is the QueueSort plugin; empty if only plugins that are not made can be it.
+	// queueSort is the QueueSort plugin; empty if it can only be a plugin that is not
+	// built yet.
 	queueSort string
-	// outside means that plugins from outside are enabled.
+	// outside means that out-of-tree plugins are enabled.
 	outside bool
 }
 
-// build makes the plugins of a checked profile and assigns them to their points. From the profile's arguments it drops those of disabled plugins and
-// empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before the plugins of the profiles
-// before. Plugins from outside are made by h; without it they are left out.
+// build builds the plugins of a checked profile and assigns them to their points. In the
+// profile's arguments it drops those of disabled plugins and empty ones, and sorts the
+// rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before
+// are the plugins of earlier profiles. h builds the out-of-tree plugins; without h they
+// are omitted.
 func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string, before *plugins, h *hosting) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
@@ -107,11 +111,13 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	return b, nil
 }
 
-// deciding are the points at which a plugin decides whether a pod is bound. At the others it only rates nodes, or makes room.
+// deciding are the points at which a plugin decides whether a pod is bound. At the others
+// it only scores nodes, or evicts pods.
 var deciding = [...]point{preEnqueue, preFilter, filter, placementGenerate, reserve, permit, preBind}
 
-// standIn adds the stand-ins of plugins that Berth lacks after the other PreFilter plugins, in the order of the points at which they would
-// decide. It makes no difference at which of these points they are enabled: at any of them the real plugin would have judged the pod.
+// standIn adds the stand-ins of plugins that Berth lacks after the other PreFilter
+// plugins, in the order of their deciding points. One enabled point is enough, whichever
+// it is: the real plugin would have checked the pod there.
 func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]plugin.Plugin) (lack, error) {
 	var lacking lack
 	for _, name := range enabled {
@@ -138,10 +144,11 @@ func standIn(profile *plugin.Profile, order *effective, enabled []string, made m
 	return lacking, nil
 }
 
-// plugins are those of all profiles so far. Profiles share a plugin that has equal arguments in both, and what is computed for it.
+// plugins are the plugins of all profiles so far. Profiles share a plugin that has equal
+// arguments in both, and its caches.
 type plugins struct{ made map[string][]instance }
 
-// instance is a plugin and the arguments that it was made from.
+// instance is a plugin and the arguments that it was built from.
 type instance struct {
 	args   runtime.Object
 	plugin plugin.Plugin
@@ -150,7 +157,9 @@ type instance struct {
 // get returns the plugin for these arguments.
 func (p *plugins) get(row *row, args runtime.Object) (plugin.Plugin, error) {
 	for _, have := range p.made[row.name] {
-		if reflect.DeepEqual(have.args, args) { // no less: a plugin may distinguish what is semantically equal
+		// The arguments must be exactly equal: a plugin may distinguish semantically
+		// equal ones.
+		if reflect.DeepEqual(have.args, args) {
 			return have.plugin, nil
 		}
 	}
@@ -165,7 +174,8 @@ func (p *plugins) get(row *row, args runtime.Object) (plugin.Plugin, error) {
 	return made, nil
 }
 
-// instances returns the enabled plugins, by name. It omits those that are unknown or that Berth lacks.
+// instances returns the enabled plugins, by name. It omits unknown plugins, and those
+// that Berth lacks.
 func (p *plugins) instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
 	made := make(map[string]plugin.Plugin, len(enabled))
 	for _, name := range enabled {
@@ -186,8 +196,9 @@ func (p *plugins) instances(known registry, enabled []string, configs []configv1
 	return made, nil
 }
 
-// checkCounts checks that there is the required number of QueueSort, Bind and PlacementGenerate plugins. There may be fewer if plugins are not made yet
-// that may be enabled there.
+// checkCounts checks the numbers of QueueSort, Bind and PlacementGenerate plugins. Fewer
+// are allowed while out-of-tree plugins are not built, because these may be enabled
+// there.
 func checkCounts(profile string, order *effective, unmade bool) error {
 	switch n := len(order[queueSort]); {
 	case n > 1, n == 0 && !unmade:
@@ -206,7 +217,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if err != nil {
 		return err
 	}
-	profile.QueueSort = prioritysort.New() // until the plugin from outside is made
+	profile.QueueSort = prioritysort.New() // until the out-of-tree plugin is built
 	if len(sorts) > 0 {
 		profile.QueueSort = sorts[0]
 	}
@@ -257,7 +268,7 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 	return err
 }
 
-// placementsOf returns the plugins that are asked about pod groups, nil where the gate for these is off.
+// placementsOf returns the plugins for pod groups, or nil if their gate is off.
 func placementsOf(known registry, plugins *configv1.Plugins, order *effective, made map[string]plugin.Plugin) (*plugin.Placements, error) {
 	if !known.placements {
 		return nil, nil
@@ -268,7 +279,7 @@ func placementsOf(known registry, plugins *configv1.Plugins, order *effective, m
 		return nil, err
 	}
 	if len(generators) > 0 {
-		placements.Generate = generators[0] // there is no other
+		placements.Generate = generators[0] // at most one exists
 	}
 	scorers, err := all(order[placementScore], placementScore, made, as[plugin.PlacementScore])
 	if err != nil {
@@ -297,7 +308,8 @@ func and[T plugin.Plugin](made map[string]plugin.Plugin, adapters map[string]T) 
 	return both
 }
 
-// all returns the plugins of a point. One that does not implement the point is a mistake in the table.
+// all returns the plugins of a point. A plugin that does not implement the point is a
+// mistake in the table.
 func all[T plugin.Plugin](names []string, p point, made map[string]plugin.Plugin, as func(plugin.Plugin) (T, bool)) ([]T, error) {
 	var list []T
 	for _, name := range names {

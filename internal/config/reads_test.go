@@ -1,4 +1,4 @@
-// Property of the default profile: hints mention all that filters declare to read.
+// Property of the default profile: hints cover all kinds that filters declare to read.
 package config
 
 import (
@@ -47,7 +47,7 @@ func spreadByDefault(t *testing.T) *podtopologyspread.Plugin {
 	return p
 }
 
-// Plugins that have forgotten all hints but about the pod itself.
+// Plugins without hints, except those about the pod itself.
 type (
 	forgetfulSpread   struct{ *podtopologyspread.Plugin }
 	forgetfulAffinity struct{ *interpodaffinity.Plugin }
@@ -58,8 +58,8 @@ func (forgetfulSpread) EventsToRegister() []model.EventToRegister   { return nil
 func (forgetfulAffinity) EventsToRegister() []model.EventToRegister { return nil }
 func (forgetfulLimits) EventsToRegister() []model.EventToRegister   { return nil }
 
-// TestEventsStandInForForgottenHints: a plugin without hints is woken by whatever changes
-// that its filter reads.
+// TestEventsStandInForForgottenHints checks that a plugin without hints is woken by every
+// change that its filter reads.
 func TestEventsStandInForForgottenHints(t *testing.T) {
 	for _, row := range []struct {
 		plugin plugin.EnqueueExtensions

@@ -10,14 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/external/extender"
 )
 
-// redacted stands for the key of an extender where a configuration is shown. For a
-// password in a URL it is redactedPassword, as in package net/url.
+// redacted replaces an extender's key in a printed configuration. redactedPassword
+// replaces a password in a URL, as in package net/url.
 const redacted, redactedPassword = "REDACTED", "xxxxx"
 
-// Shown returns a copy of the configuration for logs, pages and files. It is without secrets: the
-// keys of extenders and the passwords in their URLs. Certificates are no secrets. The arguments of
-// plugins from outside stay as they are: such plugins refer to Secrets or files. The arguments of
-// NodeResourcesFit have the resources that extenders have it ignore.
+// Shown returns a copy of the configuration for logs, pages and files. It has no secrets:
+// the keys of extenders and the passwords in their URLs are redacted. Certificates are
+// not secrets. The arguments of out-of-tree plugins are unchanged, because such plugins
+// refer to Secrets or files. The arguments of NodeResourcesFit include the resources that
+// it ignores for extenders.
 func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
 	shown := c.Source.DeepCopy()
 	for i := range shown.Extenders {
@@ -37,8 +38,8 @@ func (c *Config) Shown() *configv1.KubeSchedulerConfiguration {
 	return shown
 }
 
-// checkRedacted refuses a configuration that was shown: with it an extender would refuse
-// every request, and an extender that may be ignored would be passed over.
+// checkRedacted rejects a redacted configuration. With it an extender would reject every
+// request, and an ignorable extender would be skipped.
 func checkRedacted(e *configv1.Extender, path *field.Path) []error {
 	var errs []error
 	const put = "is redacted, as in a configuration that was written by --write-config-to; put in the "

@@ -13,7 +13,7 @@ import (
 // every means all plugins in a disabled list.
 const every = "*"
 
-// merge combines the default plugins with those of the file, point by point.
+// merge combines the default plugins with the file's, point by point.
 func merge(defaults, own *configv1.Plugins) *configv1.Plugins {
 	if own == nil {
 		own = &configv1.Plugins{}
@@ -25,8 +25,9 @@ func merge(defaults, own *configv1.Plugins) *configv1.Plugins {
 	return merged
 }
 
-// mergeSet combines one point's sets: disabled defaults are dropped, those that are enabled again are replaced at their position, and the rest
-// of the file's plugins follows. Without a weight a plugin gets weight 0, as kube-scheduler writes it.
+// mergeSet combines one point's sets. Disabled defaults are dropped, and defaults that
+// the file enables again are replaced in place. The file's other plugins follow. A plugin
+// without weight gets weight 0, as kube-scheduler writes it.
 func mergeSet(defaults, own configv1.PluginSet) configv1.PluginSet {
 	var merged configv1.PluginSet
 	disabled := sets.New[string]()
@@ -34,7 +35,7 @@ func mergeSet(defaults, own configv1.PluginSet) configv1.PluginSet {
 		merged.Disabled = append(merged.Disabled, configv1.Plugin{Name: plugin.Name, Weight: ptr.To[int32](0)})
 		disabled.Insert(plugin.Name)
 	}
-	again := map[string]int{} // where the file enables the plugin; the last position counts
+	again := map[string]int{} // index of the plugin in the file; the last one counts
 	for i, plugin := range own.Enabled {
 		again[plugin.Name] = i
 	}
@@ -60,7 +61,7 @@ func mergeSet(defaults, own configv1.PluginSet) configv1.PluginSet {
 	return merged
 }
 
-// effective is the names of the plugins of each point, in the order in which they run.
+// effective is the names of the plugins of each point, in the order of their calls.
 type effective [points][]string
 
 // has reports whether the plugin runs at any point.
@@ -113,8 +114,9 @@ func enabledAt(known registry, p point, enabled []configv1.Plugin) ([]string, er
 	return own, nil
 }
 
-// enabledEverywhere returns the plugins of multiPoint that implement the point and are not disabled there. A plugin that is listed twice is a
-// mistake, unless the point's own set lists it.
+// enabledEverywhere returns the plugins of multiPoint that implement the point and are
+// not disabled there. A plugin that is listed twice is a mistake, unless the point's own
+// set lists it.
 func enabledEverywhere(known registry, p point, enabled []configv1.Plugin, disabled, own []string) ([]string, error) {
 	var some []string
 	for _, name := range names(enabled) {
@@ -132,7 +134,8 @@ func enabledEverywhere(known registry, p point, enabled []configv1.Plugin, disab
 	return some, nil
 }
 
-// combine orders a point's plugins: those that are enabled in both ways, in the point's order; those of multiPoint; the rest.
+// combine orders a point's plugins: first the plugins enabled in both ways, in the
+// point's order; then those from multiPoint; then the rest.
 func combine(own, everywhere []string) []string {
 	var both, rest []string
 	for _, name := range own {
@@ -146,8 +149,10 @@ func combine(own, everywhere []string) []string {
 	return slices.Concat(both, others, rest)
 }
 
-// weights returns the weight of each scorer of a point: that in the point's own set takes precedence over that in multiPoint, and 0 means 1. A weight has 32 bits, so
-// no sum of scores overflows; but kube-scheduler takes a sum that is negative before its last term for an overflow.
+// weights returns the weight of each scorer of a point. The point's own set takes
+// precedence over multiPoint, and 0 means 1. A weight has 32 bits, so no sum of scores
+// overflows. But kube-scheduler reports an overflow if the sum is negative before its
+// last term.
 func weights(plugins *configv1.Plugins, p point, scorers []string) (map[string]int64, error) {
 	all := make(map[string]int64, len(scorers))
 	var total int64
@@ -168,7 +173,8 @@ func weights(plugins *configv1.Plugins, p point, scorers []string) (map[string]i
 	return all, nil
 }
 
-// enabledAnywhere returns the plugins that multiPoint or any point enables, each once, multiPoint's first.
+// enabledAnywhere returns the plugins that multiPoint or any point enables, each once,
+// multiPoint's first.
 func enabledAnywhere(plugins *configv1.Plugins) []string {
 	all := names(plugins.MultiPoint.Enabled)
 	for p := range points {

@@ -11,8 +11,8 @@ import (
 // kubernetes is the module whose types plugins may assert.
 const kubernetes = "k8s.io/kubernetes"
 
-// CheckProgram refuses this program if it brings plugins, links kube-scheduler's packages, and has
-// plugins get values of Berth's types.
+// CheckProgram rejects this program if it has plugins, links kube-scheduler's packages,
+// and passes values of Berth's types to plugins.
 func CheckProgram(registered []Registered, shown *framework.Types) error {
 	program, _ := debug.ReadBuildInfo()
 	if shown != nil || len(registered) == 0 {
@@ -21,8 +21,9 @@ func CheckProgram(registered []Registered, shown *framework.Types) error {
 	return checkTypes(program)
 }
 
-// checkTypes refuses a program that links kube-scheduler's packages, and has plugins get values
-// of Berth's types. Where its plugins assert kube-scheduler's, they would silently do nothing.
+// checkTypes rejects a program that links kube-scheduler's packages and passes values of
+// Berth's types to plugins. Plugins that assert kube-scheduler's types would silently do
+// nothing.
 func checkTypes(program *debug.BuildInfo) error {
 	links := func(m *debug.Module) bool { return m.Path == kubernetes }
 	if program == nil || !slices.ContainsFunc(program.Deps, links) {

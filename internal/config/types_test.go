@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTypesOfLinkedPackages checks that a program with packages of kube-scheduler is refused
-// unless its plugins get values of these packages' types.
+// TestTypesOfLinkedPackages checks that a program with packages of kube-scheduler is
+// rejected unless its plugins get values of these packages' types.
 func TestTypesOfLinkedPackages(t *testing.T) {
 	module := func(path string) *debug.Module { return &debug.Module{Path: path, Version: "v1.37.1"} }
 	if err := checkTypes(&debug.BuildInfo{Deps: []*debug.Module{module("k8s.io/kube-scheduler"), module("k8s.io/api")}}); err != nil {

@@ -20,23 +20,26 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 )
 
-// ClientConfig is how to reach the API server.
+// ClientConfig configures the access to the API server.
 type ClientConfig struct {
-	// Kubeconfig is the path of a kubeconfig file; Master overrides its server. With both empty the process must run in a cluster.
+	// Kubeconfig is the path of a kubeconfig file; Master overrides its server. If both
+	// are empty, the process must run in a cluster.
 	Kubeconfig, Master string
 	// Version of this program, for the user agent.
 	Version string
-	// ContentType is the media type of requests, AcceptContentTypes that of responses; empty means protobuf, and JSON for responses for
-	// which the API server has no protobuf.
+	// ContentType is the media type of requests, AcceptContentTypes that of responses.
+	// Empty means protobuf, with JSON for responses that the API server cannot send as
+	// protobuf.
 	ContentType, AcceptContentTypes string
-	// QPS and Burst limit the requests. QPS 0 or less means no limit in the client: commit bounds the requests in flight, and
-	// the API server protects itself.
+	// QPS and Burst limit the requests. QPS 0 or less means no limit in the client:
+	// commit bounds the requests in flight, and the API server protects itself.
 	QPS   float32
 	Burst int
 }
 
-// Access returns how to reach the API server, for every client of this process; each adds its own name to the user agent. Compression
-// is off: on the network between a scheduler and an API server it costs more time than it saves.
+// Access returns the configuration for every client of this process; each client adds its
+// own name to the user agent. Compression is off: between a scheduler and an API server
+// it costs more time than it saves.
 func Access(config ClientConfig) (*rest.Config, error) {
 	access, err := access(config)
 	if err != nil {
@@ -60,10 +63,12 @@ func Access(config ClientConfig) (*rest.Config, error) {
 	return access, nil
 }
 
-// Connect returns the client for all requests except those about the lease. Nothing is sent before the first request.
+// Connect returns the client for all requests except those for the lease. It sends
+// nothing before the first request.
 //
-// Requests share one HTTP/2 connection up to the server's limit of streams (100 by default in kube-apiserver; watches and commit's writes
-// count); beyond it the transport opens further connections by itself.
+// Requests share one HTTP/2 connection up to the server's limit of streams, which is 100
+// by default in kube-apiserver. Watches and commit's writes count. Beyond the limit the
+// transport opens further connections.
 func Connect(access *rest.Config) (*Client, error) {
 	client, err := newClient(as(access, "scheduler"))
 	if err != nil {
@@ -72,8 +77,8 @@ func Connect(access *rest.Config) (*Client, error) {
 	return client, nil
 }
 
-// Client is a client of an API server, with others for the watches: one that decodes objects trimmed to what scheduling reads, and one that decodes them
-// whole.
+// Client is a client of an API server. It has two clients for the watches: one decodes
+// objects trimmed to the fields that scheduling reads, the other decodes them whole.
 type Client struct {
 	kubernetes.Interface
 	trimmed, whole kubernetes.Interface
@@ -88,7 +93,7 @@ func (c *Client) watches(whole bool) kubernetes.Interface {
 	return c.trimmed
 }
 
-// watchClient is a client that decodes what scheduling reads with codecs of its own.
+// watchClient is a client with its own codecs for the kinds that scheduling reads.
 type watchClient struct {
 	kubernetes.Interface
 	core corev1.CoreV1Interface
@@ -125,9 +130,9 @@ func newClient(access *rest.Config) (*Client, error) {
 	return &Client{client, trimmed, whole, others}, nil
 }
 
-// newWatchClient builds a client for watches, which decodes by the codecs.
+// newWatchClient builds a client for watches with these codecs.
 func newWatchClient(access *rest.Config, transport *http.Client, client kubernetes.Interface, codecs apiruntime.NegotiatedSerializer) (watchClient, error) {
-	config := rest.CopyConfig(access) // with rate limits of its own for lists and watches
+	config := rest.CopyConfig(access) // with separate rate limits for lists and watches
 	config.NegotiatedSerializer = codecs
 	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
 	core, err := rest.RESTClientForConfigAndClient(config, transport)
@@ -149,8 +154,9 @@ func as(access *rest.Config, what string) *rest.Config {
 	return named
 }
 
-// moveCredentials takes a user and a password out of the server's URL, which logs and
-// errors show. They are still sent, unless the access has other credentials.
+// moveCredentials moves a user and a password out of the server's URL, because logs and
+// errors print the URL. They are still sent, unless the configuration has other
+// credentials.
 func moveCredentials(access *rest.Config) {
 	server, err := url.Parse(access.Host)
 	if err != nil || server.User == nil {

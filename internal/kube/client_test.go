@@ -23,7 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// TestAccess compares how the API server is reached for what command line and configuration say.
+// TestAccess compares the client configuration for different flags and configurations.
 func TestAccess(t *testing.T) {
 	const protobuf, json = apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeJSON
 	for _, test := range []struct {
@@ -87,7 +87,7 @@ func (s *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, s.body)
 }
 
-// take returns the requests since it was called last.
+// take returns the requests since the last call.
 func (s *requests) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,10 +96,10 @@ func (s *requests) take() string {
 	return got
 }
 
-// patience is far beyond what anything takes that does happen, also on a busy machine.
+// patience is far longer than any expected event takes, even on a busy machine.
 const patience = 2 * time.Minute
 
-// next returns what comes next.
+// next returns the next value.
 func next[T any](t *testing.T, from <-chan T) (what T) {
 	t.Helper()
 	select {
@@ -110,7 +110,8 @@ func next[T any](t *testing.T, from <-chan T) (what T) {
 	return what
 }
 
-// TestRequests has the writer send each of its requests about a pod. Each is sent once, also if the API server asks to come back later; what is wrong is said.
+// TestRequests makes the writer send each of its requests for a pod. Each is sent once,
+// even after Retry-After, and failures are returned.
 func TestRequests(t *testing.T) {
 	server := &requests{}
 	listening := httptest.NewServer(server)
@@ -175,7 +176,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestOnlyUnfinishedPodsAreWatched looks at what an informer of pods asks for, and that it keeps no index.
+// TestOnlyUnfinishedPodsAreWatched checks the selector of an informer of pods, and that
+// it has no index.
 func TestOnlyUnfinishedPodsAreWatched(t *testing.T) {
 	asked := make(chan string, 10)
 	server := newWatchServer()
@@ -196,7 +198,7 @@ func TestOnlyUnfinishedPodsAreWatched(t *testing.T) {
 	}
 }
 
-// TestKnown lists the pods and nodes that a watch has.
+// TestKnown lists the pods and nodes of a watch.
 func TestKnown(t *testing.T) {
 	server := newWatchServer()
 	server.lists = oneOfEach()
@@ -210,7 +212,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// What makes a client, a watch or an election impossible is said, and what was being done.
+// Errors of a client, a watch or an election name the failed operation.
 func TestWhatIsImpossibleIsSaid(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	access, client := reach(t, ClientConfig{Master: "http://127.0.0.1:1"})
@@ -277,7 +279,8 @@ func TestWhatIsImpossibleIsSaid(t *testing.T) {
 	}
 }
 
-// TestStopWaits stops a watch: its informers have ended then, and what was held back of the log is written. Informers that others use too go on.
+// TestStopWaits stops a watch. Its informers have then ended, and its suppressed log
+// messages are written. Shared informers continue.
 func TestStopWaits(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		server := &otherServer{ghosts: make(chan struct{})}

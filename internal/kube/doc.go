@@ -1,7 +1,9 @@
-// Package kube is the only place that talks to the API server.
+// Package kube is the only package that talks to the API server.
 //
-// It takes a kubeconfig, the kinds to watch, and bindings, conditions and events to write. It gives clients, the cluster's objects as the
-// watches show them, trimmed to what scheduling reads, and whether this replica leads. It owns the connections, the informers' caches and
-// the lease while it is held. It never decides anything, never retries what its caller could retry, and never changes an object after it
-// has passed it on: pods of one template share most of their specs.
+// It takes a kubeconfig, the kinds to watch, and bindings, conditions and events to
+// write. It returns clients, the cluster's objects as watched, trimmed to the fields that
+// scheduling reads, and the state of the leader election. It owns the connections, the
+// informers' caches, and the lease while this replica holds it. It makes no decisions,
+// never retries a request that its caller could retry, and never changes an object after
+// passing it on: pods of one template share most of their specs.
 package kube

@@ -18,15 +18,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// Record creates an event in the terms of events.k8s.io/v1, with its series if it has happened more than once. Its name is the same each time, so
-// that it is stored once even if it is sent again because the response of the API server was lost: then the error is AlreadyExists.
+// Record creates an event of events.k8s.io/v1, with its series after a repetition. The
+// event's name is deterministic. So if the response was lost and the event is sent again,
+// it is stored once, and the error is AlreadyExists.
 func (w *Writer) Record(ctx context.Context, event *report.Series) error {
 	object := w.compose(event)
-	// Not Events().Create: it would decode the response, which is not needed.
+	// Not Events().Create, which would decode the response.
 	return w.client.EventsV1().RESTClient().Post().Namespace(object.Namespace).Resource("events").Body(object).MaxRetries(once).Do(ctx).Error()
 }
 
-// Repeat patches how often an event has happened, and when last. If the API server does not have the event, the error is NotFound.
+// Repeat patches the count and the last time of an event. If the API server does not have
+// the event, the error is NotFound.
 func (w *Writer) Repeat(ctx context.Context, event *report.Series) error {
 	data, err := patchOf(event)
 	if err != nil {
@@ -36,14 +38,14 @@ func (w *Writer) Repeat(ctx context.Context, event *report.Series) error {
 		Name(eventName(event)).Body(data).MaxRetries(once).Do(ctx).Error()
 }
 
-// patchOf returns the patch of an event's series, as client-go's recorder makes it.
+// patchOf returns the patch of an event's series, as client-go's recorder builds it.
 func patchOf(event *report.Series) ([]byte, error) {
 	return json.Marshal(struct {
 		Series *eventsv1.EventSeries `json:"series"`
 	}{seriesOf(event)})
 }
 
-// compose returns the API object of an event, as client-go's recorder makes it.
+// compose returns the API object of an event, as client-go's recorder builds it.
 func (w *Writer) compose(event *report.Series) *eventsv1.Event {
 	subject := &event.Subject
 	object := &eventsv1.Event{
@@ -69,13 +71,15 @@ func seriesOf(event *report.Series) *eventsv1.EventSeries {
 	return &eventsv1.EventSeries{Count: int32(min(event.Count, math.MaxInt32)), LastObservedTime: metav1.MicroTime{Time: event.Last}}
 }
 
-// namespaceOf returns the namespace of an event: that of what it regards, or the default one if that has none.
+// namespaceOf returns the namespace of the event's subject, or the default namespace if
+// it has none.
 func namespaceOf(event *report.Series) string {
 	return cmp.Or(event.Subject.Namespace, metav1.NamespaceDefault)
 }
 
-// eventName makes the name of an event as client-go's recorder does, of the pod's name and the nanosecond in which it first happened. Where that
-// is too long for a name, the recorder takes a random UUID; this is one made of the same words, so that it is the same each time.
+// eventName builds the name of an event as client-go's recorder does, from the pod's name
+// and the nanosecond of the first occurrence. If that is too long, the recorder uses a
+// random UUID. Here the UUID is a hash of the event, so that the name is deterministic.
 func eventName(event *report.Series) string {
 	name := fmt.Sprintf("%s.%x", event.Subject.Name, event.First.UnixNano())
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {

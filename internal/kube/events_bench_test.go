@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// BenchmarkRecord writes an event, including the server: creates it, and patches its series.
+// BenchmarkRecord writes an event, including the server: creates it, and patches its
+// series.
 func BenchmarkRecord(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))

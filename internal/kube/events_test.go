@@ -27,7 +27,7 @@ import (
 
 var warning = report.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}
 
-// seriesAbout is an event that has happened so often to pod i.
+// seriesAbout is an event of pod i with this count.
 func seriesAbout(i, count int) *report.Series {
 	first := time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC)
 	return &report.Series{
@@ -35,7 +35,8 @@ func seriesAbout(i, count int) *report.Series {
 	}
 }
 
-// eventServer is an API server that keeps the requests that write events, and answers with the status, if it is not 0.
+// eventServer is an API server that keeps the requests that write events, and answers
+// with the status, if it is not 0.
 type eventServer struct {
 	mu       sync.Mutex
 	requests []string // method and path
@@ -121,7 +122,7 @@ func TestEventRequests(t *testing.T) {
 	}
 }
 
-// capture is a sink of client-go's broadcaster that keeps what it is to write.
+// capture is a sink of client-go's broadcaster that keeps the events to write.
 type capture struct {
 	events.EventSink
 	created chan *eventsv1.Event
@@ -138,8 +139,8 @@ func (c capture) Patch(_ context.Context, event *eventsv1.Event, data []byte) (*
 	return event, nil
 }
 
-// TestEventsAreAsClientGoMakesThem has the recorder that kube-scheduler uses write an event and its first repetition: ours are the same but for the
-// times, which the name is made of.
+// TestEventsAreAsClientGoMakesThem makes kube-scheduler's recorder write an event and its
+// first repetition. Berth's are equal except for the times, which are part of the name.
 func TestEventsAreAsClientGoMakesThem(t *testing.T) {
 	sink := capture{created: make(chan *eventsv1.Event, 1), patches: make(chan string, 1)}
 	broadcaster := events.NewBroadcaster(sink)
@@ -186,7 +187,7 @@ func TestEventsAreAsClientGoMakesThem(t *testing.T) {
 	}
 }
 
-// A count that the API has no room for stays at the largest that it has room for.
+// A count that exceeds the API's integer is set to the maximum.
 func TestManyRepetitions(t *testing.T) {
 	for count, want := range map[int]int32{7: 7, math.MaxInt32: math.MaxInt32, math.MaxInt32 + 5: math.MaxInt32} {
 		if got := seriesOf(seriesAbout(1, count)).Count; got != want {

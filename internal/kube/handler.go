@@ -10,18 +10,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Sink receives the objects of the watches. Its methods are called by one goroutine for each kind of object.
+// Sink receives the objects of the watches. Each kind has one goroutine that calls its
+// methods.
 type Sink interface {
-	// Set takes in a version of an object.
+	// Set stores a version of an object.
 	Set(object kinds.Object)
-	// Remove takes the reference of an object that is gone, or that the watch no longer selects.
+	// Remove deletes an object that is gone, or that the watch no longer selects.
 	Remove(ref model.Ref)
 }
 
-// Handler passes on to a sink what an informer delivers about the objects of one kind. A version that is the same for scheduling as the one before is
-// left out; one that replaces the one before, as an object under another UID does, is passed on as the end of that and as a new object.
+// Handler passes an informer's objects of one kind to a sink. It drops a version that is
+// equal for scheduling to the previous one. A version that replaces the previous one, as
+// an object with another UID does, is passed on as a deletion and a new object.
 //
-// It needs neither a client nor a goroutine: a Watch adds it to the informers of client-go, and the simulation calls it in their place.
+// It needs neither a client nor a goroutine. A Watch adds it to the informers of
+// client-go, and the simulation calls it directly.
 type Handler struct {
 	row   *kinds.Row
 	sink  Sink
@@ -33,16 +36,17 @@ func NewHandler(kind model.Kind, sink Sink) *Handler {
 	return &Handler{row: kinds.Get(kind), sink: sink}
 }
 
-// Count is how many objects the sink holds. Any goroutine may ask.
+// Count returns the number of objects in the sink. Any goroutine may call it.
 func (h *Handler) Count() int { return int(h.count.Load()) }
 
-// OnAdd takes in an object that the informer did not have before.
+// OnAdd passes on an object that is new to the informer.
 func (h *Handler) OnAdd(object any, _ bool) {
 	h.count.Add(1)
 	h.sink.Set(object.(kinds.Object))
 }
 
-// OnUpdate takes in another version of an object. After a new list it may be the same one, or another object under the name.
+// OnUpdate passes on another version of an object. After a new list it may be the same
+// version, or another object of the same name.
 func (h *Handler) OnUpdate(old, newer any) {
 	before, after := old.(kinds.Object), newer.(kinds.Object)
 	if h.row.Replaces(before, after) {
@@ -53,14 +57,14 @@ func (h *Handler) OnUpdate(old, newer any) {
 	}
 }
 
-// same compares two versions. Malformed ones that cannot be compared differ.
+// same compares two versions. Malformed versions that cannot be compared differ.
 func (h *Handler) same(before, after kinds.Object) (same bool) {
 	defer func() { _ = recover() }()
 	return h.row.Same(before, after)
 }
 
-// OnDelete takes in the last version of an object that is gone. If the watch missed the deletion, and only a new list shows that the object is gone, then
-// the version that the informer had is wrapped, or it may only be known by its key.
+// OnDelete passes on the deletion of an object. If the watch missed the deletion and a
+// new list revealed it, the informer's last version is wrapped, or only the key is known.
 func (h *Handler) OnDelete(object any) {
 	h.count.Add(-1)
 	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -73,7 +77,7 @@ func (h *Handler) OnDelete(object any) {
 	}
 }
 
-// keyed returns an object that has nothing but the name that is in an informer's key.
+// keyed returns an object with only the name of an informer's key.
 func keyed(key string) any {
 	name, err := cache.ParseObjectName(key)
 	if err != nil {
@@ -82,15 +86,17 @@ func keyed(key string) any {
 	return &metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}
 }
 
-// Held is the transform of an informer: in the place of an object that was decoded again it puts the one that is held already. After a
-// restart of the API server everything is listed again; without this the informer would hold the new copies and the state, which is not told of
-// versions that it knows, the old ones. An informer may transform an object twice; nothing is written, so that does no harm.
+// Held is the transform of an informer: it replaces a newly decoded object by the kept
+// one if they are equal. After a restart of the API server everything is listed again.
+// Without Held the informer would keep the new copies, and the state the old ones,
+// because equal versions are not passed on. An informer may transform an object twice.
+// Nothing is written, so that is harmless.
 func Held(row *kinds.Row, store cache.Store, decoded kinds.Object) (held any, err error) {
 	before, exists, err := store.Get(decoded)
 	if err != nil || !exists {
 		return decoded, err
 	}
-	held = decoded // also if the two cannot be compared because one is malformed
+	held = decoded // also if a malformed object cannot be compared
 	defer func() { _ = recover() }()
 	return row.Held(before.(kinds.Object), decoded), nil
 }

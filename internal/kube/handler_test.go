@@ -25,7 +25,8 @@ func (j *journal) Set(o kinds.Object) {
 }
 func (j *journal) Remove(ref model.Ref) { j.calls = append(j.calls, "gone "+words(ref)) }
 
-// TestObjectsAreHandedOn delivers what informers can deliver, and compares what the sink gets and how many objects are counted afterwards.
+// TestObjectsAreHandedOn delivers all kinds of informer events, and compares the sink's
+// calls and the number of objects.
 func TestObjectsAreHandedOn(t *testing.T) {
 	version := func(uid string, n int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "ns", Name: "o", UID: types.UID(uid), ResourceVersion: fmt.Sprint(n)}
@@ -84,7 +85,8 @@ func TestObjectsAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestHeld decodes objects again that an informer holds: it goes on holding the one it has, unless there is something new.
+// TestHeld decodes objects again that an informer holds. It keeps the held object unless
+// the new one differs.
 func TestHeld(t *testing.T) {
 	row := kinds.Get(model.NodeKind)
 	version := func(uid string, n int) *v1.Node {

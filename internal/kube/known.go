@@ -6,7 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Known returns the pods and nodes in the informers' caches, in no particular order. They must not be changed.
+// Known returns the pods and nodes in the informers' caches, in no particular order. They
+// must not be changed.
 func (w *Watch) Known() (pods []*v1.Pod, nodes []*v1.Node) {
 	return known[*v1.Pod](w, model.PodKind), known[*v1.Node](w, model.NodeKind)
 }
@@ -21,7 +22,8 @@ func known[T any](w *Watch, kind model.Kind) []T {
 	return objects
 }
 
-// Pod returns the pod as the watch shows it, nil if it shows none: there is none such, or it has finished.
+// Pod returns the pod from the informer's cache; nil if it does not exist or has
+// finished.
 func (w *Watch) Pod(namespace, name string) *v1.Pod {
 	object, _, err := w.informers[model.PodKind].GetStore().GetByKey(namespace + "/" + name)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	componentbase "k8s.io/component-base/config/v1alpha1"
 )
 
-// ElectionConfig is what an election needs.
+// ElectionConfig is the configuration of an election.
 type ElectionConfig struct {
 	Access *rest.Config
 	Client kubernetes.Interface
@@ -31,7 +31,8 @@ type ElectionConfig struct {
 	Rules componentbase.LeaderElectionConfiguration
 	// Scheduler is the reporting controller of events about the election.
 	Scheduler string
-	// Coordinated lets the API server choose among the candidates, by their versions Binary and Emulation.
+	// Coordinated lets the API server choose among the candidates, by their versions
+	// Binary and Emulation.
 	Coordinated       bool
 	Binary, Emulation string
 }
@@ -52,16 +53,19 @@ type Election struct {
 	ended     chan struct{}
 }
 
-// ErrLost ends an election whose context has not ended: another replica leads, or may lead.
+// ErrLost ends an election whose context has not ended: another replica leads, or may
+// lead.
 var ErrLost = errors.New("leaderelection lost")
 
-// component is the component name in the leases of candidates and in the metrics of the election.
+// component is the component name in the leases of candidates and in the metrics of the
+// election.
 const component = "kube-scheduler"
 
-// healthTolerance is how long after the end of its lease a leader that does not stop counts as healthy.
+// healthTolerance is the time after the end of its lease during which a leader that has
+// not stopped counts as healthy.
 const healthTolerance = 20 * time.Second
 
-// NewElection prepares an election. Nothing is sent before Run.
+// NewElection prepares an election. It sends nothing before Run.
 func NewElection(config ElectionConfig) (*Election, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -119,7 +123,8 @@ func NewElection(config ElectionConfig) (*Election, error) {
 	return e, nil
 }
 
-// leaseAccess returns the access for requests about the lease. They take so little time that there are two tries at least until a renewal is too late.
+// leaseAccess returns the configuration for requests for the lease. Their timeout is
+// short, so that at least two attempts fit before a renewal is too late.
 func leaseAccess(access *rest.Config, renewDeadline time.Duration) *rest.Config {
 	access = as(access, "leader-election")
 	access.Timeout = max(time.Second, renewDeadline/2)
@@ -132,14 +137,16 @@ func (e *Election) Leading() <-chan struct{} { return e.leading }
 // Name is the name of the health check.
 func (e *Election) Name() string { return e.health.Name() }
 
-// Check fails when a leader whose lease ended long ago has not stopped.
+// Check fails when a leader has not stopped long after the end of its lease.
 func (e *Election) Check(request *http.Request) error { return e.health.Check(request) }
 
-// Candidates returns a waiter for the first list of the candidates; nil unless the election is coordinated.
+// Candidates returns a waiter for the first list of the candidates; nil unless the
+// election is coordinated.
 func (e *Election) Candidates() leaderelection.CacheSyncWaiter { return e.synced }
 
-// Holds returns nil while this replica is certain to lead: the lease is its own, and its last renewal that was answered was sent so
-// recently that no other replica can have taken the lease over. It sends no request.
+// Holds returns nil while this replica certainly leads: it holds the lease, and its last
+// answered renewal was sent so recently that no other replica can have acquired the
+// lease. It sends no request.
 func (e *Election) Holds() error {
 	if !e.elector.IsLeader() {
 		return fmt.Errorf("the lease is not this replica's: %w", ErrLost)
@@ -150,12 +157,13 @@ func (e *Election) Holds() error {
 	return nil
 }
 
-// Keep leaves the lease to expire when the election ends, instead of giving it back:
-// until then no other replica leads, although this one no longer writes.
+// Keep leaves the lease to expire at the end of the election, instead of releasing it.
+// Until it expires no other replica leads, although this one no longer writes.
 func (e *Election) Keep() { e.lock.kept.Store(true) }
 
-// Run takes part in the election and, once elected, keeps the lease, until the context ends: then it gives the lease back and returns
-// nil. It returns ErrLost as soon as the lease is lost, without waiting for an API server that cannot be reached.
+// Run takes part in the election and, once elected, renews the lease until the context
+// ends. Then it releases the lease and returns nil. It returns ErrLost as soon as the
+// lease is lost, without waiting for an unreachable API server.
 func (e *Election) Run(ctx context.Context) error {
 	e.events.StartRecordingToSink(e.sink)
 	defer e.events.Shutdown()
@@ -166,7 +174,8 @@ func (e *Election) Run(ctx context.Context) error {
 	return e.keep(ctx)
 }
 
-// keep waits until the election ends, and checks whether the lease is held: periodically, and when it expires.
+// keep waits until the election ends, and checks whether the lease is held: periodically,
+// and when it expires.
 func (e *Election) keep(ctx context.Context) error {
 	select {
 	case <-e.leading:
@@ -185,7 +194,8 @@ func (e *Election) keep(ctx context.Context) error {
 	}
 }
 
-// pauseFor returns how long a leader waits until it checks again whether it holds the lease, of which so much time is left.
+// pauseFor returns the pause until a leader checks again whether it holds the lease,
+// given the time until the lease ends.
 func pauseFor(retryPeriod, left time.Duration) time.Duration {
 	pause := min(retryPeriod, time.Second)
 	if left > 0 {
@@ -194,7 +204,8 @@ func pauseFor(retryPeriod, left time.Duration) time.Duration {
 	return pause
 }
 
-// unlessStopped returns the error, or nil if the context has ended, which is an orderly end of the election.
+// unlessStopped returns the error, or nil if the context has ended, which is an orderly
+// end of the election.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -31,14 +31,15 @@ import (
 type leaseServer struct {
 	gone chan struct{} // closed when the test ends
 
-	events chan corev1.Event // what is said about the election, while there is room
+	events chan corev1.Event // events of the election, up to the capacity
 
-	mu      sync.Mutex
-	lease   *coordinationv1.Lease
-	wrote   []time.Time                             // when the stored writes arrived
-	read    int                                     // how often the lease was read
-	refuse  func(*leaseServer, http.ResponseWriter) // answers writes instead, or does not answer; nil to store them
-	release func(lease *coordinationv1.Lease)       // is called with a lease that is given back, before it is stored
+	mu    sync.Mutex
+	lease *coordinationv1.Lease
+	wrote []time.Time // when the stored writes arrived
+	read  int         // how often the lease was read
+	// refuse answers writes instead, or blocks; nil to store them.
+	refuse  func(*leaseServer, http.ResponseWriter)
+	release func(lease *coordinationv1.Lease) // is called before a released lease is stored
 }
 
 func newLeaseServer(t *testing.T) *leaseServer {
@@ -103,7 +104,8 @@ func (s *leaseServer) store(body []byte, arrived time.Time) bool {
 	return true
 }
 
-// state returns how often the lease was read and written, and when the last stored write arrived.
+// state returns how often the lease was read and written, and when the last stored write
+// arrived.
 func (s *leaseServer) state() (reads, writes int, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,14 +164,15 @@ func (s *leaseServer) lead(t *testing.T, e *Election) (stop context.CancelFunc, 
 		}
 		select {
 		case <-soon.C:
-		case <-e.ended: // on a machine so busy that a short lease is lost before it is renewed
+		case <-e.ended: // on a very busy machine, a short lease may be lost before its renewal
 			return stop, ended
 		}
 	}
 }
 
-// A leader whose writes fail while its reads succeed must not count a read as a renewal: its leadership is lost when the last renewal that was stored is no longer good, also
-// where requests hang. If it does not end then, it is unhealthy from 20 s after the end of the lease on.
+// A leader whose writes fail while its reads succeed must not count a read as a renewal.
+// Its leadership is lost when the last stored renewal expires, even while requests hang.
+// If it does not end then, it is unhealthy from 20 s after the end of the lease.
 func TestReadingIsNoRenewal(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -199,7 +202,8 @@ func TestReadingIsNoRenewal(t *testing.T) {
 				if hang := test.name == "writes hang"; after != writes || reads == before && !hang {
 					t.Errorf("%d writes were stored, and it was read %d times", after-writes, reads-before)
 				}
-				// Where it can read the lease, it has seen it last at the first renewal that failed.
+				// If it can read the lease, it last saw a change at the first failed
+				// renewal.
 				time.Sleep(time.Until(last.Add(2*shortDeadline + 20*time.Second)))
 				if err := e.Check(nil); err != nil {
 					t.Errorf("20 s after the end of its lease it is not healthy: %v", err)
@@ -213,7 +217,8 @@ func TestReadingIsNoRenewal(t *testing.T) {
 	}
 }
 
-// A lease that is given back is not held from when the request is sent: before the response arrives, another replica may lead.
+// A released lease is not held from the moment the request is sent: another replica may
+// lead before the response arrives.
 func TestGivenBackIsNotHeld(t *testing.T) { synctest.Test(t, givenBackIsNotHeld) }
 
 func givenBackIsNotHeld(t *testing.T) {
@@ -282,7 +287,8 @@ func TestEndOfLease(t *testing.T) {
 	}
 }
 
-// A record that is sent again after a missing response must differ, so that it is seen as a renewal; a failure renews nothing.
+// A record that is repeated after a missing response must differ, so that others
+// recognize it as a renewal. A failed write renews nothing.
 func TestRenewalsDiffer(t *testing.T) {
 	errNoAnswer := errors.New("no answer")
 	l := &lock{Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, duration: time.Hour, renewDeadline: time.Minute}
@@ -301,7 +307,8 @@ func TestRenewalsDiffer(t *testing.T) {
 	}
 }
 
-// A renewal is good from when it was sent, however late the answer is: another replica may have seen it at once.
+// A renewal counts from when it was sent, however late the answer is: another replica may
+// have seen it at once.
 func TestRenewalCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lock{Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, duration: time.Hour, renewDeadline: time.Minute}
@@ -318,7 +325,8 @@ func TestRenewalCountsFromTheRequest(t *testing.T) {
 	})
 }
 
-// A leader checks its lease as often as it renews it, at least each second, and when the lease ends.
+// A leader checks its lease at each retry period, at least each second, and at the end of
+// the lease.
 func TestPauses(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct{ retryPeriod, left, want time.Duration }{
@@ -331,7 +339,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// In a coordinated election the API server chooses among candidates, which say who they are and which versions they have.
+// In a coordinated election the API server chooses among candidates, which publish their
+// identities and versions.
 func TestCandidate(t *testing.T) { synctest.Test(t, candidateSaysItsVersions) }
 
 func candidateSaysItsVersions(t *testing.T) {
@@ -371,9 +380,9 @@ func candidateSaysItsVersions(t *testing.T) {
 	}
 }
 
-// TestNoteUndecided notes pods in the lease while it is renewed: the elector keeps the
-// annotation, each write is made, and the next leader finds the pods without a request of
-// its own.
+// TestNoteUndecided records pods in the lease while it is renewed. The elector keeps the
+// annotation, each write succeeds, and the next leader finds the pods without an extra
+// request.
 func TestNoteUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer(t)
@@ -454,8 +463,8 @@ func TestTookOver(t *testing.T) {
 	})
 }
 
-// TestNoteMeetsARenewal has the API server refuse a note because the lease was written meanwhile:
-// it is sent again.
+// TestNoteMeetsARenewal makes the API server reject a note because the lease was written
+// meanwhile. The note is sent again.
 func TestNoteMeetsARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/inmemory"
 )
 
-// inMemory serves until the test ends, and returns how to reach that, and a client.
+// inMemory serves until the test ends, and returns a client configuration and a client.
 func inMemory(t testing.TB, handler http.Handler, config ClientConfig) (*rest.Config, *Client) {
 	t.Helper()
 	config.Master = "http://memory"

@@ -15,33 +15,37 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Plugins from outside may register events about any resource of the API. Those that scheduling does not read are watched only to raise these events:
-// the loop does not wait for their first lists, and a resource that the API server does not serve, or that the scheduler may not list, is asked for
-// again and again with growing pauses, and otherwise changes nothing. kube-scheduler does not start before it has listed them.
+// Out-of-tree plugins may register events for any API resource. Resources that scheduling
+// does not read are watched only for these events, and the loop does not wait for their
+// first lists. If the API server does not serve a resource, or the scheduler may not list
+// it, the watch retries with growing pauses, and nothing else changes. kube-scheduler
+// does not start before it has listed them.
 
 // Raiser receives changes of objects that scheduling does not read.
 type Raiser interface {
-	// Raise takes in a change. It is called by one goroutine for each resource.
+	// Raise processes a change. Each resource has one goroutine that calls it.
 	Raise(object types.NamespacedName, change model.OtherChange)
 }
 
-// Others also watches resources that scheduling does not read, by kube-scheduler's names: resource.k8s.io/ResourceClaim, DeviceClass and ResourceSlice, or
-// <plural>.<version>.<group> of custom resources. It ignores names that are none of these; see CheckOther.
+// Others also watches resources that scheduling does not read, by kube-scheduler's names.
+// These are resource.k8s.io/ResourceClaim, DeviceClass and ResourceSlice, or
+// <plural>.<version>.<group> of custom resources. It ignores other names; see CheckOther.
 func Others(names []string, raise Raiser) WatchOption {
 	return func(o *watchOptions) { o.others, o.raise = names, raise }
 }
 
-// typed are the resources that hints get as their types of k8s.io/api, by kube-scheduler's name.
+// typed are the resources whose hints get types of k8s.io/api, by kube-scheduler's name.
 var typed = map[string]schema.GroupVersionResource{
 	"resource.k8s.io/ResourceClaim": {Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"},
 	"resource.k8s.io/ResourceSlice": {Group: "resource.k8s.io", Version: "v1", Resource: "resourceslices"},
 	"resource.k8s.io/DeviceClass":   {Group: "resource.k8s.io", Version: "v1", Resource: "deviceclasses"},
 }
 
-// unwatched are the resources that kube-scheduler watches with alpha or beta gates only.
+// unwatched are the resources that kube-scheduler watches only with alpha or beta gates.
 var unwatched = []string{"scheduling.k8s.io/PodGroup", "scheduling.k8s.io/CompositePodGroup"}
 
-// CheckOther returns what is wrong with the name of a resource that scheduling does not read. kube-scheduler logs that and goes on.
+// CheckOther returns an error for an invalid name of a resource that scheduling does not
+// read. kube-scheduler logs the error and continues.
 func CheckOther(name string) error {
 	if _, ok := typed[name]; ok || slices.Contains(unwatched, name) {
 		return nil
@@ -76,7 +80,7 @@ func (w *Watch) watchOthers(client *Client, o *watchOptions) error {
 	return nil
 }
 
-// other makes the informer of a resource.
+// other returns the informer of a resource.
 func (w *Watch) other(client *Client, name string) (cache.SharedIndexInformer, error) {
 	if resource, ok := typed[name]; ok {
 		generic, err := w.factory.ForResource(resource)
@@ -91,7 +95,8 @@ func (w *Watch) other(client *Client, name string) (cache.SharedIndexInformer, e
 	return withoutManagedFields(informer)
 }
 
-// withoutManagedFields returns an informer that drops the managedFields of what it decodes. Objects that it has already are not written again.
+// withoutManagedFields returns an informer that drops the managedFields while decoding.
+// Objects that the informer already has are not written again.
 func withoutManagedFields(informer cache.SharedIndexInformer) (cache.SharedIndexInformer, error) {
 	return informer, informer.SetTransform(func(object any) (any, error) {
 		if o, err := meta.Accessor(object); err == nil && o.GetManagedFields() != nil {

@@ -44,10 +44,10 @@ func (r raisedTo) Raise(object types.NamespacedName, change model.OtherChange) {
 	r <- fmt.Sprintf("%s %s %s>%s", change.Resource, object, in(change.Old), in(change.New))
 }
 
-// otherServer serves quotas and claims, and nothing else. Its watches send what is written to them.
+// otherServer serves only quotas and claims. Tests write the events of its watches.
 type otherServer struct {
 	events map[string]chan string // by resource: watch events as JSON
-	ghosts chan struct{}          // closed when something is asked for that it does not have
+	ghosts chan struct{}          // closed at the first request for a missing resource
 	once   sync.Once
 }
 
@@ -93,10 +93,11 @@ type noSink struct{}
 func (noSink) Set(kinds.Object) {}
 func (noSink) Remove(model.Ref) {}
 
-// TestOthers watches custom resources and claims beside one that the server does not have: additions, updates and removals are passed on with both
-// versions, and the watch is not held up.
+// TestOthers watches custom resources and claims next to a resource that the server
+// lacks. Additions, updates and deletions are passed on with both versions, and the watch
+// is not blocked.
 //
-// For an hour after the last change nothing is passed on.
+// In the hour after the last change, nothing is passed on.
 func TestOthers(t *testing.T) { synctest.Test(t, othersArePassedOn) }
 
 func othersArePassedOn(t *testing.T) {
@@ -147,7 +148,7 @@ func othersArePassedOn(t *testing.T) {
 	}
 }
 
-// TestRaising delivers what informers can deliver.
+// TestRaising delivers all kinds of informer events.
 func TestRaising(t *testing.T) {
 	claim := func(version string) *resourcev1.ResourceClaim {
 		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", ResourceVersion: version}}
@@ -181,7 +182,8 @@ func TestRaising(t *testing.T) {
 	}
 }
 
-// TestWhichOthersAreAskedFor names all resources that can be watched besides those that scheduling reads, and some that cannot.
+// TestWhichOthersAreAskedFor names all other resources that can be watched, and some that
+// cannot.
 func TestWhichOthersAreAskedFor(t *testing.T) {
 	server := &otherServer{ghosts: make(chan struct{})}
 	asked := make(chan string, 100)
@@ -223,7 +225,7 @@ func TestWhichOthersAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestCheckOther checks names of resources. A message that is given to its end is followed by $.
+// TestCheckOther checks names of resources. A $ marks the end of a message.
 func TestCheckOther(t *testing.T) {
 	for name, want := range map[string]string{
 		"foos.v1.example.com": "", "foos.v1.example": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
@@ -240,8 +242,9 @@ func TestCheckOther(t *testing.T) {
 	}
 }
 
-// TestWholeWatch watches pods and nodes whole, through informers that a plugin shares: it gets the objects that the sink got, with annotations and
-// without managedFields, and a new version when only an annotation changes.
+// TestWholeWatch watches pods and nodes whole, through informers that a plugin shares.
+// The plugin gets the sink's objects, with annotations and without managedFields, and a
+// new version if only an annotation changes.
 func TestWholeWatch(t *testing.T) {
 	s := newWatchServer()
 	pod := func(n int, note string) *v1.Pod {
@@ -290,7 +293,7 @@ type objects struct{ got chan kinds.Object }
 func (o objects) Set(object kinds.Object) { o.got <- object }
 func (objects) Remove(model.Ref)          {}
 
-// next returns the next object that the sink gets.
+// next returns the sink's next object.
 func (o objects) next(t *testing.T) kinds.Object {
 	t.Helper()
 	select {
@@ -302,8 +305,9 @@ func (o objects) next(t *testing.T) kinds.Object {
 	}
 }
 
-// A plugin's factory may start the shared informers itself and wait for them before there is a watch. The watch gets their objects all the same, and a version
-// that is decoded again is not held a second time.
+// A plugin's factory may start the shared informers and wait for them before the watch
+// exists. The watch still gets their objects, and a newly decoded version is not stored
+// twice.
 func TestPluginStartsInformers(t *testing.T) {
 	s := newWatchServer()
 	node := &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: global("n", 2)}

@@ -28,16 +28,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// restartingServer lists objects again when it is made to forget what its watches have seen, as an API server does that was restarted.
+// restartingServer is an API server that forgets its watches on request, like a restarted
+// API server, so that clients list again.
 type restartingServer struct {
 	t testing.TB
-	// streams means that watches begin with the list, in protobuf; otherwise there are lists and watches, in JSON.
+	// streams means that watches begin with the list, in protobuf. Otherwise lists and
+	// watches are separate, in JSON.
 	streams bool
 
 	mu      sync.Mutex
 	objects map[string][]kinds.Object // by resource
 	forgets chan struct{}             // closed when the watches end
-	watched map[string]bool           // resources of which a watch is open that ends with forgets
+	watched map[string]bool           // resources with an open watch that ends with forgets
 }
 
 func (s *restartingServer) now() (objects map[string][]kinds.Object, forgets chan struct{}) {
@@ -46,8 +48,8 @@ func (s *restartingServer) now() (objects map[string][]kinds.Object, forgets cha
 	return s.objects, s.forgets
 }
 
-// restart ends all watches, once there is one of each kind; they begin anew with these objects. A client that has a list and no watch yet would not
-// list again.
+// restart ends all watches, once each kind has one. New ones begin with these objects. It
+// must wait, because a client that has a list and no watch yet would not list again.
 func (s *restartingServer) restart(objects map[string][]kinds.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +62,7 @@ func (s *restartingServer) restart(objects map[string][]kinds.Object) {
 	s.objects, s.forgets, s.watched = objects, make(chan struct{}), nil
 }
 
-// watches notes that a watch is open that ends with the channel.
+// watches records an open watch that ends with the channel.
 func (s *restartingServer) watches(resource string, forgets chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +147,10 @@ func bookmarkOf(resource string) apiruntime.Object {
 	return end
 }
 
-// cluster returns a number of pods, a tenth as many nodes and five of each other kind. If again is not 0 there is one more of each kind, which an
-// earlier list lacked, and ReplicaSets with an odd number have another version, in which nothing is different that scheduling reads.
+// cluster returns a number of pods, a tenth as many nodes and five of each other kind. If
+// again is not 0, each kind has one more object, which an earlier list lacked.
+// ReplicaSets with an odd number then have another version with equal fields for
+// scheduling.
 func cluster(pods, again int) map[string][]kinds.Object {
 	all := map[string][]kinds.Object{}
 	namespaced := map[string]bool{}
@@ -197,7 +201,7 @@ func cluster(pods, again int) map[string][]kinds.Object {
 		return &appsv1.StatefulSet{TypeMeta: kind("apps/v1", "StatefulSet"), ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Selector: selector(m)}}
 	})
 	for resource, samples := range oneOfEach() {
-		if all[resource] == nil { // the kinds of storage, of which every version counts
+		if all[resource] == nil { // the kinds of storage, whose every version counts
 			add(resource, 5, func(m metav1.ObjectMeta) kinds.Object {
 				o := samples[0].DeepCopyObject().(kinds.Object)
 				list := listOf(resource)
@@ -213,7 +217,8 @@ func cluster(pods, again int) map[string][]kinds.Object {
 	return all
 }
 
-// runningPod is the i-th pod of a cluster, as a Deployment and a kubelet make it. Deployments have a hundred pods.
+// runningPod is the i-th pod of a cluster, as created by a Deployment and updated by a
+// kubelet. Deployments have a hundred pods.
 func runningPod(i, pods int) *v1.Pod {
 	p := fullPod(i)
 	set := fmt.Sprint("web-", i/100)
@@ -229,7 +234,8 @@ func runningPod(i, pods int) *v1.Pod {
 	return p
 }
 
-// scheduler is what keeps the objects of a watch in the running scheduler, with the last version of each object that was passed on.
+// scheduler holds a watch's objects as the running scheduler does, with the last version
+// of each object that was passed on.
 type scheduler struct {
 	*ingest.Ingest
 	state *state.State
@@ -254,7 +260,7 @@ func (s *scheduler) Set(o kinds.Object) {
 	}
 }
 
-// listed waits until each kind was listed anew, and applies the changes.
+// listed waits until each kind was listed again, and applies the changes.
 func (s *scheduler) listed() {
 	for range model.KindCount {
 		<-s.arrived
@@ -279,7 +285,8 @@ func watchedBy(t testing.TB, server *restartingServer) *scheduler {
 	return s
 }
 
-// heldOnce checks that the informers hold the very objects that were passed on and that the state holds, or that those share what the state keeps.
+// heldOnce checks that the informers hold the same objects as the sink and the state, or
+// share the fields that the state keeps.
 func (s *scheduler) heldOnce(t *testing.T) {
 	t.Helper()
 	objects := 0
@@ -316,7 +323,7 @@ func (s *scheduler) heldOnce(t *testing.T) {
 	}
 }
 
-// keptOf returns what the state keeps of a ReplicaSet.
+// keptOf returns the part of a ReplicaSet that the state keeps.
 func keptOf(o kinds.Object) any {
 	if set, ok := o.(*appsv1.ReplicaSet); ok {
 		return set.Spec.Selector
@@ -324,7 +331,8 @@ func keptOf(o kinds.Object) any {
 	return nil
 }
 
-// TestListedAgainIsHeldOnce restarts an API server: all objects are listed again. Those that did not change are in memory once, as before.
+// TestListedAgainIsHeldOnce restarts an API server, so that all objects are listed again.
+// Unchanged objects are still in memory once.
 func TestListedAgainIsHeldOnce(t *testing.T) {
 	for _, streams := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -340,8 +348,9 @@ func TestListedAgainIsHeldOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkMemoryOfARelist lists 10,000 running pods on 1,000 nodes again and again. It reports how much memory a pod takes before, with all that
-// holds it, and how much more after the last list.
+// BenchmarkMemoryOfARelist lists 10,000 running pods on 1,000 nodes repeatedly. It
+// reports the memory of a pod with all its holders before, and the increase after the
+// last list.
 func BenchmarkMemoryOfARelist(b *testing.B) {
 	const pods = 10_000
 	server := &restartingServer{t: b, streams: true, objects: cluster(pods, 0), forgets: make(chan struct{})}

@@ -15,12 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// isOptional reports whether an API server need not serve a kind: those of devices, which an administrator can turn off and older versions of Kubernetes lack.
+// isOptional reports whether an API server may lack a kind. These are the device kinds:
+// an administrator can turn them off, and older versions of Kubernetes lack them.
 func isOptional(kind model.Kind) bool {
 	return kinds.Get(kind).Resource.GroupVersion() == resourcev1.SchemeGroupVersion
 }
 
-// unserved returns those of the optional kinds that the API server does not serve. If it does not say what it serves, it is taken to serve all.
+// unserved returns the optional kinds that the API server does not serve. If discovery
+// fails, it assumes that all are served.
 func unserved(client *Client, optional []model.Kind, log klog.Logger) (kind []model.Kind) {
 	if len(optional) == 0 {
 		return nil
@@ -44,7 +46,8 @@ func unserved(client *Client, optional []model.Kind, log klog.Logger) (kind []mo
 	return kind
 }
 
-// syncedOfServed returns what to wait for of those optional kinds that the API server serves. The others are still watched, should it serve them later.
+// syncedOfServed returns the sync functions of the optional kinds that the API server
+// serves. The others are still watched, in case it serves them later.
 func (w *Watch) syncedOfServed(ctx context.Context) (synced []cache.InformerSynced) {
 	optional := slices.Sorted(maps.Keys(w.optional))
 	missing := unserved(w.client, optional, klog.FromContext(ctx))

@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Kinds of devices that the API server does not serve are not waited for; what it does not say is taken to be served.
+// The sync does not wait for device kinds that the API server does not serve. If
+// discovery fails, all are assumed to be served.
 func TestServed(t *testing.T) {
 	devices := []model.Kind{model.ResourceClaimKind, model.DeviceClassKind, model.DeviceTaintRuleKind}
 	for _, row := range []struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// trimmed is an object as the scheduler keeps it.
+// trimmed returns an object as the scheduler keeps it.
 func trimmed[T any](t *testing.T, object T) T {
 	t.Helper()
 	kept, err := kinds.Trim()(object)
@@ -97,7 +97,8 @@ type podSink struct {
 
 func (s podSink) Set(o kinds.Object) { s.pods <- o.(*v1.Pod) }
 
-// TestPodsShareTheirTemplate watches pods of one template, and reads one of them while others arrive: shared fields must not be written.
+// TestPodsShareTheirTemplate watches pods of one template, and reads one while others
+// arrive: shared fields must not be written.
 func TestPodsShareTheirTemplate(t *testing.T) { synctest.Test(t, podsShareTheirTemplate) }
 
 func podsShareTheirTemplate(t *testing.T) {
@@ -149,7 +150,8 @@ func podsShareTheirTemplate(t *testing.T) {
 	changed.ResourceVersion, changed.Labels = "2000", map[string]string{"app": "other"}
 	server.send(watch.Modified, changed)
 	same(next(), changed)
-	// The version is too old to resume from, so everything is listed again: only what has changed since is passed on.
+	// The version is too old to resume from, so everything is listed again. Only objects
+	// that have changed since are passed on.
 	server.send(watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
 	for i := range pods {
 		server.send(watch.Added, fullPod(i))

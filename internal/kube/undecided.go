@@ -14,17 +14,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// UndecidedAnnotation of the lease names the pods whose decision did not end: those that
-// a process stopped at, and the pod whose decision takes long at the moment. A new leader
-// reads it, since nothing in memory survives. It has UIDs, separated by commas.
+// UndecidedAnnotation of the lease lists pods whose decision did not end: pods during
+// whose decision a process stopped, and the pod whose decision currently takes long. A
+// new leader reads it, since nothing in memory survives. It has UIDs, separated by
+// commas.
 const UndecidedAnnotation = "scheduler.berth.dev/undecided-pods"
 
-// undecidedMax bounds the pods in the annotation; the oldest are dropped.
+// undecidedMax limits the pods in the annotation; the oldest are dropped.
 const undecidedMax = 32
 
-// noted is a client for leases that remembers the annotation of the lease that it last
-// read. The elector reads a lease before it takes it over, so a new leader needs no
-// request for it.
+// noted is a client for leases that remembers the annotation it last read. The elector
+// reads a lease before acquiring it, so a new leader needs no request for the annotation.
 type noted struct {
 	coordination.CoordinationV1Interface
 	last *lastNote
@@ -61,8 +61,7 @@ func (l notedLeases) Get(ctx context.Context, name string, o metav1.GetOptions) 
 	return lease, err
 }
 
-// Undecided returns the pods that were noted in the lease when it was last read, the
-// longest noted first.
+// Undecided returns the pods in the annotation that was last read, the oldest first.
 func (e *Election) Undecided() []types.UID {
 	e.noted.mu.Lock()
 	defer e.noted.mu.Unlock()
@@ -75,16 +74,16 @@ func (e *Election) Undecided() []types.UID {
 	return uids
 }
 
-// TookOver reports whether the former holder did not give the lease back. It may have
-// died, or could not reach the API server.
+// TookOver reports whether the former holder did not release the lease. It may have died,
+// or lost the API server.
 func (e *Election) TookOver() bool {
 	e.noted.mu.Lock()
 	defer e.noted.mu.Unlock()
 	return e.noted.holder != ""
 }
 
-// NoteUndecided stores the undecided pods in the lease, while this replica holds it. It
-// may meet a renewal: then the API server refuses one of the two, which is sent again.
+// NoteUndecided stores the undecided pods in the lease, while this replica holds it. If
+// it collides with a renewal, the API server rejects one of the two, which is sent again.
 func (e *Election) NoteUndecided(ctx context.Context, uids []types.UID) error {
 	if over := len(uids) - undecidedMax; over > 0 {
 		uids = uids[over:]

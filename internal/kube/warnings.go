@@ -7,18 +7,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// warningsMax is how many warnings are remembered: their texts are the API server's, and admission plugins may put anything into them.
+// warningsMax limits the remembered warnings. Their texts come from the API server, and
+// admission plugins may add any text.
 const warningsMax = 100
 
-// warnings logs each warning of the API server once, such as that a version is deprecated. client-go logs it with every answer, which is with every write.
+// warnings logs each warning of the API server once, such as a deprecated version.
+// client-go logs it with every response, which is with every write.
 type warnings struct {
 	mu     sync.Mutex
 	logged map[string]struct{} // by text; at most warningsMax
 }
 
-// HandleWarningHeaderWithContext is called by client-go with each header Warning.
+// HandleWarningHeaderWithContext is called by client-go for each Warning header.
 func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
-	if code != 299 || text == "" { // as client-go: the only code of the API server's
+	if code != 299 || text == "" { // as in client-go: the API server's only code
 		return
 	}
 	w.mu.Lock()

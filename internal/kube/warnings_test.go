@@ -9,7 +9,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestWarningsAreLoggedOnce: each text once, and no more texts than are remembered.
+// TestWarningsAreLoggedOnce logs each text once, and stops at the maximum number of
+// texts.
 func TestWarningsAreLoggedOnce(t *testing.T) {
 	var lines []string
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))

@@ -21,24 +21,27 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// unfinished selects pods that have not run to their end; the others occupy nothing. A pod that ends looks like one that is deleted.
+// unfinished selects pods that have not run to their end; the others use no resources. A
+// pod that ends looks like a deleted pod.
 const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=" + string(v1.PodFailed)
 
-// Watch keeps a sink up to date with the cluster's objects of the kinds that scheduling reads.
+// Watch keeps a sink up to date with the cluster's objects of the kinds that scheduling
+// reads.
 type Watch struct {
 	factory   informers.SharedInformerFactory
 	shared    bool                                       // others use the factory, too
 	informers [model.KindCount]cache.SharedIndexInformer // nil for kinds that are not watched
-	flush     func()                                     // logs how much was held back
-	synced    []cache.InformerSynced                     // of kinds that every API server serves, and of other resources
-	optional  map[model.Kind]cache.InformerSynced
-	client    *Client
-	handlers  [model.KindCount]*Handler
-	others    []cache.SharedIndexInformer // of custom resources
-	running   sync.WaitGroup
+	flush     func()                                     // logs how many messages were suppressed
+	// synced are of kinds that every API server serves, and of other resources.
+	synced   []cache.InformerSynced
+	optional map[model.Kind]cache.InformerSynced
+	client   *Client
+	handlers [model.KindCount]*Handler
+	others   []cache.SharedIndexInformer // of custom resources
+	running  sync.WaitGroup
 }
 
-// WatchOption is something besides the kinds that scheduling reads that a Watch is for.
+// WatchOption extends a Watch beyond the kinds that scheduling reads.
 type WatchOption func(*watchOptions)
 
 type watchOptions struct {
@@ -48,24 +51,28 @@ type watchOptions struct {
 	raise   Raiser
 }
 
-// Whole keeps objects whole but for their managedFields, for plugins from outside and extenders.
+// Whole keeps objects whole except for their managedFields, for out-of-tree plugins and
+// extenders.
 func Whole() WatchOption { return func(o *watchOptions) { o.whole = true } }
 
-// Through has the watch use informers that Informers returned and that others use too: they may have started them. Who made them waits for their end.
+// Through uses the result of Informers. Others share these informers and may have started
+// them; their creator waits for their end.
 func Through(factory informers.SharedInformerFactory) WatchOption {
 	return func(o *watchOptions) { o.factory = factory }
 }
 
-// Informers returns informers of whole objects for plugins from outside, and for Through: a Watch and the plugins then have each object in memory
-// once. The informer of pods has those that have not finished, and no index by namespace.
+// Informers returns informers of whole objects for out-of-tree plugins, and for Through.
+// A Watch and the plugins then share each object in memory. The informer of pods has only
+// unfinished pods, and no index by namespace.
 func Informers(client *Client, name *cache.InformerName) informers.SharedInformerFactory {
 	factory := newInformers(client, true, name)
 	factory.InformerFor(&v1.Pod{}, podInformer(name))
 	return factory
 }
 
-// NewWatch prepares a watch of each kind in reads; of pods, of those that have not finished. The name is a label of the watches' metrics; without
-// a name there are none. Nothing is sent before Start.
+// NewWatch prepares a watch of each kind in reads. Finished pods are not watched. The
+// name is a label of the watches' metrics; without a name they have none. It sends
+// nothing before Start.
 func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.InformerName, options ...WatchOption) (*Watch, error) {
 	var o watchOptions
 	for _, option := range options {
@@ -79,7 +86,7 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 	if err := w.watchOthers(client, &o); err != nil {
 		return nil, err
 	}
-	if shared { // who made the informers waits for the lists of all
+	if shared { // the creator of the informers waits for all lists
 		missing := unserved(client, slices.DeleteFunc(slices.Clone(reads), func(kind model.Kind) bool { return !isOptional(kind) }), klog.Background())
 		reads = slices.DeleteFunc(slices.Clone(reads), func(kind model.Kind) bool { return slices.Contains(missing, kind) })
 	}
@@ -104,7 +111,7 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 	return w, nil
 }
 
-// informer makes the informer of a kind.
+// informer returns the informer of a kind.
 func (w *Watch) informer(row *kinds.Row, name *cache.InformerName) (cache.SharedIndexInformer, error) {
 	if row.Kind == model.PodKind {
 		return w.factory.InformerFor(&v1.Pod{}, podInformer(name)), nil
@@ -116,14 +123,14 @@ func (w *Watch) informer(row *kinds.Row, name *cache.InformerName) (cache.Shared
 	return generic.Informer(), nil
 }
 
-// newInformers returns a factory whose informers all have their transform from the beginning: others may start them before a watch asks for them,
-// and then it could not be set any more.
+// newInformers returns a factory whose informers have their transform from the beginning.
+// Others may start them before a watch needs them, and then it could no longer be set.
 func newInformers(client *Client, whole bool, name *cache.InformerName) (factory informers.SharedInformerFactory) {
-	var stores [model.KindCount]func() cache.Store // the factory knows the stores when it has made the informers
+	var stores [model.KindCount]func() cache.Store // available once the factory has built the informers
 	for kind := range stores {
 		stores[kind] = sync.OnceValue(func() cache.Store {
 			generic, err := factory.ForResource(kinds.Get(model.Kind(kind)).Resource)
-			if err != nil { // no informer of such objects is there to call this
+			if err != nil { // impossible: only such an informer calls this
 				return cache.NewStore(cache.MetaNamespaceKeyFunc)
 			}
 			return generic.Informer().GetStore()
@@ -143,7 +150,8 @@ func newInformers(client *Client, whole bool, name *cache.InformerName) (factory
 	return informers.NewSharedInformerFactoryWithOptions(client.watches(whole), 0, informers.WithInformerName(name), informers.WithTransform(transform))
 }
 
-// podInformer makes an informer without an index by namespace, which would cost memory for each pod and is not used.
+// podInformer returns an informer without an index by namespace, which is not used and
+// would cost memory for each pod.
 func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
 	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewPodInformerWithOptions(client, metav1.NamespaceAll, internalinterfaces.InformerOptions{
@@ -157,7 +165,8 @@ func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
 
 // Start starts the watches. They end with the context; Stop waits for them.
 func (w *Watch) Start(ctx context.Context) {
-	log, flush := terse.Logger(klog.FromContext(ctx)) // each watch logs its own errors while the API server cannot be reached
+	// Each watch logs its own errors while the API server is unreachable.
+	log, flush := terse.Logger(klog.FromContext(ctx))
 	w.flush = flush
 	ctx = klog.NewContext(ctx, log)
 	w.factory.StartWithContext(ctx)
@@ -175,7 +184,7 @@ func (w *Watch) Stop() {
 	w.flush()
 }
 
-// Counts is how many objects the sink holds.
+// Counts is the number of objects in the sink.
 type Counts struct{ Pods, Nodes, Others int }
 
 // Counts returns the current numbers.
@@ -198,7 +207,8 @@ func (w *Watch) Counts() Counts {
 	return counts
 }
 
-// Sync waits until the sink has every object of the first lists. Kinds that the API server need not serve, and does not, are not waited for.
+// Sync waits until the sink has every object of the first lists. It does not wait for
+// optional kinds that the API server does not serve.
 func (w *Watch) Sync(ctx context.Context) error {
 	synced := cache.WaitForCacheSync(ctx.Done(), w.synced...)
 	if synced && len(w.optional) > 0 {

@@ -31,9 +31,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// watchServer implements the part of the API that informers need. Every kind has one list, and any number of events after it.
+// watchServer implements the part of the API that informers need. Every kind has one
+// list, and any number of events after it.
 type watchServer struct {
-	// held are the lists that are answered only after release is closed.
+	// held is the resource whose list is answered only after release is closed.
 	held    string
 	release chan struct{}
 	events  map[string]chan metav1.WatchEvent // by resource
@@ -83,7 +84,8 @@ func listOf(resource string) metav1.TypeMeta {
 	}[resource]
 }
 
-// ServeHTTP answers lists and watches. A server that cannot begin a watch with a list returns an error, and then receives a list request.
+// ServeHTTP answers lists and watches. A server that cannot begin a watch with a list
+// returns an error, and then receives a list request.
 func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := path.Base(r.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
@@ -134,7 +136,8 @@ func (s *watchServer) watch(w http.ResponseWriter, r *http.Request, resource str
 	}
 }
 
-// notebook is a sink that sends a text for each call to a channel, so that tests can wait for it.
+// notebook is a sink that sends a text for each call to a channel, so that tests can wait
+// for it.
 type notebook struct{ calls chan string }
 
 func (n notebook) Set(o kinds.Object) {
@@ -232,7 +235,7 @@ func oneOfEach() map[string][]runtime.Object {
 	}
 }
 
-// everyKind is every kind of the table.
+// everyKind returns every kind of the table.
 func everyKind() []model.Kind {
 	var all []model.Kind
 	for kind := range model.KindCount {
@@ -241,7 +244,7 @@ func everyKind() []model.Kind {
 	return all
 }
 
-// pathOf is where the API has the objects of a kind.
+// pathOf returns the API path of a kind.
 func pathOf(kind model.Kind) string {
 	resource := kinds.Get(kind).Resource
 	if resource.Group == "" {
@@ -250,7 +253,8 @@ func pathOf(kind model.Kind) string {
 	return "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource
 }
 
-// TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects no request for kinds that are not read.
+// TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects no request for
+// other kinds.
 func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 	wanted := map[model.Kind]string{
 		model.PodKind: "set pods ns/p true 1", model.NodeKind: "set nodes /n true 2", model.NamespaceKind: "set namespaces /ns true 3",
@@ -282,7 +286,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 				want, asked = append(want, wanted[kind]), append(asked, pathOf(kind))
 			}
 			if slices.Contains(reads, model.ResourceClaimKind) {
-				asked = append(asked, "/apis/resource.k8s.io/v1") // whether it serves such
+				asked = append(asked, "/apis/resource.k8s.io/v1") // the discovery request
 			}
 			sink.expect(t, want...)
 			if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(reads) - 2}), w.Counts(); got != want {
@@ -306,7 +310,8 @@ func (*resynced) OnAdd(any, bool)     {}
 func (r *resynced) OnUpdate(_, _ any) { r.updates.Add(1) }
 func (*resynced) OnDelete(any)        {}
 
-// TestNothingIsDeliveredAgain waits an hour in which nothing happens: informers do not deliver anew what they have delivered, which would cost time for each object.
+// TestNothingIsDeliveredAgain waits an hour without changes. Informers do not resync,
+// which would take time for each object.
 func TestNothingIsDeliveredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newWatchServer()
@@ -349,7 +354,8 @@ func TestSyncWaitsForEveryKind(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatMattersIsPassedOn changes fields of an object that scheduling reads, and others.
+// TestOnlyWhatMattersIsPassedOn changes fields of an object that scheduling reads, and
+// others.
 func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 	replicaSet := func(n int, app string, replicas int32) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
@@ -388,12 +394,14 @@ func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 		{"namespaces", "ADDED", namespace(101, "x"), []string{"set namespaces /ns true 101"}},
 		{"namespaces", "MODIFIED", namespace(102, "x"), nil},
 		{"namespaces", "MODIFIED", namespace(103, "y"), []string{"set namespaces /ns true 103"}},
-		// A watch that broke may show the namespace that was created after the deletion of this one as a change of it.
+		// After a broken watch, a recreated namespace may appear as a change of the
+		// deleted one.
 		{"namespaces", "MODIFIED", again(namespace(104, "y")), []string{"gone namespaces /ns", "set namespaces /ns true 104"}},
 		{"pods", "ADDED", pod(101, "theirs", ""), []string{"set pods ns/p true 101"}},
 		{"pods", "MODIFIED", pod(102, "theirs", "n"), []string{"set pods ns/p true 102"}},
 		{"pods", "MODIFIED", pod(103, "theirs", "m"), []string{"set pods ns/p true 103"}},
-		// The sink leaves out pods that wait for another scheduler, so the end of what it has taken in goes ahead.
+		// The sink ignores pending pods of other schedulers, so the end of the pod that
+		// it has must be passed on first.
 		{"pods", "MODIFIED", pod(104, "theirs", ""), []string{"gone pods ns/p", "set pods ns/p true 104"}},
 		{"pods", "MODIFIED", pod(105, "ours", ""), []string{"gone pods ns/p", "set pods ns/p true 105"}},
 		{"pods", "MODIFIED", pod(106, "theirs", ""), []string{"gone pods ns/p", "set pods ns/p true 106"}},

@@ -21,14 +21,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Writer writes bindings, deletions, patches, conditions and events. Every method sends at most one request. It is safe for concurrent use.
+// Writer writes bindings, deletions, patches, conditions and events. Every method sends
+// at most one request. It is safe for concurrent use.
 type Writer struct {
 	client kubernetes.Interface
 	host   string             // part of the reporting instance of events
-	keep   func(kinds.Object) // makes of a response what the watches keep
+	keep   func(kinds.Object) // trims a response as the watches do
 }
 
-// NewWriter builds a writer. If whole is set, the objects that it returns are whole, as those of the watches are then.
+// NewWriter builds a writer. With whole, it returns whole objects, as the watches then
+// do.
 func NewWriter(client kubernetes.Interface, whole bool) (*Writer, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -37,27 +39,27 @@ func NewWriter(client kubernetes.Interface, whole bool) (*Writer, error) {
 	return &Writer{client: client, host: host, keep: kinds.Kept(whole)}, nil
 }
 
-// once keeps client-go from repeating a request by itself when the API server answers with Retry-After: the caller decides what to send
-// first.
+// once disables client-go's own retries after Retry-After, because the caller decides
+// what to send first.
 const once = 0
 
 // fieldManager is the manager of the fields that are applied.
 const fieldManager = "kube-scheduler"
 
-// Bind asks the API server to store the binding of a pod to its node.
+// Bind stores the binding of a pod to its node.
 func (w *Writer) Bind(ctx context.Context, binding *v1.Binding) error {
 	return w.client.CoreV1().RESTClient().Post().Namespace(binding.Namespace).Resource("pods").Name(binding.Name).SubResource("binding").
 		Body(binding).MaxRetries(once).Do(ctx).Error()
 }
 
-// Write asks the API server to patch or delete an object of any kind. If the write asks to learn, it returns the object as it is stored then, as the watches
-// keep it.
+// Write patches or deletes an object of any kind. If write.Learn is set, it returns the
+// stored object, as the watches keep it.
 func (w *Writer) Write(ctx context.Context, write *plan.Write) (kinds.Object, error) {
 	path := objectPath(write)
 	if write.Subresource != "" {
 		path = append(path, write.Subresource)
 	}
-	// The path says everything, so any client of the connection will do.
+	// The path is complete, so any client of the connection works.
 	client := w.client.CoreV1().RESTClient()
 	request := client.Patch(write.Type)
 	switch {
@@ -73,12 +75,14 @@ func (w *Writer) Write(ctx context.Context, write *plan.Write) (kinds.Object, er
 	return w.object(write, result)
 }
 
-// Get asks the API server for the object that a write is about, of a kind that scheduling reads. It returns it as the watches keep it.
+// Get returns the object of a write, of a kind that scheduling reads, as the watches keep
+// it.
 func (w *Writer) Get(ctx context.Context, write *plan.Write) (kinds.Object, error) {
 	return w.object(write, w.client.CoreV1().RESTClient().Get().AbsPath(objectPath(write)...).MaxRetries(once).Do(ctx))
 }
 
-// object returns the object of a response. Whatever else comes with a status of success, such as the page of a proxy, is no answer of the API server.
+// object returns the object of a response. Anything else with a success status, such as a
+// proxy's page, is an error.
 func (w *Writer) object(write *plan.Write, result rest.Result) (kinds.Object, error) {
 	response, err := result.Get()
 	if err != nil {
@@ -92,7 +96,7 @@ func (w *Writer) object(write *plan.Write, result rest.Result) (kinds.Object, er
 	return object, nil
 }
 
-// objectPath is the path of the object that a write is about.
+// objectPath is the path of a write's object.
 func objectPath(write *plan.Write) []string {
 	path := []string{"apis", write.Resource.Group, write.Resource.Version}
 	if write.Resource.Group == "" {
@@ -104,14 +108,16 @@ func objectPath(write *plan.Write) []string {
 	return append(path, write.Resource.Resource, write.Name)
 }
 
-// Delete asks the API server to delete a pod, with the pod's own grace period. If another pod has its name, the error is Conflict.
+// Delete deletes a pod with the pod's own grace period. If another pod has its name, the
+// error is Conflict.
 func (w *Writer) Delete(ctx context.Context, pod *model.Pod) error {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	return w.client.CoreV1().RESTClient().Delete().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).Body(options).MaxRetries(once).
 		Do(ctx).Error()
 }
 
-// NodeOf asks the API server which node the pod is bound to; empty if it is not bound. If another pod has its name, the error is NotFound.
+// NodeOf reads the node that the pod is bound to; empty if it is not bound. If another
+// pod has its name, the error is NotFound.
 func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
 	object := &v1.Pod{}
 	err := w.client.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).MaxRetries(once).Do(ctx).Into(object)
@@ -128,8 +134,8 @@ func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
 	return object.Spec.NodeName, nil
 }
 
-// patch is a strategic merge patch of a pod. The UID makes the API server refuse it for another pod that has taken over the
-// name.
+// patch is a strategic merge patch of a pod. With the UID, the API server rejects the
+// patch for another pod of the same name.
 type patch struct {
 	Metadata struct {
 		UID types.UID `json:"uid"`
@@ -137,7 +143,8 @@ type patch struct {
 	Status map[string]any `json:"status"`
 }
 
-// condition is a v1.PodCondition whose omitted time leaves the stored one as it is; v1.PodCondition would erase it.
+// condition is a v1.PodCondition whose omitted time leaves the stored time unchanged;
+// v1.PodCondition would erase it.
 type condition struct {
 	Type               v1.PodConditionType `json:"type"`
 	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
@@ -147,14 +154,15 @@ type condition struct {
 	Message            string              `json:"message"`
 }
 
-// PatchStatus sets a condition of the pod, unless it is nil, and sets, clears or keeps its nominated node as the nomination requires. The
-// time of the last transition changes only if the status does.
+// PatchStatus sets a condition of the pod, unless it is nil, and sets, clears or keeps
+// its nominated node as the nomination requires. The transition time changes only with
+// the status.
 func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCondition, nomination plan.Nomination) error {
 	data, err := statusPatch(pod, set, nomination, time.Now())
 	if err != nil {
 		return fmt.Errorf("put the status of %s into words: %w", pod, err)
 	}
-	// Not Pods().Patch: it would decode the response, which is not needed.
+	// Not Pods().Patch, which would decode the response.
 	return w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").
 		Name(pod.Name).SubResource("status").Body(data).MaxRetries(once).Do(ctx).Error()
 }

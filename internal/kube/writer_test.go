@@ -58,8 +58,9 @@ func TestStatusPatch(t *testing.T) {
 	}
 }
 
-// TestWrite patches objects of core and of other groups, with and without namespace and subresource, applies one and deletes one: one request each, and an
-// answer that says conflict is one.
+// TestWrite patches objects of core and of other groups, with and without namespace and
+// subresource, applies one and deletes one. Each takes one request, and a conflict in the
+// answer is returned as such.
 func TestWrite(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,8 +109,9 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestLearnedPatch has a patch, and the question for its object, answered with the object, in both encodings: it is kept as the watches keep it. Whatever else comes
-// with a status of success leaves it open whether the patch was stored.
+// TestLearnedPatch answers a patch, and the read of its object, with the object in both
+// encodings. The result is trimmed as the watches trim it. After any other answer with a
+// success status, it is unknown whether the patch was stored.
 func TestLearnedPatch(t *testing.T) {
 	stored := build.PersistentVolumeClaim("c", "namespace=ns class=fast label=a=b annotation=c=d version=7")
 	stored.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
@@ -184,14 +186,14 @@ func TestLearnedPatch(t *testing.T) {
 	}
 }
 
-// connect returns a client, made as in the scheduler command.
+// connect returns a client, built as in the scheduler command.
 func connect(t testing.TB, config ClientConfig) *Client {
 	t.Helper()
 	_, client := reach(t, config)
 	return client
 }
 
-// reach returns how to reach a server, and a client that does.
+// reach returns a client configuration for a server, and its client.
 func reach(t testing.TB, config ClientConfig) (*rest.Config, *Client) {
 	t.Helper()
 	access, err := Access(config)

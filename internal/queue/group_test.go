@@ -174,10 +174,10 @@ func (g *groupQueue) fails(work plan.Work, name string) {
 	}
 }
 
-// TestTurnAfterAPlacedGroup has a member arrive after the turn of its group. If all pods
-// were placed, the group starts a new wait behind later arrivals. If some members still
-// wait, the group keeps its place, and their wait continues. After a rejection both start
-// a new wait.
+// TestTurnAfterAPlacedGroup has a member that arrives after the turn of its group. If all
+// pods were placed, the group starts a new wait behind later arrivals. If some members
+// still wait, the group keeps its place, and their wait continues. After a rejection both
+// start a new wait.
 func TestTurnAfterAPlacedGroup(t *testing.T) {
 	for _, row := range []struct {
 		outcome plan.Outcome

@@ -7,17 +7,19 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// GangArgs are the plugin's arguments, as a KubeSchedulerConfiguration has them in pluginConfig.
+// GangArgs are the plugin's arguments, in pluginConfig of a KubeSchedulerConfiguration.
 type GangArgs struct { //nolint:revive // the name of the type is the kind in the configuration
 	metav1.TypeMeta `json:",inline"`
 
-	// PermitSeconds is how long the members of a gang keep their room for each other, from the first one on. Default: 30.
+	// PermitSeconds is how long the members of a gang hold their nodes while they wait
+	// for each other, counted from the first member. Default: 30.
 	PermitSeconds *int32 `json:"permitSeconds,omitempty"`
-	// MaxBackoffSeconds is the longest time after which a gang that did not fit is tried again. The first time is 1 s, and each further one twice as long. Default: 10.
+	// MaxBackoffSeconds limits the backoff of a gang that did not fit. The first backoff
+	// is 1 s, and each further one is twice as long. Default: 10.
 	MaxBackoffSeconds *int32 `json:"maxBackoffSeconds,omitempty"`
 }
 
-// AddToScheme makes the arguments known to the scheduler: their type and their defaults.
+// AddToScheme registers the arguments' type and their defaults with the scheduler.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(configv1.SchemeGroupVersion, &GangArgs{})
 	scheme.AddTypeDefaultingFunc(&GangArgs{}, func(object any) { setDefaults(object.(*GangArgs)) })
@@ -33,7 +35,7 @@ func setDefaults(args *GangArgs) {
 	}
 }
 
-// validate returns an error that names each wrong field, its value and what would be right.
+// validate returns an error with each invalid field, its value and the valid range.
 func (a *GangArgs) validate() error {
 	var errs field.ErrorList
 	for name, value := range map[string]int32{"permitSeconds": *a.PermitSeconds, "maxBackoffSeconds": *a.MaxBackoffSeconds} {

@@ -1,12 +1,17 @@
-// Package gang is a plugin that places the pods of a gang all or not at all.
+// Package gang is a plugin that places all pods of a gang or none.
 //
-// A gang is the pods of a namespace with the same label gang.example.com/name; the label gang.example.com/min-available says how many of them must be placed
-// together. Gangs are placed one after the other, so that two of them never hold the room that each needs to be complete:
+// A gang is the pods of a namespace with the same label gang.example.com/name. The label
+// gang.example.com/min-available is the number of pods that must be placed together.
+// Gangs are placed one after the other, so that two incomplete gangs never hold resources
+// that each needs:
 //
-//   - PreFilter lets a member pass if enough members exist and no other gang is being placed.
-//   - Reserve counts it. Permit lets it wait, and has its siblings tried at once; with enough of them it lets all go.
-//   - When a member finds no node (PostFilter), loses its own (Unreserve), or the time is over, all that wait are rejected, and the gang is tried again
-//     later. The next gang has its turn.
+//   - PreFilter lets a member pass if enough members exist and no other gang is being
+//     placed.
+//   - Reserve counts the member. Permit makes it wait and activates its siblings. Once
+//     enough members have nodes, Permit allows all of them.
+//   - If a member finds no node (PostFilter), loses its node (Unreserve), or the time is
+//     over, all waiting members are rejected. The gang is retried later, and the next
+//     gang has its turn.
 package gang
 
 import (
@@ -50,7 +55,7 @@ var (
 	_ fwk.EnqueueExtensions = (*Gang)(nil)
 )
 
-// New makes the plugin of a profile.
+// New builds the plugin of a profile.
 func New(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, ok := object.(*GangArgs)
 	if !ok {
@@ -62,7 +67,8 @@ func New(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugi
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
 	g := &Gang{handle: handle, pods: pods.Lister(), permit: time.Duration(*args.PermitSeconds) * time.Second}
 	g.turns = newTurns(g.permit, time.Duration(*args.MaxBackoffSeconds)*time.Second, g.release)
-	// Members are listed by namespace. Plugins of other profiles share the informer, and may have asked for the index before.
+	// Members are listed by namespace. Plugins of other profiles share the informer, and
+	// may have added the index before.
 	if _, has := pods.Informer().GetIndexer().GetIndexers()[cache.NamespaceIndex]; !has {
 		if err := pods.Informer().AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}); err != nil {
 			return nil, fmt.Errorf("index pods by namespace: %w", err)
@@ -98,7 +104,7 @@ func (g *Gang) Close() error {
 	return nil
 }
 
-// key names a gang; the zero value is that of a pod without one.
+// key names a gang; the zero value means no gang.
 type key struct{ namespace, name string }
 
 func (k key) String() string { return k.namespace + "/" + k.name }
@@ -119,7 +125,7 @@ func minOf(pod *v1.Pod) (int, error) {
 	return n, nil
 }
 
-// members returns the pods of a gang that run, or may run, by UID.
+// members returns the unfinished pods of a gang by UID.
 func (g *Gang) members(k key) (map[types.UID]*v1.Pod, error) {
 	list, err := g.pods.Pods(k.namespace).List(labels.SelectorFromSet(labels.Set{NameLabel: k.name}))
 	if err != nil {
@@ -146,14 +152,16 @@ func (g *Gang) placed(k key, members map[types.UID]*v1.Pod) int {
 	return n
 }
 
-// EventsToRegister returns what can help a member that the plugin has rejected: its own labels. A sibling that it lacked has its own turn and activates it; so do
-// the turns of gangs.
+// EventsToRegister returns the only event that can help a rejected member: a change of
+// its labels. Otherwise it is activated: by a missing sibling in the sibling's attempt,
+// or by the gang's turn.
 func (g *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel}}}, nil
 }
 
 func rejection(text string, args ...any) *fwk.Status {
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(text, args...)) // no eviction helps
+	// The status is unresolvable, because preemption does not help.
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(text, args...))
 }
 
 // PreFilter rejects a member whose gang lacks pods, or that must wait for another gang.
@@ -170,14 +178,14 @@ func (g *Gang) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []f
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if members[pod.UID] == nil { // the informer has not seen it yet
+	if members[pod.UID] == nil { // the informer has not received it yet
 		members[pod.UID] = pod
 	}
 	if len(members) < want {
 		return nil, rejection("gang %s has %d of %d pods", k, len(members), want)
 	}
 	if g.placed(k, members) >= want {
-		return nil, nil // one pod more than the gang needs
+		return nil, nil // the gang is already complete without this pod
 	}
 	if why := g.turns.take(k); why != "" {
 		return nil, rejection("%s", why)
@@ -185,10 +193,10 @@ func (g *Gang) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []f
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: Filter is not extended.
+// PreFilterExtensions returns nil: the plugin has no Filter.
 func (g *Gang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// PostFilter ends the turn of a gang of which a member finds no node.
+// PostFilter ends the turn of a gang if a member finds no node.
 func (g *Gang) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	k := keyOf(pod)
 	if k != (key{}) && g.turns.fails(k) {
@@ -205,14 +213,15 @@ func (g *Gang) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ strin
 	return nil
 }
 
-// Unreserve ends the turn of a gang that loses a member before it is complete. A member of a complete gang is only counted no longer: it is tried again by itself.
+// Unreserve ends the turn of a gang that loses a member before it is complete. A member
+// of a complete gang is only subtracted, and is retried alone.
 func (g *Gang) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if k := keyOf(pod); k != (key{}) {
 		g.turns.unreserve(k, pod.UID)
 	}
 }
 
-// Permit lets a member wait until enough of its gang have a node.
+// Permit makes a member wait until enough members of its gang have nodes.
 func (g *Gang) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	k := keyOf(pod)
 	if k == (key{}) {
@@ -236,8 +245,9 @@ func (g *Gang) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string
 	return nil, 0
 }
 
-// release is called when the turn of a gang has ended, or when it may be tried again: failed is the one whose members lose their room, and next the one
-// whose turn it is. Either may be zero.
+// release is called when the turn of a gang has ended, or when a gang may be retried.
+// failed is the gang whose members are rejected, and next the gang that has the turn.
+// Either may be zero.
 func (g *Gang) release(failed, next key) (found bool) {
 	if failed != (key{}) {
 		g.waiting(failed, func(member fwk.WaitingPod) { member.Reject(Name, fmt.Sprintf("gang %s does not fit", failed)) })
@@ -252,7 +262,7 @@ func (g *Gang) release(failed, next key) (found bool) {
 	return g.activate(members)
 }
 
-// activate has the pods tried that have no node yet, and reports whether there are any.
+// activate activates the members without node, and reports whether any exist.
 func (g *Gang) activate(members map[types.UID]*v1.Pod) bool {
 	pods := map[string]*v1.Pod{}
 	for _, pod := range members {
@@ -266,7 +276,7 @@ func (g *Gang) activate(members map[types.UID]*v1.Pod) bool {
 	return len(pods) > 0
 }
 
-// waiting calls do with the members of a gang that wait at Permit for this plugin.
+// waiting calls do with the members of a gang that wait at Permit.
 func (g *Gang) waiting(k key, do func(fwk.WaitingPod)) {
 	var members []fwk.WaitingPod
 	g.handle.IterateOverWaitingPods(func(p fwk.WaitingPod) {
@@ -279,7 +289,7 @@ func (g *Gang) waiting(k key, do func(fwk.WaitingPod)) {
 	}
 }
 
-// left forgets a gang with its last pod.
+// left removes a gang with its last pod.
 func (g *Gang) left(pod *v1.Pod) {
 	k := keyOf(pod)
 	if k == (key{}) {

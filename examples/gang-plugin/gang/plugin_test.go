@@ -22,9 +22,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// scheduler is a Handle, and calls the plugin as a scheduler does: pods that find room wait at Permit until they are allowed or rejected.
+// scheduler is a Handle, and calls the plugin like a scheduler. Pods that find room wait
+// at Permit until they are allowed or rejected.
 type scheduler struct {
-	fwk.Handle // nil: what the plugin does not use panics
+	fwk.Handle // nil: methods that the plugin does not use panic
 	t          *testing.T
 	client     *fake.Clientset
 	factory    informers.SharedInformerFactory
@@ -81,7 +82,8 @@ func (s *scheduler) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
 	}
 }
 
-// try gives a pod its turn and returns what became of it: "waits", "placed", or why it was rejected.
+// try schedules a pod and returns the result: "waits", "placed", or the reason of a
+// rejection.
 func (s *scheduler) try(pod *v1.Pod) string {
 	ctx, state, g := context.Background(), framework.NewCycleState(), s.plugin
 	if _, status := g.PreFilter(ctx, state, pod, nil); status.IsRejected() {
@@ -159,7 +161,7 @@ func (w *waitingPod) Reject(string, string) bool {
 	return true
 }
 
-// members are the pods of a gang that wants all of them, or as many as min says.
+// members are the pods of a gang that wants all of them, or as many as min names.
 func members(gang string, n int, min string) []*v1.Pod {
 	pods := make([]*v1.Pod, n)
 	for i := range pods {
@@ -253,7 +255,7 @@ func TestGangThatDoesNotFitLosesAllItsRoom(t *testing.T) {
 		s.expect(s.try(b[1]), "placed")
 		s.takeActivated()
 
-		// It comes back by itself after its backoff.
+		// It is retried after its backoff.
 		time.Sleep(1100 * time.Millisecond)
 		if got, want := s.takeActivated(), []string{"team/a-0", "team/a-1", "team/a-2"}; !slices.Equal(got, want) {
 			t.Errorf("activated %v, want %v", got, want)
@@ -309,7 +311,8 @@ func TestTurnGoesOnWhereTheNextGangDoesNotTakeIt(t *testing.T) {
 	})
 }
 
-// awaitWatch waits until the informer watches: of the fake API server, what happens between its list and its watch is lost.
+// awaitWatch waits until the informer watches. The fake API server loses changes between
+// its list and its watch.
 func (s *scheduler) awaitWatch() {
 	for i := range 100 {
 		probe := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "probes", Name: fmt.Sprint(i)}}
@@ -372,7 +375,7 @@ func TestTurnThatIsNotUsedEnds(t *testing.T) {
 		if _, status := s.plugin.PreFilter(t.Context(), framework.NewCycleState(), a[0], nil); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		s.expect(s.try(b[0]), "waits until") // and a-0 fails where the plugin does not see it
+		s.expect(s.try(b[0]), "waits until") // a-0 fails without notice to the plugin
 		time.Sleep(31 * time.Second)
 		s.expect(s.try(b[0]), "waits")
 		s.expect(s.try(b[1]), "placed")
@@ -393,7 +396,7 @@ func TestLateUnreserveDoesNotEndTheNextTurn(t *testing.T) {
 			t.Fatal(why)
 		}
 		turns.reserve(a, "a-0")
-		turns.unreserve(a, "a-1") // of the turn before
+		turns.unreserve(a, "a-1") // of the previous turn
 		if why := turns.take(b); !strings.Contains(why, "waits until gang team/a is placed") {
 			t.Errorf("gang b: %q, want that it waits for a", why)
 		}

@@ -10,33 +10,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// turns say which gang is being placed, and which ones are next. Extension points, timers and the informer's handlers use them from different goroutines.
-// What they hold is bounded by the gangs that have pods: see forget.
+// turns holds the gang that is being placed, and the queue of the next ones. Extension
+// points, timers and the informer's handlers use it from different goroutines. Its size
+// is bounded by the number of gangs with pods: see forget.
 type turns struct {
 	permit, maxBackoff time.Duration
-	// release is called without the mutex: failed is a gang whose waiting members are to be rejected, next one whose members are to be tried. It reports whether
-	// next has any.
+	// release is called without the mutex. It rejects the waiting members of the gang
+	// failed, and activates the members of the gang next. It reports whether next has
+	// any.
 	release func(failed, next key) bool
 
 	mu    sync.Mutex
 	gangs map[key]*record
 	// current is the gang that is being placed; zero for none. Its record exists.
 	current key
-	// next are the gangs that were turned away meanwhile, the first comes first; none twice.
+	// next are the gangs that were rejected meanwhile, in order and without duplicates.
 	next   []key
-	nudge  *time.Timer // looks after next if the gang that had its turn has not taken it
+	nudge  *time.Timer // goes on to the next gang if the present one has not taken its turn
 	closed bool
 }
 
-// nudgeAfter is how long the next gang has to take its turn before the one after it may.
+// nudgeAfter is how long a gang has to take its turn before the next gang may.
 const nudgeAfter = time.Second
 
-// record is what is known about a gang.
+// record is the state of a gang.
 type record struct {
-	// reserved are members that have a node; the informer may have seen them bound, or not.
+	// reserved are members with a node. The informer may not have received their bindings
+	// yet.
 	reserved map[types.UID]bool
 	failures int
-	// notBefore is when the gang may be tried again.
+	// notBefore is when the gang may be retried.
 	notBefore time.Time
 	// timer ends the gang's turn, or its backoff.
 	timer *time.Timer
@@ -55,7 +58,7 @@ func (t *turns) record(k key) *record {
 	return r
 }
 
-// take gives a gang the turn, or says why not.
+// take gives a gang the turn, or returns why it must wait.
 func (t *turns) take(k key) (why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +115,7 @@ func (t *turns) reserve(k key, pod types.UID) {
 	t.record(k).reserved[pod] = true
 }
 
-// bound forgets a member: from now on the informer counts it.
+// bound removes a member: from now on the informer counts it.
 func (t *turns) bound(k key, pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +124,8 @@ func (t *turns) bound(k key, pod types.UID) {
 	}
 }
 
-// unreserve forgets a member that has no node any more. If its gang is being placed, its turn ends.
+// unreserve removes a member that has lost its node. If its gang is being placed, the
+// gang's turn ends.
 func (t *turns) unreserve(k key, pod types.UID) {
 	t.mu.Lock()
 	r := t.gangs[k]
@@ -130,12 +134,13 @@ func (t *turns) unreserve(k key, pod types.UID) {
 		delete(r.reserved, pod)
 	}
 	t.mu.Unlock()
-	if had { // not one of those that were released together
+	if had { // unless it was rejected together with its gang
 		t.fails(k)
 	}
 }
 
-// fails ends the turn of a gang that does not fit, and reports whether it had it. It is tried again after its backoff.
+// fails ends the turn of a gang that does not fit, and reports whether it had the turn.
+// The gang is retried after its backoff.
 func (t *turns) fails(k key) bool {
 	t.mu.Lock()
 	if t.current != k {
@@ -178,11 +183,11 @@ func (t *turns) completes(k key) {
 	}
 }
 
-// again has a gang tried whose backoff is over.
+// again retries a gang whose backoff is over.
 func (t *turns) again(k key) {
 	t.mu.Lock()
 	if r := t.gangs[k]; r != nil {
-		r.notBefore = time.Time{} // the timer may be earlier than the clock by a little
+		r.notBefore = time.Time{} // the timer may fire slightly before the clock
 	}
 	if !slices.Contains(t.next, k) {
 		t.next = append(t.next, k)
@@ -194,7 +199,8 @@ func (t *turns) again(k key) {
 	}
 }
 
-// goOn releases the members of a gang that has failed, if it is not zero, and gives the turn to the next gang that has pods to place.
+// goOn rejects the members of a failed gang, if any, and gives the turn to the next gang
+// that has pods to place.
 func (t *turns) goOn(failed key) {
 	for {
 		t.mu.Lock()
@@ -212,7 +218,8 @@ func (t *turns) goOn(failed key) {
 	}
 }
 
-// watchNext has the gangs that still wait looked after: all pods of the one that is called may be gated, or be gone.
+// watchNext starts the timer for the queued gangs, because all pods of the gang that was
+// activated may be gated or deleted.
 func (t *turns) watchNext() {
 	if len(t.next) == 0 || t.nudge != nil || t.closed {
 		return
@@ -229,7 +236,7 @@ func (t *turns) watchNext() {
 	})
 }
 
-// forget drops a gang without pods. Its turn ends.
+// forget removes a gang without pods. Its turn ends.
 func (t *turns) forget(k key) {
 	t.completes(k)
 	t.mu.Lock()

@@ -1,4 +1,5 @@
-// Demo runs the sample scheduler on a development cluster as its manifests say, creates a few pods, and shows where they go and what the plugin wrote.
+// Demo runs the sample scheduler from its manifests on a development cluster. It creates
+// a few pods, and prints their nodes and the plugin's annotations.
 package main
 
 import (

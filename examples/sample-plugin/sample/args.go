@@ -8,22 +8,25 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// SampleArgs are the plugin's arguments, as a KubeSchedulerConfiguration has them in pluginConfig.
+// SampleArgs are the plugin's arguments, in pluginConfig of a KubeSchedulerConfiguration.
 type SampleArgs struct { //nolint:revive // the name of the type is the kind in the configuration
 	metav1.TypeMeta `json:",inline"`
 
-	// FavoriteColor is the only color of labelled nodes that pods go to, unless they ask for another. Default: blue.
+	// FavoriteColor is the color of labelled nodes that pods go to, unless they name
+	// another color. Default: blue.
 	FavoriteColor string `json:"favoriteColor,omitempty"`
-	// FavoriteNumber is between 0 and 1000; nodes with a number near it are preferred. Default: 7.
+	// FavoriteNumber is between 0 and 1000; nodes with a number near it are preferred.
+	// Default: 7.
 	FavoriteNumber *int `json:"favoriteNumber,omitempty"`
-	// ThanksTo is who must be thanked before a pod is bound that says so. Default: everyone.
+	// ThanksTo is the name that must be thanked before a pod that wants thanks is bound.
+	// Default: everyone.
 	ThanksTo string `json:"thanksTo,omitempty"`
 }
 
 // numberMax is the largest favorite number.
 const numberMax = 1000
 
-// AddToScheme makes the arguments known to the scheduler: their type and their defaults.
+// AddToScheme registers the arguments' type and their defaults with the scheduler.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(configv1.SchemeGroupVersion, &SampleArgs{})
 	scheme.AddTypeDefaultingFunc(&SampleArgs{}, func(object any) { setDefaults(object.(*SampleArgs)) })
@@ -43,7 +46,7 @@ func setDefaults(args *SampleArgs) {
 	}
 }
 
-// validate returns an error that names each wrong field, its value and what would be right.
+// validate returns an error with each invalid field, its value and the valid range.
 func (a *SampleArgs) validate() error {
 	var errs field.ErrorList
 	for _, problem := range utilvalidation.IsValidLabelValue(a.FavoriteColor) {

@@ -1,10 +1,11 @@
-// Package sample is a plugin that shows what a plugin can do: arguments of its own, six extension points, an informer, a waiting pod, a write.
+// Package sample is a plugin that demonstrates arguments, six extension points, an
+// informer, a waiting pod, and a write to the API.
 //
-//   - PreFilter reads the color that a pod asks for.
-//   - Filter keeps pods off nodes that are labelled with another color.
-//   - Score prefers nodes whose number is near the favorite one.
-//   - Reserve seats the pod on its node: it counts in memory.
-//   - Permit lets a pod that wants thanks wait until somebody has thanked.
+//   - PreFilter reads the color that a pod wants.
+//   - Filter rejects nodes that are labelled with another color.
+//   - Score prefers nodes whose number is near the favorite number.
+//   - Reserve assigns the pod a seat on its node, in memory.
+//   - Permit makes a pod that wants thanks wait until somebody has thanked.
 //   - PreBind writes the seat into the pod's annotations.
 package sample
 
@@ -33,19 +34,21 @@ const Name = "Sample"
 const (
 	ColorLabel  = "sample.example.com/color"
 	NumberLabel = "sample.example.com/number"
-	// ColorAnnotation is on pods that ask for another color than the favorite one; AnyColor is for those that do not mind.
+	// ColorAnnotation is on pods that want another color than the favorite one; AnyColor
+	// accepts any.
 	ColorAnnotation = "sample.example.com/color"
 	AnyColor        = "any"
-	// WantsThanksAnnotation is, with any value, on pods that wait until ThanksAnnotation says whom the arguments name.
+	// WantsThanksAnnotation is, with any value, on pods that wait until ThanksAnnotation
+	// has the name in the arguments.
 	WantsThanksAnnotation = "sample.example.com/wants-thanks"
 	ThanksAnnotation      = "sample.example.com/thanks"
-	// SeatAnnotation and ProfileAnnotation are written by PreBind: which one of its profile's pods on its node the pod is, from 1 on, and the
-	// profile's scheduler name.
+	// PreBind writes SeatAnnotation, the pod's seat number among its profile's pods on
+	// the node, from 1 on, and ProfileAnnotation, the profile's scheduler name.
 	SeatAnnotation    = "sample.example.com/seat"
 	ProfileAnnotation = "sample.example.com/profile"
 )
 
-// thanksWait is how long a pod keeps its room while it waits for thanks.
+// thanksWait is how long a pod holds its node while it waits for thanks.
 const thanksWait = 15 * time.Second
 
 // Sample is the plugin of one profile.
@@ -65,7 +68,8 @@ var (
 	_ fwk.EnqueueExtensions = (*Sample)(nil)
 )
 
-// New makes the plugin of a profile. Its arguments have their defaults already: AddToScheme has registered their type.
+// New builds the plugin of a profile. Its arguments have their defaults already, because
+// AddToScheme has registered their type.
 func New(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, ok := object.(*SampleArgs)
 	if !ok {
@@ -96,11 +100,12 @@ func New(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugi
 // Name returns the plugin's name.
 func (s *Sample) Name() string { return Name }
 
-// EventsToRegister returns what can help a pod that the plugin has rejected.
+// EventsToRegister returns the events that can help a pod that the plugin has rejected.
 func (s *Sample) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}, QueueingHintFn: s.nodeHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}}, // it may ask for another color now
+		// An update may change the pod's color.
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
 	}, nil
 }
 
@@ -115,7 +120,7 @@ func (s *Sample) nodeHelps(_ klog.Logger, pod *v1.Pod, _, object any) (fwk.Queue
 	return fwk.Queue, nil
 }
 
-// colorFor returns the color that a pod goes to.
+// colorFor returns the color of nodes that a pod goes to.
 func (s *Sample) colorFor(pod *v1.Pod) string {
 	if color, ok := pod.Annotations[ColorAnnotation]; ok {
 		return color
@@ -123,15 +128,15 @@ func (s *Sample) colorFor(pod *v1.Pod) string {
 	return s.args.FavoriteColor
 }
 
-// wanted is what PreFilter leaves for Filter in the CycleState.
+// wanted is PreFilter's data for Filter in the CycleState.
 type wanted struct{ color string }
 
 const wantedKey fwk.StateKey = "example.com/Sample"
 
-// Clone returns the same: it never changes.
+// Clone returns the same value, which never changes.
 func (w *wanted) Clone() fwk.StateData { return w }
 
-// PreFilter finds out which color the pod goes to. With any, there is nothing to filter.
+// PreFilter determines the pod's color. With any color, Filter is skipped.
 func (s *Sample) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	color := s.colorFor(pod)
 	if color == AnyColor {
@@ -141,10 +146,11 @@ func (s *Sample) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: other pods do not matter.
+// PreFilterExtensions returns nil: other pods do not affect Filter.
 func (s *Sample) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter rejects nodes that are labelled with another color. No eviction changes that.
+// Filter rejects nodes that are labelled with another color. Preemption cannot change
+// that.
 func (s *Sample) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(wantedKey)
 	if err != nil {
@@ -157,7 +163,8 @@ func (s *Sample) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	return nil
 }
 
-// Score returns how far the node's number is from the favorite one: 0 to 1000. A node without a number, or with one that is none, is the farthest.
+// Score returns the distance between the node's number and the favorite number: 0 to
+// 1000. A node without a valid number has the largest distance.
 func (s *Sample) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	number, err := strconv.Atoi(node.Node().Labels[NumberLabel])
 	if err != nil || number < 0 || number > numberMax {
@@ -169,7 +176,7 @@ func (s *Sample) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.
 // ScoreExtensions returns the plugin itself.
 func (s *Sample) ScoreExtensions() fwk.ScoreExtensions { return s }
 
-// NormalizeScore turns distances into scores: 100 for 0, and 0 for the farthest.
+// NormalizeScore turns distances into scores: 100 for 0, and 0 for the largest distance.
 func (s *Sample) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	var farthest int64
 	for _, score := range scores {
@@ -185,18 +192,19 @@ func (s *Sample) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, 
 	return nil
 }
 
-// Reserve seats the pod on its node.
+// Reserve assigns the pod a seat on its node.
 func (s *Sample) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s.seats.take(pod.UID, node)
 	return nil
 }
 
-// Unreserve gives the seat back.
+// Unreserve frees the seat.
 func (s *Sample) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	s.seats.leave(pod.UID)
 }
 
-// Permit lets a pod that wants thanks wait for them. When it has waited for too long it gives its room to others; thanks bring it back (updated).
+// Permit makes a pod that wants thanks wait. After the timeout the pod frees its node,
+// and thanks retry it (see updated).
 func (s *Sample) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	if s.thanked(pod) {
 		return nil, 0
@@ -209,7 +217,8 @@ func (s *Sample) thanked(pod *v1.Pod) bool {
 	return !wants || pod.Annotations[ThanksAnnotation] == s.args.ThanksTo
 }
 
-// updated lets a pod go on that has been thanked: one that waits at Permit is allowed, and one that has been rejected there is tried again.
+// updated continues a pod that has been thanked. If it waits at Permit, it is allowed; if
+// it was rejected there, it is retried.
 func (s *Sample) updated(pod *v1.Pod) {
 	if _, wants := pod.Annotations[WantsThanksAnnotation]; !wants || pod.Spec.NodeName != "" || !s.thanked(pod) ||
 		pod.Spec.SchedulerName != s.handle.ProfileName() {
@@ -222,7 +231,7 @@ func (s *Sample) updated(pod *v1.Pod) {
 	s.handle.Activate(klog.Background(), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 }
 
-// PreBindPreFlight says that PreBind has something to do.
+// PreBindPreFlight returns success, because PreBind must run.
 func (s *Sample) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	return nil, nil
 }
@@ -234,7 +243,7 @@ func (s *Sample) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nod
 		return fwk.AsStatus(errors.New("the pod has lost its seat on " + node))
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, // another pod of this name has no seat
+		"uid": pod.UID, // a recreated pod of this name has no seat
 		"annotations": map[string]string{
 			SeatAnnotation:    strconv.Itoa(seat),
 			ProfileAnnotation: s.handle.ProfileName(),

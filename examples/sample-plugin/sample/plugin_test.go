@@ -22,7 +22,7 @@ import (
 
 // handle is the part of a Handle that the plugin uses.
 type handle struct {
-	fwk.Handle // nil: what the plugin does not use panics
+	fwk.Handle // nil: methods that the plugin does not use panic
 	client     *fake.Clientset
 	waiting    map[types.UID]*waitingPod
 	activated  []string
@@ -111,7 +111,7 @@ func TestFilterKeepsPodsOffOtherColors(t *testing.T) {
 				t.Errorf("%s: Filter: %v %q, want %v %q", row.name, status.Code(), status.Message(), row.code, row.message)
 			}
 		}
-		// A node helps exactly if it would pass.
+		// The hint queues the pod exactly if the node would pass.
 		hint, err := s.nodeHelps(klog.Background(), pod, nil, node.Node())
 		if want := map[bool]fwk.QueueingHint{true: fwk.Queue, false: fwk.QueueSkip}[row.code == fwk.Success]; err != nil || hint != want {
 			t.Errorf("%s: hint %v (%v), want %v", row.name, hint, err, want)
@@ -220,7 +220,7 @@ func TestSeats(t *testing.T) {
 	s.take("d", "n1")
 	expect("a", 0)
 	expect("d", 1)
-	s.take("d", "n2") // another turn on another node
+	s.take("d", "n2") // another attempt on another node
 	expect("d", 2)
 	s.leave("b")
 	s.leave("c")

@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// seats are who sits where. A pod has the lowest seat that was free on its node when it came. Extension points, and the informer's handlers, use it from
-// different goroutines. It holds the pods that this process has reserved and that have not been deleted.
+// seats holds the seats of pods. A pod gets the lowest free seat on its node. Extension
+// points and the informer's handlers use it from different goroutines. It holds the pods
+// that this process has reserved and that have not been deleted.
 type seats struct {
 	mu    sync.Mutex
 	pods  map[types.UID]seat
@@ -19,7 +20,7 @@ type seat struct {
 	number int
 }
 
-// take gives a pod a seat on a node. A pod that has one elsewhere leaves it.
+// take assigns a pod a seat on a node, and frees its previous seat.
 func (s *seats) take(pod types.UID, node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +39,7 @@ func (s *seats) take(pod types.UID, node string) {
 	s.pods[pod] = seat{node, number}
 }
 
-// leave gives a pod's seat back, if it has one.
+// leave frees a pod's seat, if it has one.
 func (s *seats) leave(pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

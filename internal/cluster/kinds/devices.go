@@ -10,14 +10,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The kinds of devices reach the state compiled, like those of storage.
+// The kinds of devices reach the state compiled, like storage kinds.
 
 func devices(resource string) schema.GroupVersionResource {
 	return resourcev1.SchemeGroupVersion.WithResource(resource)
 }
 
-// trimResourceClaim keeps of a ResourceClaim, besides metadata and its controller, its spec, the finalizer that a claim with an allocation has, the
-// annotation of those that schedulers make for extended resources, the allocation, for whom it is reserved, and the conditions of its devices.
+// trimResourceClaim keeps the metadata, controller and spec of a ResourceClaim, and its
+// allocation, reservations and device conditions. It also keeps the finalizer of an
+// allocated claim, and the annotation of claims that schedulers create for extended
+// resources.
 func (s *sharing) trimResourceClaim(c *resourcev1.ResourceClaim) {
 	var finalizers []string
 	if slices.Contains(c.Finalizers, resourcev1.Finalizer) {
@@ -49,7 +51,7 @@ func (s *sharing) trimResourceSlice(r *resourcev1.ResourceSlice) { s.trimOther(&
 
 func (s *sharing) trimDeviceClass(c *resourcev1.DeviceClass) { s.trimOther(&c.ObjectMeta) }
 
-// trimDeviceTaintRule keeps of a DeviceTaintRule which devices it taints, and how.
+// trimDeviceTaintRule keeps the metadata and spec of a DeviceTaintRule.
 func (s *sharing) trimDeviceTaintRule(r *resourcev1.DeviceTaintRule) {
 	s.trimOther(&r.ObjectMeta)
 	r.Status = resourcev1.DeviceTaintRuleStatus{}

@@ -11,7 +11,8 @@ func groups(resource string) schema.GroupVersionResource {
 	return schedulingv1beta1.SchemeGroupVersion.WithResource(resource)
 }
 
-// trimPodGroup keeps of a PodGroup, besides metadata, its spec, the conditions that a scheduler writes, and the names of the claims that were made for it.
+// trimPodGroup keeps the metadata and spec of a PodGroup, the conditions that a scheduler
+// writes, and the names of the claims that were created for it.
 func (s *sharing) trimPodGroup(g *schedulingv1beta1.PodGroup) {
 	s.trimOther(&g.ObjectMeta)
 	var kept []metav1.Condition
@@ -23,7 +24,8 @@ func (s *sharing) trimPodGroup(g *schedulingv1beta1.PodGroup) {
 	g.Status = schedulingv1beta1.PodGroupStatus{Conditions: kept, ResourceClaimStatuses: g.Status.ResourceClaimStatuses}
 }
 
-// trimComposite keeps of a CompositePodGroup, besides metadata, its spec: a scheduler writes nothing of it.
+// trimComposite keeps the metadata and spec of a CompositePodGroup. A scheduler writes
+// nothing to it.
 func (s *sharing) trimComposite(g *schedulingv1alpha3.CompositePodGroup) {
 	s.trimOther(&g.ObjectMeta)
 	g.Status = schedulingv1alpha3.CompositePodGroupStatus{}

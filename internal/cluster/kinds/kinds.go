@@ -26,26 +26,28 @@ type Row struct {
 	Kind       model.Kind
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Events are the resources of the cluster events, in kube-scheduler's terms, that changes to objects of the kind can raise.
+	// Events are the resources, in kube-scheduler's terms, of the cluster events that
+	// changes to the kind's objects can raise.
 	Events []model.EventResource
 
 	object reflect.Type
 	trim   func(*sharing, Object)
 	same   func(before, after Object) bool
 	adopt  func(before, after Object) Object
-	// replaces is about versions of one object; nil means never.
+	// replaces compares versions of one object; nil means never.
 	replaces func(before, after Object) bool
 	change   func(Object) model.Change
 	gone     func(model.Ref) model.Change
 }
 
-// table has the rows by kind. Plugins that read a kind besides pods and nodes name it in their method Reads.
+// table has the rows by kind. Plugins that read a kind besides pods and nodes list it in
+// their method Reads.
 var table = numbered([model.KindCount]Row{
 	model.PodKind: row(core("pods"), namespaced, (*sharing).trimPod, sameVersion, podChange, podGone,
 		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent).replacing(leaves),
 	model.NodeKind: row(core("nodes"), clusterWide, (*sharing).trimNode, sameVersion, nodeChange, nodeGone,
 		model.NodeEvent),
-	// Changes to the objects by which pods are selected wake no pods in kube-scheduler.
+	// In kube-scheduler, changes to the objects that select pods wake no pods.
 	model.NamespaceKind: objects(core("namespaces"), clusterWide, (*sharing).trimNamespace,
 		func(n *v1.Namespace) *map[string]string { return &n.Labels }, model.NamespaceEvent),
 	model.ServiceKind: objects(core("services"), namespaced, (*sharing).trimService,
@@ -62,7 +64,8 @@ var table = numbered([model.KindCount]Row{
 	model.CSINodeKind:               compiled(storage("csinodes"), clusterWide, (*sharing).trimCSINode, model.NewCSINode, model.CSINodeEvent),
 	model.CSIDriverKind:             compiled(storage("csidrivers"), clusterWide, (*sharing).trimCSIDriver, model.NewCSIDriver, model.CSIDriverEvent),
 	model.CSIStorageCapacityKind:    compiled(storage("csistoragecapacities"), namespaced, (*sharing).trimCapacity, model.NewStorageCapacity, model.CSIStorageCapacityEvent),
-	// Nor do changes to budgets: a pod that waits is not helped by victims that it may have anyway.
+	// Changes to disruption budgets wake no pods either: preemption may violate budgets,
+	// so a pending pod gains nothing from them.
 	model.PodDisruptionBudgetKind: row(policy("poddisruptionbudgets"), namespaced, (*sharing).trimBudget, sameBudget,
 		compiling(model.NewDisruptionBudget), objectGone),
 	model.VolumeAttachmentKind: compiled(storage("volumeattachments"), clusterWide, (*sharing).trimAttachment, model.NewVolumeAttachment, model.VolumeAttachmentEvent),
@@ -98,7 +101,7 @@ func apps(resource string) schema.GroupVersionResource {
 	return appsv1.SchemeGroupVersion.WithResource(resource)
 }
 
-// row makes a row from functions for objects of one type.
+// row returns a row with functions for objects of one type.
 func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), same func(before, after T) bool,
 	change func(T) model.Change, gone func(model.Ref) model.Change, events ...model.EventResource) Row {
 	return Row{
@@ -111,7 +114,8 @@ func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim f
 	}
 }
 
-// replacing returns the row of a kind of which a version can replace the one before although it is the same object.
+// replacing returns the row of a kind whose objects can be replaced by a new version of
+// themselves.
 func (r Row) replacing(replaces func(before, after *v1.Pod) bool) Row {
 	r.replaces = func(before, after Object) bool { return replaces(before.(*v1.Pod), after.(*v1.Pod)) }
 	return r
@@ -122,8 +126,9 @@ func leaves(before, after *v1.Pod) bool {
 	return before.Spec.NodeName != "" && after.Spec.NodeName == "" || before.Spec.SchedulerName != after.Spec.SchedulerName
 }
 
-// objects makes a row for a kind that reaches the state as API objects. read returns what scheduling reads of an object: versions in which
-// that is equal are the same, because the status of a controller changes with each of its pods.
+// objects returns a row for a kind that reaches the state as API objects. read returns
+// the fields that scheduling reads. Versions with equal fields are the same, because the
+// status of a controller changes with each of its pods.
 func objects[O, P any, T interface {
 	*O
 	Object
@@ -136,14 +141,14 @@ func objects[O, P any, T interface {
 			return after
 		}
 		adopted := T(new(O))
-		*adopted = *after.(T) // others may read it
+		*adopted = *after.(T) // others may be reading it
 		*read(adopted) = *read(before.(T))
 		return adopted
 	}
 	return made
 }
 
-// byType finds rows.
+// byType maps Go types to rows.
 var byType = func() map[reflect.Type]*Row {
 	rows := make(map[reflect.Type]*Row, len(table))
 	for kind := range table {
@@ -152,7 +157,7 @@ var byType = func() map[reflect.Type]*Row {
 	return rows
 }()
 
-// Of returns the row of an object's kind, nil if scheduling reads no objects of that kind.
+// Of returns the row of an object's kind; nil if scheduling does not read that kind.
 func Of(object runtime.Object) *Row { return byType[reflect.TypeOf(object)] }
 
 // Get returns the row of a kind.
@@ -161,7 +166,8 @@ func Get(kind model.Kind) *Row { return &table[kind] }
 // New returns an empty object of the kind.
 func (r *Row) New() Object { return reflect.New(r.object.Elem()).Interface().(Object) }
 
-// RefOf returns the reference of an object; ok is false when scheduling reads no objects of its kind.
+// RefOf returns the reference of an object; ok is false if scheduling does not read its
+// kind.
 func RefOf(object runtime.Object) (ref model.Ref, ok bool) {
 	row := Of(object)
 	if row == nil {
@@ -179,19 +185,27 @@ func (r *Row) Ref(object metav1.Object) model.Ref {
 	return ref
 }
 
-// Same reports whether two versions of an object are the same for scheduling, so that the second need not be passed on.
+// Same reports whether two versions of an object are equal for scheduling, so that the
+// second may be dropped.
 func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
 
-// Replaces reports whether a version must be passed on as the end of the one before and then as a new object, which may be left out: if it is
-// another object under the same name (a watch that broke can miss that one was deleted and the other created), or a pod that has left its node or
-// its scheduler, as when etcd was restored from a backup.
+// Replaces reports whether a version must be passed on as the end of the previous one and
+// then as a new object, which may be skipped.
+//
+// This is so for another object of the same name: a broken watch can miss that one object
+// was deleted and another created. It is also so for a pod that has left its node or its
+// scheduler, as after a restore of etcd from a backup.
 func (r *Row) Replaces(before, after Object) bool {
 	return before.GetUID() != after.GetUID() || r.replaces != nil && r.replaces(before, after)
 }
 
-// Held returns the version of an object that is to be kept, given the one that is kept so far and another one that was decoded since. It is the
-// one so far if it is the same version: a list that is read again repeats objects that the state, too, holds. A newer version shares with it what
-// is equal and what the state goes on holding, because Same leaves the newer one out. Neither is written.
+// Held returns the version to keep, given the version that is kept and a newly decoded
+// one.
+//
+// If both are the same version, it returns the kept one: a re-list repeats objects that
+// the state holds, too. A newer version with equal fields for scheduling shares these
+// with the kept version, because Same drops it and the state keeps the old one. Neither
+// object is written to.
 func (r *Row) Held(before, after Object) Object {
 	switch {
 	case before == after || before.GetUID() != after.GetUID():
@@ -202,7 +216,8 @@ func (r *Row) Held(before, after Object) Object {
 	return r.adopt(before, after)
 }
 
-// Change returns the change that a version of an object means for the loop. The needs of a pod are not compiled yet.
+// Change returns the loop's change for a version of an object. The needs of a pod are not
+// compiled yet.
 func (r *Row) Change(object Object) model.Change {
 	change := r.change(object)
 	if change.Kind == model.ObjectSet {
@@ -211,27 +226,28 @@ func (r *Row) Change(object Object) model.Change {
 	return change
 }
 
-// Gone returns the change that the end of an object of the kind means for the loop.
+// Gone returns the loop's change for the deletion of an object of the kind.
 func (r *Row) Gone(ref model.Ref) model.Change { return r.gone(ref) }
 
-// sameBudget reports whether two versions of a budget cover the same pods and allow as much.
+// sameBudget reports whether two versions of a budget cover the same pods and allow the
+// same disruptions.
 func sameBudget(before, after *policyv1.PodDisruptionBudget) bool {
 	return before.Status.DisruptionsAllowed == after.Status.DisruptionsAllowed &&
 		equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) && equality.Semantic.DeepEqual(before.Status.DisruptedPods, after.Status.DisruptedPods)
 }
 
-// sameVersion reports whether two versions have the same resourceVersion: a list after a broken watch repeats objects that are known
-// already.
+// sameVersion reports whether two versions have the same resourceVersion. The list after
+// a broken watch repeats unchanged objects.
 func sameVersion[T metav1.Object](before, after T) bool {
 	return before.GetResourceVersion() == after.GetResourceVersion()
 }
 
-// Finished reports whether a pod has run to its end: it occupies nothing any more.
+// Finished reports whether a pod has run to its end: it no longer uses resources.
 func Finished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// podChange treats a finished pod as one that is gone.
+// podChange treats a finished pod as deleted.
 func podChange(pod *v1.Pod) model.Change {
 	if Finished(pod) {
 		return model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: pod.Namespace, Name: pod.Name}}

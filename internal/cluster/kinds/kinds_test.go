@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// gvkOf finds the type of the table's row in the API: the kind whose plural is the resource.
+// gvkOf finds the API type of the table's row: the kind whose plural is the resource.
 func gvkOf(t *testing.T, row *kinds.Row) schema.GroupVersionKind {
 	t.Helper()
 	for gvk := range scheme.Scheme.AllKnownTypes() {
@@ -31,7 +31,7 @@ func gvkOf(t *testing.T, row *kinds.Row) schema.GroupVersionKind {
 	return schema.GroupVersionKind{}
 }
 
-// object makes an object of the kind.
+// object returns an object of the kind.
 func object(t *testing.T, row *kinds.Row) kinds.Object {
 	t.Helper()
 	made, err := scheme.Scheme.New(gvkOf(t, row))
@@ -44,7 +44,8 @@ func object(t *testing.T, row *kinds.Row) kinds.Object {
 	return o
 }
 
-// Every constant of package model has a row, of the type that its resource has, and informers know the resource.
+// Every constant of package model has a row with its resource's type, and informers
+// support the resource.
 func TestEveryKindHasARow(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(nil, 0)
 	for kind := range model.KindCount {
@@ -73,7 +74,7 @@ func TestEveryKindHasARow(t *testing.T) {
 	}
 }
 
-// Versions are the same when what scheduling reads of them is.
+// Versions are the same if the fields that scheduling reads are equal.
 func TestSame(t *testing.T) {
 	for kind := range model.KindCount {
 		row := kinds.Get(kind)
@@ -92,7 +93,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// The events that the state raises for objects of a kind are those in the table, so that a plugin can register them.
+// The events that the state raises for objects of a kind are those in the table, so that
+// a plugin can register them.
 func TestEventsAreThoseOfTheTable(t *testing.T) {
 	for kind := range model.KindCount {
 		row := kinds.Get(kind)
@@ -122,7 +124,7 @@ func TestEventsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// vary makes two versions differ in what scheduling reads.
+// vary makes two versions differ in a field that scheduling reads.
 func vary(before, after runtime.Object) {
 	switch b := after.(type) {
 	case *v1.Pod:
@@ -143,7 +145,7 @@ func vary(before, after runtime.Object) {
 	}
 }
 
-// A finished pod occupies nothing: to the loop it is gone.
+// A finished pod uses no resources: for the loop it is gone.
 func TestFinishedPodIsGone(t *testing.T) {
 	row := kinds.Get(model.PodKind)
 	for phase, want := range map[v1.PodPhase]model.ChangeKind{

@@ -16,9 +16,9 @@ import (
 const MalformedTaint = "scheduler.berth.dev/malformed"
 
 // SetAside returns the change for an object of the kind that cannot be compiled. It fails
-// closed: no pod is placed that the object, if it could be read, might keep from being
-// placed. A kind whose absence keeps its pods pending counts as absent; the others have a
-// stand-in.
+// closed: a pod stays pending if the object, once readable, might prevent its placement.
+// If the absence of a kind keeps its pods pending, the object counts as absent. The other
+// kinds have a stand-in.
 func (r *Row) SetAside(object Object) model.Change {
 	change := r.gone(r.Ref(object))
 	switch o := object.(type) {
@@ -50,7 +50,7 @@ func standIn(object Object, compiled model.Compiled) model.Change {
 	return model.Change{Kind: model.ObjectSet, Object: object, Compiled: compiled}
 }
 
-// identity keeps what names an object.
+// identity keeps the fields that identify an object.
 func identity(object metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
@@ -58,8 +58,8 @@ func identity(object metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// nodeWithoutRoom is a node that no pod can go to. It keeps its labels: the pods that run
-// there go on counting in their topologies.
+// nodeWithoutRoom returns a node that accepts no pod. It keeps its labels, because its
+// running pods still count in their topologies.
 func nodeWithoutRoom(of *v1.Node) *v1.Node {
 	node := &v1.Node{ObjectMeta: identity(of)}
 	node.Labels = of.Labels
@@ -67,7 +67,7 @@ func nodeWithoutRoom(of *v1.Node) *v1.Node {
 	return node
 }
 
-// withoutVolumes is a CSINode whose drivers can attach nothing.
+// withoutVolumes returns a CSINode whose drivers can attach no volumes.
 func withoutVolumes(of *storagev1.CSINode) *model.CSINode {
 	node := &model.CSINode{Object: &storagev1.CSINode{ObjectMeta: identity(of)}, Name: of.Name, Drivers: map[string]int64{}, Limited: true}
 	for i := range of.Spec.Drivers {
@@ -76,8 +76,8 @@ func withoutVolumes(of *storagev1.CSINode) *model.CSINode {
 	return node
 }
 
-// heldClaim keeps the allocation, whose devices are in use, and is being deleted: no
-// further pod may use it. As an absent claim it would set its devices free.
+// heldClaim keeps the allocation, whose devices are in use, and marks the claim as being
+// deleted, so that no further pod uses it. An absent claim would free its devices.
 func heldClaim(of *resourcev1.ResourceClaim) *model.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: identity(of)}
 	claim.OwnerReferences, claim.DeletionTimestamp = of.OwnerReferences, &claim.CreationTimestamp
@@ -86,9 +86,9 @@ func heldClaim(of *resourcev1.ResourceClaim) *model.ResourceClaim {
 	return model.NewResourceClaim(claim)
 }
 
-// trimOrKeep trims an object. One that cannot be trimmed is passed on as it is, since an
-// error would have the whole list read again, for ever: ingest sets it aside if it cannot
-// be compiled.
+// trimOrKeep trims an object. If trimming fails, the object is passed on unchanged, and
+// ingest sets it aside if it cannot be compiled. An error instead would make the watch
+// repeat its list forever.
 func (r *Row) trimOrKeep(s *sharing, object Object) {
 	defer func() { _ = recover() }()
 	r.trim(s, object)

@@ -9,25 +9,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax is how many different values a pool holds, sharedTextMax how many bytes their texts may have together.
+// sharedMax limits the values in a pool, and sharedTextMax the total bytes of their
+// texts.
 const (
 	sharedMax     = 16_384
 	sharedTextMax = 16 << 20
 )
 
-// pool replaces equal values by one. Pods of one template have equal labels and amounts, and a small map takes hundreds of bytes. It is safe
-// for concurrent use. The values that it returns must never be written.
+// pool deduplicates equal values. Pods of one template have equal labels and amounts, and
+// a small map takes hundreds of bytes. It is safe for concurrent use. The values that it
+// returns must never be written.
 //
-// A pool is bounded, and forgets what was not asked for lately: when its half of recent values is full, that becomes the older half, and the
-// older half so far is dropped. A value that is asked for moves to the recent half. So values that occur once (the labels of a Job's pod) push
-// out only each other, and those of templates stay. A value that was dropped is built again, and is then in memory twice.
+// A pool is bounded and drops values that were not used recently. When the recent half is
+// full, it becomes the older half, and the old older half is dropped. A value in use
+// moves to the recent half. So unique values (the labels of a Job's pod) evict only each
+// other, and those of templates stay. A dropped value is built again, and is then in
+// memory twice.
 type pool[M any] struct {
 	mu            sync.Mutex
 	recent, older map[string]M // by text
 	size          int          // of the texts of recent, in bytes
 }
 
-// share returns what was first built under the text.
+// share returns the first value that was built for the text.
 func (p *pool[M]) share(text []byte, build func() M) M {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,26 +50,27 @@ func (p *pool[M]) share(text []byte, build func() M) M {
 	return shared
 }
 
-// len returns how many values the pool holds; one that is in both halves counts twice.
+// len returns the number of values; a value in both halves counts twice.
 func (p *pool[M]) len() int { return len(p.recent) + len(p.older) }
 
 // sharing holds the values that trimmed objects share.
 type sharing struct {
 	strings pool[map[string]string]
 	amounts pool[v1.ResourceList]
-	// By their bytes in protobuf: specs, affinities and labels of pods; nil for bytes that cannot be decoded.
+	// Keyed by their bytes in protobuf: specs, affinities and labels of pods; nil for
+	// bytes that cannot be decoded.
 	templates  pool[*v1.PodSpec]
 	affinities pool[*v1.Affinity]
 	wired      pool[map[string]string]
 }
 
-// few is how many entries a map may have so that its text is built without allocating.
+// few is the maximum size of a map whose text is built without allocating.
 const few = 16
 
 // labels returns an equal map that other objects share, with shared strings.
 func (s *sharing) labels(m map[string]string) map[string]string {
 	if len(m) == 0 {
-		return m // an empty node selector is not the same as none
+		return m // an empty node selector differs from a missing one
 	}
 	var keySpace [few]string
 	keys := keySpace[:0]

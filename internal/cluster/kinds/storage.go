@@ -12,14 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The kinds of storage reach the state compiled. Each version counts, as in kube-scheduler: a volume or claim that a pod was promised is promised
-// in one version.
+// The kinds of storage reach the state compiled. Each version counts, as in
+// kube-scheduler: a volume or claim is promised to a pod in one version.
 
 func storage(resource string) schema.GroupVersionResource {
 	return storagev1.SchemeGroupVersion.WithResource(resource)
 }
 
-// compiled makes a row for a kind that reaches the state compiled.
+// compiled returns a row for a kind that reaches the state compiled.
 func compiled[T Object, C model.Compiled](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), compile func(T) C,
 	events ...model.EventResource) Row {
 	return row(resource, namespaced, trim, sameVersion, compiling(compile), objectGone, events...)
@@ -32,8 +32,9 @@ func compiling[T Object, C model.Compiled](compile func(T) C) func(T) model.Chan
 
 func objectGone(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
 
-// keepAnnotations keeps the annotations that scheduling reads. Where there are others only, an empty map is left: whether an object has any
-// annotations at all is part of a message.
+// keepAnnotations keeps the annotations that scheduling reads. If only others exist, an
+// empty map remains, because a message depends on whether an object has annotations at
+// all.
 func keepAnnotations(meta *metav1.ObjectMeta, read ...string) {
 	if meta.Annotations == nil {
 		return
@@ -47,9 +48,10 @@ func keepAnnotations(meta *metav1.ObjectMeta, read ...string) {
 	meta.Annotations = kept
 }
 
-// trimVolume keeps of a PersistentVolume, besides metadata and labels (zones, selectors of claims), what says where it can be used, by which claim,
-// and how many of its kind a node can have. The source is kept as far as a node can have too many of it, as a CSI driver knows it: attributes and names
-// of secrets are not.
+// trimVolume keeps the metadata and labels of a PersistentVolume (zones, claim
+// selectors), its access, its claim, and the parts of the source that count towards a
+// node's volume limit. A CSI driver does not identify a volume by its attributes and
+// secret names, so they are dropped.
 func (s *sharing) trimVolume(pv *v1.PersistentVolume) {
 	s.trimMeta(&pv.ObjectMeta)
 	pv.OwnerReferences = nil
@@ -63,7 +65,8 @@ func (s *sharing) trimVolume(pv *v1.PersistentVolume) {
 	pv.Status = v1.PersistentVolumeStatus{Phase: pv.Status.Phase}
 }
 
-// onlyIdentity keeps of a source what a CSI driver identifies the volume by, or what decides whether it can be translated. Other sources are left out.
+// onlyIdentity keeps the part of a source that identifies the volume to a CSI driver, or
+// that decides whether it can be translated. Other sources are dropped.
 func onlyIdentity(of *v1.PersistentVolumeSource) (kept v1.PersistentVolumeSource) {
 	switch {
 	case of.CSI != nil:
@@ -89,8 +92,8 @@ func onlyStorage(list v1.ResourceList) v1.ResourceList {
 	return nil
 }
 
-// trimClaim keeps of a PersistentVolumeClaim, besides metadata and its controller, its spec, its phase, and the annotations about its class, its
-// node and its binding.
+// trimClaim keeps the metadata, controller, spec and phase of a PersistentVolumeClaim,
+// and the annotations about its class, node and binding.
 func (s *sharing) trimClaim(pvc *v1.PersistentVolumeClaim) {
 	s.trimMeta(&pvc.ObjectMeta)
 	pvc.Labels = nil
@@ -131,7 +134,8 @@ func (s *sharing) trimCSIDriver(d *storagev1.CSIDriver) {
 
 func (s *sharing) trimCapacity(c *storagev1.CSIStorageCapacity) { s.trimOther(&c.ObjectMeta) }
 
-// trimAttachment keeps of a VolumeAttachment what is attached to which node. Whether it is attached yet does not matter.
+// trimAttachment keeps the volume and the node of a VolumeAttachment. The status is
+// dropped: an attachment counts before it is attached.
 func (s *sharing) trimAttachment(a *storagev1.VolumeAttachment) {
 	s.trimOther(&a.ObjectMeta)
 	a.Spec.Attacher, a.Spec.NodeName = model.Interned(a.Spec.Attacher), model.Interned(a.Spec.NodeName)

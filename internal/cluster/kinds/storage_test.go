@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// fullMeta is metadata with everything, and with these annotations besides others.
+// fullMeta is metadata with all fields set, including these annotations.
 func fullMeta(namespace string, annotations ...string) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Name: "web", Namespace: namespace, UID: "u", ResourceVersion: "7", Labels: map[string]string{"app": "web"},
@@ -30,7 +30,8 @@ func fullMeta(namespace string, annotations ...string) metav1.ObjectMeta {
 	return meta
 }
 
-// keptMeta is what is left of it: labels and the controller only where they are read. nil annotations are for objects of which none are read.
+// keptMeta is the trimmed metadata, with labels and the controller only if scheduling
+// reads them. nil annotations are for objects whose annotations are not read.
 func keptMeta(namespace string, labels, owner bool, annotations ...string) metav1.ObjectMeta {
 	full := fullMeta(namespace)
 	meta := metav1.ObjectMeta{
@@ -53,13 +54,13 @@ func keptMeta(namespace string, labels, owner bool, annotations ...string) metav
 	return meta
 }
 
-// storageOnly is an amount of storage besides another resource, and what is kept of it.
+// storageOnly returns an amount of storage with another resource, and the trimmed list.
 func storageOnly() (full, kept v1.ResourceList) {
 	kept = v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}
 	return v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi"), "example.com/iops": resource.MustParse("5")}, kept
 }
 
-// TestStorageIsTrimmed trims objects of storage, with many fields that are not read.
+// TestStorageIsTrimmed trims objects of storage, with many unread fields.
 func TestStorageIsTrimmed(t *testing.T) {
 	full, kept := storageOnly()
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "fast"}}
@@ -84,7 +85,7 @@ func TestStorageIsTrimmed(t *testing.T) {
 			},
 			Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimLost},
 		}},
-		// Whether a claim has any annotations is part of a message.
+		// A message depends on whether a claim has any annotations.
 		{&v1.PersistentVolumeClaim{ObjectMeta: fullMeta("shop")}, &v1.PersistentVolumeClaim{ObjectMeta: withNoAnnotations(keptMeta("shop", false, true))}},
 		{&storagev1.StorageClass{
 			ObjectMeta: fullMeta("", "storageclass.kubernetes.io/is-default-class"), Provisioner: "d", Parameters: map[string]string{"secretName": "s"},
@@ -123,7 +124,8 @@ func withNoAnnotations(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	return meta
 }
 
-// TestVolumesAreTrimmed trims volumes of every source that can name a secret or a server. What nodes count them by stays: a volume compiles to the same.
+// TestVolumesAreTrimmed trims volumes of every source that can name a secret or a server.
+// The volume limits do not change: the trimmed volume compiles to an equal result.
 func TestVolumesAreTrimmed(t *testing.T) {
 	full, kept := storageOnly()
 	mode, secret := v1.PersistentVolumeBlock, &v1.SecretReference{Name: "secret", Namespace: "secret"}
@@ -144,7 +146,8 @@ func TestVolumesAreTrimmed(t *testing.T) {
 			v1.PersistentVolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}},
 		{v1.PersistentVolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "disk", DataDiskURI: "uri", FSType: ptr("ext4"), Kind: &managed, ReadOnly: ptr(true)}},
 			v1.PersistentVolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "disk", DataDiskURI: "uri", Kind: &managed}}},
-		{v1.PersistentVolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "disk", DataDiskURI: "uri", Kind: &dedicated}}, // which cannot be translated
+		// This source cannot be translated.
+		{v1.PersistentVolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "disk", DataDiskURI: "uri", Kind: &dedicated}},
 			v1.PersistentVolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "disk", DataDiskURI: "uri", Kind: &dedicated}}},
 		{v1.PersistentVolumeSource{Cinder: &v1.CinderPersistentVolumeSource{VolumeID: "id", FSType: "ext4", SecretRef: secret}},
 			v1.PersistentVolumeSource{Cinder: &v1.CinderPersistentVolumeSource{VolumeID: "id"}}},

@@ -12,17 +12,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Trimming removes from an object, before any cache holds it, what no part of scheduling reads. A cluster's pods are most of the
-// scheduler's memory, and most of a pod is environment, commands, mounts, probes and status.
+// Trimming removes fields that scheduling does not read, before any cache holds the
+// object. A cluster's pods are most of the scheduler's memory, and most of a pod is
+// environment, commands, mounts, probes and status.
 //
-// Specs are trimmed field by field, so that a field that is unknown here stays. Statuses are rebuilt from the fields that are read.
-// Strings, labels and amounts that repeat over many objects share memory. The watches trim what they decode, once: see wire.go.
+// Specs are trimmed field by field, so that unknown fields stay. Statuses are rebuilt
+// from the fields that are read. Strings, labels and amounts that repeat across objects
+// share memory. The watches trim objects once, while decoding: see wire.go.
 
-// Trim returns a function that removes from objects, in place, what no part of scheduling reads. It is for objects that do not come from a
-// watch. It must not be given objects of a Watch: others read them, and pods of one template share the fields that trimming writes.
+// Trim returns a function that trims objects in place. It is for objects that do not come
+// from a watch. Objects of a Watch must not be trimmed: others read them, and pods of one
+// template share the fields that trimming writes.
 func Trim() func(object any) (any, error) { return new(sharing).trim }
 
-// trim trims an object. Objects of kinds that are not in the table stay as they are.
+// trim trims an object. Objects of kinds outside the table are unchanged.
 func (s *sharing) trim(object any) (any, error) {
 	if row := byType[reflect.TypeOf(object)]; row != nil {
 		row.trim(s, object.(Object))
@@ -40,7 +43,8 @@ func (s *sharing) trimService(o *v1.Service) {
 	o.Spec, o.Status = v1.ServiceSpec{Selector: s.labels(o.Spec.Selector)}, v1.ServiceStatus{}
 }
 
-// trimBudget keeps of a PodDisruptionBudget which pods it is for, and how many of them may be disrupted now.
+// trimBudget keeps the selector of a PodDisruptionBudget, and the disruptions that it
+// allows now.
 func (s *sharing) trimBudget(o *policyv1.PodDisruptionBudget) {
 	s.trimOther(&o.ObjectMeta)
 	o.Spec = policyv1.PodDisruptionBudgetSpec{Selector: o.Spec.Selector}
@@ -62,8 +66,9 @@ func (s *sharing) trimStatefulSet(o *appsv1.StatefulSet) {
 	o.Spec, o.Status = appsv1.StatefulSetSpec{Selector: o.Spec.Selector}, appsv1.StatefulSetStatus{}
 }
 
-// trimOther keeps of the metadata of an object that is neither a pod nor a node: name, namespace, uid, resourceVersion, creation and
-// deletion time, labels (namespace selectors). Besides metadata only selectors are kept: they select the pods that belong together.
+// trimOther trims the metadata of an object that is neither a pod nor a node. It keeps
+// name, namespace, uid, resourceVersion, creation and deletion time, and labels
+// (namespace selectors). Besides metadata only selectors are kept, which group pods.
 func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
 	s.trimMeta(meta)
 	meta.Annotations = nil
@@ -72,13 +77,15 @@ func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
 
 // trimPod keeps of a pod:
 //
-//	metadata     name, namespace, uid, resourceVersion (events), generation (conditions), creation and deletion time, labels
-//	             (topology spread, affinity), the controller among the owners (default spread constraints)
-//	spec         all but what trimPodSpec names
-//	status       phase, nominatedNodeName, startTime (preemption), the conditions in keptConditions, resources in all
-//	             their forms (occupied amounts under in-place resize), claim statuses (dynamic resources)
+//	metadata     name, namespace, uid, resourceVersion (events), generation
+//	             (conditions), creation and deletion time, labels (topology spread,
+//	             affinity), the controller (default spread constraints)
+//	spec         all except the fields that trimPodSpec drops
+//	status       phase, nominatedNodeName, startTime (preemption), the conditions in
+//	             keptConditions, all forms of resources (amounts under in-place
+//	             resize), claim statuses (dynamic resources)
 //
-// Annotations are removed: no built-in plugin reads those of a pod.
+// Annotations are removed, because no built-in plugin reads a pod's.
 func (s *sharing) trimPod(pod *v1.Pod) {
 	s.trimMeta(&pod.ObjectMeta)
 	trimPodMeta(&pod.ObjectMeta)
@@ -150,8 +157,9 @@ func (s *sharing) trimPodSpec(spec *v1.PodSpec) {
 	}
 }
 
-// trimContainers keeps the name (matched with its status), image (image locality), resources, restart policy and its rules
-// (sidecars, declared features), host ports, and that a mount has bind mount options (declared features).
+// trimContainers keeps the name (to match its status), image (image locality), resources,
+// restart policy and its rules (sidecars, declared features), and host ports. Of mounts
+// it keeps the bind mount options (declared features).
 func (s *sharing) trimContainers(containers []v1.Container) {
 	for i := range containers {
 		c := &containers[i]
@@ -178,7 +186,7 @@ func (s *sharing) trimContainers(containers []v1.Container) {
 	}
 }
 
-// hostPorts keeps the ports that pods on a node can conflict over.
+// hostPorts keeps the ports that can conflict between pods on a node.
 func hostPorts(ports []v1.ContainerPort) []v1.ContainerPort {
 	var kept []v1.ContainerPort
 	for i := range ports {
@@ -189,7 +197,7 @@ func hostPorts(ports []v1.ContainerPort) []v1.ContainerPort {
 	return kept
 }
 
-// mountsWithOptions keeps the options of bind mounts, which a node must declare to support. The rest of a mount is not read.
+// mountsWithOptions keeps bind mount options, which a node must declare to support.
 func mountsWithOptions(mounts []v1.VolumeMount) []v1.VolumeMount {
 	var kept []v1.VolumeMount
 	for i := range mounts {
@@ -200,7 +208,8 @@ func mountsWithOptions(mounts []v1.VolumeMount) []v1.VolumeMount {
 	return kept
 }
 
-// withMountOptions keeps of ephemeral containers, which reserve nothing, only bind mount options.
+// withMountOptions keeps only the bind mount options of ephemeral containers, which
+// reserve no resources.
 func withMountOptions(containers []v1.EphemeralContainer) []v1.EphemeralContainer {
 	var kept []v1.EphemeralContainer
 	for i := range containers {
@@ -213,9 +222,10 @@ func withMountOptions(containers []v1.EphemeralContainer) []v1.EphemeralContaine
 	return kept
 }
 
-// readVolumes keeps the volumes that a volume plugin reads: claims, generic ephemeral volumes (only that they are there: the
-// claim's name is made of the pod's and the volume's), CSI volumes, and the in-tree kinds that are compared or counted; and images
-// (image locality).
+// readVolumes keeps the volumes that a volume plugin reads: claims, CSI volumes, the
+// in-tree kinds that are compared or counted, and images (image locality). Generic
+// ephemeral volumes are kept empty, since their claim's name follows from the names of
+// the pod and the volume.
 func readVolumes(volumes []v1.Volume) []v1.Volume {
 	var kept []v1.Volume
 	for i := range volumes {
@@ -237,7 +247,7 @@ func readVolumes(volumes []v1.Volume) []v1.Volume {
 	return kept
 }
 
-// controllerOf keeps the one owner that manages the pod.
+// controllerOf keeps only the owner that manages the pod.
 func controllerOf(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	for i := range owners {
 		if o := &owners[i]; o.Controller != nil && *o.Controller {
@@ -253,8 +263,9 @@ func controllerOf(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return nil
 }
 
-// keptConditions keeps PodScheduled (whether it must be written again), DisruptionTarget (whether the pod is being preempted), and those of
-// resizes (which amounts hold). Times of probes are not read.
+// keptConditions keeps PodScheduled (to avoid repeated writes), DisruptionTarget (to
+// detect preemption), and the conditions of resizes (to choose the amounts). Probe times
+// are dropped.
 func keptConditions(conditions []v1.PodCondition) []v1.PodCondition {
 	var kept []v1.PodCondition
 	for i := range conditions {
@@ -273,7 +284,8 @@ func keptConditions(conditions []v1.PodCondition) []v1.PodCondition {
 	return kept
 }
 
-// resourceStatuses keeps the amounts that a kubelet has allotted; containers without any are read from the spec.
+// resourceStatuses keeps the amounts that the kubelet has allocated. Containers without a
+// status use the amounts of their spec.
 func (s *sharing) resourceStatuses(statuses []v1.ContainerStatus) []v1.ContainerStatus {
 	var kept []v1.ContainerStatus
 	for i := range statuses {
@@ -298,11 +310,11 @@ func (s *sharing) requirements(r *v1.ResourceRequirements) *v1.ResourceRequireme
 // trimNode keeps of a node:
 //
 //	metadata     name, uid, resourceVersion, creation and deletion time, labels
-//	spec         all but the pod networks and the source of the configuration
-//	status       capacity and allocatable, images (image locality), types and statuses of conditions (queueing hints), declared
-//	             features
+//	spec         all except the pod networks and the source of the configuration
+//	status       capacity and allocatable, images (image locality), types and statuses
+//	             of conditions (queueing hints), declared features
 //
-// Annotations are removed: volume migration is recorded on the CSINode, not here.
+// Annotations are removed: volume migration is recorded on the CSINode.
 func (s *sharing) trimNode(node *v1.Node) {
 	s.trimMeta(&node.ObjectMeta)
 	node.Annotations = nil

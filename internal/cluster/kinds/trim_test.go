@@ -134,7 +134,7 @@ func fullNode(i int) *v1.Node {
 	return node
 }
 
-// trimmed returns what is left of an object.
+// trimmed returns the trimmed object.
 func trimmed[T any](t *testing.T, object T) T {
 	t.Helper()
 	kept, err := new(sharing).trim(object)
@@ -207,7 +207,7 @@ func TestNodeIsTrimmed(t *testing.T) {
 	}
 }
 
-// TestOthersAreTrimmed trims objects of every other kind, with many fields that are not read.
+// TestOthersAreTrimmed trims objects of every other kind, with many unread fields.
 func TestOthersAreTrimmed(t *testing.T) {
 	labels := map[string]string{"app": "web"}
 	full := metav1.ObjectMeta{
@@ -281,7 +281,8 @@ func (k *kept) report(b *testing.B) {
 	runtime.KeepAlive(k.objects)
 }
 
-// benchmarkKept decodes objects as a watch does and reports the bytes of each that stay in memory, whole and trimmed.
+// benchmarkKept decodes objects as a watch does and reports the bytes of each that stay
+// in memory, whole and trimmed.
 func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 	const objects = 2_000
 	encoded := make([][]byte, objects)
@@ -319,8 +320,9 @@ func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 func BenchmarkPod(b *testing.B)  { benchmarkKept[v1.Pod](b, fullPod) }
 func BenchmarkNode(b *testing.B) { benchmarkKept[v1.Node](b, fullNode) }
 
-// TestDemandsStay trims pods with volumes that plugins read, and pods that a stand-in for a missing plugin rejects: what they read must still be
-// there, whichever way the pod was decoded.
+// TestDemandsStay trims pods with volumes that plugins read, and pods that a missing
+// plugin's stand-in rejects. The fields that these read must remain, however the pod was
+// decoded.
 func TestDemandsStay(t *testing.T) {
 	group := "workers"
 	volume := func(source v1.VolumeSource) *v1.Pod {

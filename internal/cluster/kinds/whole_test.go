@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// decodedWhole decodes an object as a watch does that keeps objects whole.
+// decodedWhole decodes an object like a watch that keeps objects whole.
 func decodedWhole(t testing.TB, object apiruntime.Object) apiruntime.Object {
 	t.Helper()
 	decoded, kind, err := (&trimmingSerializer{build.ProtobufInfo(t).Serializer, nil, true}).Decode(build.Protobuf(t, object), nil, nil)
@@ -29,7 +29,7 @@ func decodedWhole(t testing.TB, object apiruntime.Object) apiruntime.Object {
 	return decoded
 }
 
-// TestWhole decodes objects whole: nothing but the managedFields is missing, in objects and in lists.
+// TestWhole decodes whole objects and lists: only the managedFields are missing.
 func TestWhole(t *testing.T) {
 	pod, node, claim := fullPod(1), fullNode(1), &v1.PersistentVolumeClaim{ObjectMeta: *fullPod(2).ObjectMeta.DeepCopy()}
 	list := &v1.PodList{Items: []v1.Pod{*fullPod(3), *fullPod(4)}}
@@ -48,7 +48,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestWholePodsShareNothing writes to everything of one pod that can be written, as a plugin may by mistake: no other pod changes.
+// TestWholePodsShareNothing writes to all writable fields of one pod, as a plugin may by
+// mistake. No other pod changes.
 func TestWholePodsShareNothing(t *testing.T) {
 	kept := func() *v1.Pod { return decodedWhole(t, fullPod(1)).(*v1.Pod) }
 	first, second, want := kept(), kept(), kept()
@@ -85,7 +86,8 @@ func vandalise(p *v1.Pod) {
 	clear(p.Status.ContainerStatuses[0].AllocatedResources)
 }
 
-// TestWholeIsCompiledAlike compiles pods and nodes that are kept whole and trimmed: scheduling reads the same of both.
+// TestWholeIsCompiledAlike compiles pods and nodes that are kept whole and trimmed. The
+// results are equal.
 func TestWholeIsCompiledAlike(t *testing.T) {
 	trim := func(object any) any {
 		kept, err := Trim()(object)
@@ -110,7 +112,8 @@ func TestWholeIsCompiledAlike(t *testing.T) {
 	}
 }
 
-// BenchmarkCluster decodes 5,000 nodes and 50,000 running pods as a watch does, trimmed and whole, and reports the memory that they take.
+// BenchmarkCluster decodes 5,000 nodes and 50,000 running pods as a watch does, trimmed
+// and whole, and reports the memory that they take.
 func BenchmarkCluster(b *testing.B) {
 	nodes, pods := 5_000, 50_000
 	if testing.Short() {

@@ -14,25 +14,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Pods that a controller made from one template differ in few fields: name, node, volumes, perhaps affinity. Decoding each by itself would
-// decode and keep the same specs tens of thousands of times. So the watches decode pods from protobuf in two parts: they remove from a pod's
-// spec the fields that differ and those that are not read, and look up the rest by its bytes. Only a rest that is new is decoded, by the
-// library, and trimmed. The result equals that of decoding and trimming the whole pod, but specs of one template share their containers,
-// tolerations and so on. JSON, and lists (for servers that cannot begin a watch with one), are decoded whole.
+// Pods of one template differ in few fields: name, node, volumes, perhaps affinity.
+// Decoding each pod separately would decode and keep the same specs tens of thousands of
+// times. So the watches decode pods from protobuf in two parts. They remove the differing
+// and the unread fields from a pod's spec, and look up the rest by its bytes. Only a new
+// rest is decoded, by the library, and trimmed.
+//
+// The result equals decoding and trimming the whole pod, except that specs of one
+// template share their containers, tolerations and so on. JSON is decoded whole. So are
+// lists, for servers that cannot begin a watch with a list.
 
-// Trimming returns codecs that decode the objects that scheduling reads, and lists of them, trimmed, and all else as the given ones do. The
-// codecs of one call share values with each other only.
+// Trimming returns codecs that decode the kinds that scheduling reads, and their lists,
+// trimmed. Other objects are decoded by the given codecs. The codecs of one call share
+// values only with each other.
 func Trimming(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return trimmingCodecs{codecs, new(sharing)}
 }
 
-// trimmingCodecs decode trimmed, whatever the media type; or whole, if shared is nil.
+// trimmingCodecs decode trimmed objects for all media types; or whole objects, if shared
+// is nil.
 type trimmingCodecs struct {
 	runtime.NegotiatedSerializer
 	shared *sharing
 }
 
-// SupportedMediaTypes are those of the codecs beneath.
+// SupportedMediaTypes returns the media types of the underlying codecs.
 func (c trimmingCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	infos := c.NegotiatedSerializer.SupportedMediaTypes()
 	trimming := make([]runtime.SerializerInfo, len(infos))
@@ -43,7 +49,8 @@ func (c trimmingCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return trimming
 }
 
-// trimmingSerializer decodes objects and lists trimmed, or whole if shared is nil. Pods must not be trimmed again: that would write to shared values.
+// trimmingSerializer decodes trimmed objects and lists, or whole ones if shared is nil.
+// Its pods must not be trimmed again: that would write to shared values.
 type trimmingSerializer struct {
 	runtime.Serializer
 	shared   *sharing
@@ -68,7 +75,8 @@ func (s *trimmingSerializer) Decode(data []byte, defaults *schema.GroupVersionKi
 	return object, kind, s.trim(object)
 }
 
-// trim trims an object, but not a bookmark, which has no name and whose annotations client-go reads.
+// trim trims an object, except a bookmark, which has no name and whose annotations
+// client-go reads.
 func (s *trimmingSerializer) trim(object runtime.Object) error {
 	row := Of(object)
 	switch {
@@ -83,7 +91,8 @@ func (s *trimmingSerializer) trim(object runtime.Object) error {
 
 var podKind = v1.SchemeGroupVersion.WithKind("Pod")
 
-// The numbers of fields that are taken apart here, of k8s.io/apimachinery/pkg/runtime/generated.proto, its meta/v1, and
+// Numbers of the fields that are separated here, from
+// k8s.io/apimachinery/pkg/runtime/generated.proto, its meta/v1, and
 // k8s.io/api/core/v1/generated.proto.
 const (
 	unknownTypeMeta, unknownRaw = 1, 2
@@ -99,14 +108,16 @@ const (
 	mountBindOptions      = 8
 )
 
-// Fields that trimming drops, by number. They are length-delimited, and some differ from pod to pod. TestAnyPodIsDecoded fails if trimming
-// keeps one of them; a field that is missing here only prevents sharing.
+// Numbers of fields that trimming drops. They are length-delimited, and some differ from
+// pod to pod. TestAnyPodIsDecoded fails if trimming keeps one of them. A field that is
+// missing here only prevents sharing.
 var (
-	// dnsPolicy, serviceAccountName and its old name, securityContext, imagePullSecrets, hostname, subdomain, hostAliases, dnsConfig,
-	// readinessGates
+	// dnsPolicy, serviceAccountName and its old name, securityContext, imagePullSecrets,
+	// hostname, subdomain, hostAliases, dnsConfig, readinessGates
 	specUnread = numbers(6, 8, 9, 14, 15, 16, 17, 23, 26, 28)
-	// command, args, workingDir, env, livenessProbe, readinessProbe, lifecycle, terminationMessagePath, imagePullPolicy, securityContext,
-	// envFrom, terminationMessagePolicy, volumeDevices, startupProbe
+	// command, args, workingDir, env, livenessProbe, readinessProbe, lifecycle,
+	// terminationMessagePath, imagePullPolicy, securityContext, envFrom,
+	// terminationMessagePolicy, volumeDevices, startupProbe
 	containerUnread = numbers(3, 4, 5, 7, 10, 11, 12, 13, 14, 15, 19, 20, 21, 22)
 )
 
@@ -125,10 +136,11 @@ func (set numberSet) has(number protowire.Number) bool { return set&(1<<number) 
 // protobufMagic is the prefix of objects that the API server sends as protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// wireMax is the largest size in bytes that is looked up; anything longer is decoded each time.
+// wireMax is the largest size in bytes that is looked up. Anything longer is decoded each
+// time.
 const wireMax = 64 << 10
 
-// pieces are the parts of an encoded pod. The slices are used again for the next pod.
+// pieces are the parts of an encoded pod. The slices are reused for the next pod.
 type pieces struct {
 	meta, labels, spec, affinity []byte
 	container                    []byte // buffer for the current container
@@ -149,8 +161,9 @@ func (p *pieces) giveBack() {
 	piecesPool.Put(p)
 }
 
-// decodePod decodes a pod that the API server sent. ok is false for other objects, for bookmarks (which have no name) and for bytes that it
-// cannot decode: the library decodes those, or returns its error.
+// decodePod decodes a pod from the API server. ok is false for other objects, for
+// bookmarks (which have no name) and for malformed bytes. The library then decodes them,
+// or returns its error.
 func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 	raw, ok := rawPod(data)
 	if !ok {
@@ -199,7 +212,7 @@ func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 	return pod, true
 }
 
-// wireSpec returns the trimmed spec of these bytes, nil if they cannot be decoded.
+// wireSpec returns the trimmed spec of these bytes, or nil if they cannot be decoded.
 func (s *sharing) wireSpec(wire []byte) *v1.PodSpec {
 	return byWire(&s.templates, wire, func() *v1.PodSpec {
 		spec := new(v1.PodSpec)
@@ -211,7 +224,8 @@ func (s *sharing) wireSpec(wire []byte) *v1.PodSpec {
 	})
 }
 
-// wireAffinity returns the affinity of these bytes, nil if they cannot be decoded. The pods of a DaemonSet have one for each node.
+// wireAffinity returns the affinity of these bytes, or nil if they cannot be decoded. The
+// pods of a DaemonSet have one affinity for each node.
 func (s *sharing) wireAffinity(wire []byte) *v1.Affinity {
 	return byWire(&s.affinities, wire, func() *v1.Affinity {
 		affinity := new(v1.Affinity)
@@ -222,7 +236,8 @@ func (s *sharing) wireAffinity(wire []byte) *v1.Affinity {
 	})
 }
 
-// wireLabels returns the labels of a pod's metadata, encoded one after another, nil if they cannot be decoded.
+// wireLabels returns the labels of a pod's metadata from their concatenated encodings, or
+// nil if they cannot be decoded.
 func (s *sharing) wireLabels(wire []byte) map[string]string {
 	return byWire(&s.wired, wire, func() map[string]string {
 		var meta metav1.ObjectMeta
@@ -332,8 +347,8 @@ func (p *pieces) takeSpec(spec []byte) bool {
 	})
 }
 
-// takeContainer copies a container without the fields that are not read. Mounts, which name volumes that may have random names, are kept only
-// if they have bind mount options.
+// takeContainer copies a container without its unread fields. Mounts name volumes, whose
+// names may be random, so they are kept only with bind mount options.
 func (p *pieces) takeContainer(container []byte) bool {
 	p.container = p.container[:0]
 	return eachField(container, func(number protowire.Number, field, content []byte) bool {
@@ -357,8 +372,9 @@ func (p *pieces) takeContainer(container []byte) bool {
 	})
 }
 
-// eachField visits the fields of a message: field is the whole field, content the value of a length-delimited field, nil for fields of
-// other types. It reports whether the whole message could be read and every visit returned true. A visitor returns false for a field that
+// eachField visits the fields of a message: field is the whole field, content the value
+// of a length-delimited field, nil for other types. It reports whether the whole message
+// was readable and every visit returned true. A visitor returns false for a field that
 // should be length-delimited and is not: then the library returns the error.
 func eachField(message []byte, visit func(number protowire.Number, field, content []byte) bool) bool {
 	for len(message) > 0 {

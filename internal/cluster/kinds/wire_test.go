@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// decodedBoth decodes an object in two ways: with the library, trimmed afterwards, and as the watch of pods does.
+// decodedBoth decodes an object in two ways: with the library and trimmed afterwards, and
+// as the watch of pods does.
 func decodedBoth(t testing.TB, shared *sharing, data []byte) (want, got runtime.Object) {
 	t.Helper()
 	info := build.ProtobufInfo(t)
@@ -36,7 +37,7 @@ func decodedBoth(t testing.TB, shared *sharing, data []byte) (want, got runtime.
 	if kind.Kind != "Pod" || kind.Version != "v1" || kind.Group != "" {
 		t.Errorf("the kind is %v", kind)
 	}
-	want.GetObjectKind().SetGroupVersionKind(*kind) // the caller of the library removes it again
+	want.GetObjectKind().SetGroupVersionKind(*kind) // the library's caller removes it again
 	got.GetObjectKind().SetGroupVersionKind(*kind)
 	return want, got
 }
@@ -71,7 +72,8 @@ func TestPodsOfOneTemplate(t *testing.T) {
 	}
 }
 
-// TestPodsOfADaemonSet decodes pods that differ in the node that their affinity names, and in their environment.
+// TestPodsOfADaemonSet decodes pods that differ in the node that their affinity names,
+// and in their environment.
 func TestPodsOfADaemonSet(t *testing.T) {
 	shared := new(sharing)
 	for i := range 3 {
@@ -88,7 +90,7 @@ func TestPodsOfADaemonSet(t *testing.T) {
 		}
 	}
 	pod := fullPod(4)
-	pod.Spec.Affinity = &v1.Affinity{} // which is not the same as none
+	pod.Spec.Affinity = &v1.Affinity{} // differs from nil
 	want, got := decodedBoth(t, shared, build.Protobuf(t, pod))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("an empty affinity, -want +got:\n%s", diff)
@@ -98,7 +100,8 @@ func TestPodsOfADaemonSet(t *testing.T) {
 	}
 }
 
-// TestPoolsForget adds more than a pool may hold, by number and by bytes. A value that is asked for again and again stays.
+// TestPoolsForget adds more than a pool may hold, by number and by bytes. A value in
+// constant use stays.
 func TestPoolsForget(t *testing.T) {
 	var p pool[int]
 	built := 0
@@ -157,7 +160,8 @@ func TestAnyPodIsDecoded(t *testing.T) {
 	}
 }
 
-// TestBookmarkIsLeft expects that a bookmark keeps the annotation that marks the end of the first list, which client-go reads.
+// TestBookmarkIsLeft expects that a bookmark keeps the annotation that marks the end of
+// the first list, which client-go reads.
 func TestBookmarkIsLeft(t *testing.T) {
 	bookmark := &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	info := build.ProtobufInfo(t)
@@ -170,11 +174,12 @@ func TestBookmarkIsLeft(t *testing.T) {
 	}
 }
 
-// TestListIsTrimmed decodes a list in every media type. Servers that cannot begin a watch with a list send one.
+// TestListIsTrimmed decodes a list in every media type. Servers that cannot begin a watch
+// with a list send a list.
 func TestListIsTrimmed(t *testing.T) {
 	list := &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []v1.Pod{*fullPod(1), *fullPod(2)}}
 	for i := range list.Items {
-		list.Items[i].ManagedFields = nil // what fullPod fills in cannot be written as JSON
+		list.Items[i].ManagedFields = nil // fullPod's values cannot be encoded as JSON
 	}
 	codecs := trimmingCodecs{scheme.Codecs.WithoutConversion(), new(sharing)}
 	for _, mediaType := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
@@ -200,7 +205,7 @@ func TestListIsTrimmed(t *testing.T) {
 	}
 }
 
-// TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it.
+// TestBrokenPodIsTheLibrarys truncates a pod at every length, and flips bits of it.
 func TestBrokenPodIsTheLibrarys(t *testing.T) {
 	build.NotRaced(t)
 	whole := build.Protobuf(t, fullPod(1))
@@ -217,7 +222,7 @@ func TestBrokenPodIsTheLibrarys(t *testing.T) {
 	}
 }
 
-// FuzzPodFromTheWire decodes anything that begins as an object in protobuf does.
+// FuzzPodFromTheWire decodes any input that begins like an object in protobuf.
 func FuzzPodFromTheWire(f *testing.F) {
 	f.Add(build.Protobuf(f, fullPod(1)))
 	f.Add(build.Protobuf(f, new(v1.Pod)))
@@ -227,8 +232,9 @@ func FuzzPodFromTheWire(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { check(t, "decoded", data) })
 }
 
-// likeTheLibrary returns a check that decoding fails only where the library does, with the same error; and that where both succeed, the results are equal. A field that
-// is not read may be malformed inside.
+// likeTheLibrary returns a check that decoding fails only where the library fails, with
+// the same error. If both succeed, the results must be equal. A malformed field may be
+// ignored if it is not read.
 func likeTheLibrary(t testing.TB) func(t *testing.T, what string, data []byte) {
 	info := build.ProtobufInfo(t)
 	serializer := &trimmingSerializer{info.Serializer, new(sharing), true}
@@ -252,7 +258,8 @@ func likeTheLibrary(t testing.TB) func(t *testing.T, what string, data []byte) {
 	}
 }
 
-// BenchmarkPodFromTheWire decodes pods of one template as a watch does, with the library and trimmed, and as the watch of pods does.
+// BenchmarkPodFromTheWire decodes pods of one template as a watch does: with the library
+// and trimmed, and like the watch of pods.
 func BenchmarkPodFromTheWire(b *testing.B) {
 	const objects = 2_000
 	data := make([][]byte, objects)

@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// client makes the process's gates available to client-go, and registers client-go's own with them. client-go has types of its own for this, so
-// that it does not depend on component-base.
+// client makes the process's gates available to client-go, and registers client-go's own
+// with them. client-go has its own types for gates, to avoid depending on component-base.
 type client struct {
 	gate featuregate.MutableVersionedFeatureGate
 }

@@ -25,7 +25,8 @@ type Gates struct {
 // process is the gates of this process, which has one set for all libraries.
 var process = sync.OnceValues(register)
 
-// Process returns the gates of this process, which client-go and apiserver read too. Flags of several commands that use them set the same gates.
+// Process returns the gates of this process, which client-go and apiserver read, too. All
+// commands in a process set the same gates.
 func Process() (*Gates, error) { return process() }
 
 // register registers all gates with the process, and makes the libraries use these.
@@ -41,7 +42,7 @@ func register() (*Gates, error) {
 // Defaults returns separate gates in their default states.
 func Defaults() (*Gates, error) { return With(nil) }
 
-// With returns separate gates of which the named ones are set.
+// With returns separate gates with the named ones set.
 func With(set map[string]bool) (*Gates, error) {
 	known, err := Process()
 	if err != nil {
@@ -57,7 +58,8 @@ func With(set map[string]bool) (*Gates, error) {
 	return &Gates{gate: gate}, nil
 }
 
-// add registers Kubernetes' own gates and those of client-go and component-base. Those of apiserver register themselves.
+// add registers Kubernetes' own gates and those of client-go and component-base. The
+// gates of apiserver register themselves.
 func add(gate featuregate.MutableVersionedFeatureGate) error {
 	table, err := read(gates)
 	if err != nil {
@@ -93,7 +95,8 @@ func (g *Gates) Enabled(name featuregate.Feature) bool { return g.gate.Enabled(n
 // Gate returns the gates in the form that component-base's logging and metrics take.
 func (g *Gates) Gate() featuregate.MutableFeatureGate { return g.gate }
 
-// AddFlags adds the flags that set gates and versions; Set applies them. Only the process's gates have flags.
+// AddFlags adds the flags that set gates and versions; Set applies them. Only the
+// process's gates have flags.
 func (g *Gates) AddFlags(fs *pflag.FlagSet) { g.registry.AddFlags(fs) }
 
 // Set applies the flags.
@@ -102,7 +105,8 @@ func (g *Gates) Set() error { return g.registry.Set() }
 // Validate returns the errors in the combination of gates and versions.
 func (g *Gates) Validate() []error { return g.registry.Validate() }
 
-// Versions returns the version of the binary, and those that it emulates and is compatible with.
+// Versions returns the version of the binary, and those that it emulates and is
+// compatible with.
 func (g *Gates) Versions() basecompatibility.EffectiveVersion {
 	return g.registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
 }

@@ -56,7 +56,8 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// The process's gates include those of all libraries, and Process can be called more than once.
+// The process's gates include the gates of all libraries, and Process can be called more
+// than once.
 func TestProcess(t *testing.T) {
 	for range 2 {
 		gates, err := Process()

@@ -20,7 +20,9 @@ type table struct {
 
 // read parses lines such as
 //
-//	DRAAdminAccess: 1.32 alpha off, 1.34 beta on, 1.36 ga on locked needs DynamicResourceAllocation
+//	DRASchedulerFilterTimeout: 1.34 beta on needs DynamicResourceAllocation
+//
+// Several stages of a gate are separated by commas.
 func read(text string) (table, error) {
 	t := table{specs: map[featuregate.Feature]featuregate.VersionedSpecs{}, needs: map[featuregate.Feature][]featuregate.Feature{}}
 	for line := range strings.Lines(text) {
@@ -54,7 +56,8 @@ func read(text string) (table, error) {
 	return t, nil
 }
 
-// readStage parses the state of a gate from a version on: version, stage, default, and further properties.
+// readStage parses the state of a gate from a version on: version, stage, default, and
+// further properties.
 func readStage(words []string) (spec featuregate.FeatureSpec, err error) {
 	if len(words) < 3 {
 		return spec, fmt.Errorf("want a version, a stage and a default")

@@ -1,7 +1,8 @@
-// Package host has the plugins from outside of all profiles run.
+// Package host runs the out-of-tree plugins of all profiles.
 //
-// It takes clients, and what plugins act on: bindings and the queue; it gives config a Host, whose profiles' plugins share one view of the cluster. It owns the
-// Runtimes of the profiles. It never makes plugins: config does.
+// It takes clients, and the objects that plugins act on: bindings and the queue. It
+// returns a config.Host; the plugins of its profiles share one view of the cluster. It
+// owns the Runtimes of the profiles. It never builds plugins: config does.
 package host
 
 import (
@@ -27,24 +28,27 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Config is what a Host is built from. Activate and Recorder are required; the clients may be nil, and plugins get nil then.
+// Config is the configuration of a Host. Activate and Recorder are required. The clients
+// may be nil; plugins then get nil.
 type Config struct {
-	// Parallelism and Deadline are those of Runtimes.
+	// Parallelism and Deadline configure the Runtimes.
 	Parallelism int
 	Deadline    time.Duration
-	// Now is the scheduler's clock; nil stands for time.Now.
+	// Now is the scheduler's clock; nil means time.Now.
 	Now func() time.Time
 	Log klog.Logger
-	// Bindings returns where bindings are, nil while there are none: they may be built after the plugins.
+	// Bindings returns the bindings, or nil before they exist: they may be built after
+	// the plugins.
 	Bindings func() framework.Bindings
-	// Activate has pods tried at once that wait for their turn. It does not block, and reports whether there was room for the request.
+	// Activate moves pending pods to the active queue. It does not block, and returns
+	// false if too many requests wait.
 	Activate func(pods ...model.PodKey) bool
-	// Nominate has the state note a nomination. Like Activate.
+	// Nominate stores a nomination in the state, with the same result as Activate.
 	Nominate func(request model.NominationRequest) bool
 	Observer framework.Observer // may be nil
-	// Devices says that devices and claims are watched.
+	// Devices means that devices and claims are watched.
 	Devices bool
-	// Types make the values that plugins get; nil stands for Berth's types.
+	// Types build the values that plugins get; nil means Berth's types.
 	Types *public.Types
 
 	Extenders []fwk.Extender
@@ -56,7 +60,7 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 }
 
-// Host runs the plugins from outside of all profiles.
+// Host runs the out-of-tree plugins of all profiles.
 type Host struct {
 	ctx      context.Context
 	config   Config
@@ -73,7 +77,7 @@ func New(ctx context.Context, c Config) *Host {
 	return &Host{ctx: ctx, config: c, snapshot: snapshot.New(c.Types), preBinds: framework.NewPreBinds(), leaving: framework.NewLeaving()}
 }
 
-// Profile returns what runs the plugins of a profile.
+// Profile returns the host of a profile's plugins.
 func (h *Host) Profile(name string) (config.HostedProfile, error) {
 	runtime, err := framework.New(h.ctx, framework.Config{
 		Profile:       name,
@@ -104,7 +108,7 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 	return &hosted{runtime: runtime, handle: h.config.Types.ShownHandle(runtime.Handle())}, nil
 }
 
-// Activate has pods tried at once that wait for their turn.
+// Activate moves pending pods to the active queue.
 func (h *Host) Activate(pods []*v1.Pod) {
 	keys := make([]model.PodKey, len(pods))
 	for i, pod := range pods {
@@ -115,7 +119,8 @@ func (h *Host) Activate(pods []*v1.Pod) {
 	}
 }
 
-// Nominate has the state note a pod's nomination, so that later decisions leave room for it.
+// Nominate stores a pod's nomination in the state, so that later decisions leave room for
+// the pod.
 func (h *Host) Nominate(pod *v1.Pod, nodeName string) {
 	request := model.NominationRequest{Pod: model.PodKey{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, NodeName: nodeName}
 	if h.config.Nominate != nil && !h.config.Nominate(request) {
@@ -123,8 +128,8 @@ func (h *Host) Nominate(pod *v1.Pod, nodeName string) {
 	}
 }
 
-// Check returns an error while a plugin is not called because it hangs for too many pods. Any
-// goroutine may call it.
+// Check returns an error while a plugin is not called because it hangs for too many pods.
+// Any goroutine may call it.
 func (h *Host) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +142,7 @@ func (h *Host) Check() error {
 	return errors.Join(errs...)
 }
 
-// Close ends what runs plugins.
+// Close ends the goroutines of all profiles.
 func (h *Host) Close() {
 	for _, runtime := range h.runtimes {
 		runtime.Close()
@@ -151,10 +156,10 @@ type hosted struct {
 	binds   []*framework.Binder // those before DefaultBinder
 }
 
-// Handle returns what factories get.
+// Handle returns the Handle for the factories.
 func (h *hosted) Handle() fwk.Handle { return h.handle }
 
-// Adapt returns what the plugins do at the points that they extend.
+// Adapt returns the adapters of the plugins.
 func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
 		QueueSort: map[string]plugin.QueueSort{}, PreEnqueue: map[string]plugin.PodPreEnqueue{}, EnqueueExtensions: map[string]plugin.EnqueueExtensions{},
@@ -192,12 +197,12 @@ func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
 	return a, nil
 }
 
-// put stores an adapter, unless there is none.
+// put stores an adapter, unless it is nil.
 func put[T comparable](adapters map[string]T, name string, adapter T) {
 	if adapter != *new(T) {
 		adapters[name] = adapter
 	}
 }
 
-// Complete has the profile's plugins from outside run.
+// Complete attaches the profile's out-of-tree plugins.
 func (h *hosted) Complete(p *plugin.Profile) { h.runtime.Attach(p, h.binds) }

@@ -1,7 +1,8 @@
-// Package clients gives plugins from outside what they reach the API server with.
+// Package clients provides API clients to out-of-tree plugins.
 //
-// It takes an access to the API server and the informers of the scheduler's watches; it gives a client, factories of informers and recorders of events, which
-// Handles pass on. It owns the informers that plugins ask for and the goroutines that write events.
+// It takes a client configuration and the informers of the scheduler's watches. It
+// returns a client, informer factories and event recorders, which Handles pass on. It
+// owns the informers that plugins request and the goroutines that write events.
 package clients
 
 import (
@@ -31,32 +32,37 @@ import (
 	"github.com/berth-scheduler/berth/internal/kit/terse"
 )
 
-// Clients is what the plugins of all profiles share. It is safe for concurrent use until Stop.
+// Clients is shared by the plugins of all profiles. It is safe for concurrent use until
+// Stop.
 type Clients struct {
-	// ClientSet is for requests about built-in kinds.
+	// ClientSet is the client for built-in kinds.
 	ClientSet kubernetes.Interface
-	// KubeConfig is the access that plugins build clients of their own from. They get copies.
+	// KubeConfig is the configuration from which plugins build their own clients. They
+	// get copies.
 	KubeConfig *rest.Config
-	// Informers are those of the scheduler's own watches, and of each kind that a plugin asks for besides.
+	// Informers are those of the scheduler's own watches, and of each further kind that a
+	// plugin requests.
 	Informers informers.SharedInformerFactory
-	// Dynamic makes those of kinds that are known by name only.
+	// Dynamic has the informers of kinds without a Go type.
 	Dynamic dynamicinformer.DynamicSharedInformerFactory
 
 	log         klog.Logger
-	flush       func() // logs how much was held back
+	flush       func() // logs how many messages were suppressed
 	broadcaster events.EventBroadcaster
 	recording   context.CancelFunc
 	stop        sync.Once
 }
 
-// New returns clients that use an access, and informers that others may use too. Events are recorded from now on; Stop must be called. Nothing else is sent
-// before a plugin does or Start.
+// New returns clients that use a configuration, and informers that others may use, too.
+// It starts to record events, so Stop must be called. Nothing else is sent before Start,
+// or before a plugin sends it.
 func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interface, factory informers.SharedInformerFactory) (*Clients, error) {
 	unknown, err := dynamic.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("build a client for kinds known by name: %w", err)
 	}
-	log, flush := terse.Logger(klog.FromContext(ctx)) // each informer logs its own errors while the API server cannot be reached
+	// Each informer logs its own errors while the API server is unreachable.
+	log, flush := terse.Logger(klog.FromContext(ctx))
 	c := &Clients{
 		ClientSet:   clientSet,
 		KubeConfig:  rest.CopyConfig(access),
@@ -66,7 +72,8 @@ func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interfac
 		flush:       flush,
 		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: clientSet.EventsV1()}),
 	}
-	// What is recorded last is written while the scheduler stops, so this does not end with ctx.
+	// The last events are written while the scheduler stops, so this does not end with
+	// ctx.
 	recording, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), log))
 	c.recording = cancel
 	if err := c.broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
@@ -76,22 +83,25 @@ func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interfac
 	return c, nil
 }
 
-// Recorder returns the recorder of a profile, whose name its events have as their controller. It does not block, and drops events when more than 1,000
-// wait to be sent.
+// Recorder returns the recorder of a profile, which is the controller of its events. It
+// does not block, and drops events when more than 1,000 wait to be sent.
 func (c *Clients) Recorder(profile string) events.EventRecorderLogger {
 	return c.broadcaster.NewRecorder(scheme.Scheme, profile).WithLogger(c.log)
 }
 
-// Start starts the informers that were asked for and have not been started yet. They end with the context; Stop waits for them.
+// Start starts the requested informers that are not started yet. They end with the
+// context; Stop waits for them.
 func (c *Clients) Start(ctx context.Context) {
 	c.Informers.StartWithContext(klog.NewContext(ctx, c.log))
 	c.Dynamic.Start(ctx.Done())
 }
 
-// Sync waits until the started informers hold their first lists. A handler that a plugin added may still be taking them in. Devices (resource.k8s.io) that the API
-// server does not serve are not waited for, as the scheduler's own watch does not: their informers have none until it does.
+// Sync waits until the started informers hold their first lists. A plugin's handler may
+// still be processing them. If the API server does not serve devices (resource.k8s.io),
+// Sync does not wait for them, as the scheduler's own watch does not. Their informers
+// stay empty until it does.
 func (c *Clients) Sync(ctx context.Context) error {
-	served := map[any]bool{} // of kinds that were asked about
+	served := map[any]bool{} // results of serves
 	var awaited any
 	err := wait.PollUntilContextCancel(ctx, syncPause, true, func(context.Context) (bool, error) {
 		for kind, synced := range c.synced() {
@@ -117,7 +127,8 @@ func (c *Clients) Sync(ctx context.Context) error {
 // syncPause is the time between two looks at informers.
 const syncPause = 50 * time.Millisecond
 
-// synced returns of each started informer, by the type or the resource of its objects, whether it holds its first list.
+// synced reports for each started informer, by the type or the resource of its objects,
+// whether it holds its first list.
 func (c *Clients) synced() map[any]bool {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -131,7 +142,8 @@ func (c *Clients) synced() map[any]bool {
 	return all
 }
 
-// serves reports whether the API server serves a kind, which all do but for devices. If it does not say, it is taken to.
+// serves reports whether the API server serves a kind. Only device kinds may be missing.
+// If discovery fails, it returns true.
 func (c *Clients) serves(kind any) bool {
 	var version schema.GroupVersion
 	var is func(metav1.APIResource) bool
@@ -164,7 +176,7 @@ func (c *Clients) serves(kind any) bool {
 	return false
 }
 
-// causeOf returns why a wait was over.
+// causeOf returns why a wait ended.
 func causeOf(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -172,10 +184,12 @@ func causeOf(ctx context.Context) error {
 	return errors.New("the informer has ended")
 }
 
-// patience is how long Stop waits for informers: a plugin may have started them for ever.
+// patience limits how long Stop waits for informers, because a plugin may have started
+// some without an end.
 const patience = 2 * time.Second
 
-// Stop ends the recording of events and waits for the informers, whose context must have ended before.
+// Stop ends the recording of events and waits for the informers, whose context must have
+// ended before.
 func (c *Clients) Stop() {
 	c.stop.Do(func() {
 		c.broadcaster.Shutdown()

@@ -23,18 +23,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 )
 
-// server is an API server with one pod and one node. Its watches show nothing.
+// server is an API server with one pod and one node. Its watches deliver nothing.
 type server struct {
 	mu     sync.Mutex
 	lists  []string // resource and field selector of each list
 	events []eventsv1.Event
 	hold   chan struct{} // lists wait until it is closed
-	// devices are the resources of resource.k8s.io that are served, an error if they are.
+	// devices are the served resources of resource.k8s.io; devicesError is the status of
+	// the discovery request, if not 0.
 	devices      []string
 	devicesError int
 }
 
-// serveDevices answers requests about resource.k8s.io as an API server that serves some of it.
+// serveDevices answers requests for resource.k8s.io like an API server that serves some
+// of it.
 func (s *server) serveDevices(w http.ResponseWriter, resource string) {
 	if s.devicesError != 0 {
 		w.WriteHeader(s.devicesError)
@@ -121,7 +123,7 @@ func connected(t *testing.T, ctx context.Context, s *server) *Clients {
 	return c
 }
 
-// eventually waits for something that other goroutines do.
+// eventually waits for a condition that other goroutines fulfil.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
@@ -134,8 +136,9 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // unfinished selects the pods that kube-scheduler lists.
 const unfinished = "status.phase!=Succeeded,status.phase!=Failed"
 
-// Besides pods, which the scheduler's own watch needs, only what a plugin asked for is listed; pods as kube-scheduler lists them, by whichever way the
-// informer was asked for.
+// Besides pods, which the scheduler's own watch needs, only the kinds that a plugin
+// requests are listed. Pods are listed as in kube-scheduler, however the informer was
+// requested.
 func TestInformers(t *testing.T) {
 	pods, nodes := v1.SchemeGroupVersion.WithResource("pods"), v1.SchemeGroupVersion.WithResource("nodes")
 	for name, test := range map[string]struct {
@@ -205,7 +208,7 @@ func TestObjectsAreWholeButForManagedFields(t *testing.T) {
 	c.Stop()
 }
 
-// Sync waits for a list that takes long, and ends with the context.
+// Sync waits for a slow list, and ends with the context.
 func TestSyncEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := &server{hold: make(chan struct{})}
@@ -227,7 +230,8 @@ func TestSyncEndsWithTheContext(t *testing.T) {
 	c.Stop()
 }
 
-// Devices that the API server does not serve are not waited for, and all others are, although their lists fail here.
+// Sync does not wait for devices that the API server does not serve. It waits for all
+// others, although their lists fail here.
 func TestSyncWithoutDevices(t *testing.T) {
 	claims := schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}
 	typed := func(c *Clients) { c.Informers.Resource().V1().ResourceClaims().Informer() }
@@ -288,10 +292,10 @@ func TestRecorder(t *testing.T) {
 	c.Stop()
 }
 
-// After Stop nothing runs any longer, and a plugin that has not noticed does no harm.
+// After Stop all goroutines have ended, and later calls of a plugin do no harm.
 func TestStop(t *testing.T) {
 	api := &server{}
-	warm := connected(t, t.Context(), api) // what client-go starts once for a process
+	warm := connected(t, t.Context(), api) // client-go's goroutines of the process
 	warm.Stop()
 	before := runtime.NumGoroutine()
 	for range 20 {

@@ -1,10 +1,13 @@
-// Package extender asks extenders: services outside of the scheduler that filter and rate nodes, choose victims and bind pods, over HTTP.
+// Package extender calls extenders: external HTTP services that filter and score nodes,
+// choose victims and bind pods.
 //
-// It takes the extenders of a checked configuration; it gives a plugin.Extender for each, and the step by which one of them binds a pod. It owns the
-// connections. It never decides what becomes of a pod: the engine does, with what extenders answered.
+// It takes the extenders of a checked configuration. It returns a plugin.Extender for
+// each, and the binding step of extenders. It owns the connections. It makes no decisions
+// about pods: the engine uses the extenders' answers.
 //
-// Requests, and what counts as a failure, are kube-scheduler's: JSON that is posted to the prefix and the verb, and a response with status 200. A response
-// may be wrong in any way; then it is an error, or it is left out, and nothing else happens.
+// Requests and failures are kube-scheduler's: JSON is posted to the prefix and the verb,
+// and a valid response has status 200. A malformed response is an error or is ignored,
+// and has no other effect.
 package extender
 
 import (
@@ -31,31 +34,35 @@ import (
 )
 
 const (
-	// timeoutDefault is for extenders without a timeout. One that is negative would mean that the scheduler waits for ever.
+	// timeoutDefault is for extenders without a timeout, or with a negative one, which
+	// would mean no limit.
 	timeoutDefault = 5 * time.Second
-	// responseMax is how many bytes are read of a response, besides twice the size of the request: an extender may send all nodes back.
+	// responseMax is the maximum size of a response in bytes, besides twice the size of
+	// the request: an extender may send all nodes back.
 	responseMax = 64 << 20
-	// restMax is how many bytes behind the answer are read so that the connection can be used again.
+	// restMax is how many bytes after the answer are read so that the connection can be
+	// reused.
 	restMax = 64 << 10
-	// idleMax is how many connections to one extender are kept: as many as there are bindings in flight by default.
+	// idleMax is the number of idle connections to one extender. By default as many
+	// bindings are in flight.
 	idleMax = 64
-	// scale brings an extender's scores to the scale of plugins'.
+	// scale converts an extender's scores to the scale of plugins.
 	scale = plugin.MaxScore / extenderv1.MaxExtenderPriority
 )
 
-// Client asks one extender. It is safe for concurrent use.
+// Client calls one extender. It is safe for concurrent use.
 type Client struct {
 	config  configv1.Extender
 	managed sets.Set[v1.ResourceName]
 	http    *http.Client
 	log     logr.Logger
-	max     int64 // of bytes of a response, besides twice the request
+	max     int64 // of a response in bytes, besides twice the request
 }
 
 var _ plugin.Extender = (*Client)(nil)
 
-// New returns a client of an extender. An error is about its TLS configuration. Failures that are passed over, because the extender may be ignored, are
-// logged.
+// New returns a client of an extender, or an error for its TLS configuration. It logs
+// failures that are ignored because the extender is ignorable.
 func New(config *configv1.Extender, log logr.Logger) (*Client, error) {
 	c := &Client{config: *config.DeepCopy(), managed: sets.New[v1.ResourceName](), log: log, max: responseMax}
 	for _, r := range config.ManagedResources {
@@ -74,7 +81,8 @@ func New(config *configv1.Extender, log logr.Logger) (*Client, error) {
 	return c, nil
 }
 
-// tlsOf returns the TLS configuration. As in kube-scheduler, enableHTTPS without a certificate authority means that the certificate is not verified.
+// tlsOf returns the TLS configuration. As in kube-scheduler, enableHTTPS without a
+// certificate authority means that the certificate is not verified.
 func tlsOf(config *configv1.Extender) *restclient.Config {
 	var of restclient.Config
 	if t := config.TLSConfig; t != nil {
@@ -90,10 +98,11 @@ func tlsOf(config *configv1.Extender) *restclient.Config {
 	return &of
 }
 
-// Name returns the extender's URL, as it is configured but for a password.
+// Name returns the extender's configured URL, with a password redacted.
 func (c *Client) Name() string { return Redacted(c.config.URLPrefix) }
 
-// Redacted returns an extender's URL without its password, for texts that others read. One that has no password is not changed.
+// Redacted returns an extender's URL with the password redacted, for texts that others
+// read. A URL without a password is unchanged.
 func Redacted(prefix string) string {
 	parsed, err := url.Parse(prefix)
 	switch {
@@ -105,7 +114,7 @@ func Redacted(prefix string) string {
 	case err == nil && parsed.Opaque == "":
 		return prefix
 	}
-	// It is no URL that can be asked, and the password may be why.
+	// An invalid URL; the password may be the reason.
 	begin := 0
 	if scheme := strings.Index(prefix, "://"); scheme >= 0 {
 		begin = scheme + len("://")
@@ -116,22 +125,24 @@ func Redacted(prefix string) string {
 	return prefix
 }
 
-// IsIgnorable reports whether a turn goes on without the extender when it cannot be asked.
+// IsIgnorable reports whether scheduling continues without the extender when its call
+// fails.
 func (c *Client) IsIgnorable() bool { return c.config.Ignorable }
 
 // Filters reports whether the extender filters nodes.
 func (c *Client) Filters() bool { return c.config.FilterVerb != "" }
 
-// Prioritizes reports whether it rates nodes.
+// Prioritizes reports whether the extender scores nodes.
 func (c *Client) Prioritizes() bool { return c.config.PrioritizeVerb != "" }
 
-// Preempts reports whether it has a say about victims.
+// Preempts reports whether the extender supports preemption.
 func (c *Client) Preempts() bool { return c.config.PreemptVerb != "" }
 
-// Binds reports whether it binds pods.
+// Binds reports whether the extender binds pods.
 func (c *Client) Binds() bool { return c.config.BindVerb != "" }
 
-// IsInterested reports whether the extender judges the pod. Requests and limits of containers count, of any amount; those of the whole pod do not.
+// IsInterested reports whether the extender processes the pod. Requests and limits of
+// containers count, even with the amount 0; pod-level resources do not.
 func (c *Client) IsInterested(pod *v1.Pod) bool {
 	return c.managed.Len() == 0 || c.manages(pod.Spec.Containers) || c.manages(pod.Spec.InitContainers)
 }
@@ -149,7 +160,8 @@ func (c *Client) manages(containers []v1.Container) bool {
 	return false
 }
 
-// argsOf returns the arguments of the verbs filter and prioritize: nodes, or their names for an extender that knows the nodes itself.
+// argsOf returns the arguments of the verbs filter and prioritize: nodes, or only their
+// names for an extender with its own node cache.
 func (c *Client) argsOf(pod *v1.Pod, nodes []*v1.Node) *extenderv1.ExtenderArgs {
 	args := &extenderv1.ExtenderArgs{Pod: pod}
 	if c.config.NodeCacheCapable {
@@ -167,8 +179,8 @@ func (c *Client) argsOf(pod *v1.Pod, nodes []*v1.Node) *extenderv1.ExtenderArgs 
 	return args
 }
 
-// Filter returns which of the nodes pass. A node that was not among them is an error, as no plugin has passed it. An extender that answers with neither
-// nodes nor names passes none.
+// Filter returns which of the nodes pass. A node that was not among them is an error,
+// because plugins have not passed it. An answer with neither nodes nor names passes none.
 func (c *Client) Filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts, error) {
 	verdicts, err := c.filter(pod, nodes)
 	c.passOver(c.config.FilterVerb, err)
@@ -211,8 +223,9 @@ func (c *Client) filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts,
 	return verdicts, nil
 }
 
-// Prioritize returns what to add to the totals of nodes, by name: the sum of a node's scores times the weight, on the scale of totals. As in
-// kube-scheduler, scores may be outside of 0 to 10, and names that are no node's are of no effect.
+// Prioritize returns what to add to the totals of nodes, by name: a node's scores times
+// the weight, on the scale of totals. As in kube-scheduler, scores outside of 0 to 10 are
+// allowed, and unknown names have no effect.
 func (c *Client) Prioritize(pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error) {
 	var result extenderv1.HostPriorityList
 	if err := c.send(context.Background(), c.config.PrioritizeVerb, c.argsOf(pod, nodes), &result); err != nil {
@@ -226,7 +239,7 @@ func (c *Client) Prioritize(pod *v1.Pod, nodes []*v1.Node) (map[string]int64, er
 	return scores, nil
 }
 
-// ProcessPreemption returns which of the candidates, by node, are left, with which victims.
+// ProcessPreemption returns the remaining candidates and their victims, by node.
 func (c *Client) ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
 	args := &extenderv1.ExtenderPreemptionArgs{Pod: pod}
 	if c.config.NodeCacheCapable {
@@ -255,10 +268,11 @@ func metaOf(victims map[string]*extenderv1.Victims) map[string]*extenderv1.MetaV
 	return meta
 }
 
-// Bind has the extender bind a pod.
+// Bind binds a pod through the extender.
 func (c *Client) Bind(binding *v1.Binding) error { return c.BindContext(context.Background(), binding) }
 
-// BindContext is Bind until the context is done. Whether the pod was bound is unknown then, as it is after a timeout.
+// BindContext is Bind with a context. When the context ends, it is unknown whether the
+// pod was bound, as after a timeout.
 func (c *Client) BindContext(ctx context.Context, binding *v1.Binding) error {
 	args := &extenderv1.ExtenderBindingArgs{PodName: binding.Name, PodNamespace: binding.Namespace, PodUID: binding.UID, Node: binding.Target.Name}
 	var result extenderv1.ExtenderBindingResult
@@ -270,7 +284,7 @@ func (c *Client) BindContext(ctx context.Context, binding *v1.Binding) error {
 	return err
 }
 
-// passOver logs an error that fails nothing, because the extender may be ignored.
+// passOver logs an error that is ignored because the extender is ignorable.
 func (c *Client) passOver(verb string, err error) {
 	if err != nil && c.config.Ignorable {
 		c.log.Error(err, "An extender is skipped, because it could not be asked and may be ignored", "extender", c.Name(), "verb", verb)
@@ -291,7 +305,7 @@ func (c *Client) send(ctx context.Context, verb string, args, result any) error 
 		}
 		return err
 	}
-	endpoint = Redacted(endpoint) // http leaves out passwords of hosts by itself
+	endpoint = Redacted(endpoint) // package http already redacts passwords of hosts
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -301,7 +315,8 @@ func (c *Client) send(ctx context.Context, verb string, args, result any) error 
 		return err
 	}
 	defer response.Body.Close()
-	// What is behind the answer, such as the end of a line, is read too: otherwise the connection could not be used again.
+	// Bytes after the answer, such as a newline, are read too, so that the connection can
+	// be reused.
 	defer func() { _, _ = io.CopyN(io.Discard, response.Body, restMax) }()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("failed %v with extender at URL %v, code %v", verb, endpoint, response.StatusCode)

@@ -32,7 +32,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// service is an extender that answers every request alike, and keeps what it was sent.
+// service is an extender that answers all requests equally, and keeps them.
 type service struct {
 	*httptest.Server
 	mu          sync.Mutex
@@ -56,7 +56,7 @@ func serve(t *testing.T, secure bool, answer http.HandlerFunc) *service {
 		answer(w, r)
 	})
 	s.Server = httptest.NewUnstartedServer(handler)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail as they should
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of expected handshake failures
 	if secure {
 		s.StartTLS()
 	} else {
@@ -78,7 +78,7 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// all has every verb, and knows the nodes itself if cached.
+// all is an extender with every verb, and with a node cache if cached.
 func all(url string, cached bool) *configv1.Extender {
 	return &configv1.Extender{
 		URLPrefix: url, FilterVerb: "filter", PrioritizeVerb: "prioritize", PreemptVerb: "preempt", BindVerb: "bind", Weight: 3, NodeCacheCapable: cached,
@@ -135,7 +135,7 @@ func asked(c *Client, verb string) string {
 
 var verbs = []string{"filter", "prioritize", "preempt", "bind"}
 
-// TestRequests compares requests with what extenders are sent by kube-scheduler.
+// TestRequests compares requests with kube-scheduler's.
 func TestRequests(t *testing.T) {
 	for _, row := range []struct {
 		verb   string
@@ -175,7 +175,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestAnswers expects of each answer, however wrong, what kube-scheduler makes of it, except where that is a panic.
+// TestAnswers expects kube-scheduler's result for each answer, however malformed, except
+// where kube-scheduler panics.
 func TestAnswers(t *testing.T) {
 	const decoded = "error json: cannot unmarshal "
 	for _, row := range []struct {
@@ -225,8 +226,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// refusing returns the URL of a port that refuses connections until the test ends. The port is that of the near end of a connection, so no other process can listen at it, as it could at the port
-// of a closed server.
+// refusing returns the URL of a port that refuses connections until the test ends. The
+// port belongs to the near end of a connection, so no other process can listen on it.
+// Another process could listen on the port of a closed server.
 func refusing(t *testing.T) string {
 	t.Helper()
 	far, err := net.Listen("tcp", "127.0.0.1:0")
@@ -244,7 +246,7 @@ func refusing(t *testing.T) string {
 	return "http://" + near.LocalAddr().String()
 }
 
-// TestFailures asks with every verb an extender that does not answer as it should.
+// TestFailures calls every verb of an extender that fails.
 func TestFailures(t *testing.T) {
 	nobody := refusing(t)
 	for _, row := range []struct {
@@ -289,7 +291,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestPasswordStaysSecret puts a password into the URL: the extender gets it, and no text has it.
+// TestPasswordStaysSecret puts a password into the URL. The extender gets the password,
+// and no text has it.
 func TestPasswordStaysSecret(t *testing.T) {
 	const secret = "hunter2"
 	for name, answer := range map[string]http.HandlerFunc{"code": says("500"), "no JSON": says("nonsense"), "unknown node": says(`{"NodeNames": ["n9"]}`), "closed": nil} {
@@ -339,7 +342,7 @@ func TestPasswordStaysSecret(t *testing.T) {
 	}
 }
 
-// TestTimeout expects that an extender that is slow, or never ends its answer, costs its timeout and no more.
+// TestTimeout expects that a slow extender, or an endless answer, costs only the timeout.
 func TestTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	for name, before := range map[string]string{"silent": "", "drips": `{"NodeNames": ["n1"`} {
@@ -363,7 +366,8 @@ func TestTimeout(t *testing.T) {
 		}
 		close(over)
 	}
-	for _, given := range []time.Duration{0, -time.Second} { // a negative one would be none
+	// A negative timeout would mean no limit.
+	for _, given := range []time.Duration{0, -time.Second} {
 		config := all("http://x", true)
 		config.HTTPTimeout.Duration = given
 		if got := client(t, config).http.Timeout; got != 5*time.Second {
@@ -372,7 +376,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestLongResponses expects an error where a response has more bytes than are read.
+// TestLongResponses expects an error for a response that is too long.
 func TestLongResponses(t *testing.T) {
 	s := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"NodeNames": [`)
@@ -394,7 +398,8 @@ func TestLongResponses(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreReused asks many times, with answers whose end is not a part of what is decoded, and with failures.
+// TestConnectionsAreReused sends many requests, with answers that have bytes after the
+// decoded part, and with failures.
 func TestConnectionsAreReused(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"line": says("null\n"),
@@ -418,14 +423,16 @@ func TestConnectionsAreReused(t *testing.T) {
 					asked(c, verb)
 				}
 			}
-			if len(s.paths) != 20 || len(s.connections) > 10 { // one; a few on a machine so busy that net/http gives up waiting for the end of a request
+			// Usually one connection is enough. On a busy machine, net/http may give up
+			// waiting for the end of a request and open a few more.
+			if len(s.paths) != 20 || len(s.connections) > 10 {
 				t.Errorf("%s, TLS %t: %d requests on %d connections", name, secure, len(s.paths), len(s.connections))
 			}
 		}
 	}
 }
 
-// TestTLS compares which servers are trusted with kube-scheduler's rules.
+// TestTLS compares the trusted servers with kube-scheduler's rules.
 func TestTLS(t *testing.T) {
 	s := serve(t, true, says("{}"))
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -453,7 +460,8 @@ func TestTLS(t *testing.T) {
 	}
 	config := all(another.URL, true)
 	config.EnableHTTPS, config.TLSConfig = true, &configv1.ExtenderTLSConfig{CAData: authority, ServerName: "example.com"}
-	if got := asked(client(t, config), "filter"); strings.HasPrefix(got, "error") { // httptest has one certificate
+	// The servers of httptest share one certificate.
+	if got := asked(client(t, config), "filter"); strings.HasPrefix(got, "error") {
 		t.Error(got)
 	}
 }
@@ -513,7 +521,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// lines returns a logger, and what was written to it.
+// lines returns a logger and its output.
 func lines() (logr.Logger, func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -529,7 +537,7 @@ func lines() (logr.Logger, func() []string) {
 	}
 }
 
-// TestPassedOver expects a line in the log, and few of them, where a failure fails nothing.
+// TestPassedOver expects few log lines for ignored failures.
 func TestPassedOver(t *testing.T) {
 	s := serve(t, false, says("500"))
 	for _, row := range []struct {
@@ -566,7 +574,8 @@ func placed(object *v1.Pod) *plan.Placement {
 	return p
 }
 
-// TestBindSteps binds by the first extender that is interested; where it fails and may be ignored, a Bind plugin binds.
+// TestBindSteps binds through the first interested extender. If it fails and is
+// ignorable, a Bind plugin binds.
 func TestBindSteps(t *testing.T) {
 	managing := v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}}}}}
 	good, bad := serve(t, false, says("{}")), serve(t, false, says(`{"Error":"taken"}`))
@@ -636,7 +645,7 @@ func TestBindEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// TestOrder expects extenders that may be ignored behind the others.
+// TestOrder expects ignorable extenders after the others.
 func TestOrder(t *testing.T) {
 	set, err := NewSet([]configv1.Extender{{URLPrefix: "a", Ignorable: true}, {URLPrefix: "b"}, {URLPrefix: "c", Ignorable: true}, {URLPrefix: "d"}}, logr.Discard())
 	if err != nil {

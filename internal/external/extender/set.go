@@ -17,16 +17,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Set is the extenders of a configuration. In every profile it stands before the Bind plugins, under plugin.ExtenderName.
+// Set is the extenders of a configuration. In every profile it precedes the Bind plugins,
+// with the name plugin.ExtenderName.
 type Set struct {
-	// clients are in the order in which they are asked: first those that may not be ignored.
+	// clients are in the order of their calls: first those that are not ignorable.
 	clients []*Client
 	flush   func()
 }
 
 var _ plugin.BindSteps = (*Set)(nil)
 
-// NewSet returns the extenders of a configuration that was checked. Failures that are passed over are logged, many of one kind as a few lines.
+// NewSet returns the extenders of a checked configuration. It logs ignored failures, many
+// of one kind as a few lines.
 func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
 	s := &Set{flush: func() {}}
 	if log.GetSink() != nil { // otherwise nothing is logged
@@ -48,7 +50,7 @@ func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
 	return s, nil
 }
 
-// Extenders returns the extenders, in the order in which they are asked.
+// Extenders returns the extenders in the order of their calls.
 func (s *Set) Extenders() []plugin.Extender {
 	all := make([]plugin.Extender, len(s.clients))
 	for i, c := range s.clients {
@@ -57,10 +59,11 @@ func (s *Set) Extenders() []plugin.Extender {
 	return all
 }
 
-// Name returns the name under which pods are parked that an extender rejected.
+// Name returns the plugin name for rejections by extenders.
 func (s *Set) Name() string { return plugin.ExtenderName }
 
-// Reads returns the kinds, besides pods and nodes, whose events have pods tried again that an extender rejected: it is not known what helps an extender.
+// Reads returns the kinds, besides pods and nodes, whose events retry pods that an
+// extender rejected. Any event may help, because an extender does not register events.
 func (s *Set) Reads() []model.Kind {
 	return []model.Kind{
 		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.CSIStorageCapacityKind,
@@ -78,7 +81,8 @@ func (s *Set) Binds() bool {
 	return false
 }
 
-// BindSteps returns the step by which an extender binds the pod; none if no extender that binds is interested in it.
+// BindSteps returns the binding step of the pod's extenders; none if no binding extender
+// is interested in the pod.
 func (s *Set) BindSteps(_ state.View, p *plan.Placement) ([]plan.Step, error) {
 	var binders []*Client
 	for _, c := range s.clients {
@@ -95,7 +99,7 @@ func (s *Set) BindSteps(_ state.View, p *plan.Placement) ([]plan.Step, error) {
 	}}}}, nil
 }
 
-// Close logs the failures that were counted, and closes the connections that are not in use.
+// Close logs the suppressed failures, and closes idle connections.
 func (s *Set) Close() {
 	s.flush()
 	for _, c := range s.clients {
@@ -103,7 +107,7 @@ func (s *Set) Close() {
 	}
 }
 
-// call binds a pod by an extender.
+// call binds a pod through an extender.
 type call struct {
 	binders []*Client
 	binding v1.Binding
@@ -111,8 +115,8 @@ type call struct {
 
 var _ commit.Call = (*call)(nil)
 
-// Run has the first extender bind the pod, or the next if that failed and may be ignored. If all of them were passed over it is skipped: a Bind plugin
-// binds the pod.
+// Run binds the pod through the first extender, or through the next if an ignorable one
+// fails. If all fail, the step is skipped, and a Bind plugin binds the pod.
 func (c *call) Run(ctx context.Context) commit.CallResult {
 	for _, binder := range c.binders {
 		if err := binder.BindContext(ctx, &c.binding); err == nil || !binder.IsIgnorable() {

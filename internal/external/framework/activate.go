@@ -19,11 +19,12 @@ type tryLocker interface {
 	Unlock()
 }
 
-// list is what plugins leave in the CycleState under PodsToActivateKey: a pointer to a struct that is a mutex and has a field Map. It may be of any
-// package's type: plugins were written with that of the main repository.
+// list is the value that plugins store in the CycleState under PodsToActivateKey: a
+// pointer to a struct that is a mutex and has a field Map. Any package's type is
+// accepted, because existing plugins use the type of the Kubernetes repository.
 type list struct {
 	tryLocker
-	pods reflect.Value // a map[string]*v1.Pod that can be set
+	pods reflect.Value // a settable map[string]*v1.Pod
 }
 
 func listIn(state fwk.CycleState) (l list, ok bool) {
@@ -59,7 +60,8 @@ func (l *list) take() []*v1.Pod {
 	return taken
 }
 
-// activate has the pods tried that plugins have left in a turn's CycleState. The loop does not wait for a plugin that holds the mutex.
+// activate moves the pods that plugins left in a turn's CycleState to the active queue.
+// The loop does not wait for a plugin that holds the mutex.
 func (r *Runtime) activate(state fwk.CycleState) {
 	l, ok := listIn(state)
 	if !ok {

@@ -19,7 +19,8 @@ type foreignPods struct {
 
 func (f *foreignPods) Clone() fwk.StateData { return f }
 
-// TestActivation has a plugin leave pods in the CycleState, in lists of two types. They are activated if the pod is placed.
+// TestActivation has a plugin that stores pods in the CycleState, in lists of two types.
+// They are activated if the pod is placed.
 func TestActivation(t *testing.T) {
 	for _, test := range []struct {
 		foreign, placed bool

@@ -6,8 +6,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// batch is memory for calls about many nodes, which is used again by the next: a call that was given up may still write to it, so what failed is dropped.
-// Plugins see none of it, but the NodeInfos.
+// batch is reusable memory for calls for many nodes. An abandoned call may still write to
+// it, so after a failure it is dropped. Plugins see only the NodeInfos.
 type batch struct {
 	// nodes are the NodeInfos of slots in the view of a turn.
 	of    *turn
@@ -18,7 +18,8 @@ type batch struct {
 	points   []int64
 }
 
-// batchOf returns the memory, with the NodeInfos of slots. A turn asks plugin after plugin about the same nodes, which are looked up once.
+// batchOf returns the memory, with the NodeInfos of slots. In a turn, each plugin is
+// called for the same nodes, so they are looked up once.
 func (r *Runtime) batchOf(slots []int32) *batch {
 	if r.batch == nil {
 		r.batch = &batch{}

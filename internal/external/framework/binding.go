@@ -22,11 +22,13 @@ import (
 type preBind struct {
 	outside
 	plugin fwk.PreBindPlugin
-	// with are this plugin and those from outside that follow it without a built-in one between them; nil for the latter. One call runs them all.
+	// with are this plugin and the out-of-tree plugins that follow it directly, without a
+	// built-in one between them. One call runs them all, so with is nil for the
+	// followers.
 	with []*preBind
 }
 
-// Binder is a Bind plugin from outside.
+// Binder is an out-of-tree Bind plugin.
 type Binder struct {
 	outside
 	plugin fwk.BindPlugin
@@ -46,11 +48,15 @@ var (
 // callFunc is a commit.Call.
 type callFunc func(ctx context.Context) commit.CallResult
 
-// Run runs it.
+// Run calls the function.
 func (f callFunc) Run(ctx context.Context) commit.CallResult { return f(ctx) }
 
-// Steps returns the steps of a placement at a stage that no single plugin answers for: at Reserve the preflights of PreBind plugins, and what undoes Reserve
-// plugins; at Bind one step for each Bind plugin from outside; at PostBind, where it is asked last, the activation of pods that plugins want tried.
+// Steps returns the steps of a placement that belong to no single plugin.
+//
+//   - At Reserve: the preflights of PreBind plugins, and the undo of Reserve plugins.
+//   - At Bind: one step for each out-of-tree Bind plugin.
+//   - At PostBind, which is the last call: the activation of pods that plugins want
+//     retried.
 func (r *Runtime) Steps(stage plan.Stage, p *plan.Placement) []plan.Step {
 	t := r.turn
 	switch stage {
@@ -78,7 +84,7 @@ func (r *Runtime) Steps(stage plan.Stage, p *plan.Placement) []plan.Step {
 	case plan.PostBind:
 		t.placed = true
 		if len(r.preBinds)+len(r.binds)+len(r.postBinds) == 0 {
-			return nil // nobody runs who could want a pod tried
+			return nil // no plugin runs that could request activations
 		}
 		b := t.bindingOf(r, p.NodeName)
 		return []plan.Step{{Stage: stage, Plugin: "PodsToActivate", Call: callFunc(b.activate)}}
@@ -86,7 +92,7 @@ func (r *Runtime) Steps(stage plan.Stage, p *plan.Placement) []plan.Step {
 	return nil
 }
 
-// PreBind returns the step that runs the plugin and those that follow it.
+// PreBind returns the step that runs the plugin and its followers.
 func (p *preBind) PreBind(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
 	if p.with == nil {
 		return nil, nil
@@ -111,7 +117,8 @@ func (o *outside) exited(point Point) error {
 	return &Failure{o.name, point, "called runtime.Goexit"}
 }
 
-// guard runs a plugin on the goroutine of a binding. A panic is an error. So is the end of the goroutine, which the caller never learns: it is logged here.
+// guard runs a plugin on the goroutine of a binding. A panic becomes an error. So does
+// the end of the goroutine, which is logged here because the caller never returns.
 func (o *outside) guard(point Point, f func() outcome) (said outcome) {
 	began := time.Now()
 	said = outcome{code: fwk.Error} // until f returns
@@ -133,7 +140,8 @@ func (o *outside) guard(point Point, f func() outcome) (said outcome) {
 	return said
 }
 
-// preFlight asks all PreBind plugins whether they have anything to do, and may do it beside others.
+// preFlight calls PreBindPreFlight of all PreBind plugins, to learn which can be skipped
+// and which may run in parallel.
 func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 	skipped, parallel := sets.Set[string]{}, sets.Set[string]{}
 	for _, p := range b.r.preBinds {
@@ -163,7 +171,8 @@ func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 	return commit.CallResult{Works: len(skipped) < len(b.r.preBinds)}
 }
 
-// unreserve undoes what Reserve plugins did. Each Unreserve has a goroutine of its own: one that ends it must not keep the others from being called.
+// unreserve undoes the Reserve plugins. Each Unreserve has its own goroutine: if one ends
+// its goroutine, the others must still be called.
 func (b *binding) unreserve(ctx context.Context) commit.CallResult {
 	defer b.r.config.Leaving.left(b.pod.UID)
 	b.undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
@@ -179,7 +188,8 @@ func (b *binding) unreserve(ctx context.Context) commit.CallResult {
 	return commit.CallResult{}
 }
 
-// undo has run call the Reserve plugins' Unreserve, in reverse order, but for one that does so itself.
+// undo makes run call the Reserve plugins' Unreserve, in reverse order. It skips the late
+// plugin, which is undone where it runs.
 func (b *binding) undo(run func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod))) {
 	for _, p := range slices.Backward(b.r.reserves) {
 		if p != b.late {
@@ -197,7 +207,8 @@ var (
 	errOtherFailed  = errors.New("some other PreBind operation failed")
 )
 
-// preBind runs PreBind plugins in order, those at the same time that allow it and follow each other.
+// preBind runs PreBind plugins in order. Consecutive plugins that allow it run in
+// parallel.
 func (b *binding) preBind(ctx context.Context, plugins []*preBind) commit.CallResult {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errPreBindEnded)
@@ -249,8 +260,8 @@ func (b *binding) preBindOne(ctx context.Context, p *preBind) commit.CallResult 
 	return commit.CallResult{}
 }
 
-// groups splits PreBind plugins into groups that run one after the other. A skipped plugin is in none, and still ends a group unless it allows others
-// beside it.
+// groups splits PreBind plugins into groups that run one after the other. A skipped
+// plugin is in no group, but still ends one unless it allows parallel plugins.
 func groups(plugins []*preBind, skipped, parallel sets.Set[string]) (list [][]*preBind) {
 	var group []*preBind
 	end := func() {
@@ -289,7 +300,8 @@ func (b *binding) bind(ctx context.Context, p *Binder) commit.CallResult {
 	return commit.CallResult{}
 }
 
-// activate has the pods tried that plugins have left since the turn's end.
+// activate moves the pods to the active queue that plugins have added since the turn's
+// end.
 func (b *binding) activate(context.Context) commit.CallResult {
 	if l, ok := listIn(b.state); ok {
 		l.Lock()

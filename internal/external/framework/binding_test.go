@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// binds is a plugin from Reserve to PostBind that notes what it is called for.
+// binds is a plugin from Reserve to PostBind that records its calls.
 type binds struct {
 	named
 	calls   *[]string
@@ -73,7 +73,7 @@ func (p *binds) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 }
 
-// carryOut runs the calls of a placement's steps as commit does, and returns how it ended.
+// carryOut runs the calls of a placement's steps as commit does, and returns the result.
 func carryOut(p *plan.Placement) string {
 	ctx := context.Background()
 	bound := false
@@ -95,7 +95,8 @@ func carryOut(p *plan.Placement) string {
 	return fmt.Sprintf("bound by a plugin: %v", bound)
 }
 
-// TestFromReserveToPostBind has two plugins succeed, and the second return each status at each point. It compares what is called, in order.
+// TestFromReserveToPostBind has two plugins; the second returns each status at each
+// point. It compares the calls in order.
 func TestFromReserveToPostBind(t *testing.T) {
 	at := func(point string, s *fwk.Status) map[string]*fwk.Status { return map[string]*fwk.Status{point: s} }
 	const decided = "A Reserve,B Reserve,A Permit,B Permit,"
@@ -139,7 +140,7 @@ func TestFromReserveToPostBind(t *testing.T) {
 	}
 }
 
-// TestExitInPreBind has one of two PreBind plugins that run at the same time end its goroutine.
+// TestExitInPreBind has two PreBind plugins that run in parallel; one ends its goroutine.
 func TestExitInPreBind(t *testing.T) {
 	var calls, others []string
 	w := newWorld(t, 1, &binds{named: "A", calls: &calls, alike: true, exits: "PreBind"}, &binds{named: "B", calls: &others, alike: true})
@@ -150,7 +151,8 @@ func TestExitInPreBind(t *testing.T) {
 	}
 }
 
-// TestExitInUnreserve has the plugin whose Unreserve comes first end its goroutine, in the turn and during the binding: the others are called all the same.
+// TestExitInUnreserve makes the first Unreserve end its goroutine, in the turn and during
+// the binding. The others are still called.
 func TestExitInUnreserve(t *testing.T) {
 	for point, want := range map[string]string{
 		"Permit":  "A Reserve,B Reserve,A Permit,B Unreserve,A Unreserve",
@@ -182,7 +184,8 @@ func (failingReserve) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, error
 	return nil, errors.New("broken")
 }
 
-// TestBuiltInReserveFails has a built-in plugin fail at Reserve before those from outside are asked: their Unreserve are called all the same.
+// TestBuiltInReserveFails makes a built-in plugin fail at Reserve before the out-of-tree
+// plugins run. Their Unreserve is still called.
 func TestBuiltInReserveFails(t *testing.T) {
 	var calls []string
 	w := newWorld(t, 1, &binds{named: "A", calls: &calls}, &binds{named: "B", calls: &calls})
@@ -196,7 +199,7 @@ func TestBuiltInReserveFails(t *testing.T) {
 	}
 }
 
-// TestPermitWaits has a plugin wait, for less and for more than is allowed.
+// TestPermitWaits makes a plugin wait, for less and for more than the maximum.
 func TestPermitWaits(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: 15 * time.Minute, 0: 1, -1: 1} {
 		var calls []string
@@ -214,7 +217,7 @@ func TestPermitWaits(t *testing.T) {
 	}
 }
 
-// TestBindInOrder has the first Bind plugin skip.
+// TestBindInOrder makes the first Bind plugin skip.
 func TestBindInOrder(t *testing.T) {
 	for _, test := range []struct {
 		a, b *fwk.Status

@@ -11,8 +11,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// SharedCSIManager returns what is configured, or the CSINodes of the informers that plugins share: they are watched from when it is first called. A plugin that
-// calls it when it is made has the first list before the first turn.
+// SharedCSIManager returns the configured manager, or the CSINodes of the plugins' shared
+// informers, which are watched from the first call on. A plugin that calls it in its
+// factory has the first list before the first turn.
 func (h *Handle) SharedCSIManager() fwk.CSIManager {
 	if h.r.config.CSIManager != nil {
 		return h.r.config.CSIManager
@@ -24,9 +25,10 @@ func (h *Handle) SharedCSIManager() fwk.CSIManager {
 	return csiNodes{nodes.Informer(), nodes.Lister()}
 }
 
-// csiNodes is a CSIManager and its lister. While they do not have a first list, there are errors in place of an answer that nodes have no drivers.
+// csiNodes is a CSIManager and its lister. Before the first list it returns errors,
+// because an empty answer would mean that nodes have no drivers.
 type csiNodes struct {
-	informer cache.SharedIndexInformer // nil: there is none
+	informer cache.SharedIndexInformer // nil without informers
 	lister   listers.CSINodeLister
 }
 
@@ -51,7 +53,8 @@ func (c csiNodes) List() ([]*storagev1.CSINode, error) {
 	return c.lister.List(labels.Everything())
 }
 
-// Get returns the CSINode of a node. As in kube-scheduler, the error of one that does not exist is the API's NotFound.
+// Get returns the CSINode of a node. As in kube-scheduler, a missing CSINode is the API's
+// NotFound error.
 func (c csiNodes) Get(name string) (*storagev1.CSINode, error) {
 	if err := c.ready(); err != nil {
 		return nil, fmt.Errorf("get the CSINode %q: %w", name, err)

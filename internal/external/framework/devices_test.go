@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// counting is a plugin that looks at devices in its PreFilter.
+// counting is a plugin that reads devices in its PreFilter.
 type counting struct {
 	h       fwk.Handle
 	devices fwk.SharedDRAManager
@@ -42,7 +42,7 @@ func (c *counting) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.Nod
 
 func (c *counting) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// show shows versions of objects to the state.
+// show applies versions of objects to the state.
 func (w *world) show(objects ...runtime.Object) {
 	for _, o := range objects {
 		w.apply(kinds.Of(o).Change(o.(kinds.Object)))
@@ -101,7 +101,7 @@ func holding(pod *model.Pod, claim string, devicesOf ...string) plan.Placement {
 	}}}
 }
 
-// pictured describes everything that a plugin can read of devices.
+// pictured describes all device data that a plugin can read.
 func pictured(t *testing.T, m fwk.SharedDRAManager) string {
 	t.Helper()
 	var all []string
@@ -158,8 +158,9 @@ func pictured(t *testing.T, m fwk.SharedDRAManager) string {
 	return strings.Join(all, " ")
 }
 
-// TestDevicesOfATurn has a plugin look at devices in each turn, while objects come, change and go and placements promise devices to claims: it sees them as the
-// state has them when a turn begins, and until the next begins.
+// TestDevicesOfATurn has a plugin that reads devices in each turn, while objects and
+// promises to claims change. It gets the state at the beginning of the turn, until the
+// next turn begins.
 func TestDevicesOfATurn(t *testing.T) {
 	p := &counting{}
 	w := newWorld(t, 1, p)
@@ -238,7 +239,8 @@ func TestDevicesOfATurn(t *testing.T) {
 	}
 }
 
-// TestManyChangesOfDevices changes more objects between two turns than are noted one by one.
+// TestManyChangesOfDevices changes more objects between two turns than are recorded
+// individually.
 func TestManyChangesOfDevices(t *testing.T) {
 	p := &counting{look: func(fwk.SharedDRAManager) {}}
 	w := newWorld(t, 1, p)
@@ -253,7 +255,7 @@ func TestManyChangesOfDevices(t *testing.T) {
 	}
 }
 
-// TestDevicesFromAnyGoroutine has goroutines read on while turns begin.
+// TestDevicesFromAnyGoroutine has goroutines that keep reading while turns begin.
 func TestDevicesFromAnyGoroutine(t *testing.T) {
 	p := &counting{look: func(fwk.SharedDRAManager) {}}
 	w := newWorld(t, 1, p)

@@ -10,8 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// TestDocumentationOfTheHandle holds the table of docs/plugins.md against the interface: it names each method, and says "not supported" of those that fail, and of
-// no other.
+// TestDocumentationOfTheHandle compares the table of docs/plugins.md with the interface.
+// The table must have each method, and "not supported" for exactly those that fail.
 func TestDocumentationOfTheHandle(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/plugins.md")
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 	st "github.com/berth-scheduler/berth/framework/testing"
 )
 
-// These tests hold what parity/plugged compares with kube-scheduler.
+// These tests fix the behaviour that parity/plugged compares with kube-scheduler.
 
-// judge is a plugin with a result at PreFilter; it refuses all nodes at Filter, and notes statuses.
+// judge is a plugin with a result at PreFilter. It rejects all nodes at Filter, and
+// records statuses.
 type judge struct {
 	named
 	result *fwk.PreFilterResult
@@ -46,8 +47,9 @@ func (p *judge) PostFilter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, statu
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// TestStatusesOfNodesWithoutFilter checks the statuses of nodes that no filter was called for, and of
-// names without a node: they share one, which has the reasons of PreFilter each by itself.
+// TestStatusesOfNodesWithoutFilter checks the statuses of nodes without a filter call,
+// and of names without a node. They share one status, which lists the reasons of
+// PreFilter separately.
 func TestStatusesOfNodesWithoutFilter(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -67,7 +69,7 @@ func TestStatusesOfNodesWithoutFilter(t *testing.T) {
 		p := &judge{named: "Judge", result: test.result, status: test.status}
 		c := probed(t, nil, st.WithPlugin("Judge", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }, nil))
 		c.Schedule(podOf("web", "1").Obj())
-		if len(p.noted) > len(test.want) { // the plugin has no EventsToRegister: its pod is tried again
+		if len(p.noted) > len(test.want) { // the plugin has no EventsToRegister: its pod is retried
 			p.noted = p.noted[:len(test.want)]
 		}
 		if !slices.Equal(p.noted, test.want) {
@@ -76,7 +78,8 @@ func TestStatusesOfNodesWithoutFilter(t *testing.T) {
 	}
 }
 
-// holder is a plugin that holds a pod until it has a label, and notes what its hint gets.
+// holder is a plugin that gates a pod until it has a label, and records its hint's
+// arguments.
 type holder struct {
 	named
 	noted []string
@@ -99,8 +102,9 @@ func (p *holder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}}, nil
 }
 
-// TestHintOfHeldPod changes the labels of a pod that is held: the plugin's hint is called with both
-// versions, as in kube-scheduler, and the plugin is called again whatever the hint returns.
+// TestHintOfHeldPod changes the labels of a gated pod. The plugin's hint is called with
+// both versions, as in kube-scheduler, and the plugin is called again whatever the hint
+// returns.
 func TestHintOfHeldPod(t *testing.T) {
 	p := &holder{named: "Holder"}
 	c := probed(t, nil, st.WithPlugin("Holder", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }, nil))

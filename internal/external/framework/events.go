@@ -14,7 +14,8 @@ func registrationFor(resource fwk.EventResource) model.EventToRegister {
 	return model.EventToRegister{Resource: known, Other: other}
 }
 
-// objectsOf returns copies of the objects of an event, as hints get them; known is false if Berth does not have them.
+// objectsOf returns copies of an event's objects for hints; known is false if Berth does
+// not have the objects.
 func (c *copies) objectsOf(e model.Event) (before, after any, known bool) {
 	if !c.known || !sameEvent(&c.event, &e) {
 		before, after := e.Objects()
@@ -31,7 +32,7 @@ func deepCopy(object any) any {
 	return nil
 }
 
-// sameEvent reports whether two events are one.
+// sameEvent reports whether two events are equal.
 func sameEvent(a, b *model.Event) bool {
 	return a.Resource == b.Resource && a.Action == b.Action && a.OldNode == b.OldNode && a.Node == b.Node && a.OldPod == b.OldPod && a.Pod == b.Pod &&
 		a.OldObject == b.OldObject && a.Object == b.Object && a.Other == b.Other

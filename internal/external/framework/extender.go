@@ -11,13 +11,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// handed is an extender as the Handle gives it to plugins.
+// handed is an extender in the form that the Handle passes to plugins.
 type handed struct {
 	plugin.Extender
 	types *public.Types
 }
 
-// Hand returns extenders as the Handle gives them to plugins, with NodeInfos of these types.
+// Hand returns extenders in the form that the Handle passes to plugins, with NodeInfos of
+// these types.
 func Hand(extenders []plugin.Extender, types *public.Types) []fwk.Extender {
 	var list []fwk.Extender
 	for _, x := range extenders {
@@ -26,7 +27,8 @@ func Hand(extenders []plugin.Extender, types *public.Types) []fwk.Extender {
 	return list
 }
 
-// Filter asks which nodes pass. Those that the extender returned whole are NodeInfos without pods, as in kube-scheduler.
+// Filter returns the nodes that pass. Nodes that the extender returned as objects are
+// NodeInfos without pods, as in kube-scheduler.
 func (h handed) Filter(pod *v1.Pod, nodes []fwk.NodeInfo) (passed []fwk.NodeInfo, failed, unresolvable extenderv1.FailedNodesMap, err error) {
 	if !h.Filters() {
 		return nodes, nil, nil, nil
@@ -52,7 +54,8 @@ func (h handed) Filter(pod *v1.Pod, nodes []fwk.NodeInfo) (passed []fwk.NodeInfo
 	return passed, said.Failed, said.Unresolvable, nil
 }
 
-// Prioritize asks for scores. They are on the scale of totals already, so the weight is 1, and they are divided by what plugins multiply them with.
+// Prioritize returns scores. They already are on the scale of totals. So the weight is 1,
+// and they are divided by the factor that plugins multiply them with.
 func (h handed) Prioritize(pod *v1.Pod, nodes []fwk.NodeInfo) (*extenderv1.HostPriorityList, int64, error) {
 	list := extenderv1.HostPriorityList{}
 	if !h.Prioritizes() {
@@ -74,13 +77,15 @@ func (h handed) Prioritize(pod *v1.Pod, nodes []fwk.NodeInfo) (*extenderv1.HostP
 // Bind binds a pod.
 func (h handed) Bind(binding *v1.Binding) error { return h.Extender.Bind(binding) }
 
-// IsBinder, IsPrioritizer, IsFilter and SupportsPreemption report which verbs the extender has.
+// IsBinder, IsPrioritizer, IsFilter and SupportsPreemption report which verbs the
+// extender has.
 func (h handed) IsBinder() bool           { return h.Binds() }
 func (h handed) IsPrioritizer() bool      { return h.Prioritizes() }
 func (h handed) IsFilter() bool           { return h.Filters() }
 func (h handed) SupportsPreemption() bool { return h.Preempts() }
 
-// ProcessPreemption asks which candidates are left. Victims are looked up on their nodes.
+// ProcessPreemption returns the remaining candidates. Victims are looked up on their
+// nodes.
 func (h handed) ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims, nodes fwk.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
 	left, err := h.Extender.ProcessPreemption(pod, victims)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// answers are what the extender of these tests says, by verb.
+// answers are the responses of these tests' extender, by verb.
 var answers = map[string]string{
 	"/filter":     `{"nodenames": ["b"], "failedNodes": {"a": "too loud"}, "failedAndUnresolvableNodes": {"c": "no such disk"}}`,
 	"/prioritize": `[{"host": "b", "score": 7}, {"host": "unheard-of", "score": 3}]`,
@@ -29,7 +29,8 @@ var answers = map[string]string{
 	"/bind":       `{"error": "no lock"}`,
 }
 
-// extendersOf returns an extender that is asked over HTTP and answers so: one with all verbs, and one with none.
+// extendersOf returns two extenders that are called over HTTP and give these answers. The
+// first has all verbs, the second none.
 func extendersOf(t *testing.T) []plugin.Extender {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +48,7 @@ func extendersOf(t *testing.T) []plugin.Extender {
 	return set.Extenders()
 }
 
-// nodesWith are NodeInfos by name. Nothing asks for lists.
+// nodesWith are NodeInfos by name. Lists are not used.
 type nodesWith map[string]fwk.NodeInfo
 
 func (n nodesWith) Get(name string) (fwk.NodeInfo, error) {
@@ -65,7 +66,7 @@ func (n nodesWith) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.No
 	return nil, nil
 }
 
-// TestHand asks an extender as plugins do, by the Handle's list.
+// TestHand calls an extender as plugins do, through the Handle's list.
 func TestHand(t *testing.T) {
 	all := framework.Hand(extendersOf(t), nil)
 	if len(all) != 2 {
@@ -103,7 +104,8 @@ func TestHand(t *testing.T) {
 		t.Errorf("filtered by one that does not: %v, %v", passed, err)
 	}
 
-	// Totals are what plugins make of it, as kube-scheduler does: score times weight, on the scale of node scores.
+	// Plugins compute totals as kube-scheduler does: score times weight, on the scale of
+	// node scores.
 	scores, weight, err := full.Prioritize(pod, nodes)
 	if err != nil || len(*scores) != 1 || (*scores)[0].Host != "b" || (*scores)[0].Score*weight != 7*3 {
 		t.Errorf("rated: %v with weight %d, %v; want b with 21", scores, weight, err)

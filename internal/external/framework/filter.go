@@ -12,12 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// filter is a TurnFilter. Of what it has found, it keeps what belongs to the turn.
+// filter is a TurnFilter. It keeps the outcomes of one turn.
 type filter struct {
 	outside
 	plugin fwk.FilterPlugin
 	turn   *turn // of the fields below
-	// list are the distinct outcomes of the turn; code n stands for the n-th, counted from 1.
+	// list are the distinct outcomes of the turn; code n stands for the n-th, counted
+	// from 1.
 	list  []outcome
 	codes map[string]reason.Code
 	key   []byte
@@ -25,11 +26,11 @@ type filter struct {
 
 const codeMask = reason.Failed - 1
 
-// verdicts are those of a filter in one view.
+// verdicts are a filter's verdicts in one view.
 type verdicts struct {
 	f *filter
 	v state.View
-	// trail is that of a dry run; zero for the view of the turn.
+	// trail identifies a dry run; zero for the view of the turn.
 	trail state.Trail
 }
 
@@ -57,16 +58,18 @@ func (v *verdicts) Filter(node state.Node) reason.Code {
 	return codes[0]
 }
 
-// FilterAll writes the verdicts on nodes. The plugin is asked about all of them in one call.
+// FilterAll writes the verdicts on nodes. One call of the lane runs the plugin for all of
+// them.
 func (v *verdicts) FilterAll(slots []int32, codes []reason.Code) {
-	if v.f.r.handle.gate.open { // a plugin asks for the built-in filters, and runs those from outside itself
+	// A plugin is running the built-in filters, and runs out-of-tree ones itself.
+	if v.f.r.handle.gate.open {
 		clear(codes)
 		return
 	}
 	v.ask(slots, codes)
 }
 
-// ask asks the plugin about nodes, in one call.
+// ask runs the plugin for nodes, in one call of the lane.
 func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 	f := v.f
 	r := f.r
@@ -92,7 +95,8 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 		b := r.batchOf(slots)
 		nodes, outcomes = b.nodes, b.outcomesOf(len(slots))
 	} else {
-		nodes, outcomes = make([]fwk.NodeInfo, len(slots)), make([]*outcome, len(slots)) // the call's own: it may go on when it was given up
+		// The call gets its own memory, because it may go on after it is abandoned.
+		nodes, outcomes = make([]fwk.NodeInfo, len(slots)), make([]*outcome, len(slots))
 		for i, slot := range slots {
 			if nodes[i] = changed[slot]; nodes[i] == nil {
 				nodes[i] = r.nodeInfo(slot)
@@ -144,7 +148,8 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 // failed returns the code of an error.
 func (f *filter) failed(err error) reason.Code { return f.codeOf(&outcome{code: fwk.Error, err: err}) }
 
-// codeOf returns the code of an outcome, the same for equal ones. Pending is a rejection that evicting pods cannot resolve.
+// codeOf returns the code of an outcome, the same for equal outcomes. Pending is a
+// rejection that preemption cannot resolve.
 func (f *filter) codeOf(o *outcome) reason.Code {
 	f.key = append(f.key[:0], byte(o.code))
 	if o.err != nil {
@@ -168,7 +173,7 @@ func (f *filter) codeOf(o *outcome) reason.Code {
 	return code
 }
 
-// outcomeOf returns what a code stands for.
+// outcomeOf returns the outcome of a code.
 func (v *verdicts) outcomeOf(code reason.Code) *outcome {
 	n := int(code & codeMask)
 	if n < 1 || n > len(v.f.list) {
@@ -189,7 +194,8 @@ func (v *verdicts) Reasons(code reason.Code) []string {
 // Err returns the plugin's error.
 func (v *verdicts) Err(code reason.Code) error { return v.outcomeOf(code).err }
 
-// IsPending reports whether the plugin waits for something outside of the cluster: the pod skips its backoff when the plugin says that it may be tried.
+// IsPending reports whether the plugin waits for something outside of the cluster. When
+// the plugin's hint then queues the pod, the pod skips its backoff.
 func (v *verdicts) IsPending(code reason.Code) bool {
 	return code != reason.None && v.outcomeOf(code).code == fwk.Pending
 }

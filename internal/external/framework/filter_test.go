@@ -37,7 +37,7 @@ func (p *filters) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	return p.f(ctx, state, pod, node)
 }
 
-// TestPreFilter has a plugin return every status.
+// TestPreFilter makes a plugin return every status.
 func TestPreFilter(t *testing.T) {
 	names := func(names ...string) *fwk.PreFilterResult {
 		return &fwk.PreFilterResult{NodeNames: sets.New(names...)}
@@ -80,7 +80,8 @@ func TestPreFilter(t *testing.T) {
 	}
 }
 
-// TestNarrowedTwice has a plugin name nodes beside a built-in one that does: what both name is left, and Filter is asked about that alone.
+// TestNarrowedTwice has an out-of-tree and a built-in plugin that both name nodes. The
+// intersection remains, and Filter runs only for it.
 func TestNarrowedTwice(t *testing.T) {
 	byAffinity := func(p *v1.Pod) {
 		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
@@ -110,7 +111,7 @@ func TestNarrowedTwice(t *testing.T) {
 	}
 }
 
-// TestFilter has a plugin return every status on n1, and reject n0.
+// TestFilter makes a plugin return every status on n1, and reject n0.
 func TestFilter(t *testing.T) {
 	for _, test := range []struct {
 		status *fwk.Status
@@ -139,10 +140,11 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestHang has a Filter plugin hang on a node: the turn fails in time, and names it; the next turn is decided, whatever the late call does with what it
-// was given.
+// TestHang makes a Filter plugin hang on a node. The turn fails in time, with the
+// plugin's name. The next turn succeeds, whatever the late call does with its arguments.
 func TestHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		release, done := make(chan struct{}), make(chan struct{})
 		var once sync.Once
 		w := newWorldWithin(t, time.Second, 2, &filters{"P", func(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {

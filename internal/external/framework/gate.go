@@ -17,14 +17,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// gate lets plugins ask for the built-in plugins while the loop waits for a PostFilter plugin: the state stands still then. It is shut before the loop goes
-// on, so a goroutine that is late gets an error. Any goroutine may ask; one at a time is answered.
+// gate lets plugins run the built-in plugins while the loop waits for a PostFilter
+// plugin, because the state does not change then. It closes before the loop continues, so
+// a late goroutine gets an error. Any goroutine may call it; calls run one at a time.
 type gate struct {
 	mu       sync.Mutex
-	cycle    plugin.Cycle // nil: shut
+	cycle    plugin.Cycle // nil: closed
 	snapshot *snapshot.Snapshot
 	pod      *model.Pod
-	// open means that the engine is being asked: filters from outside pass every node meanwhile.
+	// open means that the engine is running filters for a plugin. Out-of-tree filters
+	// pass every node meanwhile.
 	open     bool
 	draft    state.Draft
 	compiled map[*v1.Pod]*model.Pod
@@ -38,18 +40,19 @@ func (g *gate) openFor(c plugin.Cycle, pod *model.Pod) {
 	g.cycle, g.pod, g.compiled = c, pod, map[*v1.Pod]*model.Pod{}
 }
 
-// close shuts the gate. It waits for a goroutine that is being answered.
+// close closes the gate. It waits for a running call.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cycle, g.pod, g.compiled = nil, nil, nil
 }
 
-// filter runs the built-in filters for the turn's pod on a node as a NodeInfo and a CycleState show it: with other pods there than the state has, and
-// other pods on other nodes.
+// filter runs the built-in filters for the turn's pod on a node, with the pods of a
+// NodeInfo and the changes in a CycleState. Pods on this and other nodes may differ from
+// the state.
 func (g *gate) filter(cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (status *fwk.Status) {
 	defer func() {
-		if r := recover(); r != nil { // it may be the goroutine of a plugin, where a panic would end the process
+		if r := recover(); r != nil { // on a plugin's goroutine, a panic would end the process
 			status = fwk.AsStatus(fmt.Errorf("running built-in filters: panicked: %s", textOf(r)))
 		}
 	}()
@@ -77,8 +80,8 @@ type askedNode struct {
 	pods []*v1.Pod
 }
 
-// questionAbout takes a question from values that plugins have made. Their types may be the plugin's
-// own, whose methods may take any time: the loop must not wait for them.
+// questionAbout copies a question from plugins' values. Their types may be the plugin's
+// own, with methods of any duration, and the loop must not wait for them.
 func questionAbout(pod *v1.Pod, cycle fwk.CycleState, infos ...fwk.NodeInfo) question {
 	asked := question{pod: pod, changes: changesIn(cycle)}
 	for _, info := range infos {
@@ -91,7 +94,8 @@ func questionAbout(pod *v1.Pod, cycle fwk.CycleState, infos ...fwk.NodeInfo) que
 	return asked
 }
 
-// slotsOf returns the slots of the nodes of a question. The error is the reason why it has no answer.
+// slotsOf returns the slots of the nodes of a question, or the reason why it has no
+// answer.
 func (g *gate) slotsOf(asked *question) ([]int32, error) {
 	switch {
 	case g.cycle == nil:
@@ -140,7 +144,7 @@ func (g *gate) arrange(asked *question, slots []int32) *state.Draft {
 	return draft
 }
 
-// place makes pods the ones that are on a node.
+// place replaces the pods on a node.
 func (g *gate) place(draft *state.Draft, slot int32, pods []*v1.Pod) {
 	left := map[types.UID]*v1.Pod{}
 	for _, pod := range pods {
@@ -174,7 +178,7 @@ func (g *gate) filterAt(slot int32, asked *question) *fwk.Status {
 	return statusOf(&rejection)
 }
 
-// add puts a pod on a node, and takes it off the one where it is.
+// add moves a pod to a node.
 func (g *gate) add(draft *state.Draft, object *v1.Pod, slot int32) {
 	pod := g.compiled[object]
 	if pod == nil {
@@ -189,10 +193,11 @@ func (g *gate) add(draft *state.Draft, object *v1.Pod, slot int32) {
 
 func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }
 
-// changesKey is where the CycleState keeps which pods AddPod and RemovePod were called for.
+// changesKey is the CycleState key of the calls of AddPod and RemovePod.
 const changesKey fwk.StateKey = "berth.dev/changes"
 
-// changes is a list of calls of AddPod and RemovePod, the last one first. It never changes, so clones of a CycleState share it.
+// changes is a list of calls of AddPod and RemovePod, the last one first. It never
+// changes, so clones of a CycleState share it.
 type changes struct {
 	before *changes
 	change
@@ -208,7 +213,7 @@ type change struct {
 // Clone returns the list.
 func (c *changes) Clone() fwk.StateData { return c }
 
-// changesIn returns the calls in the order in which they were made.
+// changesIn returns the calls in their order.
 func changesIn(state fwk.CycleState) []change {
 	data, err := state.Read(changesKey)
 	last, ok := data.(*changes)

@@ -22,10 +22,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 )
 
-// Handle is what plugins use of the scheduler. Any goroutine may use it, at any time: late ones too.
+// Handle is the plugins' interface to the scheduler. Any goroutine may use it, at any
+// time, even after its call was abandoned.
 //
-// What it does not do fails, see unsupported.go; RunFilterPlugins and RunFilterPluginsWithNominatedPods return an Error outside of PostFilter. APIDispatcher and
-// APICacher are nil and SignPod returns nothing, as in kube-scheduler with their feature gates off: plugins ask for nil.
+// Unsupported methods fail, see unsupported.go. Outside of PostFilter, RunFilterPlugins
+// and RunFilterPluginsWithNominatedPods return an Error. APIDispatcher and APICacher
+// return nil and SignPod returns no signature, as in kube-scheduler with their feature
+// gates off. Plugins check for nil.
 type Handle struct {
 	nominator
 	r    *Runtime
@@ -38,7 +41,8 @@ func newHandle(r *Runtime) *Handle {
 	return &Handle{r: r, nominator: nominator{queue: r.config.Queue, types: r.config.Types}, gate: gate{snapshot: r.config.Snapshot}}
 }
 
-// SnapshotSharedLister returns the lister of the cluster as it was when the last turn began.
+// SnapshotSharedLister returns the lister of the cluster at the beginning of the last
+// turn.
 func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return h.r.config.Snapshot.Lister() }
 
 // MutableSnapshotSharedLister returns the same lister.
@@ -62,7 +66,7 @@ func (h *Handle) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
 	}
 }
 
-// GetWaitingPod returns a pod that waits at Permit, nil if it does not.
+// GetWaitingPod returns a pod that waits at Permit, or nil.
 func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	if b := h.bindings(); b != nil {
 		if pod := b.WaitingPod(uid); pod != nil {
@@ -72,7 +76,8 @@ func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	return nil
 }
 
-// RejectWaitingPod rejects a pod that waits at Permit, and reports whether it did.
+// RejectWaitingPod rejects a pod that waits at Permit, and reports whether it was
+// waiting.
 func (h *Handle) RejectWaitingPod(uid types.UID) bool {
 	if p := h.GetWaitingPod(uid); p != nil {
 		return p.Reject("", "removed")
@@ -97,7 +102,7 @@ func (w waitingPod) Preempt(_, msg string) bool {
 	return w.leaving.reject(w.Pod().Spec.SchedulerName, w.Pod().UID, func() bool { return w.WaitingPod.Preempt(msg) })
 }
 
-// Activate has pods tried at once that wait for their turn. It does not block.
+// Activate moves pending pods to the active queue. It does not block.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	var list []*v1.Pod
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
@@ -111,7 +116,7 @@ func (h *Handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 // ClientSet returns a client of the API server.
 func (h *Handle) ClientSet() clientset.Interface { return h.r.config.ClientSet }
 
-// KubeConfig returns a copy of the configuration of clients.
+// KubeConfig returns a copy of the client configuration.
 func (h *Handle) KubeConfig() *restclient.Config {
 	if h.r.config.KubeConfig == nil {
 		return nil
@@ -137,11 +142,11 @@ func (h *Handle) APICacher() fwk.APICacher { return nil }
 // ProfileName returns the scheduler name.
 func (h *Handle) ProfileName() string { return h.r.config.Profile }
 
-// SignPod returns nothing: pods are not scheduled by signature.
+// SignPod returns nil: pods are not scheduled by signature.
 func (h *Handle) SignPod(context.Context, *v1.Pod) fwk.PodSignature { return nil }
 
-// Parallelizer returns a Parallelizer. A panic in a piece of work is passed on to who called it, when all are done: on another goroutine it would end
-// the process.
+// Parallelizer returns a Parallelizer. It re-panics on the caller's goroutine when all
+// pieces are done, because a panic on another goroutine would end the process.
 func (h *Handle) Parallelizer() fwk.Parallelizer {
 	n := h.r.config.Parallelism
 	if n <= 0 {
@@ -152,7 +157,7 @@ func (h *Handle) Parallelizer() fwk.Parallelizer {
 
 type parallelizer struct{ public.Parallelizer }
 
-// Until does pieces of work in parallel.
+// Until runs pieces of work in parallel.
 func (p parallelizer) Until(ctx context.Context, pieces int, work workqueue.DoWorkPieceFunc, operation string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,8 +177,8 @@ func (p parallelizer) Until(ctx context.Context, pieces int, work workqueue.DoWo
 	}
 }
 
-// RunFilterPlugins runs the profile's filters for the turn's pod on a node, which may have other pods than the snapshot's. It can be called during
-// PostFilter.
+// RunFilterPlugins runs the profile's filters for the turn's pod on a node, whose pods
+// may differ from the snapshot. Call it during PostFilter.
 func (h *Handle) RunFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if status := h.gate.filter(state, pod, info); !status.IsSuccess() {
 		return status
@@ -193,8 +198,9 @@ func (h *Handle) RunFilterPlugins(ctx context.Context, state fwk.CycleState, pod
 	return nil
 }
 
-// RunFilterPluginsWithNominatedPods runs the filters with the pods that are nominated to the node and that the pod does not outrank and, if these pass, or
-// there are none, without them.
+// RunFilterPluginsWithNominatedPods first runs the filters with the pods that are
+// nominated to the node and have at least the pod's priority. If these pass, or no such
+// pods exist, it runs the filters without them.
 func (h *Handle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	node := info.Node()
 	if node == nil {
@@ -229,12 +235,13 @@ func priorityOf(pod *v1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// RunPreFilterExtensionAddPod has the filters count a pod as being on a node, in this CycleState.
+// RunPreFilterExtensionAddPod adds a pod to a node for the filters, in this CycleState.
 func (h *Handle) RunPreFilterExtensionAddPod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	return h.extend(ctx, state, pod, added, node, true)
 }
 
-// RunPreFilterExtensionRemovePod has the filters no longer count a pod as being on a node, in this CycleState.
+// RunPreFilterExtensionRemovePod removes a pod from a node for the filters, in this
+// CycleState.
 func (h *Handle) RunPreFilterExtensionRemovePod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	return h.extend(ctx, state, pod, removed, node, false)
 }

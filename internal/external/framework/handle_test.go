@@ -25,7 +25,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/external/framework/snapshot"
 )
 
-// effects are tests of what each method of the Handle does, through a plugin that runs. Those of methods that are not supported are in refusals.
+// effects are tests of each Handle method's effect, through a running plugin. Tests of
+// unsupported methods are in refusals.
 var effects = map[string]func(t *testing.T){
 	"SnapshotSharedLister": func(t *testing.T) {
 		var saw []string
@@ -224,10 +225,11 @@ var effects = map[string]func(t *testing.T){
 			}
 			return nil
 		}
-		if r := probed(t, one(p)).Schedule(podOf("pod", "1").Obj()); r.Node == "" { // more in TestDevicesOfATurn
+		// TestDevicesOfATurn has more checks.
+		if r := probed(t, one(p)).Schedule(podOf("pod", "1").Obj()); r.Node == "" {
 			t.Errorf("got %+v", r)
 		}
-		// Where devices are not watched, there is no answer that there are none.
+		// If devices are not watched, methods must not return an empty answer.
 		for method, call := range map[string]func(fwk.SharedDRAManager){
 			"ResourceClaims":      func(m fwk.SharedDRAManager) { m.ResourceClaims() },
 			"ResourceSlices":      func(m fwk.SharedDRAManager) { m.ResourceSlices() },
@@ -312,7 +314,8 @@ var effects = map[string]func(t *testing.T){
 					t.Error(err)
 				}
 			}
-			for _, priority := range []int32{-1, 10} { // of the nominated pod: lower than the pod's, and higher
+			// The nominated pod has a lower priority than the pod, and then a higher one.
+			for _, priority := range []int32{-1, 10} {
 				info, _ := public.NewPodInfo(podOf("nominee", "3").Priority(priority).Obj())
 				p.h.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "a"})
 				s := p.h.RunFilterPluginsWithNominatedPods(t.Context(), state, pod, empty)
@@ -389,7 +392,7 @@ profiles:
 	"DeleteNominatedPodIfExists": func(t *testing.T) { nominates(t, 3) },
 }
 
-// rejection returns who rejected a node, and why.
+// rejection returns the plugin and the reason of a rejection.
 func rejection(s *fwk.Status) string {
 	if s == nil {
 		return "fits"
@@ -415,7 +418,8 @@ func bare(t *testing.T, config framework.Config) fwk.Handle {
 	return r.Handle()
 }
 
-// waiting returns a cluster where the pods first and second wait at Permit for the plugin Probe.
+// waiting returns a cluster where the pods first and second wait at Permit for the plugin
+// Probe.
 func waiting(t *testing.T) (*st.Cluster, *probe) {
 	p := &probe{permit: func(*v1.Pod) (*fwk.Status, time.Duration) { return status(fwk.Wait), time.Minute }}
 	c := probed(t, one(p))
@@ -427,8 +431,9 @@ func waiting(t *testing.T) (*st.Cluster, *probe) {
 	return c, p
 }
 
-// inPostFilter has a plugin ask during its PostFilter, and returns what it says. The pod web, of 2 cpu and priority 0, is rejected everywhere; when filters are asked
-// for, another plugin rejects node b. On a is the pod old, of 3 cpu.
+// inPostFilter runs a function during a plugin's PostFilter, and returns its output. The
+// pod web, with 2 cpu and priority 0, is rejected everywhere. When filters run through
+// the Handle, another plugin rejects node b. On node a is the pod old, with 3 cpu.
 func inPostFilter(t *testing.T, ask func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any))) (*probe, *[]string) {
 	t.Helper()
 	said, asking := new([]string), false
@@ -467,7 +472,9 @@ profiles:
 	return p, said
 }
 
-// extends has a plugin add a pod to a node, or remove it, by the Handle: another plugin's AddPod or RemovePod is called, and the built-in InterPodAffinity counts it.
+// extends makes a plugin add a pod to a node, or remove it, through the Handle. Another
+// plugin's AddPod or RemovePod is called, and the built-in InterPodAffinity counts the
+// change.
 func extends(t *testing.T, add bool) {
 	p, said := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
 		node, _ := p.h.SnapshotSharedLister().NodeInfos().Get("a")
@@ -487,8 +494,9 @@ func extends(t *testing.T, add bool) {
 	}
 }
 
-// nominates has a plugin nominate a parked pod to both nodes in turn, update and un-nominate it, so many steps of it. Plugins see each at once, and built-in filters
-// leave room for it from the next turn on.
+// nominates makes a plugin nominate a parked pod to both nodes in turn, update and
+// un-nominate it, up to a number of steps. Plugins see each change at once. Built-in
+// filters leave room for the pod from the next turn on.
 func nominates(t *testing.T, steps int) {
 	var may atomic.Bool
 	p := &probe{filter: func(pod *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
@@ -506,7 +514,7 @@ func nominates(t *testing.T, steps int) {
 		t.Fatal(err)
 	}
 	p.h.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "a"})
-	if steps >= 2 { // another version of it, which does not say that it is nominated
+	if steps >= 2 { // another version, without a nominated node
 		newer := info.GetPod().DeepCopy()
 		newer.Labels = map[string]string{"version": "2"}
 		after, err := public.NewPodInfo(newer)
@@ -529,7 +537,7 @@ func nominates(t *testing.T, steps int) {
 	}
 }
 
-// TestEachMethodOfTheHandle has a test of each method's effect, or of how it fails.
+// TestEachMethodOfTheHandle requires a test of each method's effect, or of its failure.
 func TestEachMethodOfTheHandle(t *testing.T) {
 	handle := reflect.TypeFor[fwk.Handle]()
 	for method := range handle.Methods() {

@@ -9,22 +9,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Bounds of the memory of calls that were given up.
+// Limits of the records of abandoned calls.
 const (
-	// hungMax is for how many pods a plugin may hang. Beyond that it is not called until a call
-	// returns: each call that hangs stops the loop for the deadline, and each parked pod may make one.
+	// hungMax is the number of pods for which a plugin may hang. Beyond that it is not
+	// called until a call returns. Each call that hangs stops the loop for the deadline,
+	// and each parked pod may cause such a call.
 	hungMax = 3
-	// asideFirst and asideMax bound how long a plugin is not called for a pod that made it hang.
-	// The time doubles with each call that hangs.
+	// asideFirst and asideMax bound how long a plugin is not called for a pod after it
+	// hung for that pod. The time doubles with each call that hangs.
 	asideFirst, asideMax = time.Minute, time.Hour
-	// asidePodsMax bounds the pods that are remembered; beyond it the one whose time is over first
-	// is forgotten.
+	// asidePodsMax limits the remembered pods. Beyond it, the pod with the earliest end
+	// is dropped.
 	asidePodsMax = 1024
 )
 
-// hung counts the calls that were given up and still run, by plugin and by pod. A pod that
-// makes a plugin hang again and again counts once: it must not keep the plugin from being called for
-// others. A call that is about no pod counts by itself. The lane's lock guards it.
+// hung counts the abandoned calls that still run, by plugin and by pod. A pod with
+// several hanging calls counts once, so that it does not keep the plugin from being
+// called for others. A call without a pod counts separately. The lane's lock guards it.
 type hung map[string]map[types.UID]int
 
 func (h hung) add(plugin string, pod types.UID) {
@@ -43,7 +44,7 @@ func (h hung) returned(plugin string, pod types.UID) {
 	}
 }
 
-// strikes returns for how many pods calls of a plugin hang.
+// strikes returns the number of pods with hanging calls of a plugin.
 func (h hung) strikes(plugin string) int {
 	n := len(h[plugin])
 	if alone := h[plugin][""]; alone > 0 {
@@ -52,7 +53,7 @@ func (h hung) strikes(plugin string) int {
 	return n
 }
 
-// running returns how many calls hang.
+// running returns the number of hanging calls.
 func (h hung) running() (n int) {
 	for _, pods := range h {
 		for _, calls := range pods {
@@ -62,7 +63,7 @@ func (h hung) running() (n int) {
 	return n
 }
 
-// aside remembers the pods that made plugins hang. The loop's goroutine uses it.
+// aside remembers pods whose plugin calls hung. Only the loop's goroutine uses it.
 type aside map[asideKey]*setAside
 
 type asideKey struct {
@@ -76,7 +77,8 @@ type setAside struct {
 	until time.Time
 }
 
-// add notes that a plugin hangs for a pod, and returns how long it is not called for the pod.
+// add records that a plugin hangs for a pod, and returns how long it is not called for
+// the pod.
 func (a aside) add(now time.Time, point Point, plugin string, pod *model.Pod) time.Duration {
 	key := asideKey{plugin, pod.UID}
 	s := a[key]
@@ -92,7 +94,8 @@ func (a aside) add(now time.Time, point Point, plugin string, pod *model.Pod) ti
 	return s.lasts
 }
 
-// returned notes that a call for a pod has returned: where it hung before, the pod is forgotten.
+// returned records that a call for a pod has returned. If it returned from the extension
+// point where it hung before, the pod is removed.
 func (a aside) returned(point Point, plugin string, pod *model.Pod) {
 	key := asideKey{plugin, pod.UID}
 	if s := a[key]; s != nil && s.point == point {
@@ -100,7 +103,7 @@ func (a aside) returned(point Point, plugin string, pod *model.Pod) {
 	}
 }
 
-// forgetOne forgets the pod whose time is over first.
+// forgetOne drops the pod with the earliest end.
 func (a aside) forgetOne() {
 	var first asideKey
 	for key, s := range a {
@@ -111,7 +114,7 @@ func (a aside) forgetOne() {
 	delete(a, first)
 }
 
-// refusal returns why a plugin is not called for a pod, nil if it is.
+// refusal returns why a plugin is not called for a pod, or nil.
 func (a aside) refusal(now time.Time, point Point, plugin string, pod *model.Pod) error {
 	s := a[asideKey{plugin, pod.UID}]
 	if s == nil || !now.Before(s.until) {

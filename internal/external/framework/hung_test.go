@@ -34,7 +34,7 @@ func newHangs(t *testing.T) *hangs {
 	return &hangs{T: t, lane: newTestLane(t, time.Second), release: make(chan struct{})}
 }
 
-// turn has a turn of a pod: PreFilter returns, and Filter hangs or not.
+// turn runs a turn of a pod: PreFilter returns, and Filter may hang.
 func (h *hangs) turn(pod *model.Pod, hang bool) error {
 	h.lane.beginTurn(pod)
 	defer h.lane.endTurn()
@@ -51,8 +51,8 @@ func (h *hangs) turn(pod *model.Pod, hang bool) error {
 	return err
 }
 
-// TestPodThatHangsIsSetAside has a plugin hang for one pod whenever it is called: the time between
-// the calls doubles, others are decided about, and the plugin stays in.
+// TestPodThatHangsIsSetAside makes a plugin hang for one pod at each call. The time
+// between the calls doubles, other pods are scheduled, and the plugin stays in use.
 func TestPodThatHangsIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHangs(t)
@@ -86,8 +86,8 @@ func TestPodThatHangsIsSetAside(t *testing.T) {
 	})
 }
 
-// TestPluginThatHangsIsOut has a plugin hang for several pods: then it is not called for any, and
-// reported, until a call returns.
+// TestPluginThatHangsIsOut makes a plugin hang for several pods. It is then not called
+// for any pod, and reported, until a call returns.
 func TestPluginThatHangsIsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHangs(t)
@@ -114,7 +114,7 @@ func TestPluginThatHangsIsOut(t *testing.T) {
 	})
 }
 
-// TestPodsSetAsideAreBounded sets more pods aside than are remembered.
+// TestPodsSetAsideAreBounded adds more pods than are remembered.
 func TestPodsSetAsideAreBounded(t *testing.T) {
 	a, now := aside{}, time.Now()
 	first := podNamed("first")

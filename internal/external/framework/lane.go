@@ -41,10 +41,11 @@ const (
 	PostBind         Point = "PostBind"
 )
 
-// DefaultDeadline is how long a call, or a batch of calls, of a plugin may take.
+// DefaultDeadline is how long a plugin call, or a batch of calls, may take.
 const DefaultDeadline = 10 * time.Second
 
-// Failure is the error of a call that did not return as it should: it panicked, or took too long. It names the plugin and the extension point.
+// Failure is the error of a call that panicked or took too long. It names the plugin and
+// the extension point.
 type Failure struct {
 	Plugin string
 	Point  Point
@@ -56,10 +57,12 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("plugin %q at %s: %s", f.Plugin, f.Point, f.Text)
 }
 
-// Lane runs calls of plugins one after the other on a goroutine of its own, and waits for each until its deadline. A call that takes longer is given up:
-// its goroutine is left alone, and the next call gets a new one. A call must therefore write to memory of its own, and read nothing that others change.
+// Lane runs plugin calls one after the other on its own goroutine, and waits for each
+// until its deadline. A call that takes longer is abandoned with its goroutine, and the
+// next call gets a new one. So a call must write only to its own memory, and read nothing
+// that others change.
 //
-// One goroutine, the loop's, uses a Lane; Abandoned may be called by any.
+// Only the loop's goroutine uses a Lane; any goroutine may call Abandoned.
 type Lane struct {
 	parent   context.Context
 	deadline time.Duration
@@ -67,25 +70,26 @@ type Lane struct {
 	log      klog.Logger
 	timer    *time.Timer
 	worker   *worker // nil: the next call starts one
-	turn     bool    // a turn is on: its calls share a context that ends with it
-	// gaveUp are the plugins of which a call of the turn was given up: they are not called again in it, or each dry run would take the whole deadline.
+	turn     bool    // in a turn, calls share a context that ends with it
+	// gaveUp are the plugins with an abandoned call in this turn. They are not called
+	// again in it, because each dry run might take the whole deadline.
 	gaveUp map[string]*Failure
-	// took is how long the last call took.
+	// took is the duration of the last call.
 	took time.Duration
-	// pod is the pod that calls are about, nil for none.
+	// pod is the pod of the current calls; nil for none.
 	pod   *model.Pod
 	aside aside
 
 	mu        sync.Mutex
-	abandoned int // calls that were given up, ever
+	abandoned int // number of all abandoned calls
 	hung      hung
 }
 
-// worker is a goroutine that runs calls. in and done are used by the lane's user and the goroutine; the other fields are written by the user while
-// the goroutine waits for in.
+// worker is a goroutine that runs calls. The lane's user and the goroutine use in and
+// done. The user writes the other fields while the goroutine waits for in.
 type worker struct {
 	in     chan func()
-	done   chan *panicked // has room for one
+	done   chan *panicked // has capacity one
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	// inTurn is the context of the turn's calls, nil before its first.
@@ -93,19 +97,19 @@ type worker struct {
 	endTurn context.CancelFunc
 	plugin  string
 	point   Point
-	pod     types.UID // that the call is about, empty for none
+	pod     types.UID // the call's pod; empty for none
 	givenUp bool      // read once in is closed
 }
 
-// panicked is how a call ended that did not return: with a panic, or by runtime.Goexit.
+// panicked is the end of a call by a panic, or by runtime.Goexit.
 type panicked struct {
 	text   string
 	exited bool // the goroutine is gone
 }
 
-// NewLane returns a lane whose calls may take so long each, DefaultDeadline if that is 0. Their
-// contexts end with the parent. now is the clock that ends the time in which a plugin is not called
-// for a pod; nil stands for time.Now.
+// NewLane returns a lane with a deadline for each call; 0 means DefaultDeadline. The
+// calls' contexts end with the parent. now is the clock for the time in which a plugin is
+// not called for a pod; nil means time.Now.
 func NewLane(parent context.Context, deadline time.Duration, now func() time.Time, log klog.Logger) *Lane {
 	if now == nil {
 		now = time.Now
@@ -118,16 +122,17 @@ func NewLane(parent context.Context, deadline time.Duration, now func() time.Tim
 	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, now: now, log: log, timer: timer, hung: hung{}, gaveUp: map[string]*Failure{}, aside: aside{}}
 }
 
-// Abandoned returns how many calls have been given up, and how many of those still run.
+// Abandoned returns how many calls have been abandoned, and how many of them still run.
 func (l *Lane) Abandoned() (ever, running int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.abandoned, l.hung.running()
 }
 
-// call runs f on the lane and returns its result. If f panics, or takes longer than the deadline, the error says so, and the result is dropped.
+// call runs f on the lane and returns its result. If f panics, or takes longer than the
+// deadline, it returns an error, and the result is dropped.
 func call[T any](l *Lane, point Point, plugin string, f func(ctx context.Context) T) (T, error) {
-	result := new(T) // f's own: it may still write when it was given up
+	result := new(T) // f's own memory: after the deadline f may still write
 	if err := l.run(point, plugin, func(ctx context.Context) { *result = f(ctx) }); err != nil {
 		var none T
 		return none, err
@@ -186,7 +191,7 @@ func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) 
 	return f
 }
 
-// ended takes in how a call ended that was not given up.
+// ended processes the end of a call that was not abandoned.
 func (l *Lane) ended(w *worker, p *panicked) error {
 	if len(l.aside) > 0 && l.pod != nil {
 		l.aside.returned(w.point, w.plugin, l.pod)
@@ -205,7 +210,7 @@ var (
 	errGivenUp = errors.New("the plugin's call has taken too long")
 )
 
-// giveUp leaves the worker alone with its call.
+// giveUp abandons the worker with its call.
 func (l *Lane) giveUp(w *worker) {
 	l.mu.Lock()
 	l.abandoned++
@@ -230,8 +235,8 @@ func (l *Lane) hungBy(plugin string) int {
 	return l.hung.strikes(plugin)
 }
 
-// Out returns the plugins that are not called because they hang for too many pods, sorted. Any
-// goroutine may call it.
+// Out returns the plugins that are not called because they hang for too many pods,
+// sorted. Any goroutine may call it.
 func (l *Lane) Out() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,7 +250,7 @@ func (l *Lane) Out() []string {
 	return out
 }
 
-// about runs calls that are about a pod outside of its turn.
+// about runs calls for a pod outside of its turn.
 func (l *Lane) about(pod *model.Pod, calls func()) {
 	before := l.pod
 	l.pod = pod
@@ -285,7 +290,7 @@ func (l *Lane) start() *worker {
 	return w
 }
 
-// serve runs the worker's calls until its lane gives it up or is closed.
+// serve runs the worker's calls until its lane abandons or closes it.
 func (l *Lane) serve(w *worker) {
 	defer l.left(w)
 	for batch := range w.in {
@@ -293,13 +298,14 @@ func (l *Lane) serve(w *worker) {
 	}
 }
 
-// left notes that the goroutine of a worker ends: because in was closed, or by runtime.Goexit in a call that has not been answered yet.
+// left records the end of a worker's goroutine: because in was closed, or by
+// runtime.Goexit in an unanswered call.
 func (l *Lane) left(w *worker) {
 	select {
 	case <-w.in:
 	default:
 		w.done <- &panicked{"called runtime.Goexit", true}
-		<-w.in // until the user has taken that in, or gives the call up
+		<-w.in // until the user has received that, or abandons the call
 	}
 	if w.givenUp {
 		l.mu.Lock()
@@ -308,7 +314,7 @@ func (l *Lane) left(w *worker) {
 	}
 }
 
-// guard runs a call and returns how it ended, nil if it returned.
+// guard runs a call and returns how it ended; nil if it returned.
 func (l *Lane) guard(w *worker, batch func()) (p *panicked) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -320,5 +326,5 @@ func (l *Lane) guard(w *worker, batch func()) (p *panicked) {
 	return nil
 }
 
-// textOf returns what was panicked with as a text. fmt catches panics of its methods.
+// textOf returns a panic's value as text. Package fmt catches panics of its methods.
 func textOf(r any) string { return fmt.Sprint(r) }

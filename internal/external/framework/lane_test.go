@@ -19,9 +19,10 @@ func newTestLane(t *testing.T, deadline time.Duration) *Lane {
 	return l
 }
 
-// TestLaneEnds has calls end in every way: each is answered, and the lane goes on.
+// TestLaneEnds ends calls in every way. Each gets a result, and the lane continues.
 func TestLaneEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t, 20*time.Millisecond)
 		release := make(chan struct{})
 		for _, test := range []struct {
@@ -58,9 +59,11 @@ type badText struct{}
 
 func (badText) Error() string { panic("no text") }
 
-// TestLateResults has a call write its result after it was given up, and return it: the next calls are answered by themselves. Run it with -race.
+// TestLateResults has a call that writes and returns its result after it was abandoned.
+// Later calls get their own results. Run it with -race.
 func TestLateResults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t, 5*time.Millisecond)
 		release, written := make(chan struct{}), make(chan struct{})
 		var told atomic.Bool
@@ -91,9 +94,11 @@ func TestLateResults(t *testing.T) {
 	})
 }
 
-// TestHungCallsAreBounded has a plugin hang again and again: at last it is not called, until a call returns. Others are called all the time.
+// TestHungCallsAreBounded makes a plugin hang repeatedly. In the end it is not called
+// until a call returns. Other plugins are always called.
 func TestHungCallsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(t, time.Millisecond)
 		release := make(chan struct{})
 		var called atomic.Int64
@@ -118,7 +123,8 @@ func TestHungCallsAreBounded(t *testing.T) {
 	})
 }
 
-// TestTurnContext has the context of a turn's calls end with the turn, and the lane go on.
+// TestTurnContext checks that the context of a turn's calls ends with the turn, and that
+// the lane continues.
 func TestTurnContext(t *testing.T) {
 	l := newTestLane(t, time.Minute)
 	own := func(ctx context.Context) context.Context { return ctx }

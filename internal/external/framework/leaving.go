@@ -7,35 +7,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leavingMax bounds how long a turn waits for the Unreserve of pods that were rejected at Permit.
+// leavingMax limits how long a turn waits for the Unreserve of pods that were rejected at
+// Permit.
 const leavingMax = 20 * time.Millisecond
 
-// Leaving are the pods that plugins have rejected at Permit and whose Unreserve has not returned.
-// All profiles share them; any goroutine may use them.
+// Leaving are the pods that plugins have rejected at Permit and whose Unreserve has not
+// returned. All profiles share them; any goroutine may use them.
 //
-// Plugins that count the members of a gang take a member out at Unreserve. A turn that begins as
-// soon as the room of one rejected member is free would find the others counted: Coscheduling then
-// leaves their siblings asleep, and lets go of the pod that has come too early.
+// Gang plugins that count members remove a member at Unreserve. A turn that begins as
+// soon as the space of one rejected member is free would still find the others counted.
+// Coscheduling would then not activate their siblings, and would allow the pod that came
+// too early.
 type Leaving struct {
 	mu   sync.Mutex
 	pods map[types.UID]bool
-	none chan struct{} // closed when the last one has left
+	none chan struct{} // closed when the last pod has left
 	// reserving are the profiles with Reserve plugins. Pods of others have no Unreserve.
 	reserving map[string]bool
 }
 
-// NewLeaving returns a set without pods.
+// NewLeaving returns an empty set.
 func NewLeaving() *Leaving { return &Leaving{pods: map[types.UID]bool{}, reserving: map[string]bool{}} }
 
-// reserve notes that a profile has Reserve plugins.
+// reserve registers a profile with Reserve plugins.
 func (l *Leaving) reserve(profile string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reserving[profile] = true
 }
 
-// reject notes a pod while a function rejects it, and goes on if the function reports that it did.
-// Of several plugins that reject the same pod, the first one does.
+// reject adds a pod while a function rejects it. The pod stays if the function returns
+// true. If several plugins reject the same pod, the first one counts.
 func (l *Leaving) reject(profile string, pod types.UID, reject func() bool) bool {
 	l.mu.Lock()
 	if !l.reserving[profile] {
@@ -55,7 +57,7 @@ func (l *Leaving) reject(profile string, pod types.UID, reject func() bool) bool
 	return rejected
 }
 
-// left notes that the Unreserve of a pod has returned.
+// left removes a pod whose Unreserve has returned.
 func (l *Leaving) left(pod types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,8 +69,8 @@ func (l *Leaving) left(pod types.UID) {
 	}
 }
 
-// wait returns when no pod is leaving. Pods that take longer than leavingMax are forgotten: their
-// plugins do not reserve anything, or are slow.
+// wait returns when no pod is leaving. Pods that take longer than leavingMax are dropped:
+// their plugins reserve nothing, or are slow.
 func (l *Leaving) wait() {
 	l.mu.Lock()
 	n, none := len(l.pods), l.none

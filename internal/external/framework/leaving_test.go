@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestTurnWaitsForThoseThatLeave has a turn begin while rejected pods are still to be unreserved: it
-// waits for all of them, but not for ever, and not for a pod that was not rejected.
+// TestTurnWaitsForThoseThatLeave begins a turn while rejected pods are still to be
+// unreserved. It waits for all of them with a limit, and not for a pod that was not
+// rejected.
 func TestTurnWaitsForThoseThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLeaving()

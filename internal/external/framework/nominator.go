@@ -15,19 +15,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// nominee is a nominated pod. Its PodInfo may be of a plugin's own type, whose methods are not called with the lock held: the loop waits for that.
+// nominee is a nominated pod. Its PodInfo may be of a plugin's own type. Its methods are
+// not called with the lock held, because the loop waits for the lock.
 type nominee struct {
 	uid  types.UID
 	info fwk.PodInfo
 	pod  *v1.Pod // of info
 }
 
-// nominator is which pods are nominated to which nodes: what the state says at the beginning of a turn, and what plugins have changed since. Any goroutine
-// may use it.
+// nominator holds the nominations: those of the state at the beginning of a turn, and
+// later changes by plugins. Any goroutine may use it.
 //
-// The queue takes in what plugins change when a turn has ended, and before the next; then the state has the last word. So what was changed in a turn is
-// forgotten with it, and what was changed between turns with the next: a nomination stays if its pod waits in the queue. Until then the engine has the
-// changes from nominations.
+// The queue applies plugins' changes between turns, and then the state's nominations are
+// authoritative. So changes during a turn are dropped at its end, and changes between
+// turns at the end of the next. A nomination stays if its pod is in the queue. Until then
+// the engine gets the changes from nominations.
 type nominator struct {
 	queue Queue
 	types *public.Types
@@ -37,25 +39,28 @@ type nominator struct {
 	known   bool
 	byNode  map[string][]nominee
 	nodeOf  map[types.UID]string
-	// fresh is what plugins have changed since the last turn ended; stale means that they had changed something before.
+	// fresh are the plugins' changes since the end of the last turn; stale means that
+	// earlier changes existed.
 	fresh changed
 	stale bool
-	// changes is how often fresh has changed.
+	// changes counts the changes of fresh.
 	changes uint64
-	// seen is the loop's: the last result of nominations.
+	// seen is the last result of nominations. Only the loop uses it.
 	seen struct {
 		changes uint64
 		list    []plan.Nomination
 	}
 }
 
-// changedMax is how many changes of fresh are kept, as many as can wait for the queue.
+// changedMax is the maximum number of changes in fresh, equal to the number that can wait
+// for the queue.
 const changedMax = 10_000
 
-// changed are the last changes that plugins made, by pod; an empty name means that the pod is nominated no longer.
+// changed are the last changes by plugins, by pod; an empty node name means that the
+// nomination ended.
 type changed struct {
 	by    map[types.UID]changedNomination
-	order []types.UID // of by
+	order []types.UID // keys of by
 }
 
 type changedNomination struct {
@@ -63,7 +68,7 @@ type changedNomination struct {
 	nodeName string
 }
 
-// begin takes over the state's nominations, if they or those of plugins have changed.
+// begin copies the state's nominations, if they or those of plugins have changed.
 func (n *nominator) begin(v state.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +79,8 @@ func (n *nominator) begin(v state.View) {
 	n.version, n.known, n.stale = version, true, false
 	n.byNode, n.nodeOf = map[string][]nominee{}, map[types.UID]string{}
 	for name, pods := range v.NominatedPods() {
-		pods, _ := v.WithoutKept(pods) // room that is kept for a group is no nomination, which could be cleared
+		// A group's reserved space is no nomination, so it cannot be cleared.
+		pods, _ := v.WithoutKept(pods)
 		for _, pod := range pods {
 			n.put(nominee{uid: pod.UID, info: n.types.NewPodInfo(copyOf(pod))}, name)
 		}
@@ -91,7 +97,7 @@ func (n *nominator) begin(v state.View) {
 	}
 }
 
-// end notes that the turn has ended: the queue takes in what plugins have changed by now.
+// end marks the end of the turn: the queue applies the plugins' changes now.
 func (n *nominator) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,7 +107,8 @@ func (n *nominator) end() {
 	}
 }
 
-// nominations returns the changes that the state does not have yet. The loop's goroutine calls it.
+// nominations returns the changes that the state does not have yet. The loop's goroutine
+// calls it.
 func (n *nominator) nominations() []plan.Nomination {
 	n.mu.Lock()
 	if n.seen.changes == n.changes {
@@ -125,7 +132,8 @@ func (n *nominator) nominations() []plan.Nomination {
 	return n.seen.list
 }
 
-// note keeps a change until the state must have it. When there are too many, the oldest is forgotten.
+// note keeps a change until the state must have it. Beyond changedMax, the oldest is
+// dropped.
 func (n *nominator) note(p nominee, nodeName string) {
 	if n.fresh.by == nil {
 		n.fresh.by = map[types.UID]changedNomination{}
@@ -181,7 +189,8 @@ func (n *nominator) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	return pods
 }
 
-// AddNominatedPod nominates a pod: to the node that nominatingInfo names or, without one, to that of its status.
+// AddNominatedPod nominates a pod to nominatingInfo's node or, without one, to the node
+// in its status.
 func (n *nominator) AddNominatedPod(_ klog.Logger, info fwk.PodInfo, nominatingInfo *fwk.NominatingInfo) {
 	pod := info.GetPod()
 	n.mu.Lock()
@@ -215,7 +224,8 @@ func (n *nominator) DeleteNominatedPodIfExists(pod *v1.Pod) {
 	}
 }
 
-// UpdateNominatedPod takes in a new version of a pod. It keeps its nomination if neither version names a node: the API may not show it yet.
+// UpdateNominatedPod replaces a pod by a new version. The nomination stays if neither
+// version has a nominated node, because the API may not show it yet.
 func (n *nominator) UpdateNominatedPod(_ klog.Logger, before *v1.Pod, after fwk.PodInfo) {
 	pod := after.GetPod()
 	n.mu.Lock()

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// TestNominator has a plugin change nominations: it sees that at once, and the queue is told.
+// TestNominator makes a plugin change nominations. It sees the changes at once, and the
+// queue receives them.
 func TestNominator(t *testing.T) {
 	p := &counts{named: "P", pods: 9}
 	w := newWorld(t, 2, p)
@@ -47,7 +48,8 @@ func TestNominator(t *testing.T) {
 	}
 }
 
-// TestKeptRoomIsNoNomination: plugins do not see pods that room is kept for, which the API shows nothing of.
+// TestKeptRoomIsNoNomination checks that plugins do not see pods with reserved space,
+// which the API does not show.
 func TestKeptRoomIsNoNomination(t *testing.T) {
 	p := &counts{named: "P", pods: 9}
 	w := newWorld(t, 2, p)
@@ -62,15 +64,17 @@ func TestKeptRoomIsNoNomination(t *testing.T) {
 	}
 }
 
-// TestNominationsOfUnknownPods has a plugin nominate pods that the queue does not know, in turns and between them: they are seen at once and until the next turn
-// has ended, and not kept for ever. What the plugin deletes stays deleted while the queue has not taken that in.
+// TestNominationsOfUnknownPods makes a plugin nominate pods that are not in the queue, in
+// turns and between them. The nominations are visible at once and until the next turn has
+// ended, and are then dropped. Nominations that the plugin deletes stay deleted until the
+// queue has applied that.
 func TestNominationsOfUnknownPods(t *testing.T) {
 	p := &counts{named: "P", pods: 9}
 	w := newWorld(t, 2, p)
 	first := w.pod("first", "1", build.NominatedNodeName("n0"))
 	w.apply(model.Change{Kind: model.PodSet, Pod: first})
 	nominate := func(name, node string) { w.nominate(p.handle, w.object(name, "1"), node) }
-	var during []string // what the next turn sees
+	var during []string // during the next turn
 	p.pre = func() { during = nominatedTo(p.handle, "n0") }
 	turn := func(want ...string) {
 		t.Helper()
@@ -84,12 +88,13 @@ func TestNominationsOfUnknownPods(t *testing.T) {
 	p.handle.DeleteNominatedPodIfExists(first.Object)
 	turn("between")
 	p.pre = func() { nominate("within", "n0"); during = nominatedTo(p.handle, "n0") }
-	turn("first", "within") // nobody has told the state that first is not nominated any more
+	turn("first", "within") // the state still has the nomination of first
 	p.pre = func() { during = nominatedTo(p.handle, "n0") }
 	turn("first")
 
 	for i := range 30_000 {
-		nominate(fmt.Sprint("many", i), fmt.Sprint("n", i)) // nodes of their own: it is a list for each
+		// The nodes differ, because each node has its own list.
+		nominate(fmt.Sprint("many", i), fmt.Sprint("n", i))
 	}
 	kept := 0
 	for i := range 30_000 {
@@ -105,8 +110,9 @@ func TestNominationsOfUnknownPods(t *testing.T) {
 	}
 }
 
-// TestNominationsWithinATurn has plugins change nominations in a turn: its later filters leave room
-// for nominated pods, by AddPod too, and take the room of a nomination that has ended.
+// TestNominationsWithinATurn makes plugins change nominations in a turn. Its later
+// filters leave room for nominated pods, including pods from AddPod, and use the space of
+// a nomination that has ended.
 func TestNominationsWithinATurn(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -152,8 +158,8 @@ func TestNominationsWithinATurn(t *testing.T) {
 	}
 }
 
-// TestNominationsBetweenPostFilters has a PostFilter plugin nominate a pod before DefaultPreemption:
-// evicting pods makes no room then.
+// TestNominationsBetweenPostFilters has a PostFilter plugin that nominates a pod before
+// DefaultPreemption runs. Preemption then does not make enough room.
 func TestNominationsBetweenPostFilters(t *testing.T) {
 	for _, nominates := range []bool{false, true} {
 		p := &counts{named: "P", pods: 9}
@@ -177,7 +183,7 @@ func prioritized(priority int32) build.PodOption {
 	return func(p *v1.Pod) { p.Spec.Priority = &priority }
 }
 
-// nominate has a plugin nominate a pod.
+// nominate makes a plugin nominate a pod.
 func (w *world) nominate(h fwk.Handle, pod *v1.Pod, node string) {
 	info, err := public.NewPodInfo(pod)
 	if err != nil {

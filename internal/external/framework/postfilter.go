@@ -19,10 +19,13 @@ type postFilter struct {
 
 var _ plugin.PostFilter = (*postFilter)(nil)
 
-// PostFilter runs the plugin, which may ask for the filters by the Handle until it returns. Skip and Wait, which end kube-scheduler, are errors.
+// PostFilter runs the plugin, which may run the filters through the Handle until it
+// returns. Skip and Wait, which terminate kube-scheduler, are errors.
 func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	t := p.r.turn
-	statuses := p.r.statusesOf(c) // before the gate is opened: the filters from outside may have to be asked, on the lane
+	// This may run out-of-tree filters on the lane, so it precedes the opening of the
+	// gate.
+	statuses := p.r.statusesOf(c)
 	type result struct {
 		outcome
 		message    string
@@ -58,8 +61,8 @@ func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilt
 	return to, nil
 }
 
-// statusesOf returns why the filters rejected each node. As in kube-scheduler, nodes that no filter
-// has looked at have no status by name: they, and names without a node, share a status.
+// statusesOf returns the filter status of each node. As in kube-scheduler, nodes on which
+// no filter ran have no explicit status. They, and names without a node, share a status.
 func (r *Runtime) statusesOf(c plugin.Cycle) fwk.NodeToStatusReader {
 	v := c.View()
 	byName := make(map[string]*fwk.Status, v.Nodes())

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// counts is a plugin that allows so many cpus on a node, by the NodeInfo, and so many pods in the cluster, by AddPod and RemovePod.
+// counts is a plugin that limits the cpus on a node, from the NodeInfo, and the pods in
+// the cluster, from AddPod and RemovePod.
 type counts struct {
 	named
 	handle   fwk.Handle
@@ -81,7 +82,8 @@ func (p *counts) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod
 	return p.post(p, state, pod, statuses)
 }
 
-// TestDryRuns has a pod nominated to a node, which a dry run adds: the plugin sees it by AddPod, and in the NodeInfo.
+// TestDryRuns has a pod that is nominated to a node, and that a dry run adds. The plugin
+// gets it from AddPod, and in the NodeInfo.
 func TestDryRuns(t *testing.T) {
 	p := &counts{named: "P", pods: 1}
 	w := newWorld(t, 2, p)
@@ -95,7 +97,7 @@ func TestDryRuns(t *testing.T) {
 	}
 }
 
-// TestPostFilter has a plugin return every status.
+// TestPostFilter makes a plugin return every status.
 func TestPostFilter(t *testing.T) {
 	override := func(name string) *fwk.PostFilterResult {
 		return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: name}}
@@ -133,7 +135,8 @@ func TestPostFilter(t *testing.T) {
 	}
 }
 
-// TestFiltersDuringPostFilter has a plugin ask, from many goroutines, whether its pod fits without a victim, and after its PostFilter has returned.
+// TestFiltersDuringPostFilter runs filters from many goroutines of a plugin, to check
+// whether its pod fits without a victim, and again after its PostFilter has returned.
 func TestFiltersDuringPostFilter(t *testing.T) {
 	ctx := context.Background()
 	p := &counts{named: "P", pods: 2}

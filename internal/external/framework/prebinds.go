@@ -9,13 +9,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreBinds are the pods that plugins say are at PreBind, besides those that commit has there. All profiles share them; any goroutine may use them.
+// PreBinds are the pods that plugins have registered as being at PreBind, besides those
+// in package commit. All profiles share them; any goroutine may use them.
 type PreBinds struct {
 	mu   sync.Mutex
 	pods map[types.UID]*preBound
 }
 
-// NewPreBinds returns a set without pods.
+// NewPreBinds returns an empty set.
 func NewPreBinds() *PreBinds { return &PreBinds{pods: map[types.UID]*preBound{}} }
 
 func (p *PreBinds) get(uid types.UID) *preBound {
@@ -31,7 +32,8 @@ type preBound struct {
 	canceled, finished bool
 }
 
-// CancelPod cancels what the plugin does for the pod, unless that is marked as finished. It reports whether it did, or somebody had before.
+// CancelPod cancels the plugin's work for the pod, unless it is marked as finished. It
+// reports whether the work is cancelled, by this or an earlier call.
 func (p *preBound) CancelPod(reason string) bool {
 	p.mu.Lock()
 	first := !p.canceled && !p.finished
@@ -41,12 +43,13 @@ func (p *preBound) CancelPod(reason string) bool {
 	canceled := p.canceled
 	p.mu.Unlock()
 	if first && p.cancel != nil {
-		p.cancel(errors.New(reason)) // the plugin's own: it may call back
+		p.cancel(errors.New(reason)) // the plugin's function may call back
 	}
 	return canceled
 }
 
-// MarkPrebound says that the pod cannot be cancelled any more. It reports whether it had not been.
+// MarkPrebound marks the pod as no longer cancellable. It reports false if the pod was
+// already cancelled.
 func (p *preBound) MarkPrebound() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,8 +60,9 @@ func (p *preBound) MarkPrebound() bool {
 	return true
 }
 
-// AddPodInPreBind has GetPodInPreBind return the pod until RemovePodInPreBind. The scheduler's own pods at PreBind need not be added; of one that is, the plugin's
-// function is what cancels it.
+// AddPodInPreBind makes GetPodInPreBind return the pod until RemovePodInPreBind. The
+// scheduler's own pods at PreBind need not be added. If one is, the plugin's function
+// cancels it.
 func (h *Handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
 	p := h.r.config.PreBinds
 	p.mu.Lock()
@@ -66,7 +70,7 @@ func (h *Handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) 
 	p.pods[uid] = &preBound{cancel: cancel}
 }
 
-// GetPodInPreBind returns a pod that a plugin has added or that is at PreBind, nil if there is none.
+// GetPodInPreBind returns a pod that a plugin has added or that is at PreBind, or nil.
 func (h *Handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
 	if pod := h.r.config.PreBinds.get(uid); pod != nil {
 		return pod
@@ -79,7 +83,8 @@ func (h *Handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
 	return nil
 }
 
-// RemovePodInPreBind takes back AddPodInPreBind. A pod that commit has at PreBind stays there, and the log says so.
+// RemovePodInPreBind reverts AddPodInPreBind. A pod that commit has at PreBind stays
+// there, with a log line.
 func (h *Handle) RemovePodInPreBind(uid types.UID) {
 	p := h.r.config.PreBinds
 	p.mu.Lock()

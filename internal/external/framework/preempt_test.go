@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// dryRuns is a plugin with functions for what a dry run calls; those that are nil return nil.
+// dryRuns is a plugin with functions for the calls of a dry run; nil functions return
+// nil.
 type dryRuns struct {
 	named
 	add    func() *fwk.Status
@@ -53,7 +54,7 @@ func (p *dryRuns) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fw
 	return p.filter(node)
 }
 
-// preempts decides about a pod that needs the room of one of four, and may evict one.
+// preempts schedules a pod that needs the space of another, among four, and may evict it.
 func preempts(t *testing.T, p fwk.Plugin) plan.Decision {
 	t.Helper()
 	w := newWorld(t, 1, p)
@@ -70,7 +71,8 @@ func preempts(t *testing.T, p fwk.Plugin) plan.Decision {
 	return w.decide(pod)
 }
 
-// TestFailureEvictsNobody has plugins fail while pods are put back in a dry run of preemption.
+// TestFailureEvictsNobody makes plugins fail while pods are put back in a dry run of
+// preemption.
 func TestFailureEvictsNobody(t *testing.T) {
 	inReprieve := func(f func()) func(node fwk.NodeInfo) *fwk.Status {
 		return func(node fwk.NodeInfo) *fwk.Status {
@@ -103,12 +105,13 @@ func TestFailureEvictsNobody(t *testing.T) {
 	}
 }
 
-// TestHangInDryRun has a Filter plugin that was given up in a dry run go on reading its NodeInfo: nobody changes it any more, the dry run has failed.
+// TestHangInDryRun has a Filter plugin that goes on reading its NodeInfo after it was
+// abandoned in a dry run. The NodeInfo no longer changes, because the dry run has failed.
 func TestHangInDryRun(t *testing.T) {
 	var calls atomic.Int32
 	var stop atomic.Bool
 	done := make(chan struct{})
-	w := newWorldWithin(t, 2*time.Second, 1) // nothing but the plugin takes so long
+	w := newWorldWithin(t, 2*time.Second, 1) // only the plugin takes this long
 	points, err := w.runtime.Adapt(&dryRuns{named: "P", filter: func(node fwk.NodeInfo) *fwk.Status {
 		if calls.Add(1) == 1 {
 			defer close(done)

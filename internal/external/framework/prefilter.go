@@ -17,7 +17,8 @@ type preFilter struct {
 	plugin fwk.PreFilterPlugin
 }
 
-// PreFilter asks the plugin about all nodes. As in kube-scheduler 1.37, a status Pending is an error here.
+// PreFilter runs the plugin for all nodes. As in kube-scheduler 1.37, a status Pending is
+// an error here.
 func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 	t := p.r.turn
 	nodes, err := p.r.config.Snapshot.Lister().NodeInfos().List()
@@ -46,7 +47,8 @@ func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 		return plugin.PreFilterResult{Err: found.err}
 	case found.code == fwk.Skip:
 		t.skippedFilters.Insert(p.name)
-		t.state.SetSkipFilterPlugins(t.skippedFilters.Clone()) // a call that was given up may read the last one
+		// An abandoned call may still read the last set.
+		t.state.SetSkipFilterPlugins(t.skippedFilters.Clone())
 		return plugin.PreFilterResult{}
 	case found.isRejection():
 		if t.preFilter == nil {

@@ -13,7 +13,8 @@ import (
 	st "github.com/berth-scheduler/berth/framework/testing"
 )
 
-// probe is a plugin with functions for the points at which a test uses the Handle; those that are nil do nothing. It registers for new nodes alone.
+// probe is a plugin with functions for the points at which a test uses the Handle; nil
+// functions do nothing. It registers only for new nodes.
 type probe struct {
 	name       string
 	h          fwk.Handle

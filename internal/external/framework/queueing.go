@@ -25,7 +25,8 @@ var (
 	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
 )
 
-// PreEnqueue asks the plugin. As in kube-scheduler, any status but Success holds the pod back.
+// PreEnqueue runs the plugin. As in kube-scheduler, any status except Success gates the
+// pod.
 func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
 	object := p.r.copies.of(pod)
 	var o outcome
@@ -48,13 +49,14 @@ func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
 	return ""
 }
 
-// copiesMax bounds how many copies of pods are kept for plugins that are asked about waiting pods.
+// copiesMax limits the pod copies for plugin calls on pending pods.
 const copiesMax = 1024
 
-// copies are copies of waiting pods for plugins: they are asked about one pod many times, and must not write to the state's.
+// copies are plugins' copies of pending pods. Plugins are called many times for one pod,
+// and must not write to the state's object.
 type copies struct {
 	byPod map[*model.Pod]*v1.Pod
-	// event is the last event, and before and after copies of its objects.
+	// event is the last event; before and after are copies of its objects.
 	event         model.Event
 	before, after any
 	known         bool
@@ -72,7 +74,7 @@ func (c *copies) of(pod *model.Pod) *v1.Pod {
 	return object
 }
 
-// drop forgets the copy of a pod that a call which was given up may still write to.
+// drop removes the copy of a pod, because an abandoned call may still write to it.
 func (c *copies) drop(pod *model.Pod) { delete(c.byPod, pod) }
 
 type enqueueExtensions struct {
@@ -83,7 +85,7 @@ type enqueueExtensions struct {
 // EventsToRegister returns the events that the plugin registers for.
 func (p *enqueueExtensions) EventsToRegister() []model.EventToRegister { return p.events }
 
-// Reads returns the kinds that events which the plugin registers for are about.
+// Reads returns the kinds whose events the plugin registers for.
 func (p *enqueueExtensions) Reads() []model.Kind {
 	var reads []model.Kind
 	for kind := range model.KindCount {
@@ -95,7 +97,8 @@ func (p *enqueueExtensions) Reads() []model.Kind {
 	return reads
 }
 
-// enqueueExtensions returns what a plugin registers for, nil if it cannot reject pods. A plugin that does not say registers for everything.
+// enqueueExtensions returns a plugin's registrations; nil if the plugin cannot reject
+// pods. A plugin without EnqueueExtensions registers for everything.
 func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, error) {
 	switch p.(type) {
 	case fwk.PreEnqueuePlugin, fwk.PreFilterPlugin, fwk.FilterPlugin, fwk.ReservePlugin, fwk.PermitPlugin:
@@ -136,16 +139,16 @@ func (o outside) registration(e *fwk.ClusterEventWithHint) model.EventToRegister
 	}
 	h := &hint{outside: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
 	r.Hint = h.helps
-	r.Alike = model.OfEachPod // who knows what it looks at
+	r.Alike = model.OfEachPod // the hint may read any field of the pod
 	return r
 }
 
-// hint is a plugin's hint. One that fails says that the pod may be tried, as in kube-scheduler.
+// hint is a plugin's hint. If it fails, the pod is queued, as in kube-scheduler.
 type hint struct {
 	outside
 	before fwk.PreQueueingHintFn
 	hint   fwk.QueueingHintFn
-	// event is the last event that before was asked about, and pods what it said.
+	// event is the event of the last call of before, and pods its result.
 	event model.Event
 	asked bool
 	all   bool
@@ -183,7 +186,8 @@ func (h *hint) helps(waiting *model.Pod, event model.Event) bool {
 	return helps || err != nil
 }
 
-// concerns reports whether the plugin's PreQueueingHintFn names the pod for the event. It is asked once for each event.
+// concerns reports whether the plugin's PreQueueingHintFn names the pod for the event.
+// The function is called once for each event.
 func (h *hint) concerns(waiting *model.Pod, event model.Event, before, after any) bool {
 	if !h.asked || !sameEvent(&h.event, &event) {
 		log := h.r.config.Log
@@ -195,7 +199,7 @@ func (h *hint) concerns(waiting *model.Pod, event model.Event, before, after any
 			found, err := h.before(log, before, after)
 			return result{found, err}
 		})
-		if err != nil { // a call that was given up may still write to the copies
+		if err != nil { // an abandoned call may still write to the copies
 			h.r.copies.known, h.r.copies.event = false, model.Event{}
 			log.Error(err, "PreQueueing hint failed", "plugin", h.name)
 		}

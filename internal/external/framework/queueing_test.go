@@ -44,7 +44,7 @@ func (p *queues) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return p.events, p.err
 }
 
-// TestPreEnqueue has a plugin return every status.
+// TestPreEnqueue makes a plugin return every status.
 func TestPreEnqueue(t *testing.T) {
 	for _, test := range []struct {
 		p    queues
@@ -74,7 +74,7 @@ func TestPreEnqueue(t *testing.T) {
 	}
 }
 
-// TestHints has hints answer, fail and panic: what fails means that the pod may be tried.
+// TestHints makes hints return, fail and panic. After a failure the pod is queued.
 func TestHints(t *testing.T) {
 	w := newWorld(t, 1)
 	waiting := w.pod("p", "1")

@@ -15,30 +15,33 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// queueSort orders pods by a plugin's Less. It never fails: where the plugin does, priority and time decide, as in kube-scheduler's default order.
+// queueSort orders pods by a plugin's Less. It never fails: if the plugin does, priority
+// and time decide, as in kube-scheduler's default order.
 //
-// The queue compares a pod a dozen times and more for each turn, so what the plugin sees of a waiting pod is made once and kept with it, until it changes.
+// The queue compares a pod at least a dozen times for each turn. So the plugin's view of
+// a pending pod is built once and stored with the pod, until it changes.
 type queueSort struct {
 	outside
 	plugin  fwk.QueueSortPlugin
 	current *comparison
-	// hung is the last comparison that was given up. The plugin is not asked while it runs, nor once givenUp is hungMax: each stops the loop for the deadline.
+	// hung is the last abandoned comparison. The plugin is not called while it runs, nor
+	// once givenUp reaches hungMax: each such call stops the loop for the deadline.
 	hung     *comparison
 	givenUp  int
-	panicked bool // it has, and the log says so
+	panicked bool // it has panicked, which was logged
 }
 
 func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
 	return &queueSort{outside: o, plugin: p, current: newComparison(p)}
 }
 
-// comparison is the memory of calls of Less: that of one that is given up is its own from then on.
+// comparison is the memory of calls of Less. An abandoned call keeps its comparison.
 type comparison struct {
 	plugin   fwk.QueueSortPlugin
 	a, b     fwk.QueuedEntityInfo
 	less     bool
-	panicked string // what with, if the call did
-	// returned is set when a call has ended, even if it was given up.
+	panicked string // value of the call's panic
+	// returned is set when a call has ended, even if it was abandoned.
 	returned atomic.Bool
 	batch    func(context.Context)
 }
@@ -52,14 +55,14 @@ func newComparison(p fwk.QueueSortPlugin) *comparison {
 func (c *comparison) run(context.Context) {
 	defer c.returned.Store(true)
 	defer func() {
-		if r := recover(); r != nil { // not left to the lane, which would log each
+		if r := recover(); r != nil { // not left to the lane, which would log each panic
 			c.panicked = "panicked: " + textOf(r)
 		}
 	}()
 	c.less = c.plugin.Less(c.a, c.b)
 }
 
-// Less asks the plugin.
+// Less calls the plugin.
 func (p *queueSort) Less(a, b plugin.Queued) bool {
 	if p.isOut() {
 		return byDefault(a, b)
@@ -69,7 +72,7 @@ func (p *queueSort) Less(a, b plugin.Queued) bool {
 	c.a, c.b, c.panicked = shownOf(a, types).entity(), shownOf(b, types).entity(), ""
 	c.returned.Store(false)
 	of := p.r.lane.pod
-	p.r.lane.pod = nil // the call is about two
+	p.r.lane.pod = nil // the call has two pods
 	err := p.r.lane.run(QueueSort, p.name, c.batch)
 	p.r.lane.pod = of
 	if err == nil && c.panicked == "" {
@@ -79,7 +82,7 @@ func (p *queueSort) Less(a, b plugin.Queued) bool {
 	return byDefault(a, b)
 }
 
-// isOut reports whether the plugin is not asked now.
+// isOut reports whether the plugin is currently not called.
 func (p *queueSort) isOut() bool {
 	if p.givenUp >= hungMax || p.r.lane.hungBy(p.name) >= hungMax {
 		return true
@@ -94,7 +97,7 @@ func (p *queueSort) isOut() bool {
 	return false
 }
 
-// failed takes in a comparison for which the plugin failed.
+// failed processes a failed comparison.
 func (p *queueSort) failed(c *comparison, err error) {
 	log := p.r.config.Log
 	if err == nil {
@@ -122,7 +125,8 @@ func byDefault(a, b plugin.Queued) bool {
 	return a.Pod.Priority > b.Pod.Priority || a.Pod.Priority == b.Pod.Priority && a.Since.Before(b.Since)
 }
 
-// shownOf returns what plugins see of a waiting pod: what is kept with it, if that is of the pod as it waits now.
+// shownOf returns the plugins' view of a pending pod: the stored view, if it is up to
+// date.
 func shownOf(q plugin.Queued, types *public.Types) *queuedPod {
 	if q.Waiting == nil {
 		return newQueuedPod(q, nil, types)
@@ -136,21 +140,22 @@ func shownOf(q plugin.Queued, types *public.Types) *queuedPod {
 	return shown
 }
 
-// queuedPod is a waiting pod as QueueSort plugins see it: as kube-scheduler's type, it has a method GetPodInfo. It never changes, so that plugins may keep
-// it, and calls that were given up may go on reading it.
+// queuedPod is a pending pod for QueueSort plugins. Like kube-scheduler's type, it has a
+// method GetPodInfo. It never changes, so that plugins may keep it and abandoned calls
+// may go on reading it.
 type queuedPod struct {
 	copied                       *copied
 	since, ready, backoffEnd     time.Time
 	attempts, rejections, errors int
 	rejectors, pending           []string
 	gate                         string
-	// converted is what plugins get if they get values of other types.
+	// converted is the value for plugins that get values of other types.
 	converted fwk.QueuedEntityInfo
 }
 
 var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
 
-// copied is a version of a pod with the copy that plugins get, made when one first asks for it.
+// copied is a version of a pod, with the copy for plugins, which is made on first use.
 type copied struct {
 	pod   *model.Pod
 	types *public.Types
@@ -158,7 +163,8 @@ type copied struct {
 	info  fwk.PodInfo
 }
 
-// newQueuedPod shows a waiting pod. It shares the copy of the pod with what was shown before, if that is of the same version.
+// newQueuedPod returns the view of a pending pod. It shares the copy with the previous
+// view if that has the same version.
 func newQueuedPod(q plugin.Queued, before *queuedPod, types *public.Types) *queuedPod {
 	shown := &queuedPod{since: q.Since}
 	if before != nil && before.copied.pod == q.Pod {
@@ -174,7 +180,8 @@ func newQueuedPod(q plugin.Queued, before *queuedPod, types *public.Types) *queu
 	return shown
 }
 
-// entity returns the waiting pod as plugins get it. The loop's goroutine calls it.
+// entity returns the pending pod in the form that plugins get. The loop's goroutine calls
+// it.
 func (q *queuedPod) entity() fwk.QueuedEntityInfo {
 	if q.copied.types == nil {
 		return q
@@ -185,7 +192,7 @@ func (q *queuedPod) entity() fwk.QueuedEntityInfo {
 	return q.converted
 }
 
-// shows reports whether it shows the pod as it waits now.
+// shows reports whether the view is up to date.
 func (q *queuedPod) shows(now plugin.Queued) bool {
 	w := now.Waiting
 	return q.copied.pod == now.Pod && q.since == now.Since && q.attempts == w.Attempts() && q.rejections == w.Rejections() && q.errors == w.Errors() &&
@@ -199,7 +206,7 @@ func (q *queuedPod) GetPodInfo() fwk.PodInfo {
 	return c.info
 }
 
-// The other methods are kube-scheduler's; what the queue does not know is zero.
+// The other methods are kube-scheduler's. Values that the queue lacks are zero.
 
 func (q *queuedPod) Type() fwk.EntityKeyType                   { return fwk.PodKeyType }
 func (q *queuedPod) GetPriority() int32                        { return q.copied.pod.Priority }

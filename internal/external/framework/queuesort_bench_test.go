@@ -53,7 +53,8 @@ func ranked(t testing.TB, w *world, sort plugin.QueueSort, pods int) (*queue.Que
 	return q, all
 }
 
-// BenchmarkQueueSort has 20,000 pods arrive, and then pops all of them: in the order of a plugin from outside that reads their labels, and of the built-in one.
+// BenchmarkQueueSort adds 20,000 pods and then pops all of them: in the order of an
+// out-of-tree plugin that reads their labels, and of the built-in one.
 func BenchmarkQueueSort(b *testing.B) {
 	const pods = 20_000
 	for _, name := range []string{"PrioritySort", "FromOutside"} {

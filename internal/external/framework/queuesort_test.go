@@ -36,7 +36,7 @@ func TestQueueSort(t *testing.T) {
 	}
 }
 
-// writes is a QueueSort plugin that writes to a pod, and keeps what it compared.
+// writes is a QueueSort plugin that writes to a pod, and keeps the pod.
 type writes struct {
 	named
 	kept fwk.QueuedEntityInfo
@@ -48,7 +48,7 @@ func (p *writes) Less(a, _ fwk.QueuedEntityInfo) bool {
 	return false
 }
 
-// TestQueueSortWrites has a plugin write to what it compares, in a call and later.
+// TestQueueSortWrites makes a plugin write to a compared pod, in a call and later.
 func TestQueueSortWrites(t *testing.T) {
 	w := newWorld(t, 1)
 	p := &writes{named: "P"}
@@ -68,8 +68,8 @@ func TestQueueSortWrites(t *testing.T) {
 	}
 }
 
-// TestQueueSortCopiesOnce has more pods wait than anything else keeps copies of, and counts the objects that the plugin is given: one for each version of a
-// pod, however often it is compared.
+// TestQueueSortCopiesOnce queues more pods than the other caches hold, and counts the
+// plugin's objects: one for each version of a pod, however often it is compared.
 func TestQueueSortCopiesOnce(t *testing.T) {
 	const pods = 3000
 	w := newWorld(t, 1)
@@ -80,7 +80,8 @@ func TestQueueSortCopiesOnce(t *testing.T) {
 	}
 	q, all := ranked(t, w, points.QueueSort, pods)
 	q.Wake(noon, state.Delta{Arrived: all})
-	newer := model.NewPod(w.object(all[0].Name, "100m", build.Labels("rank=000000-changed"))) // the second, behind 000000
+	// The pod is now the second, after 000000.
+	newer := model.NewPod(w.object(all[0].Name, "100m", build.Labels("rank=000000-changed")))
 	w.profile.Compile(newer)
 	q.Wake(noon, state.Delta{Arrived: []*model.Pod{newer}})
 	last := ""
@@ -102,7 +103,8 @@ func TestQueueSortCopiesOnce(t *testing.T) {
 	}
 }
 
-// TestQueueSortSeesAttempts has pods be tried: what the plugin sees of them is as the queue counts now.
+// TestQueueSortSeesAttempts runs attempts of pods. The plugin's view has the queue's
+// present counts.
 func TestQueueSortSeesAttempts(t *testing.T) {
 	w := newWorld(t, 1)
 	p := &sees{named: "P", seen: map[string]string{}}
@@ -124,7 +126,7 @@ func TestQueueSortSeesAttempts(t *testing.T) {
 	}
 }
 
-// sees notes what it sees of the pods that it compares.
+// sees records its view of the pods that it compares.
 type sees struct {
 	named
 	seen map[string]string
@@ -160,9 +162,11 @@ func (c *sortFailures) Ran(_ string, point framework.Point, status string, calls
 	}
 }
 
-// TestQueueSortHangs has the plugin not return: priority and time decide, it is not called while that call runs, and after the third not at all.
+// TestQueueSortHangs makes the plugin hang. Priority and time decide, the plugin is not
+// called while that call runs, and after the third such call not at all.
 func TestQueueSortHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		var failures sortFailures
 		runtime, err := framework.New(t.Context(), framework.Config{Profile: name, Deadline: 10 * time.Millisecond, Snapshot: snapshot.New(nil), Log: klog.Logger{}, Observer: &failures})
 		if err != nil {
@@ -181,7 +185,7 @@ func TestQueueSortHangs(t *testing.T) {
 		}
 		first, second, third := pod("first", 5, 2), pod("second", 0, 0), pod("third", 0, 1)
 		for given := 1; given <= 4; given++ {
-			for range 2 { // the second time the call of the first still runs
+			for range 2 { // the second time, the call of the first still runs
 				less := points.QueueSort.Less
 				if !less(first, second) || less(second, first) || !less(second, third) || less(third, second) {
 					t.Errorf("with %d calls given up the order is not by priority and time", given)

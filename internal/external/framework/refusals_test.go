@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/external/framework"
 )
 
-// refusals are tests of how methods of the Handle fail that are not supported; docs/plugins.md lists them as such. Those that are nil in kube-scheduler, too, unless a
-// feature gate is on that is off by default, are nil: plugins ask for that.
+// refusals are tests of how unsupported methods of the Handle fail; docs/plugins.md lists
+// these methods. Methods that return nil in kube-scheduler with default feature gates
+// return nil, because plugins check for nil.
 var refusals = map[string]func(t *testing.T){
 	"PodGroupManager": func(t *testing.T) {
 		refuses(t, "PodGroupManager().BuildHierarchySnapshotFromPod", func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod) error {
@@ -51,7 +52,8 @@ var refusals = map[string]func(t *testing.T){
 	},
 }
 
-// refuses has a plugin call a method in a turn: that fails, and the pod's message says which method it was.
+// refuses makes a plugin call a method in a turn. The call fails, and the pod's message
+// names the method.
 func refuses(t *testing.T, method string, call func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod) error) {
 	t.Helper()
 	p := &probe{}

@@ -19,14 +19,17 @@ import (
 // permitMax is the longest wait at Permit, as in kube-scheduler.
 const permitMax = 15 * time.Minute
 
-// binding is what the plugins get from Reserve to PostBind. It lives as long as the pod's binding.
+// binding is the plugins' data from Reserve to PostBind. It lives as long as the pod's
+// binding.
 type binding struct {
 	r     *Runtime
 	state fwk.CycleState
 	// pod is a copy of the pod with the node's name, which only these plugins have.
 	pod      *v1.Pod
 	nodeName string
-	// late is a plugin whose Reserve was given up, or not called. Its Unreserve runs when the former returns, and not at all for the latter; nil if there is none.
+	// late is a plugin whose Reserve was abandoned or not called; nil for none. After an
+	// abandoned call, Unreserve runs when the call returns. Without a call, it does not
+	// run.
 	late *reserve
 }
 
@@ -45,7 +48,8 @@ func (t *turn) podOn(nodeName string) *v1.Pod {
 	return pod
 }
 
-// renew gives the plugins that are still called another copy of the pod: a call that was given up may go on using the one that it has.
+// renew gives later plugin calls another copy of the pod, because an abandoned call may
+// still use the old one.
 func (t *turn) renew(late *reserve) {
 	b := *t.binding
 	b.pod = t.podOn(b.nodeName)
@@ -61,10 +65,11 @@ type reserve struct {
 	undoing undoing
 }
 
-// undoing are the pods that a plugin has yet to give up: a Reserve that was given up is still running, or an Unreserve is. Any goroutine may use it.
+// undoing are the pods with an unfinished undo in a plugin: an abandoned Reserve is still
+// running, or an Unreserve is. Any goroutine may use it.
 type undoing struct {
 	mu   sync.Mutex
-	pods map[types.UID]int // how many such calls
+	pods map[types.UID]int // number of such calls
 }
 
 func (u *undoing) begin(pod types.UID) {
@@ -100,9 +105,12 @@ var (
 	_ plugin.Permit  = (*permit)(nil)
 )
 
-// Reserve runs the plugin. A rejection is a *plugin.Refusal. If the call is given up, it is undone where it runs, as soon as it returns: not beside it,
-// where it could reserve after it was undone. Until then, and while an Unreserve that was given up runs, the plugin does not reserve for the pod again:
-// what is late would undo that.
+// Reserve runs the plugin. A rejection is a *plugin.Refusal.
+//
+// An abandoned call is undone on its own goroutine, as soon as it returns. Undoing it
+// concurrently would be wrong, because the call could reserve afterwards. Until then, and
+// while an abandoned Unreserve runs, the plugin is not called to reserve for the pod
+// again: the late undo would revert that, too.
 func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, error) {
 	b := p.r.turn.bindingOf(p.r, v.Node(slot).Name())
 	if p.undoing.has(b.pod.UID) {
@@ -110,10 +118,11 @@ func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, 
 		return nil, &Failure{p.name, Reserve, "not called: it has not returned from an earlier attempt to place the pod"}
 	}
 	const unused, running, over = 0, 1, 2
-	var phase atomic.Int32 // over is set by who is first: the call when it returns, or the loop when it has given it up
+	// Either the returning call or the abandoning loop sets phase to over first.
+	var phase atomic.Int32
 	o, err := call(p.r.lane, Reserve, p.name, func(ctx context.Context) outcome {
 		if !phase.CompareAndSwap(unused, running) {
-			return outcome{} // it was given up before it began
+			return outcome{} // abandoned before it began
 		}
 		defer func() {
 			if !phase.CompareAndSwap(running, over) {
@@ -143,7 +152,8 @@ func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, 
 	return nil, p.refusal(&o)
 }
 
-// refusal returns the error that a status is where the engine and commit expect one, nil for one that is neither an error nor a rejection.
+// refusal converts a status to the error that the engine and commit expect; nil for a
+// status that is neither an error nor a rejection.
 func (o *outside) refusal(said *outcome) error {
 	if said.isRejection() {
 		return &plugin.Refusal{Plugin: o.name, Reasons: said.reasons, Pending: said.code == fwk.Pending}
@@ -168,7 +178,7 @@ func (p *permit) Permit(_ state.View, placement *plan.Placement) ([]plan.Step, e
 		p.r.turn.renew(nil)
 		return nil, err
 	case found.code == fwk.Wait:
-		// A wait must be longer than 0: one of 0 is over at once.
+		// A wait of 0 would end at once, so it must be longer.
 		return []plan.Step{{Wait: &plan.Wait{Timeout: min(max(found.timeout, time.Nanosecond), permitMax)}}}, nil
 	}
 	return nil, p.refusal(&found.outcome)

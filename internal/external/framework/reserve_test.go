@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// lateReserve is a plugin whose Reserve returns when it is told to.
+// lateReserve is a plugin whose Reserve returns when it is released.
 type lateReserve struct {
 	named
 	release, undone chan struct{}
@@ -37,9 +37,11 @@ func (p *lateReserve) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.P
 	}
 }
 
-// TestLateReserve has a Reserve return after it was given up: it is undone, once, after it has returned. The other plugins' Unreserve run at once.
+// TestLateReserve has a Reserve that returns after it was abandoned. It is undone, once,
+// after it has returned. The other plugins' Unreserve runs at once.
 func TestLateReserve(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		var calls []string
 		late := &lateReserve{named: "P", release: make(chan struct{}), undone: make(chan struct{})}
 		w := newWorldWithin(t, 50*time.Millisecond, 1, &binds{named: "A", calls: &calls}, late, &binds{named: "B", calls: &calls})
@@ -59,10 +61,13 @@ func TestLateReserve(t *testing.T) {
 	})
 }
 
-// TestNoReserveBesideALateOne has pods tried again whose Reserve, or the Unreserve of a failed turn, was given up and still runs: the plugin is not asked to
-// reserve until that has returned, or the late call would undo what the later one reserved. Other pods are placed meanwhile.
+// TestNoReserveBesideALateOne retries pods while an abandoned Reserve, or the Unreserve
+// of a failed turn, still runs. The plugin's Reserve is not called until that has
+// returned, because the late call would undo the later reservation. Other pods are placed
+// meanwhile.
 func TestNoReserveBesideALateOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		const late = `failed: running Reserve plugin "P": plugin "P" at Reserve: has not returned within 500ms`
 		const rejected = "0/1 nodes are available: 1 no. B"
 		const busy = `failed: running Reserve plugin "P": plugin "P" at Reserve: not called: it has not returned from an earlier attempt to place the pod`
@@ -94,8 +99,10 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 			}
 			close(p.release)
 			<-p.undone
-			time.Sleep(time.Minute)                     // until the plugin is called for the pod again
-			deadline := time.Now().Add(2 * time.Minute) // the call has returned, and the plugin's lane may not know yet
+			// After a minute the plugin is called for the pod again.
+			time.Sleep(time.Minute)
+			// The call has returned, but the plugin's lane may not have received that.
+			deadline := time.Now().Add(2 * time.Minute)
 			d := w.decide(pod)
 			for said(&d) == busy && time.Now().Before(deadline) {
 				runtime.Gosched()
@@ -108,7 +115,8 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 	})
 }
 
-// reserves keeps for which pods it has reserved. Calls at the points of hangs, for the pod p, wait for release; undone is closed when such a one has undone.
+// reserves holds the pods that it has reserved for. For the pod p, calls at the points in
+// hangs wait for release; undone is closed after such a call was undone.
 type reserves struct {
 	named
 	release, undone chan struct{}
@@ -124,7 +132,8 @@ func (p *reserves) holds(pod types.UID) bool {
 	return p.held[pod]
 }
 
-// set changes what is reserved for a pod, late if the point hangs. It reports whether it was late.
+// set changes the reservation of a pod, late if the point hangs. It reports whether it
+// was late.
 func (p *reserves) set(point string, pod *v1.Pod, held bool) (late bool) {
 	p.mu.Lock()
 	late = p.hangs[point]

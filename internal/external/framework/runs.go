@@ -14,10 +14,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// During PostFilter plugins may run the other plugins of the profile through the Handle. Plugins from
-// outside are called at once, on the goroutine of the caller. Built-in ones are run behind the gate.
+// During PostFilter, plugins may run the other plugins of the profile through the Handle.
+// Out-of-tree plugins run directly on the caller's goroutine. Built-in plugins run behind
+// the gate.
 
-// preScoredKey is where the CycleState keeps for which nodes RunPreScorePlugins was called.
+// preScoredKey is the CycleState key of the nodes in the last RunPreScorePlugins.
 const preScoredKey fwk.StateKey = "berth.dev/pre-scored"
 
 // preScored are names of nodes. It never changes.
@@ -26,12 +27,12 @@ type preScored struct{ nodes []string }
 // Clone returns the same names.
 func (p *preScored) Clone() fwk.StateData { return p }
 
-// neverSkip are the score that kube-scheduler's plugins add to each node where Berth's skip the pod:
-// these plugins have no Skip at PreScore.
+// neverSkip are scores of kube-scheduler's plugins without Skip at PreScore. Where
+// Berth's plugin skips the pod, kube-scheduler's adds this score to each node.
 var neverSkip = map[string]int64{"DynamicResources": 0, "ImageLocality": 0, "NodeResourcesFit": 0, "TaintToleration": plugin.MaxScore, "VolumeBinding": 0}
 
-// RunPreScorePlugins runs the PreScore plugins of the profile. Of built-in ones it finds out which
-// skip the pod.
+// RunPreScorePlugins runs the PreScore plugins of the profile. For built-in ones it
+// determines which skip the pod.
 func (h *Handle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	scores, err := h.gate.scores(state, pod, nodes)
 	if err != nil {
@@ -57,8 +58,9 @@ func (h *Handle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, p
 	return nil
 }
 
-// RunScorePlugins returns the scores of nodes, for which RunPreScorePlugins was called before: each
-// plugin's, normalised and weighted, and their sum. RawScores are not set.
+// RunScorePlugins returns the nodes' normalized and weighted scores by plugin, and their
+// sums. RunPreScorePlugins must have been called for the nodes before. RawScores are not
+// set.
 func (h *Handle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
 	names := namesOf(nodes)
 	data, _ := state.Read(preScoredKey)
@@ -108,8 +110,8 @@ func namesOf(nodes []fwk.NodeInfo) []string {
 	return names
 }
 
-// scores returns the scores that built-in plugins give nodes as NodeInfos and a CycleState show them,
-// by plugin and by position in nodes.
+// scores returns the built-in plugins' scores, by plugin and by position in nodes. The
+// nodes have the pods of the NodeInfos and the CycleState.
 func (g *gate) scores(cycle fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (scores [][]int64, err error) {
 	defer recovered(&err)
 	asked := questionAbout(pod, cycle, nodes...)
@@ -141,15 +143,16 @@ func (g *gate) scores(cycle fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (
 	return scores, nil
 }
 
-// recovered makes a panic an error: the goroutine may be a plugin's, where a panic ends the process.
+// recovered converts a panic to an error: on a plugin's goroutine, a panic ends the
+// process.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("running built-in plugins: panicked: %s", textOf(r))
 	}
 }
 
-// RunReservePluginsReserve runs the Reserve plugins of the profile for a node. Built-in ones say
-// whether they could reserve, and reserve nothing: the state stands still.
+// RunReservePluginsReserve runs the Reserve plugins of the profile for a node. Built-in
+// plugins only check whether they could reserve, because the state must not change.
 func (h *Handle) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if err := h.gate.reserve(nil, pod, nodeName); err != nil {
 		return fwk.AsStatus(err)
@@ -172,15 +175,15 @@ func (h *Handle) RunReservePluginsReserve(ctx context.Context, state fwk.CycleSt
 	return nil
 }
 
-// RunReservePluginsUnreserve calls Unreserve of the plugins from outside, the last first.
+// RunReservePluginsUnreserve calls Unreserve of the out-of-tree plugins, the last first.
 func (h *Handle) RunReservePluginsUnreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	for _, p := range slices.Backward(h.r.reserves) {
 		p.plugin.Unreserve(ctx, state, pod, nodeName)
 	}
 }
 
-// reserve checks whether a built-in plugin could reserve on a node. Without a plugin it checks
-// whether the question is allowed.
+// reserve checks whether a built-in plugin could reserve on a node. Without a plugin it
+// checks whether the call is allowed.
 func (g *gate) reserve(p plugin.Reserve, pod *v1.Pod, nodeName string) (err error) {
 	defer recovered(&err)
 	g.mu.Lock()

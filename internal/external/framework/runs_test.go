@@ -57,13 +57,14 @@ func asked(t *testing.T, b *busy, ask func(w *world, h fwk.Handle, state fwk.Cyc
 		return nil, status(fwk.Unschedulable)
 	}
 	w.decide(w.pod("fits", "1"))
-	p.pods = 0 // every pod is refused
+	p.pods = 0 // every pod is rejected
 	w.decide(w.pod("p", "1"))
 	p.pods = 9
 	return w
 }
 
-// runsScores has a plugin ask for scores during PostFilter. These are the scores of a pod that fits.
+// runsScores makes a plugin request scores during PostFilter. These are the scores of a
+// pod that fits.
 func runsScores(t *testing.T) {
 	for _, skips := range []bool{false, true} {
 		var got []string
@@ -89,7 +90,7 @@ func runsScores(t *testing.T) {
 	}
 }
 
-// scoresBy returns the scores that the Handle returns, with NodeInfos that may be changed.
+// scoresBy returns the Handle's scores, with NodeInfos that may be changed.
 func scoresBy(w *world, h fwk.Handle, state fwk.CycleState, pod *v1.Pod, change func(fwk.NodeInfo)) (lines []string) {
 	nodes, err := h.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -129,8 +130,8 @@ func scoresBy(w *world, h fwk.Handle, state fwk.CycleState, pod *v1.Pod, change 
 	return lines
 }
 
-// scores returns the scores of a pod that fits, as explanations have them, and those of plugins that
-// never skip a pod in kube-scheduler.
+// scores returns the scores of a pod that fits, from explanations, and those of plugins
+// that never skip a pod in kube-scheduler.
 func (w *world) scores() (lines []string) {
 	answer, err := w.engine.Answer(w.state.View(), w.pod("p", "1"))
 	if err != nil {
@@ -157,7 +158,8 @@ func (w *world) scores() (lines []string) {
 	return lines
 }
 
-// runsReserves has a plugin run the Reserve plugins during PostFilter, and Unreserve afterwards.
+// runsReserves makes a plugin run the Reserve plugins during PostFilter, and Unreserve
+// afterwards.
 func runsReserves(t *testing.T) {
 	for _, test := range []struct {
 		refuses *fwk.Status
@@ -189,7 +191,8 @@ func runsReserves(t *testing.T) {
 	}
 }
 
-// TestRunsAreOverAfterPostFilter requests scores and reservations when PostFilter has returned.
+// TestRunsAreOverAfterPostFilter requests scores and reservations when PostFilter has
+// returned.
 func TestRunsAreOverAfterPostFilter(t *testing.T) {
 	var handle fwk.Handle
 	var nodes []fwk.NodeInfo

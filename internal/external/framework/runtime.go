@@ -21,9 +21,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Bindings are the pods of all profiles whose bindings have begun: *commit.Commit. Any goroutine may use it; it never blocks.
+// Bindings are the pods of all profiles whose bindings have begun: *commit.Commit. Any
+// goroutine may use it; it never blocks.
 type Bindings interface {
-	// WaitingPods are those that wait at Permit, in the order of their decisions.
+	// WaitingPods are the pods that wait at Permit, in the order of their decisions.
 	WaitingPods() []*commit.WaitingPod
 	// WaitingPod returns nil if the pod does not wait.
 	WaitingPod(pod types.UID) *commit.WaitingPod
@@ -31,49 +32,57 @@ type Bindings interface {
 	PodInPreBind(pod types.UID) *commit.PodInPreBind
 }
 
-// Queue takes in what plugins ask of the queue. Any goroutine may use it; it never blocks.
+// Queue receives plugins' requests to the queue. Any goroutine may use it; it never
+// blocks.
 type Queue interface {
-	// Activate has pods tried at once that wait for their turn.
+	// Activate moves pending pods to the active queue.
 	Activate(pods []*v1.Pod)
-	// Nominate notes that a pod is nominated to a node, or to none if the name is empty.
+	// Nominate nominates a pod to a node, or ends its nomination if the name is empty.
 	Nominate(pod *v1.Pod, nodeName string)
 }
 
-// Observer measures plugins. The loop's goroutine calls it, and those of bindings.
+// Observer measures plugins. The loop's goroutine and the bindings' goroutines call it.
 type Observer interface {
-	// Ran reports so many calls of a plugin, made together, with the status of the last that did not succeed, and how long they took.
+	// Ran reports a batch of calls of a plugin, their total duration, and the status of
+	// the last unsuccessful one.
 	Ran(plugin string, point Point, status string, calls int, took time.Duration)
 }
 
-// Config is the configuration of a Runtime. Profile and Views are required.
+// Config is the configuration of a Runtime. Profile and Snapshot are required.
 type Config struct {
 	// Profile is the scheduler name.
 	Profile string
-	// Deadline is how long calls may take that the loop waits for; 0 means DefaultDeadline.
+	// Deadline is how long calls may take that the loop waits for; 0 means
+	// DefaultDeadline.
 	Deadline time.Duration
-	// Now is the scheduler's clock; nil stands for time.Now.
+	// Now is the scheduler's clock; nil means time.Now.
 	Now func() time.Time
-	// Parallelism is how many pieces of work plugins do at a time with the Handle's Parallelizer; 0 means 16.
+	// Parallelism is the number of concurrent pieces of work in the Handle's
+	// Parallelizer; 0 means 16.
 	Parallelism int
 	Log         klog.Logger
 
-	// Snapshot is what plugins see of the cluster. All profiles share it: turns follow each other.
+	// Snapshot is the plugins' view of the cluster. All profiles share it, because turns
+	// do not overlap.
 	Snapshot *snapshot.Snapshot
-	// Types make the values that plugins get; nil stands for Berth's types. The snapshot has the same.
+	// Types build the values that plugins get; nil means Berth's types. The snapshot has
+	// the same.
 	Types *public.Types
-	// Bindings returns where bindings are, nil while there are none: it may be built after the plugins. Bindings, Queue and Observer may be nil.
+	// Bindings returns the bindings, or nil before they exist: they may be built after
+	// the plugins. Bindings, Queue and Observer may be nil.
 	Bindings  func() Bindings
 	Queue     Queue
 	Observer  Observer
 	Extenders []fwk.Extender
-	// Devices says that devices and claims are watched, so that plugins can have them.
+	// Devices means that devices and claims are watched, so that plugins can get them.
 	Devices bool
-	// PreBinds are shared by all profiles; nil means that there are no others.
+	// PreBinds are shared by all profiles; nil means an own set.
 	PreBinds *PreBinds
-	// Leaving are shared by all profiles; nil makes a set of the Runtime's own.
+	// Leaving are shared by all profiles; nil means an own set.
 	Leaving *Leaving
 
-	// What plugins get from the Handle; the nil ones are nil there, too, but for the managers: see there.
+	// Results of the Handle's methods. A nil value is returned as nil, except for the
+	// managers: see there.
 	ClientSet       clientset.Interface
 	KubeConfig      *restclient.Config // plugins get copies
 	EventRecorder   events.EventRecorderLogger
@@ -82,13 +91,14 @@ type Config struct {
 	CSIManager      fwk.CSIManager
 }
 
-// Runtime runs the plugins from outside of one profile. But for its Handle, the loop's goroutine alone uses it.
+// Runtime runs the out-of-tree plugins of one profile. Only the loop's goroutine uses it,
+// except its Handle.
 type Runtime struct {
 	config Config
 	lane   *Lane
 	handle *Handle
 	copies copies
-	// The plugins that are enabled at each extension point, in order; see Attach.
+	// The enabled plugins at each extension point, in order; see Attach.
 	preFilters []*preFilter
 	filters    []*filter
 	reserves   []*reserve
@@ -123,7 +133,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	return r, nil
 }
 
-// Handle returns what the factories of plugins get.
+// Handle returns the Handle for the factories of plugins.
 func (r *Runtime) Handle() *Handle { return r.handle }
 
 // Profile returns the scheduler name.
@@ -135,7 +145,7 @@ func (r *Runtime) Lane() *Lane { return r.lane }
 // Close ends the goroutine on which plugins run.
 func (r *Runtime) Close() { r.lane.Close() }
 
-// outside is what adapters have in common: the plugin's name, and who runs it.
+// outside is embedded in each adapter: the plugin's name, and its Runtime.
 type outside struct {
 	name string
 	r    *Runtime
@@ -144,7 +154,7 @@ type outside struct {
 // Name returns the plugin's name.
 func (o *outside) Name() string { return o.name }
 
-// observe reports calls that were made on the lane together.
+// observe reports a batch of calls on the lane.
 func (o *outside) observe(point Point, code fwk.Code, calls int, err error) {
 	if observer := o.r.config.Observer; observer != nil {
 		if err != nil {
@@ -154,7 +164,7 @@ func (o *outside) observe(point Point, code fwk.Code, calls int, err error) {
 	}
 }
 
-// Points are the adapters of one plugin, by extension point; those that it does not implement are nil.
+// Points are the adapters of one plugin, by extension point; nil where it has none.
 type Points struct {
 	PreEnqueue        plugin.PodPreEnqueue
 	QueueSort         plugin.QueueSort
@@ -171,7 +181,7 @@ type Points struct {
 	PostBind          plugin.PostBind
 }
 
-// Adapt returns the adapters of a plugin. The error is that of its EventsToRegister.
+// Adapt returns the adapters of a plugin. The error comes from its EventsToRegister.
 func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 	name, err := call(r.lane, "Name", fmt.Sprintf("%T", p), func(context.Context) string { return p.Name() })
 	if err != nil {
@@ -219,13 +229,14 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 	return points, err
 }
 
-// Attach makes the Runtime run the plugins from outside of a profile, which is complete but for Outside: those of its plugins that are this Runtime's
-// adapters. binds are the Bind plugins from outside that come before the built-in one.
+// Attach sets the out-of-tree plugins of a profile: those of its plugins that are this
+// Runtime's adapters. The profile must be complete except for Outside. binds are the
+// out-of-tree Bind plugins before the built-in one.
 func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	r.preFilters, r.filters, r.reserves = own[*preFilter](p.PreFilters), own[*filter](p.Filters), own[*reserve](p.Reserve)
 	r.preScores, r.profile = own[*preScore](p.PreScores), p
 	r.preBinds, r.postBinds, r.binds = own[*preBind](p.PreBind), own[*postBind](p.PostBind), binds
-	var first *preBind // of those that follow each other
+	var first *preBind // the first of consecutive plugins
 	for _, x := range p.PreBind {
 		next, ok := x.(*preBind)
 		switch {
@@ -241,7 +252,7 @@ func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	p.Outside = r
 }
 
-// own returns those of a profile's plugins that are adapters of a type.
+// own returns the plugins of a profile that are adapters of a type.
 func own[A any, P any](plugins []P) []A {
 	var adapters []A
 	for _, p := range plugins {

@@ -21,7 +21,7 @@ var (
 	_ plugin.TurnScore = (*score)(nil)
 )
 
-// nodesOf returns the NodeInfos of slots, in memory that nobody else has.
+// nodesOf returns the NodeInfos of slots, in a new slice.
 func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
 	nodes := make([]fwk.NodeInfo, len(slots))
 	for i, slot := range slots {
@@ -58,7 +58,8 @@ type score struct {
 	plugin fwk.ScorePlugin
 }
 
-// ScoreTurn scores nodes and normalises the scores, in one call. The errors have kube-scheduler's words.
+// ScoreTurn scores nodes and normalizes the scores, in one call. The errors have
+// kube-scheduler's texts.
 func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, error) {
 	t := p.r.turn
 	if t.skippedScores.Has(p.name) {
@@ -86,13 +87,13 @@ func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, er
 	return true, p.checkRange(points)
 }
 
-// scored is how a call of Score and NormalizeScore ended.
+// scored is the result of a call of Score and NormalizeScore.
 type scored struct {
 	err       error
-	normalize bool // where err comes from
+	normalize bool // whether err is NormalizeScore's
 }
 
-// score calls the plugin for nodes. The normalised scores are written to points.
+// score calls the plugin for nodes. It writes the normalized scores to points.
 func (p *score) score(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, points []int64) scored {
 	for i, node := range nodes {
 		var status *fwk.Status
@@ -118,7 +119,7 @@ func (p *score) score(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, no
 	return scored{err: o.asError(), normalize: true}
 }
 
-// failed returns the error of such a call in kube-scheduler's words.
+// failed returns the error of such a call with kube-scheduler's text.
 func (p *score) failed(of scored) error {
 	if of.normalize {
 		return fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", p.name, of.err)
@@ -126,7 +127,7 @@ func (p *score) failed(of scored) error {
 	return fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, of.err)
 }
 
-// checkRange returns an error if a normalised score is out of range.
+// checkRange returns an error if a normalized score is out of range.
 func (p *score) checkRange(points []int64) error {
 	for _, n := range points {
 		if n < fwk.MinScore || n > fwk.MaxScore {

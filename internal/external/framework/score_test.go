@@ -37,7 +37,7 @@ func (p *scores) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, 
 	return p.normalize(list)
 }
 
-// TestScore has a plugin score nodes, and fail in every way.
+// TestScore makes a plugin score nodes, and fail in every way.
 func TestScore(t *testing.T) {
 	best := func(node string) (int64, *fwk.Status) {
 		if node == "n1" {
@@ -72,8 +72,9 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestNormalizeFeasibleNodes has a plugin score four nodes of which two are feasible: it is asked about these, in order, and normalises them alone. With one feasible
-// node it is not asked.
+// TestNormalizeFeasibleNodes has a plugin that scores, and four nodes, two of them
+// feasible. It is called for these, in order, and normalizes only them. With one feasible
+// node it is not called.
 func TestNormalizeFeasibleNodes(t *testing.T) {
 	for _, test := range []struct {
 		full []string

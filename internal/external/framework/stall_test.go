@@ -11,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// stalls is a type of a plugin's own whose methods take long.
+// stalls is a plugin's own type with slow methods.
 type stalls struct {
 	fwk.NodeInfo
 	fwk.PodInfo
@@ -23,9 +23,11 @@ func (s stalls) GetPod() *v1.Pod        { <-s.release; return &v1.Pod{} }
 func (s stalls) Node() *v1.Node         { return s.NodeInfo.Node() }
 func (s stalls) Snapshot() fwk.NodeInfo { return s }
 
-// TestStallingTypes has a PostFilter plugin hand the Handle types of its own whose methods do not return: the loop waits no longer than the deadline.
+// TestStallingTypes has a PostFilter plugin that passes its own types, whose methods do
+// not return, to the Handle. The loop waits no longer than the deadline.
 func TestStallingTypes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+	// In virtual time a call is late only if it hangs, however busy the machine is.
+	synctest.Test(t, func(t *testing.T) {
 		for name, stall := range map[string]func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}){
 			"RunFilterPlugins": func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}) {
 				nodes, _ := h.SnapshotSharedLister().NodeInfos().List()

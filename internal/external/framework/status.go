@@ -8,10 +8,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// outcome is what a plugin's status says. It is read where plugins run, as the texts of errors are methods of plugins.
+// outcome is the content of a plugin's status. It is read where plugins run, because the
+// texts of errors are methods of plugins.
 type outcome struct {
 	code fwk.Code
-	// reasons are those of a rejection.
+	// reasons are the reasons of a rejection.
 	reasons []string
 	// err is set if code is Error.
 	err error
@@ -57,12 +58,13 @@ func (c codes) String() string {
 	return strings.Join(list, "")
 }
 
-// has reports whether the code is one of them.
+// has reports whether the set contains the code.
 func (c codes) has(code fwk.Code) bool {
 	return code >= 0 && int(code) < len(codeNames) && c&(1<<code) != 0
 }
 
-// read returns what a status says. One that is not allowed at the extension point is an error.
+// read returns the content of a status. A code that the extension point does not allow is
+// an error.
 func read(s *fwk.Status, point Point, allowed codes) outcome {
 	code := s.Code()
 	switch {
@@ -80,13 +82,13 @@ func read(s *fwk.Status, point Point, allowed codes) outcome {
 	return outcome{code: code, reasons: s.Reasons()}
 }
 
-// isRejection reports whether the plugin said "no".
+// isRejection reports whether the plugin rejected the pod.
 func (o *outcome) isRejection() bool { return rejecting.has(o.code) }
 
 // message joins the reasons as kube-scheduler does.
 func (o *outcome) message() string { return strings.Join(o.reasons, ", ") }
 
-// saidError is a plugin's error with its text, which was asked for where plugins run.
+// saidError is a plugin's error with its text, which was computed where plugins run.
 type saidError struct {
 	text string
 	err  error
@@ -100,7 +102,8 @@ func (e *saidError) Error() string { return e.text }
 // Unwrap returns the plugin's error.
 func (e *saidError) Unwrap() error { return e.err }
 
-// asError returns the error that the status is where a rejection is one; nil for Success, Skip and Wait.
+// asError returns the status as an error, with rejections as errors; nil for Success,
+// Skip and Wait.
 func (o *outcome) asError() error {
 	if o.isRejection() {
 		return errors.New(o.message())

@@ -20,22 +20,25 @@ import (
 
 var _ plugin.Outside = (*Runtime)(nil)
 
-// turn is what belongs to the turn of one pod. Plugins have the state and the copies of the pod, and may keep them; the rest is the loop's.
+// turn is the data of one pod's turn. Plugins have the state and the copies of the pod,
+// and may keep them; the rest belongs to the loop.
 type turn struct {
 	view state.View
 	pod  *model.Pod
 	// object is a copy of the pod for plugins, up to Reserve.
 	object *v1.Pod
 	state  fwk.CycleState
-	// skipped are the names of plugins that returned Skip at PreFilter, and at PreScore.
+	// skippedFilters and skippedScores are the names of plugins that returned Skip at
+	// PreFilter, and at PreScore.
 	skippedFilters, skippedScores sets.Set[string]
 	dryRuns                       []*dryRun
 	podInfos                      map[*model.Pod]fwk.PodInfo // of pods in dry runs
-	preFilter                     map[string][]string        // reasons of rejections at PreFilter, by plugin
-	// binding is set from the first Reserve plugin on, or when steps are asked for.
+	// preFilter has the reasons of rejections at PreFilter, by plugin.
+	preFilter map[string][]string
+	// binding is set by the first Reserve plugin, or by the first call of Steps.
 	binding *binding
-	bare    bool // nodes are scored as if nothing was on them
-	placed  bool // its steps were asked for, and it has not been undone
+	bare    bool // nodes are scored as if they were empty
+	placed  bool // its steps were created, and it has not been undone
 }
 
 // Begin begins a pod's turn.
@@ -48,13 +51,14 @@ func (r *Runtime) Begin(v state.View, pod *model.Pod) {
 	r.lane.beginTurn(pod)
 }
 
-// Nominations returns the nominations that plugins have changed and the state does not have yet.
+// Nominations returns plugins' changes of nominations that the state does not have yet.
 func (r *Runtime) Nominations() []plan.Nomination { return r.handle.nominations() }
 
-// Bare has the plugins score nodes as if nothing was on them, in this turn.
+// Bare makes plugins score nodes as if they were empty, in this turn.
 func (r *Runtime) Bare() { r.turn.bare = true }
 
-// End ends the turn. Pods that plugins want tried now are activated if the pod was placed.
+// End ends the turn. If the pod was placed, it activates the pods that plugins want
+// retried.
 func (r *Runtime) End() {
 	t := r.turn
 	r.turn = nil
@@ -65,7 +69,8 @@ func (r *Runtime) End() {
 	}
 }
 
-// Unreserve undoes what the Reserve plugins did for the placement of this turn. All of them are called, whichever failed, as in kube-scheduler.
+// Unreserve undoes the Reserve plugins for the placement of this turn. All of them are
+// called, whichever failed, as in kube-scheduler.
 func (r *Runtime) Unreserve(p *plan.Placement) {
 	t := r.turn
 	if t == nil || len(r.reserves) == 0 {
@@ -84,10 +89,10 @@ func (r *Runtime) Unreserve(p *plan.Placement) {
 	t.binding = nil
 }
 
-// copyOf returns a copy of a pod's object that nobody else has.
+// copyOf returns a new copy of a pod's object.
 func copyOf(pod *model.Pod) *v1.Pod {
 	object := pod.Object.DeepCopy()
-	object.Status.NominatedNodeName = pod.NominatedNode // that in the API may be older
+	object.Status.NominatedNodeName = pod.NominatedNode // the API's value may be older
 	return object
 }
 
@@ -96,7 +101,8 @@ func (r *Runtime) nodeInfo(slot int32) fwk.NodeInfo {
 	return r.config.Snapshot.NodeInfoIn(r.turn.view, slot)
 }
 
-// podInfo returns the PodInfo of a pod in a dry run: that of the node where it is, or one of a copy.
+// podInfo returns the PodInfo of a pod in a dry run: its node's PodInfo, or a new one for
+// a copy.
 func (t *turn) podInfo(r *Runtime, pod *model.Pod, slot int32) fwk.PodInfo {
 	info := t.podInfos[pod]
 	if info != nil {
@@ -117,7 +123,8 @@ func (t *turn) podInfo(r *Runtime, pod *model.Pod, slot int32) fwk.PodInfo {
 	return info
 }
 
-// dryRun is a dry run of a turn as plugins see it: the CycleState and the NodeInfos that AddPod and RemovePod have changed.
+// dryRun is the plugins' view of a dry run: the CycleState and the NodeInfos that AddPod
+// and RemovePod have changed.
 type dryRun struct {
 	trail   state.Trail
 	applied int // of the draft's changes
@@ -126,10 +133,12 @@ type dryRun struct {
 	err     error
 }
 
-// dryRunsMax bounds how many dry runs of a turn are kept: the engine and preemption have one each.
+// dryRunsMax limits the stored dry runs of a turn: the engine and preemption have one
+// each.
 const dryRunsMax = 8
 
-// dryRunOf returns the dry run of a view, with all changes that its draft has by now. Plugins see each change once.
+// dryRunOf returns the dry run of a view, with all changes of its draft. Plugins get each
+// change once.
 func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 	t := r.turn
 	var d *dryRun
@@ -207,7 +216,8 @@ func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 	return d, err
 }
 
-// fail ends a dry run: all that is asked of it from now on has the error. A call that was given up may still use what is in it.
+// fail ends a dry run: from now on every call returns the error. An abandoned call may
+// still use the dry run's data.
 func (t *turn) fail(d *dryRun, err error) {
 	t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: d.trail, err: err}
 }
@@ -223,7 +233,7 @@ func (r *Runtime) extensions(skipped sets.Set[string]) []*preFilter {
 	return list
 }
 
-// names says which plugins run in one call.
+// names returns the names of plugins that run in one call.
 func names(plugins []*preFilter) string {
 	name := ""
 	for i, p := range plugins {
@@ -235,7 +245,8 @@ func names(plugins []*preFilter) string {
 	return name
 }
 
-// extend calls AddPod or RemovePod of a plugin, if it has them. The error has kube-scheduler's words.
+// extend calls AddPod or RemovePod of a plugin, if it has them. The error has
+// kube-scheduler's text.
 func (p *preFilter) extend(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, other fwk.PodInfo, node fwk.NodeInfo, add bool) error {
 	extensions := p.plugin.PreFilterExtensions()
 	if extensions == nil {

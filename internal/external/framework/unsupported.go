@@ -9,15 +9,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/external/framework/snapshot"
 )
 
-// What the Handle lacks fails where it is used, and says which method of the Handle it was. What returns a status or an error returns one; where there is nothing to
-// return it in, a method panics: the plugin's turn fails with that text, or the start if its factory calls it. Nothing panics that is called to undo.
+// Unsupported features of the Handle fail on use with the method's name. Methods that
+// return a status or an error return one; others panic. The plugin's turn then fails with
+// that text, or the start if its factory calls the method. Methods that undo never panic.
 
 // notSupported is the text of an error, or of a panic.
 func notSupported(method, why string) error {
 	return fmt.Errorf("%s of the Handle is not supported: %s", method, why)
 }
 
-// SharedDRAManager returns the devices and claims as they were when the last turn began; without DynamicResources in any profile, one whose methods panic.
+// SharedDRAManager returns the devices and claims as of the beginning of the last turn.
+// If no profile has DynamicResources, the methods of the result panic.
 func (h *Handle) SharedDRAManager() fwk.SharedDRAManager {
 	if !h.r.config.Devices {
 		return noDevices{}
@@ -25,8 +27,9 @@ func (h *Handle) SharedDRAManager() fwk.SharedDRAManager {
 	return h.r.config.Snapshot.Devices().Ask()
 }
 
-// noDevices is a SharedDRAManager without anything. Trackers and listers of its own would have to answer "there is none" where a method returns no error,
-// and a plugin would place pods by that.
+// noDevices is a SharedDRAManager whose methods panic. Empty trackers and listers would
+// have to return "none" where a method returns no error, and a plugin would place pods by
+// that.
 type noDevices struct{}
 
 func noDevicesIn(method string) error {
@@ -40,7 +43,7 @@ func (noDevices) DeviceClassResolver() fwk.DeviceClassResolver {
 	panic(noDevicesIn("DeviceClassResolver"))
 }
 
-// PodGroupManager returns what is configured, or one without groups.
+// PodGroupManager returns the configured manager, or one without groups.
 func (h *Handle) PodGroupManager() fwk.PodGroupManager {
 	if h.r.config.PodGroupManager == nil {
 		return noPodGroups{h.r.config.Snapshot.Lister()}
@@ -48,7 +51,8 @@ func (h *Handle) PodGroupManager() fwk.PodGroupManager {
 	return h.r.config.PodGroupManager
 }
 
-// noPodGroups is a PodGroupManager whose methods return errors: the listers those of kube-scheduler without GenericWorkload.
+// noPodGroups is a PodGroupManager whose methods return errors. Its listers are those of
+// kube-scheduler without GenericWorkload.
 type noPodGroups struct{ *snapshot.Lister }
 
 const noGroups = "pod groups beside plugins from outside are not part of this version of Berth"

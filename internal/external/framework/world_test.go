@@ -23,7 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// world is a cluster of nodes with room for 4 cpu each, an engine, and plugins from outside.
+// world is a cluster of nodes of 4 cpu each, an engine, and out-of-tree plugins.
 type world struct {
 	testing.TB
 	state     *state.State
@@ -50,7 +50,7 @@ func newWorld(t testing.TB, nodes int, plugins ...fwk.Plugin) *world {
 	return newWorldWithin(t, 0, nodes, plugins...)
 }
 
-// newWorldWithin has another deadline than the default.
+// newWorldWithin returns a world with another deadline than the default.
 func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...fwk.Plugin) *world {
 	w := &world{TB: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
 	w.profile.PostFilters = nil

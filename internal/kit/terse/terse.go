@@ -1,8 +1,10 @@
 // Package terse keeps a log readable when one error occurs many times.
 //
-// It takes the errors that are logged; it passes on the first few of a kind at once and counts the others, so that an API server that
-// cannot be reached, or a webhook that refuses, causes a few lines and not one for each pod. It owns the counts of the recent kinds of
-// error. It never holds back what is logged as information, and never loses an error: a line soon after reports how many were held back.
+// It takes logged errors, passes on the first few of each kind, and counts the others. So
+// an unreachable API server, or a webhook that rejects everything, causes a few lines and
+// not one for each pod. It owns the counts of the recent kinds of error. It never
+// suppresses information lines, and never loses an error: a later line reports how many
+// were suppressed.
 package terse
 
 import (
@@ -20,19 +22,20 @@ const (
 	lines = 3
 	// window is how long errors are counted together.
 	window = 10 * time.Second
-	// kindsMax bounds the number of kinds; beyond it, errors are passed on as they come.
+	// kindsMax limits the number of kinds; beyond it, all errors are passed on.
 	kindsMax = 1_000
 )
 
-// Logger returns a logger that writes to the given one, and passes on an error of one kind a few times at most. The number held back is
-// logged at the end of the window, and by flush, which must be called after the last use of the logger.
+// Logger returns a logger that passes at most a few errors of one kind to the given
+// logger. The number of suppressed errors is logged at the end of the window, and by
+// flush, which must be called after the last use of the logger.
 func Logger(log logr.Logger) (terse logr.Logger, flush func()) {
 	s := &shared{kinds: map[kind]*count{}}
 	return log.WithSink(newSink(log.GetSink(), s)), func() { s.report(time.Time{}) }
 }
 
-// kind is what errors have in common that are counted together: the message, and for an error of the API server the reason and the
-// resource. Names, nodes and other values of an error or a line do not count.
+// kind is the key under which errors are counted together: the message, and for errors of
+// the API server the reason and the resource. Names, nodes and other values do not count.
 type kind struct {
 	message         string
 	reason          metav1.StatusReason
@@ -56,12 +59,12 @@ type count struct {
 	sink  logr.LogSink
 }
 
-// shared holds the counts of all loggers made from one another.
+// shared holds the counts of a logger and all loggers derived from it.
 type shared struct {
 	mu    sync.Mutex
 	kinds map[kind]*count
 	order []*count // by the start of their windows
-	// alarm ends windows in which something was held back; nil if there are none.
+	// alarm ends windows with suppressed errors; nil if none has any.
 	alarm *time.Timer
 }
 
@@ -124,7 +127,8 @@ func (s *shared) admit(to logr.LogSink, err error, message string) bool {
 	return c.seen <= lines
 }
 
-// setAlarm sets the timer to the end of the next window in which something was held back. The caller holds mu.
+// setAlarm sets the timer to the end of the next window with suppressed errors. The
+// caller holds mu.
 func (s *shared) setAlarm(now time.Time) {
 	if s.alarm != nil {
 		return
@@ -137,7 +141,8 @@ func (s *shared) setAlarm(now time.Time) {
 	}
 }
 
-// report ends the windows that are over, all of them if now is zero, and logs how much was held back.
+// report ends the expired windows, or all if now is zero, and logs how many errors were
+// suppressed.
 func (s *shared) report(now time.Time) {
 	s.mu.Lock()
 	var over []*count

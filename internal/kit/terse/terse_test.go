@@ -28,7 +28,7 @@ func (n *notebook) write(_, line string) {
 	n.lines = append(n.lines, line)
 }
 
-// take returns the lines since the last time.
+// take returns the lines since the last call.
 func (n *notebook) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -71,8 +71,8 @@ func TestLogger(t *testing.T) {
 	})
 }
 
-// TestResourcesAreDistinguished logs many errors about forbidden requests for some resources: an error about another resource must still be
-// logged.
+// TestResourcesAreDistinguished logs many errors about forbidden requests for some
+// resources. An error for another resource must still be logged.
 func TestResourcesAreDistinguished(t *testing.T) {
 	var got []string
 	log, flush := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{}))
@@ -88,7 +88,8 @@ func TestResourcesAreDistinguished(t *testing.T) {
 	}
 }
 
-// TestKindsAreBounded logs a different message each time: none may be lost, and memory must not grow with them.
+// TestKindsAreBounded logs a different message each time. None may be lost, and memory
+// must not grow with them.
 func TestKindsAreBounded(t *testing.T) {
 	lines := 0
 	log, _ := terse.Logger(funcr.New(func(string, string) { lines++ }, funcr.Options{}))
@@ -100,7 +101,8 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLinesKeepTheirSource expects the caller of the logger as the source of a line, and not this package.
+// TestLinesKeepTheirSource expects the logger's caller, and not this package, as the
+// source of a line.
 func TestLinesKeepTheirSource(t *testing.T) {
 	var got []string
 	log, _ := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{LogCaller: funcr.All}))

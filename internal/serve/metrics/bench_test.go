@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// typical is a round as they are under load: a pod arrived and got a node, and another was confirmed.
+// typical is a round under load: a pod arrived and was placed, and another was confirmed.
 func typical() *loop.Round {
 	p := model.NewPod(pod("p", "1"))
 	on := model.NewPod(pod("q", "1", func(p *v1.Pod) { p.Spec.NodeName = "a" }))
@@ -39,7 +39,8 @@ func observe(m *metrics.Metrics, r *loop.Round) {
 	m.Loop.Round(r)
 }
 
-// BenchmarkRound measures what observing one round costs the loop, including the clock readings of its phases.
+// BenchmarkRound measures the loop's cost of observing one round, including the clock
+// readings of its phases.
 func BenchmarkRound(b *testing.B) {
 	m, _ := build(b, time.Now)
 	r := typical()
@@ -49,7 +50,8 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkStanding measures the report of gauges and counters, which is made about once a second, and when there is nothing to do.
+// BenchmarkStanding measures the report of gauges and counters, which happens about once
+// a second, and while the loop is idle.
 func BenchmarkStanding(b *testing.B) {
 	m, _ := build(b, time.Now)
 	s := standing()
@@ -69,7 +71,7 @@ func standing() *loop.Standing {
 	return s
 }
 
-// BenchmarkSent measures what observing one binding costs the goroutine that wrote it.
+// BenchmarkSent measures the cost of observing one binding.
 func BenchmarkSent(b *testing.B) {
 	m, _ := build(b, time.Now)
 	s := &commit.Settled{Placement: settled("p", 1, time.Now(), time.Second).Placements[0]}
@@ -81,7 +83,8 @@ func BenchmarkSent(b *testing.B) {
 	}
 }
 
-// TestObservingAllocatesNothing checks that observing allocates nothing once every series exists.
+// TestObservingAllocatesNothing checks that observing allocates nothing once every series
+// exists.
 func TestObservingAllocatesNothing(t *testing.T) {
 	m, _ := build(t, time.Now)
 	r, s := typical(), standing()

@@ -14,19 +14,19 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Commit observes a commit. Its methods may be called by any goroutine.
+// Commit observes a commit. Any goroutine may call its methods.
 type Commit struct {
 	families *families
 	resets   *resets
 	now      func() time.Time // the loop's
 
 	mu       sync.Mutex
-	known    uint64 // resets up to which the members are those that are shown
+	known    uint64 // the number of resets at the last lookUp
 	inFlight [commit.WriteKinds]int
 	members  commitMembers
 }
 
-// commitMembers are members of families that were looked up.
+// commitMembers are cached members of families.
 type commitMembers struct {
 	inFlight   [commit.WriteKinds]metrics.GaugeMetric
 	binding    metrics.GaugeMetric // goroutines
@@ -37,7 +37,7 @@ type commitMembers struct {
 	attempts   metrics.ObserverMetric
 	creation   metrics.ObserverMetric
 	afterFlush metrics.CounterMetric
-	sli        [attemptsMax + 1]metrics.ObserverMetric // by attempts, made when first needed
+	sli        [attemptsMax + 1]metrics.ObserverMetric // by attempts, created on first use
 	profiles   map[string]*boundMembers
 }
 
@@ -47,7 +47,7 @@ type boundMembers struct {
 	point, plugin                    [2]metrics.ObserverMetric // Bind, by whether it failed
 }
 
-// attemptsMax is from how many attempts on pods share a member of the SLI.
+// attemptsMax is the number of attempts from which pods share a member of the SLI.
 const attemptsMax = 15
 
 func newCommit(f *families, r *resets, now func() time.Time) *Commit {
@@ -114,14 +114,14 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 	if w.Kind == commit.BindingWrite {
 		c.bound(w.Pod.SchedulerName, took, err)
 	}
-	// The only claims that a step applies as a whole are those that it makes.
+	// Steps apply only those claims as a whole that they create.
 	if w.Step != nil && w.Step.Type == types.ApplyYAMLPatchType && w.Step.Resource.Resource == "resourceclaims" {
 		c.claimCreated(err)
 	}
 }
 
-// Passed takes in that a binding with steps has passed an extension point, or failed at it. What it took at Permit is what it waited:
-// plugins are asked there in the decision.
+// Passed observes that a binding with steps has passed an extension point, or failed
+// there. At Permit, the duration is the wait: the plugins run during the decision.
 func (c *Commit) Passed(s *commit.StageEnd) {
 	status := statusSuccess
 	switch {
@@ -141,14 +141,14 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 		return
 	}
 	point := s.Stage.String()
-	if s.Stage == plan.Reserve { // what is run there after the decision
+	if s.Stage == plan.Reserve { // the part that runs after the decision
 		point = "PreBindPreFlight"
 	}
 	c.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
 		WithLabelValues(point, status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
 }
 
-// Preempted takes in how a preemption was carried out.
+// Preempted observes the result of a preemption.
 func (c *Commit) Preempted(p *commit.Preempted) {
 	result := "success"
 	if p.Err != nil {
@@ -156,7 +156,8 @@ func (c *Commit) Preempted(p *commit.Preempted) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if took := c.families.histogramVecs["scheduler_preemption_execution_duration_seconds"]; took != nil { // with the feature gate
+	// The family exists only with its feature gate.
+	if took := c.families.histogramVecs["scheduler_preemption_execution_duration_seconds"]; took != nil {
 		preemptor := preemptorPod
 		if p.Group != nil {
 			preemptor = preemptorOf(p.Tree != nil)
@@ -181,7 +182,7 @@ func (c *Commit) Dropped(kind commit.WriteKind, writes int) {
 	c.members.dropped[kind].Add(float64(writes))
 }
 
-// bound takes in how the requests of a binding ended. The caller holds mu.
+// bound observes the result of a binding's requests. The caller holds mu.
 func (c *Commit) bound(profile string, took time.Duration, err error) {
 	p, status := c.profile(profile), 0
 	if err != nil {
@@ -191,7 +192,7 @@ func (c *Commit) bound(profile string, took time.Duration, err error) {
 	p.plugin[status].Observe(took.Seconds())
 }
 
-// Settled takes in how an attempt ended that had found a node.
+// Settled observes the end of an attempt that found a node.
 func (c *Commit) Settled(s *commit.Settled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,11 +215,11 @@ func (c *Commit) Settled(s *commit.Settled) {
 	if s.Placement.AfterFlush {
 		m.afterFlush.Inc()
 	}
-	// The creation is in the API server's clock, so the present time must be that of a clock that is set.
+	// The creation time is in the API server's clock, so this needs the wall clock.
 	m.creation.Observe(time.Since(s.Placement.Pod.Object.CreationTimestamp.Time).Seconds())
 }
 
-// sli returns the member for pods that took so many attempts.
+// sli returns the member for pods with this number of attempts.
 func (c *Commit) sli(attempts int) metrics.ObserverMetric {
 	i := min(attempts, attemptsMax)
 	if c.members.sli[i] == nil {

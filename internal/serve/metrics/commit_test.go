@@ -62,7 +62,8 @@ func (o outcomes) Preempted(result model.PreemptionResult) {
 	o <- model.BindingResult{Pod: result.Preemptor, Err: result.Err}
 }
 
-// committing runs a real commit, observed, that writes to the store until the test stops it.
+// committing runs a real commit with an observer. It writes to the store until the test
+// stops it.
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {
 	t.Helper()
 	c, err := commit.New(commit.Config{
@@ -92,7 +93,7 @@ func settled(name string, attempt int, now time.Time, waited time.Duration) plan
 }
 
 func TestCommit(t *testing.T) {
-	// The loop's clock is an hour late, as after the system's was set.
+	// The loop's clock is an hour late, as after a change of the system's clock.
 	began := time.Now()
 	now := func() time.Time { return began.Add(-time.Hour).Add(time.Since(began)) }
 	m, registry := build(t, now)
@@ -141,7 +142,8 @@ func TestCommit(t *testing.T) {
 		berth_writes_dropped_total{kind=status} 7
 		berth_writes_dropped_total{kind=event} 0
 	`)
-	for name, want := range map[string][2]float64{ // what was measured, give or take how long the test itself took
+	// The durations have a tolerance of the test's own duration.
+	for name, want := range map[string][2]float64{
 		"scheduler_pod_scheduling_sli_duration_seconds{attempts=1}":   {1, 20},
 		"scheduler_pod_scheduling_sli_duration_seconds{attempts=15+}": {60, 79},
 		"berth_pod_creation_to_bind_duration_seconds":                 {120, 158},
@@ -152,7 +154,7 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestPreemptions carries out two preemptions, of which one fails.
+// TestPreemptions carries out two preemptions; one fails.
 func TestPreemptions(t *testing.T) {
 	m, registry := build(t, time.Now)
 	s := &store{hold: make(chan struct{}), sent: make(chan string, 10), fails: map[string]error{
@@ -179,7 +181,8 @@ func TestPreemptions(t *testing.T) {
 	`)
 }
 
-// TestStages binds a pod with steps, and has another rejected at Permit: what each extension point took is observed.
+// TestStages binds a pod with steps, and rejects another at Permit. The duration of each
+// extension point is observed.
 func TestStages(t *testing.T) {
 	m, registry := build(t, time.Now)
 	s := &store{hold: make(chan struct{}), sent: make(chan string, 10)}

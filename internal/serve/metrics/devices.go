@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 )
 
-// countDeviceWait counts how a wait for binding conditions ended: its duration for each device of the pod's claims, and each device that it was for. Other waits
-// have no devices.
+// countDeviceWait observes the end of a wait for binding conditions: the duration for
+// each device of the pod's claims, and each device with conditions. Other waits have no
+// devices.
 func countDeviceWait(f *families, profile string, w *commit.WaitEnd) {
 	allocations, durations := f.counterVecs["scheduler_dra_bindingconditions_allocations_total"], f.histogramVecs["scheduler_dra_bindingconditions_wait_duration_seconds"]
 	if allocations == nil { // without the feature gate
@@ -31,7 +32,8 @@ func countDeviceWait(f *families, profile string, w *commit.WaitEnd) {
 	}
 }
 
-// claimCreated counts a claim that was to be created for the extended resources of a pod, once, however often the request was sent. The caller holds mu.
+// claimCreated counts a claim that was to be created for a pod's extended resources. It
+// counts once, even if the request was repeated. The caller holds mu.
 func (c *Commit) claimCreated(err error) {
 	creates := c.families.counterVecs["dynamic_resource_allocation_resourceclaim_creates_total"]
 	if creates == nil { // without the feature gate

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// A wait for binding conditions counts by how it ended: its duration for each device of the pod, and the devices that were waited for. Other waits do not.
+// A wait for binding conditions is counted by its result: the duration for each device of
+// the pod, and the awaited devices. Other waits are not counted.
 func TestDeviceWaits(t *testing.T) {
 	m, registry := build(t, time.Now)
 	wait := &plan.Wait{Devices: []plan.Device{{Driver: "a", Awaited: true}, {Driver: "a", Awaited: true}, {Driver: "b"}}}
@@ -65,7 +66,7 @@ func TestDeviceWaits(t *testing.T) {
 	`)
 }
 
-// Claims that are created for extended resources count by whether the API server took them.
+// Claims for extended resources are counted by whether the API server accepted them.
 func TestClaimsCreated(t *testing.T) {
 	m, registry := build(t, time.Now)
 	made := &commit.Write{Kind: commit.StepWrite, Pod: &model.Pod{}, Step: &plan.Write{Type: types.ApplyYAMLPatchType, Resource: resourcev1.SchemeGroupVersion.WithResource("resourceclaims")}}

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Explain measures questions about pods, and what is kept to answer them. Answered is safe for concurrent use; Keeps and Hinted are for the loop's goroutine alone.
+// Explain measures explain requests and the history behind them. Answered is safe for
+// concurrent use; Keeps and Hinted are for the loop's goroutine alone.
 type Explain struct {
 	families *families
 	recorded total
-	// hints are those seen so far by result, hintsTook is what they took.
+	// hints are the hints so far by result, hintsTook is their total time.
 	hints     [len(hintResults)]int64
 	hintsTook time.Duration
 }
@@ -21,7 +22,8 @@ func newExplain(f *families) *Explain {
 // hintResults are the values of the label result of berth_event_hints_total.
 var hintResults = [...]string{"given", "nothing", "unknown"}
 
-// Hinted observes how many rejections so far have got a hint in their event, of how many it is known that nothing simple helps, and of how many it was not known; and how long looking for hints took.
+// Hinted observes totals: rejections with a hint in their event, rejections that nothing
+// simple would help, rejections with an unknown result, and the time spent on hints.
 func (x *Explain) Hinted(given, nothing, unknown int64, took time.Duration) {
 	for i, now := range [...]int64{given, nothing, unknown} {
 		if now > x.hints[i] {
@@ -35,13 +37,14 @@ func (x *Explain) Hinted(given, nothing, unknown int64, took time.Duration) {
 	x.hintsTook = took
 }
 
-// Answered observes a question.
+// Answered observes an explain request.
 func (x *Explain) Answered(code int, took time.Duration) {
 	x.families.counterVecs["berth_explain_requests_total"].WithLabelValues(strconv.Itoa(code)).Inc()
 	x.families.histograms["berth_explain_request_duration_seconds"].Observe(took.Seconds())
 }
 
-// Keeps observes how many bytes are kept, and of how many decisions the details were recorded so far.
+// Keeps observes the size of the history in bytes, and the number of decisions whose
+// details were recorded.
 func (x *Explain) Keeps(bytes int, recorded int64) {
 	x.families.gauges["berth_history_bytes"].Set(float64(bytes))
 	x.recorded.reach(recorded)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestQuestions counts questions about pods by the code of the response, and what is kept to answer them.
+// TestQuestions counts explain requests by the code of the response, and observes the
+// history's size.
 func TestQuestions(t *testing.T) {
 	m, registry := build(t, time.Now)
 	for _, code := range []int{http.StatusOK, http.StatusOK, http.StatusForbidden} {

@@ -13,18 +13,19 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// Loop observes a loop and, through Enter, the phases of its decisions. Only the loop's goroutine uses it.
+// Loop observes a loop and, through Enter, the phases of its decisions. Only the loop's
+// goroutine uses it.
 type Loop struct {
 	families *families
 	resets   *resets
-	known    uint64 // resets up to which the members are those that are shown
+	known    uint64 // the number of resets at the last lookUp
 	version  string
 
 	phases  stopwatch
 	members loopMembers
 }
 
-// loopMembers are members of families that were looked up.
+// loopMembers are cached members of families.
 type loopMembers struct {
 	units            [price.Kinds]metrics.CounterMetric
 	unfinished       metrics.CounterMetric
@@ -38,7 +39,7 @@ type loopMembers struct {
 	profiles         map[string]*profileMembers
 
 	pending, entities queueMembers
-	incomplete        metrics.GaugeMetric // members of groups, of pending
+	incomplete        metrics.GaugeMetric // members of groups, part of pending
 	nodes, pods       metrics.GaugeMetric
 	assumed           metrics.GaugeMetric
 	columns, tallies  sizeMembers
@@ -46,8 +47,8 @@ type loopMembers struct {
 	recalls           total
 	rankings          sizeMembers
 	ranked            total
-	unschedulable     map[loop.Unschedulable]*waiting // by profile and plugin, of no pods
-	evaluations       map[loop.Asked]*total           // by profile, plugin and phase, of no times
+	unschedulable     map[loop.Unschedulable]*waiting // by profile and plugin, with Pods 0
+	evaluations       map[loop.Asked]*total           // by profile, plugin and phase, with Times 0
 	finds, fills      total
 	asked, scanned    total
 	hints             total
@@ -60,7 +61,7 @@ type loopMembers struct {
 // moveMembers count one kind of move.
 type moveMembers struct{ pods, entities metrics.CounterMetric }
 
-// queueMembers are a gauge's members by place.
+// queueMembers are a gauge's members by queue.
 type queueMembers struct{ active, backoff, unschedulable, gated metrics.GaugeMetric }
 
 func (q *queueMembers) set(c queue.Counts) {
@@ -70,7 +71,7 @@ func (q *queueMembers) set(c queue.Counts) {
 	q.gated.Set(float64(c.Gated))
 }
 
-// sizeMembers are a number of things and what they take.
+// sizeMembers are the gauges of a cache: entries and bytes.
 type sizeMembers struct{ count, bytes metrics.GaugeMetric }
 
 func (m *sizeMembers) set(count, bytes int) {
@@ -102,7 +103,7 @@ func (a *attemptMembers) observe(took time.Duration) {
 	a.duration.Observe(took.Seconds())
 }
 
-// The results of attempts, and of what is observed by status.
+// The results of attempts, and the statuses of extension points.
 const (
 	scheduled     = "scheduled"
 	unschedulable = "unschedulable"
@@ -115,14 +116,14 @@ const (
 	statusUnschedulable = "Unschedulable"
 )
 
-// The events of pods that wait.
+// The events of pending pods.
 const (
 	podAdd    = "UnscheduledPodAdd"
 	podUpdate = "UnscheduledPodUpdate"
 	podDelete = "UnscheduledPodDelete"
 )
 
-// typePod is what queues hold besides groups of pods.
+// typePod is the type of queue entries that are not groups.
 const typePod = "pod"
 
 func newLoop(f *families, r *resets, version string) *Loop {
@@ -160,7 +161,7 @@ func (l *Loop) lookUp() {
 		tallies:       sizeMembers{f.gauges["berth_tallies"], f.gauges["berth_tally_bytes"]},
 		unschedulable: map[loop.Unschedulable]*waiting{},
 		evaluations:   map[loop.Asked]*total{},
-		// What was counted before a reset is not counted again after it.
+		// Counts from before a reset are not added again after it.
 		finds:        total{f.counters["berth_column_hits_total"], before.finds.seen},
 		units:        unitsOf(f.counterVecs["berth_scheduling_work_units_total"]),
 		unfinished:   f.counters["berth_unfinished_turns_total"],
@@ -180,7 +181,7 @@ func (l *Loop) lookUp() {
 	for _, name := range append([]string{"pop", "record", "settle"}, phaseNames[:]...) {
 		l.members.phases[name] = phase.WithLabelValues(name)
 	}
-	// Series that kube-scheduler shows from the start, and that are always 0 here.
+	// Series that kube-scheduler exports from the start, and that are always 0 here.
 	f.gaugeVecs["scheduler_inflight_events"].WithLabelValues("PodPopped").Set(0)
 	f.gaugeVecs["scheduler_pending_pods"].WithLabelValues("pending").Set(0)
 	for _, operation := range []string{"Filter", "Score", "InterPodAffinity", "PodTopologySpread"} {
@@ -234,7 +235,8 @@ func (l *Loop) Round(r *loop.Round) {
 	}
 }
 
-// events observes the time of each change. Changes are applied in batches, so each counts with an equal share of its batch's time.
+// events observes the time of each change. Changes are applied in batches, so each counts
+// with an equal share of its batch's time.
 func (l *Loop) events(r *loop.Round) {
 	d := &r.Delta
 	n := len(d.Events) + len(d.Arrived) + len(d.Left)
@@ -245,7 +247,7 @@ func (l *Loop) events(r *loop.Round) {
 	for i := range d.Events {
 		l.event(d.Events[i].Label()).Observe(share)
 	}
-	fresh := 0 // of the pods that arrived; the others are new versions of pods that wait
+	fresh := 0 // of the pods that arrived; the others are new versions of pending pods
 	for i := range r.Moves {
 		if r.Moves[i].Event == podAdd {
 			fresh += r.Moves[i].Pods
@@ -287,7 +289,8 @@ func (l *Loop) move(move queue.Move) {
 	m.entities.Add(pods)
 }
 
-// preemptionText begins what DefaultPreemption adds to a pod's rejection, whatever it finds. Other PostFilter plugins may come before it and end the chain.
+// preemptionText is the prefix of DefaultPreemption's part of a rejection message, with
+// and without victims. Other PostFilter plugins may run earlier and end the chain.
 const preemptionText = "preemption: "
 
 func (l *Loop) decision(r *loop.Round) {
@@ -312,7 +315,8 @@ func (l *Loop) decision(r *loop.Round) {
 		l.members.victims.Observe(float64(len(d.Evictions)))
 	}
 	countVolumeError(l.families, d.Err)
-	took := (r.Deciding + r.Settling) / time.Duration(len(r.Decisions)) // each member of a group counts with an equal share
+	// Each member of a group counts with an equal share.
+	took := (r.Deciding + r.Settling) / time.Duration(len(r.Decisions))
 	for i := range r.Decisions {
 		switch r.Decisions[i].Outcome {
 		case plan.Placed, plan.Terminating: // observed when the pod is bound, or not at all
@@ -324,10 +328,12 @@ func (l *Loop) decision(r *loop.Round) {
 	}
 }
 
-// group observes the decision about a pod group, of which its members' decisions say nothing.
+// group observes the decision about a pod group, which its members' decisions do not
+// include.
 func (l *Loop) group(r *loop.Round) {
 	attempts := l.families.counterVecs["scheduler_podgroup_schedule_attempts_total"]
-	if attempts == nil || r.Group.Outcome == plan.Terminating { // without the feature gate; or there was nothing to decide
+	// The feature gate is off, or the group had nothing to decide.
+	if attempts == nil || r.Group.Outcome == plan.Terminating {
 		return
 	}
 	result := failed
@@ -360,14 +366,14 @@ func (l *Loop) group(r *loop.Round) {
 	}
 }
 
-// What pods are evicted for.
+// The kinds of preemptors.
 const (
 	preemptorPod   = "pod"
 	preemptorGroup = "podgroup"
 	preemptorTree  = "compositepodgroup"
 )
 
-// preemptorOf is what pods are evicted for: a tree of groups, or one pod group.
+// preemptorOf returns the kind of a preemptor: a tree of groups, or one pod group.
 func preemptorOf(tree bool) string {
 	if tree {
 		return preemptorTree
@@ -381,10 +387,10 @@ const (
 	infeasible = "infeasible"
 )
 
-// placements observes how the domain placements of a pod group were tried.
+// placements observes the domain placements that were tried for a pod group.
 func (l *Loop) placements(r *loop.Round, profile string) {
 	generated := l.families.counterVecs["scheduler_generated_placements_total"]
-	if generated == nil { // it does not exist without its gate
+	if generated == nil { // without the feature gate
 		return
 	}
 	generated.WithLabelValues(profile).Add(float64(r.Generated))
@@ -399,7 +405,7 @@ func (l *Loop) placements(r *loop.Round, profile string) {
 	}
 }
 
-// point returns the observer of the extension point that a phase corresponds to.
+// point returns the observer of a phase's extension point.
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {
 	status := statusSuccess
 	switch last := l.phases.last; {
@@ -410,7 +416,8 @@ func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) me
 	case phase == engine.PostFilter:
 	case phase == last && (d.Outcome == plan.Failed || d.Outcome == plan.NoNodes):
 		status = statusError
-	case phase == engine.PreFilter && !l.phases.entered[engine.Filter] && d.Rejection != nil: // PostFilter may have followed
+	// PostFilter may have followed
+	case phase == engine.PreFilter && !l.phases.entered[engine.Filter] && d.Rejection != nil:
 		status = statusUnresolvable
 	}
 	m := p.points[phase][status]
@@ -434,7 +441,7 @@ func (l *Loop) profile(name string) *profileMembers {
 	return p
 }
 
-// Standing takes the loop's gauges and counters.
+// Standing updates the gauges and counters from the loop's totals.
 func (l *Loop) Standing(s *loop.Standing) {
 	if l.known != l.resets.count.Load() {
 		l.lookUp()
@@ -474,7 +481,7 @@ func (l *Loop) Standing(s *loop.Standing) {
 	}
 }
 
-// waiting is how many pods wait because of a plugin.
+// waiting is the number of pods that a plugin keeps unschedulable.
 type waiting struct {
 	gauge metrics.GaugeMetric
 	pods  int

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// simulated is a simulation whose loop is observed.
+// simulated is a simulation with an observed loop.
 func simulated(t testing.TB) (*simulate.Cluster, *metrics.Metrics, componentmetrics.KubeRegistry) {
 	t.Helper()
 	scheduler, err := config.Default()
@@ -37,8 +37,9 @@ func settle(t testing.TB, c *simulate.Cluster) {
 	}
 }
 
-// TestLoop runs the real loop in virtual time: two pods fit, two do not, one has a scheduling gate; then a node is uncordoned, and at the
-// end the time limit of parked pods makes them tried again.
+// TestLoop runs the real loop in virtual time: two pods fit, two do not, one has a
+// scheduling gate. Then a node is uncordoned, and at the end the time limit of parked
+// pods retries them.
 func TestLoop(t *testing.T) {
 	c, _, registry := simulated(t)
 	cordoned := func(n *v1.Node) { n.Spec.Unschedulable = true }
@@ -149,7 +150,7 @@ func TestTallies(t *testing.T) {
 	}
 }
 
-// TestRankings expects pods that are alike to appear in the series about rankings.
+// TestRankings expects equal pods to appear in the series about rankings.
 func TestRankings(t *testing.T) {
 	c, _, registry := simulated(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -166,7 +167,8 @@ func TestRankings(t *testing.T) {
 	}
 }
 
-// TestReset resets the registry, as DELETE /metrics does, and expects that counting starts again from 0.
+// TestReset resets the registry, as DELETE /metrics does, and expects that counting
+// starts again from 0.
 func TestReset(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetNode(node("a", "1"))
@@ -189,7 +191,8 @@ func TestReset(t *testing.T) {
 	`)
 }
 
-// TestEmptyCluster expects a pod in a cluster without nodes to count as unschedulable, as in kube-scheduler.
+// TestEmptyCluster expects a pod in a cluster without nodes to count as unschedulable, as
+// in kube-scheduler.
 func TestEmptyCluster(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetPod(pod("early", "1"))
@@ -201,8 +204,9 @@ func TestEmptyCluster(t *testing.T) {
 	`)
 }
 
-// TestPreemption has a pod evict another, one that may not, and one for which it is no use; a pod without the claim that it names is rejected at
-// PreFilter before that: DynamicResources fails at PostFilter, and there is no attempt.
+// TestPreemption has one pod that preempts, one that may not, and one for which
+// preemption does not help. A pod that names a missing claim is rejected at PreFilter:
+// DynamicResources fails at PostFilter, and no preemption is attempted.
 func TestPreemption(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetNode(node("a", "2"))

@@ -13,13 +13,15 @@ import (
 
 // Config is the configuration of the series.
 type Config struct {
-	// Register registers one family, as legacyregistry.Register and a KubeRegistry's Register do.
+	// Register registers one family, like legacyregistry.Register or a KubeRegistry's
+	// Register.
 	Register func(metrics.Registerable) error
-	// Enabled reports whether a feature gate is on. Families that depend on a gate that is off do not exist.
+	// Enabled reports whether a feature gate is on. Families whose gate is off do not
+	// exist.
 	Enabled func(gate string) bool
 	// Now returns the loop's time, as loop.Clock does.
 	Now func() time.Time
-	// Version is shown in berth_build_info.
+	// Version is the version in berth_build_info.
 	Version string
 }
 
@@ -28,13 +30,14 @@ type Metrics struct {
 	// Loop observes a loop.Loop, Commit a commit.Commit.
 	Loop   *Loop
 	Commit *Commit
-	// Outside is told what plugins from outside take.
+	// Outside observes calls of out-of-tree plugins.
 	Outside *Outside
-	// Explain is told of questions about pods.
+	// Explain observes explain requests.
 	Explain *Explain
 }
 
-// New builds the series and registers them. Whether a family is hidden or disabled by a flag must be known by then.
+// New builds the series and registers them. Flags that hide or disable families must have
+// been applied before.
 func New(config Config) (*Metrics, error) {
 	if config.Register == nil || config.Enabled == nil || config.Now == nil {
 		return nil, errors.New("build the series: Register, Enabled and Now must be given")
@@ -50,7 +53,7 @@ func New(config Config) (*Metrics, error) {
 			}
 		}
 	}
-	// Last: members that were looked up are stale only after the other collectors have been reset.
+	// Last: only after the other collectors have been reset are the cached members stale.
 	resets := &resets{}
 	for _, family := range append(f.all, resets) {
 		if err := config.Register(family); err != nil {
@@ -61,8 +64,9 @@ func New(config Config) (*Metrics, error) {
 		Outside: &Outside{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}, Explain: newExplain(f)}, nil
 }
 
-// resets counts how often the registry was reset, as DELETE /metrics does. Members of families that were looked up before are no longer
-// shown then, and must be looked up again. It is registered as a family without series, because a registry calls Reset only on families.
+// resets counts the resets of the registry, such as by DELETE /metrics. A reset detaches
+// cached members of families, so they must be looked up again. The type is a family
+// without series, because a registry calls Reset only on families.
 type resets struct{ count atomic.Uint64 }
 
 // Reset counts a reset; the registry calls it.
@@ -74,16 +78,17 @@ func (r *resets) Create(*semver.Version) bool { return true }
 // ClearState has nothing to clear.
 func (r *resets) ClearState() {}
 
-// FQName names it in errors.
+// FQName is the name in errors.
 func (r *resets) FQName() string { return "berth_resets" }
 
 // Describe describes nothing.
 func (r *resets) Describe(chan<- *prometheus.Desc) {}
 
-// Collect gives nothing.
+// Collect returns nothing.
 func (r *resets) Collect(chan<- prometheus.Metric) {}
 
-// total makes a counter follow a count that is kept elsewhere. The counter may be reset; reach adds the difference to the last report.
+// total makes a counter follow an external count. The counter may be reset; reach adds
+// the difference to the last report.
 type total struct {
 	counter metrics.CounterMetric
 	seen    int64

@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// TestSchedulerNamesOfAnyForm runs profiles under names that mean something elsewhere: in paths, labels of series, queries, logs. kube-scheduler
-// takes any name that is not empty. Each profile places its own pods, and is measured under its name.
+// TestSchedulerNamesOfAnyForm runs profiles with names that have a meaning elsewhere: in
+// paths, labels of series, queries, logs. kube-scheduler accepts any name that is not
+// empty. Each profile places its own pods, and is measured under its name.
 func TestSchedulerNamesOfAnyForm(t *testing.T) {
 	names := []string{"../../x", `{profile="x"}`, "two\nlines", "a,b=c", "marker", "ü 100%s", " "}
 	file := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"

@@ -6,13 +6,14 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Outside measures plugins from outside. It is safe for concurrent use.
+// Outside measures out-of-tree plugins. It is safe for concurrent use.
 type Outside struct {
-	// executions has how long calls took, by plugin, extension point and status.
+	// executions are the durations of calls, by plugin, extension point and status.
 	executions *metrics.HistogramVec
 }
 
-// Ran observes calls of a plugin at an extension point that were made together: how long each took on average, once. status is kube-scheduler's name of one.
+// Ran observes a series of calls of a plugin at an extension point, as one observation of
+// their mean duration. status is kube-scheduler's name of a status.
 func (o *Outside) Ran(plugin, point, status string, calls int, took time.Duration) {
 	if calls > 0 {
 		o.executions.WithLabelValues(plugin, point, status).Observe(took.Seconds() / float64(calls))

@@ -4,7 +4,8 @@ import "k8s.io/component-base/metrics"
 
 const berthPrefix = "berth_"
 
-// berthSeries are Berth's own series, besides kube-scheduler's. All are alpha: they may change with what they measure.
+// berthSeries are Berth's own series. All are alpha: they may change with the
+// implementation.
 func berthSeries() []series {
 	all := append(decisionSeries(), memorySeries()...)
 	all = append(all, writeSeries()...)
@@ -15,7 +16,7 @@ func berthSeries() []series {
 	return all
 }
 
-// micro are buckets for what takes microseconds: 1 µs to 131 ms.
+// micro are buckets for microseconds: 1 µs to 131 ms.
 func micro() []float64 { return exponential(0.000_001, 2, 18) }
 
 func decisionSeries() []series {

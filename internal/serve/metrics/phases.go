@@ -24,7 +24,7 @@ type stopwatch struct {
 // Enter is engine.Config's OnPhase: it observes the start of a phase of a decision.
 func (l *Loop) Enter(phase engine.Phase) {
 	w := &l.phases
-	if phase == engine.PreFilter { // the first: discard the phases of an earlier decision
+	if phase == engine.PreFilter { // the first phase discards those of an earlier decision
 		*w = stopwatch{began: time.Now()}
 	} else {
 		took := time.Since(w.began)
@@ -34,7 +34,8 @@ func (l *Loop) Enter(phase engine.Phase) {
 	w.entered[phase], w.last = true, phase
 }
 
-// of returns the phases of a decision with the time that each took, out of the time of the whole decision, and resets the stopwatch.
+// of returns the phases of a decision with their durations, given the duration of the
+// whole decision, and resets the stopwatch.
 func (w *stopwatch) of(whole time.Duration) iter.Seq2[engine.Phase, time.Duration] {
 	return func(yield func(engine.Phase, time.Duration) bool) {
 		rest := whole

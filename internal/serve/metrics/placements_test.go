@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// TestPlacements observes rounds in which pod groups had domain placements. The first member is being deleted, which does not matter.
+// TestPlacements observes rounds in which pod groups had domain placements. The first
+// member is being deleted, which has no effect.
 func TestPlacements(t *testing.T) {
 	const gate = "TopologyAwareWorkloadScheduling"
 	for _, on := range []bool{true, false} {

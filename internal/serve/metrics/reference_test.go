@@ -16,8 +16,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/config/feature"
 )
 
-// reference are kube-scheduler 1.37's series: name, type, stability, labels, buckets (start·factor^n, count), and the feature gate that
-// they need. Written from its documentation and its /metrics, not from the tables that this package registers.
+// reference are kube-scheduler 1.37's series: name, type, stability, labels, buckets
+// (start·factor^n, count), and the feature gate that they need. It was written from
+// kube-scheduler's documentation and its /metrics, not from this package's tables.
 const reference = `
 scheduler_schedule_attempts_total                          counter   STABLE result,profile
 scheduler_scheduling_attempt_duration_seconds              histogram STABLE result,profile                       0.001,2,15
@@ -71,7 +72,8 @@ scheduler_placement_evaluations_total                      counter   ALPHA  resu
 scheduler_placement_evaluation_duration_seconds            histogram ALPHA  result,profile                       0.001,2,15   TopologyAwareWorkloadScheduling
 `
 
-// registered registers the series in a new registry, and gives each family with labels one member.
+// registered registers the series in a new registry, and gives each family with labels
+// one member.
 func registered(t *testing.T, enabled func(string) bool) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := testutil.NewFakeKubeRegistry("1.37.0")
@@ -118,7 +120,7 @@ func gather(t testing.TB, from metrics.Gatherer) map[string]*dto.MetricFamily {
 	return byName
 }
 
-// row describes a family as reference does.
+// row describes a family in the format of reference.
 func row(family *dto.MetricFamily) string {
 	stability, _, _ := strings.Cut(strings.TrimPrefix(family.GetHelp(), "["), "]")
 	sample := family.GetMetric()[0]
@@ -134,7 +136,8 @@ func row(family *dto.MetricFamily) string {
 	return fmt.Sprintf("%s %s %s labels %v buckets %v", family.GetName(), strings.ToLower(family.GetType().String()), stability, names, bounds)
 }
 
-// expected returns the description in a line of reference, the name, and the feature gate.
+// expected returns the description in a line of reference, the name, and the feature
+// gate.
 func expected(t *testing.T, line string) (description, name, gate string) {
 	t.Helper()
 	fields := append(strings.Fields(line), "-", "-", "-")
@@ -196,7 +199,8 @@ func TestSeriesAreKubeSchedulers(t *testing.T) {
 	}
 }
 
-// TestDeprecatedSeriesIsHidden expects that kube-scheduler's one deprecated series is left out, as its 1.37 does.
+// TestDeprecatedSeriesIsHidden expects that kube-scheduler's one deprecated series is
+// hidden, as in its version 1.37.
 func TestDeprecatedSeriesIsHidden(t *testing.T) {
 	const name = "scheduler_preemption_goroutines_duration_seconds"
 	for version, shown := range map[string]bool{"1.36.0": true, "1.37.0": false} {

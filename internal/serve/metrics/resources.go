@@ -10,15 +10,17 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Resources serves the requests and limits of each pod, as /metrics/resources. The pods are those in the informer's cache at the time of a
-// scrape; only the replica that leads should serve them, so that they are not counted once for each replica.
+// Resources serves the requests and limits of each pod, as /metrics/resources. The pods
+// are those in the informer's cache at the time of a scrape. Only the leader should serve
+// them, so that they are not counted for each replica.
 func Resources(pods func() []*v1.Pod) http.Handler {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(newResourceCollector(pods))
 	return metrics.HandlerWithReset(registry, metrics.HandlerOpts{})
 }
 
-// resourceCollector reads the pods at each scrape: it keeps nothing, so pods that are gone are not shown.
+// resourceCollector reads the pods at each scrape and stores nothing, so deleted pods
+// disappear.
 type resourceCollector struct {
 	metrics.BaseStableCollector
 	pods             func() []*v1.Pod
@@ -37,13 +39,13 @@ func newResourceCollector(pods func() []*v1.Pod) *resourceCollector {
 	}
 }
 
-// DescribeWithStability names both families.
+// DescribeWithStability describes both families.
 func (c *resourceCollector) DescribeWithStability(to chan<- *metrics.Desc) {
 	to <- c.requests
 	to <- c.limits
 }
 
-// CollectWithStability gives the amounts of all pods that have not finished.
+// CollectWithStability returns the amounts of all unfinished pods.
 func (c *resourceCollector) CollectWithStability(to chan<- metrics.Metric) {
 	// Both are overwritten for each pod, so that a scrape of many pods allocates little.
 	requests, limits := v1.ResourceList{}, v1.ResourceList{}

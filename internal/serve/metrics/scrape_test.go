@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// samples are the result of a scrape, by name and labels: a counter's or gauge's value, and how often a histogram was observed.
+// samples are the result of a scrape, by name and labels: a counter's or gauge's value,
+// and the number of observations of a histogram.
 type samples map[string]float64
 
 func scrape(t testing.TB, from componentmetrics.Gatherer) samples {
@@ -57,7 +58,7 @@ func valueOf(m *dto.Metric) float64 {
 	return float64(m.GetHistogram().GetSampleCount())
 }
 
-// expect compares what is named, one sample a line.
+// expect compares the listed samples, one a line.
 func (s samples) expect(t testing.TB, want string) {
 	t.Helper()
 	for _, line := range strings.Split(strings.TrimSpace(want), "\n") {

@@ -17,7 +17,8 @@ type series struct {
 	buckets   []float64
 	// gate is the feature gate that the family needs; "" if none.
 	gate string
-	// deprecated is the version since which the family is deprecated, "" if it is not. Deprecated alpha series are hidden.
+	// deprecated is the version since which the family is deprecated; "" if it is not.
+	// Deprecated alpha series are hidden.
 	deprecated string
 }
 
@@ -29,15 +30,16 @@ const (
 	histogram
 )
 
-// exponential are count buckets, each factor times the one before.
+// exponential returns count buckets, each the previous one times factor.
 func exponential(start, factor float64, count int) []float64 {
 	return metrics.ExponentialBuckets(start, factor, count)
 }
 
-// by names the labels of a family.
+// by lists the labels of a family.
 func by(names ...string) []string { return names }
 
-// families are the registered families by full name. Each family is in the map of its type, with or without labels.
+// families are the registered families by full name. Each family is in the map of its
+// type, with or without labels.
 type families struct {
 	counters      map[string]*metrics.Counter
 	counterVecs   map[string]*metrics.CounterVec
@@ -56,7 +58,7 @@ func newFamilies() *families {
 	}
 }
 
-// add builds the family that a row of a table describes.
+// add builds the family of a table's row.
 func (f *families) add(prefix string, s *series) {
 	name := prefix + s.name
 	switch s.kind {

@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// TestStagesAndPlugins passes extension points with each result, and runs plugins from outside.
+// TestStagesAndPlugins passes extension points with each result, and runs out-of-tree
+// plugins.
 func TestStagesAndPlugins(t *testing.T) {
 	m, registry := build(t, time.Now)
 	p := model.NewPod(pod("p", "1"))
@@ -23,7 +24,7 @@ func TestStagesAndPlugins(t *testing.T) {
 	}
 	m.Outside.Ran("x", "Filter", "Success", 4, 2*time.Second)
 	m.Outside.Ran("x", "Filter", "Success", 1, 3*time.Second)
-	m.Outside.Ran("x", "Score", "Success", 0, time.Second) // it was asked about no node
+	m.Outside.Ran("x", "Score", "Success", 0, time.Second) // no calls
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,9 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// TestTexts compares all that is registered, help texts too, with a list: what an operator reads must not change by accident. If it is to change, put the text that the test
-// prints into the list.
+// TestTexts compares all registered series and their help texts with a list, because
+// operators read them and they must not change by accident. To change a text, copy the
+// test's output into the list.
 func TestTexts(t *testing.T) {
 	const list = "testdata/series.txt"
 	text, err := os.ReadFile(list)
@@ -52,7 +53,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestWrongConfiguration leaves out each part, and has the registration fail.
+// TestWrongConfiguration omits each part, and makes the registration fail.
 func TestWrongConfiguration(t *testing.T) {
 	registered := 0
 	whole := Config{Register: func(metrics.Registerable) error { registered++; return nil }, Enabled: func(string) bool { return true }, Now: time.Now}

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestUnits observes what turns cost, a turn that goes on, and how many namespaces yield.
+// TestUnits observes the cost of turns, an unfinished turn, and the number of yielding
+// namespaces.
 func TestUnits(t *testing.T) {
 	m, registry := build(t, time.Now)
 	turn := model.NewPod(pod("p", "1"))

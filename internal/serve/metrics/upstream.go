@@ -2,12 +2,13 @@ package metrics
 
 import "k8s.io/component-base/metrics"
 
-// The tables in this file are kube-scheduler 1.37's series: names, types, labels, buckets and stability are its own, since dashboards,
-// alerts and --disabled-metrics name them. docs/metrics.md explains what each of them means here, and which are always empty.
+// The tables in this file are kube-scheduler 1.37's series. Names, types, labels, buckets
+// and stability are unchanged, since dashboards, alerts and --disabled-metrics use them.
+// docs/metrics.md explains their meaning here, and which are always empty.
 
 const schedulerPrefix = "scheduler_"
 
-// schedulerSeries are those that begin with scheduler_.
+// schedulerSeries are the series with the prefix scheduler_.
 func schedulerSeries() []series {
 	var all []series
 	for _, some := range [][]series{attemptSeries(), queueSeries(), frameworkSeries(), preemptionSeries(), batchSeries(), apiSeries(), groupSeries()} {
@@ -153,7 +154,7 @@ func groupSeries() []series {
 	}
 }
 
-// claimSeries is the one that kube-scheduler shares with kube-controller-manager.
+// claimSeries is the series that kube-scheduler shares with kube-controller-manager.
 func claimSeries() []series {
 	return []series{
 		{name: "dynamic_resource_allocation_resourceclaim_creates_total", kind: counter, stability: metrics.ALPHA,

@@ -7,11 +7,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// volumeOperations are kube-scheduler's names of what VolumeBinding does at an extension point.
+// volumeOperations are kube-scheduler's names of VolumeBinding's operations at the
+// extension points.
 var volumeOperations = map[string]string{plan.FilterPoint: "predicate", "Reserve": "assume", "PreBind": "bind"}
 
-// countVolumeError counts an error, which may be nil, if it is one of VolumeBinding. An error at Filter ends the pod's turn and is counted once;
-// kube-scheduler counts it for each node that it happened to look at.
+// countVolumeError counts an error, which may be nil, if it is VolumeBinding's. An error
+// at Filter ends the attempt and is counted once. kube-scheduler counts it for each node
+// on which the filter happened to run.
 func countVolumeError(f *families, err error) {
 	if err == nil {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Errors of VolumeBinding are counted by kube-scheduler's names of its stages; those of other plugins, and rejections, are not.
+// Errors of VolumeBinding are counted by kube-scheduler's names of its stages. Errors of
+// other plugins, and rejections, are not counted.
 func TestVolumeErrors(t *testing.T) {
 	m, registry := build(t, time.Now)
 	pod := &model.Pod{SchedulerName: "default-scheduler"}

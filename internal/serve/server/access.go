@@ -14,7 +14,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// Access is the values of the flags about the port, its certificate, and who may send requests to it: those of kube-scheduler.
+// Access is kube-scheduler's flags for the port, its certificate, authentication and
+// authorization.
 type Access struct {
 	Serving        *serveroptions.SecureServingOptions
 	Authentication *serveroptions.DelegatingAuthenticationOptions
@@ -51,10 +52,10 @@ func (a *Access) Validate() []error {
 	return append(errs, a.Authorization.Validate()...)
 }
 
-// selfSignedHost and loopIP are who a self-signed certificate is for.
+// selfSignedHost and loopIP are the subjects of a self-signed certificate.
 const selfSignedHost, loopIP = "localhost", "127.0.0.1"
 
-// SelfSign makes a self-signed certificate if no certificate is given.
+// SelfSign creates a self-signed certificate if none is given.
 func (a *Access) SelfSign() error {
 	if err := a.Serving.MaybeDefaultWithSelfSignedCerts(selfSignedHost, nil, []net.IP{net.ParseIP(loopIP)}); err != nil {
 		return fmt.Errorf("make a self-signed certificate: %w", err)
@@ -87,7 +88,8 @@ func (a *Access) Auth(serving *apiserver.SecureServingInfo) (authenticator.Reque
 	return authentication.Authenticator, authorization.Authorizer, nil
 }
 
-// StartMetrics serves metrics and the health checks of a program that is no scheduler, until the returned function is called. Without a port it serves nothing.
+// StartMetrics serves the metrics and health checks of another program than the
+// scheduler, until the returned function is called. Without a port it serves nothing.
 func (a *Access) StartMetrics(metrics http.Handler, ready ...healthz.HealthChecker) (stop func(), err error) {
 	serving, err := a.Listen()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// TestStartMetrics serves the health checks to everybody, and metrics to nobody whom no API server allows it.
+// TestStartMetrics serves the health checks to everybody, and no metrics without
+// authorization by an API server.
 func TestStartMetrics(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -25,7 +26,8 @@ func TestStartMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the certificate is self-signed
+	// The certificate is self-signed.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	get := func(path string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String()+path, http.NoBody)
 		if err != nil {

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// Synced is the check that fails until the channel is closed: until the first lists have been read.
+// Synced returns the check that fails until the channel is closed, after the first lists
+// were read.
 func Synced(synced <-chan struct{}) healthz.HealthChecker {
 	return healthz.NamedCheck("sched-handler-sync", func(*http.Request) error {
 		select {
@@ -19,8 +20,8 @@ func Synced(synced <-chan struct{}) healthz.HealthChecker {
 	})
 }
 
-// WhileLeading passes requests on while the channel is closed, and otherwise answers with an empty response: what concerns the whole
-// cluster is served by one replica.
+// WhileLeading passes requests on once the channel is closed. Before that it answers with
+// an empty response, because only one replica serves data about the whole cluster.
 func WhileLeading(leading <-chan struct{}, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -20,26 +20,27 @@ import (
 
 // Explain answers questions about pods.
 type Explain struct {
-	// Answer returns what is known of a pod, to be sent as JSON; or an error, which is sent as a Status.
+	// Answer returns the history of a pod, which is sent as JSON, or an error, which is
+	// sent as a Status.
 	Answer func(ctx context.Context, namespace, name string) (any, error)
 	// Answered, unless nil, is called after each question with the code of the response.
 	Answered func(code int, took time.Duration)
 }
 
-// ExplainPath returns the path at which a scheduler answers about a pod.
+// ExplainPath returns the path of questions about a pod.
 func ExplainPath(namespace, name string) string {
 	return explainPrefix + "namespaces/" + namespace + "/pods/" + name
 }
 
 const (
 	explainPrefix = "/explain/v1/"
-	// explainMax is how many questions are answered at a time; more are refused.
+	// explainMax is how many questions are answered concurrently; more are refused.
 	explainMax = 8
 	// explainTimeout is how long a question may wait for the scheduler.
 	explainTimeout = 10 * time.Second
 )
 
-// explained returns the pod that a path asks about.
+// explained returns the pod in a path.
 func explained(urlPath string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(urlPath, explainPrefix)
 	parts := strings.Split(rest, "/")
@@ -54,13 +55,14 @@ func explained(urlPath string) (namespace, name string, ok bool) {
 	return parts[1], parts[3], true
 }
 
-// longestName is how long names of pods and namespaces may be.
+// longestName is the maximum length of names of pods and namespaces.
 const longestName = 253
 
-// resolver says what a request is about. A question about a pod is, for the authorizer, the question for the pod itself: who may get the pod may ask about it, and nobody else.
+// resolver returns the resource of a request. A question about a pod is authorized as a
+// get of the pod: users who may get the pod may ask about it, and no others.
 type resolver struct{ request.RequestInfoResolver }
 
-// NewRequestInfo returns what a request is about.
+// NewRequestInfo returns the request's attributes for the authorizer.
 func (r resolver) NewRequestInfo(req *http.Request) (*request.RequestInfo, error) {
 	namespace, name, ok := explained(req.URL.Path)
 	if !ok {
@@ -83,7 +85,7 @@ func (x *Explain) handler() http.Handler {
 		}()
 		namespace, name, ok := explained(r.URL.Path)
 		switch {
-		case !ok: // the request was not authorized as one about a pod
+		case !ok: // the request was not authorized for a pod
 			code = writeStatus(w, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", fmt.Sprintf("%s is not %s", r.URL.Path, ExplainPath("NAMESPACE", "NAME")), 0, true))
 			return
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -129,6 +131,6 @@ func writeJSON(w http.ResponseWriter, code int, value any) int {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n')) // whoever asked may be gone
+	_, _ = w.Write(append(data, '\n')) // the client may be gone
 	return code
 }

@@ -20,7 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// guarded returns the endpoints behind the guard, with a user who is allowed what the function says.
+// guarded returns the endpoints behind the guard, with a user who has the rights that the
+// function returns.
 func guarded(t *testing.T, explain *Explain, allowed func(authorizer.Attributes) bool) http.Handler {
 	t.Helper()
 	who := authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
@@ -49,7 +50,8 @@ func send(t *testing.T, handler http.Handler, method, path, as string) *httptest
 	return answer
 }
 
-// TestWhoMayGetThePodMayAsk asks as users of whom one may get one pod, one may see all other paths, and one may do nothing.
+// TestWhoMayGetThePodMayAsk sends requests as three users: one may get one pod, one may
+// read all other paths, and one has no rights.
 func TestWhoMayGetThePodMayAsk(t *testing.T) {
 	asked := 0
 	handler := guarded(t, &Explain{Answer: func(_ context.Context, namespace, name string) (any, error) {
@@ -89,7 +91,7 @@ func TestWhoMayGetThePodMayAsk(t *testing.T) {
 	}
 }
 
-// TestExplainAnswers sends errors as a Status, and refuses more questions than are answered at a time.
+// TestExplainAnswers sends errors as a Status, and rejects questions beyond the limit.
 func TestExplainAnswers(t *testing.T) {
 	noPod := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "none")
 	var codes []int
@@ -102,7 +104,7 @@ func TestExplainAnswers(t *testing.T) {
 		case "late":
 			return nil, fmt.Errorf("ask: %w", context.DeadlineExceeded)
 		case "loop":
-			return func() {}, nil // no JSON
+			return func() {}, nil // not JSON
 		}
 		return map[string]int{"answer": 1}, nil
 	}, Answered: func(code int, _ time.Duration) { codes = append(codes, code) }}
@@ -129,7 +131,8 @@ func TestExplainAnswers(t *testing.T) {
 	}
 }
 
-// TestExplainIsBounded has as many questions wait as are answered at a time: the next is refused, and told when to come again; a question that waits too long fails.
+// TestExplainIsBounded fills all places with waiting questions. The next is rejected with
+// a Retry-After. A question that waits too long fails.
 func TestExplainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &Explain{Answer: func(ctx context.Context, _, _ string) (any, error) {

@@ -26,17 +26,19 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
-// Name is the component name that the server reports: that of the component it replaces.
+// Name is the component name that the server reports: kube-scheduler's.
 const Name = "kube-scheduler"
 
 // Config is the content of the endpoints, and the access to them.
 type Config struct {
 	// Serving is the listener and its certificates.
 	Serving *apiserver.SecureServingInfo
-	// Authenticator finds the user of a request, Authorizer decides whether the user may send it.
+	// Authenticator identifies the user of a request, Authorizer decides whether the user
+	// may send it.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.UnconditionalAuthorizer
-	// Healthz, Livez and Readyz are the checks of these three, besides the library's own.
+	// Healthz, Livez and Readyz are the checks of these endpoints, besides the library's
+	// own.
 	Healthz, Livez, Readyz []healthz.HealthChecker
 	// Configuration is the content of /configz.
 	Configuration apiruntime.Object
@@ -44,7 +46,8 @@ type Config struct {
 	Profiling, ContentionProfiling bool
 	// Resources serves /metrics/resources.
 	Resources http.Handler
-	// Explain answers about pods at ExplainPath, to whoever may get the pod; nil disables it.
+	// Explain answers questions about pods at ExplainPath, for users who may get the pod;
+	// nil disables it.
 	Explain *Explain
 	// Flags are the content of /flagz; nil disables it.
 	Flags flagz.Reader
@@ -55,7 +58,8 @@ type Config struct {
 // drain is how long requests in progress may take when the server stops.
 const drain = 5 * time.Second
 
-// Start serves until the returned function is called; that function returns when the server has stopped.
+// Start serves until the returned function is called. That function returns when the
+// server has stopped.
 func Start(config Config) (stop func(), err error) {
 	endpoints, err := Endpoints(config)
 	if err != nil {
@@ -64,7 +68,7 @@ func Start(config Config) (stop func(), err error) {
 	return start(endpoints, config)
 }
 
-// start serves endpoints to those who may see them.
+// start serves endpoints to authorized users.
 func start(endpoints http.Handler, config Config) (stop func(), err error) {
 	ending := make(chan struct{})
 	ended, closed, err := config.Serving.Serve(guard(endpoints, config), drain, ending)
@@ -78,7 +82,7 @@ func start(endpoints http.Handler, config Config) (stop func(), err error) {
 	}, nil
 }
 
-// guard passes on only requests that are authorized.
+// guard passes on only authorized requests.
 func guard(handler http.Handler, config Config) http.Handler {
 	resolver := resolver{&request.RequestInfoFactory{}}
 	handler = filters.WithAuthorization(handler, config.Authorizer, scheme.Codecs)
@@ -89,9 +93,11 @@ func guard(handler http.Handler, config Config) http.Handler {
 	return serverfilters.WithPanicRecovery(handler, resolver)
 }
 
-// Endpoints returns the handler of all endpoints, without authentication and authorization.
+// Endpoints returns the handler of all endpoints, without authentication and
+// authorization.
 func Endpoints(config Config) (http.Handler, error) {
-	// The registry of configurations belongs to the process: a second scheduler in it replaces the first.
+	// The process has one registry of configurations: a second scheduler in it replaces
+	// the first.
 	const page = "componentconfig"
 	configz.Delete(page)
 	shown, err := configz.New(page)

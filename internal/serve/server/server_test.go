@@ -14,7 +14,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// endpoints returns the endpoints of a configuration with all content, after change has modified it.
+// endpoints returns the endpoints of a configuration with all content, after change has
+// modified it.
 func endpoints(t *testing.T, change func(*Config)) http.Handler {
 	t.Helper()
 	shown := &configv1.KubeSchedulerConfiguration{}

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// file is the TracingConfiguration that kube-apiserver reads, so that one file serves both.
+// file is the TracingConfiguration that kube-apiserver reads, so that one file serves
+// both.
 type file struct {
 	metav1.TypeMeta                `json:",inline"`
 	tracingv1.TracingConfiguration `json:",inline"`
@@ -21,10 +22,11 @@ const (
 	fileKind  = "TracingConfiguration"
 )
 
-// fileVersions are those that kube-apiserver reads; they do not differ.
+// fileVersions are the versions that kube-apiserver reads; they do not differ.
 var fileVersions = [...]string{fileGroup + "/v1", fileGroup + "/v1beta1", fileGroup + "/v1alpha1"}
 
-// Load reads the endpoint and the sampling rate of spans. Errors name the file and the field.
+// Load reads the endpoint and the sampling rate of spans. Errors name the file and the
+// field.
 func Load(path string) (*tracingv1.TracingConfiguration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -11,13 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// A preemption has a span below that of the preemptor's attempt, which lasts longer than the attempt: this ends with the decision. Below it are the spans
-// of the requests, one for each that is sent, again or for the first time. A victim of several preemptions is evicted for the first of them.
+// A preemption's span is below that of the preemptor's attempt, and lasts longer: the
+// attempt ends with the decision. Below it are the spans of the requests, one for each
+// request, repeated ones included. A victim of several preemptions is evicted for the
+// first of them.
 
 // requestNames are the names of the spans of requests.
 var requestNames = map[commit.RequestKind]string{commit.Ask: "Ask", commit.Mark: "Mark", commit.Delete: "Delete"}
 
-// preempts starts the span of the evictions of a decision. Pods that are being deleted already need none.
+// preempts starts the span of a decision's evictions. Pods that are already being deleted
+// need none.
 func (t *Tracer) preempts(ctx context.Context, d *plan.Decision, now time.Time) {
 	victims, node := 0, ""
 	for i := range d.Evictions {

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// evictor is an API server, and what takes the results of preemptions.
+// evictor is an API server, and the receiver of preemption results.
 type evictor struct {
 	client *http.Client
 	server string
@@ -53,7 +53,7 @@ func (*evictor) Bound(model.BindingResult)                                {}
 func (e *evictor) Preempted(result model.PreemptionResult)                { e.ended <- result }
 func (*evictor) Written(model.WriteResult)                                {}
 
-// PatchStatus refuses the condition of a pod once because of a conflict.
+// PatchStatus rejects the condition of a pod once because of a conflict.
 func (e *evictor) PatchStatus(_ context.Context, pod *model.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +81,7 @@ func (e *evictor) Delete(ctx context.Context, pod *model.Pod) error {
 	return nil
 }
 
-// ServeHTTP notes the span context.
+// ServeHTTP records the span context.
 func (e *evictor) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,8 +101,9 @@ func evicts(preemptor string, victims ...string) plan.Decision {
 	return d
 }
 
-// TestSpansOfPreemptions carries preemptions out with a real commit, and checks what a real collector receives: below the preemptor's attempt one span for
-// each preemption, and below that one for each request.
+// TestSpansOfPreemptions carries out preemptions with a real commit, and checks the spans
+// in a real collector: below the preemptor's attempt one span for each preemption, and
+// below that one for each request.
 func TestSpansOfPreemptions(t *testing.T) {
 	r, endpoint := receive(t)
 	everything := int32(1_000_000)
@@ -129,7 +130,7 @@ func TestSpansOfPreemptions(t *testing.T) {
 	committer := tracer.Before(c)
 	for _, d := range []plan.Decision{evicts("high", "first", "going", "last"), evicts("refused", "protected", "kept"), evicts("late", "going")} {
 		committer.Start(d)
-		if d.Pods[0].Pod.Name != "late" { // nothing is to be done for that
+		if d.Pods[0].Pod.Name != "late" { // nothing to do for that pod
 			<-e.ended
 		}
 	}
@@ -152,7 +153,7 @@ func (r *receiver) checkPreemptions(t *testing.T, parents []string) {
 	for _, s := range r.seen {
 		below[string(s.GetParentSpanId())] = append(below[string(s.GetParentSpanId())], s)
 	}
-	var deletions []string // the span contexts that they should have been sent with, without the last part
+	var deletions []string // the expected span contexts of deletions, without the last part
 	for _, schedule := range below[""] {
 		pod := attributes(schedule)["pod"]
 		want := map[string]struct{ result, requests string }{

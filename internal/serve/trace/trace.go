@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// Committer carries decisions out.
+// Committer carries out decisions.
 type Committer interface {
 	Start(decision plan.Decision)
 	Allow(pod types.UID, plugin string)
@@ -44,19 +44,21 @@ type Config struct {
 	Log klog.Logger
 }
 
-// Tracer makes the spans. It passes decisions on to a commit, and observes that commit. Its methods may be called by any goroutine.
+// Tracer creates the spans. It passes decisions on to a commit, and observes that commit.
+// Any goroutine may call its methods.
 type Tracer struct {
 	provider tracing.TracerProvider
 	tracer   oteltrace.Tracer
 	now      func() time.Time
 
 	mu   sync.Mutex
-	open map[types.UID]*attempt // those whose binding is not settled
-	// preempting are the preemptions that have not ended, the first one first, by preemptor in the version that was decided about.
+	open map[types.UID]*attempt // those with an unsettled binding
+	// preempting are the unfinished preemptions, oldest first, by the version of the
+	// preemptor in the decision.
 	preempting map[*model.Pod][]oteltrace.Span
 }
 
-// attempt is one that is recorded.
+// attempt is a recorded attempt.
 type attempt struct{ whole, commit oteltrace.Span }
 
 // New starts to connect to a collector, and does not wait for the connection.
@@ -66,7 +68,8 @@ func New(ctx context.Context, config Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
 	}
-	// Spans are sent in the background; the library reports failures only to this handler.
+	// Spans are sent in the background; the library reports failures only to this
+	// handler.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { config.Log.Error(err, "Could not send spans") }))
 	return newTracer(provider, config.Now), nil
 }
@@ -78,7 +81,7 @@ func newTracer(provider tracing.TracerProvider, now func() time.Time) *Tracer {
 	}
 }
 
-// Close sends what has been recorded.
+// Close sends the remaining spans.
 func (t *Tracer) Close(ctx context.Context) error {
 	if err := t.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("send the last spans: %w", err)
@@ -86,7 +89,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Before returns a committer that records each decision and passes it on to the given one.
+// Before returns a committer that records each decision and passes it to the next
+// committer.
 func (t *Tracer) Before(next Committer) Committer { return before{next, t} }
 
 type before struct {
@@ -102,8 +106,8 @@ func (b before) Start(d plan.Decision) {
 	b.Committer.Start(d)
 }
 
-// decided records how long a pod of the decision waited and how long the decision took, both in the past, and starts the span of the
-// binding or the preemption if there is one.
+// decided records a pod's wait and the duration of the decision, both in the past. It
+// also starts the span of a binding or a preemption.
 func (t *Tracer) decided(d *plan.Decision, at int) {
 	now, queued := t.now(), &d.Pods[at]
 	pod := queued.Pod
@@ -130,7 +134,7 @@ func (t *Tracer) decided(d *plan.Decision, at int) {
 		t.mu.Unlock()
 	case plan.Unschedulable, plan.NoNodes:
 		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", report.Message(d)))
-		if at == 0 { // it is the preemptor
+		if at == 0 { // the preemptor
 			t.preempts(ctx, d, now)
 		}
 		whole.End(oteltrace.WithTimestamp(now))
@@ -146,8 +150,9 @@ func fail(span oteltrace.Span, err error) {
 	span.SetStatus(codes.Error, err.Error())
 }
 
-// Sending adds the span of a binding to the context of its requests, its steps and its calls, so that the API server's spans join it. A request of an eviction
-// has a span of its own, which begins here.
+// Sending adds the span of a binding to the context of its requests, steps and calls, so
+// that the API server's spans join it. A request of an eviction gets its own span, which
+// begins here.
 func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
 	if w.Kind == commit.EvictionWrite {
 		return t.evicting(ctx, w)
@@ -158,7 +163,8 @@ func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
 	return ctx
 }
 
-// Sent ends the span of a request of an eviction. The attempt of a binding ends when the binding is settled.
+// Sent ends the span of an eviction's request. The attempt of a binding ends when the
+// binding is settled.
 func (t *Tracer) Sent(ctx context.Context, w *commit.Write, _ time.Duration, err error) {
 	if w.Kind == commit.EvictionWrite {
 		end(oteltrace.SpanFromContext(ctx), err, t.now())
@@ -189,13 +195,13 @@ func (t *Tracer) Settled(s *commit.Settled) {
 	a.whole.End(now)
 }
 
-// Passed does nothing: a span of an attempt lasts from the decision to the end.
+// Passed does nothing: the span of an attempt covers its extension points.
 func (t *Tracer) Passed(*commit.StageEnd) {}
 
-// Dropped does nothing: no span is about a condition or an event.
+// Dropped does nothing: conditions and events have no spans.
 func (t *Tracer) Dropped(commit.WriteKind, int) {}
 
-// attemptOf returns the attempt that a write belongs to, nil if it belongs to none, or to one that is not recorded.
+// attemptOf returns the recorded attempt of a write, or nil.
 func (t *Tracer) attemptOf(w *commit.Write) *attempt {
 	if w.Kind != commit.BindingWrite && w.Kind != commit.StepWrite && w.Kind != commit.CallWrite {
 		return nil
@@ -205,7 +211,8 @@ func (t *Tracer) attemptOf(w *commit.Write) *attempt {
 	return t.open[w.Pod.UID]
 }
 
-// Wrap makes an HTTP client send the span context with requests. Requests without a span, such as watches, are left alone.
+// Wrap makes an HTTP client send the span context with requests. Requests without a span,
+// such as watches, are unchanged.
 func (t *Tracer) Wrap(plain http.RoundTripper) http.RoundTripper {
 	return wrapped{plain, tracing.WrapperFor(t.provider)(plain)}
 }

@@ -100,7 +100,8 @@ func (*next) Reject(types.UID, string, error) {}
 func (*next) Cancel(types.UID, error) bool    { return false }
 func (n *next) Room() <-chan struct{}         { return nil }
 
-// TestSpans passes attempts with each result through a tracer, and checks what a real collector receives.
+// TestSpans passes attempts with each result through a tracer, and checks the spans in a
+// real collector.
 func TestSpans(t *testing.T) {
 	r, endpoint := receive(t)
 	everything := int32(1_000_000)

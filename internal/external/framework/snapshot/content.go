@@ -9,9 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// content is what a lister shows. It never changes once it is published; what is worked out of it is worked out when it is first asked for.
+// content is the content of a lister. It never changes once it is published. Derived
+// values are computed on first use.
 type content struct {
-	// chunks have the entries by slot, and are shared with the content before as far as they are equal.
+	// chunks have the entries by slot. Unchanged chunks are shared with the previous
+	// content.
 	chunks []*chunk
 	slots  int
 	byName map[string]int32 // the slots of nodes
@@ -21,15 +23,16 @@ type content struct {
 	list, affinity, antiAffinity               []fwk.NodeInfo
 }
 
-// chunkSize is how many nodes share a chunk: a change of one node copies its chunk, and a pointer for each other chunk.
+// chunkSize is the number of nodes in a chunk: a change of one node copies its chunk, and
+// a pointer for each other chunk.
 const chunkSize = 64
 
 type chunk [chunkSize]entry
 
-// entry is what is shown of a slot. It is empty where there is no node.
+// entry is the content of a slot; empty without a node.
 type entry struct {
 	info *framework.NodeInfo
-	// node and pods are what info was made of. Plugins cannot change them.
+	// node and pods are the inputs of info. Plugins cannot change them.
 	node *model.Node
 	pods []fwk.PodInfo
 }
@@ -51,8 +54,9 @@ func (c *content) at(slot int32) *entry {
 	return &c.chunks[slot/chunkSize][slot%chunkSize]
 }
 
-// withSlots returns a content with the chunks of this one as far as there are slots, and empty ones beyond. The entries of slots that were cut off are still
-// in the last chunk, where nobody looks: a slot that comes back is in the journal.
+// withSlots returns a content with the chunks of this one, cut off or extended with empty
+// ones. Entries of slots that were cut off stay in the last chunk, which is harmless: a
+// slot that returns is in the journal.
 func (c *content) withSlots(slots int) *content {
 	n := (slots + chunkSize - 1) / chunkSize
 	next := &content{slots: slots, chunks: make([]*chunk, n), types: c.types}
@@ -62,7 +66,8 @@ func (c *content) withSlots(slots int) *content {
 	return next
 }
 
-// own returns the entry of a slot to be changed, in a chunk that is not shared with the content before.
+// own returns the writable entry of a slot, in a chunk that is not shared with the
+// previous content.
 func (c *content) own(before *content, slot int32) *entry {
 	i := slot / chunkSize
 	if int(i) < len(before.chunks) && c.chunks[i] == before.chunks[i] {

@@ -31,28 +31,31 @@ var (
 	_ fwk.DeviceClassResolver  = (*Devices)(nil)
 )
 
-// Devices are devices and claims as plugins see them: as they were when a turn began, with what placements have promised to claims as pending allocations. It
-// follows the store of the state once a plugin has asked for it. Any goroutine may use it; objects must not be changed. What plugins can promise themselves are
-// no devices: that is for placements, which the state holds.
+// Devices are devices and claims for plugins, as of the beginning of a turn. Claims that
+// are promised to placements are pending allocations. It is updated from the state's
+// store once a plugin has called Ask. Any goroutine may use it; objects must not be
+// changed. Plugins cannot promise devices themselves: that is for placements, which the
+// state holds.
 type Devices struct {
 	asked atomic.Bool
 
 	mu sync.RWMutex
-	of *devices.Store // that is followed; nil before the first turn
-	// Objects by name, slices with the taints of rules; promised is what claims are promised that have no allocation.
+	of *devices.Store // the store it was updated from; nil before the first turn
+	// Objects by name; slices include the taints of rules. promised are the promises of
+	// claims without allocation.
 	claims   map[model.ClaimKey]*resourcev1.ResourceClaim
 	promised map[model.ClaimKey]*devices.Promise
 	slices   map[string]*resourcev1.ResourceSlice
 	classes  map[string]*resourcev1.DeviceClass
 }
 
-// Ask returns the devices, which are followed from the next turn on.
+// Ask returns the devices, which are updated from the next turn on.
 func (d *Devices) Ask() *Devices {
 	d.asked.Store(true)
 	return d
 }
 
-// update shows the devices as they are now.
+// update copies the present devices.
 func (d *Devices) update(v state.View) {
 	if !d.asked.Load() {
 		return
@@ -75,7 +78,7 @@ func (d *Devices) update(v state.View) {
 	}
 }
 
-// take takes over what the store has of an object. The caller holds mu.
+// take copies an object from the store. The caller holds mu.
 func (d *Devices) take(ref model.Ref) {
 	switch ref.Kind {
 	case model.ResourceClaimKind:
@@ -99,7 +102,7 @@ func (d *Devices) take(ref model.Ref) {
 		if slice := d.of.Slice(ref.Name); slice != nil {
 			d.slices[ref.Name] = slice
 		}
-	case model.DeviceTaintRuleKind: // it may be for any device
+	case model.DeviceTaintRuleKind: // it may match any device
 		for name := range d.slices {
 			if slice := d.of.Slice(name); slice != nil {
 				d.slices[name] = slice
@@ -140,7 +143,7 @@ func (d *Devices) List() (list []*resourcev1.ResourceClaim, err error) {
 	return list, err
 }
 
-// Get returns a claim. The error of one that does not exist is the API's NotFound.
+// Get returns a claim. A missing claim is the API's NotFound error.
 func (d *Devices) Get(namespace, name string) (claim *resourcev1.ResourceClaim, err error) {
 	err = d.read(func() { claim = d.claims[model.ClaimKey{Namespace: namespace, Name: name}] })
 	if err == nil && claim == nil {
@@ -149,7 +152,8 @@ func (d *Devices) Get(namespace, name string) (claim *resourcev1.ResourceClaim, 
 	return claim, err
 }
 
-// ListAllAllocatedDevices returns the devices that claims have, or are promised, for themselves.
+// ListAllAllocatedDevices returns the devices that are exclusively allocated or promised
+// to claims.
 func (d *Devices) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
 	all, err := d.GatherAllocatedState()
 	if err != nil {
@@ -158,7 +162,7 @@ func (d *Devices) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], erro
 	return all.AllocatedDevices, nil
 }
 
-// GatherAllocatedState returns what claims have, or are promised.
+// GatherAllocatedState returns the allocations and promises of claims.
 func (d *Devices) GatherAllocatedState() (all *structured.AllocatedState, err error) {
 	err = d.read(func() {
 		all = devices.AllocatedBy(func(yield func(*resourcev1.AllocationResult) bool) {
@@ -177,7 +181,7 @@ func (d *Devices) GatherAllocatedState() (all *structured.AllocatedState, err er
 	return all, err
 }
 
-// GetPendingAllocation returns what a claim is promised that has no allocation yet, nil if nothing.
+// GetPendingAllocation returns the promise of a claim without allocation, or nil.
 func (d *Devices) GetPendingAllocation(uid types.UID) (pending *resourcev1.AllocationResult) {
 	if err := d.read(func() {
 		for _, promise := range d.promised {
@@ -186,7 +190,7 @@ func (d *Devices) GetPendingAllocation(uid types.UID) (pending *resourcev1.Alloc
 			}
 		}
 	}); err != nil {
-		panic(err) // "none" would be wrong
+		panic(err) // returning nil would be wrong
 	}
 	return pending
 }
@@ -202,12 +206,12 @@ func (d *Devices) SignalClaimPendingAllocation(types.UID, *resourcev1.ResourceCl
 // MaybeRemoveClaimPendingAllocation removes nothing: no pending allocation is a plugin's.
 func (d *Devices) MaybeRemoveClaimPendingAllocation(types.UID, bool) (deleted bool) { return false }
 
-// AssumeClaimAfterAPICall returns an error. The claim is seen when the watch shows it.
+// AssumeClaimAfterAPICall returns an error. The claim appears when the watch delivers it.
 func (d *Devices) AssumeClaimAfterAPICall(*resourcev1.ResourceClaim) error {
 	return fmt.Errorf("AssumeClaimAfterAPICall: %w", errNoPromise)
 }
 
-// AssumedClaimRestore has nothing to undo: nothing was assumed.
+// AssumedClaimRestore does nothing, because claims are never assumed.
 func (d *Devices) AssumedClaimRestore(string, string) {}
 
 // ListWithDeviceTaintRules returns all slices by name, with the taints of rules.
@@ -217,8 +221,9 @@ func (d *Devices) ListWithDeviceTaintRules() (list []*resourcev1.ResourceSlice, 
 	return list, err
 }
 
-// GetDeviceClass returns the class that stands for an extended resource, nil if there is none: the one that its name has in it, or the newest that names it, of
-// those the first by name.
+// GetDeviceClass returns the class of an extended resource, or nil. If the resource's
+// name contains the class's name, that class is returned. Otherwise it is the newest
+// class with that resource name, and among equally new ones the first by name.
 func (d *Devices) GetDeviceClass(resource v1.ResourceName) (class *resourcev1.DeviceClass) {
 	if err := d.read(func() {
 		if name, ok := strings.CutPrefix(string(resource), resourcev1.ResourceDeviceClassPrefix); ok {
@@ -231,7 +236,7 @@ func (d *Devices) GetDeviceClass(resource v1.ResourceName) (class *resourcev1.De
 			}
 		}
 	}); err != nil {
-		panic(err) // "none" would be wrong
+		panic(err) // returning nil would be wrong
 	}
 	return class
 }
@@ -250,7 +255,7 @@ func (c classes) List() (list []*resourcev1.DeviceClass, err error) {
 	return list, err
 }
 
-// Get returns a class. The error of one that does not exist is the API's NotFound.
+// Get returns a class. A missing class is the API's NotFound error.
 func (c classes) Get(name string) (class *resourcev1.DeviceClass, err error) {
 	err = c.d.read(func() { class = c.d.classes[name] })
 	if err == nil && class == nil {

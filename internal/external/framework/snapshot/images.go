@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// images counts the nodes that have each image. Few plugins ask, so it catches up with what the lister shows when one does.
+// images counts the nodes that have each image. Few plugins use it, so it catches up with
+// the lister only on use.
 //
 // Invariant: spread has exactly the images of the nodes in seen.
 type images struct {
@@ -18,20 +19,22 @@ type images struct {
 	seen   content // chunks and slots only
 }
 
-// spread is the size of an image in bytes, as the first of its nodes reported it, and how many nodes have it.
+// spread is the size of an image in bytes, as its first node reported it, and the number
+// of nodes with the image.
 type spread struct {
 	sizeBytes int64
 	nodes     int
 }
 
-// ImageStates returns a node's images. The numbers of nodes are those of the turn in which it is called.
+// ImageStates returns a node's images. The numbers of nodes are as of the present turn.
 func (i *images) ImageStates(node *model.Node) map[string]*fwk.ImageStateSummary {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.catchUp()
 	states := make(map[string]*fwk.ImageStateSummary, len(node.Images))
 	for name, size := range node.Images {
-		state := &fwk.ImageStateSummary{Size: size, NumNodes: 1} // of a node that is gone: nobody else may have the image
+		// The node is gone, and may have been the image's only node.
+		state := &fwk.ImageStateSummary{Size: size, NumNodes: 1}
 		if s := i.spread[name]; s != nil {
 			state.Size, state.NumNodes = s.sizeBytes, s.nodes
 		}
@@ -65,8 +68,8 @@ func imagesOf(node *model.Node) map[string]int64 {
 	return node.Images
 }
 
-// count counts the images that a node has now, and no longer those that it had before. As in kube-scheduler, an image keeps the size that was first
-// reported while several nodes have it.
+// count adds the images of a node's new version and subtracts the old version's. As in
+// kube-scheduler, an image keeps its first reported size while several nodes have it.
 func (i *images) count(before, after map[string]int64) {
 	for name, size := range after {
 		s := i.spread[name]

@@ -18,35 +18,39 @@ var (
 	_ fwk.StorageInfoLister           = (*Lister)(nil)
 )
 
-// Lister shows the nodes as they were when the last turn began; none before the first. Plugins keep it. Slices that it returns must not be changed, nor
-// NodeInfos: see framework.NodeInfo.
+// Lister has the nodes as of the beginning of the last turn; none before the first.
+// Plugins may keep it. The slices and NodeInfos that it returns must not be changed: see
+// framework.NodeInfo.
 type Lister struct{ content atomic.Pointer[content] }
 
 // NodeInfos returns the nodes.
 func (l *Lister) NodeInfos() fwk.NodeInfoLister { return l }
 
-// StorageInfos returns what is known of volumes.
+// StorageInfos returns the lister of claims in use.
 func (l *Lister) StorageInfos() fwk.StorageInfoLister { return l }
 
-// List returns all nodes, in the order in which Berth keeps them. The error is nil.
+// List returns all nodes, in Berth's internal order. The error is nil.
 func (l *Lister) List() ([]fwk.NodeInfo, error) { return l.content.Load().nodes(), nil }
 
-// HavePodsWithAffinityList returns the nodes with pods that have affinity or anti-affinity to others. The error is nil.
+// HavePodsWithAffinityList returns the nodes with pods that have affinity or
+// anti-affinity to others. The error is nil.
 func (l *Lister) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
 	return l.content.Load().withAffinity(), nil
 }
 
-// HavePodsWithRequiredAntiAffinityList returns the nodes with pods that have required anti-affinity. The error is nil.
+// HavePodsWithRequiredAntiAffinityList returns the nodes with pods that have required
+// anti-affinity. The error is nil.
 func (l *Lister) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return l.content.Load().withRequiredAntiAffinity(), nil
 }
 
-// HavePodsWithRequiredNonHostScopedAntiAffinityList returns none, as kube-scheduler does unless InterPodAffinityHostnameFastPath is on.
+// HavePodsWithRequiredNonHostScopedAntiAffinityList returns none. So does kube-scheduler
+// unless InterPodAffinityHostnameFastPath is on.
 func (l *Lister) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return nil, nil
 }
 
-// Get returns a node. An error says that there is none of the name.
+// Get returns a node, or an error if the name is unknown.
 func (l *Lister) Get(name string) (fwk.NodeInfo, error) {
 	c := l.content.Load()
 	slot, ok := c.byName[name]
@@ -56,7 +60,8 @@ func (l *Lister) Get(name string) (fwk.NodeInfo, error) {
 	return c.types.ShownNode(c.at(slot).info), nil
 }
 
-// IsPVCUsedByPods reports whether a pod on a node uses the claim, which is namespace/name.
+// IsPVCUsedByPods reports whether a pod on a node uses the claim, which is
+// namespace/name.
 func (l *Lister) IsPVCUsedByPods(key string) bool {
 	for _, e := range l.content.Load().each {
 		if e.info.GetPVCRefCounts()[key] > 0 {
@@ -66,7 +71,8 @@ func (l *Lister) IsPVCUsedByPods(key string) bool {
 	return false
 }
 
-// Berth has no pod groups for plugins from outside: all of the listers below say that there is none, as kube-scheduler's do without GenericWorkload.
+// Berth has no pod groups for out-of-tree plugins. All of the listers below are empty,
+// like kube-scheduler's without GenericWorkload.
 
 // PodGroupStates returns a lister without groups.
 func (l *Lister) PodGroupStates() fwk.PodGroupStateLister { return noGroupStates{} }
@@ -105,7 +111,8 @@ func (noCompositeGroupStates) Get(namespace, name string) (fwk.CompositePodGroup
 	return nil, fmt.Errorf("composite pod group state not found for pod group %s/%s", namespace, name)
 }
 
-// errNoMutation is what the methods that change a snapshot return: they are for PodGroupPostFilter plugins, which Berth does not run.
+// errNoMutation is the error of methods that change a snapshot. They are for
+// PodGroupPostFilter plugins, which Berth does not run.
 var errNoMutation = errors.New("the snapshot cannot be changed: only PodGroupPostFilter plugins may do that, and GenericWorkload is not supported for plugins from outside; " +
 	"change what NodeInfo.Snapshot() returns instead")
 

@@ -1,8 +1,12 @@
-// Package snapshot shows plugins from outside the nodes and the devices as they were when a pod's turn began.
+// Package snapshot provides the nodes and devices, as of the beginning of a pod's turn,
+// to out-of-tree plugins.
 //
-// It takes views of the state; it gives one permanent lister, whose content changes when the next turn begins, and the NodeInfo of a node in a dry run. It
-// owns the NodeInfos, which are made when a node is first shown and again only when the journal names the node, and chunked arrays of them, of which a new content shares
-// what has not changed. It never writes to the state, and no NodeInfo reads it later: a plugin that hangs, or binds, may go on reading while the loop moves on.
+// It takes views of the state. It returns one permanent lister, whose content changes
+// when the next turn begins, and the NodeInfo of a node in a dry run. It owns the
+// NodeInfos, which are built on first use and again only when the journal lists the node.
+// Chunked arrays of them share unchanged chunks across contents. It never writes to the
+// state, and no NodeInfo reads the state later: a plugin that hangs, or binds, may go on
+// reading while the loop continues.
 package snapshot
 
 import (
@@ -15,27 +19,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Snapshot follows a state. The goroutine that owns the state calls Update; at other times several may call NodeInfoIn.
+// Snapshot follows a state. The goroutine that owns the state calls Update. Between
+// updates several goroutines may call NodeInfoIn.
 type Snapshot struct {
 	lister  Lister
 	images  images
 	types   *framework.Types
 	devices Devices
-	// of is the state that is followed, and version and objects those of its journals at the last Update.
+	// of is the state, version and objects the positions in its journals at the last
+	// Update.
 	of               *state.State
 	version, objects uint64
-	// drafted are slots that were shown with the differences of a draft.
+	// drafted are slots that had a draft's differences.
 	drafted []int32
-	// stale are the slots to make again, each once: marks has those in it. Both are memory that is used again.
+	// stale are the slots to rebuild, each once; marks has the members. Both are reused.
 	stale []int32
 	marks []bool
 	built int
 }
 
-// reads are the aspects of a node that a NodeInfo shows.
+// reads are the aspects of a node that a NodeInfo depends on.
 const reads = model.Static | model.Usage | model.Ports | model.PodLabels | model.Starts | model.Presence
 
-// New returns a snapshot without nodes, which shows them as values of these types.
+// New returns a snapshot without nodes, with values of these types.
 func New(types *framework.Types) *Snapshot {
 	s := &Snapshot{types: types}
 	s.lister.content.Store(&content{types: types})
@@ -43,16 +49,18 @@ func New(types *framework.Types) *Snapshot {
 	return s
 }
 
-// Lister returns what plugins read: the same object always, safe for concurrent use.
+// Lister returns the plugins' lister: always the same object, safe for concurrent use.
 func (s *Snapshot) Lister() *Lister { return &s.lister }
 
-// Devices returns what plugins read of devices and claims: the same object always, safe for concurrent use.
+// Devices returns the plugins' devices and claims: always the same object, safe for
+// concurrent use.
 func (s *Snapshot) Devices() *Devices { return &s.devices }
 
-// Built returns how many NodeInfos Update has made so far.
+// Built returns how many NodeInfos Update has built so far.
 func (s *Snapshot) Built() int { return s.built }
 
-// Update makes the lister show a view. It costs what has changed since the last call; nothing if nothing has.
+// Update sets the lister's content to a view. The cost is proportional to the changes
+// since the last call.
 func (s *Snapshot) Update(v state.View) {
 	s.devices.update(v)
 	s.collect(v)
@@ -81,7 +89,7 @@ func (s *Snapshot) Update(v state.View) {
 	s.lister.content.Store(after)
 }
 
-// collect finds the slots whose NodeInfo is not as in the view.
+// collect finds the slots whose NodeInfo differs from the view.
 func (s *Snapshot) collect(v state.View) {
 	of := v.State()
 	slots := of.Slots()
@@ -112,13 +120,15 @@ func (s *Snapshot) collect(v state.View) {
 }
 
 func (s *Snapshot) mark(slot int32) {
-	if slot >= 0 && int(slot) < len(s.marks) && !s.marks[slot] { // one that was cut off since shows no node
+	// A slot that was cut off since has no node.
+	if slot >= 0 && int(slot) < len(s.marks) && !s.marks[slot] {
 		s.marks[slot] = true
 		s.stale = append(s.stale, slot)
 	}
 }
 
-// NodeInfoIn returns the NodeInfo of a node in a view of the turn: the lister's, or one with the pods of the view's draft where that has others. It is nil if there is no node.
+// NodeInfoIn returns the NodeInfo of a node in a view of the turn: the lister's, or a new
+// one if the view's draft changed its pods. Without a node it returns nil.
 func (s *Snapshot) NodeInfoIn(v state.View, slot int32) fwk.NodeInfo {
 	shown := s.lister.content.Load().at(slot)
 	switch {
@@ -146,7 +156,7 @@ func (s *Snapshot) NodeInfosIn(v state.View, slots []int32, list []fwk.NodeInfo)
 	return list
 }
 
-// build makes a NodeInfo, with PodInfos that were made before.
+// build builds a NodeInfo, and reuses PodInfos.
 func (s *Snapshot) build(v state.View, slot int32, before []fwk.PodInfo) entry {
 	node := v.Node(slot)
 	cpuMilli, memoryBytes := node.NonZeroUsed()

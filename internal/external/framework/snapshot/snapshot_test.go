@@ -29,8 +29,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed")
 )
 
-// TestNodeInfosEqualTheSumOfTheirPods lets a random cluster change. What the lister shows of each node, and what a draft has of it, is what a NodeInfo says
-// to which the node's pods were added one by one.
+// TestNodeInfosEqualTheSumOfTheirPods changes a random cluster. Each node's NodeInfo, in
+// the lister and in a draft, must equal a NodeInfo whose pods were added one by one.
 func TestNodeInfosEqualTheSumOfTheirPods(t *testing.T) {
 	random.EverySeed(t, "./internal/external/framework/snapshot", *seeds, *seed, func(t *testing.T, seed uint64) {
 		w := world{T: t, r: random.New(seed), s: state.New(), shown: snapshot.New(nil), imagesOf: map[int64]bool{}}
@@ -56,7 +56,7 @@ type world struct {
 	shown    *snapshot.Snapshot
 	pods     []*model.Pod // placed
 	made     int
-	imagesOf map[int64]bool // generations whose images were looked at
+	imagesOf map[int64]bool // generations whose images were read
 }
 
 func (w *world) change(step int) {
@@ -164,7 +164,7 @@ func (w *world) checkList(what string, want []string, list func() ([]fwk.NodeInf
 	}
 }
 
-// checkImages looks at a NodeInfo's images when it is new: they are worked out once.
+// checkImages reads the images of a new NodeInfo, because they are computed once.
 func (w *world) checkImages(v state.View, node state.Node) {
 	shown := w.shown.NodeInfoIn(v, node.Slot())
 	if w.imagesOf[shown.GetGeneration()] {
@@ -182,7 +182,8 @@ func (w *world) checkImages(v state.View, node state.Node) {
 	}
 }
 
-// checkDraft moves pods in a draft: its nodes have the draft's pods, and what the lister shows stays.
+// checkDraft moves pods in a draft. Its nodes have the draft's pods, and the lister is
+// unchanged.
 func (w *world) checkDraft() {
 	d := w.s.View().Draft()
 	for range w.r.IntN(5) {
@@ -210,7 +211,8 @@ func (w *world) checkDraft() {
 	}
 }
 
-// same compares a NodeInfo with one to which a node's pods are added. It returns the latter.
+// same compares a NodeInfo with a new one and the node's pods added. It returns the
+// latter.
 func (w *world) same(v state.View, slot int32, got fwk.NodeInfo) *framework.NodeInfo {
 	w.Helper()
 	want := framework.NewNodeInfo()
@@ -231,7 +233,8 @@ func (w *world) same(v state.View, slot int32, got fwk.NodeInfo) *framework.Node
 	return want
 }
 
-// described is everything that a NodeInfo says but its images and generation, without resources of amount 0.
+// described is all content of a NodeInfo except images and generation, without resources
+// of amount 0.
 type described struct {
 	Node                                    *v1.Node
 	Pods, Affinity, AntiAffinity, Features  []string
@@ -363,7 +366,8 @@ func generationsOf(t *testing.T, shown *snapshot.Snapshot) map[string]int64 {
 	return generations
 }
 
-// TestShownNodesStay reads what was shown before while the state moves on: it is as it was, and PodInfos of pods that stay are the same.
+// TestShownNodesStay reads old NodeInfos while the state changes. They are unchanged, and
+// PodInfos of remaining pods are reused.
 func TestShownNodesStay(t *testing.T) {
 	const nodes = 100
 	s := crowd(nodes, 3*nodes)
@@ -400,7 +404,8 @@ func TestShownNodesStay(t *testing.T) {
 	}
 }
 
-// TestPluginsCannotSpoilTheState changes what is shown, as plugins must not: it is put right with the node's next NodeInfo.
+// TestPluginsCannotSpoilTheState changes NodeInfos, as plugins must not. The node's next
+// NodeInfo is correct again.
 func TestPluginsCannotSpoilTheState(t *testing.T) {
 	const nodes = 10
 	s := crowd(nodes, 3*nodes)
@@ -426,7 +431,8 @@ func TestPluginsCannotSpoilTheState(t *testing.T) {
 	}
 }
 
-// TestManyNodesComeAndGo lets a cluster grow, nearly vanish, so that slots are cut off, and grow again.
+// TestManyNodesComeAndGo grows a cluster, nearly empties it, so that slots are cut off,
+// and grows it again.
 func TestManyNodesComeAndGo(t *testing.T) {
 	const nodes = 3000
 	s := crowd(nodes, nodes)
@@ -475,7 +481,7 @@ func TestManyNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestGroupsAndMutations asks for what Berth does not have.
+// TestGroupsAndMutations calls the methods that Berth does not support.
 func TestGroupsAndMutations(t *testing.T) {
 	l := snapshot.New(nil).Lister()
 	_, group := l.PodGroups().Get("ns", "g")
@@ -499,7 +505,8 @@ func TestGroupsAndMutations(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate shows 5,000 nodes with 150,000 pods: all for the first time, and after one pod, of which one is on a node with 30.
+// BenchmarkUpdate updates 5,000 nodes with 150,000 pods: all for the first time, and
+// after a change of one pod on a node with 30.
 func BenchmarkUpdate(b *testing.B) {
 	nodes, pods := build.Sized(5000), build.Sized(150_000)
 	s := crowd(nodes, pods)
