@@ -27,8 +27,8 @@ type Outbox struct {
 	backlog   backlog
 	reports   reports // statuses and events
 	later     timeline
-	bindings  map[types.UID]*binding  // unfinished, by pod
-	evictions map[types.UID]*eviction // unfinished, by victim
+	bindings  map[types.UID]*binding  // unfinished, by pod.
+	evictions map[types.UID]*eviction // unfinished, by victim.
 	effects   map[effectKey]*effect   // unfinished
 	// Invariant: latest has the effects whose writes are Latest, by object.
 	latest    map[objectKey]*effect

@@ -171,8 +171,8 @@ type entry struct {
 	// member of a group, or gated by a plugin whose events can release it. parking is not
 	// later than the last parking.
 	memberships []membership
-	parking     uint64     // the number of its last parking
-	parkedLast  *model.Pod // the version that was parked last
+	parking     uint64     // the number of its last parking.
+	parkedLast  *model.Pod // the version that was parked last.
 	parkedUnder []string   // the plugins that had rejected that version
 	listed      bool       // it is a joined member, and its group awaits events for it
 	// when it was parked, a write in flight released a claim of the pod
