@@ -1,14 +1,18 @@
 // Devcluster runs a Kubernetes control plane without a scheduler, and a fleet of
 // simulated nodes, as one command.
 //
-// It takes flags: how many nodes of which shape, with or without the agent that keeps them alive, where to keep the data. It gives one line
-// of JSON on standard output once everything answers: kubeconfigs for a person and for a scheduler, and the process ids. It owns its child
-// processes and its data folder, and leaves no process behind. It never starts a scheduler: the caller does.
+// It takes flags for the number and shape of the nodes, the data folder, and the agent
+// that keeps the nodes alive. Once everything answers, it prints one line of JSON on
+// standard output: kubeconfigs for a person and for a scheduler, and the process ids. It
+// owns its child processes and its data folder, and leaves no process behind. It never
+// starts a scheduler: the caller does.
 //
-// Every component (etcd, kube-apiserver, kube-controller-manager, kwok) is a child process that executes this same binary. One process for
-// all of them would be simpler, but the Kubernetes components keep global state (feature gates, metrics registries, signal handlers) that
-// they cannot share, and a test must be able to kill only the API server and observe its clients. The kernel kills the children when their
-// parent dies, however it dies.
+// Every component (etcd, kube-apiserver, kube-controller-manager, kwok) is a child
+// process that executes this same binary. One process for all of them would be simpler.
+// But the Kubernetes components cannot share their global state: feature gates, metrics
+// registries, signal handlers. A test must also be able to kill only the API server and
+// observe its clients. The kernel kills the children when their parent dies, even by
+// SIGKILL.
 package main
 
 import (
@@ -40,7 +44,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the whole life of one cluster; it returns the exit code.
+// run is the whole life of one cluster. It returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	opts, err := options.Parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {

@@ -13,8 +13,8 @@ import (
 	"unicode"
 )
 
-// TestPagesNamedInCommentsExist checks that each page of docs/ that a Go file names
-// exists, and that it has the section that is named with it.
+// TestPagesNamedInCommentsExist checks that each page of docs/ in a Go file exists, and
+// so does the section, if one is given.
 func TestPagesNamedInCommentsExist(t *testing.T) {
 	named := regexp.MustCompile(`\bdocs/[a-z/]+\.md(#[a-z-]+)?`)
 	checked := 0
@@ -57,7 +57,7 @@ func walkGo(t *testing.T, folder string, visit func(name string, source []byte))
 }
 
 // sections returns the anchors of the headings of a page, as GitHub makes them, and ""
-// for the page itself; nothing if there is no such page.
+// for the page itself. It returns nil if the page does not exist.
 func sections(page string) []string {
 	text, err := os.ReadFile(path.Join("..", page))
 	if err != nil {
@@ -89,11 +89,11 @@ func sections(page string) []string {
 	return all
 }
 
-// linked is a link in Markdown: its text and where it leads.
+// linked matches a link in Markdown, with its text and target.
 var linked = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]*)\)`)
 
-// prose is a page without its blocks of code and without code in a line, which keep their
-// number of lines.
+// prose removes blocks of code and inline code from a page, and keeps the number of
+// lines.
 func prose(page string) string {
 	lines := strings.Split(page, "\n")
 	fenced := false
@@ -108,7 +108,7 @@ func prose(page string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestLinks follows the links of all pages to files and sections of this repository.
+// TestLinks checks the links of all pages to files and sections of this repository.
 func TestLinks(t *testing.T) {
 	code := regexp.MustCompile("`[^`]*`")
 	checked := 0
@@ -118,7 +118,7 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(prose(string(text)), "\n") {
-			// A link's text may be code; what looks like a link within code is none.
+			// A link's text may be code. Links within code do not count.
 			for _, link := range linked.FindAllStringSubmatch(code.ReplaceAllString(line, "code"), -1) {
 				to, section, _ := strings.Cut(link[2], "#")
 				if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
@@ -142,7 +142,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestIndexOfDocs: docs/README.md leads to each page of docs/.
+// TestIndexOfDocs checks that docs/README.md links to each page of docs/.
 func TestIndexOfDocs(t *testing.T) {
 	index, err := os.ReadFile("../docs/README.md")
 	if err != nil {
@@ -156,8 +156,8 @@ func TestIndexOfDocs(t *testing.T) {
 	}
 }
 
-// TestMakeTargetsInDocs: each target of make that a page names in a block of code, or as
-// code in a line, exists, and so does each variable that is set.
+// TestMakeTargetsInDocs checks that each make target in a page's code exists, and each
+// variable that is set.
 func TestMakeTargetsInDocs(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
@@ -199,7 +199,7 @@ func TestMakeTargetsInDocs(t *testing.T) {
 	}
 }
 
-// pages returns the Markdown files of the repository, by their paths.
+// pages returns the paths of the repository's Markdown files.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string

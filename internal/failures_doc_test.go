@@ -15,12 +15,12 @@ type failureRow struct {
 }
 
 var (
-	// namedTests is the last cell of a row, which has names of tests and nothing else.
+	// namedTests matches the last cell of a row, with names of tests only.
 	namedTests = regexp.MustCompile("\\| (`Test\\w+(?:/[\\w-]+)?`(?:, `Test\\w+(?:/[\\w-]+)?`)*) \\|$")
 	oneTest    = regexp.MustCompile(`Test\w+(?:/[\w-]+)?`)
 )
 
-// failureRows reads the rows; one whose last cell is not made of names has no tests.
+// failureRows reads the rows. A row whose last cell has other text has no tests.
 func failureRows(page string) (rows []failureRow) {
 	for line := range strings.Lines(page) {
 		line = strings.TrimSpace(line)
@@ -70,7 +70,8 @@ func TestTablesNameTests(t *testing.T) {
 	}
 }
 
-// TestFailureRowsNameSeveralTests reads rows of one test, of two, and of what is no name.
+// TestFailureRowsNameSeveralTests reads rows with one test, with two, and with other
+// text.
 func TestFailureRowsNameSeveralTests(t *testing.T) {
 	rows := failureRows("| failure | test |\n|---|---|\n| `TestElsewhere` fails | `TestOne` |\n| b | `TestOne`, `TestScenario/two-of-it` |\n| c | `TestOne`, and others |\n| d | |\n")
 	var got []string

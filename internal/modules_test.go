@@ -9,9 +9,9 @@ import (
 )
 
 // TestModulesShareVersions checks that the modules of this repository require the same
-// version of each library. What they share is then compiled once; a library at the bottom
-// that differs has all that imports it, most of Kubernetes, compiled twice, even where
-// the versions of that are equal.
+// version of each library, so that shared libraries are compiled once. A different
+// version of a basic library makes all its importers, most of Kubernetes, compile twice,
+// even if their own versions are equal.
 func TestModulesShareVersions(t *testing.T) {
 	apart := map[string]string{
 		"tools/go.mod":         "the linter shares no library with what it looks at",

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/compare"
 )
 
-// examine finds out more about a failure.
+// examine decides the failed case again from fresh state, then shrinks and writes it as
+// the flags demand.
 func (f *failure) examine(o options, name string) error {
 	tc := *f.example
 	fresh, err := compare.Case(tc)
@@ -52,7 +53,7 @@ func (f *failure) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// write writes a case as files that "berth explain" reads, and returns the folder.
+// write writes a case as files for "berth explain" and returns the folder.
 func write(folder string, tc cases.Case) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("write a cluster down: %w", err)

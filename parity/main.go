@@ -1,9 +1,12 @@
-// Parity compares Berth's decisions with kube-scheduler's, in one process and without an API server.
+// Parity compares Berth's decisions with kube-scheduler's, in one process and without an
+// API server.
 //
-// It takes shapes and seeds; it gives a table on standard output with a line for each shape, "N passed, N failed", and for failures the
-// first differences with the command that reproduces them; progress goes to standard error. It fails if anything differs. Berth runs as in
-// "berth explain" and "berth simulate", and kube-scheduler 1.37's own plugins run for the same pods and nodes. It owns no files, except
-// that a flag makes it write a cluster on which the two differ.
+// It takes shapes and seeds. On standard output it prints a table with a line for each
+// shape, "N passed, N failed", and each failure's first differences with the command that
+// reproduces them. Progress goes to standard error. Any difference is a failure. Berth
+// runs as in "berth explain" and "berth simulate". kube-scheduler 1.37's own plugins run
+// for the same pods and nodes. It owns only the files of clusters with a difference,
+// which a flag demands. It never decides which of the two is right.
 package main
 
 import (
@@ -33,7 +36,7 @@ func main() {
 	os.Exit(parity(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// The exit codes.
+// Exit codes.
 const (
 	same    = 0
 	differs = 1 // or something failed
@@ -80,7 +83,7 @@ type options struct {
 // seeds is the range from first to last.
 type seeds struct{ first, last uint64 }
 
-// parseOptions parses the flags. It does not print its error.
+// parseOptions parses the flags. Printing its error is the caller's part.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
@@ -137,7 +140,7 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	}
 }
 
-// choose finds the shapes and sequences in a list of names.
+// choose resolves a list of names to shapes and sequences.
 func (o *options) choose(names string) error {
 	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
 	if names == "" {
@@ -171,7 +174,7 @@ func (o *options) choose(names string) error {
 	return nil
 }
 
-// chooseOne adds the shape or sequence of a name, and reports whether there is one.
+// chooseOne adds the shape or sequence with this name; false if none has it.
 func (o *options) chooseOne(name string) bool {
 	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
 	if at := slices.IndexFunc(shapes, func(s cases.Shape) bool { return s.Name == name }); at >= 0 {

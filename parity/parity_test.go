@@ -22,10 +22,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// enough is how many comparisons the test must make at least.
+// enough is the minimum number of comparisons.
 const enough = 20_000
 
-// A part of "make parity": every shape, every sequence, fewer seeds.
+// TestParity runs part of "make parity": every shape and sequence, with fewer seeds.
 func TestParity(t *testing.T) {
 	o, err := parseOptions([]string{"-seeds", "1..20", "-sequence-seeds", "1", "-pods", "250"}, t.Output())
 	if err != nil {
@@ -51,7 +51,8 @@ func TestParity(t *testing.T) {
 		if l.Rejected+l.Scored == 0 {
 			t.Errorf("%s: nothing was compared", l.Name)
 		}
-		if strings.HasPrefix(l.Name, "seq-gang-") || strings.HasPrefix(l.Name, "seq-tree-") { // of groups one seed may not have any; TestGroupsEvictAndShare has seeds that do
+		// one seed may have no groups; TestGroupsEvictAndShare has seeds with some
+		if strings.HasPrefix(l.Name, "seq-gang-") || strings.HasPrefix(l.Name, "seq-tree-") {
 			rejected, scored = rejected+l.Rejected, scored+l.Scored
 			continue
 		}
@@ -87,7 +88,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A difference must be reported with the command that reproduces it.
+// TestReportOfDifferences checks that a difference comes with the command that reproduces
+// it.
 func TestReportOfDifferences(t *testing.T) {
 	o, err := parseOptions([]string{"-shapes", "ports,seq-mixed", "-seeds", "1..2", "-pods", "77", "-differences", "2"}, t.Output())
 	if err != nil {
@@ -115,7 +117,8 @@ func TestReportOfDifferences(t *testing.T) {
 	}
 }
 
-// The written files must be readable by "berth explain", and hold the same cluster.
+// TestWrite checks that "berth explain" reads the written files, and that they hold the
+// same cluster.
 func TestWrite(t *testing.T) {
 	w := cases.Shapes()[0].Draw(1)
 	folder, err := write(filepath.Join(t.TempDir(), "resources-1"), w)

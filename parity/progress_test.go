@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Without a terminal there is a line when it is time, and none before.
+// TestProgress checks the output without a terminal: a line only when one is due.
 func TestProgress(t *testing.T) {
 	var text bytes.Buffer
 	p := newProgress(&text, 3)

@@ -27,13 +27,13 @@ type report struct {
 // line is the result of one shape or sequence.
 type line struct {
 	Name string `json:"name"`
-	// Unit is what is counted.
+	// Unit is the counted unit.
 	Unit     string `json:"unit"`
 	Passed   int    `json:"passed"`
 	Failed   int    `json:"failed"`
 	Rejected int    `json:"rejected"`
 	Scored   int    `json:"scored"`
-	// Preempted counts pods for which kube-scheduler finds others to evict.
+	// Preempted counts pods for which kube-scheduler finds victims.
 	Preempted int       `json:"preempted"`
 	Failures  []failure `json:"failures,omitempty"`
 	// failed counts all seeds with failures.
@@ -182,7 +182,7 @@ func grouped(n int) string {
 	return text
 }
 
-// examine shrinks and writes the first failures, if flags ask for it.
+// examine shrinks and writes the first failures, if flags demand it.
 func (r *report) examine(o options) error {
 	if !o.shrink && o.folder == "" {
 		return nil

@@ -22,7 +22,7 @@ type task struct {
 	line int // in the report
 	seed uint64
 	do   func(seed uint64, told func(what string)) (outcome, error)
-	// gates are those of kube-scheduler that it needs, which are the whole process's.
+	// gates are kube-scheduler's feature gates for it, which are global in a process.
 	gates upstream.Gates
 }
 
@@ -35,7 +35,8 @@ type outcome struct {
 	example          *cases.Case // the first case with a difference
 }
 
-// run runs all tasks, as many at a time as there are processors, and reports in the order of the flags.
+// run runs all tasks, one at a time for each processor, and reports in the order of the
+// flags.
 func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	start := time.Now()
 	r, tasks := plan(o)
@@ -56,7 +57,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	return r, r.examine(o)
 }
 
-// runThose runs the tasks that need these feature gates.
+// runThose runs the tasks with these feature gates.
 func runThose(ctx context.Context, gates upstream.Gates, r *report, tasks []task, outcomes []outcome, bar *progress) error {
 	if !slices.ContainsFunc(tasks, func(t task) bool { return t.gates == gates }) {
 		return nil
@@ -99,7 +100,7 @@ func runThose(ctx context.Context, gates upstream.Gates, r *report, tasks []task
 	return nil
 }
 
-// hand sends the numbers of those tasks, until the context ends.
+// hand sends the numbers of the tasks with these gates, until the context ends.
 func hand(ctx context.Context, tasks []task, gates upstream.Gates, next chan<- int) {
 	defer close(next)
 	for at := range tasks {
@@ -114,7 +115,7 @@ func hand(ctx context.Context, tasks []task, gates upstream.Gates, next chan<- i
 	}
 }
 
-// plan lists the tasks, and makes a line of the report for each shape and sequence.
+// plan lists the tasks and adds a report line for each shape and sequence.
 func plan(o options) (*report, []task) {
 	r := &report{}
 	var tasks []task
@@ -161,7 +162,8 @@ func playSequence(s sequence.Script, seed uint64, told func(what string)) (outco
 	}, nil
 }
 
-// progress is a line on a terminal that shows the progress. Elsewhere it is a line from time to time, so that a run that takes long can be followed.
+// progress shows the progress as a line on a terminal. Elsewhere it prints a line at
+// intervals, so a long run can be followed.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -170,7 +172,7 @@ type progress struct {
 	made     int
 	said     time.Time
 	every    time.Duration
-	last     string // what was shown last
+	last     string // last text shown
 }
 
 func newProgress(w io.Writer, total int) *progress {
@@ -189,7 +191,7 @@ func (p *progress) done() {
 	p.say("")
 }
 
-// show shows how far one of the seeds is.
+// show shows the progress of one seed.
 func (p *progress) show(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// expression is a query and where it stands.
+// expression is a query and its place.
 type expression struct{ where, text string }
 
 // dashboard is the part of Grafana's format that the tests read.
@@ -42,9 +42,9 @@ var (
 	dashboards = []string{"kube-scheduler-dashboard.json", "berth-dashboard.json"}
 	// variables replaces Grafana's variables with values.
 	variables = strings.NewReplacer("$__rate_interval", "5m", "$job", "kube-scheduler", "$instance", "127.0.0.1:10259")
-	// labelValues is Grafana's way to list a label's values.
+	// labelValues matches Grafana's query for a label's values.
 	labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
-	// targets are the labels that Prometheus adds to the series that it scrapes.
+	// targets are the labels that Prometheus adds to scraped series.
 	targets = map[string]bool{"job": true, "instance": true, "pod": true, "namespace": true, "cluster": true}
 )
 
@@ -92,7 +92,7 @@ func (d *dashboard) queries(t *testing.T) []expression {
 	return all
 }
 
-// rules returns the expressions of the rules, and checks that the rules are well formed.
+// rules returns the rules' expressions and checks that the rules are well-formed.
 func rules(t *testing.T, p parser.Parser) []expression {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile("rules.yaml", false, model.LegacyValidation, p, slog.New(slog.DiscardHandler))
@@ -114,7 +114,8 @@ func rules(t *testing.T, p parser.Parser) []expression {
 	return all
 }
 
-// TestExpressions parses every expression as Prometheus does, and checks that a scheduler serves the metrics and labels that it names.
+// TestExpressions parses every expression with Prometheus' parser and checks that a
+// scheduler serves the metrics and labels in it.
 func TestExpressions(t *testing.T) {
 	families := served(t)
 	p := parser.NewParser(parser.Options{})
@@ -138,13 +139,13 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// problems returns the metrics and labels that an expression names and that do not exist.
+// problems returns an expression's missing metrics and labels.
 func problems(families map[string]*dto.MetricFamily, parsed parser.Expr) []string {
 	var all []string
-	known := map[string]bool{"quantile": true} // labels of what the expression reads
+	known := map[string]bool{"quantile": true} // labels in the expression's input
 	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
 		selector, ok := n.(*parser.VectorSelector)
-		if !ok || selector.Name == "up" { // which Prometheus makes itself
+		if !ok || selector.Name == "up" { // a series of Prometheus itself
 			return nil
 		}
 		family, part := familyOf(families, selector.Name)
@@ -179,7 +180,8 @@ func problems(families map[string]*dto.MetricFamily, parsed parser.Expr) []strin
 	return all
 }
 
-// TestEveryAlertIsExplained looks in docs/operate.md for a section of each alert, with what it means, where to look first and what helps, and for no other sections.
+// TestEveryAlertIsExplained expects a section for each alert in docs/operate.md, with its
+// meaning, the first place to look, and the remedy. Other sections are an error.
 func TestEveryAlertIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate.md")
 	if err != nil {
@@ -213,7 +215,8 @@ func TestEveryAlertIsExplained(t *testing.T) {
 	}
 }
 
-// TestProblemsAreSeen expects a problem for each expression with a missing metric or label.
+// TestProblemsAreSeen expects a problem for each expression with a missing metric or
+// label.
 func TestProblemsAreSeen(t *testing.T) {
 	families := map[string]*dto.MetricFamily{"a_total": {Type: dto.MetricType_COUNTER.Enum()}, "h": {Type: dto.MetricType_HISTOGRAM.Enum()}}
 	for text, want := range map[string]int{

@@ -43,8 +43,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// served returns a scheduler's /metrics: of one that runs here on an in-memory cluster, or from the file that BERTH_METRICS names, such as
-// one that curl has written.
+// served returns a scheduler's /metrics. The scheduler runs here on an in-memory cluster.
+// BERTH_METRICS names a file to read instead, such as curl's output.
 func served(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -76,7 +76,8 @@ func served(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// schedule builds a scheduler as the command does, and runs it until its pods are bound, or have been rejected.
+// schedule builds a scheduler like the command and runs it until its pods are bound or
+// rejected.
 func schedule(t *testing.T) {
 	t.Helper()
 	c, err := config.Default()
@@ -123,12 +124,15 @@ func schedule(t *testing.T) {
 	<-written.bound
 	<-written.bound
 	<-written.statuses
-	<-parking.happened // the loop tells its metrics that a pod waits after it has handed on what is written about the pod
+	// the loop reports a waiting pod to its metrics after it has handed on the pod's
+	// writes
+	<-parking.happened
 	stop()
 	running.Wait() // everything is observed
 }
 
-// parking observes a loop after its metrics, and closes happened when a rejected pod waits.
+// parking observes a loop after its metrics. It closes happened when a rejected pod
+// waits.
 type parking struct {
 	happened chan struct{}
 	once     sync.Once
@@ -186,7 +190,7 @@ func pod(name, cpu string) *v1.Pod {
 	}
 }
 
-// lead sends a request to a server, and leads for a moment.
+// lead sends a request to a server and leads for a moment.
 func lead(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -236,7 +240,7 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return "me" }
 func (l *lock) Describe() string   { return "kube-system/kube-scheduler" }
 
-// labelsOf returns the names of the labels that a family's samples have.
+// labelsOf returns the label names of a family's samples.
 func labelsOf(family *dto.MetricFamily) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range family.GetMetric() {
@@ -247,7 +251,8 @@ func labelsOf(family *dto.MetricFamily) map[string]bool {
 	return names
 }
 
-// familyOf returns the family that a metric of a query belongs to, nil if none: queries name the parts of a histogram.
+// familyOf returns the family of a query's metric, nil if none. Queries name the parts of
+// a histogram.
 func familyOf(families map[string]*dto.MetricFamily, name string) (family *dto.MetricFamily, part string) {
 	if f := families[name]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
 		return f, ""

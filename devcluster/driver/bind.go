@@ -21,23 +21,24 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Claims whose answer could not be written are tried again after retryMin, and then after twice the time, up to retryMax.
+// Claims are retried after retryMin if a write failed, with doubled delays up to
+// retryMax.
 const (
 	retryMin = 10 * time.Millisecond
 	retryMax = 5 * time.Second
 )
 
-// verdict is what becomes of a device that has been allocated and has binding conditions.
+// verdict is the outcome for an allocated device with binding conditions.
 type verdict string
 
 const (
 	attach verdict = ""     // its conditions become true
-	hold   verdict = "hold" // nothing, until the annotation changes
+	hold   verdict = "hold" // no change until the annotation changes
 	fail   verdict = "fail" // its failure conditions become true
 )
 
-// binder answers the binding conditions of the driver's devices, as a controller does that attaches devices to nodes over a fabric. It writes the status of
-// devices in claims and nothing else of them.
+// binder sets the binding conditions of the driver's devices, like a controller that
+// attaches devices to nodes over a fabric. Of a claim it writes only the devices' status.
 type binder struct {
 	options  *options
 	client   kubernetes.Interface
@@ -55,14 +56,14 @@ func newBinder(o *options, client kubernetes.Interface, nodes corelisters.NodeLi
 	}
 }
 
-// nodeSeen looks at all claims again when a node's annotation says something else about its devices.
+// nodeSeen checks all claims again when a node's annotation for its devices has changed.
 func (b *binder) nodeSeen(before, now *v1.Node) {
 	annotation := b.options.attachAnnotation()
 	if before != nil && now != nil && before.Annotations[annotation] == now.Annotations[annotation] {
 		return
 	}
 	claims, err := b.claims.List(labels.Everything())
-	if err != nil { // a cache has no errors
+	if err != nil { // a cache returns no errors
 		return
 	}
 	for _, claim := range claims {
@@ -76,7 +77,7 @@ func (b *binder) claimSeen(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// run answers until the context ends; stop ends the program.
+// run sets conditions until the context ends; stop ends the program.
 func (b *binder) run(ctx context.Context, stop context.CancelCauseFunc) {
 	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(now any) { b.claimSeen(now.(*resourcev1.ResourceClaim)) },
@@ -105,7 +106,8 @@ func (b *binder) work(ctx context.Context) {
 		later, err := b.answer(ctx, name)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			if !apierrors.IsConflict(err) { // somebody else has written the claim, and the next version comes
+			// another writer has changed the claim, and the next version will come
+			if !apierrors.IsConflict(err) {
 				fmt.Fprintf(os.Stderr, "driver: tried again: %v\n", err)
 			}
 			b.queue.AddRateLimited(name)
@@ -119,7 +121,7 @@ func (b *binder) work(ctx context.Context) {
 	}
 }
 
-// answer writes what there is to say about a claim, or returns in what time that is.
+// answer writes a claim's due conditions, or returns the time until they are due.
 func (b *binder) answer(ctx context.Context, name cache.ObjectName) (later time.Duration, err error) {
 	claim, err := b.claims.ResourceClaims(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
@@ -139,7 +141,7 @@ func (b *binder) answer(ctx context.Context, name cache.ObjectName) (later time.
 	return 0, nil
 }
 
-// verdict is what the annotations of a pool's nodes say about a device.
+// verdict returns the verdict of a pool's nodes on a device.
 func (b *binder) verdict(pool, device string) verdict {
 	if b.options.sharedPool == "" {
 		node, err := b.nodes.Get(pool)
@@ -149,7 +151,7 @@ func (b *binder) verdict(pool, device string) verdict {
 		return b.options.verdict(node, device)
 	}
 	nodes, err := b.nodes.List(labels.Everything())
-	if err != nil { // a cache has no errors
+	if err != nil { // a cache returns no errors
 		return hold
 	}
 	worst := attach
@@ -164,8 +166,9 @@ func (b *binder) verdict(pool, device string) verdict {
 	return worst
 }
 
-// verdict is what a node's annotation says about a device; the device's own entry counts before one for all. What it does not know is held, so that a
-// misspelt annotation shows.
+// verdict returns the verdict of a node's annotation on a device. The device's own entry
+// precedes the entry for all. An unknown value is hold, so a misspelt annotation is
+// visible.
 func (o *options) verdict(node *v1.Node, device string) verdict {
 	found := attach
 	for name, value := range entries(node.Annotations[o.attachAnnotation()]) {
@@ -183,13 +186,14 @@ func (o *options) verdict(node *v1.Node, device string) verdict {
 	return found
 }
 
-// binds reports whether a device of an allocation is the driver's and has binding conditions.
+// binds reports whether a device of an allocation belongs to the driver and has binding
+// conditions.
 func (o *options) binds(r resourcev1.DeviceRequestAllocationResult) bool {
 	return r.Driver == o.driver && len(r.BindingConditions) > 0
 }
 
-// answered returns a copy of a claim with the conditions of those devices that have none yet; nil if there is nothing to say, perhaps until later. What has been
-// said stays, until somebody else takes the allocation away.
+// answered returns a copy of a claim with conditions on devices that have none yet, or
+// nil if none are due. Conditions stay until another writer removes the allocation.
 func (o *options) answered(claim *resourcev1.ResourceClaim, verdictOf func(pool, device string) verdict, now time.Time) (changed *resourcev1.ResourceClaim, later time.Duration) {
 	allocation := claim.Status.Allocation
 	if allocation == nil {

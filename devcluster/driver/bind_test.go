@@ -13,11 +13,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// now is when the claims of these tests are looked at; they have been allocated a second ago.
+// now is the time of the checks, a second after the claims' allocation.
 var now = time.Unix(1_000_000, 0)
 
-// claim has devices: "gpu-0 gpu-1 other/gpu-0 plain-0"; of another driver if it is named, without binding conditions if they are plain. A share of a device is
-// written "gpu-0#share".
+// claim returns a claim with devices such as "gpu-0 gpu-1 other/gpu-0 plain-0". A prefix
+// names another driver, and plain ones have no binding conditions. A share of a device is
+// "gpu-0#share".
 func claim(devices string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{}
 	at := metav1.NewTime(now.Add(-time.Second))
@@ -38,7 +39,7 @@ func claim(devices string) *resourcev1.ResourceClaim {
 	return c
 }
 
-// said are the conditions of a claim's devices.
+// said returns the conditions of a claim's devices.
 func said(c *resourcev1.ResourceClaim) string {
 	if c == nil {
 		return "nothing"
@@ -88,7 +89,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersStay answers twice, with other annotations, beside a condition of somebody else, and after the claim has lost its devices.
+// TestAnswersStay answers twice: with other annotations, beside another writer's
+// condition, and after the claim has lost its devices.
 func TestAnswersStay(t *testing.T) {
 	o := testOptions(t, "--binding-conditions")
 	answer := func(c *resourcev1.ResourceClaim, v verdict) *resourcev1.ResourceClaim {
@@ -130,7 +132,8 @@ func TestAnswersTakeTime(t *testing.T) {
 	}
 }
 
-// TestVerdictOfSharedPool asks all nodes of a pool, and the node of a pool that is named as it.
+// TestVerdictOfSharedPool combines the verdicts of all nodes of a shared pool, and uses
+// one node's for a pool with its name.
 func TestVerdictOfSharedPool(t *testing.T) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for name, annotation := range map[string]string{"a": "gpu-0=hold", "b": "gpu-0=fail,gpu-1=hold", "c": ""} {

@@ -16,27 +16,28 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// sliceDevices is how many devices are in one ResourceSlice: as many as one may have if a device is tainted, so that a taint does not move devices from
-// slice to slice.
+// sliceDevices is the number of devices in a ResourceSlice: the maximum for slices with
+// tainted devices, so a taint does not move devices between slices.
 const sliceDevices = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
 
-// all stands for all devices of a pool in an annotation.
+// all is the entry for all devices of a pool in an annotation.
 const all = "*"
 
-// The annotations of nodes that say something about the devices of their pool, and the binding conditions, bear the driver's name.
+// Annotations for the devices of a node's pool, and the binding conditions, have the
+// driver's name as prefix.
 func (o *options) taintAnnotation() string  { return o.driver + "/taint" }
 func (o *options) attachAnnotation() string { return o.driver + "/attach" }
 func (o *options) attached() string         { return o.driver + "/attached" }
 func (o *options) attachFailed() string     { return o.driver + "/attach-failed" }
 
-// wanted is a pool as it is to be published.
+// wanted is a pool's wanted state.
 type wanted struct {
 	owner  *resourceslice.Owner // the node of the pool; nil for a shared one
-	taints string               // the annotations that its taints come from
+	taints string               // the annotations with its taints
 	pool   resourceslice.Pool
 }
 
-// uid is that of the pool's node, or nothing.
+// uid returns the UID of the pool's node, or nothing.
 func (w *wanted) uid() types.UID {
 	if w.owner == nil {
 		return ""
@@ -44,7 +45,8 @@ func (w *wanted) uid() types.UID {
 	return w.owner.UID
 }
 
-// pools returns the pools of nodes by name, and what is wrong with annotations. A pool whose annotation is wrong has no taints.
+// pools returns the nodes' pools by name, and the errors in annotations. A pool with a
+// wrong annotation has no taints.
 func (o *options) pools(nodes []*v1.Node) (map[string]*wanted, []error) {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	pools := map[string]*wanted{}
@@ -81,7 +83,7 @@ func (o *options) pools(nodes []*v1.Node) (map[string]*wanted, []error) {
 	return pools, wrong
 }
 
-// taints returns the taints of devices by name that a node's annotation names.
+// taints returns the device taints in a node's annotation, by device name.
 func (o *options) taints(node *v1.Node) (map[string][]resourcev1.DeviceTaint, []error) {
 	text := node.Annotations[o.taintAnnotation()]
 	taints := map[string][]resourcev1.DeviceTaint{}
@@ -98,7 +100,7 @@ func (o *options) taints(node *v1.Node) (map[string][]resourcev1.DeviceTaint, []
 	return taints, nil
 }
 
-// entries are the pairs of an annotation: "gpu-0=a,gpu-1=b".
+// entries yields the pairs of an annotation: "gpu-0=a,gpu-1=b".
 func entries(text string) func(yield func(device, value string) bool) {
 	return func(yield func(device, value string) bool) {
 		for entry := range strings.SplitSeq(text, ",") {
@@ -110,7 +112,7 @@ func entries(text string) func(yield func(device, value string) bool) {
 	}
 }
 
-// parseTaint reads KEY:EFFECT or KEY=VALUE:EFFECT.
+// parseTaint parses KEY:EFFECT or KEY=VALUE:EFFECT.
 func parseTaint(text string) (resourcev1.DeviceTaint, error) {
 	before, effect, _ := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(before, "=")
@@ -128,10 +130,10 @@ func parseTaint(text string) (resourcev1.DeviceTaint, error) {
 	return taint, fmt.Errorf("the taint %q: effect %q is neither NoSchedule nor NoExecute nor None", text, effect)
 }
 
-// deviceName is the name of the i-th device of a pool.
+// deviceName returns the name of the i-th device of a pool.
 func deviceName(i int) string { return fmt.Sprint("gpu-", i) }
 
-// checkDevice returns an error if a pool has no device of a name.
+// checkDevice returns an error if a pool has no device with this name.
 func (o *options) checkDevice(name string) error {
 	if name == all {
 		return nil
@@ -144,7 +146,8 @@ func (o *options) checkDevice(name string) error {
 	return fmt.Errorf("there is no device %q among the %d of a pool", name, o.devices)
 }
 
-// pool makes the devices of a pool. A pool without devices has an empty slice, which says that the driver is there.
+// pool returns a pool with its devices. A pool without devices has an empty slice, which
+// shows that the driver runs.
 func (o *options) pool(taints map[string][]resourcev1.DeviceTaint) resourceslice.Pool {
 	var devices []resourcev1.Device
 	for i := range o.devices {
@@ -160,7 +163,8 @@ func (o *options) pool(taints map[string][]resourcev1.DeviceTaint) resourceslice
 	return pool
 }
 
-// device makes the i-th device of a pool. The attribute numa is 0 for the first half of them and 1 for the second.
+// device returns the i-th device of a pool. The attribute numa is 0 for the first half of
+// the pool and 1 for the second.
 func (o *options) device(i int, taints map[string][]resourcev1.DeviceTaint) resourcev1.Device {
 	device := resourcev1.Device{
 		Name: deviceName(i),
@@ -176,12 +180,12 @@ func (o *options) device(i int, taints map[string][]resourcev1.DeviceTaint) reso
 	}
 	if o.bindingConditions {
 		device.BindingConditions, device.BindingFailureConditions = []string{o.attached()}, []string{o.attachFailed()}
-		device.BindsToNode = new(true) // what is attached to one node is not at hand on another
+		device.BindsToNode = new(true) // a device attached to one node is not available on another
 	}
 	return device
 }
 
-// operators are those of a label selector, as a node selector calls them.
+// operators maps label selector operators to node selector operators.
 var operators = map[selection.Operator]v1.NodeSelectorOperator{
 	selection.Equals: v1.NodeSelectorOpIn, selection.DoubleEquals: v1.NodeSelectorOpIn, selection.In: v1.NodeSelectorOpIn,
 	selection.NotEquals: v1.NodeSelectorOpNotIn, selection.NotIn: v1.NodeSelectorOpNotIn,
@@ -189,7 +193,7 @@ var operators = map[selection.Operator]v1.NodeSelectorOperator{
 	selection.GreaterThan: v1.NodeSelectorOpGt, selection.LessThan: v1.NodeSelectorOpLt,
 }
 
-// nodeSelector makes a node selector of a label selector.
+// nodeSelector converts a label selector to a node selector.
 func nodeSelector(selector labels.Selector) *v1.NodeSelector {
 	requirements, _ := selector.Requirements()
 	term := v1.NodeSelectorTerm{}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// node is a node whose annotation is about taints.
+// node returns a node with an annotation for taints.
 func node(name, taints string) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	if taints != "" {
@@ -23,7 +23,7 @@ func node(name, taints string) *v1.Node {
 	return n
 }
 
-// described are the slices of a pool: "gpu-0 gpu-1[key=value:Effect] | gpu-2".
+// described returns the slices of a pool as "gpu-0 gpu-1[key=value:Effect] | gpu-2".
 func described(pool resourceslice.Pool) string {
 	var of []string
 	for _, slice := range pool.Slices {

@@ -1,10 +1,13 @@
-// Driver is a DRA driver for a development cluster, whose devices are imaginary.
+// Driver is a DRA driver for a development cluster, with imaginary devices.
 //
-// It takes a kubeconfig, the name of a driver, and what its devices are like. It gives each node a pool of devices, as ResourceSlices, or
-// several nodes one pool together, through the library that real drivers are built on, so that generations, retries and conflicts are
-// theirs. Annotations of nodes taint devices. On demand, devices have binding conditions, and the driver answers them in the status of the
-// claims that it finds on its devices. It owns its ResourceSlices and removes them when it is stopped. It never makes a DeviceClass or a
-// claim, never allocates, and never prepares anything on a node.
+// It takes a kubeconfig, a driver name and device properties. It publishes
+// ResourceSlices: a pool of devices for each node, or one shared pool for several nodes.
+// It uses the library of real drivers, so generations, retries and conflicts are the real
+// ones. Node annotations taint devices. On demand, devices have binding conditions, which
+// the driver sets in the status of claims with its devices.
+//
+// It owns its ResourceSlices and removes them when it is stopped. It never creates
+// DeviceClasses or claims, never allocates, and never prepares devices on a node.
 package main
 
 import (
@@ -38,7 +41,7 @@ const (
 )
 
 const (
-	driverNameMax = 63  // characters, of the API
+	driverNameMax = 63  // characters; the API's limit
 	devicesMax    = 512 // of a pool
 )
 
@@ -62,7 +65,7 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run is the whole program; it returns the exit code.
+// run is the whole program. It returns the exit code.
 func run(args []string) int {
 	o, err := parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -139,16 +142,18 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// serve runs until the context ends, and then removes what it has published.
+// serve runs until the context ends, and then removes its objects.
 func serve(ctx context.Context, o *options) (err error) {
 	client, err := newClient(o.kubeconfig)
 	if err != nil {
 		return err
 	}
 	if _, err := client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-		return fmt.Errorf("list ResourceSlices of resource.k8s.io/v1: %w", err) // the library would try forever
+		// the library would retry forever
+		return fmt.Errorf("list ResourceSlices of resource.k8s.io/v1: %w", err)
 	}
-	// The library only logs what goes wrong with one pool and tries again; what would go wrong with all of them ends the program.
+	// The library logs an error of one pool and retries. An error of all pools ends the
+	// program.
 	running, stop := context.WithCancelCause(ctx)
 	nodes := coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, func(options *metav1.ListOptions) { options.LabelSelector = o.nodes.String() })
 	publisher := newPublisher(o, client, corelisters.NewNodeLister(nodes.GetIndexer()), stop)
@@ -180,7 +185,8 @@ func serve(ctx context.Context, o *options) (err error) {
 	return nil
 }
 
-// follow calls functions for each change of a node; one of the two versions is nil where a node comes or goes.
+// follow calls functions for each change of a node. One of the two versions is nil when a
+// node is added or removed.
 func follow(nodes cache.SharedInformer, do []func(before, now *v1.Node)) error {
 	each := func(before, now *v1.Node) {
 		for _, f := range do {
@@ -203,7 +209,7 @@ func follow(nodes cache.SharedInformer, do []func(before, now *v1.Node)) error {
 	return nil
 }
 
-// newClient makes a client without a rate limit.
+// newClient returns a client without a rate limit.
 func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

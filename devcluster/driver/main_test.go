@@ -45,7 +45,7 @@ func testOptions(t *testing.T, args string) *options {
 	return o
 }
 
-// TestExitCodes runs the program up to where it would connect.
+// TestExitCodes runs the program up to its first connection.
 func TestExitCodes(t *testing.T) {
 	for args, want := range map[string]int{
 		"--help":                       0,

@@ -22,32 +22,36 @@ import (
 )
 
 const (
-	// writers is how many requests are in flight.
+	// writers is the number of requests in flight.
 	writers = 16
-	// starters is how many controllers are started at the same time. Each looks once a second whether it knows its slices.
+	// starters is the number of controllers that start at the same time. Each checks once
+	// a second whether it has synced its slices.
 	starters = 128
-	// publishEvery is the least time between two rounds of publishing.
+	// publishEvery is the minimum time between two rounds of publishing.
 	publishEvery = 100 * time.Millisecond
-	// withdrawLimit is how long removing everything may take.
+	// withdrawLimit is the time limit for removing everything.
 	withdrawLimit = 20 * time.Second
 )
 
-// publisher keeps the driver's ResourceSlices as they should be. The library has one controller for each node, as it runs on that node with real drivers.
+// publisher reconciles the driver's ResourceSlices. The library has one controller for
+// each node, which runs on that node in real drivers.
 type publisher struct {
 	options *options
 	client  kubernetes.Interface
 	nodes   corelisters.NodeLister
-	// stop ends the program, because of an error.
+	// stop ends the program with an error.
 	stop context.CancelCauseFunc
-	// changed gets a value when nodes may have changed.
+	// changed receives a value when nodes may have changed.
 	changed chan struct{}
-	// published are the pools by name. Only run's goroutine uses it while it runs, and withdraw after it.
+	// published are the pools by name. Only run's goroutine uses it during run, and
+	// withdraw afterwards.
 	published map[string]*published
-	// leftovers is set if there may be slices of pools that are not wanted. It is used as published is.
+	// leftovers is set if slices of unwanted pools may exist. It has the same users as
+	// published.
 	leftovers bool
 }
 
-// published is a pool that a controller publishes.
+// published is a pool published by a controller.
 type published struct {
 	node       types.UID // empty for a shared pool
 	taints     string    // as in wanted
@@ -58,7 +62,8 @@ func newPublisher(o *options, client kubernetes.Interface, nodes corelisters.Nod
 	return &publisher{options: o, client: client, nodes: nodes, stop: stop, changed: make(chan struct{}, 1), published: map[string]*published{}}
 }
 
-// nodeSeen makes nodes that come and go, and annotations that change, lead to a round of publishing.
+// nodeSeen starts a round of publishing after a node is added, removed, or has a changed
+// annotation.
 func (p *publisher) nodeSeen(before, now *v1.Node) {
 	annotation := p.options.taintAnnotation()
 	if before == nil || now == nil || before.UID != now.UID || before.Annotations[annotation] != now.Annotations[annotation] {
@@ -77,7 +82,7 @@ func (p *publisher) tell() {
 func (p *publisher) run(ctx context.Context) error {
 	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
-	p.leftovers = true // of an earlier run that was killed
+	p.leftovers = true // of an earlier, killed run
 	for first := true; ; first = false {
 		err := p.round(ctx)
 		if ctx.Err() != nil {
@@ -103,7 +108,8 @@ func (p *publisher) run(ctx context.Context) error {
 	}
 }
 
-// round brings the pools up to date: those that are not wanted any more go first, because a controller keeps slices that it finds.
+// round reconciles the pools. Unwanted ones are removed first, because a controller keeps
+// existing slices.
 func (p *publisher) round(ctx context.Context) error {
 	nodes, err := p.nodes.List(labels.Everything())
 	if err != nil {
@@ -129,7 +135,7 @@ func (p *publisher) round(ctx context.Context) error {
 	return p.publish(ctx, pools)
 }
 
-// publish starts controllers for new pools, and passes on what has changed to others.
+// publish starts controllers for new pools and updates the others.
 func (p *publisher) publish(ctx context.Context, pools map[string]*wanted) error {
 	var mu sync.Mutex // for the map
 	work, workCtx := errgroup.WithContext(ctx)
@@ -170,8 +176,8 @@ func (p *publisher) publish(ctx context.Context, pools map[string]*wanted) error
 	return err
 }
 
-// failed is called by the library before it tries again. Where the API server has dropped fields, trying again is no use: pods would get devices that are not
-// what they seem.
+// failed is the library's callback before a retry. If the API server dropped fields, a
+// retry is useless: pods would get devices with other properties.
 func (p *publisher) failed(_ context.Context, err error, what string) {
 	if dropped := (*resourceslice.DroppedFieldsError)(nil); errors.As(err, &dropped) {
 		p.stop(fmt.Errorf("%s: %w", what, err))
@@ -180,7 +186,8 @@ func (p *publisher) failed(_ context.Context, err error, what string) {
 	fmt.Fprintf(os.Stderr, "driver: %s: %v\n", what, err)
 }
 
-// obsolete reports whether a slice of the driver is of no pool that is wanted, or of an earlier node of that name.
+// obsolete reports whether a slice of the driver belongs to an unwanted pool, or to an
+// earlier node of the same name.
 func obsolete(slice *resourcev1.ResourceSlice, pools map[string]*wanted) bool {
 	w := pools[slice.Spec.Pool.Name]
 	if w == nil || (w.owner == nil) != (slice.Spec.NodeName == nil) {
@@ -190,7 +197,7 @@ func obsolete(slice *resourcev1.ResourceSlice, pools map[string]*wanted) bool {
 	return w.owner != nil && (owner == nil || owner.UID != w.owner.UID)
 }
 
-// withdraw removes everything that was published, also by an earlier run that was killed.
+// withdraw removes all published slices, also those of an earlier, killed run.
 func (p *publisher) withdraw() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), withdrawLimit, fmt.Errorf("it took longer than %v", withdrawLimit))
 	defer cancel()
@@ -200,7 +207,7 @@ func (p *publisher) withdraw() error {
 	return p.remove(ctx, func(*resourcev1.ResourceSlice) bool { return true })
 }
 
-// remove removes those of the driver's slices that are to go.
+// remove deletes the selected slices of the driver.
 func (p *publisher) remove(ctx context.Context, goes func(*resourcev1.ResourceSlice) bool) error {
 	api := p.client.ResourceV1().ResourceSlices()
 	list, err := api.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, p.options.driver).String()})
@@ -216,7 +223,8 @@ func (p *publisher) remove(ctx context.Context, goes func(*resourcev1.ResourceSl
 		}
 		work.Go(func() error {
 			err := api.Delete(ctx, slice.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID}})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict means that it is another one by now
+			// a conflict: it has been replaced already
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return fmt.Errorf("remove ResourceSlice %s: %w", slice.Name, err)
 			}
 			return nil

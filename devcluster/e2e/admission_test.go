@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// good is a pod that takes a port of its node and stays.
+// good is a running pod with a port of its node.
 const good = "containers: [{name: app, image: i, ports: [{containerPort: 80, hostPort: 80}], resources: {requests: {cpu: 1, memory: 1Gi}}}]"
 
-// checkAdmission binds pods to the first node although they do not fit it, and checks that they do not run.
+// checkAdmission binds unfitting pods to the first node and checks that they do not run.
 func checkAdmission(t *testing.T, admin, scheduler *kubernetes.Clientset) {
 	node := firstNode(t, admin)
 	place := func(name, spec string) { bindSpec(t, admin, scheduler, node, name, spec) }
@@ -39,7 +39,8 @@ func checkAdmission(t *testing.T, admin, scheduler *kubernetes.Clientset) {
 	t.Run("a pod waits for its devices", func(t *testing.T) { checkDevices(t, admin, scheduler, node) })
 }
 
-// checkAdmissionAfterResume expects that pods which ran before the restart still have their room.
+// checkAdmissionAfterResume expects that pods from before the restart still have their
+// room.
 func checkAdmissionAfterResume(t *testing.T, admin, scheduler *kubernetes.Clientset) {
 	expect(t, admin, "good", corev1.PodRunning, "", "")
 	pod, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "good", metav1.GetOptions{})
@@ -104,7 +105,7 @@ func bindSpec(t *testing.T, admin, scheduler *kubernetes.Clientset, node, name, 
 	return pod
 }
 
-// expect waits until a pod is in a phase, for a reason and with the beginning of a message.
+// expect waits until a pod has a phase, a reason and the beginning of a message.
 func expect(t *testing.T, admin *kubernetes.Clientset, name string, phase corev1.PodPhase, reason, message string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("pod %s is %s", name, phase), func(ctx context.Context) error {
@@ -123,7 +124,7 @@ func expect(t *testing.T, admin *kubernetes.Clientset, name string, phase corev1
 	})
 }
 
-// expectUnready expects that a pod's status has the reason why it is pending, and its node's address.
+// expectUnready expects the reason for waiting and the node's address in a pod's status.
 func expectUnready(t *testing.T, admin *kubernetes.Clientset, name string) {
 	t.Helper()
 	eventually(t, "pod "+name+" says that it waits", func(ctx context.Context) error {

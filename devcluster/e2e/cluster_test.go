@@ -27,11 +27,11 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/cluster"
 )
 
-// binaryEnv names a built devcluster. Without it the tests build one; either way they are not linked with it, so that they can run under the
-// race detector without building all of Kubernetes for it.
+// binaryEnv names a built devcluster. Without it the tests build one. They never link it,
+// so the race detector does not require a special build of all of Kubernetes.
 const binaryEnv = "DEVCLUSTER"
 
-// The exit codes of devcluster.
+// Exit codes of devcluster.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -40,7 +40,7 @@ const (
 // binary is the program under test.
 var binary = os.Getenv(binaryEnv)
 
-// patience is far beyond what any step takes on a slow and busy machine.
+// patience is far above the time of any step on a slow and busy machine.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -199,7 +199,7 @@ func command(args ...string) *exec.Cmd {
 	return exec.Command(binary, args...)
 }
 
-// start runs devcluster and waits until it is ready. The end of the test stops it, if nothing else does.
+// start runs devcluster and waits until it is ready. The end of the test stops it.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	skipIfShort(t)
@@ -429,7 +429,8 @@ func checkRights(t *testing.T, scheduler *kubernetes.Clientset) {
 	}
 }
 
-// checkRestart restarts the API server and waits until the ready file names the new process.
+// checkRestart restarts the API server and waits until the ready file names the new
+// process.
 func checkRestart(t *testing.T, p *process, admin *kubernetes.Clientset) {
 	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
@@ -472,8 +473,9 @@ func checkStop(t *testing.T, p *process) {
 	checkGone(t, p)
 }
 
-// checkGone expects that soon no child lives and the API server's port is free. Both are checked: a killed process counts as ended while
-// its last threads still hold its sockets.
+// checkGone expects that soon no child lives and the API server's port is free. Both are
+// checked: a killed process counts as ended while its last threads still hold its
+// sockets.
 func checkGone(t *testing.T, p *process) {
 	t.Helper()
 	server, err := url.Parse(p.report.Server)

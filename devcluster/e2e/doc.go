@@ -1,4 +1,2 @@
-// Package e2e tests the built program devcluster: it starts, uses and stops it.
-//
-// It takes a built binary, and gives nothing but its tests.
+// Package e2e tests the built program devcluster: the tests start, use and stop it.
 package e2e

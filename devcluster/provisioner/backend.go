@@ -20,18 +20,18 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// backend is the imaginary storage. Storage lies in segments, one for each value of the topology key; a volume is reachable from the nodes
-// of its segment. It is safe for concurrent use.
+// backend is the imaginary storage. It has a segment for each value of the topology key.
+// A volume is reachable from the nodes of its segment. It is safe for concurrent use.
 type backend struct {
 	options *options
 	nodes   corelisters.NodeLister
-	// changed gets a value when the room of a segment may have changed.
+	// changed receives a value when a segment's room may have changed.
 	changed chan struct{}
 
 	mu       sync.Mutex
 	volumes  map[string]allotment // by name of the PersistentVolume
 	used     map[string]int64     // bytes by segment
-	attempts map[types.UID]int    // of the claims that have none yet
+	attempts map[types.UID]int    // for unprovisioned claims
 }
 
 // allotment is the room of one volume.
@@ -47,10 +47,11 @@ func newBackend(o *options, nodes corelisters.NodeLister) *backend {
 	}
 }
 
-// SupportsBlock says that a volume may also be a block device: nothing is ever mounted.
+// SupportsBlock reports that a volume may also be a block device: nothing is ever
+// mounted.
 func (b *backend) SupportsBlock(context.Context) bool { return true }
 
-// follow takes the volumes of the driver that exist, also those of an earlier run, into account.
+// follow counts the driver's existing volumes, also of an earlier run.
 func (b *backend) follow(volumes cache.SharedInformer) error {
 	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { b.take(o.(*v1.PersistentVolume)) },
@@ -77,7 +78,7 @@ func (b *backend) take(volume *v1.PersistentVolume) {
 	b.allot(volume.Name, allotment{volume.Spec.CSI.VolumeAttributes[segmentAttribute], storage.Value()})
 }
 
-// allot needs the lock. A volume that has room already keeps it.
+// allot gives a volume its room. A volume with room keeps it. Callers hold the lock.
 func (b *backend) allot(volume string, a allotment) {
 	if _, there := b.volumes[volume]; there {
 		return
@@ -108,18 +109,18 @@ func (b *backend) tell() {
 	}
 }
 
-// free returns how many bytes of a segment no volume has.
+// free returns a segment's free bytes.
 func (b *backend) free(segment string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(0, b.options.capacityBytes-b.used[segment])
 }
 
-// segmentAttribute is the attribute of a volume that names its segment.
+// segmentAttribute is the volume attribute with the segment's name.
 const segmentAttribute = "segment"
 
-// Provision makes a volume for a claim. If the selected node will not do, or the provisioning is one of those that are to fail, the claim
-// is handed back to the scheduler.
+// Provision creates a volume for a claim. The claim is handed back to the scheduler if
+// the selected node is unsuitable or the attempt is chosen to fail.
 func (b *backend) Provision(ctx context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
 	select {
 	case <-time.After(b.options.delay):
@@ -139,13 +140,14 @@ func (b *backend) Provision(ctx context.Context, o controller.ProvisionOptions) 
 	return b.volume(&o, segment), controller.ProvisioningFinished, nil
 }
 
-// Delete gives the room of a volume back.
+// Delete frees a volume's room.
 func (b *backend) Delete(_ context.Context, volume *v1.PersistentVolume) error {
 	b.giveBack(volume.Name)
 	return nil
 }
 
-// fails decides, by the seed, the claim's name and the number of the attempt, whether an attempt fails.
+// fails decides from the seed, the claim's name and the number of the attempt whether an
+// attempt fails.
 func (b *backend) fails(claim *v1.PersistentVolumeClaim) bool {
 	if b.options.failShare == 0 {
 		return false
@@ -161,12 +163,13 @@ func (b *backend) fails(claim *v1.PersistentVolumeClaim) bool {
 func unlucky(seed uint64, claim string, attempt int, share float64) bool {
 	hash := fnv.New64a()
 	fmt.Fprint(hash, seed, " ", claim, " ", attempt) // a hash accepts every write
-	// The last bits of FNV depend on the last bytes alone; multiplying spreads them over the high ones, which decide.
+	// The last bits of FNV depend only on the last bytes. Multiplication spreads them
+	// over the high bits, which decide.
 	mixed := hash.Sum64() * 0x9e3779b97f4a7c15
 	return float64(mixed>>11)/math.Exp2(53) < share
 }
 
-// reserve finds a segment for a volume and takes its room.
+// reserve chooses a segment for a volume and reserves its room.
 func (b *backend) reserve(o *controller.ProvisionOptions) (string, error) {
 	segments, err := b.segments(o)
 	if err != nil {
@@ -178,7 +181,7 @@ func (b *backend) reserve(o *controller.ProvisionOptions) (string, error) {
 	if have, there := b.volumes[o.PVName]; there {
 		return have.segment, nil // an earlier attempt was interrupted after this
 	}
-	// The emptiest one; segments are sorted, so equal runs make equal choices.
+	// The emptiest one. Segments are sorted, so equal runs make equal choices.
 	best := slices.MinFunc(segments, func(x, y string) int { return int(min(max(b.used[x]-b.used[y], -1), 1)) })
 	if limit := b.options.capacityBytes; limit > 0 && b.used[best]+request.Value() > limit {
 		return "", fmt.Errorf("segment %s has %d bytes left, the claim requests %d", best, limit-b.used[best], request.Value())
@@ -187,8 +190,8 @@ func (b *backend) reserve(o *controller.ProvisionOptions) (string, error) {
 	return best, nil
 }
 
-// segments returns the segments in which a volume may lie, sorted and at least one: that of the selected node, or all that the class
-// allows.
+// segments returns a volume's possible segments, sorted and at least one: the selected
+// node's, or all that the class allows.
 func (b *backend) segments(o *controller.ProvisionOptions) ([]string, error) {
 	if o.SelectedNodeName != "" {
 		node, err := b.nodes.Get(o.SelectedNodeName)
@@ -221,7 +224,7 @@ func (b *backend) segments(o *controller.ProvisionOptions) ([]string, error) {
 	return slices.Compact(segments), nil
 }
 
-// allowed reports whether a class allows volumes that are reachable from a node with the given labels.
+// allowed reports whether a class allows volumes for nodes with these labels.
 func allowed(terms []v1.TopologySelectorTerm, node map[string]string) bool {
 	if len(terms) == 0 {
 		return true
@@ -234,7 +237,7 @@ func allowed(terms []v1.TopologySelectorTerm, node map[string]string) bool {
 	})
 }
 
-// volume is the PersistentVolume of a claim in a segment.
+// volume returns a claim's PersistentVolume in a segment.
 func (b *backend) volume(o *controller.ProvisionOptions, segment string) *v1.PersistentVolume {
 	reclaim := v1.PersistentVolumeReclaimDelete
 	if o.StorageClass.ReclaimPolicy != nil {
@@ -258,5 +261,5 @@ func (b *backend) volume(o *controller.ProvisionOptions, segment string) *v1.Per
 	}
 }
 
-// ours reports whether a class is of the driver.
+// ours reports whether a class names the driver.
 func (o *options) ours(class *storagev1.StorageClass) bool { return class.Provisioner == o.driver }

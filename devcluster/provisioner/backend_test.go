@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// The nodes of these tests: two in zone a, one in zone b, one in none.
+// testBackend has two nodes in zone a, one in zone b, and one without a zone.
 func testBackend(t *testing.T, o *options) *backend {
 	t.Helper()
 	o.driver, o.topologyKey = "d.example.com", "zone"
@@ -42,7 +42,7 @@ func claim(name, node, request string, class storagev1.StorageClass) controller.
 	}
 }
 
-// in is a class that allows volumes in zones.
+// in returns a class that allows volumes in zones.
 func in(zones ...string) storagev1.StorageClass {
 	return storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "class"},
@@ -87,7 +87,7 @@ func TestProvision(t *testing.T) {
 	}
 }
 
-// TestStorageIsFinite fills a segment, and has room again when a volume is gone.
+// TestStorageIsFinite fills a segment and expects room again when a volume is gone.
 func TestStorageIsFinite(t *testing.T) {
 	b := testBackend(t, &options{capacityBytes: 10 << 30})
 	provision := func(name, node, request string) error {
@@ -99,7 +99,7 @@ func TestStorageIsFinite(t *testing.T) {
 		fits                bool
 	}{
 		{"one", "a1", "6Gi", true},
-		{"one", "a1", "6Gi", true}, // the library repeats a call that it has not recorded
+		{"one", "a1", "6Gi", true}, // the library repeats an unrecorded call
 		{"two", "a2", "6Gi", false},
 		{"two", "b1", "6Gi", true},
 		{"three", "", "4Gi", true},
@@ -125,7 +125,8 @@ func TestStorageIsFinite(t *testing.T) {
 	}
 }
 
-// TestFailuresAreAShare checks that the share holds, and that other seeds and attempts fail elsewhere.
+// TestFailuresAreAShare checks that the share holds, and that other seeds and attempts
+// fail elsewhere.
 func TestFailuresAreAShare(t *testing.T) {
 	const claims = 20_000
 	for _, share := range []float64{0, 0.01, 1.0 / 3, 0.9, 1} {

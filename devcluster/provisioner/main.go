@@ -1,10 +1,16 @@
-// Provisioner is a CSI external provisioner for a development cluster, whose storage is imaginary.
+// Provisioner is a CSI external provisioner for a development cluster, with imaginary
+// storage.
 //
-// It takes a kubeconfig, the name of a driver and how its storage behaves: how far a volume reaches, how much there is, how often
-// provisioning fails. It gives PersistentVolumes to the claims of all StorageClasses of that driver, through the library that real
-// provisioners are built on, so that claims, annotations, retries and events are theirs. It also publishes what the driver's other parts
-// would: its CSIDriver, its entry in each CSINode, its CSIStorageCapacity objects. It owns these and removes them when it is stopped;
-// volumes stay with their claims. It never binds a claim (the controller manager does), and never attaches or mounts anything.
+// It takes a kubeconfig, a driver name and storage properties: a volume's reach, the
+// capacity, the share of failures. It provisions PersistentVolumes for the claims of the
+// driver's StorageClasses. It uses the library of real provisioners, so claims,
+// annotations, retries and events are the real ones. It also publishes the objects of a
+// driver's other parts: the CSIDriver, its entry in each CSINode, and CSIStorageCapacity
+// objects.
+//
+// It owns the published objects and removes them when it is stopped. Volumes stay with
+// their claims. It never binds a claim (the controller manager does), and never attaches
+// or mounts anything.
 package main
 
 import (
@@ -32,14 +38,15 @@ const (
 	exitUsage  = 2
 )
 
-// Failed provisionings are tried again after retryMin, and then after twice the time, up to retryMax. Claims that were handed back are
-// not among them: the scheduler decides when these are tried again.
+// Failed provisionings are retried after retryMin, with doubled delays up to retryMax.
+// The scheduler decides when to retry claims that were handed back.
 const (
 	retryMin = 50 * time.Millisecond
 	retryMax = 5 * time.Second
 )
 
-// workers is how many claims are worked on at the same time, as in the provisioner of kubernetes-csi.
+// workers is the number of claims in work at the same time, as in kubernetes-csi's
+// provisioner.
 const workers = 100
 
 // options are the values of the flags.
@@ -52,14 +59,14 @@ type options struct {
 	failShare      float64
 	seed           uint64
 	delay          time.Duration
-	capacityBytes  int64 // of capacity; 0 if there is none
+	capacityBytes  int64 // capacity in bytes; 0 without a limit
 }
 
 func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run is the whole program; it returns the exit code.
+// run is the whole program. It returns the exit code.
 func run(args []string) int {
 	o, err := parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -109,7 +116,7 @@ func (o *options) check() error {
 	if wrong := validation.IsQualifiedName(o.topologyKey); len(wrong) > 0 {
 		return fmt.Errorf("--topology-key %q: %s", o.topologyKey, wrong[0])
 	}
-	if !(o.failShare >= 0 && o.failShare <= 1) { // also false for what is not a number
+	if !(o.failShare >= 0 && o.failShare <= 1) { // also false for NaN
 		return fmt.Errorf("--fail-share %v: must be between 0 and 1", o.failShare)
 	}
 	if o.volumesPerNode < 0 {
@@ -129,7 +136,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// provision runs until the context ends, and then removes what it has published.
+// provision runs until the context ends, and then removes its published objects.
 func provision(ctx context.Context, o *options) (err error) {
 	client, err := newClient(o.kubeconfig)
 	if err != nil {
@@ -157,7 +164,7 @@ func provision(ctx context.Context, o *options) (err error) {
 	defer cancel()
 	go func() {
 		publishing <- publisher.run(running)
-		cancel() // the provisioner must not go on without it
+		cancel() // the provisioner must stop without it
 	}()
 	provisioner := controller.NewProvisionController(running, client, o.driver, backend,
 		controller.LeaderElection(false),
@@ -173,7 +180,7 @@ func provision(ctx context.Context, o *options) (err error) {
 	return <-publishing
 }
 
-// newClient makes a client without a rate limit.
+// newClient returns a client without a rate limit.
 func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -25,22 +25,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ownerLabel marks the objects that are made here; its value is the driver's name.
+// ownerLabel marks the provisioner's own objects. Its value is the driver's name.
 const ownerLabel = "berth.dev/provisioner"
 
-// capacityNamespace holds the CSIStorageCapacity objects; a real driver has a namespace of its own.
+// capacityNamespace holds the CSIStorageCapacity objects; a real driver has its own
+// namespace.
 const capacityNamespace = metav1.NamespaceSystem
 
 const (
-	// writers is how many requests are in flight.
+	// writers is the number of requests in flight.
 	writers = 16
-	// publishEvery is the least time between two rounds of publishing. Capacities are that stale, as those of real drivers are.
+	// publishEvery is the minimum time between two rounds of publishing. Capacities may
+	// be stale by this time, like a real driver's.
 	publishEvery = 200 * time.Millisecond
-	// withdrawLimit is how long removing everything may take.
+	// withdrawLimit is the time limit for removing everything.
 	withdrawLimit = 20 * time.Second
 )
 
-// publisher keeps the driver's objects as they should be. Only run's goroutine writes while it runs, and withdraw after it.
+// publisher reconciles the driver's objects. Only run's goroutine writes during run, and
+// withdraw afterwards.
 type publisher struct {
 	options *options
 	client  kubernetes.Interface
@@ -48,9 +51,9 @@ type publisher struct {
 	nodes   coreinformers.NodeInformer
 	classes storageinformers.StorageClassInformer
 
-	mu   sync.Mutex           // the requests of a round run at the same time
-	done map[string]types.UID // the nodes whose CSINode is published, by name
-	last map[string]int64     // the bytes of the capacities that are published, by name
+	mu   sync.Mutex           // a round's requests run concurrently
+	done map[string]types.UID // nodes with a published CSINode, by name
+	last map[string]int64     // bytes of the published capacities, by name
 }
 
 func newPublisher(o *options, client kubernetes.Interface, b *backend, nodes coreinformers.NodeInformer, classes storageinformers.StorageClassInformer) *publisher {
@@ -60,7 +63,8 @@ func newPublisher(o *options, client kubernetes.Interface, b *backend, nodes cor
 	}
 }
 
-// follow makes nodes and classes that come and go, and labels that change, lead to a round of publishing.
+// follow starts a round of publishing after nodes or classes are added or removed, or
+// labels change.
 func (p *publisher) follow() error {
 	tell := func(any) { p.backend.tell() }
 	for _, informer := range []cache.SharedIndexInformer{p.nodes.Informer(), p.classes.Informer()} {
@@ -77,7 +81,8 @@ func (p *publisher) follow() error {
 	return nil
 }
 
-// run publishes until the context ends. The CSIDriver comes last: once it is there, everything is.
+// run publishes until the context ends. The CSIDriver comes last: once it exists,
+// everything does.
 func (p *publisher) run(ctx context.Context) error {
 	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
@@ -109,7 +114,7 @@ func (p *publisher) run(ctx context.Context) error {
 	}
 }
 
-// round brings everything but the CSIDriver up to date.
+// round reconciles everything but the CSIDriver.
 func (p *publisher) round(ctx context.Context) error {
 	nodes, err := p.nodes.Lister().List(labels.Everything())
 	if err != nil {
@@ -132,7 +137,7 @@ func (p *publisher) round(ctx context.Context) error {
 	return p.publishCapacities(ctx, nodes)
 }
 
-// entry is what the driver says about a node.
+// entry returns the driver's CSINode entry for a node.
 func (p *publisher) entry(node *v1.Node) storagev1.CSINodeDriver {
 	entry := storagev1.CSINodeDriver{Name: p.options.driver, NodeID: node.Name, TopologyKeys: []string{p.options.topologyKey}}
 	if p.options.volumesPerNode > 0 {
@@ -141,7 +146,8 @@ func (p *publisher) entry(node *v1.Node) storagev1.CSINodeDriver {
 	return entry
 }
 
-// publishNode adds the driver to a node's CSINode. A kubelet would make that object; here it is made if it does not exist.
+// publishNode adds the driver to a node's CSINode, which a kubelet would create. A
+// missing one is created here.
 func (p *publisher) publishNode(ctx context.Context, node *v1.Node) error {
 	p.mu.Lock()
 	id, done := p.done[node.Name]
@@ -192,7 +198,7 @@ func (p *publisher) others(node *storagev1.CSINode) []storagev1.CSINodeDriver {
 }
 
 func (p *publisher) publishDriver(ctx context.Context) error {
-	// Attaching would take a controller, of which there is none.
+	// Attaching would require a controller, which is missing.
 	attach, capacity := false, p.options.capacityBytes > 0
 	_, err := p.client.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: p.options.driver, Labels: map[string]string{ownerLabel: p.options.driver}},
@@ -208,7 +214,8 @@ func (p *publisher) publishDriver(ctx context.Context) error {
 	return nil
 }
 
-// publishCapacities keeps one object for each class of the driver and each segment, and none besides.
+// publishCapacities keeps exactly one object for each class of the driver and each
+// segment.
 func (p *publisher) publishCapacities(ctx context.Context, nodes []*v1.Node) error {
 	classes, err := p.classes.Lister().List(labels.Everything())
 	if err != nil {
@@ -249,7 +256,7 @@ func (p *publisher) publishCapacities(ctx context.Context, nodes []*v1.Node) err
 	return nil
 }
 
-// capacityName is the same in every run, so that an object of an earlier run is found again.
+// capacityName is the same in every run, so an earlier run's object is found again.
 func (p *publisher) capacityName(class, segment string) string {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%q %q %q", p.options.driver, class, segment)
@@ -284,7 +291,7 @@ func (p *publisher) publishCapacity(ctx context.Context, name, class, segment st
 	return nil
 }
 
-// withdraw removes everything that was published, also by an earlier run that was killed.
+// withdraw removes all published objects, also those of an earlier, killed run.
 func (p *publisher) withdraw() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), withdrawLimit, fmt.Errorf("it took longer than %v", withdrawLimit))
 	defer cancel()
@@ -318,7 +325,8 @@ func (p *publisher) withdrawCapacities(ctx context.Context) error {
 	return work.Wait()
 }
 
-// withdrawNodes removes the driver from all CSINodes, and those that were made here and list no other driver.
+// withdrawNodes removes the driver from all CSINodes, and deletes its own CSINodes
+// without other drivers.
 func (p *publisher) withdrawNodes(ctx context.Context) error {
 	nodes := p.client.StorageV1().CSINodes()
 	list, err := nodes.List(ctx, metav1.ListOptions{})

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestPublishedAndWithdrawn publishes for two nodes, of which one has a driver already, follows a change, and leaves what it found.
+// TestPublishedAndWithdrawn publishes for two nodes, one of them with a driver already.
+// It follows a change and restores the initial state.
 func TestPublishedAndWithdrawn(t *testing.T) {
 	o := &options{driver: "d.example.com", topologyKey: "zone", volumesPerNode: 7, capacityBytes: 100}
 	node := func(name, zone string) *v1.Node {

@@ -1,5 +1,6 @@
-// Package moved is plugins of sigs.k8s.io/scheduler-plugins, for both schedulers. They are compiled from a copy that command move has made: v0.35.4-devel, the
-// newest version of the module proxy, is for Kubernetes 1.35.
+// Package moved registers plugins of sigs.k8s.io/scheduler-plugins for both schedulers.
+// They are compiled from command move's copy, because v0.35.4-devel, the newest version
+// on the module proxy, is for Kubernetes 1.35.
 package moved
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/parity/plugged"
 )
 
-// Plugins are the factories of these plugins, by name, and those of package plugged.
+// Plugins returns the factories of these plugins and of package plugged, by name.
 func Plugins() map[string]plugged.Factory {
 	plugins := plugged.Plugins()
 	for name, factory := range map[string]plugged.Factory{

@@ -27,11 +27,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// binEnv names the folder of the built programs. "make beside" sets it.
+// binEnv is the folder of the built programs. "make beside" sets it.
 const binEnv = "BERTH_E2E_BIN"
 
-// TestBesideKubeScheduler runs the same scripts under kube-scheduler and under Berth, both with the plugins of this package and of parity/moved, against one API
-// server, and compares what comes of them: nodes, conditions, events, evictions, annotations.
+// TestBesideKubeScheduler runs the same scripts under kube-scheduler and under Berth,
+// against one API server. Both have the plugins of this package and of parity/moved. The
+// results must match: nodes, conditions, events, evictions and annotations.
 func TestBesideKubeScheduler(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {
@@ -43,7 +44,7 @@ func TestBesideKubeScheduler(t *testing.T) {
 	want, got := map[string][]string{}, map[string][]string{}
 	for _, sort := range sorts() {
 		f.configure(t, sort)
-		// Both namespaces have names of one length, as long texts of events are cut off.
+		// Namespace names of the same length, because long event texts are cut off.
 		maps.Copy(want, f.play(ctx, t, sort, "moved-kube-scheduler", "upstream"))
 		maps.Copy(got, f.play(ctx, t, sort, "moved-berth", "berth-01"))
 	}
@@ -72,7 +73,7 @@ type floor struct {
 	dynamic dynamic.Interface
 	nodes   map[string][]string // by script
 	config  string
-	watcher string // address of what answers as load-watcher does
+	watcher string // address of the load-watcher stub
 }
 
 func startFloor(ctx context.Context, t *testing.T, bin string) *floor {
@@ -115,7 +116,7 @@ func startFloor(ctx context.Context, t *testing.T, bin string) *floor {
 	return f
 }
 
-// openFloor starts a cluster of so many nodes of 32 CPUs.
+// openFloor starts a cluster with this number of nodes, 32 CPUs each.
 func openFloor(ctx context.Context, t testing.TB, bin string, nodes int) *floor {
 	t.Helper()
 	must := mustOf(t)
@@ -147,7 +148,7 @@ func mustOf(t testing.TB) func(err error) {
 	}
 }
 
-// sorts lists the plugins that order the queue in any script: a scheduler has one for all profiles.
+// sorts lists the QueueSort plugins of all scripts. A scheduler has one for all profiles.
 func sorts() []string {
 	list := []string{""}
 	for _, s := range scripts {
@@ -159,13 +160,13 @@ func sorts() []string {
 	return list
 }
 
-// scriptsWith returns the names of the scripts with an order of the queue.
+// scriptsWith returns the names of the scripts with a QueueSort plugin.
 func scriptsWith(sort string) []string {
 	names := slices.Sorted(maps.Keys(scripts))
 	return slices.DeleteFunc(names, func(name string) bool { return scripts[name].sort != sort })
 }
 
-// configure writes the configuration with the profiles of the scripts with an order.
+// configure writes the configuration with the profiles of one QueueSort plugin's scripts.
 func (f *floor) configure(t *testing.T, sort string) {
 	t.Helper()
 	text := strings.ReplaceAll(configuration(f.cluster.Kubeconfig, sort, f.nodes), "WATCHER", f.watcher)
@@ -174,8 +175,8 @@ func (f *floor) configure(t *testing.T, sort string) {
 	}
 }
 
-// loads answers as load-watcher does. Of each three nodes the first has little load that varies, the
-// second a bit less than is wanted, the third too much.
+// loads is a load-watcher stub. In each group of three nodes, the first has little load
+// with a high variance, the second slightly less than the target, and the third too much.
 func loads(threes ...[]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var text []string
@@ -193,8 +194,9 @@ func loads(threes ...[]string) http.Handler {
 	})
 }
 
-// configuration has a profile for each script with an order of the queue, named after it.
-// NODE0 in a script's configuration stands for the name of its first node, and so on.
+// configuration returns a configuration with a profile for each script of one QueueSort
+// plugin. A profile has its script's name. NODE0 in a script's configuration is replaced
+// by the name of its first node, and so on.
 func configuration(kubeconfig, sort string, nodes map[string][]string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
@@ -221,7 +223,8 @@ profiles:
 	return text.String()
 }
 
-// define creates a custom resource and waits until it is served.
+// define creates a CustomResourceDefinition and waits until the API server serves the
+// resource.
 func (f *floor) define(ctx context.Context, resource schema.GroupVersionResource, kind, scope string) error {
 	definitions := f.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	name := resource.Resource + "." + resource.Group
@@ -243,8 +246,8 @@ func (f *floor) define(ctx context.Context, resource schema.GroupVersionResource
 	})
 }
 
-// play runs the scripts with an order of the queue, all at a time, under a scheduler, and returns
-// what they noted.
+// play runs the scripts of one QueueSort plugin in parallel under a scheduler and returns
+// their notes.
 func (f *floor) play(ctx context.Context, t *testing.T, sort, program, side string) map[string][]string {
 	t.Helper()
 	stages := map[string]*stage{}

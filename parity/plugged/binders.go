@@ -12,13 +12,15 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// SkippingBinderName is a Bind plugin that leaves every pod to the next. CustomBinderName binds the pods that ask for it.
+// SkippingBinderName is a Bind plugin that skips every pod. CustomBinderName binds the
+// pods with its annotation.
 const (
 	SkippingBinderName = "SkippingBinder"
 	CustomBinderName   = "CustomBinder"
 )
 
-// BindAnnotation says "custom" on a pod that CustomBinder is to bind, or "fail-once" if its first attempt is to fail. BoundByAnnotation is what it writes.
+// BindAnnotation is "custom" on pods for CustomBinder, and "fail-once" if the first
+// attempt fails. CustomBinder sets BoundByAnnotation.
 const (
 	BindAnnotation    = "plugged.example.com/bind"
 	BoundByAnnotation = "plugged.example.com/bound-by"
@@ -60,7 +62,7 @@ func (b *customBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, 
 	case how == "fail-once" && b.first(pod):
 		return fwk.AsStatus(errors.New("the binder was told to fail once"))
 	}
-	// The API server copies the annotations of a binding to its pod.
+	// The API server copies a binding's annotations to its pod.
 	err := b.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: map[string]string{BoundByAnnotation: CustomBinderName}},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},

@@ -14,15 +14,17 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// GangName is the plugin by which the pods of a group wait for each other at Permit. It is coscheduling without custom resources.
+// GangName is a Permit plugin: the pods of a group wait for each other. It is
+// coscheduling without custom resources.
 const GangName = "Gang"
 
-// A pod of a group has a label with the group's name, and annotations with its size and how long a member waits.
+// A group's pods have a label with its name, and annotations with its size and a member's
+// timeout.
 const (
 	GroupLabel        = "plugged.example.com/group"
 	SizeAnnotation    = "plugged.example.com/size"
 	TimeoutAnnotation = "plugged.example.com/timeout"
-	// PersistAnnotation has a group that was given up tried again without a further member.
+	// PersistAnnotation retries a rejected group without a new member.
 	PersistAnnotation = "plugged.example.com/persist"
 )
 
@@ -43,12 +45,14 @@ func newGang(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, err
 
 func (*gang) Name() string { return GangName }
 
-// EventsToRegister registers nothing: a member that was rejected is tried again when another member activates it.
+// EventsToRegister registers no events: a rejected member is retried when another member
+// activates it.
 func (*gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) { return nil, nil }
 
 func (g *gang) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }
 
-// Permit lets a pod wait until as many as the group needs do. Who comes while others are missing has those tried that were given up before.
+// Permit lets a pod wait until the group's size is reached. A pod of an incomplete group
+// activates the rejected members.
 func (g *gang) Permit(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	if pod.Labels[GroupLabel] == "" {
 		return nil, 0
@@ -86,7 +90,8 @@ func (g *gang) activateOthers(ctx context.Context, pod *v1.Pod) error {
 	}
 	others := map[string]*v1.Pod{}
 	for _, member := range members {
-		// Who is activated while it waits at Permit is tried again after its rejection, and activates the others again, for ever.
+		// A pod that is activated while it waits at Permit is retried after its
+		// rejection. It then activates the others, and the group never rests.
 		skip := annotation(pod, PersistAnnotation) == "" && g.handle.GetWaitingPod(member.UID) != nil
 		if member.UID != pod.UID && member.Spec.NodeName == "" && !skip {
 			others[member.Namespace+"/"+member.Name] = member
@@ -96,7 +101,7 @@ func (g *gang) activateOthers(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// Unreserve gives up all members that wait, because one of them was.
+// Unreserve rejects all waiting members after one was rejected.
 func (g *gang) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if pod.Labels[GroupLabel] == "" {
 		return

@@ -20,9 +20,10 @@ const (
 	gangOthers = 1000
 )
 
-// BenchmarkGang starts a gang of 64 by Coscheduling among 1,000 other pods under both schedulers in
-// turn, on 100 nodes. Per scheduler it reports the seconds from the creation of the first pod until
-// the gang, and until all pods, are bound. "make gang-bench" runs it.
+// BenchmarkGang starts a Coscheduling gang of 64 among 1,000 other pods on 100 nodes,
+// under both schedulers in turn. It reports, for each scheduler, the seconds from the
+// first pod's creation until the gang, and until all pods, are bound. "make gang-bench"
+// runs it.
 func BenchmarkGang(b *testing.B) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {
@@ -63,8 +64,8 @@ profiles:
 `, kubeconfig, args("Coscheduling", "permitWaitingTimeSeconds: 60"))
 }
 
-// startGang creates the pods under a scheduler, the gang's members spread among the others, and
-// returns the seconds until the gang, and until all of them, are bound.
+// startGang creates the pods under a scheduler, with the gang's members spread among the
+// others. It returns the seconds until the gang, and until all pods, are bound.
 func (f *floor) startGang(ctx context.Context, program, namespace string) (gang, all float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -86,7 +87,8 @@ func (f *floor) startGang(ctx context.Context, program, namespace string) (gang,
 		return 0, 0, err
 	}
 	free := func(pod *v1.Pod) *v1.Pod { pod.Spec.NodeSelector = nil; return pod }
-	if err := s.create(ctx, free(s.pod("first", 1))); err != nil { // when it is bound the scheduler has begun
+	// its binding shows that the scheduler has begun
+	if err := s.create(ctx, free(s.pod("first", 1))); err != nil {
 		return 0, 0, err
 	}
 	if err := bindings.Await(ctx, 1, process); err != nil {

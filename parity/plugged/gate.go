@@ -10,10 +10,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// GateName is the PreEnqueue plugin: it holds the pods of a namespace until a node has been labelled with it, or the pod is annotated.
+// GateName is a PreEnqueue plugin: it holds a namespace's pods until a node has the
+// namespace's label or the pod has the annotation.
 const GateName = "Gate"
 
-// OpenLabel is the label of a node that opens the gate of a namespace, and OpenAnnotation the annotation that lets a single pod pass.
+// OpenLabel on a node opens a namespace's gate. OpenAnnotation lets a single pod pass.
 const (
 	OpenLabel      = "plugged.example.com/open"
 	OpenAnnotation = "plugged.example.com/open"

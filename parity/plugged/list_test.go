@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The custom resources of CapacityScheduling and of NodeResourceTopologyMatch.
+// Custom resources of CapacityScheduling and NodeResourceTopologyMatch.
 var (
 	elasticQuotas  = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "elasticquotas"}
 	nodeTopologies = schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"}
 )
 
-// replacingPreemption enables a plugin in the place of DefaultPreemption, and at all other points.
+// replacingPreemption enables a plugin instead of DefaultPreemption, and at all other
+// points.
 func replacingPreemption(name string) string {
 	return fmt.Sprintf(`{multiPoint: {enabled: [{name: %s}]}, postFilter: {disabled: [{name: "*"}], enabled: [{name: %s}]}}`, name, name)
 }
@@ -39,8 +40,8 @@ func prioritized(class string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.PriorityClassName = class }
 }
 
-// capacityScript uses the quota up, which holds a pod back, and has a pod of higher priority evict
-// another for its quota.
+// capacityScript uses up the quota: one pod is held back, and a pod of higher priority
+// evicts another for its quota.
 func capacityScript(ctx context.Context, s *stage) error {
 	for i, name := range []string{"first", "second"} { // the second has the lower priority
 		if err := s.create(ctx, s.pod(name, 4, prioritized(fmt.Sprintf("plugged-%d", 11-i)))); err != nil {
@@ -68,7 +69,7 @@ func capacityScript(ctx context.Context, s *stage) error {
 	return s.pods(ctx)
 }
 
-// tolerantClass has a class whose pods only pods of priority 100 may evict.
+// tolerantClass creates a class whose pods only pods of priority 100 may evict.
 func tolerantClass(ctx context.Context, s *stage) error {
 	const prefix = "preemption-toleration.scheduling.x-k8s.io/"
 	for name, value := range map[string]int32{"tolerant": 10, "hurried": 50, "urgent": 100} {
@@ -84,7 +85,7 @@ func tolerantClass(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// tolerationScript has a pod that a hurried one may not evict, and an urgent one may.
+// tolerationScript has a victim that an urgent pod may evict and a hurried pod may not.
 func tolerationScript(ctx context.Context, s *stage) error {
 	if err := s.create(ctx, s.pod("victim", 20, prioritized("tolerant"))); err != nil {
 		return err
@@ -117,7 +118,8 @@ func guaranteed(p *v1.Pod) {
 	p.Spec.Containers[0].Resources.Limits = requests.DeepCopy()
 }
 
-// nodeTopology splits the CPUs of the first node between two zones; the second has them in one.
+// nodeTopology splits the first node's CPUs between two zones. The second node has one
+// zone.
 func nodeTopology(ctx context.Context, s *stage) error {
 	for i, zones := range []int{2, 1} {
 		var list []any
@@ -143,7 +145,8 @@ func nodeTopology(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// topologyScript has a pod that fits in one zone of the second node alone, and another pod that fits nowhere.
+// topologyScript has a pod that fits only in the second node's single zone, and one that
+// fits nowhere.
 func topologyScript(ctx context.Context, s *stage) error {
 	if err := s.create(ctx, s.pod("fits", 6, guaranteed), s.pod("too-large", 9, guaranteed)); err != nil {
 		return err

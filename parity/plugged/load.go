@@ -17,11 +17,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// LoadName is the plugin that prefers nodes with little load. A ConfigMap called "load" says the load in percent by node; the plugin watches it with an
-// informer of its own, as plugins do that read metrics.
+// LoadName is a Score plugin that prefers nodes with little load. The ConfigMap "load"
+// has the percentage by node. The plugin watches it with its own informer, like plugins
+// that read metrics.
 const LoadName = "Load"
 
-// LoadSeenAnnotation is what the plugin writes on the ConfigMap: the load by which it scores from now on.
+// LoadSeenAnnotation on the ConfigMap is the load that scores are computed from. The
+// plugin sets it.
 const LoadSeenAnnotation = "plugged.example.com/seen"
 
 type load struct {
@@ -54,7 +56,7 @@ func newLoad(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, e
 
 func (*load) Name() string { return LoadName }
 
-// take keeps the load and says so on the ConfigMap.
+// take keeps the load and confirms it on the ConfigMap.
 func (l *load) take(ctx context.Context, m *v1.ConfigMap) {
 	l.mu.Lock()
 	for node, percent := range m.Data {

@@ -11,13 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// These scripts are for plugins of sigs.k8s.io/scheduler-plugins, which parity/moved compiles into both schedulers.
+// These scripts run plugins of sigs.k8s.io/scheduler-plugins, which parity/moved compiles
+// into both schedulers.
 
-// coschedulingPoints is where Coscheduling is enabled: it could order the queue too, but there is one order for all profiles.
+// coschedulingPoints are Coscheduling's extension points, without QueueSort, because all
+// profiles share one.
 const coschedulingPoints = `{preFilter: {enabled: [{name: Coscheduling}]}, postFilter: {enabled: [{name: Coscheduling}]}, ` +
 	`reserve: {enabled: [{name: Coscheduling}]}, permit: {enabled: [{name: Coscheduling}]}}`
 
-// args are a plugin's arguments with the type by which both schedulers decode them.
+// args returns a plugin's arguments with the type for decoding in both schedulers.
 func args(plugin, fields string) string {
 	return fmt.Sprintf("[{name: %s, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: %sArgs, %s}}]", plugin, plugin, fields)
 }
@@ -49,7 +51,8 @@ var movedScripts = map[string]script{
 // podGroups is the custom resource of Coscheduling.
 var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
 
-// coschedulingScript has a group that comes at once, and one whose members are too few before the last comes.
+// coschedulingScript has a group that is created at once, and one whose last member is
+// late.
 func coschedulingScript(ctx context.Context, s *stage) error {
 	for _, group := range []string{"complete", "late"} {
 		object := &unstructured.Unstructured{Object: map[string]any{
@@ -65,14 +68,15 @@ func coschedulingScript(ctx context.Context, s *stage) error {
 	if err := s.create(ctx, member("late", 0)); err != nil {
 		return err
 	}
-	// Now the plugin has seen the groups: it rejects a member because of its group's size.
+	// The plugin has seen the groups now and rejects a member because of its group's
+	// size.
 	if err := s.pending(ctx, "late-0", "current pods number: 1, minMember of group: 3"); err != nil {
 		return err
 	}
 	if err := s.create(ctx, member("complete", 0), member("complete", 1), member("complete", 2)); err != nil {
 		return err
 	}
-	// The last member wakes those that were rejected before it.
+	// The last member wakes the rejected ones.
 	for i := range 2 {
 		if err := s.create(ctx, member("late", 1+i)); err != nil {
 			return err
@@ -86,7 +90,7 @@ func coschedulingScript(ctx context.Context, s *stage) error {
 	return s.bound(ctx, "late-0", "late-1", "late-2")
 }
 
-// unequalNodes takes CPUs from two of three nodes.
+// unequalNodes removes CPUs from two of three nodes.
 func unequalNodes(ctx context.Context, s *stage) error {
 	for i, cpus := range []string{"16", "8"} {
 		patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, cpus)
@@ -111,7 +115,7 @@ func allocatableScript(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// podStateScript has a pod that is being deleted, and goes on being so, on one of two nodes.
+// podStateScript has two nodes, with a pod that stays in deletion on one of them.
 func podStateScript(ctx context.Context, s *stage) error {
 	const finalizer = "plugged.example.com/stay"
 	leaving := s.pod("leaving", 1, at(s.nodes[1]))
@@ -136,7 +140,8 @@ func podStateScript(ctx context.Context, s *stage) error {
 	return err
 }
 
-// overcommitScript has nodes with different loads, on which pods ask for less than they may use.
+// overcommitScript has nodes with different loads, with pods whose limits exceed their
+// requests.
 func overcommitScript(ctx context.Context, s *stage) error {
 	overcommits := func(p *v1.Pod) {
 		limit := p.Spec.Containers[0].Resources.Requests.Cpu().DeepCopy()
@@ -158,7 +163,7 @@ func overcommitScript(ctx context.Context, s *stage) error {
 	return s.bound(ctx, "pod")
 }
 
-// packingScript has nodes with different loads, which a server says as load-watcher does.
+// packingScript has nodes with different loads, from the load-watcher stub.
 func packingScript(ctx context.Context, s *stage) error {
 	if err := s.create(ctx, s.pod("pod", 1)); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The custom resources of NetworkOverhead and TopologicalSort, and of SySched.
+// Custom resources of NetworkOverhead, TopologicalSort and SySched.
 var (
 	appGroups         = schema.GroupVersionResource{Group: "appgroup.diktyo.x-k8s.io", Version: "v1alpha1", Resource: "appgroups"}
 	networkTopologies = schema.GroupVersionResource{Group: "networktopology.diktyo.x-k8s.io", Version: "v1alpha1", Resource: "networktopologies"}
@@ -31,13 +31,13 @@ func (s *stage) object(ctx context.Context, resource schema.GroupVersionResource
 	return err
 }
 
-// workload refers to a workload of an AppGroup.
+// workload returns a reference to a workload of an AppGroup.
 func workload(name string) map[string]any {
 	return map[string]any{"kind": "Deployment", "name": name, "selector": name, "apiVersion": "apps/v1"}
 }
 
-// application creates an AppGroup whose later workloads depend on the first, at a highest cost each.
-// The last workload comes first in the order of the group.
+// application creates an AppGroup whose later workloads depend on the first, each with
+// its maximum cost. The group's order is reversed: the last workload is the first.
 func (s *stage) application(ctx context.Context, costs map[string]int64, names ...string) error {
 	var workloads, order []any
 	for i, name := range names {
@@ -54,15 +54,15 @@ func (s *stage) application(ctx context.Context, costs map[string]int64, names .
 	})
 }
 
-// part makes a pod one of a workload of the AppGroup.
+// part adds a pod to a workload of the AppGroup.
 func part(name string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Labels["appgroup.diktyo.x-k8s.io"], p.Labels["appgroup.diktyo.x-k8s.io.workload"] = "application", name
 	}
 }
 
-// network puts the nodes into a zone each. From the zone of the first node the second is near, and
-// the third is far.
+// network puts each node into its own zone. From the first node's zone, the second is
+// near and the third far.
 func network(ctx context.Context, s *stage) error {
 	var origins []any
 	for i, cost := range []int64{0, 5, 20} {
@@ -89,8 +89,9 @@ func network(ctx context.Context, s *stage) error {
 	return s.application(ctx, map[string]int64{"near": 30, "next": 30, "close": 1}, "base", "near", "next", "close")
 }
 
-// networkScript has pods that depend on a pod on the first node: one beside it, one where it costs
-// least when the first node is full, and one that would cost too much anywhere else.
+// networkScript has pods that depend on a pod on the first node. One fits beside it. One
+// goes to the cheapest node when the first is full. One would cost too much on any other
+// node.
 func networkScript(ctx context.Context, s *stage) error {
 	for _, pod := range []*v1.Pod{s.pod("base", 20, part("base"), at(s.nodes[0])), s.pod("near", 10, part("near")), s.pod("next", 10, part("next"))} {
 		if err := s.create(ctx, pod); err != nil {
@@ -106,17 +107,17 @@ func networkScript(ctx context.Context, s *stage) error {
 	return s.pending(ctx, "close", "does not meet several network requirements")
 }
 
-// orderedApplication has two workloads. The second goes first.
+// orderedApplication has two workloads, the second first in order.
 func orderedApplication(ctx context.Context, s *stage) error {
 	return s.application(ctx, nil, "a", "b")
 }
 
-// topologicalScript has two pods of an AppGroup wait for one node whose room suffices for either.
+// topologicalScript has two pods of an AppGroup wait for a node with room for one.
 func topologicalScript(ctx context.Context, s *stage) error {
 	return s.firstOf(ctx, "pod-1", s.pod("pod-0", 20, part("a")), s.pod("pod-1", 20, part("b")))
 }
 
-// confined gives a pod a profile of system calls.
+// confined gives a pod a seccomp profile.
 func (s *stage) confined(profile string) func(*v1.Pod) {
 	path := fmt.Sprintf("operator/%s/%s.json", s.namespace, profile)
 	return func(p *v1.Pod) {
@@ -124,7 +125,8 @@ func (s *stage) confined(profile string) func(*v1.Pod) {
 	}
 }
 
-// callers runs a pod of many system calls on the first node and a pod of few on the second.
+// callers runs a pod with many system calls on the first node and a pod with few on the
+// second.
 func callers(ctx context.Context, s *stage) error {
 	for i, profile := range []string{"many", "few"} {
 		calls := []any{"read", "write", "mount", "ptrace", "bpf", "setns"}[:6-4*i]
@@ -146,7 +148,7 @@ func callers(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// callersScript has pods go to the nodes whose pods make the same system calls.
+// callersScript checks that pods go to nodes with pods of the same system calls.
 func callersScript(ctx context.Context, s *stage) error {
 	for _, profile := range []string{"few", "many"} {
 		if err := s.create(ctx, s.pod(profile, 1, s.confined(profile))); err != nil {

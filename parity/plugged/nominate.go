@@ -11,11 +11,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// NominatorName is a PostFilter plugin of its own: it deletes the pods that may go from the node that the pod asks for, whatever their priority, and nominates
-// the pod to it.
+// NominatorName is a custom PostFilter plugin. On the pod's wanted node it deletes the
+// pods with VictimLabel, whatever their priority, and nominates the pod to the node.
 const NominatorName = "Nominator"
 
-// WantsAnnotation is the node that a pod asks for, and VictimLabel a label of pods that may go.
+// WantsAnnotation is a pod's wanted node, and VictimLabel marks victims.
 const (
 	WantsAnnotation = "plugged.example.com/wants"
 	VictimLabel     = "plugged.example.com/victim"

@@ -9,10 +9,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// OrderedName is the QueueSort plugin: the pod with the lowest rank comes first.
+// OrderedName is a QueueSort plugin: the pod with the lowest rank comes first.
 const OrderedName = "Ordered"
 
-// RankAnnotation is the rank of a pod as a number; a pod without it has rank 0.
+// RankAnnotation is a pod's rank as a number. Its default is 0.
 const RankAnnotation = "plugged.example.com/rank"
 
 type ordered struct{}
@@ -46,7 +46,7 @@ func rankOf(entity fwk.QueuedEntityInfo) int {
 
 func annotation(pod *v1.Pod, name string) string { return pod.Annotations[name] }
 
-// cpuMilli is what a pod's containers request.
+// cpuMilli returns the CPU requests of a pod's containers in millicores.
 func cpuMilli(pod *v1.Pod) int64 {
 	var sum int64
 	for i := range pod.Spec.Containers {

@@ -1,7 +1,9 @@
-// Package plugged is the plugins that two schedulers are built with, so that the same plugins run in both: kube-scheduler and Berth.
+// Package plugged holds plugins that are compiled into two schedulers, kube-scheduler and
+// Berth, so that both run the same plugins.
 //
-// They are plugins that are in use elsewhere, from their own modules, and some that are written here against k8s.io/kube-scheduler/framework alone. The
-// programs kube-scheduler and berth below this folder have them all; none is enabled before a configuration says so.
+// Some are plugins in use elsewhere, from their own modules. Others are written here
+// against k8s.io/kube-scheduler/framework alone. The programs kube-scheduler and berth
+// below this folder have them all. Only a configuration enables them.
 package plugged
 
 import (
@@ -11,10 +13,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Factory makes a plugin. Both schedulers' options take it as it is.
+// Factory makes a plugin. Both schedulers' options accept it unchanged.
 type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
 
-// Plugins are the factories of all plugins, by name.
+// Plugins returns all plugins' factories, by name.
 func Plugins() map[string]Factory {
 	return map[string]Factory{
 		TrivialName:        newTrivial,

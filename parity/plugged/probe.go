@@ -17,20 +17,20 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// ProbeName is the plugin that notes its arguments and the results of its Handle, chosen by the pod's
-// ProbeAnnotation. The notes are in a ConfigMap with the pod's name.
+// ProbeName is a plugin that records its arguments and the results of its Handle. A pod's
+// ProbeAnnotation chooses them. The notes are in a ConfigMap with the pod's name.
 const ProbeName = "Probe"
 
 const (
-	// ProbeAnnotation chooses the notes about a pod.
+	// ProbeAnnotation chooses a pod's notes.
 	ProbeAnnotation = "plugged.example.com/probe"
-	// PoolLabel names the script whose pods go to a node.
+	// PoolLabel on a node is the script whose pods it takes.
 	PoolLabel = "plugged.example.com/pool"
-	// GoLabel lets a held pod go.
+	// GoLabel releases a held pod.
 	GoLabel = "plugged.example.com/go"
 )
 
-// noSuchNode is a node name in a PreFilterResult without a node.
+// noSuchNode is the name in a PreFilterResult without a matching node.
 const noSuchNode = "no-such-node"
 
 type probe struct {
@@ -58,7 +58,7 @@ func newProbe(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, er
 
 func (*probe) Name() string { return ProbeName }
 
-// note adds a text for a pod, once.
+// note adds a text to a pod's notes, once.
 func (p *probe) note(pod *v1.Pod, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *probe) note(pod *v1.Pod, format string, args ...any) {
 	}
 }
 
-// publish writes the notes about a pod.
+// publish writes a pod's notes.
 func (p *probe) publish(ctx context.Context, pod *v1.Pod) {
 	p.mu.Lock()
 	text := strings.Join(p.notes[pod.UID], "\n")
@@ -89,7 +89,7 @@ func (*probe) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// EventsToRegister registers for changes of labels, which help a held pod alone.
+// EventsToRegister registers for label changes, which help only a held pod.
 func (p *probe) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodLabel},
@@ -126,7 +126,7 @@ func (p *probe) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node
 	return nil, nil
 }
 
-// nominate nominates the pod that the pod names to the node that it names.
+// nominate nominates the pod "nominee" to the node in the pod's WantsAnnotation.
 func (p *probe) nominate(pod *v1.Pod) {
 	other, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get("nominee")
 	if err != nil {
@@ -143,7 +143,9 @@ func (p *probe) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 func (p *probe) AddPod(_ context.Context, _ fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	if added.GetPod().Namespace != pod.Namespace {
-		return nil // kube-scheduler calls it for all nodes, Berth for those that built-in filters pass
+		// kube-scheduler calls it for all nodes, Berth for those that pass the built-in
+		// filters
+		return nil
 	}
 	p.note(pod, "AddPod: %s on %s", added.GetPod().Name, node.Node().Name)
 	return nil
@@ -190,7 +192,7 @@ func (p *probe) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// pool returns the nodes of the pod's script, in the order of their names.
+// pool returns the nodes of the pod's script, sorted by name.
 func (p *probe) pool(pod *v1.Pod) ([]fwk.NodeInfo, error) {
 	all, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	own := slices.DeleteFunc(slices.Clone(all), func(n fwk.NodeInfo) bool {
@@ -200,7 +202,7 @@ func (p *probe) pool(pod *v1.Pod) ([]fwk.NodeInfo, error) {
 	return own, err
 }
 
-// run has the Handle run the other plugins of the profile.
+// run runs the profile's other plugins through the Handle.
 func (p *probe) run(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) {
 	p.note(pod, "RunPreScorePlugins: %v", p.handle.RunPreScorePlugins(ctx, state, pod, nodes).Code())
 	scores, status := p.handle.RunScorePlugins(ctx, state, pod, nodes)
@@ -257,7 +259,7 @@ func (p *probe) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 	}
 }
 
-// podInfo is a PodInfo of a plugin's own type.
+// podInfo is a PodInfo of a custom type.
 type podInfo struct{ pod *v1.Pod }
 
 var _ fwk.PodInfo = podInfo{}
@@ -279,7 +281,7 @@ func (i podInfo) CalculateResource() fwk.PodResource {
 	return fwk.PodResource{Resource: cpus, Non0CPU: int64(cpus)}
 }
 
-// cpuOnly is a Resource of CPUs, in milli.
+// cpuOnly is a Resource with only CPUs, in millicores.
 type cpuOnly int64
 
 func (c cpuOnly) GetMilliCPU() int64                          { return int64(c) }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// These scripts have the probe note its arguments at its points, and the results of the Handle.
+// These scripts record the probe's arguments at its points and its Handle's results.
 
 const probePoints = `{multiPoint: {enabled: [{name: Probe}]}, postFilter: {disabled: [{name: "*"}], enabled: [{name: Probe}]}}`
 
@@ -25,7 +25,7 @@ var probeScripts = map[string]script{
 	"probe-statuses":  {nodes: 2, plugins: probePoints, run: refusing("statuses")},
 }
 
-// probing has a pod bound, and notes the probe's notes.
+// probing has a pod bound and records the probe's notes.
 func probing(of string) func(context.Context, *stage) error {
 	return func(ctx context.Context, s *stage) error {
 		if err := s.create(ctx, s.pod("pod", 1, annotated(ProbeAnnotation, of))); err != nil {
@@ -35,7 +35,7 @@ func probing(of string) func(context.Context, *stage) error {
 	}
 }
 
-// refusing has a pod refused, and notes the probe's notes.
+// refusing has a pod rejected and records the probe's notes.
 func refusing(of string) func(context.Context, *stage) error {
 	return func(ctx context.Context, s *stage) error {
 		if err := s.create(ctx, s.pod("pod", 1, annotated(ProbeAnnotation, of))); err != nil {
@@ -48,7 +48,7 @@ func refusing(of string) func(context.Context, *stage) error {
 	}
 }
 
-// probed waits for the probe's notes about a pod, and notes them.
+// probed waits for the probe's notes on a pod and records them.
 func (s *stage) probed(ctx context.Context, name string) error {
 	err := poll(ctx, func() (bool, error) {
 		list, err := s.clients.CoreV1().ConfigMaps(s.namespace).List(ctx, metav1.ListOptions{})
@@ -81,7 +81,7 @@ func canceledScript(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.note("pod: %s", scheduled(refused)) // whether it is nominated meanwhile depends on who writes first
+	s.note("pod: %s", scheduled(refused)) // a nomination meanwhile depends on the order of the writes
 	if err := s.failedScheduling(ctx, "pod", "the cause"); err != nil {
 		return err
 	}
@@ -93,14 +93,15 @@ func heldScript(ctx context.Context, s *stage) error {
 	if err := s.create(ctx, s.pod("pod", 1, annotated(ProbeAnnotation, "held"))); err != nil {
 		return err
 	}
-	if err := s.create(ctx, s.pod("other", 1)); err != nil { // the scheduler has seen the pod when it binds this one
+	// its binding shows that the scheduler has seen the held pod
+	if err := s.create(ctx, s.pod("other", 1)); err != nil {
 		return err
 	}
 	if err := s.bound(ctx, "other"); err != nil {
 		return err
 	}
 	for i, value := range []string{"no", "yes"} {
-		if i > 0 { // versions that follow each other faster may reach the scheduler as one
+		if i > 0 { // versions in faster succession may reach the scheduler as one
 			if err := s.create(ctx, s.pod("between", 1)); err != nil {
 				return err
 			}
@@ -119,7 +120,8 @@ func heldScript(ctx context.Context, s *stage) error {
 	return s.probed(ctx, "pod")
 }
 
-// nominatesScript has the plugin nominate a waiting pod of the same priority in the turn of another.
+// nominatesScript has the plugin nominate a waiting pod in the attempt of another of the
+// same priority.
 func nominatesScript(ctx context.Context, s *stage) error {
 	nominee := s.pod("nominee", 1)
 	nominee.Spec.NodeSelector["plugged.example.com/none"] = "none"

@@ -10,7 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// QuotaName is the plugin that limits what the pods of a namespace request together. Its arguments are of no registered type: {"cpus": 4}.
+// QuotaName is a plugin that limits the total requests of a namespace's pods. Its
+// arguments have no registered type: {"cpus": 4}.
 const QuotaName = "Quota"
 
 const quotaKey = "plugged.example.com/quota"
@@ -45,7 +46,7 @@ func (*quota) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, err
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}}}, nil
 }
 
-// used is what the pods of the pod's namespace request, in millicores.
+// used is the total CPU request of a namespace's pods, in millicores.
 type used struct{ milli int64 }
 
 func (u *used) Clone() fwk.StateData { c := *u; return &c }

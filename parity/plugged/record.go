@@ -14,11 +14,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// RecordName is the plugin that writes down what it was called for: at Reserve it counts the pods of a namespace, at PreBind it annotates the pod with the
-// number, and at PostBind it creates a ConfigMap with the pod's name.
+// RecordName is a plugin that records its calls. Reserve counts a namespace's pods,
+// PreBind annotates the pod with the number, and PostBind creates a ConfigMap with the
+// pod's name.
 const RecordName = "Record"
 
-// OrderAnnotation is how many pods of the namespace were reserved before, and how often this one was given up; FailAnnotation makes the first PreBind fail.
+// OrderAnnotation holds the number of pods of the namespace that were reserved before,
+// and the number of this pod's Unreserve calls. FailAnnotation makes the first PreBind
+// fail.
 const (
 	OrderAnnotation = "plugged.example.com/order"
 	FailAnnotation  = "plugged.example.com/fail-once"

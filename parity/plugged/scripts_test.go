@@ -13,22 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// script is what is done under each scheduler, with a profile of the same name.
+// script is a sequence of steps that runs under each scheduler, with a profile of the
+// same name.
 type script struct {
-	// nodes is how many nodes it has for itself. They have 32 CPUs each.
+	// nodes is the number of its own nodes, with 32 CPUs each.
 	nodes int
-	// sort orders the queue, Ordered if it is empty. Scripts with one order run beside each other.
+	// sort is the QueueSort plugin, Ordered if empty. Scripts with the same one run in
+	// parallel.
 	sort string
-	// differs is the difference between the schedulers that docs/plugins.md names; empty for none.
+	// differs is the known difference between the schedulers, as in docs/plugins.md;
+	// empty for none.
 	differs string
-	// plugins is the profile's, besides the order of the queue; config its pluginConfig.
+	// plugins is the profile's, without QueueSort; config is its pluginConfig.
 	plugins, config string
-	// objects prepares what must exist before a scheduler starts.
+	// objects creates the objects that a scheduler needs at its start.
 	objects func(context.Context, *stage) error
 	run     func(context.Context, *stage) error
 }
 
-// scripts are all of them, by name.
+// scripts are all scripts, by name.
 var scripts = func() map[string]script {
 	all := maps.Clone(ownScripts)
 	maps.Copy(all, movedScripts)
@@ -37,7 +40,7 @@ var scripts = func() map[string]script {
 	return all
 }()
 
-// ownScripts are for the plugins of this package.
+// ownScripts run the plugins of this package.
 var ownScripts = map[string]script{
 	"gang":     {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Gang}]}}`, run: gangScript},
 	"persist":  {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Gang}]}}`, run: persistScript},
@@ -51,9 +54,9 @@ var ownScripts = map[string]script{
 	"record":   {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Record}]}}`, run: recordScript},
 }
 
-// gangScript has a group that is complete, and one that is given up after a timeout and is completed then.
+// gangScript has a complete group, and one that times out and is completed afterwards.
 func gangScript(ctx context.Context, s *stage) error {
-	// Of a group the first member runs into its timeout, and takes the others with it.
+	// A group's first member times out, and the others are rejected with it.
 	timeouts := []string{"3s", "1m", "1m"}
 	member := func(group string, i int) *v1.Pod {
 		return s.pod(fmt.Sprintf("%s-%d", group, i), 1, labelled(GroupLabel, group), annotated(SizeAnnotation, "3"), annotated(TimeoutAnnotation, timeouts[i]))
@@ -86,7 +89,8 @@ func gangScript(ctx context.Context, s *stage) error {
 	return s.bound(ctx, "late-0", "late-1", "late-2")
 }
 
-// persistScript has a group whose members activate each other while they wait, so that it is tried again after it was given up.
+// persistScript has a group whose waiting members activate each other, so a rejected
+// group is retried.
 func persistScript(ctx context.Context, s *stage) error {
 	waits := func(p *v1.Pod) bool { return p.Status.NominatedNodeName != "" }
 	for i, timeout := range []string{"3s", "1m"} {
@@ -114,7 +118,8 @@ func persistScript(ctx context.Context, s *stage) error {
 	return s.bound(ctx, "pod-0", "pod-1", "pod-2")
 }
 
-// quotaScript has a pod that is one too many for its namespace, and one that is important enough to evict others until the namespace has room.
+// quotaScript has a pod above its namespace's quota, and one of higher priority that
+// evicts others until its namespace has room.
 func quotaScript(ctx context.Context, s *stage) error {
 	class := func(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.PriorityClassName = name } }
 	for i := range 4 {
@@ -135,7 +140,7 @@ func quotaScript(ctx context.Context, s *stage) error {
 	if err := s.remove(ctx, "extra"); err != nil {
 		return err
 	}
-	// Two of the four must go, the less important ones.
+	// Two of the four must go, those of lower priority.
 	if err := s.create(ctx, s.pod("urgent", 2, class("plugged-20"))); err != nil {
 		return err
 	}
@@ -151,10 +156,10 @@ func quotaScript(ctx context.Context, s *stage) error {
 	return s.preempted(ctx, "low-0", "low-1")
 }
 
-// identifier is what differs between two pods of the same name.
+// identifier matches a UID, which differs between two pods of the same name.
 var identifier = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// preempted waits for the events about victims and notes them.
+// preempted waits for the victims' events and notes them.
 func (s *stage) preempted(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		err := poll(ctx, func() (bool, error) {
@@ -216,7 +221,7 @@ func loadScript(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// zone writes what a node's zones have free.
+// zone writes the free amount of a node's zones.
 func (s *stage) zone(ctx context.Context, node string, free int64) error {
 	zones := s.dynamic.Resource(ZonesResource)
 	object := &unstructured.Unstructured{Object: map[string]any{
@@ -260,7 +265,7 @@ func zonesScript(ctx context.Context, s *stage) error {
 	return s.bound(ctx, "large")
 }
 
-// orderScript has five pods wait until a node may take them, all at once, of which it has room for three.
+// orderScript has five pods wait for a node with room for three, and admits all at once.
 func orderScript(ctx context.Context, s *stage) error {
 	const open = "plugged.example.com/order"
 	ranks := []int{4, 2, 5, 1, 3}
@@ -303,9 +308,10 @@ func bindScript(ctx context.Context, s *stage) error {
 	return s.failedScheduling(ctx, "in-two-attempts", "fail once")
 }
 
-// gateScript has two pods held, of which one is let in by a change of itself and the other by one of a node.
+// gateScript has two held pods. A change of the first admits it, and a change of a node
+// admits the other.
 func gateScript(ctx context.Context, s *stage) error {
-	// A pod that is not held comes after those that are, so that they are known to be held when it runs.
+	// A free pod comes after the held ones: when it runs, they are known to be held.
 	err := s.create(ctx, s.pod("first", 1), s.pod("second", 1), s.pod("free", 1, annotated(OpenAnnotation, "yes")))
 	if err != nil {
 		return err
@@ -340,7 +346,7 @@ func gateScript(ctx context.Context, s *stage) error {
 	return s.bound(ctx, "second")
 }
 
-// nominateScript has two full nodes, one with a pod that may go.
+// nominateScript has two full nodes, one with a possible victim.
 func nominateScript(ctx context.Context, s *stage) error {
 	err := s.create(ctx, s.pod("stays", 30, at(s.nodes[0])), s.pod("goes", 30, at(s.nodes[1]), labelled(VictimLabel, "yes")))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// These scripts run with an order of the queue of their own, so that pods of other scripts neither
-// wake theirs nor stand before them.
+// These scripts have their own QueueSort plugins, so other scripts' pods neither wake
+// theirs nor precede them.
 var sortScripts = map[string]script{
 	"qos": {nodes: 1, sort: "QOSSort", plugins: `{multiPoint: {enabled: [{name: Record}]}}`, run: qosScript},
 	"topological": {nodes: 1, sort: "TopologicalSort", plugins: `{multiPoint: {enabled: [{name: Record}]}}`,
@@ -18,13 +18,13 @@ var sortScripts = map[string]script{
 	"gangs": {nodes: 1, sort: "Coscheduling", plugins: coschedulingPoints, config: args("Coscheduling", "permitWaitingTimeSeconds: 60"), run: gangsScript},
 }
 
-// qosScript has a burstable and a guaranteed pod wait for one node whose room suffices for either.
+// qosScript has a burstable and a guaranteed pod wait for a node with room for one.
 func qosScript(ctx context.Context, s *stage) error {
 	return s.firstOf(ctx, "pod-1", s.pod("pod-0", 20), s.pod("pod-1", 20, guaranteed))
 }
 
-// firstOf has pods wait for the script's node, whose room suffices for one of them. The one that the
-// order of the queue names is bound, and the others stay pending.
+// firstOf has pods wait for the script's node, with room for one of them. The first in
+// queue order is bound, and the others stay pending.
 func (s *stage) firstOf(ctx context.Context, first string, pods ...*v1.Pod) error {
 	const open = "plugged.example.com/open"
 	for _, pod := range pods {
@@ -64,14 +64,15 @@ func (s *stage) group(ctx context.Context, name string, members int64) error {
 	return err
 }
 
-// member is a pod of a PodGroup.
+// member returns a pod of a PodGroup.
 func (s *stage) member(group string, i int, cpus int64) *v1.Pod {
 	return s.pod(fmt.Sprintf("%s-%d", group, i), cpus, labelled("scheduling.x-k8s.io/pod-group", group))
 }
 
-// gangsScript has a group whose members are refused until the last one comes, which then waits at
-// Permit and activates the others through the CycleState: no event wakes them. A second group is
-// let go while it waits, because a member finds no room, and starts when another pod has left.
+// gangsScript has a group whose members are rejected until the last is created. The last
+// waits at Permit and activates the others through the CycleState; no event wakes them. A
+// second group is rejected while it waits, because a member finds no room. It starts when
+// another pod has left.
 func gangsScript(ctx context.Context, s *stage) error {
 	for _, name := range []string{"late", "short"} {
 		if err := s.group(ctx, name, 3); err != nil {
@@ -95,7 +96,7 @@ func gangsScript(ctx context.Context, s *stage) error {
 	return s.shortGang(ctx)
 }
 
-// shortGang has a group without room before another pod has left.
+// shortGang has a group without room until another pod has left.
 func (s *stage) shortGang(ctx context.Context) error {
 	if err := s.create(ctx, s.pod("blocker", 14)); err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// stage is where a script acts: a namespace, and nodes that no other script's pods go to. It notes what comes of the script, in the order in which the script
-// asks, so that the notes of two schedulers can be compared line by line.
+// stage is a script's namespace and its own nodes. It records results in the order of the
+// script's steps, so the notes of two schedulers can be compared line by line.
 type stage struct {
 	clients   kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -31,7 +31,7 @@ type stage struct {
 	namespace string
 	nodes     []string
 	notes     []string
-	seen      map[string]*v1.Pod // by name, the version that until has returned last, at first the one that was created
+	seen      map[string]*v1.Pod // last version returned by until, by name; the created one at first
 }
 
 func (s *stage) note(format string, args ...any) {
@@ -39,7 +39,7 @@ func (s *stage) note(format string, args ...any) {
 	s.notes = append(s.notes, strings.ReplaceAll(fmt.Sprintf(format, args...), s.namespace, "NAMESPACE"))
 }
 
-// pod is a pod of one container that goes to the script's nodes.
+// pod returns a pod with one container for the script's nodes.
 func (s *stage) pod(name string, cpus int64, change ...func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace, Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -95,11 +95,12 @@ func (s *stage) labelNode(ctx context.Context, node, label, value string) error 
 	return err
 }
 
-// patience is how long a script waits for anything.
+// patience is a script's timeout for each step.
 const patience = 2 * time.Minute
 
-// until returns the first version of a pod that is as wanted, of those after the version that it has returned last; that version itself only while there is no newer one. So a script on a busy
-// machine does not miss how a pod was before it was tried again, and does not take for the present what has changed since.
+// until returns a pod's first matching version after the last returned one, or the last
+// one itself while none is newer. Even on a busy machine a script sees a pod's state
+// before its next attempt, and takes no old state for the present one.
 func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Pod) bool) (*v1.Pod, error) {
 	last := s.seen[name]
 	now, err := s.clients.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
@@ -130,7 +131,8 @@ func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Po
 		last = event.Object.(*v1.Pod)
 		return wanted(last), nil
 	})
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // it was asked so late that the API server has forgotten the versions in between
+	// the versions in between have expired at the API server
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		s.seen[name] = now
 		return s.until(ctx, name, what, wanted)
 	}
@@ -144,7 +146,7 @@ func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Po
 	return last, nil
 }
 
-// poll asks until the answer is yes.
+// poll calls done until it returns true.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
 	defer cancel()
@@ -166,7 +168,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// scheduled is a pod's condition PodScheduled as text.
+// scheduled returns a pod's PodScheduled condition as text.
 func scheduled(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled {
@@ -176,7 +178,7 @@ func scheduled(pod *v1.Pod) string {
 	return "no condition PodScheduled"
 }
 
-// bound waits until the pods run, and notes where, with the annotations that the plugins have written.
+// bound waits until the pods run. It notes their nodes and the plugins' annotations.
 func (s *stage) bound(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		pod, err := s.until(ctx, name, "running", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning || p.Status.Phase == v1.PodFailed })
@@ -191,7 +193,7 @@ func (s *stage) bound(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// pending waits until a pod's condition has a text, and an event has the same one, and notes both.
+// pending waits until a pod's condition and an event contain a text, and notes both.
 func (s *stage) pending(ctx context.Context, name, text string) error {
 	pod, err := s.until(ctx, name, "pending because of "+text, func(p *v1.Pod) bool { return strings.Contains(scheduled(p), text) })
 	if err != nil {
@@ -201,7 +203,8 @@ func (s *stage) pending(ctx context.Context, name, text string) error {
 	return s.failedScheduling(ctx, name, text)
 }
 
-// failedScheduling waits for an event FailedScheduling with a text, and notes all different ones of the pod.
+// failedScheduling waits for a FailedScheduling event with a text and notes the pod's
+// distinct ones.
 func (s *stage) failedScheduling(ctx context.Context, name, text string) error {
 	texts, err := s.rejections(ctx, name, text)
 	for _, t := range texts {
@@ -210,8 +213,9 @@ func (s *stage) failedScheduling(ctx context.Context, name, text string) error {
 	return err
 }
 
-// preempts waits for the event FailedScheduling of a preemption, and notes it alone: while its victims go, kube-scheduler tries a pod again at events that Berth
-// has it wait out, and what it says then depends on how many are gone.
+// preempts waits for a preemption's FailedScheduling event and notes only that one. While
+// the victims go, kube-scheduler retries the pod at events that Berth ignores, and the
+// text then depends on the remaining victims.
 func (s *stage) preempts(ctx context.Context, name, text string) error {
 	texts, err := s.rejections(ctx, name, text)
 	for _, t := range texts {
@@ -222,7 +226,8 @@ func (s *stage) preempts(ctx context.Context, name, text string) error {
 	return err
 }
 
-// rejections waits for an event FailedScheduling with a text, and returns the different texts of all those of the pod.
+// rejections waits for a FailedScheduling event with a text and returns the pod's
+// distinct texts.
 func (s *stage) rejections(ctx context.Context, name, text string) ([]string, error) {
 	var texts []string
 	err := poll(ctx, func() (bool, error) {
@@ -245,7 +250,8 @@ func (s *stage) rejections(ctx context.Context, name, text string) ([]string, er
 	return slices.Compact(texts), nil
 }
 
-// parked waits until a pod has been rejected and could be tried at once if an event asked for it: its backoff, of a second, is over for certain.
+// parked waits until a pod is rejected and its backoff of a second is certainly over. Any
+// event can then retry it at once.
 func (s *stage) parked(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		err := poll(ctx, func() (bool, error) {
@@ -267,7 +273,7 @@ func (s *stage) parked(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// pods notes which pods there are, and where.
+// pods notes the existing pods and their nodes.
 func (s *stage) pods(ctx context.Context) error {
 	list, err := s.clients.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

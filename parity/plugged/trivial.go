@@ -8,10 +8,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// TrivialName is the plugin that costs as little as a Filter and a Score can.
+// TrivialName is a plugin with the cheapest possible Filter and Score.
 const TrivialName = "Trivial"
 
-// trivial has a node for every pod, and likes the nodes with more pods on them a little less.
+// trivial passes every node and scores nodes with more pods slightly lower.
 type trivial struct{}
 
 var (

@@ -17,13 +17,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// ZonesName is the plugin that goes by a custom resource: what a node's zones have free. Such an object has its node's name.
+// ZonesName is a plugin that reads a custom resource: the free amount of a node's zones.
+// An object has its node's name.
 const ZonesName = "Zones"
 
 // ZonesResource is that custom resource.
 var ZonesResource = schema.GroupVersionResource{Group: "plugged.example.com", Version: "v1", Resource: "nodezones"}
 
-// ZonesAnnotation is how much a pod needs in one zone.
+// ZonesAnnotation is a pod's request in one zone.
 const ZonesAnnotation = "plugged.example.com/zone"
 
 type zones struct {
@@ -68,7 +69,7 @@ func newZones(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, 
 
 func (*zones) Name() string { return ZonesName }
 
-// take keeps what an object says, unless a newer version has been seen.
+// take keeps an object's amount, unless it has seen a newer version.
 func (z *zones) take(o any) (node string, free int64, err error) {
 	object, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -90,7 +91,8 @@ func (z *zones) take(o any) (node string, free int64, err error) {
 	return object.GetName(), free, nil
 }
 
-// EventsToRegister has a hint that takes the object in: the scheduler's informer may show it before the plugin's own does, and there may be no further event.
+// EventsToRegister has a hint that takes the object. The scheduler's informer may deliver
+// it before the plugin's own, and it may be the last event.
 func (z *zones) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	resource := fwk.EventResource(fmt.Sprintf("%s.%s.%s", ZonesResource.Resource, ZonesResource.Version, ZonesResource.Group))
 	return []fwk.ClusterEventWithHint{{

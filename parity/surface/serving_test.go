@@ -42,7 +42,7 @@ func (r request) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s as %s %s", r.method, r.path, r.user, r.accept))
 }
 
-// response is what is compared of an HTTP response.
+// response is the compared part of an HTTP response.
 type response struct {
 	Status      int
 	ContentType string
@@ -55,7 +55,7 @@ const (
 	stranger      = "unknown token"
 )
 
-// requests are sent to both. The bodies are compared too, except those of bodyVaries.
+// requests are sent to both programs. Bodies are compared too, except for bodyVaries.
 func requests() []request {
 	get := func(user string, paths ...string) []request {
 		var all []request
@@ -88,13 +88,15 @@ func requests() []request {
 	)
 }
 
-// bodyVaries matches paths whose body depends on the time, the process or the machine; only status and content type are compared.
+// bodyVaries matches paths whose body depends on the time, the process or the machine.
+// Only status and content type are compared.
 var bodyVaries = regexp.MustCompile(`^/(metrics|flagz|statusz|debug/pprof)`)
 
-// someGated matches in /metrics that a pod has a scheduling gate: that of this program's turn, or also that of the turn before.
+// someGated matches a pod with a scheduling gate in /metrics: this program's, or also the
+// previous program's.
 var someGated = regexp.MustCompile(`scheduler_pending_pods\{queue="gated"\} [1-9]`)
 
-// served is all responses of one program.
+// served are all responses of one program.
 type served struct {
 	responses map[string]response
 	families  map[string]map[string]*dto.MetricFamily // by path
@@ -102,7 +104,8 @@ type served struct {
 	lines     map[string][]string // of /flagz and /statusz
 }
 
-// TestServing runs both programs on one cluster, one after the other, gives each the same pods, and compares their responses.
+// TestServing runs both programs on one cluster, one after the other, with the same pods,
+// and compares their responses.
 func TestServing(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -131,7 +134,8 @@ func TestServing(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) { compareMetrics(t, want, got) })
 }
 
-// ask runs a program as the scheduler of the cluster, has it bind and reject pods, and sends it all requests.
+// ask runs a program as the cluster's scheduler, has it bind and reject pods, and sends
+// it all requests.
 func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, namespace string) served {
 	t.Helper()
 	clients := clientsOf(t, cluster)
@@ -157,7 +161,8 @@ func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, names
 	return s
 }
 
-// starts is how often a program is started at most: a port that was free may be taken when the program opens it.
+// starts is the maximum number of starts. A free port may be taken before the program
+// opens it.
 const starts = 5
 
 // start runs a program on a free port, and returns when it is ready.
@@ -185,7 +190,7 @@ func start(ctx context.Context, t *testing.T, cluster *rig.Cluster, clients map[
 	}
 }
 
-// work has a scheduler bind pods, find no node for one, and keep one with a scheduling gate.
+// work has a scheduler bind pods, reject one, and keep one with a scheduling gate.
 func work(ctx context.Context, t *testing.T, client kubernetes.Interface, process *rig.Process, namespace string) {
 	t.Helper()
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
@@ -264,7 +269,8 @@ func clientsOf(t *testing.T, cluster *rig.Cluster) map[string]*http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.TLSClientConfig.Insecure, config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = true, nil, "" // the server's certificate is its own
+	// the server has a self-signed certificate
+	config.TLSClientConfig.Insecure, config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = true, nil, ""
 	admin, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +304,7 @@ func send(ctx context.Context, clients map[string]*http.Client, base string, r r
 	return response{Status: got.StatusCode, ContentType: got.Header.Get("Content-Type"), Body: string(body)}
 }
 
-// take parses a response that can be compared better than as text.
+// take parses responses that are better compared as data than as text.
 func (s *served) take(t *testing.T, r request, got response) {
 	t.Helper()
 	if r.method != http.MethodGet || r.user != administrator || got.Status != http.StatusOK {
@@ -321,7 +327,8 @@ func (s *served) take(t *testing.T, r request, got response) {
 	}
 }
 
-// firstWord is the beginning of a line of /flagz or /statusz. The text after a name varies on purpose, so that it is not parsed.
+// firstWord matches the beginning of a line of /flagz or /statusz. The text after a name
+// varies on purpose, to prevent parsing.
 var firstWord = regexp.MustCompile(`^\s*[\w-]+`)
 
 // named returns the first word of each line.
@@ -342,14 +349,16 @@ func compareResponses(t *testing.T, want, got served) {
 		if bodyVaries.MatchString(path) && w.Status == http.StatusOK || path == "/configz" && w.Status == http.StatusOK {
 			w.Body, g.Body = "", ""
 		}
-		g.Body = strings.Replace(g.Body, "[+]scheduling-loop ok\n", "", 1) // a check that kube-scheduler does not have
+		// kube-scheduler lacks this check
+		g.Body = strings.Replace(g.Body, "[+]scheduling-loop ok\n", "", 1)
 		if diff := cmp.Diff(w, g); diff != "" {
 			t.Errorf("%s: kube-scheduler (-), Berth (+):\n%s", name, diff)
 		}
 	}
 }
 
-// series is the part of a metric that is compared: its type, the names of its labels and, of a histogram, its buckets. Values differ.
+// series is the compared part of a metric: its type, its label names and a histogram's
+// buckets. Values differ.
 type series struct {
 	Type    string
 	Labels  []string
@@ -378,7 +387,8 @@ func seriesOf(families map[string]*dto.MetricFamily) map[string]series {
 	return all
 }
 
-// missing are series that kube-scheduler serves in this test and Berth does not, with the reason.
+// missing are series that kube-scheduler serves in this test and Berth lacks, with the
+// reason.
 var missing = map[string]string{
 	"scheduler_batch_attempts_total":                    noBatches,
 	"scheduler_batch_cache_flushed_total":               noBatches,
@@ -393,7 +403,7 @@ var different = map[string]string{
 	"authentication_token_cache_request_duration_seconds": "it has no buckets of its own; kube-scheduler makes it before it heeds the feature gate NativeHistograms, Berth after",
 }
 
-// additional are the beginnings of names of series that only Berth serves, with the reason.
+// additional are name prefixes of series that only Berth serves, with the reason.
 var additional = map[string]string{
 	"berth_": "what only Berth has",
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// binEnv names the folder of the built programs: berth, kube-scheduler and devcluster. "make test" sets it.
+// binEnv is the folder of the built programs berth, kube-scheduler and devcluster. "make
+// test" sets it.
 const binEnv = "BERTH_E2E_BIN"
 
 // contenders are the two programs, Berth under kube-scheduler's name.
@@ -35,7 +36,7 @@ func programs(t *testing.T) (c contenders, ok bool) {
 	return c, true
 }
 
-// run returns what a program that ends by itself prints, and its exit code.
+// run runs a program to its end and returns its output and exit code.
 func run(t *testing.T, program string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -51,13 +52,14 @@ func run(t *testing.T, program string, args ...string) (stdout, stderr string, c
 	return out.String(), problems.String(), 0
 }
 
-// group and flagLine are lines of a help text.
+// group and flagLine match lines of a help text.
 var (
 	group    = regexp.MustCompile(`^([A-Z].*) flags:$`)
 	flagLine = regexp.MustCompile(`^ +(?:-\w, )?--([a-z0-9-]+)\b`)
 )
 
-// flagsOf returns each flag's group and its lines of the help text: type, usage, default and deprecation.
+// flagsOf returns each flag's group and its lines of the help text: type, usage, default
+// and deprecation.
 func flagsOf(help string) map[string]string {
 	flags := map[string]string{}
 	in, name := "", ""
@@ -72,15 +74,16 @@ func flagsOf(help string) map[string]string {
 			flags[name] = in + ":"
 		}
 		if name != "" {
-			// The column in which usage begins depends on the longest flag.
+			// The column of a usage depends on the longest flag.
 			flags[name] += " " + strings.Join(strings.Fields(line), " ")
 		}
 	}
 	return flags
 }
 
-// TestFlags compares every flag: group, type, usage, default and deprecation, the names and stages of feature gates included, which the
-// usage of --feature-gates lists. Berth's own flags are in a separate group.
+// TestFlags compares every flag: group, type, usage, default and deprecation. The usage
+// of --feature-gates lists the gates' names and stages. Berth's own flags are in a
+// separate group.
 func TestFlags(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -105,7 +108,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestDefaultConfiguration compares the output of --write-config-to, without and with a configuration file.
+// TestDefaultConfiguration compares the output of --write-config-to, with and without a
+// configuration file.
 func TestDefaultConfiguration(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -138,7 +142,7 @@ func TestDefaultConfiguration(t *testing.T) {
 	}
 }
 
-// fields turns a mapping in braces into the lines of a mapping, so that it can follow others.
+// fields converts a flow mapping in braces to block lines that can follow others.
 func fields(flow string) string {
 	if flow == "" {
 		return ""
@@ -173,7 +177,8 @@ func written(t *testing.T, program string, args []string) string {
 	return string(text)
 }
 
-// TestBadInput compares exit codes, and checks that both errors name the same field. The texts may differ where Berth's is longer.
+// TestBadInput compares exit codes and checks that both errors name the same field.
+// Berth's text may be longer.
 func TestBadInput(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -218,7 +223,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("exits with %d, Berth with %d", code, ourCode)
 			}
 			for whose, text := range map[string]string{"kube-scheduler": out + problems, "Berth": ourOut + ourProblems} {
-				text = strings.ReplaceAll(text, `\"`, `"`) // the log quotes
+				text = strings.ReplaceAll(text, `\"`, `"`) // the log quotes its text
 				if !strings.Contains(strings.ToLower(text), strings.ToLower(row.says)) {
 					t.Errorf("%s does not say %q:\n%s", whose, row.says, text[:min(len(text), 2000)])
 				}

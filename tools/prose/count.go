@@ -26,8 +26,8 @@ const (
 	examplesMax  = 3
 )
 
-// markers are the patterns of the dialect. Calibrated on codebases of the field, 5 in 1,000
-// words leave room for wrong hits, such as a list that "tells" two things apart.
+// markers are the patterns of the dialect. Calibrated on codebases of the field, 5 in
+// 1,000 words leave room for wrong hits, such as a list that "tells" two things apart.
 var markers = []struct {
 	name    string
 	pattern *regexp.Regexp

@@ -61,8 +61,8 @@ func TestAddPage(t *testing.T) {
 	}
 }
 
-// TestLimits holds packages to their limits: a number may sink and not rise, and a package
-// that is not in the list must reach the goal.
+// TestLimits holds packages to their limits: a number may sink and not rise, and a
+// package that is not in the list must reach the goal.
 func TestLimits(t *testing.T) {
 	rooms := map[string]*room{
 		"better": {words: 1000, hits: 8},

@@ -15,7 +15,8 @@ const header = `# Packages and pages above the goal of the prose gate: markers o
 # lowers the numbers; no number rises, and no line is added.
 `
 
-// readLimits reads the list. It returns nil without a file: then no limit is above the goal.
+// readLimits reads the list. Without a file it returns nil, and no limit is above the
+// goal.
 func readLimits(file string) (map[string]numbers, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,9 +41,9 @@ func readLimits(file string) (map[string]numbers, error) {
 	return limits, nil
 }
 
-// lowered returns the limits, lowered to the present numbers. Packages and pages that have
-// reached the goal, or are gone, are left out. Without limits, as for a new list, the result
-// is the present numbers.
+// lowered returns the limits, lowered to the present numbers. Packages and pages that
+// have reached the goal, or are gone, are left out. Without limits, as for a new list,
+// the result is the present numbers.
 func lowered(limits map[string]numbers, rooms map[string]*room) map[string]numbers {
 	low := map[string]numbers{}
 	for name, r := range rooms {

@@ -1,10 +1,10 @@
 // Command prose checks the English of comments and pages. "make lint" runs it.
 //
-// It counts, for each package of Go files and each Markdown page, the markers of a private
-// dialect per 1,000 words, sentences of more than 40 words, and lines that are too wide.
-// The file limits.txt lists the packages and pages that do not reach the goal yet, with
-// their present numbers. A number above its limit fails; -update lowers limits and never
-// raises one, so the list only gets shorter.
+// It counts, for each package of Go files and each Markdown page, the markers of a
+// private dialect per 1,000 words, sentences of more than 40 words, and lines that are
+// too wide. The file limits.txt lists the packages and pages that do not reach the goal
+// yet, with their present numbers. A number above its limit fails; -update lowers limits
+// and never raises one, so the list only gets shorter.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// archiveOf returns the name of a platform's archive for krew, and the name that the binary has in it.
+// archiveOf returns the names of a platform's krew archive and of the binary in it.
 func archiveOf(p platform) (archive, binary string) {
 	archive, binary = "berth-"+p.os+"-"+p.arch+".tar.gz", "kubectl-berth"
 	if p.os == "windows" {
@@ -23,7 +23,8 @@ func archiveOf(p platform) (archive, binary string) {
 	return archive, binary
 }
 
-// writeArchive writes a binary and the license into an archive. The same contents and time give the same bytes.
+// writeArchive writes a binary and the license into an archive. The same contents and
+// time give the same bytes.
 func writeArchive(file, binary string, content, license []byte, made time.Time) error {
 	var text bytes.Buffer
 	packed := gzip.NewWriter(&text)
@@ -50,10 +51,10 @@ func writeArchive(file, binary string, content, license []byte, made time.Time) 
 	return os.WriteFile(file, text.Bytes(), 0o644)
 }
 
-// versionTag is the form of the tags that versions have.
+// versionTag matches version tags.
 var versionTag = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`)
 
-// version returns the tag of the commit that is checked out, or v0.0.0 with the commit.
+// version returns the tag of the checked-out commit, or v0.0.0 with the commit.
 func (s *source) version(ctx context.Context, commit string) (string, error) {
 	tags, err := s.git(ctx, "tag", "--points-at", "HEAD", "--sort=-version:refname")
 	if err != nil {
@@ -64,13 +65,13 @@ func (s *source) version(ctx context.Context, commit string) (string, error) {
 			return tag, nil
 		}
 	}
-	return "v0.0.0-g" + commit[:12], nil // the letter keeps it from being a number with a leading zero
+	return "v0.0.0-g" + commit[:12], nil // the letter prevents a number with a leading zero
 }
 
-// manifestFile is the manifest for krew in the clone, without version and checksums.
+// manifestFile is the krew manifest in the clone, without version and checksums.
 var manifestFile = filepath.Join("deploy", "krew", "berth.yaml")
 
-// fillManifest puts the version and the checksums of the archives, by their names, into the manifest for krew.
+// fillManifest inserts the version and the archives' checksums into the krew manifest.
 func fillManifest(manifest, version string, sums map[string][sha256.Size]byte) (string, error) {
 	filled := strings.ReplaceAll(manifest, "version: VERSION", "version: "+version)
 	filled = strings.ReplaceAll(filled, "/download/VERSION/", "/download/"+version+"/")

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// source is a clone of the repository, and how it is built.
+// source is a clone of the repository and its build flags.
 type source struct {
 	folder, ldflags string
 }
 
-// platform is what a binary runs on, in Go's words, which are those of images, too.
+// platform is a binary's platform in the terms of Go and of images, which are equal.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// parsePlatforms reads platforms as OS/ARCHITECTURE.
+// parsePlatforms parses platforms in the form OS/ARCHITECTURE.
 func parsePlatforms(names []string) ([]platform, error) {
 	var platforms []platform
 	for _, name := range names {
@@ -39,8 +39,9 @@ func parsePlatforms(names []string) ([]platform, error) {
 	return platforms, nil
 }
 
-// build builds the binary for a platform. What the environment could change of it is fixed. Go reads the version from git: a build without one fails. It is compiled without DWARF, as in the
-// Makefile, with which it shares what is compiled.
+// build builds a platform's binary, with every environment setting fixed that could
+// change it. Go reads the version from git, and a build without a version fails. There is
+// no DWARF, as in the Makefile, so both share compiled packages.
 func (s *source) build(ctx context.Context, p platform, binary string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-gcflags=all=-dwarf=false", "-ldflags="+s.ldflags, "-o", binary, "./cmd/berth")
 	cmd.Dir = s.folder
@@ -64,7 +65,8 @@ func (s *source) git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// commit returns the commit that is checked out and its time. A clone with changes has none: what is published can be made again.
+// commit returns the checked-out commit and its time. A clone with uncommitted changes is
+// an error: every published build is reproducible.
 func (s *source) commit(ctx context.Context) (hash string, made time.Time, err error) {
 	changed, err := s.git(ctx, "status", "--porcelain")
 	if err != nil {
@@ -84,8 +86,9 @@ func (s *source) commit(ctx context.Context) (hash string, made time.Time, err e
 	return hash, made.UTC(), err
 }
 
-// writeBinaries builds binaries into a folder, each also in an archive for krew, and SHA256SUMS, which sha256sum -c reads. If all released platforms are built, it
-// writes the manifest for krew.
+// writeBinaries builds binaries into a folder, each also as a krew archive, with a
+// SHA256SUMS for sha256sum -c. If all released platforms are built, it writes the krew
+// manifest.
 func writeBinaries(ctx context.Context, s *source, platforms []platform, folder string) error {
 	commit, made, err := s.commit(ctx)
 	if err != nil {
@@ -137,7 +140,7 @@ func writeBinaries(ctx context.Context, s *source, platforms []platform, folder 
 	return s.writeManifest(ctx, commit, archives, filepath.Join(folder, "krew.yaml"))
 }
 
-// writeManifest writes the manifest for krew with the version and the checksums.
+// writeManifest writes the krew manifest with the version and the checksums.
 func (s *source) writeManifest(ctx context.Context, commit string, archives map[string][sha256.Size]byte, file string) error {
 	manifest, err := os.ReadFile(filepath.Join(s.folder, manifestFile))
 	if err != nil {

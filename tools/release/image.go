@@ -26,7 +26,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// Where things are in the image. A static pod's command is `kube-scheduler`, which is found by PATH.
+// Paths in the image. A static pod's command is `kube-scheduler`, found through PATH.
 const (
 	binaryPath = "usr/local/bin/kube-scheduler"
 	linkPath   = "usr/local/bin/berth"
@@ -34,27 +34,31 @@ const (
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// The users of the image. It starts as root unless the pod says otherwise, like kube-scheduler's image: a static pod of kubeadm names no user, and its kubeconfig can be read by
-// root alone. A Deployment sets runAsUser: 65532.
+// Users of the image. It starts as root unless the pod sets a user, like kube-scheduler's
+// image: kubeadm's static pod names no user, and only root can read its kubeconfig. A
+// Deployment sets runAsUser: 65532.
 const (
 	passwd = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
 	group  = "root:x:0:\nnonroot:x:65532:\n"
 )
 
-// roots returns Mozilla's root certificates, for extenders and trace collectors with public certificates; the API server's comes with the kubeconfig. They are those of a
-// Go module, because those of the machine would give another image on another machine. A file of certificates cannot say that a root counts for
-// certificates up to a date only, so such roots are left out.
+// roots returns Mozilla's root certificates, for extenders and trace collectors with
+// public certificates. The API server's CA is in the kubeconfig. The roots come from a Go
+// module, because each machine's own would give another image. A certificate file cannot
+// express that a root is valid only for certificates before a date, so such roots are
+// left out.
 func roots() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes all
+			// writes to a buffer cannot fail
+			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
 		}
 	}
 	return text.Bytes()
 }
 
-// entry is a file of a layer, a folder if the name ends with a slash, or a link.
+// entry is a layer's file, folder (its name ends with a slash) or link.
 type entry struct {
 	name    string
 	mode    fs.FileMode
@@ -62,7 +66,7 @@ type entry struct {
 	link    string
 }
 
-// newLayer returns a layer of entries, all root's and of one time.
+// newLayer returns a layer of entries, all owned by root and with the same time.
 func newLayer(made time.Time, entries ...entry) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -88,7 +92,7 @@ func newLayer(made time.Time, entries ...entry) (v1.Layer, error) {
 	return tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// labels say where the image comes from.
+// labels name the image's source.
 func labels(commit string, made time.Time) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":    "berth",
@@ -99,7 +103,8 @@ func labels(commit string, made time.Time) map[string]string {
 	}
 }
 
-// newImage returns the image of one platform, from nothing but a binary and what it reads of its file system.
+// newImage returns a platform's image: a binary and the files that it reads, nothing
+// else.
 func newImage(p platform, binary []byte, commit string, made time.Time) (v1.Image, error) {
 	base, err := newLayer(made,
 		entry{name: "etc/", mode: 0o755}, entry{name: "etc/passwd", mode: 0o644, content: []byte(passwd)}, entry{name: "etc/group", mode: 0o644, content: []byte(group)},
@@ -127,7 +132,8 @@ func newImage(p platform, binary []byte, commit string, made time.Time) (v1.Imag
 	return mutate.ConfigFile(image, file)
 }
 
-// writeImage builds the image for some platforms, writes it as an OCI archive, and returns its digest.
+// writeImage builds the image for some platforms, writes it as an OCI archive, and
+// returns its digest.
 func writeImage(ctx context.Context, s *source, platforms []platform, output string) (digest v1.Hash, err error) {
 	commit, made, err := s.commit(ctx)
 	if err != nil {
@@ -172,7 +178,7 @@ func writeImage(ctx context.Context, s *source, platforms []platform, output str
 	return index.Digest()
 }
 
-// pack writes the files of a folder into an archive, in the order of their names and with one time.
+// pack writes a folder's files into an archive, sorted by name and with the same time.
 func pack(folder, output string, made time.Time) (err error) {
 	file, err := os.Create(output)
 	if err != nil {
@@ -262,7 +268,7 @@ func unpackImage(archive string, p platform, folder string) error {
 	return fmt.Errorf("%s has no image for %s", archive, p)
 }
 
-// unpack writes files, folders and links of an archive into a folder and nowhere else.
+// unpack writes an archive's files, folders and links into a folder and nowhere else.
 func unpack(archive io.Reader, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -304,7 +310,7 @@ func unpackEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 		if err := root.WriteFile(h.Name, data, mode); err != nil {
 			return err
 		}
-		return root.Chmod(h.Name, mode) // whatever the umask is
+		return root.Chmod(h.Name, mode) // regardless of the umask
 	}
 	return fmt.Errorf("entries of type %q are not expected", h.Typeflag)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// clone returns a clone of this repository's commit in a folder of its own.
+// clone returns a clone of this repository's commit in a separate folder.
 func clone(t *testing.T) *source {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "clone")
@@ -32,7 +32,8 @@ func clone(t *testing.T) *source {
 	return &source{folder: folder, ldflags: "-s -w"}
 }
 
-// Two clones in folders of other names give the same archive. What is in it has the rights that it needs, says its commit, and can be pushed.
+// TestImage builds from two clones with different folder names and expects the same
+// archive. It checks the files' permissions, the commit's label and a push.
 func TestImage(t *testing.T) {
 	s, platforms := clone(t), []platform{{"linux", runtime.GOARCH}}
 	archive, again := filepath.Join(t.TempDir(), "one.tar"), filepath.Join(t.TempDir(), "two.tar")
@@ -110,7 +111,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Checksums are those of the files, in the form that sha256sum -c reads.
+// TestBinaries checks SHA256SUMS in the form for sha256sum -c.
 func TestBinaries(t *testing.T) {
 	folder := t.TempDir()
 	if err := writeBinaries(t.Context(), clone(t), []platform{{"linux", runtime.GOARCH}}, folder); err != nil {
@@ -135,7 +136,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// What is not committed is not published.
+// TestChangedClone expects an error for uncommitted changes.
 func TestChangedClone(t *testing.T) {
 	s := clone(t)
 	if err := os.WriteFile(filepath.Join(s.folder, "new.go"), nil, 0o644); err != nil {
@@ -164,7 +165,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// An archive does not write outside of its folder.
+// TestUnpackStaysInside expects an error for an archive that would write outside its
+// folder.
 func TestUnpackStaysInside(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

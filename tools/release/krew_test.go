@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krewManifest is what krew's index has of a plugin (krew.googlecontainertools.github.com/v1alpha2), as far as the manifest uses it.
+// krewManifest is the used part of a plugin manifest in krew's index
+// (krew.googlecontainertools.github.com/v1alpha2).
 type krewManifest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -44,7 +45,7 @@ type krewManifest struct {
 	} `json:"spec"`
 }
 
-// parsed parses a manifest as strictly as krew's index does.
+// parsed parses a manifest as strictly as krew's index.
 func parsed(t *testing.T, text string) krewManifest {
 	t.Helper()
 	var m krewManifest
@@ -58,7 +59,8 @@ func parsed(t *testing.T, text string) krewManifest {
 	return m
 }
 
-// TestKrewManifest fills the manifest as a release does. Its platforms and names are those that a release builds, no more and no fewer.
+// TestKrewManifest fills the manifest like a release. Its platforms and names must be
+// exactly the built ones.
 func TestKrewManifest(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", manifestFile))
 	if err != nil {

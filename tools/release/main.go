@@ -1,7 +1,9 @@
-// Command release builds what is published of a commit of Berth: a container image and binaries. It needs Go and git, and no container engine.
+// Command release builds the published artifacts of a Berth commit: a container image and
+// binaries. It needs Go and git, and no container engine.
 //
-// It takes a clone of the repository; it gives an OCI archive, or binaries with their checksums. It owns the files that it writes. It never reads what
-// differs between machines: the same commit gives the same bytes, with the same version of Go.
+// It takes a clone of the repository and returns an OCI archive, or binaries with their
+// checksums. It owns the output files. It never reads anything that differs between
+// machines: the same commit and the same version of Go give the same bytes.
 package main
 
 import (
@@ -31,7 +33,7 @@ func main() {
 	os.Exit(1)
 }
 
-// usage is a mistake on the command line.
+// usage is an error on the command line.
 type usage struct{ error }
 
 func newCommand() *cobra.Command {
@@ -52,7 +54,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// exactly is cobra.ExactArgs with the exit code of a mistake.
+// exactly is cobra.ExactArgs with the exit code of a usage error.
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
@@ -107,7 +109,7 @@ func newBinariesCommand() *cobra.Command {
 	return cmd
 }
 
-// released are the platforms that a release has binaries for.
+// released are the platforms of a release's binaries.
 var released = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
 func newPushCommand() *cobra.Command {
@@ -140,7 +142,7 @@ func newUnpackCommand() *cobra.Command {
 	return cmd
 }
 
-// flags adds the flags about what is built.
+// flags adds the build flags.
 func (s *source) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.folder, "source", filepath.Join("..", ".."), "The clone of Berth to build.")
 	cmd.Flags().StringVar(&s.ldflags, "ldflags", "-s -w", "Flags of Go's linker.")

@@ -45,17 +45,19 @@ import (
 )
 
 const (
-	// binEnv names the folder with the binaries berth, devcluster, provisioner and driver; `make charts-test` builds them and sets it.
+	// binEnv is the folder of the binaries berth, devcluster, provisioner and driver.
+	// `make charts-test` builds them and sets it.
 	binEnv = "BERTH_E2E_BIN"
-	// user is the scheduler to the API server.
+	// user is the scheduler's user name at the API server.
 	user = "system:serviceaccount:" + chart.Namespace + ":" + chart.Release
-	// work is the namespace of the pods that it schedules.
+	// work is the namespace of the scheduled pods.
 	work = "work"
-	// leaseDuration is that of releaseValues.
+	// leaseDuration equals the one in releaseValues.
 	leaseDuration = 10 * time.Second
 )
 
-// releaseValues has times of an election that a test can wait for, and that a busy machine keeps to.
+// releaseValues has election times short enough for a test and long enough for a busy
+// machine.
 const releaseValues = `
 featureGates: {GenericWorkload: true}
 config:
@@ -91,7 +93,8 @@ func newWorld(t *testing.T) *world {
 	w.must(err)
 	data := filepath.Join(t.TempDir(), "cluster")
 	w.audited = filepath.Join(data, "logs", "audit.log")
-	// Without simulated nodes that start pods: the test does that, so that a pod of the release is ready when its process is.
+	// Simulated nodes would start pods. The test does that itself: a pod of the release
+	// is ready when its process is.
 	w.cluster, err = rig.StartCluster(ctx, bin, nil, "--nodes", "6", "--node-shape", "uniform", "--with-kwok=false", "--data-dir", data, "--audit-policy", policy,
 		"--feature-gates", "GenericWorkload=true", "--runtime-config", "scheduling.k8s.io/v1beta1=true")
 	w.must(err)
@@ -134,7 +137,8 @@ func (w *world) await(what string, condition func() bool) {
 	}
 }
 
-// apply applies an object as `kubectl apply --server-side` does; fields that the API server does not know are an error.
+// apply applies an object like `kubectl apply --server-side`. Unknown fields are an
+// error.
 func (w *world) apply(o *unstructured.Unstructured, dryRun ...string) error {
 	kind := o.GroupVersionKind()
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -155,7 +159,8 @@ func (w *world) apply(o *unstructured.Unstructured, dryRun ...string) error {
 	return err
 }
 
-// validated has the API server validate what is rendered: admission, the fields and the rights that a role gives.
+// validated has the API server validate the rendered objects: admission, fields and RBAC
+// rights.
 func (w *world) validated() {
 	w.Helper()
 	text, err := os.ReadFile(everything)
@@ -169,7 +174,7 @@ func (w *world) validated() {
 	for name, objects := range sets {
 		for _, o := range objects {
 			if strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/") {
-				continue // of an operator, which the cluster does not have; see TestMonitoringIsThatOfTheFolder
+				continue // of an operator that the cluster lacks; see TestMonitoringIsThatOfTheFolder
 			}
 			if err := w.apply(o, metav1.DryRunAll); err != nil {
 				w.Errorf("%s: %s: %v", name, chart.ID(o), err)
@@ -190,7 +195,7 @@ func (w *world) helm() *action.Configuration {
 	flags.WithWarningPrinter(genericclioptions.NewTestIOStreamsDiscard())
 	c := action.NewConfiguration()
 	w.must(c.Init(flags, chart.Namespace, "secret"))
-	// The development cluster is built without a version to report.
+	// The development cluster is built without a version.
 	c.Capabilities = common.DefaultCapabilities.Copy()
 	c.Capabilities.KubeVersion = chart.Kubernetes
 	return c
@@ -198,7 +203,7 @@ func (w *world) helm() *action.Configuration {
 
 func ptr[T any](v T) *T { return &v }
 
-// stream creates pods one after another until the returned function is called, which returns their number.
+// stream creates pods one after another until stop is called. stop returns their number.
 func (w *world) stream() (stop func() int) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	created := 0
@@ -224,7 +229,7 @@ func (w *world) stream() (stop func() int) {
 	}
 }
 
-// bound waits until each pod of the namespace but those that are left out has a node.
+// bound waits until every pod of the namespace has a node, except the given ones.
 func (w *world) bound(without ...string) {
 	w.Helper()
 	var waiting []string
@@ -246,8 +251,9 @@ func (w *world) bound(without ...string) {
 	})
 }
 
-// TestRelease installs the chart, has it schedule each kind of pod that it does something about, changes its configuration under load, then to one that is refused, rolls back and uninstalls. The processes
-// are those of the Deployment's pods, with the rights of their service account.
+// TestRelease installs the chart and has the release schedule pods of every kind. It
+// changes the configuration under load, then to an invalid one, rolls back, and
+// uninstalls. Its processes run with the service account of the Deployment's pods.
 func TestRelease(t *testing.T) {
 	w := newWorld(t)
 	for name, labels := range map[string]map[string]string{work: nil, chart.Namespace: {"pod-security.kubernetes.io/enforce": "restricted"}} {
@@ -297,7 +303,7 @@ func TestRelease(t *testing.T) {
 	w.schedules(k.nodes)
 	w.explains(k.nodes)
 
-	// A changed configuration, under load.
+	// Configuration change under load.
 	stopStream := w.stream()
 	upgrade := action.NewUpgrade(helm)
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout, upgrade.ResetThenReuseValues = chart.Namespace, kube.StatusWatcherStrategy, 2*time.Minute, true
@@ -310,7 +316,7 @@ func TestRelease(t *testing.T) {
 	streamed := stopStream()
 	w.bound("choosy")
 
-	// A configuration that the scheduler refuses.
+	// Configuration that the scheduler rejects.
 	k.letCrash(true)
 	upgrade.Timeout = 5 * time.Second
 	if _, err = upgrade.RunWithContext(w.ctx, chart.Release, loaded, values(t, "config: {podInitialBackoffSeconds: 3}")); err == nil {
@@ -336,7 +342,8 @@ func TestRelease(t *testing.T) {
 	w.rolled(k, 7, second, "podMaxBackoffSeconds: 1")
 	w.leader(leader)
 
-	// From here on rights are taken away before the processes have ended, which then cannot give the lease back.
+	// The uninstall removes rights before the processes have ended, so they cannot
+	// release the lease.
 	until := time.Now()
 	uninstall := action.NewUninstall(helm)
 	uninstall.WaitStrategy, uninstall.Timeout = kube.StatusWatcherStrategy, 2*time.Minute
@@ -347,7 +354,7 @@ func TestRelease(t *testing.T) {
 	w.audit(streamed, until)
 }
 
-// leader waits for a holder of the lease other than the one before, and returns it.
+// leader waits for a new holder of the lease and returns it.
 func (w *world) leader(not string) (holder string) {
 	w.Helper()
 	w.await("a replica leads", func() bool {
@@ -361,7 +368,8 @@ func (w *world) leader(not string) (holder string) {
 	return holder
 }
 
-// rolled checks that all replicas were replaced, each only when enough others were ready, and that the new ones have the configuration.
+// rolled checks that all replicas were replaced, each only while enough others were
+// ready, and that the new ones have the configuration.
 func (w *world) rolled(k *kubelet, started int, before []*replica, config string) {
 	w.Helper()
 	w.await("the replicas are replaced", func() bool {
@@ -383,7 +391,8 @@ func (w *world) rolled(k *kubelet, started int, before []*replica, config string
 	}
 }
 
-// serves asks a replica for its health, for which nobody needs a right, and for its metrics, for which one does.
+// serves requests a replica's health, which requires no right, and its metrics, which
+// require one.
 func (w *world) serves(r *replica) {
 	w.Helper()
 	tokens := map[string]string{}
@@ -401,7 +410,8 @@ func (w *world) serves(r *replica) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-metrics"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: work, Name: "prometheus"}}}, metav1.CreateOptions{})
 	w.must(err)
-	w.await("the right is known", func() bool { // a refusal would be remembered for ten seconds, so the API server is asked first
+	// a denial is cached for ten seconds, so the right is awaited at the API server first
+	w.await("the right is known", func() bool {
 		review, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(w.ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:work:prometheus", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}}}, metav1.CreateOptions{})
 		w.must(err)
@@ -426,7 +436,8 @@ func (w *world) serves(r *replica) {
 	expect("/metrics", tokens["prometheus"], http.StatusOK, "berth_build_info")
 }
 
-// schedules creates a pod of each kind, waits until they have nodes, and then has one preempted.
+// schedules creates a pod of each kind, waits until they have nodes, and then has one
+// preempted.
 func (w *world) schedules(nodes []string) {
 	w.Helper()
 	w.await("the provisioner and the driver have published", func() bool {
@@ -477,7 +488,8 @@ func unstructuredTo(objects []*unstructured.Unstructured, pod string, to *v1.Pod
 	return fmt.Errorf("there is no pod %s", pod)
 }
 
-// explains creates a pod that no node is feasible for, and has it rejected for another reason, and then for the same reasons again, so that its event is counted.
+// explains creates a pod without feasible nodes and changes the reason of its rejection.
+// It then repeats the rejection, so the event is counted.
 func (w *world) explains(nodes []string) {
 	w.Helper()
 	label := func(node, value string) {
@@ -508,7 +520,9 @@ func (w *world) explains(nodes []string) {
 	w.await("an event says why", rejected("6 node(s) didn't match Pod's node affinity/selector", 1))
 	on := 0
 	label(nodes[on], `"yes"`)
-	// Its condition: the event still says the former reason, as in kube-scheduler, where the scheduler has not yet seen the version of the pod that has the former condition.
+	// The condition is checked, because the event still has the former reason.
+	// kube-scheduler does the same while it has not yet seen the pod's version with the
+	// former condition.
 	w.await("the pod's condition says why not there", func() bool {
 		pod, err := w.client.CoreV1().Pods(work).Get(w.ctx, choosy.Name, metav1.GetOptions{})
 		w.must(err)
@@ -516,7 +530,7 @@ func (w *world) explains(nodes []string) {
 			return c.Type == v1.PodScheduled && strings.Contains(c.Message, "1 Insufficient cpu")
 		})
 	})
-	w.await("the event is counted", func() bool { // it is tried again when another node has the label
+	w.await("the event is counted", func() bool { // a label on another node retries the pod
 		label(nodes[on], "null")
 		on = (on + 1) % len(nodes)
 		label(nodes[on], `"yes"`)
@@ -524,7 +538,7 @@ func (w *world) explains(nodes []string) {
 	})
 }
 
-// leavesNothing lists the objects of all kinds and expects none of the release any more.
+// leavesNothing lists the objects of all kinds and expects no objects of the release.
 func (w *world) leavesNothing() {
 	w.Helper()
 	kept := map[string]string{
@@ -589,7 +603,8 @@ type request struct {
 	StageTimestamp time.Time       `json:"stageTimestamp"`
 }
 
-// right is what a rule of a role allows: verb, group/resource.
+// right returns the right that a request needs, as in a role's rule: verb,
+// group/resource.
 func (r *request) right() string {
 	resource := r.ObjectRef.Resource
 	if r.ObjectRef.Subresource != "" {
@@ -598,12 +613,12 @@ func (r *request) right() string {
 	return r.Verb + " " + r.ObjectRef.APIGroup + "/" + resource
 }
 
-// refused reports whether the API server has denied a right.
+// refused reports whether the API server denied a request.
 func (r *request) refused() bool {
 	return r.ResponseStatus.Code == http.StatusForbidden || r.ResponseStatus.Code == http.StatusUnauthorized
 }
 
-// requests calls do for each request of the scheduler in the audit log.
+// requests calls do for each scheduler request in the audit log.
 func (w *world) requests(do func(*request)) {
 	w.Helper()
 	file, err := os.Open(w.audited)
@@ -612,7 +627,7 @@ func (w *world) requests(do func(*request)) {
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return // the last line may not be written to its end
+			return // the last line may be incomplete
 		}
 		r := &request{}
 		w.must(json.Unmarshal(line, r))
@@ -622,7 +637,8 @@ func (w *world) requests(do func(*request)) {
 	}
 }
 
-// unused are the rights that the scheduler does not use in this test, with the reason why it has them.
+// unused are the scheduler's rights that this test does not use, with the reason for
+// each.
 var unused = map[string]string{
 	"get /pods":                                    "it reads a pod when the answer to its binding was lost",
 	"get /persistentvolumes":                       "it reads a volume when the answer to its write was lost",
@@ -635,7 +651,9 @@ var unused = map[string]string{
 	"patch /events":                                "it counts an event about the lease that repeats",
 }
 
-// audit reads the audit log until a time: no request of the scheduler was refused, each right of its roles was used, each pod was bound once, and bindings never paused for as long as a lease lasts.
+// audit reads the audit log until a time. No scheduler request was denied, each right of
+// its roles was used, and each pod was bound once. No pause between bindings was as long
+// as a lease.
 func (w *world) audit(streamed int, until time.Time) {
 	w.Helper()
 	used, bound := map[string]int{}, map[types.UID]int{}
@@ -659,7 +677,8 @@ func (w *world) audit(streamed int, until time.Time) {
 	})
 	allowed := map[string]bool{}
 	for _, o := range render(w.T, releaseValues) {
-		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" || strings.HasSuffix(o.GetName(), "-explain") { // that one is for people, and bound to nobody
+		// a role for users, without a binding
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" || strings.HasSuffix(o.GetName(), "-explain") {
 			continue
 		}
 		for _, rule := range get[rbacv1.ClusterRole](w.T, []*unstructured.Unstructured{o}, o.GetKind(), o.GetName()).Rules {
@@ -672,7 +691,9 @@ func (w *world) audit(streamed int, until time.Time) {
 	}
 	for _, right := range slices.Sorted(maps.Keys(allowed)) {
 		if resource, list := strings.CutPrefix(right, "list "); list && used["watch "+resource] > 0 {
-			continue // a watch begins with a list; a client falls back to one of its own where the API server does not send that
+			// a watch begins with a list; a client falls back to a real list if the API
+			// server does not send it
+			continue
 		}
 		if (used[right] == 0) == (unused[right] == "") {
 			w.Errorf("the roles allow to %s, which was used %d times; the reason for what is not used is %q", right, used[right], unused[right])

@@ -1,3 +1,4 @@
-// Package test has the tests of the Helm chart and of the manifests for kustomize: what they render, and a release that is installed, upgraded and removed in a development
-// cluster. It is a module of its own so that the scheduler's go.mod does not need Helm. It never becomes part of a binary.
+// Package test tests the Helm chart and the kustomize manifests. The tests render them,
+// and install, upgrade and remove a release in a development cluster. It is a separate
+// module, so the scheduler's go.mod does not need Helm. It is part of no binary.
 package test

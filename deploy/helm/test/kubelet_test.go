@@ -30,25 +30,27 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// kubelet does for pods what the kubelets of their nodes would do, and the scheduler that the cluster has already: it gives the pods of the release a node, runs a process for
-// each as the pod's spec says, probes it, stops it when the pod is deleted, and then removes the pod. Other pods that are deleted it only removes.
+// kubelet replaces the nodes' kubelets and the existing scheduler. It gives the release's
+// pods a node, runs a process for each from the pod's spec, probes it, stops it when the
+// pod is deleted, and then removes the pod. Other deleted pods are only removed.
 type kubelet struct {
 	*testing.T
 	client *kubernetes.Clientset
 	admin  string // path of an administrator's kubeconfig
-	binary string // stands for /usr/local/bin/berth of the image
+	binary string // in place of the image's /usr/local/bin/berth
 	folder string
 	nodes  []string
 	failed context.CancelCauseFunc // ends the test at once
 
-	// mu guards what follows, and ready, stopped and crashed of the replicas, which only run changes.
+	// mu guards the fields below, and ready, stopped and crashed of the replicas, which
+	// only run changes.
 	mu       sync.Mutex
 	replicas map[types.UID]*replica
-	// history has every replica that was started, in order.
+	// history has every replica ever started, in order.
 	history []*replica
-	// mayCrash lets processes end by themselves.
+	// mayCrash allows processes to exit on their own.
 	mayCrash bool
-	// fewest is how many replicas were ready, at the least, when one was stopped.
+	// fewest is the minimum number of ready replicas when one was stopped.
 	fewest int
 }
 
@@ -58,18 +60,19 @@ type replica struct {
 	process *rig.Process
 	port    string
 	config  string // the configuration file as it was mounted
-	ready   bool   // whether the pod says so
+	ready   bool   // as in the pod's status
 	stopped bool
-	crashed bool // it has ended by itself; it is not started again, as a kubelet would
+	crashed bool // it exited on its own; unlike a kubelet, the test does not restart it
 }
 
-// imageBinary is where the image has the program.
+// imageBinary is the program's path in the image.
 const imageBinary = "/usr/local/bin/berth"
 
-// tokenPath is where the API server has the token mounted that the kubeconfig holds.
+// tokenPath is the mount path of the service account token, which the kubeconfig
+// replaces.
 const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// run works until the context ends, and then kills what still runs.
+// run works until the context ends, and then kills all processes.
 func (k *kubelet) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pods, err := k.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
@@ -120,14 +123,14 @@ func (k *kubelet) replicaOf(pod *v1.Pod) *replica {
 	return k.replicas[pod.UID]
 }
 
-// ready are the replicas that are ready and not being stopped.
+// ready returns the ready replicas that are not being stopped.
 func (k *kubelet) ready() []*replica {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.readyNow()
 }
 
-// readyNow is ready for who has the lock.
+// readyNow is ready for callers with the lock.
 func (k *kubelet) readyNow() []*replica {
 	var all []*replica
 	for _, r := range k.history {
@@ -144,7 +147,7 @@ func (k *kubelet) letCrash(may bool) {
 	k.mayCrash = may
 }
 
-// lastCrashed is the replica that was started last if it has ended by itself, or nil.
+// lastCrashed returns the newest replica if it has exited on its own, or nil.
 func (k *kubelet) lastCrashed() *replica {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +162,7 @@ func (k *kubelet) remove(ctx context.Context, pod *v1.Pod) error {
 	return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 }
 
-// stop sends the process of a pod SIGTERM and, once it has ended, removes the pod.
+// stop sends a pod's process SIGTERM. It removes the pod when the process has ended.
 func (k *kubelet) stop(ctx context.Context, r *replica) error {
 	if !r.stopped {
 		k.mu.Lock()
@@ -182,8 +185,9 @@ func (k *kubelet) stop(ctx context.Context, r *replica) error {
 	}
 }
 
-// start runs the container of a pod. Its arguments are those of the pod but for what would differ in a container: mounted files are in a folder of their own, the port is a free one on
-// loopback, and a kubeconfig with a token of the pod's service account stands for the token that is mounted.
+// start runs a pod's container with the pod's arguments, adapted to a process: mounted
+// files are in a separate folder, and the port is a free one on loopback. A kubeconfig
+// with a token of the pod's service account replaces the mounted token.
 func (k *kubelet) start(ctx context.Context, pod *v1.Pod) error {
 	c := &pod.Spec.Containers[0]
 	if len(c.Command) != 1 || c.Command[0] != imageBinary {
@@ -224,7 +228,7 @@ func (k *kubelet) start(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// login writes a kubeconfig with a token that is bound to the pod, and returns its path.
+// login writes a kubeconfig with a token bound to the pod and returns its path.
 func (k *kubelet) login(ctx context.Context, pod *v1.Pod, folder string) (string, error) {
 	token, err := k.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}},
@@ -285,7 +289,7 @@ func withKubeconfig(content, kubeconfig string) (string, error) {
 	return string(text), err
 }
 
-// prober asks as a kubelet does, which does not check the certificate of what it probes.
+// prober does not verify the server's certificate, like a kubelet's probes.
 var prober = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 
 // ask sends a GET, with a token unless it is empty.
@@ -300,7 +304,7 @@ func (r *replica) ask(ctx context.Context, path, token string) (*http.Response, 
 	return prober.Do(request)
 }
 
-// probe asks what the probes ask, and makes the pod Ready when all of them succeed.
+// probe runs the pod's probes and makes the pod Ready when all of them succeed.
 func (k *kubelet) probe(ctx context.Context, r *replica) error {
 	select {
 	case <-r.process.Exited():
@@ -322,7 +326,7 @@ func (k *kubelet) probe(ctx context.Context, r *replica) error {
 		}
 		response, err := r.ask(ctx, probe.HTTPGet.Path, "")
 		if err != nil {
-			return nil // it does not serve yet
+			return nil // it is not serving yet
 		}
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {

@@ -39,11 +39,12 @@ const (
 var update = flag.Bool("update", false, "write what is rendered to testdata, to be read and checked in")
 
 func TestMain(m *testing.M) {
-	slog.SetLogLoggerLevel(slog.LevelError) // Helm also says that the chart has links to deploy/monitoring, and what fails where a test wants it to
+	// Helm also logs the chart's links to deploy/monitoring and the intended failures
+	slog.SetLogLoggerLevel(slog.LevelError)
 	os.Exit(m.Run())
 }
 
-// values parses values as a user writes them.
+// values parses values in a user's format.
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -62,7 +63,8 @@ func render(t *testing.T, text string) []*unstructured.Unstructured {
 	return objects
 }
 
-// get converts the one object of a kind that has a name, and refuses fields that the type lacks.
+// get converts the object with a kind and a name. Fields that the type lacks are an
+// error.
 func get[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
@@ -80,10 +82,10 @@ func get[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name s
 	return typed
 }
 
-// everything is values in which each part of the chart is on.
+// everything has values that enable each part of the chart.
 const everything = "testdata/everything.yaml"
 
-// TestLint lints the chart as `helm lint --strict` does.
+// TestLint lints the chart like `helm lint --strict`.
 func TestLint(t *testing.T) {
 	text, err := os.ReadFile(everything)
 	if err != nil {
@@ -102,7 +104,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestGolden compares what is rendered with everything on with a file that was read by people; what is rendered by default is deploy/kustomize/base.
+// TestGolden compares the rendering with everything enabled with a reviewed file.
+// deploy/kustomize/base is the default rendering.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile(everything)
 	if err != nil {
@@ -144,7 +147,7 @@ func firstDifference(want, got string) string {
 	return "one is longer"
 }
 
-// TestValuesAreRefused expects of each mistake an error that names the value.
+// TestValuesAreRefused expects each mistake to fail with an error that names the value.
 func TestValuesAreRefused(t *testing.T) {
 	for _, row := range []struct{ values, want string }{
 		{"image: {repository: ''}", "at '/image/repository': minLength: got 0, want 1"},
@@ -170,7 +173,7 @@ func TestValuesAreRefused(t *testing.T) {
 		{"rbac: {extraRules: [{resources: [pods]}]}", "at '/rbac/extraRules/0': missing property 'verbs'"},
 		{"topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: Never}]", "at '/topologySpreadConstraints/0/whenUnsatisfiable': value must be one of 'ScheduleAnyway', 'DoNotSchedule'"},
 		{"monitoring: {job: 'a\"b'}", "at '/monitoring/job': 'a\"b' does not match pattern"},
-		// What a schema cannot say.
+		// Checks beyond a schema.
 		{"config: {leaderElection: {leaderElect: false}}", "replicas: is 2, but config.leaderElection.leaderElect is false"},
 		{"serviceAccount: {create: false}", "serviceAccount.name: must name a service account"},
 		{"rbac: {rules: {devices: false}}", "rbac.rules.devices: is false, but config.profiles[0] (berth) enables DynamicResources"},
@@ -188,7 +191,8 @@ func TestValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestSchemaHasTheFieldsOfTheConfiguration compares the schema of config with the types of the published API.
+// TestSchemaHasTheFieldsOfTheConfiguration compares the schema of config with the types
+// of the published API.
 func TestSchemaHasTheFieldsOfTheConfiguration(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(chartFolder, "values.schema.json"))
 	if err != nil {
@@ -216,7 +220,8 @@ func TestSchemaHasTheFieldsOfTheConfiguration(t *testing.T) {
 	top, _, _ := unstructured.NestedMap(schema, "properties", "config")
 	walk("", top)
 	fields := configurationFields()
-	for _, name := range []string{".apiVersion", ".kind", ".clientConnection.kubeconfig"} { // the chart writes the first two; the pods use their token
+	// the chart writes the first two; the pods use their token
+	for _, name := range []string{".apiVersion", ".kind", ".clientConnection.kubeconfig"} {
 		delete(fields, name)
 	}
 	if want := slices.Sorted(maps.Keys(fields)); len(want) < 60 || !slices.Equal(slices.Sorted(maps.Keys(named)), want) {
@@ -224,7 +229,8 @@ func TestSchemaHasTheFieldsOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// configurationFields are the fields of a KubeSchedulerConfiguration, such as .profiles[].plugins.filter.enabled[].name.
+// configurationFields are the fields of a KubeSchedulerConfiguration, such as
+// .profiles[].plugins.filter.enabled[].name.
 func configurationFields() map[string]bool {
 	fields := map[string]bool{}
 	var walk func(at string, of reflect.Type)
@@ -253,7 +259,8 @@ func configurationFields() map[string]bool {
 	return fields
 }
 
-// TestConfigurationIsExplained looks for each field of a KubeSchedulerConfiguration in docs/configure.md.
+// TestConfigurationIsExplained expects each KubeSchedulerConfiguration field in
+// docs/configure.md.
 func TestConfigurationIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/configure.md")
 	if err != nil {
@@ -266,7 +273,8 @@ func TestConfigurationIsExplained(t *testing.T) {
 	}
 }
 
-// TestRolesHaveWhatIsRead compares the rights to list and watch with the kinds that a scheduler with the rendered configuration and feature gates watches.
+// TestRolesHaveWhatIsRead compares the list and watch rights with the kinds that a
+// scheduler watches under the rendered configuration and feature gates.
 func TestRolesHaveWhatIsRead(t *testing.T) {
 
 	for name, text := range map[string]string{
@@ -307,13 +315,14 @@ func resourceOf(kind model.Kind) string {
 	return kinds.Get(kind).Resource.GroupResource().Resource + "." + kinds.Get(kind).Resource.Group
 }
 
-// configuration reads the rendered configuration as the scheduler does, with the gates of its command line.
+// configuration parses the rendered configuration like the scheduler, with its command
+// line's gates.
 func configuration(t *testing.T, objects []*unstructured.Unstructured) *config.Config {
 	t.Helper()
 	return configurationOf(t, objects, chart.Release)
 }
 
-// configurationOf is configuration for a release whose objects have another name.
+// configurationOf is configuration for a release with other object names.
 func configurationOf(t *testing.T, objects []*unstructured.Unstructured, name string) *config.Config {
 	t.Helper()
 	set := map[string]bool{}
@@ -337,7 +346,8 @@ func configurationOf(t *testing.T, objects []*unstructured.Unstructured, name st
 	return c
 }
 
-// TestChecksumFollowsTheConfiguration changes values and expects another checksum in the pods exactly if what is mounted has changed.
+// TestChecksumFollowsTheConfiguration changes values and expects a new checksum in the
+// pods exactly if the mounted file has changed.
 func TestChecksumFollowsTheConfiguration(t *testing.T) {
 	checksum := func(text string) string {
 		sum := get[appsv1.Deployment](t, render(t, text), "Deployment", chart.Release).Spec.Template.Annotations["checksum/config"]
@@ -357,7 +367,8 @@ func TestChecksumFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestMonitoringIsThatOfTheFolder compares rules and dashboards with deploy/monitoring, and decodes what is for Prometheus' operator as it does.
+// TestMonitoringIsThatOfTheFolder compares rules and dashboards with deploy/monitoring,
+// and decodes the Prometheus operator's objects like the operator.
 func TestMonitoringIsThatOfTheFolder(t *testing.T) {
 	objects := render(t, "{monitoring: {job: other, serviceMonitor: {create: true}, prometheusRule: {create: true}, dashboards: {create: true}}}")
 	read := func(name string) string {
@@ -395,7 +406,8 @@ func TestMonitoringIsThatOfTheFolder(t *testing.T) {
 	}
 }
 
-// TestKustomizeIsMadeFromTheChart compares the files of deploy/kustomize with what is made of the chart.
+// TestKustomizeIsMadeFromTheChart compares the files of deploy/kustomize with newly
+// generated ones.
 func TestKustomizeIsMadeFromTheChart(t *testing.T) {
 	want, err := chart.Kustomize(chartFolder)
 	if err != nil {
@@ -422,7 +434,7 @@ func TestKustomizeIsMadeFromTheChart(t *testing.T) {
 	}
 }
 
-// build builds a kustomization as `kubectl kustomize` does.
+// build builds a kustomization like `kubectl kustomize`.
 func build(t *testing.T, files filesys.FileSystem, folder string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
@@ -448,8 +460,9 @@ func byID(objects []*unstructured.Unstructured) map[string]*unstructured.Unstruc
 	return all
 }
 
-// TestOverlaysBuildWhatTheChartRenders builds each overlay, and the base, and compares the objects with those of the chart: all fields but the labels and the checksum that Helm
-// needs, and the name of the ConfigMap, which has a hash.
+// TestOverlaysBuildWhatTheChartRenders builds the base and each overlay and compares the
+// objects with the chart's. All fields must match except Helm's labels and checksum, and
+// the ConfigMap's name, which has a hash.
 func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 	variants := map[string]map[string]any{"base": nil}
 	for name, values := range chart.Variants {
@@ -461,7 +474,7 @@ func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		delete(built, "Namespace "+chart.Namespace) // Helm makes it with --create-namespace
+		delete(built, "Namespace "+chart.Namespace) // Helm creates it with --create-namespace
 		hashed := ""
 		for id, o := range built {
 			if o.GetKind() == "ConfigMap" && strings.HasPrefix(o.GetName(), chart.Config+"-") {
@@ -469,7 +482,7 @@ func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 				delete(built, id)
 				o.SetName(chart.Config)
 				text, _, _ := unstructured.NestedString(o.Object, "data", "config.yaml")
-				_, text, _ = strings.Cut(text, "\n") // the first line says where it comes from
+				_, text, _ = strings.Cut(text, "\n") // the first line names the source
 				_ = unstructured.SetNestedField(o.Object, text, "data", "config.yaml")
 				built[chart.ID(o)] = o
 			}
@@ -500,7 +513,7 @@ func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 	}
 }
 
-// block returns the block of YAML of docs/install.md that begins with a comment.
+// block returns the YAML block of docs/install.md that begins with a comment.
 func block(t *testing.T, comment string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/install.md")
@@ -515,8 +528,8 @@ func block(t *testing.T, comment string) string {
 	return text
 }
 
-// TestRoleFitsTheLease compares the name and the namespace of the lease that the scheduler takes part in an election for with those that the role is about, also with the values by which
-// docs/install.md has it stand in for kube-scheduler.
+// TestRoleFitsTheLease compares name and namespace of the election's lease with the lease
+// in the role. It also uses the values of docs/install.md for replacing kube-scheduler.
 func TestRoleFitsTheLease(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "berth-system/berth",
@@ -539,7 +552,8 @@ func TestRoleFitsTheLease(t *testing.T) {
 	}
 }
 
-// TestWithoutElection renders a single replica that takes part in no election: there is no role for a lease, and two processes never run at the same time.
+// TestWithoutElection renders a single replica without leader election: no role for a
+// lease, and never two processes at the same time.
 func TestWithoutElection(t *testing.T) {
 	objects := render(t, "{replicas: 1, config: {leaderElection: {leaderElect: false}}}")
 	for _, o := range objects {
@@ -555,12 +569,13 @@ func TestWithoutElection(t *testing.T) {
 	}
 }
 
-// TestKustomizeOfAUser builds what docs/install.md proposes: the components together, an image and a configuration. Another configuration gives the ConfigMap another name,
-// also where the Deployment mounts it.
+// TestKustomizeOfAUser builds the example of docs/install.md: all components, an image
+// and a configuration. A new configuration changes the ConfigMap's name, also in the
+// Deployment's mount.
 func TestKustomizeOfAUser(t *testing.T) {
 	text := block(t, "kustomization.yaml")
 	mounted := func(configuration string) (name, image string) {
-		// In a folder beside deploy/kustomize, as in a clone.
+		// A folder beside deploy/kustomize, as in a clone.
 		files := filesys.MakeFsInMemory()
 		err := filepath.WalkDir(kustomizeFolder, func(path string, entry os.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
@@ -609,7 +624,8 @@ func TestKustomizeOfAUser(t *testing.T) {
 	}
 }
 
-// TestPodsAreRestricted checks what the Pod Security Standard "restricted" demands, and what is said of the replicas.
+// TestPodsAreRestricted checks the rules of the Pod Security Standard "restricted" and
+// the promises about replicas.
 func TestPodsAreRestricted(t *testing.T) {
 	d := get[appsv1.Deployment](t, render(t, ""), "Deployment", chart.Release)
 	pod := d.Spec.Template.Spec

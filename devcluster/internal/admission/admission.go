@@ -1,8 +1,9 @@
 // Package admission decides whether a kubelet would admit a pod.
 //
-// It takes a node, the pods that the node has admitted, and one more pod; it gives the reason and the message with which a kubelet refuses
-// the pod, or nothing. It owns no state. It never does I/O, and never copies the rules: it calls the admission handlers of the kubelet, so
-// that a test of a scheduler does not depend on our understanding of them.
+// It takes a node, its admitted pods and another pod. It returns a kubelet's reason and
+// message for a refusal, or nothing. It owns no state and never does I/O. It calls the
+// kubelet's own admission handlers, so a scheduler's test does not depend on our reading
+// of the rules.
 package admission
 
 import (
@@ -23,8 +24,8 @@ import (
 // release is the version of every simulated kubelet.
 var release = version.MustParse(shape.KubeletVersion)
 
-// Admit decides whether node admits pod beside the pods it has admitted before. An empty reason means yes; otherwise reason and message are
-// those that a kubelet writes. The arguments are only read.
+// Admit decides whether node admits pod beside its admitted pods. An empty reason means
+// yes; otherwise reason and message are a kubelet's. The arguments are only read.
 func Admit(node *v1.Node, admitted []*v1.Pod, pod *v1.Pod) (reason, message string) {
 	node = prepared(node, pod)
 	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: admitted, Operation: lifecycle.AddOperation}
@@ -36,8 +37,9 @@ func Admit(node *v1.Node, admitted []*v1.Pod, pod *v1.Pod) (reason, message stri
 	return "", ""
 }
 
-// predicates checks resources, host ports, node name, node selector and affinity, and NoExecute taints. A kubelet would evict other
-// pods for a critical one; this one refuses it. There are no device plugins, so the node's allocatable is complete as it is.
+// predicates checks resources, host ports, node name, node selector and affinity, and
+// NoExecute taints. A kubelet evicts other pods for a critical one; this handler refuses
+// it. Without device plugins the node's allocatable is already complete.
 func predicates(node *v1.Node) lifecycle.PodAdmitHandler {
 	return lifecycle.NewPredicateAdmitHandler(
 		func(context.Context, bool) (*v1.Node, error) { return node, nil },
@@ -46,16 +48,17 @@ func predicates(node *v1.Node) lifecycle.PodAdmitHandler {
 	)
 }
 
-// features checks that the node declares the features that the pod needs.
+// features checks that the node declares the pod's required features.
 func features(node *v1.Node) lifecycle.PodAdmitHandler {
 	known := nodedeclaredfeatures.DefaultFramework
 	return lifecycle.NewDeclaredFeaturesAdmitHandler(known, known.TryMap(node.Status.DeclaredFeatures), release)
 }
 
-// prepared copies those parts of a node that are changed for the decision. The kubelet's handler may add a label. A kubelet also skips
-// extended resources that its node does not list, because a resource may belong to the cluster; here every resource belongs to a node,
-// so a node that does not list one has none of it. Those that a claim of the scheduler's serves are not asked for by then: the handler
-// reads that from the pod's status.
+// prepared copies the parts of a node that change for the decision. The kubelet's handler
+// may add a label. A kubelet also ignores extended resources that its node does not list,
+// because a resource may belong to the cluster. Here every resource belongs to a node, so
+// a node without the entry has none. A request that a claim of the scheduler satisfies is
+// removed before: the handler reads the claim from the pod's status.
 func prepared(node *v1.Node, pod *v1.Pod) *v1.Node {
 	changed := *node
 	changed.Labels = maps.Clone(node.Labels)

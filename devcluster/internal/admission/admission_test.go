@@ -79,7 +79,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestExtendedResourceOfAClaim admits a pod whose extended resource the node lacks if a claim serves it, for all containers that request it.
+// TestExtendedResourceOfAClaim admits a pod whose extended resource the node lacks, if a
+// claim satisfies it for all requesting containers.
 func TestExtendedResourceOfAClaim(t *testing.T) {
 	const fpga = "containers: [{name: a, resources: {requests: {example.com/fpga: 1}}}, {name: b, resources: {requests: {example.com/fpga: 2}}}]"
 	for status, want := range map[string]string{
@@ -99,7 +100,8 @@ func affinity(zone string) string {
 	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [" + zone + "]}]}]}}}"
 }
 
-// testNode has 4 CPUs, 8Gi of memory, 10Gi of storage, one GPU, room for 3 pods, and the given spec.
+// testNode has 4 CPUs, 8Gi of memory, 10Gi of storage, one GPU, room for 3 pods, and the
+// given spec.
 func testNode(t *testing.T, spec string) *v1.Node {
 	t.Helper()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"zone": "a"}}}
@@ -111,7 +113,8 @@ func testNode(t *testing.T, spec string) *v1.Node {
 	return node
 }
 
-// testPod is bound to the node unless its spec names another, and has the defaults of the API server, such as protocols.
+// testPod is bound to the node unless its spec names another. It has the API server's
+// defaults, such as protocols.
 func testPod(t *testing.T, uid, spec string) *v1.Pod {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: v1.PodSpec{NodeName: "node"}}

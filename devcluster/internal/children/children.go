@@ -1,13 +1,14 @@
-// Package children names the components that a child process of devcluster can run.
+// Package children names the components that a devcluster child process can run.
 //
-// It takes nothing and gives names. It is separate so that the code that starts children does not import the components: they are most of
-// the program.
+// It is separate because the components are most of the program: code that starts
+// children need not import them.
 package children
 
-// Command is the first argument of a child process; the component's name and flags follow.
+// Command is the first argument of a child process; the component's name and flags
+// follow.
 const Command = "component"
 
-// The names of the components.
+// Names of the components.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"

@@ -1,8 +1,8 @@
 // Package cluster starts, watches and stops one control plane with its nodes.
 //
-// It takes options and gives a Report when the cluster is ready. It owns the data folder,
-// the ports and the children while Run runs, and leaves nothing running after it. It never
-// decides where a pod goes.
+// It takes options and returns a Report when the cluster is ready. While Run runs, it
+// owns the data folder, the ports and the children. After Run, nothing is left running.
+// It never places a pod.
 package cluster
 
 import (
@@ -37,9 +37,9 @@ type cluster struct {
 	log      *log.Logger
 }
 
-// Run starts a cluster, prints its Report on out and keeps it running until ctx ends,
-// which is a clean stop, or until a component ends, which is an error. Each value from
-// restart kills the API server and starts it again. Progress goes to logger.
+// Run starts a cluster and prints its Report on out. The cluster runs until ctx ends, a
+// clean stop, or until a component ends, an error. Each value from restart kills the API
+// server and starts it again. Progress goes to logger.
 func Run(ctx context.Context, o options.Options, restart <-chan os.Signal, out io.Writer, logger *log.Logger) (err error) {
 	l, err := openLayout(o.DataDir)
 	if err != nil {
@@ -63,7 +63,8 @@ func Run(ctx context.Context, o options.Options, restart <-chan os.Signal, out i
 	return err
 }
 
-// untilDeath returns a context that ends when ctx does, with the cause errStop, or when a child dies, with the death as its cause.
+// untilDeath returns a context that ends with ctx, with the cause errStop, or with a
+// child's death as its cause.
 func untilDeath(ctx context.Context, deaths <-chan *supervise.Death) context.Context {
 	alive, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
@@ -77,7 +78,8 @@ func untilDeath(ctx context.Context, deaths <-chan *supervise.Death) context.Con
 	return alive
 }
 
-// live starts everything and then serves; it always returns an error, errStop for a clean stop.
+// live starts everything and then serves. It always returns an error, errStop for a clean
+// stop.
 func (c *cluster) live(ctx context.Context, restart <-chan os.Signal) error {
 	began := time.Now()
 	if err := c.prepare(); err != nil {
@@ -109,7 +111,7 @@ func (c *cluster) prepare() error {
 	return err
 }
 
-// startComponents starts each component once those that it needs respond.
+// startComponents starts each component after its dependencies respond.
 func (c *cluster) startComponents(ctx context.Context) error {
 	if err := c.start(ctx, etcdCommand(c.layout, c.ports), etcdProbe(c.layout, c.ports)); err != nil {
 		return err
@@ -140,7 +142,8 @@ func (c *cluster) start(ctx context.Context, command supervise.Command, ready pr
 	return nil
 }
 
-// tailUnlessDead quotes the log of a component that runs but does not become ready; the error of a death has its own quote.
+// tailUnlessDead quotes the log of a running component that does not become ready. The
+// error of a death has its own quote.
 func (c *cluster) tailUnlessDead(ctx context.Context, name string) string {
 	if ctx.Err() != nil {
 		return ""
@@ -201,7 +204,7 @@ func (c *cluster) restartAPIServer(ctx context.Context) error {
 	return err
 }
 
-// newClient makes a client without a rate limit.
+// newClient returns a client without a rate limit.
 func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

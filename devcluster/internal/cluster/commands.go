@@ -13,8 +13,8 @@ const (
 	serviceRange = "192.168.0.0/16"
 	serviceIP    = "192.168.0.1" // of the service "kubernetes"
 
-	// leaseSeconds is longer than a kubelet's 40: each node renews every 30 s, so that 5,000
-	// of them cost the machine 170 writes a second and not 500.
+	// leaseSeconds is longer than a kubelet's 40: each node renews every 30 s, so that
+	// 5,000 of them cost the machine 170 writes a second and not 500.
 	leaseSeconds = "120"
 )
 
@@ -33,9 +33,9 @@ func etcdCommand(l *layout, p ports) supervise.Command {
 	)
 }
 
-// apiServerCommand raises the limits on requests in flight from 400 and 200, which are made
-// for a server that many share. Priority and fairness stays on, as in production: it
-// divides the sum of both limits.
+// apiServerCommand raises the limits on requests in flight from 400 and 200, which suit a
+// server with many users. Priority and fairness stays on, as in production. It divides
+// the sum of both limits.
 func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 	flags := []string{
 		"--etcd-servers=" + url(p.etcdClient),
@@ -63,7 +63,7 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 		"--allow-privileged=true",
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
-		"--profiling=true", // comparisons make it collect its garbage between turns
+		"--profiling=true", // comparisons trigger its garbage collection between turns
 	}
 	flags = append(flags, "--disable-admission-plugins="+strings.Join(disabledAdmission(o), ","))
 	if o.RuntimeConfig != "" {
@@ -77,8 +77,10 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 
 // disabledAdmission names the admission plugins to disable.
 func disabledAdmission(o options.Options) []string {
-	// Every new node would be tainted as not ready until the node lifecycle controller has looked at it, if that runs. Ours are ready when
-	// they are created, and removing the taint from 5,000 of them takes a minute. The controller still taints a node that is not ready.
+	// The plugin would taint every new node as not ready until the node lifecycle
+	// controller, if it runs, has seen it. Ours are ready from the start, and removing
+	// the taint from 5,000 nodes takes a minute. The controller still taints a node that
+	// is not ready.
 	off := []string{"TaintNodesByCondition"}
 	if !o.Controllers {
 		off = append(off, "ServiceAccount") // the default service accounts do not exist
@@ -88,7 +90,7 @@ func disabledAdmission(o options.Options) []string {
 
 // disabledControllers selects all default controllers but these.
 func disabledControllers(o options.Options) []string {
-	// It writes to every node how long its kubelet should cache secrets.
+	// It writes the cache time of secrets to every node.
 	off := []string{"-ttl-controller"}
 	if !o.NodeLifecycle() {
 		off = append(off, "-node-lifecycle-controller") // it would taint nodes whose leases are not renewed
@@ -96,8 +98,8 @@ func disabledControllers(o options.Options) []string {
 	return off
 }
 
-// controllerManagerCommand allows more workers and requests than the defaults, so that the pods of a Deployment of 2,000 are created in
-// seconds.
+// controllerManagerCommand raises workers and request rates above the defaults, so the
+// 2,000 pods of a Deployment are created in seconds.
 func controllerManagerCommand(l *layout, p ports, o options.Options) supervise.Command {
 	kubeconfig := l.kubeconfig(controllers)
 	flags := []string{

@@ -31,7 +31,7 @@ func TestNothingWaitsForAPartThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// flagWith returns what follows prefix in the flag that begins with it, or nothing.
+// flagWith returns the part after prefix of the first matching flag, or nothing.
 func flagWith(flags []string, prefix string) string {
 	for _, flag := range flags {
 		if value, ok := strings.CutPrefix(flag, prefix); ok {

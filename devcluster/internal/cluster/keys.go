@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/identity"
 )
 
-// The users that kubeconfigs are written for, named as their files are.
+// Users of the kubeconfigs, named like the files.
 const (
 	admin       = "admin"
 	scheduler   = "kube-scheduler"
@@ -16,11 +16,12 @@ const (
 	agent       = "kwok"
 )
 
-// administrators is the group that RBAC gives all rights, and that is exempt from priority and fairness.
+// administrators is a group with all rights in RBAC and exempt from priority and
+// fairness.
 const administrators = "system:masters"
 
-// users are the users and groups of the kubeconfigs. The bootstrap roles of RBAC bind scheduler and controller manager by name; they have
-// no other rights.
+// users are the users and groups of the kubeconfigs. The bootstrap roles of RBAC bind
+// scheduler and controller manager by name; they have no other rights.
 var users = []struct {
 	file   string
 	user   string
@@ -32,7 +33,8 @@ var users = []struct {
 	{agent, "devcluster:kwok", []string{administrators}},
 }
 
-// writeKeys makes all keys of one run. etcd has a separate authority: a client of the API server must not have access to etcd.
+// writeKeys makes all keys of one run. etcd has a separate authority: a client of the API
+// server must not have access to etcd.
 func writeKeys(l *layout, p ports) error {
 	if err := writeEtcdKeys(l); err != nil {
 		return fmt.Errorf("write etcd keys: %w", err)
@@ -76,8 +78,8 @@ func writeAPIServerKeys(l *layout, p ports) error {
 	if err := server.Write(l.key("server.crt"), l.key("server.key")); err != nil {
 		return err
 	}
-	// There is no proxy in front of this API server, but every component that delegates its authentication reads which authority one would
-	// have.
+	// This API server has no proxy in front of it, but every component with delegated
+	// authentication reads the proxy's authority.
 	if _, err := newAuthority(l, "front-proxy-ca"); err != nil {
 		return err
 	}

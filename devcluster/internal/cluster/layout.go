@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// layout is the paths in the data folder. It holds the folder's lock.
+// layout holds the paths in the data folder and the folder's lock.
 type layout struct {
 	dir       string
 	temporary bool
@@ -61,8 +61,8 @@ func (l *layout) close(keep bool) error {
 	return nil
 }
 
-// readyName is the file in the data folder that holds the ready line, kept up to date for
-// as long as the cluster runs.
+// readyName is the file in the data folder with the ready line, kept current while the
+// cluster runs.
 const readyName = "ready.json"
 
 func (l *layout) path(name string) string       { return filepath.Join(l.dir, name) }
@@ -73,7 +73,7 @@ func (l *layout) etcd() string                  { return l.path("etcd") }
 func (l *layout) key(name string) string        { return filepath.Join(l.keys(), name) }
 func (l *layout) kubeconfig(user string) string { return l.path(user + ".kubeconfig") }
 
-// ports are where the components listen, on loopback.
+// ports are the components' ports on loopback.
 type ports struct {
 	etcdClient  int
 	etcdPeer    int
@@ -88,14 +88,14 @@ func url(port int) string {
 const (
 	loopback = "127.0.0.1"
 
-	// Ports are chosen below the range from which the kernel takes the local ports of outgoing connections. Otherwise a connection could
-	// occupy the API server's port while it restarts.
+	// Ports are below the kernel's range for the local ports of outgoing connections.
+	// Otherwise a connection could occupy the API server's port while it restarts.
 	firstPort = 20000
 	lastPort  = 29999
 )
 
-// choosePorts finds free ports. They are free, not reserved: if another process takes one first, the start of the component fails with an
-// error.
+// choosePorts finds free ports without reserving them. If another process takes one
+// first, the component's start fails with an error.
 func choosePorts() (ports, error) {
 	var p ports
 	taken := map[int]bool{}

@@ -16,8 +16,8 @@ import (
 // createWorkers is enough to keep the API server of a small machine busy.
 const createWorkers = 32
 
-// createNodes creates the first n nodes of the fleet, Ready from the start as a kubelet's registration is. Existing nodes of a resumed
-// cluster are left as they are.
+// createNodes creates the first n nodes of the fleet, Ready from the start like a
+// kubelet's registration. Existing nodes of a resumed cluster stay unchanged.
 func createNodes(ctx context.Context, client kubernetes.Interface, fleet shape.Fleet, n int) error {
 	now := time.Now()
 	workers, workersCtx := errgroup.WithContext(ctx)

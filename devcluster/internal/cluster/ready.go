@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// waitMax is far beyond what any step takes on a slow and busy machine.
+	// waitMax is far above the time of any step on a slow and busy machine.
 	waitMax = 2 * time.Minute
-	// probeInterval is short compared to a start, which takes seconds, and long compared to a probe.
+	// probeInterval is short compared to a start, which takes seconds, and long compared
+	// to a probe.
 	probeInterval = 200 * time.Millisecond
 	probeMax      = 10 * time.Second
 )
 
-// probe returns nil once its target is ready, and before that an error with the reason.
+// probe returns nil once its target is ready, and an error with the reason before.
 type probe func(ctx context.Context) error
 
 // both returns nil when a and b do.
@@ -35,7 +36,8 @@ func both(a, b probe) probe {
 	}
 }
 
-// wait calls ready until it returns nil, ctx ends or waitMax is over. The end of ctx is reported as its cause.
+// wait calls ready until it returns nil, ctx ends or waitMax is over. For the end of ctx
+// it returns the cause.
 func wait(ctx context.Context, what string, ready probe) error {
 	patience := time.After(waitMax)
 	for {
@@ -64,8 +66,8 @@ func (c *cluster) apiServerReady(ctx context.Context) error {
 	return err
 }
 
-// nodesReady requires every node to be Ready and without the not-ready taint: the nodes of a resumed cluster may have been without an agent
-// for long.
+// nodesReady requires every node to be Ready and without the not-ready taint: a resumed
+// cluster's nodes may have been without an agent for long.
 func (c *cluster) nodesReady(ctx context.Context) error {
 	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -102,7 +104,8 @@ func (c *cluster) namespaceReady(ctx context.Context) error {
 	return err
 }
 
-// serviceAccountReady requests the default service account, without which the API server refuses pods that name none.
+// serviceAccountReady requests the default service account. Without it the API server
+// refuses pods that name none.
 func (c *cluster) serviceAccountReady(ctx context.Context) error {
 	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	return err
@@ -116,7 +119,8 @@ func controllersProbe(l *layout, p ports) probe {
 	return httpProbe(url(p.controllers)+"/healthz", l.key("ca.crt"), "", "")
 }
 
-// httpProbe requests a URL of a server with a certificate of ca; cert and key may be empty.
+// httpProbe requests a URL of a server whose certificate ca signed; cert and key may be
+// empty.
 func httpProbe(url, ca, cert, key string) probe {
 	return func(ctx context.Context) error {
 		config, err := tlsConfig(ca, cert, key)

@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Report describes a ready cluster. It is one line of JSON.
+// Report describes a ready cluster as one line of JSON.
 type Report struct {
-	// Kubeconfig is the file of an administrator.
+	// Kubeconfig is an administrator's file.
 	Kubeconfig string `json:"kubeconfig"`
-	// SchedulerKubeconfig is the file of the user system:kube-scheduler.
+	// SchedulerKubeconfig is the user system:kube-scheduler's file.
 	SchedulerKubeconfig string `json:"schedulerKubeconfig"`
 	// Server is the API server's URL.
 	Server string `json:"server"`
@@ -26,7 +26,8 @@ type Report struct {
 	PIDs map[string]int `json:"pids"`
 }
 
-// announce writes that the cluster is ready, to standard output last: after that line all files exist.
+// announce reports that the cluster is ready, on standard output last: by then all files
+// exist.
 func (c *cluster) announce(ctx context.Context) error {
 	if err := c.copyKubeconfig(); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (c *cluster) copyKubeconfig() error {
 	return nil
 }
 
-// record writes the current report to the files that hold it and returns its line.
+// record writes the current report to its files and returns its line.
 func (c *cluster) record(ctx context.Context) ([]byte, error) {
 	line, err := c.report(ctx)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package component holds what a child process of devcluster runs: one component of the
-// control plane, for the whole life of the process.
+// Package component runs one component of the control plane in a child process of
+// devcluster, for the process's whole life.
 //
-// It takes a component's name and its flags and gives an exit code. It owns the process it runs in. It never depends on the other
-// components: their addresses are in the flags. The Kubernetes components are black boxes behind the flags that their own binaries have.
+// It takes a component's name and flags and returns an exit code. It owns its process. It
+// never depends on the other components: their addresses are in the flags. The Kubernetes
+// components are black boxes behind their own binaries' flags.
 package component
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
-// Main runs the component that args[0] names with the flags that follow it, until it ends or the process gets a signal, and returns the
-// exit code.
+// Main runs the component args[0] with the following flags until it ends or the process
+// receives a signal, and returns the exit code.
 func Main(args []string) int {
 	if len(args) == 0 {
 		fmt.Fprintln(os.Stderr, "devcluster component: which one?")

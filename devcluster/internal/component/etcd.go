@@ -12,11 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
-// quotaBytes leaves room for hundreds of thousands of pods and their history; disk space is used only as it is filled.
+// quotaBytes is enough for hundreds of thousands of pods and their history. Disk space is
+// used only as it fills.
 const quotaBytes = 8 << 30
 
-// etcdFlags are the flags of the etcd child. One certificate serves clients and peers, and
-// only holders of a certificate of the same authority may talk to it.
+// etcdFlags are the etcd child's flags. One certificate serves clients and peers, and
+// access requires a certificate of the same authority.
 type etcdFlags struct {
 	dataDir   string
 	clientURL string
@@ -76,7 +77,8 @@ func (f etcdFlags) config() (*embed.Config, error) {
 	c.QuotaBackendBytes = quotaBytes
 	c.LogOutputs = []string{"stderr"}
 	c.LogLevel = "warn"
-	// What a killed process has written survives in the kernel; only a power cut loses it, which is acceptable here.
+	// Writes of a killed process survive in the kernel. Only a power cut loses them,
+	// which is acceptable here.
 	c.UnsafeNoFsync = true
 	return c, nil
 }

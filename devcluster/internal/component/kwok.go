@@ -28,18 +28,19 @@ import (
 )
 
 const (
-	// agentID holds the nodes' leases. It is the same in every run, so that a resumed cluster need not wait for the leases of its earlier
-	// run to expire.
+	// agentID holds the nodes' leases. It is the same in every run, so a resumed cluster
+	// need not wait until the previous run's leases expire.
 	agentID = "devcluster"
-	// foreignNodeIP and foreignPodCIDR are for nodes that users create without addresses.
+	// foreignNodeIP and foreignPodCIDR are for user-created nodes without addresses.
 	foreignNodeIP  = "172.31.0.1"
 	foreignPodCIDR = "100.64.0.0/10"
 
 	agentWorkers = 16
 )
 
-// runKwok simulates the kubelets of all nodes. Our own code admits pods and starts them. kwok's controllers do the rest with kwok's stock
-// stages: leases are renewed, pods of Jobs complete, terminating pods are deleted.
+// runKwok simulates the kubelets of all nodes. Our own code admits and starts pods.
+// kwok's controllers do the rest with their stock stages: they renew leases, complete
+// pods of Jobs and delete terminating pods.
 func runKwok(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet(children.Kwok, pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the agent")
@@ -78,7 +79,7 @@ func runKwok(ctx context.Context, args []string) error {
 		return fmt.Errorf("configure kwok: %w", err)
 	}
 
-	// Below warnings, kwok reports every lease.
+	// Below warnings, kwok logs every lease.
 	ctx = log.NewContext(ctx, log.NewLogger(os.Stderr, log.LevelWarn))
 	if err := controller.Start(ctx); err != nil {
 		return fmt.Errorf("start kwok: %w", err)
@@ -93,7 +94,8 @@ func runKwok(ctx context.Context, args []string) error {
 	})
 }
 
-// newClient makes a client that uses protobuf and has no rate limit: the agent replaces thousands of kubelets.
+// newClient returns a client with protobuf and without a rate limit, because the agent
+// replaces thousands of kubelets.
 func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	if kubeconfig == "" {
 		return nil, errors.New("--kubeconfig is missing")
@@ -113,7 +115,7 @@ func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-// stockStages are the stages that kwok ships, except the one that starts pods.
+// stockStages returns kwok's own stages, without the stage that starts pods.
 func stockStages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
 	for _, text := range []string{

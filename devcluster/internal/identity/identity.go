@@ -1,7 +1,9 @@
-// Package identity makes the keys, certificates and kubeconfigs of one run of a cluster.
+// Package identity creates the keys, certificates and kubeconfigs of one run of a
+// cluster.
 //
-// It takes names and gives PEM pairs and kubeconfig files. It owns the authorities, whose private keys stay in memory: nothing can be
-// signed after the run. It never reads keys of an earlier run.
+// It takes names. It returns PEM pairs and kubeconfig files. It owns the authorities,
+// whose private keys stay in memory, so nothing can be signed after the run. It never
+// reads keys of an earlier run.
 package identity
 
 import (
@@ -23,7 +25,7 @@ import (
 
 const (
 	validity = 365 * 24 * time.Hour
-	// clockSkew is how far behind a reader's clock may be.
+	// clockSkew is the allowed lag of a reader's clock.
 	clockSkew = time.Hour
 )
 
@@ -33,14 +35,14 @@ type Pair struct {
 	Private []byte
 }
 
-// Authority signs certificates. Its key exists in memory only.
+// Authority signs certificates. Its key exists only in memory.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
 }
 
-// NewAuthority makes a self-signed authority.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(name string) (*Authority, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name})
 	if err != nil {
@@ -70,8 +72,8 @@ func (a *Authority) Certificate() []byte {
 	return a.pem
 }
 
-// Server issues a certificate for serving on the given DNS names and addresses; it also
-// identifies its holder as a client of its own kind, as etcd members are to each other.
+// Server issues a serving certificate for DNS names and addresses. It is also a client
+// certificate for the same kind of server, as between etcd members.
 func (a *Authority) Server(name string, dns []string, addresses []net.IP) (Pair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name})
 	if err != nil {
@@ -83,7 +85,7 @@ func (a *Authority) Server(name string, dns []string, addresses []net.IP) (Pair,
 	return a.issue(template)
 }
 
-// Client issues a client certificate for a user, and its groups if any.
+// Client issues a client certificate for a user and its groups.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
@@ -111,7 +113,8 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	return Pair{Public: encode("CERTIFICATE", der), Private: private}, nil
 }
 
-// NewSigningKey makes a key pair without a certificate, for signing service account tokens.
+// NewSigningKey creates a key pair without a certificate, for signing service account
+// tokens.
 func NewSigningKey() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -128,7 +131,7 @@ func NewSigningKey() (Pair, error) {
 	return Pair{Public: encode("PUBLIC KEY", public), Private: private}, nil
 }
 
-// Write stores the pair, readable by the owner only.
+// Write stores the pair. Only the owner can read it.
 func (p Pair) Write(publicFile, privateFile string) error {
 	if err := os.WriteFile(publicFile, p.Public, 0o600); err != nil {
 		return err
@@ -136,7 +139,8 @@ func (p Pair) Write(publicFile, privateFile string) error {
 	return os.WriteFile(privateFile, p.Private, 0o600)
 }
 
-// WriteKubeconfig issues a client certificate for user and stores a kubeconfig with it, readable by the owner only.
+// WriteKubeconfig issues a client certificate for user and stores a kubeconfig with it.
+// Only the owner can read it.
 func (a *Authority) WriteKubeconfig(file, server, user string, groups ...string) error {
 	pair, err := a.Client(user, groups...)
 	if err != nil {

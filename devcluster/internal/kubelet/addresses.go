@@ -7,15 +7,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// addresses gives each pod an address of every pod range of its node. A node without a range uses the common one. It is not safe for
-// concurrent use.
+// addresses assigns each pod an address of every pod range of its node. Nodes without a
+// range share the common one. It is not safe for concurrent use.
 type addresses struct {
 	common string
 	taken  map[netip.Addr]bool
-	last   map[string]netip.Addr // by range: the address taken last
+	last   map[string]netip.Addr // by range: the last assigned address
 }
 
-// take takes an address of every pod range of a node.
+// take assigns an address of every pod range of a node.
 func (a *addresses) take(node *v1.Node) ([]v1.PodIP, error) {
 	ranges := node.Spec.PodCIDRs
 	if len(ranges) == 0 {
@@ -33,8 +33,9 @@ func (a *addresses) take(node *v1.Node) ([]v1.PodIP, error) {
 	return ips, nil
 }
 
-// takeFrom takes the next free address of a range. It starts after the address that was taken last, so that an address is not used
-// again soon. The first address names the range and is never taken.
+// takeFrom assigns the next free address of a range. It starts after the last assigned
+// address, so a freed address is not reused soon. The first address names the range and
+// is never assigned.
 func (a *addresses) takeFrom(cidr string) (netip.Addr, error) {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -61,7 +62,7 @@ func (a *addresses) takeFrom(cidr string) (netip.Addr, error) {
 	}
 }
 
-// mark marks the addresses that a pod has already as taken.
+// mark marks a pod's existing addresses as taken.
 func (a *addresses) mark(ips []v1.PodIP) {
 	for _, ip := range ips {
 		if address, err := netip.ParseAddr(ip.IP); err == nil {

@@ -10,15 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// attachLimitExceeded is the reason with which a kubelet refuses a pod whose volumes its node has no room to attach.
+// attachLimitExceeded is a kubelet's reason for a pod whose volumes exceed its node's
+// attach limit.
 const attachLimitExceeded = "VolumeAttachmentLimitExceeded"
 
-// csiVolume is a volume of a driver, as a node attaches it: once for all pods.
+// csiVolume is a driver's volume. A node attaches it once for all pods.
 type csiVolume struct {
 	driver, handle string
 }
 
-// csiVolumes returns the CSI volumes behind a pod's bound claims. In-tree volumes that a driver has taken over are not among them.
+// csiVolumes returns the CSI volumes of a pod's bound claims, without migrated in-tree
+// volumes.
 func (s storehouse) csiVolumes(pod *v1.Pod) []csiVolume {
 	var volumes []csiVolume
 	for i := range pod.Spec.Volumes {
@@ -34,9 +36,10 @@ func (s storehouse) csiVolumes(pod *v1.Pod) []csiVolume {
 	return volumes
 }
 
-// attach attaches a pod's volumes to its node. The message is empty, or says which driver cannot attach that many.
+// attach attaches a pod's volumes to its node. A message names the driver whose limit
+// they exceed.
 //
-// As with admission, a pod is not refused because of a stale cache.
+// As for admission, no refusal is based on a stale cache.
 func (k *kubelets) attach(ctx context.Context, pod *v1.Pod) (message string, err error) {
 	wanted := k.store.csiVolumes(pod)
 	if len(wanted) == 0 {
@@ -62,7 +65,8 @@ func (k *kubelets) attach(ctx context.Context, pod *v1.Pod) (message string, err
 	return k.attachWithin(limits, pod, wanted), nil
 }
 
-// attachWithin attaches a pod's volumes if its node's limits allow it. A nil CSINode has no limits.
+// attachWithin attaches a pod's volumes if its node's limits allow it. A nil CSINode has
+// no limits.
 func (k *kubelets) attachWithin(limits *storagev1.CSINode, pod *v1.Pod, wanted []csiVolume) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +81,8 @@ func (k *kubelets) attachWithin(limits *storagev1.CSINode, pod *v1.Pod, wanted [
 	return ""
 }
 
-// overLimit returns a driver that would have more volumes on a pod's node than it can attach, or nothing. It needs the lock.
+// overLimit returns a driver whose limit on a pod's node would be exceeded, or nothing.
+// Callers hold the lock.
 func (k *kubelets) overLimit(node *storagev1.CSINode, pod *v1.Pod, wanted []csiVolume) string {
 	if node == nil {
 		return ""
@@ -87,7 +92,7 @@ func (k *kubelets) overLimit(node *storagev1.CSINode, pod *v1.Pod, wanted []csiV
 		attached[volume] = true
 	}
 	for _, t := range k.rooms.tenants[pod.Spec.NodeName] {
-		// A pod that an earlier run of this program started has its volumes attached too.
+		// A pod that an earlier run started has attached volumes too.
 		if t.pod.UID == pod.UID || !t.attached && t.pod.Status.Phase != v1.PodRunning {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	core "k8s.io/client-go/testing"
 )
 
-// diskFor makes a claim and the CSI volume that it is bound to.
+// diskFor returns a claim and its bound CSI volume.
 func diskFor(name, driver string) []runtime.Object {
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	claim.Spec.VolumeName, claim.Status.Phase = name, v1.ClaimBound
@@ -33,7 +33,8 @@ func limited(node string, limits map[string]int32) *storagev1.CSINode {
 	return n
 }
 
-// TestNodeAttachesSoManyVolumes has room for two volumes of one driver and any number of the other.
+// TestNodeAttachesSoManyVolumes has room for two volumes of one driver and any number of
+// the other's.
 func TestNodeAttachesSoManyVolumes(t *testing.T) {
 	before := []runtime.Object{testNode("a", 20), limited("a", map[string]int32{"few": 2, "many": -1})}
 	for _, name := range []string{"d1", "d2", "d3"} {
@@ -59,7 +60,8 @@ func TestNodeAttachesSoManyVolumes(t *testing.T) {
 	}, before...)
 }
 
-// TestVolumesOfAnEarlierRunAreAttached expects that pods which run when the program starts count, and those that wait do not.
+// TestVolumesOfAnEarlierRunAreAttached expects that pods running at the program's start
+// count and waiting ones do not.
 func TestVolumesOfAnEarlierRunAreAttached(t *testing.T) {
 	runs := withClaim(bound("runs"), "d1")
 	runs.Status.Phase, runs.Status.PodIPs = v1.PodRunning, []v1.PodIP{{IP: "10.0.0.1"}}
@@ -76,7 +78,7 @@ func TestVolumesOfAnEarlierRunAreAttached(t *testing.T) {
 		w.expect("y Failed VolumeAttachmentLimitExceeded")
 		_, err := w.StorageV1().CSINodes().Update(w.Context(), limited("a", map[string]int32{"few": 1, "many": 1}), metav1.UpdateOptions{})
 		w.must(err)
-		w.add(withClaim(bound("z"), "m1")) // the other driver has too many now
+		w.add(withClaim(bound("z"), "m1")) // the other driver is above its limit now
 		w.expect("z Running")
 	}, before...)
 }

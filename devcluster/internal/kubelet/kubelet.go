@@ -1,10 +1,12 @@
-// Package kubelet starts pods on simulated nodes, as their kubelets would.
+// Package kubelet starts pods on simulated nodes like their kubelets.
 //
-// It takes a client, and a function that decides whether a node admits a pod; it gives every bound pod a status: Running, Failed with a
-// kubelet's reason if the node refuses it or cannot attach its volumes, or Pending for as long as its volumes or devices are missing. It owns what every node has
-// admitted, and rebuilds it from the pods' statuses when it starts. It never deletes a pod and never stops one that runs.
+// It takes a client and an admission function. It gives every bound pod a status:
+// Running; Failed with a kubelet's reason if the node refuses it or cannot attach its
+// volumes; or Pending while its volumes or devices are missing. It owns the admitted pods
+// of every node, and rebuilds them from the pods' statuses at its start. It never deletes
+// a pod and never stops a running pod.
 //
-// An ordinary pod costs one write, which is the same as without any check.
+// An ordinary pod costs one write, the same as without any check.
 package kubelet
 
 import (
@@ -36,15 +38,16 @@ import (
 // Config is the configuration of the simulated kubelets.
 type Config struct {
 	Client kubernetes.Interface
-	// Admit decides whether a node admits a pod beside those that it has admitted. An empty reason means yes.
+	// Admit decides whether a node admits a pod beside its admitted pods. An empty reason
+	// means yes.
 	Admit func(node *v1.Node, admitted []*v1.Pod, pod *v1.Pod) (reason, message string)
-	// NodeIP is the address of nodes that have none.
+	// NodeIP is the address of nodes without one.
 	NodeIP string
-	// PodCIDR is the range of the addresses of pods on nodes that have no range of their own.
+	// PodCIDR is the pod range of nodes without one.
 	PodCIDR string
 	// PodGroupClaims is set if a pod may use the ResourceClaims of its PodGroup.
 	PodGroupClaims bool
-	// Workers is how many pods are worked on at the same time.
+	// Workers is the number of pods in work at the same time.
 	Workers int
 }
 
@@ -62,14 +65,14 @@ type kubelets struct {
 	rooms *rooms // guarded by mu
 }
 
-// The indexes of the pods.
+// Indexes of the pods.
 const (
 	byNode    = "node"
 	byClaim   = "claim"   // namespace/name of a PersistentVolumeClaim
 	byDevices = "devices" // namespace/name of a ResourceClaim
 )
 
-// Failed requests are tried again after retryMin, and then after twice the time, up to retryMax.
+// Failed requests are retried after retryMin, with doubled delays up to retryMax.
 const (
 	retryMin = 10 * time.Millisecond
 	retryMax = 5 * time.Second
@@ -112,7 +115,8 @@ func Run(ctx context.Context, config Config) error {
 	return nil
 }
 
-// watch makes the informers. It returns what must be true before the first pod is started: every pod that was admitted before is known.
+// watch creates the informers. It returns the conditions for starting the first pod:
+// every admitted pod is known.
 func (k *kubelets) watch(factory informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
 	core := factory.Core().V1()
 	nodes, claims, volumes := core.Nodes(), core.PersistentVolumeClaims(), core.PersistentVolumes()
@@ -155,7 +159,8 @@ func (k *kubelets) watch(factory informers.SharedInformerFactory) ([]cache.Infor
 	return synced, nil
 }
 
-// servesDevices reports whether the API server serves ResourceClaims; a cluster may have them disabled.
+// servesDevices reports whether the API server serves ResourceClaims; a cluster may have
+// them disabled.
 func servesDevices(client kubernetes.Interface) (bool, error) {
 	_, err := client.Discovery().ServerResourcesForGroupVersion(resourcev1.SchemeGroupVersion.String())
 	if apierrors.IsNotFound(err) {
@@ -195,8 +200,8 @@ func devicesOf(object any) ([]string, error) {
 	return keys, nil
 }
 
-// podSeen is called for every pod, in the order in which the API server reports changes. So the room of a pod that is gone is free
-// before the pod that was bound in its place is considered.
+// podSeen is called for every pod, in the API server's order of changes. A removed pod's
+// room is therefore free before the next pod bound there is considered.
 func (k *kubelets) podSeen(object any) {
 	pod := object.(*v1.Pod)
 	k.mu.Lock()
@@ -259,7 +264,7 @@ func (k *kubelets) work(ctx context.Context) {
 	}
 }
 
-// start takes a pod as far as it gets: it is refused, or waits for something, or runs.
+// start brings a pod to its next state: refused, waiting or running.
 func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 	pod, node, reason, message, err := k.admit(ctx, name)
 	if err != nil || pod == nil {
@@ -274,7 +279,7 @@ func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 			k.event(pod, obstacle.reason, obstacle.message)
 		}
 		if admitted(pod) {
-			return nil // its status has that reason already
+			return nil // its status has the reason already
 		}
 		return k.write(ctx, pod, waiting(pod, hosts, metav1.Now()))
 	}
@@ -291,7 +296,7 @@ func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 	return k.write(ctx, pod, running(pod, hosts, ips, metav1.Now()))
 }
 
-// refuse fails a pod for good.
+// refuse fails a pod permanently.
 func (k *kubelets) refuse(ctx context.Context, pod *v1.Pod, reason, message string) error {
 	if err := k.write(ctx, pod, refused(pod, reason, message, metav1.Now())); err != nil {
 		return err
@@ -300,10 +305,11 @@ func (k *kubelets) refuse(ctx context.Context, pod *v1.Pod, reason, message stri
 	return nil
 }
 
-// admit returns a pod and its node, and the reason why the node refuses it, if it does. The pod is nil if there is nothing to do.
+// admit returns a pod, its node, and the reason if the node refuses it. The pod is nil if
+// there is nothing to do.
 //
-// A refusal is final, so it must not be based on a stale cache: before a pod is refused, its node and the pods on it are read from the API
-// server, and the decision is made again.
+// A refusal is final, so it must not be based on a stale cache. Before a refusal, the
+// node and its pods are read from the API server, and the decision is repeated.
 func (k *kubelets) admit(ctx context.Context, name cache.ObjectName) (pod *v1.Pod, node *v1.Node, reason, message string, err error) {
 	if pod, node, reason, _ = k.ask(name, nil); pod == nil || node != nil && reason == "" {
 		return pod, node, "", "", nil
@@ -322,9 +328,10 @@ func (k *kubelets) admit(ctx context.Context, name cache.ObjectName) (pod *v1.Po
 	return pod, node, reason, message, nil
 }
 
-// ask decides on a pod and reserves its room. The node is the one given, or the one in the cache; if that is missing, nothing is
-// decided. The pod is read under the lock: podGone comes after the pod has left the cache, so that no room is reserved for a pod after
-// its room has been released.
+// ask decides on a pod and reserves its room. The node is the given one, or the cached
+// one if it is nil; without a node there is no decision. The pod is read under the lock.
+// podGone comes after the pod has left the cache, so no room is reserved for a pod whose
+// room was released.
 func (k *kubelets) ask(name cache.ObjectName, node *v1.Node) (*v1.Pod, *v1.Node, string, string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -335,7 +342,7 @@ func (k *kubelets) ask(name cache.ObjectName, node *v1.Node) (*v1.Pod, *v1.Node,
 	pod := object.(*v1.Pod)
 	if node == nil {
 		cached, err := k.nodes.Get(pod.Spec.NodeName)
-		if err != nil { // it is not found; a cache has no other errors
+		if err != nil { // not found; a cache has no other errors
 			return pod, nil, "", ""
 		}
 		node = cached
@@ -350,7 +357,8 @@ func (k *kubelets) ask(name cache.ObjectName, node *v1.Node) (*v1.Pod, *v1.Node,
 	return pod, node, reason, message
 }
 
-// releaseGone frees the room of pods that the API server no longer has on a node, or that have ended, while the cache is stale.
+// releaseGone frees the room of pods that have ended, or are gone from the API server,
+// while the cache is stale.
 func (k *kubelets) releaseGone(ctx context.Context, node string) error {
 	k.mu.Lock()
 	before := k.rooms.on(node)
@@ -375,7 +383,7 @@ func (k *kubelets) releaseGone(ctx context.Context, node string) error {
 	return nil
 }
 
-// isNews reports whether an obstacle differs from that of the last event, and stores it.
+// isNews reports whether an obstacle differs from the last event's, and stores it.
 func (k *kubelets) isNews(pod *v1.Pod, o obstacle) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -387,7 +395,7 @@ func (k *kubelets) isNews(pod *v1.Pod, o obstacle) bool {
 	return true
 }
 
-// podIPs returns a pod's addresses; they stay the same until it is gone.
+// podIPs returns a pod's addresses, which never change.
 func (k *kubelets) podIPs(pod *v1.Pod, node *v1.Node, hosts []v1.HostIP) ([]v1.PodIP, error) {
 	if pod.Spec.HostNetwork {
 		var ips []v1.PodIP
@@ -431,7 +439,8 @@ func (k *kubelets) event(pod *v1.Pod, reason, message string) {
 	k.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: pod.Spec.NodeName}).Event(pod, v1.EventTypeWarning, reason, message)
 }
 
-// write replaces a pod's status. It fails if the pod has changed in the meantime; then the pod is considered again.
+// write replaces a pod's status. It fails if the pod has changed in the meantime. Then
+// the pod is considered again.
 func (k *kubelets) write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
 	changed := *pod
 	changed.Status = status

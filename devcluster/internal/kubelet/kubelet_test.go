@@ -18,7 +18,7 @@ import (
 	core "k8s.io/client-go/testing"
 )
 
-// In these tests the label room of a node is the number of pods that it admits.
+// admitByCount admits as many pods as the node's label "room" allows.
 func admitByCount(node *v1.Node, admitted []*v1.Pod, _ *v1.Pod) (reason, message string) {
 	if fmt.Sprint(len(admitted)) == node.Labels["room"] {
 		return "OutOfpods", "it is full"
@@ -32,13 +32,14 @@ type world struct {
 	*fake.Clientset
 }
 
-// run runs a test with the objects that exist before the kubelets start.
+// run runs a test with objects from before the kubelets' start.
 func run(t *testing.T, test func(w *world), before ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{t, fake.NewClientset(before...)}
-		w.Resources = []*metav1.APIResourceList{{GroupVersion: resourcev1.SchemeGroupVersion.String()}} // what the discovery lists
+		// for the discovery
+		w.Resources = []*metav1.APIResourceList{{GroupVersion: resourcev1.SchemeGroupVersion.String()}}
 		stopped := make(chan error)
 		go func() {
 			stopped <- Run(ctx, Config{Client: w, Admit: admitByCount, NodeIP: "172.31.0.1", PodCIDR: "100.64.0.0/10", Workers: 4})
@@ -52,7 +53,7 @@ func run(t *testing.T, test func(w *world), before ...runtime.Object) {
 	})
 }
 
-// settle gives the kubelets as much time as they need; in a test it passes at once.
+// settle waits until the kubelets are idle. In a test the time passes at once.
 func settle() {
 	time.Sleep(time.Minute)
 	synctest.Wait()
@@ -66,7 +67,7 @@ func testNode(name string, room int) *v1.Node {
 	}
 }
 
-// bound is a pod on node a.
+// bound returns a pod bound to node a.
 func bound(name string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Generation: 1},
@@ -80,7 +81,7 @@ func withClaim(pod *v1.Pod, claim string) *v1.Pod {
 	return pod
 }
 
-// add creates pods and waits until the kubelets have done what they can.
+// add creates pods and waits until the kubelets are idle.
 func (w *world) add(pods ...*v1.Pod) {
 	w.Helper()
 	for _, pod := range pods {
@@ -116,7 +117,7 @@ func (w *world) expect(want string) {
 	}
 }
 
-// writes counts the requests that change something, except those of the test itself.
+// writes lists the write requests, except the test's own.
 func (w *world) writes() (list []string) {
 	for _, action := range w.Actions() {
 		if v := action.GetVerb(); v == "update" || v == "patch" || v == "create" && action.GetResource().Resource == "events" {
@@ -192,7 +193,8 @@ func TestRoomIsFreed(t *testing.T) {
 	}, node)
 }
 
-// noneReadTwice expects that no pod was refused by the first decision: its node would have been read again.
+// noneReadTwice expects that the first decision refused no pod. A refusal would have read
+// the node again.
 func (w *world) noneReadTwice() {
 	w.Helper()
 	for _, action := range w.Actions() {
@@ -224,7 +226,8 @@ func TestBurst(t *testing.T) {
 	}, testNode("a", room))
 }
 
-// TestRestart expects that pods which an earlier run admitted keep their rooms and addresses, whether they run or wait.
+// TestRestart expects that pods admitted by an earlier run keep their rooms and
+// addresses, running or waiting.
 func TestRestart(t *testing.T) {
 	runs := bound("runs")
 	runs.Status.Phase, runs.Status.PodIPs = v1.PodRunning, []v1.PodIP{{IP: "10.0.0.1"}}
@@ -274,7 +277,7 @@ func TestPodWaitsForItsClaim(t *testing.T) {
 	}
 }
 
-// checkWaiting expects that a pod's status and one event name what it waits for.
+// checkWaiting expects the reason for waiting in a pod's status and in one event.
 func (w *world) checkWaiting(name string) {
 	w.Helper()
 	status := w.pod(name).Status
@@ -321,7 +324,8 @@ func TestPodWaitsForItsNode(t *testing.T) {
 	})
 }
 
-// TestRefusalDoesNotComeFromAStaleCache returns objects from reads that the watches have not reported yet.
+// TestRefusalDoesNotComeFromAStaleCache returns objects from reads before the watches
+// deliver them.
 func TestRefusalDoesNotComeFromAStaleCache(t *testing.T) {
 	t.Run("of nodes", func(t *testing.T) {
 		run(t, func(w *world) {

@@ -15,21 +15,22 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 )
 
-// The reasons of the events about a pod that cannot start yet.
+// Reasons of the events of a pod that cannot start yet.
 const (
 	failedMount   = "FailedMount"
 	failedPrepare = "FailedPrepareDynamicResources"
 )
 
-// pvcProtection is the finalizer that keeps a claim usable while it is being deleted.
+// pvcProtection is the finalizer that keeps a claim usable during its deletion.
 const pvcProtection = "kubernetes.io/pvc-protection"
 
-// obstacle is why an admitted pod cannot start yet, as the reason and message of a kubelet's event. The zero value is no obstacle.
+// obstacle is the reason and message of a kubelet's event while an admitted pod cannot
+// start. The zero value is no obstacle.
 type obstacle struct {
 	reason, message string
 }
 
-// storehouse is where a pod's volumes and devices are looked up.
+// storehouse looks up a pod's volumes and devices.
 type storehouse struct {
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
@@ -39,7 +40,8 @@ type storehouse struct {
 	podGroups bool
 }
 
-// obstacle returns what keeps an admitted pod from starting on its node: first volumes, then devices, as a kubelet does.
+// obstacle returns the obstacle of an admitted pod on its node: first volumes, then
+// devices, like a kubelet.
 func (s storehouse) obstacle(pod *v1.Pod, node *v1.Node) obstacle {
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -55,7 +57,8 @@ func (s storehouse) obstacle(pod *v1.Pod, node *v1.Node) obstacle {
 	return obstacle{}
 }
 
-// claimName returns the name of the PersistentVolumeClaim behind a volume, or nothing for other volumes.
+// claimName returns the name of the PersistentVolumeClaim behind a volume, or nothing for
+// other volumes.
 func claimName(pod *v1.Pod, volume *v1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -66,7 +69,7 @@ func claimName(pod *v1.Pod, volume *v1.Volume) string {
 	return ""
 }
 
-// mount returns why a volume cannot be mounted, or nil.
+// mount returns the error that prevents mounting a volume, or nil.
 func (s storehouse) mount(pod *v1.Pod, volume *v1.Volume, node *v1.Node) error {
 	name := claimName(pod, volume)
 	if name == "" {
@@ -84,7 +87,8 @@ func (s storehouse) mount(pod *v1.Pod, volume *v1.Volume, node *v1.Node) error {
 	return nil
 }
 
-// boundVolume returns the PersistentVolume that a pod's claim is bound to, or why there is none.
+// boundVolume returns the PersistentVolume of a pod's claim, or an error with the reason
+// that it has none.
 func (s storehouse) boundVolume(pod *v1.Pod, volume *v1.Volume, name string) (*v1.PersistentVolume, error) {
 	claim, err := s.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
 	if err != nil {
@@ -113,7 +117,8 @@ func (s storehouse) boundVolume(pod *v1.Pod, volume *v1.Volume, name string) (*v
 	return pv, nil
 }
 
-// deviceClaims are the claims that a pod names, and the one that the scheduler made for its extended resources.
+// deviceClaims returns the claims in a pod's spec, and the scheduler's claim for its
+// extended resources.
 func deviceClaims(pod *v1.Pod) []v1.PodResourceClaim {
 	status := pod.Status.ExtendedResourceClaimStatus
 	if status == nil {
@@ -122,7 +127,8 @@ func deviceClaims(pod *v1.Pod) []v1.PodResourceClaim {
 	return append(slices.Clip(pod.Spec.ResourceClaims), v1.PodResourceClaim{ResourceClaimName: &status.ResourceClaimName})
 }
 
-// deviceClaimName returns the name of a pod's ResourceClaim, or nothing if it has none, or none yet.
+// deviceClaimName returns the name of a pod's ResourceClaim, or nothing if it has none,
+// or none yet.
 func deviceClaimName(pod *v1.Pod, claim v1.PodResourceClaim) string {
 	name, _, err := resourceclaim.Name(pod, &claim)
 	if err != nil || name == nil {
@@ -131,8 +137,8 @@ func deviceClaimName(pod *v1.Pod, claim v1.PodResourceClaim) string {
 	return *name
 }
 
-// prepare returns why a pod cannot use the devices of one of its claims on a node, or nil. A kubelet itself does not check that the devices
-// are on its node; the driver that it calls does.
+// prepare returns the error that keeps a pod from using a claim's devices on a node, or
+// nil. A kubelet does not check the devices' node; its driver does.
 func (s storehouse) prepare(pod *v1.Pod, podClaim v1.PodResourceClaim, node *v1.Node) error {
 	name, ofPod, err := resourceclaim.Name(pod, &podClaim)
 	if err != nil || name == nil { // without a name, the pod needs no claim
@@ -159,7 +165,7 @@ func (s storehouse) prepare(pod *v1.Pod, podClaim v1.PodResourceClaim, node *v1.
 	return reachable(claim, node)
 }
 
-// reachable returns an error if a claim's devices cannot be used on a node.
+// reachable returns an error if a node cannot use a claim's devices.
 func reachable(claim *resourcev1.ResourceClaim, node *v1.Node) error {
 	if claim.Status.Allocation.NodeSelector == nil {
 		return nil

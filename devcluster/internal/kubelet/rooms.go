@@ -7,19 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// rooms holds the pods that every node has admitted. It is not safe for concurrent use.
+// rooms holds the admitted pods of every node. It is not safe for concurrent use.
 type rooms struct {
 	tenants   map[string]map[types.UID]*tenant // by node
 	addresses addresses
 }
 
-// tenant is a pod that its node has admitted and that has not ended.
+// tenant is an admitted pod that has not ended.
 type tenant struct {
 	pod *v1.Pod
-	ips []v1.PodIP // the pod's own; none before it starts, and none on the host's network
+	ips []v1.PodIP // the pod's own; none before its start, and none on the host network
 	// attached is set once its volumes are attached to the node.
 	attached bool
-	// reported is the obstacle of the last event about the pod.
+	// reported is the obstacle of the pod's last event.
 	reported obstacle
 }
 
@@ -33,7 +33,7 @@ func newRooms(podCIDR string) *rooms {
 // tenant returns a pod's tenant, or nil if the pod's node has not admitted it.
 func (r *rooms) tenant(pod *v1.Pod) *tenant { return r.tenants[pod.Spec.NodeName][pod.UID] }
 
-// on returns the pods that a node has admitted, in any order.
+// on returns a node's admitted pods, in any order.
 func (r *rooms) on(node string) []*v1.Pod {
 	var pods []*v1.Pod
 	for _, t := range r.tenants[node] {
@@ -54,8 +54,8 @@ func (r *rooms) admit(pod *v1.Pod) *tenant {
 	return t
 }
 
-// observe follows a pod's status: a pod that was admitted, even by an earlier run of this program, is a tenant; a pod that has ended is
-// not.
+// observe follows a pod's status. An admitted pod, even of an earlier run, is a tenant;
+// an ended pod is not.
 func (r *rooms) observe(pod *v1.Pod) {
 	t := r.tenant(pod)
 	switch {

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// admitted reports whether, by its status, a pod was admitted by its node and has not ended.
+// admitted reports whether a pod's status shows that its node admitted it and that it has
+// not ended.
 func admitted(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodRunning || pod.Status.Phase == v1.PodPending && pod.Status.StartTime != nil
 }
@@ -22,7 +23,7 @@ func startable(pod *v1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase == v1.PodPending
 }
 
-// refused is the status of a pod that its node does not admit.
+// refused returns the status of a pod that its node refuses.
 func refused(pod *v1.Pod, reason, message string, now metav1.Time) v1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.ObservedGeneration = pod.Generation
@@ -31,7 +32,7 @@ func refused(pod *v1.Pod, reason, message string, now metav1.Time) v1.PodStatus 
 	return status
 }
 
-// waiting is the status of a pod that its node has admitted and that cannot start yet.
+// waiting returns the status of an admitted pod that cannot start yet.
 func waiting(pod *v1.Pod, hosts []v1.HostIP, now metav1.Time) v1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.ObservedGeneration = pod.Generation
@@ -54,7 +55,8 @@ func waiting(pod *v1.Pod, hosts []v1.HostIP, now metav1.Time) v1.PodStatus {
 	return status
 }
 
-// running is the status of a pod whose containers run. Its readiness gates are true too, because no other component sets them here.
+// running returns the status of a pod with running containers. Its readiness gates are
+// true too, because no other component sets them here.
 func running(pod *v1.Pod, hosts []v1.HostIP, ips []v1.PodIP, now metav1.Time) v1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.ObservedGeneration = pod.Generation
@@ -93,7 +95,8 @@ func setHosts(status *v1.PodStatus, hosts []v1.HostIP) {
 	status.HostIPs, status.HostIP = hosts, hosts[0].IP
 }
 
-// containers returns a status for every container; state returns its state and may change the rest.
+// containers returns a status for every container. state returns its state and may change
+// the rest.
 func containers(specs []v1.Container, state func(v1.Container, *v1.ContainerStatus) v1.ContainerState) []v1.ContainerStatus {
 	var list []v1.ContainerStatus
 	for _, c := range specs {
@@ -104,7 +107,7 @@ func containers(specs []v1.Container, state func(v1.Container, *v1.ContainerStat
 	return list
 }
 
-// notReady is a condition that names the containers that are not ready.
+// notReady returns a condition that names the unready containers.
 func notReady(reason, what string, specs []v1.Container) v1.PodCondition {
 	var names []string
 	for _, c := range specs {
@@ -113,7 +116,7 @@ func notReady(reason, what string, specs []v1.Container) v1.PodCondition {
 	return v1.PodCondition{Status: v1.ConditionFalse, Reason: reason, Message: fmt.Sprintf("containers with %s status: %v", what, names)}
 }
 
-// set sets a condition; the time of its last transition changes with its status only.
+// set sets a condition. Its transition time changes only with its status.
 func set(status *v1.PodStatus, pod *v1.Pod, now metav1.Time, kind v1.PodConditionType, condition v1.PodCondition) {
 	condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = kind, pod.Generation, now
 	i := slices.IndexFunc(status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })

@@ -1,7 +1,7 @@
-// Package options reads devcluster's command line.
+// Package options parses devcluster's command line.
 //
-// It takes arguments and gives checked Options, or an error for the user. It owns the flags' names, defaults and help. It never touches the
-// file system or starts anything.
+// It takes arguments and returns validated Options, or an error for the user. It owns the
+// flags' names, defaults and help. It never touches files and never starts anything.
 package options
 
 import (
@@ -17,7 +17,8 @@ import (
 
 // Options describes one cluster.
 type Options struct {
-	// DataDir holds all files of the cluster; empty means a temporary folder that a clean stop removes.
+	// DataDir holds all files of the cluster. If empty, a temporary folder is used, and a
+	// clean stop removes it.
 	DataDir string
 	// Nodes is the number of nodes to create at the start.
 	Nodes int
@@ -29,9 +30,11 @@ type Options struct {
 	Controllers bool
 	// FeatureGates is passed verbatim to every Kubernetes component.
 	FeatureGates string
-	// RuntimeConfig is passed verbatim to kube-apiserver; it enables and disables API versions.
+	// RuntimeConfig is passed verbatim to kube-apiserver; it enables and disables API
+	// versions.
 	RuntimeConfig string
-	// AuditPolicy is a file that says which requests kube-apiserver logs; without it, it logs none.
+	// AuditPolicy is a file that selects the requests in kube-apiserver's audit log.
+	// Without it nothing is logged.
 	AuditPolicy string
 	// KubeconfigOut receives a copy of the admin kubeconfig, if set.
 	KubeconfigOut string
@@ -39,8 +42,8 @@ type Options struct {
 	ReadyFile string
 }
 
-// NodeLifecycle reports whether the node lifecycle controller runs. It needs the agent, which renews the leases, because it would taint all
-// nodes otherwise; and it is one of the controllers.
+// NodeLifecycle reports whether the node lifecycle controller runs. It is part of the
+// controllers, and it needs the agent: without renewed leases it would taint all nodes.
 func (o Options) NodeLifecycle() bool {
 	return o.Kwok && o.Controllers
 }
@@ -53,8 +56,8 @@ SIGINT or SIGTERM stop everything; SIGUSR1 kills kube-apiserver and starts it ag
 
 `
 
-// Parse reads args, without the program's name. Help and flag errors are written to out; flag.ErrHelp means that help was requested and
-// written.
+// Parse parses args, without the program's name. Help and flag errors are written to out;
+// flag.ErrHelp means that help was requested and written.
 func Parse(args []string, out io.Writer) (Options, error) {
 	var o Options
 	var fleet string
@@ -106,7 +109,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// checkGates checks only the form of feature gates: the components check which gates exist.
+// checkGates checks only the syntax of feature gates. The components check their names.
 func checkGates(gates string) error {
 	for pair := range pairs(gates) {
 		name, value, _ := strings.Cut(pair, "=")

@@ -1,7 +1,8 @@
-// Package shape makes the simulated nodes.
+// Package shape creates the simulated nodes.
 //
-// It takes a fleet and a node's index and gives the node object, complete with status: always the same object for the same index and time.
-// It owns the pools, sizes and names. It never does I/O.
+// It takes a fleet and a node's index. It returns the complete node object with its
+// status, always the same for the same index and time. It owns the pools, sizes and
+// names. It never does I/O.
 package shape
 
 import (
@@ -36,7 +37,8 @@ var zones = [...]string{region + "a", region + "b", region + "c"}
 type Fleet int
 
 const (
-	// Realistic mixes seven pools from 4 to 64 CPUs; every twentieth node has GPUs and a taint.
+	// Realistic mixes seven pools from 4 to 64 CPUs; every twentieth node has GPUs and a
+	// taint.
 	Realistic Fleet = iota
 	// Uniform is ten pools of one size, 32 CPU and 128Gi, for benchmarks.
 	Uniform
@@ -60,7 +62,8 @@ func ParseFleet(name string) (Fleet, error) {
 	return 0, fmt.Errorf("%q is neither %s nor %s", name, Realistic, Uniform)
 }
 
-// pool is the common shape of some nodes. reserved is for a node's own daemons: allocatable is capacity minus reserved.
+// pool is the common shape of some nodes. reserved is for a node's own daemons:
+// allocatable is capacity minus reserved.
 type pool struct {
 	name             string
 	instance         string
@@ -88,11 +91,11 @@ var realistic = [...]pool{
 	{"gpu", "gpu-32", 32, 128 * gibi, 150, 5 * gibi, 4},
 }
 
-// mix repeats every 20 nodes. Its length shares no factor with the number of zones, so every
-// pool reaches every zone, and its first ten entries hold every pool.
+// mix repeats every 20 nodes. Its length and the number of zones are coprime, so every
+// pool reaches every zone. Its first ten entries include every pool.
 var mix = [...]int{1, 2, 0, 3, 4, 1, 2, 6, 5, 0, 1, 2, 1, 3, 2, 1, 4, 0, 1, 2}
 
-// images are on the nodes in turns, so that image locality makes a difference.
+// images are distributed over the nodes in turns, so image locality makes a difference.
 var images = [...]struct {
 	name  string
 	bytes int64
@@ -148,7 +151,7 @@ func labels(p pool, name string, i int) map[string]string {
 
 func status(p pool, name string, i int, now time.Time) corev1.NodeStatus {
 	return corev1.NodeStatus{
-		// The agent's heartbeat reads the phase, which nothing else uses any more.
+		// Only the agent's heartbeat still reads the phase.
 		Phase:       corev1.NodeRunning,
 		Capacity:    resources(p, p.cpu*1000, p.memory),
 		Allocatable: resources(p, p.cpu*1000-p.reservedCPUMilli, p.memory-p.reservedMemory),

@@ -84,7 +84,7 @@ func TestUniformFleet(t *testing.T) {
 	}
 }
 
-// checkNode checks what holds for every node.
+// checkNode checks every node's common properties.
 func checkNode(t *testing.T, n *corev1.Node) {
 	t.Helper()
 	if n.Labels[corev1.LabelHostname] != n.Name {

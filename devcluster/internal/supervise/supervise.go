@@ -1,7 +1,8 @@
-// Package supervise runs child processes and reports those that end.
+// Package supervise runs child processes and reports the deaths among them.
 //
-// It takes commands and gives process ids, and a Death for every child that ends by itself. It owns the children and their log files: no
-// child outlives Stop, and on Linux none outlives the parent, however that ends. It never interprets what a child does.
+// It takes commands. It returns process ids, and a Death for every child that exits on
+// its own. It owns the children and their log files: no child outlives Stop, and on Linux
+// none outlives the parent, even a killed parent. It never interprets a child's work.
 package supervise
 
 import (
@@ -19,20 +20,20 @@ import (
 	"time"
 )
 
-// stopGrace is how long a child may take to stop before it is killed.
+// stopGrace is the time before a stopping child is killed.
 const stopGrace = 5 * time.Second
 
-// tailLines is how much of a log an error quotes.
+// tailLines is the number of log lines in an error.
 const tailLines = 15
 
-// Command is what a child runs: the supervisor's executable with Args. Name is unique
-// and names the log file.
+// Command is a child's command: the supervisor's executable with Args. Name is unique and
+// names the log file.
 type Command struct {
 	Name string
 	Args []string
 }
 
-// Death reports a child that ended by itself.
+// Death reports a child that exited on its own.
 type Death struct {
 	Name string
 	Err  error
@@ -49,7 +50,7 @@ func (d *Death) Unwrap() error {
 	return d.Err
 }
 
-// Supervisor runs children. All methods may be called from any goroutine, but Start, Restart
+// Supervisor runs children. All methods are safe for concurrent use, but Start, Restart
 // and Stop only one at a time.
 type Supervisor struct {
 	executable string
@@ -61,7 +62,7 @@ type Supervisor struct {
 	children []*child // in the order of their first start
 }
 
-// launch is a request to the launching thread to start a process.
+// launch is a request to the launcher's thread to start a process.
 type launch struct {
 	cmd    *exec.Cmd
 	result chan<- error
@@ -78,7 +79,7 @@ type child struct {
 	asked bool // Stop or Restart ended it
 }
 
-// New makes a supervisor whose children run executable and log to logDir/NAME.log.
+// New returns a supervisor whose children run executable and log to logDir/NAME.log.
 func New(executable, logDir string) *Supervisor {
 	s := &Supervisor{
 		executable: executable,
@@ -90,8 +91,9 @@ func New(executable, logDir string) *Supervisor {
 	return s
 }
 
-// launcher starts all processes from one thread that lives until the end of Stop: a child is tied to the thread that started it, not to the
-// process, and the runtime may end an idle thread at any time.
+// launcher starts all processes from one thread that lives until the end of Stop. A child
+// is tied to the thread that started it, not to the process, and the runtime may end an
+// idle thread at any time.
 func (s *Supervisor) launcher() {
 	runtime.LockOSThread()
 	for l := range s.launches {
@@ -99,7 +101,7 @@ func (s *Supervisor) launcher() {
 	}
 }
 
-// Deaths receives every child that ended by itself, and not by Restart or Stop.
+// Deaths receives every child that exited on its own, not by Restart or Stop.
 func (s *Supervisor) Deaths() <-chan *Death {
 	return s.deaths
 }
@@ -138,7 +140,8 @@ func (s *Supervisor) Restart(name string) error {
 	return nil
 }
 
-// Stop ends all children, the last one started first, and returns when none is left. The supervisor cannot be used afterwards.
+// Stop ends all children, the newest first, and returns when none is left. The supervisor
+// cannot be used afterwards.
 func (s *Supervisor) Stop() {
 	s.mu.Lock()
 	children := slices.Clone(s.children)
@@ -168,7 +171,8 @@ func (s *Supervisor) PIDs() map[string]int {
 	})
 }
 
-// Tail returns the last lines of the named child's log, after a line with the log's path; empty if there are none.
+// Tail returns the last lines of the named child's log, after a line with the log's path;
+// empty if there are none.
 func (s *Supervisor) Tail(name string) string {
 	file := s.logFile(name)
 	content, err := os.ReadFile(file)
@@ -218,7 +222,7 @@ func (s *Supervisor) await(c *child, cmd *exec.Cmd) {
 	s.deaths <- &Death{Name: c.command.Name, Err: err, tail: s.Tail(c.command.Name)}
 }
 
-// end signals the child, and marks its end as requested. A child that has ended already gets no signal.
+// end signals the child and marks its end as requested. An ended child gets no signal.
 func (c *child) end(sig syscall.Signal) {
 	c.mu.Lock()
 	c.asked = true

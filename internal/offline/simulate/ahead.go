@@ -8,21 +8,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// A scheduler does not wait for the API server: it decides about the next pods while bindings are written and watches show them. A simulation in which nothing goes wrong does the
-// same, with a second goroutine: the loop decides about a batch of pods while the API server carries out the batch before, and both wait for each other before the next. What the
-// loop sees, and when, follows from the size of a batch alone, so the result is the same each time.
+// A real scheduler decides about the next pods while bindings are written and watches
+// deliver them. A simulation without faults does the same on a second goroutine. The loop
+// decides about a batch of pods while the API server carries out the previous batch, and
+// both wait for each other before the next one. The size of a batch alone determines when
+// the loop sees a change, so the result is the same each time.
 
-// aheadMost is how many rounds of the loop are in a batch: so many that waiting for each other costs nothing.
+// aheadMost is the number of loop rounds in a batch, large enough to make waiting cheap.
 const aheadMost = 256
 
-// staged is the loop's source of changes. While the loop runs ahead it sees what was there when its batch began, whatever is shown meanwhile.
+// staged is the loop's source of changes. While the loop runs ahead, it sees the changes
+// that were there when its batch began, and no later ones.
 type staged struct {
 	*ingest.Ingest
 	ahead   bool
 	changes []model.Change
 }
 
-// Drain returns the changes since the last call, or those of the batch.
+// Drain returns the changes since the last call, or the batch's changes.
 func (s *staged) Drain() []model.Change {
 	if !s.ahead {
 		return s.Ingest.Drain()
@@ -32,8 +35,9 @@ func (s *staged) Drain() []model.Change {
 	return changes
 }
 
-// runsAhead reports whether the loop may decide while the API server works: nothing takes time, nobody looks at rounds one by one, and as there are no objects but pods, nodes and
-// namespaces, and nothing from outside, no placement has steps.
+// runsAhead reports whether the loop may decide while the API server works. That requires
+// that nothing takes time, no caller observes single rounds, and no placement has steps:
+// the cluster has only pods, nodes and namespaces, and no external plugins.
 func (c *Cluster) runsAhead() bool {
 	s, f := &c.config, &c.chaos.Faults
 	if s.Pods == nil || s.EventHints || s.Mirror != nil || s.Outside != nil || s.OnPhase != nil || len(s.Observers) > 0 || s.Pace > 0 || s.Scheduler.WholeObjects() || !c.running() {
@@ -50,7 +54,8 @@ func (c *Cluster) runsAhead() bool {
 	return true
 }
 
-// settleAhead is Settle, with the loop running ahead. It makes the pods that are still to be made, as many for each batch as there are rounds in it.
+// settleAhead is Settle with the loop running ahead. For each batch it creates as many of
+// the remaining pods as a batch has rounds.
 func (c *Cluster) settleAhead(each func(Round) error) error {
 	var decided []plan.Decision
 	c.source.ahead, c.commit.ahead = true, true
@@ -82,7 +87,8 @@ func (c *Cluster) settleAhead(each func(Round) error) error {
 	}
 }
 
-// decideAhead runs a batch of rounds of the loop. It reports whether there is more to do at the present time. Nothing else of the cluster is used meanwhile.
+// decideAhead runs a batch of rounds of the loop and reports whether more work is left at
+// the present time. It uses no other part of the cluster.
 func (c *Cluster) decideAhead() bool {
 	now := c.processTime(c.now)
 	for range aheadMost {
@@ -93,7 +99,7 @@ func (c *Cluster) decideAhead() bool {
 	return true
 }
 
-// serve lets everything happen that is due at the present time, but for the loop.
+// serve carries out everything that is due at the present time, except for the loop.
 func (c *Cluster) serve() {
 	for {
 		e, ok := c.agenda.due(c.now)

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestAheadKeepsLittle schedules a cluster that is made: few pods wait at a time, and of those that have nodes no verdicts are kept. The invariants hold between batches.
+// TestAheadKeepsLittle schedules a generated cluster. Few pods wait at a time, placed
+// pods leave no verdicts, and the invariants hold between batches.
 func TestAheadKeepsLittle(t *testing.T) {
 	build.NotRaced(t)
 	scheduler, err := config.Default()

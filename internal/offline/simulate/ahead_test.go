@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// TestAheadIsTheSame schedules clusters that are made, with the loop running ahead of the API server and step by step: what becomes of each pod is the same, also where there is no room
-// for all, and each time.
+// TestAheadIsTheSame schedules generated clusters with the loop running ahead of the API
+// server, and step by step. Each pod has the same outcome every time, also in clusters
+// that are too small for all pods.
 func TestAheadIsTheSame(t *testing.T) {
 	for _, size := range []simulate.Size{
 		{Nodes: 90, Zones: 3, Pods: 3000, Running: 300, Apps: 40},
@@ -42,7 +43,8 @@ func TestAheadIsTheSame(t *testing.T) {
 	}
 }
 
-// TestAheadAllocates counts what a pod of a cluster that is made costs in memory, from its creation to its last event.
+// TestAheadAllocates measures the memory that a pod of a generated cluster allocates,
+// from its creation to its last event.
 func TestAheadAllocates(t *testing.T) {
 	allocated := func(pods int) (objects, bytes float64) {
 		size := simulate.Size{Nodes: 200, Zones: 3, Pods: pods, Apps: pods / 100}
@@ -55,7 +57,7 @@ func TestAheadAllocates(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return float64(after.Mallocs - before.Mallocs), float64(after.TotalAlloc - before.TotalAlloc)
 	}
-	allocated(100) // what is allocated once
+	allocated(100) // one-time allocations
 	objects, bytes := allocated(2000)
 	moreObjects, moreBytes := allocated(4000)
 	if each := (moreObjects - objects) / 2000; each > 68 {

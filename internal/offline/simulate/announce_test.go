@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestAnnouncementsCost counts what is written of pods before and with their binding: only one whose volumes are still to be bound shows its node before.
+// TestAnnouncementsCost counts the writes to pods before and with their binding. Only a
+// pod whose volumes are still to be bound announces its node first.
 func TestAnnouncementsCost(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -52,7 +53,8 @@ func TestAnnouncementsCost(t *testing.T) {
 	}
 }
 
-// TestAnnouncementIsTakenBack fails the binding of a pod that shows its node already: it shows none when that is written, and leaves no nomination behind.
+// TestAnnouncementIsTakenBack fails the binding of a pod that has announced its node. The
+// announcement is removed, and no nomination is left.
 func TestAnnouncementIsTakenBack(t *testing.T) {
 	s := volumeCluster(t, "dp")
 	s.c.DelayProvision(dataClaim, 59*time.Second)

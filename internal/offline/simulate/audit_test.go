@@ -21,8 +21,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// auditor keeps books of its own of what the scheduler was shown and has decided, and compares after every round: the pods and nodes, their places
-// and their versions. That the scheduler's sums and indexes follow from those is for its own Audit to check.
+// auditor keeps its own record of the scheduler's input and decisions, and compares it
+// with the scheduler after every round: the pods and nodes, their places and their
+// versions. The scheduler's own Audit checks that its sums and indexes follow from those.
 type auditor struct {
 	cluster *simulate.Cluster
 	profile oracle.Profile
@@ -31,26 +32,33 @@ type auditor struct {
 	pods  map[model.PodKey]*v1.Pod
 	// others are the objects of other kinds.
 	others map[model.Ref]runtime.Object
-	// ours are pods that the scheduler has placed and the watch has not shown on a node yet.
+	// ours are pods that the scheduler has placed, and that no watch has shown on a node
+	// yet.
 	ours map[model.PodKey]placed
-	// unpromised are versions of pods that were placed when they were shown, or later: what they were promised, they have had.
+	// unpromised are versions of pods that were placed by then, or later. Their promises
+	// are fulfilled.
 	unpromised map[model.PodKey]*v1.Pod
-	// promises are the writes of placements to volumes and claims, for as long as their pods are placed.
+	// promises are the writes of placements to volumes and claims, while their pods are
+	// placed.
 	promises map[model.PodKey][]plan.Write
-	// boundTo is where each pod was first seen bound by the API server, by UID.
+	// boundTo is the node to which each pod was first bound, by UID.
 	boundTo map[string]string
-	// judged is which part of the decisions the oracle is asked about: every one if 0 or 1, else every n-th.
+	// judged is the interval of decisions that are compared with the oracle. At 0 or 1,
+	// all are.
 	judged, decided int
-	// nominated is what decisions have said of the nominations of pods that were shown before, by pod; the scheduler knows it before it is stored.
+	// nominated has the nominations by decisions about pods that were shown before. The
+	// scheduler counts them before they are stored.
 	nominated map[model.PodKey]nomination
-	// said is why each pod is pending, in the words of the last decision about it, or of its binding that failed.
+	// said has the message of the last decision about each pending pod, or of its failed
+	// binding.
 	said    map[model.PodKey]said
-	audited bool // since the books were started
-	// occupied remembers what pods occupy: adding it up anew for every pod in every round is what an audit would cost most.
+	audited bool // since forget
+	// occupied caches the pods' requests. Computing them for every pod in every round
+	// would be the most expensive part of the audit.
 	occupied map[*v1.Pod]*model.Resources
 }
 
-// said is a pod's reason for being pending, and the pod's UID.
+// said is a pod's reason for being pending, with its UID.
 type said struct {
 	uid     types.UID
 	message string
@@ -61,11 +69,11 @@ type placed struct {
 	confirmed bool
 }
 
-// nomination is where a pending pod is nominated to.
+// nomination is the nominated node of a pending pod.
 type nomination struct {
 	uid      types.UID
 	nodeName string
-	shown    bool // by the pod's status, at that time
+	shown    bool // in the pod's status, at that time
 }
 
 func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
@@ -74,7 +82,7 @@ func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
 	return a
 }
 
-// forget starts new books, as a new process does.
+// forget clears the record, as for a new process.
 func (a *auditor) forget() {
 	a.nodes, a.pods, a.ours = map[string]*v1.Node{}, map[model.PodKey]*v1.Pod{}, map[model.PodKey]placed{}
 	a.others, a.unpromised = map[model.Ref]runtime.Object{}, map[model.PodKey]*v1.Pod{}
@@ -83,13 +91,13 @@ func (a *auditor) forget() {
 	a.occupied, a.audited = map[*v1.Pod]*model.Resources{}, false
 }
 
-// forgetGone drops what is remembered of pods that are gone.
+// forgetGone drops the entries of deleted pods.
 func (a *auditor) forgetGone() {
 	clear(a.occupied)
 	clear(a.boundTo)
 }
 
-// occupies returns what a pod takes on its node.
+// occupies returns a pod's requests.
 func (a *auditor) occupies(pod *v1.Pod) *model.Resources {
 	occupied := a.occupied[pod]
 	if occupied == nil {
@@ -103,7 +111,7 @@ func (a *auditor) occupies(pod *v1.Pod) *model.Resources {
 	return occupied
 }
 
-// audit takes in a round and checks everything.
+// audit records a round and checks everything.
 func (a *auditor) audit(r simulate.Round) error {
 	for _, s := range r.Shown {
 		if err := a.checkShown(s); err != nil {
@@ -140,7 +148,8 @@ func (a *auditor) show(s simulate.Shown) {
 			a.hear(s.Bound)
 			return
 		}
-		if s.Preempted != nil || s.Written != nil || s.Learned != nil { // the watch shows what was learned, too
+		// the watch shows learned objects, too
+		if s.Preempted != nil || s.Written != nil || s.Learned != nil {
 			return
 		}
 		a.remove(s.Gone)
@@ -170,8 +179,8 @@ func (a *auditor) showPod(pod *v1.Pod) {
 	a.pods[key] = pod
 }
 
-// nominate takes in where a version of a pod is nominated to. One that is not nominated, after another that was not, says nothing about what was
-// decided meanwhile.
+// nominate records the nomination in a version of a pod. If neither this version nor the
+// last one has a nomination, a decision in between may still have made one.
 func (a *auditor) nominate(key model.PodKey, pod *v1.Pod) {
 	node, before := pod.Status.NominatedNodeName, a.nominated[key]
 	if node == "" && before.uid == pod.UID && !before.shown {
@@ -249,7 +258,8 @@ func (a *auditor) decide(d plan.Decision) {
 	}
 }
 
-// known is the cluster as the scheduler must believe it to be: what it was shown, and what it has placed.
+// known returns the cluster in the scheduler's view: the objects that it was shown and
+// the pods that it placed.
 func (a *auditor) known() oracle.Cluster {
 	var c oracle.Cluster
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
@@ -266,7 +276,7 @@ func (a *auditor) known() oracle.Cluster {
 			c.Pods = append(c.Pods, pod)
 		}
 	}
-	assumed, _ := a.promised() // checkPromises says what is wrong with them
+	assumed, _ := a.promised() // checkPromises reports its errors
 	for ref, object := range a.others {
 		if promised := assumed[ref]; promised != nil {
 			object = promised
@@ -276,7 +286,7 @@ func (a *auditor) known() oracle.Cluster {
 	return c
 }
 
-// stored is the cluster as the API server has it.
+// stored returns the API server's objects.
 func stored(c *simulate.Cluster) oracle.Cluster {
 	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
 	for _, object := range c.Objects() {
@@ -285,7 +295,7 @@ func stored(c *simulate.Cluster) oracle.Cluster {
 	return now
 }
 
-// placedPods counts the stored pods that have a node.
+// placedPods counts the stored pods with a node.
 func (a *auditor) placedPods() int {
 	placed := 0
 	for _, p := range a.cluster.Pods() {
@@ -296,7 +306,7 @@ func (a *auditor) placedPods() int {
 	return placed
 }
 
-// checkDecision compares with the oracle, on the books before the decision.
+// checkDecision compares a decision with the oracle's, on the record before the decision.
 func (a *auditor) checkDecision(d plan.Decision) error {
 	pod := d.Pods[0].Pod
 	key := pod.Key()
@@ -343,7 +353,8 @@ func (a *auditor) checkDecision(d plan.Decision) error {
 	return nil
 }
 
-// checkEvictions checks that only pods of lower priority on the one node are evicted, and that the pod fits there without them.
+// checkEvictions checks that victims have lower priority and are on the same node, and
+// that the pod fits there without them.
 func (a *auditor) checkEvictions(now oracle.Cluster, d *plan.Decision) error {
 	if len(d.Evictions) == 0 {
 		return nil
@@ -362,7 +373,9 @@ func (a *auditor) checkEvictions(now oracle.Cluster, d *plan.Decision) error {
 		}
 	}
 	if slices.ContainsFunc(now.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == nodeName && p.DeletionTimestamp != nil }) {
-		return nil // as in kube-scheduler, one that is removed in a dry run lowers counts of spread constraints that it was not in
+		// as in kube-scheduler, removal in a dry run lowers counts of spread constraints
+		// that did not include the pod
+		return nil
 	}
 	there := pod.Object.DeepCopy()
 	there.Status.NominatedNodeName = nodeName
@@ -372,7 +385,8 @@ func (a *auditor) checkEvictions(now oracle.Cluster, d *plan.Decision) error {
 	return nil
 }
 
-// bothUnparsable reports whether both say that the pod's terms cannot be parsed: the oracle has its own words for what is wrong with them.
+// bothUnparsable reports whether both messages are about unparsable terms of the pod. The
+// oracle words the details differently.
 func bothUnparsable(message, want string) bool {
 	const mark = "parsing pod: "
 	head, _, ok := strings.Cut(message, mark)
@@ -380,7 +394,8 @@ func bothUnparsable(message, want string) bool {
 	return ok && wantOK && head == wantHead
 }
 
-// checkRoom checks by plain arithmetic that the node has room for what the pod asks for, and no conflicting host port.
+// checkRoom checks by plain arithmetic that the node has room for the pod's requests, and
+// no conflicting host port.
 func (a *auditor) checkRoom(now oracle.Cluster, d *plan.Placement) error {
 	node := a.nodes[d.NodeName]
 	var used model.Sum
@@ -413,7 +428,8 @@ func (a *auditor) checkRoom(now oracle.Cluster, d *plan.Placement) error {
 	}
 	for _, s := range asks.Scalars {
 		ignored := len(a.profile.Fit.IgnoredResources)+len(a.profile.Fit.IgnoredResourceGroups) > 0
-		devices := a.cluster.Loop().State().View().Devices().ClassFor(s.Name) != nil // stand for it, as nodes of these simulations have none
+		// provide it, as nodes of these simulations have none
+		devices := a.cluster.Loop().State().View().Devices().ClassFor(s.Name) != nil
 		if !ignored && !devices && short(s.Value, has.Scalar(s.Name), used.Scalar(s.Name)) {
 			return fmt.Errorf("it asks for %d of %d %s on %s, of which %d are used", s.Value, has.Scalar(s.Name), s.Name.Value(), d.NodeName, used.Scalar(s.Name))
 		}
@@ -436,7 +452,7 @@ func (a *auditor) checkPlaces() error {
 			}
 		case pod.Spec.SchedulerName != v1.DefaultSchedulerName:
 		case pod.DeletionTimestamp != nil:
-			wantPlaces = append(a.waitingPlaces(pod), "") // it is dropped when its turn comes
+			wantPlaces = append(a.waitingPlaces(pod), "") // dropped at its turn
 		default:
 			wantPlaces = a.waitingPlaces(pod)
 		}
@@ -462,7 +478,8 @@ func (a *auditor) checkPlaces() error {
 	return nil
 }
 
-// hasGroups reports whether the loop has seen a PodGroup and all composite groups above it.
+// hasGroups reports whether the loop has seen a PodGroup and all composite groups above
+// it.
 func (a *auditor) hasGroups(namespace, name string) bool {
 	group, ok := a.others[model.GroupKey{Namespace: namespace, Name: name}.Ref()].(*schedulingv1beta1.PodGroup)
 	if !ok || !slices.Contains(a.cluster.Reads(), model.CompositePodGroupKind) {
@@ -478,7 +495,7 @@ func (a *auditor) hasGroups(namespace, name string) bool {
 	return true
 }
 
-// waitingPlaces are where a pod can be that has no node.
+// waitingPlaces returns the valid places of a pod without a node.
 func (a *auditor) waitingPlaces(pod *v1.Pod) []string {
 	if of := pod.Spec.SchedulingGroup; of != nil && slices.Contains(a.cluster.Reads(), model.PodGroupKind) && !a.hasGroups(pod.Namespace, *of.PodGroupName) {
 		return []string{"incomplete", "gated"}
@@ -486,7 +503,7 @@ func (a *auditor) waitingPlaces(pod *v1.Pod) []string {
 	return []string{"active", "backing off", "backing off after an error", "parked", "gated"}
 }
 
-// checkNominations checks that the pods are nominated that should be, and to the right nodes.
+// checkNominations checks that exactly the right pods are nominated, to the right nodes.
 func (a *auditor) checkNominations() error {
 	nominated := 0
 	for name, pods := range a.cluster.Loop().State().View().NominatedPods() {
@@ -503,8 +520,8 @@ func (a *auditor) checkNominations() error {
 	return nil
 }
 
-// checkConditions checks, when nothing moves any more, that the condition which the API server has of each pending pod says what the last decision about it did. It returns
-// how many it compared.
+// checkConditions compares the stored condition of each pending pod with the last
+// decision about it, when nothing is in motion. It returns the number of comparisons.
 func (a *auditor) checkConditions() (compared int, err error) {
 	for _, p := range a.cluster.Pods() {
 		want, decided := a.said[keyOf(p)]
@@ -520,7 +537,8 @@ func (a *auditor) checkConditions() (compared int, err error) {
 	return compared, nil
 }
 
-// checkVersions checks that nodes and the pods on them are in the versions that the scheduler was shown last, or has decided about.
+// checkVersions checks that nodes and their pods have the versions that the scheduler was
+// shown last, or decided about.
 func (a *auditor) checkVersions() error {
 	state := a.cluster.Loop().State()
 	if state.Nodes() != len(a.nodes) {
@@ -563,13 +581,15 @@ func (a *auditor) checkBindings() error {
 	return nil
 }
 
-// checkPromises checks that no volume and no claim is promised to two pods in different ways.
+// checkPromises checks that no volume and no claim is promised to two pods in different
+// ways.
 func (a *auditor) checkPromises() error {
 	_, err := a.promised()
 	return err
 }
 
-// nothingFits checks that no pod waits that the oracle has a node for. Pods that are excused are left out.
+// nothingFits checks that the oracle has no node for any waiting pod, except for excused
+// pods.
 func (a *auditor) nothingFits(excused func(*v1.Pod) bool) error {
 	now := stored(a.cluster)
 	for _, p := range now.Pods {

@@ -11,14 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// budgetController plays kube-controller-manager, as far as it keeps the status of PodDisruptionBudgets while pods come and go. A budget whose spec
-// has neither minAvailable nor maxUnavailable keeps the status that it was written with. It costs nothing in a cluster that never had a budget, and
-// otherwise what a change concerns.
+// budgetController is kube-controller-manager's disruption controller: it keeps the
+// status of PodDisruptionBudgets up to date. A budget with neither minAvailable nor
+// maxUnavailable keeps the status that it was written with. Without budgets the
+// controller costs nothing; with them its cost is proportional to the changes.
 //
-// Like the volumeController it reads the stored objects, not what watches show.
+// Like the volumeController, it reads the stored objects, not the watches.
 type budgetController struct {
 	c *Cluster
-	// Invariant: these are the stored budgets that a status can be computed of, and the stored pods; nil if there has never been such a budget.
+	// Invariant: budgets has the stored budgets whose status can be computed, and the
+	// stored pods. It is nil until the first such budget.
 	budgets *disruption.Budgets
 	planned map[model.Ref]bool // visits
 }
@@ -27,7 +29,7 @@ func newBudgetController(c *Cluster) *budgetController {
 	return &budgetController{c: c, planned: map[model.Ref]bool{}}
 }
 
-// changed takes in a new version of a stored object.
+// changed applies a new version of a stored object.
 func (b *budgetController) changed(object kinds.Object) {
 	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
 		b.setBudget(budget)
@@ -43,7 +45,7 @@ func (b *budgetController) changed(object kinds.Object) {
 	b.visitAll(object.GetNamespace(), b.budgets.OfController(object))
 }
 
-// gone takes in that an object is not stored any more.
+// gone applies the deletion of an object.
 func (b *budgetController) gone(ref model.Ref) {
 	switch {
 	case b.budgets == nil:
@@ -54,7 +56,7 @@ func (b *budgetController) gone(ref model.Ref) {
 	}
 }
 
-// setBudget takes in a version of a budget.
+// setBudget applies a version of a budget.
 func (b *budgetController) setBudget(object *policyv1.PodDisruptionBudget) {
 	if b.c.config.Volumes.Unattended || !disruption.IsKept(object) {
 		b.gone(refOf(object))
@@ -89,8 +91,8 @@ func (b *budgetController) visit(ref model.Ref) {
 	})
 }
 
-// sync writes the status of a budget if it has changed. That is no change that a pod could be tried again for: budgets do not decide whether it finds
-// a place.
+// sync writes the status of a budget if it has changed. The write wakes no pod, because
+// budgets do not decide whether a pod is feasible.
 func (b *budgetController) sync(ref model.Ref) {
 	budget := b.budgets.Get(ref.Namespace, ref.Name)
 	if budget == nil {

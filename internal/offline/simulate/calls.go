@@ -15,21 +15,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 )
 
-// Played is a call of a plugin from outside that is played in virtual time instead of being run.
+// Played is a call of an external plugin that is played in virtual time instead of being
+// run.
 type Played interface {
 	commit.Call
 	// Begin is called when the call begins.
 	Begin() Script
 }
 
-// Script is how such a call goes.
+// Script describes the course of a played call.
 type Script struct {
-	// Took is after which time it returns; if it is negative it does not, until it is cancelled or ReleaseCalls is called. Soon is how long it takes to
-	// return after that.
+	// Took is the time until the call returns. If it is negative, the call returns only
+	// after a cancellation or ReleaseCalls, and takes Soon to do so.
 	Took, Soon time.Duration
-	// Result is how it ends, if it is not cancelled.
+	// Result is the result if the call is not cancelled.
 	Result commit.CallResult
-	// Binds says that the pod is bound by it, whatever the result.
+	// Binds means that the call binds the pod, whatever its result.
 	Binds bool
 }
 
@@ -38,7 +39,7 @@ type running struct {
 	request commit.Request
 	script  Script
 	late    bool // it has been cancelled, or is about to return
-	// done receives the result of a call that is run, when it returns; nil of one that is played.
+	// done receives the result of a call that is run. It is nil for a played call.
 	done chan commit.CallResult
 }
 
@@ -79,8 +80,8 @@ func (m *committer) cancel(canceled commit.Canceled) {
 	})
 }
 
-// Calls that are run take real time, and no virtual time unless they take more than the patience: then the simulation looks now and then whether they
-// have returned.
+// A call that is run takes real time. It takes no virtual time unless it exceeds the
+// patience; from then on the simulation polls for its result.
 const (
 	defaultPatience = 5 * time.Second
 	lookAgain       = 100 * time.Millisecond // of virtual time, or as much more as the call has taken already
@@ -113,7 +114,7 @@ func (m *committer) run(request commit.Request) {
 	m.await(r, m.c.now, m.c.config.Patience)
 }
 
-// await takes in the result of a call that is run, or looks again later.
+// await applies the result of a call that is run, or schedules another poll.
 func (m *committer) await(r *running, began time.Time, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -150,7 +151,7 @@ func (m *committer) returns(r *running, result commit.CallResult) {
 	m.answer()
 }
 
-// ReleaseCalls has all calls return soon that would not by themselves.
+// ReleaseCalls makes all calls return soon that would otherwise never return.
 func (c *Cluster) ReleaseCalls() {
 	for _, order := range slices.Sorted(maps.Keys(c.commit.calls)) {
 		if r, m := c.commit.calls[order], c.commit; r.script.Took < 0 && !r.late && r.done == nil {
@@ -160,7 +161,8 @@ func (c *Cluster) ReleaseCalls() {
 	}
 }
 
-// EndPermit ends a pod's wait at Permit, if it waits: it calls a function that does, as a plugin from outside would.
+// EndPermit ends a pod's wait at Permit, if it waits there, by calling end as an external
+// plugin would.
 func (c *Cluster) EndPermit(pod types.UID, end func(o *commit.Outbox, at *commit.AtPermit)) {
 	if c.dead {
 		return

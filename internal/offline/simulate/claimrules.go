@@ -13,10 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 )
 
-// What the API server does with a write to a ResourceClaim besides storing it.
+// This file has the API server's rules for writes to ResourceClaims.
 
-// admitted returns what a patched object is stored as, or why it is refused. A write to a claim's status changes nothing else, and one to the claim does not
-// change the status.
+// admitted returns the object to store for a patched object, or the reason for its
+// refusal. A write to the status subresource changes only the status, and a write to the
+// claim leaves the status as it is.
 func admitted(stored, patched kinds.Object, subresource string) (kinds.Object, error) {
 	now, ok := patched.(*resourcev1.ResourceClaim)
 	if !ok {
@@ -39,7 +40,8 @@ func admitted(stored, patched kinds.Object, subresource string) (kinds.Object, e
 	return now, nil
 }
 
-// ofAllocated returns the states of the devices that are allocated: the others are dropped with the allocation.
+// ofAllocated returns the states of allocated devices. The others are dropped with the
+// allocation.
 func ofAllocated(status *resourcev1.ResourceClaimStatus) []resourcev1.AllocatedDeviceStatus {
 	return slices.DeleteFunc(slices.Clone(status.Devices), func(d resourcev1.AllocatedDeviceStatus) bool {
 		return status.Allocation == nil || !slices.ContainsFunc(status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
@@ -85,7 +87,8 @@ func checkClaim(now, before *resourcev1.ResourceClaim) (refused field.ErrorList)
 	return refused
 }
 
-// deferred returns the object as it is stored when it is deleted and has finalizers, nil if it goes at once.
+// deferred returns the object to store if a deleted object has finalizers. It returns nil
+// if the object goes at once.
 func deferred(object kinds.Object, at time.Time) kinds.Object {
 	claim, ok := object.(*resourcev1.ResourceClaim)
 	if !ok || len(claim.Finalizers) == 0 {
@@ -99,7 +102,8 @@ func deferred(object kinds.Object, at time.Time) kinds.Object {
 	return now
 }
 
-// isOver reports whether an object goes with the version that is to be stored: it is being deleted, and its last finalizer is removed.
+// isOver reports whether storing this version removes the object: it is being deleted,
+// and its last finalizer is gone.
 func isOver(object kinds.Object) bool {
 	claim, ok := object.(*resourcev1.ResourceClaim)
 	return ok && claim.DeletionTimestamp != nil && len(claim.Finalizers) == 0

@@ -15,8 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// TestClaimWrites writes to claims what schedulers and others write, and what they must not: the API server stores or refuses it. What is stored is checked by
-// the text of the claim without what is the same in all rows.
+// TestClaimWrites makes valid and invalid writes to claims, which the API server stores
+// or refuses. It compares the text of the stored claim, without the parts that are equal
+// in all rows.
 func TestClaimWrites(t *testing.T) {
 	const (
 		allocated = `"allocation":{"devices":{"results":[{"request":"r","driver":"d","pool":"p","device":"g"}]}}`
@@ -32,7 +33,7 @@ func TestClaimWrites(t *testing.T) {
 		status          string // before
 		subresource     string
 		patch           string
-		want            string // the status afterwards; "" if it is refused as invalid
+		want            string // the status afterwards, or "" if the write is refused as invalid
 	}{
 		{"allocation and reservation", "f", false, `{}`, "status", `{"status":{` + allocated + `,"reservedFor":[` + forA + `]}}`, `{` + allocated + `,"reservedFor":[` + forA + `]}`},
 		{"reservation without an allocation", "f", false, `{}`, "status", `{"status":{"reservedFor":[` + forA + `]}}`, ""},
@@ -77,7 +78,8 @@ func TestClaimWrites(t *testing.T) {
 	}
 }
 
-// TestClaimIsDeleted deletes claims: one without finalizers goes at once, and another when the last of them is removed.
+// TestClaimIsDeleted deletes claims. A claim without finalizers goes at once, another one
+// with its last finalizer.
 func TestClaimIsDeleted(t *testing.T) {
 	c := &Cluster{store: newStore(0), watches: map[model.Kind]*watch{}, happened: map[string]int{}}
 	c.volume, c.claim, c.budget = newVolumeController(c, Volumes{}), newClaimController(c, Devices{Unattended: true}, false), newBudgetController(c)

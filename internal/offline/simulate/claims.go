@@ -21,35 +21,44 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Devices is how ResourceClaims are looked after in a simulation.
+// Devices configures the care of ResourceClaims in a simulation.
 type Devices struct {
-	// Unattended means that no controller makes claims from templates, takes back reservations or deallocates: claims stay as they are written.
+	// Unattended switches off the controller. No claims are made from templates, and
+	// reservations and allocations stay as they are written.
 	Unattended bool
-	// Prepared means that drivers prepare what is allocated: all conditions that must be met before a pod is bound are, after PreparationTime.
+	// Prepared means that drivers prepare allocated devices: after PreparationTime, all
+	// binding conditions are met.
 	Prepared bool
 }
 
 // PreparationTime is how long drivers take to prepare devices.
 const PreparationTime = time.Second
 
-// claimController plays kube-controller-manager, as far as it makes ResourceClaims from templates, takes back the reservations of pods that are done, and
-// deallocates and deletes claims that nobody uses any more; and drivers, as far as they prepare devices. It costs nothing in a cluster without claims.
+// claimController plays kube-controller-manager and the drivers. As the former it makes
+// ResourceClaims from templates, removes the reservations of finished pods, and
+// deallocates and deletes unused claims. As the latter it prepares devices. It costs
+// nothing in a cluster without claims.
 //
-// Like the volumeController it reads the stored objects and writes them through the store, at most one write in a visit.
+// Like the volumeController, it reads the stored objects and writes them through the
+// store, at most one write in a visit.
 type claimController struct {
 	c     *Cluster
 	rules Devices
-	// forGroups means that claims are made for PodGroups, too, which their members share.
+	// forGroups means that claims are also made for PodGroups, and shared by their
+	// members.
 	forGroups bool
 
 	templates map[model.ClaimKey]*resourcev1.ResourceClaimTemplate
 	// Invariant: claims has the stored claims, in their newest versions.
 	claims map[model.ClaimKey]*resourcev1.ResourceClaim
-	// Invariant: pods has the stored pods whose spec has claims, in their newest versions.
+	// Invariant: pods has the stored pods whose spec has claims, in their newest
+	// versions.
 	pods map[model.PodKey]*v1.Pod
-	// Invariant: groups has the stored PodGroups with claims, in their newest versions, if claims are made for them.
+	// Invariant: groups has the stored PodGroups with claims, in their newest versions,
+	// if forGroups.
 	groups map[model.GroupKey]*schedulingv1beta1.PodGroup
-	// Invariant: used are the claims that were made for a pod or PodGroup or that are reserved for it, by its UID.
+	// Invariant: used has the claims that were made for a pod or PodGroup or are reserved
+	// for it, by its UID.
 	used map[types.UID]map[model.ClaimKey]bool
 
 	planned map[model.Ref]bool // visits
@@ -63,7 +72,8 @@ func newClaimController(c *Cluster, rules Devices, forGroups bool) *claimControl
 	}
 }
 
-// SetTemplate creates or replaces a ResourceClaimTemplate, which nobody but the controller reads. The object is the cluster's from now on.
+// SetTemplate creates or replaces a ResourceClaimTemplate, which only the controller
+// reads. The cluster stores a copy.
 func (c *Cluster) SetTemplate(template *resourcev1.ResourceClaimTemplate) {
 	key := model.ClaimKey{Namespace: template.Namespace, Name: template.Name}
 	stored := template.DeepCopy()
@@ -86,14 +96,15 @@ func (c *Cluster) SetTemplate(template *resourcev1.ResourceClaimTemplate) {
 	}
 }
 
-// DeleteTemplate removes a ResourceClaimTemplate. The claims that were made from it stay. It reports whether there was one.
+// DeleteTemplate removes a ResourceClaimTemplate and reports whether it existed. The
+// claims that were made from it stay.
 func (c *Cluster) DeleteTemplate(key model.ClaimKey) bool {
 	_, ok := c.claim.templates[key]
 	delete(c.claim.templates, key)
 	return ok
 }
 
-// Template returns a stored ResourceClaimTemplate, nil if there is none. It must not be changed.
+// Template returns a stored ResourceClaimTemplate or nil. It must not be changed.
 func (c *Cluster) Template(key model.ClaimKey) *resourcev1.ResourceClaimTemplate {
 	return c.claim.templates[key]
 }
@@ -103,7 +114,7 @@ func isTemplate(object runtime.Object) bool {
 	return ok
 }
 
-// changed takes in a new version of a stored object.
+// changed applies a new version of a stored object.
 func (m *claimController) changed(object kinds.Object) {
 	switch o := object.(type) {
 	case *resourcev1.ResourceClaim:
@@ -115,7 +126,7 @@ func (m *claimController) changed(object kinds.Object) {
 	}
 }
 
-// gone takes in that an object is not stored any more.
+// gone applies the deletion of an object.
 func (m *claimController) gone(ref model.Ref) {
 	switch ref.Kind {
 	case model.ResourceClaimKind:
@@ -158,7 +169,7 @@ func (m *claimController) later(do func()) {
 	m.c.agenda.plan(m.c.now.Add(m.c.chaos.upTo(m.c.chaos.ControllerDelayMax)), 0, do)
 }
 
-// setGroup takes in a version of a PodGroup. Only those with claims matter.
+// setGroup applies a version of a PodGroup. Only PodGroups with claims matter.
 func (m *claimController) setGroup(group *schedulingv1beta1.PodGroup) {
 	key := model.GroupKey{Namespace: group.Namespace, Name: group.Name}
 	if before := m.groups[key]; before != nil && before.UID != group.UID {
@@ -171,7 +182,8 @@ func (m *claimController) setGroup(group *schedulingv1beta1.PodGroup) {
 	}
 }
 
-// syncGroup makes the next claim that a PodGroup lacks. When it has all of them, it writes their names into the PodGroup's status, and the members follow.
+// syncGroup makes the next claim that a PodGroup lacks. Once the PodGroup has all of
+// them, their names are written to its status, and the members are visited.
 func (m *claimController) syncGroup(key model.GroupKey) {
 	group := m.groups[key]
 	if group == nil || group.DeletionTimestamp != nil {
@@ -189,14 +201,14 @@ func (m *claimController) syncGroup(key model.GroupKey) {
 				m.put(m.newClaim(group, schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), entry.Name, template))
 				m.c.happened["claim: made for a pod group"]++
 			}
-			return // the claim brings the next visit, and so does the template that is not there
+			return // the claim triggers the next visit, and so does a template that is missing
 		}
 		statuses = append(statuses, schedulingv1beta1.PodGroupResourceClaimStatus{Name: entry.Name, ResourceClaimName: new(claim.Name)})
 	}
 	if !equality.Semantic.DeepEqual(statuses, group.Status.ResourceClaimStatuses) {
 		now := group.DeepCopy()
 		now.Status.ResourceClaimStatuses = statuses
-		_ = m.c.SetObject(now) // its kind is one that scheduling reads
+		_ = m.c.SetObject(now) // cannot fail: scheduling reads this kind
 	}
 	for _, pod := range slices.SortedFunc(maps.Keys(m.pods), compareKeys) {
 		if of := m.pods[pod].Spec.SchedulingGroup; pod.Namespace == key.Namespace && of != nil && of.PodGroupName != nil && *of.PodGroupName == key.Name {
@@ -205,8 +217,9 @@ func (m *claimController) syncGroup(key model.GroupKey) {
 	}
 }
 
-// groupOf returns the PodGroup of which a pod uses a claim by an entry; isGroups is false if the claim is the pod's own. The group is nil as long as the pod's is not there: whose the
-// claim is is not known yet.
+// groupOf returns the PodGroup that owns the claim of a pod's entry. isGroups is false if
+// the claim is the pod's own. The group is nil while the pod's PodGroup does not exist,
+// as the owner is unknown until then.
 func (m *claimController) groupOf(pod *v1.Pod, entry *v1.PodResourceClaim) (group *schedulingv1beta1.PodGroup, isGroups bool) {
 	of := pod.Spec.SchedulingGroup
 	if !m.forGroups || of == nil || of.PodGroupName == nil {
@@ -221,9 +234,10 @@ func (m *claimController) groupOf(pod *v1.Pod, entry *v1.PodResourceClaim) (grou
 }
 
 // put writes a claim.
-func (m *claimController) put(claim *resourcev1.ResourceClaim) { _ = m.c.SetObject(claim) } // its kind is one that scheduling reads
+// cannot fail: scheduling reads this kind
+func (m *claimController) put(claim *resourcev1.ResourceClaim) { _ = m.c.SetObject(claim) }
 
-// setClaim takes in a version of a claim, nil if it is gone.
+// setClaim applies a version of a claim, or its deletion if now is nil.
 func (m *claimController) setClaim(key model.ClaimKey, now *resourcev1.ResourceClaim) {
 	if before := m.claims[key]; before != nil {
 		for _, uid := range usersOf(before) {
@@ -243,7 +257,8 @@ func (m *claimController) setClaim(key model.ClaimKey, now *resourcev1.ResourceC
 	m.visitOwner(now)
 }
 
-// mayHaveClaims reports whether a pod uses claims, or requests what a scheduler may make one for.
+// mayHaveClaims reports whether a pod uses claims, or requests resources for which a
+// scheduler may create one.
 func mayHaveClaims(pod *v1.Pod) bool {
 	if len(pod.Spec.ResourceClaims) == 0 && !namesDevices(pod) {
 		return false
@@ -253,7 +268,8 @@ func mayHaveClaims(pod *v1.Pod) bool {
 		slices.ContainsFunc(asks.Scalars, func(s model.Scalar) bool { return s.Value != 0 && model.CanBeDevices(s.Name) })
 }
 
-// namesDevices reports whether any list of requests of a pod has a resource that may be given as devices, whatever its amount.
+// namesDevices reports whether any list of requests of a pod has a resource that may be
+// provided as devices, whatever its amount.
 func namesDevices(pod *v1.Pod) bool {
 	has := func(list v1.ResourceList) bool {
 		for name := range list {
@@ -268,7 +284,7 @@ func namesDevices(pod *v1.Pod) bool {
 		slices.ContainsFunc(pod.Spec.InitContainers, in)
 }
 
-// setPod takes in a version of a pod. Only those that may have claims matter.
+// setPod applies a version of a pod. Only pods that may have claims matter.
 func (m *claimController) setPod(pod *v1.Pod) {
 	key := keyOf(pod)
 	before := m.pods[key]
@@ -308,7 +324,8 @@ func (m *claimController) visitOwner(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// syncPod makes the next claim that a pod lacks. When it has all of them, it writes their names into the pod's status.
+// syncPod makes the next claim that a pod lacks. Once the pod has all of them, their
+// names are written to its status.
 func (m *claimController) syncPod(key model.PodKey) {
 	pod := m.pods[key]
 	if pod == nil || pod.DeletionTimestamp != nil || kinds.Finished(pod) {
@@ -331,14 +348,14 @@ func (m *claimController) syncPod(key model.PodKey) {
 			claim = m.madeFor(group, entry.Name)
 		}
 		if claim == nil && isGroups {
-			return // the group's claim brings the next visit
+			return // the group's claim triggers the next visit
 		}
 		if claim == nil {
 			if template := m.templates[model.ClaimKey{Namespace: pod.Namespace, Name: *entry.ResourceClaimTemplateName}]; template != nil {
 				m.put(m.newClaim(pod, v1.SchemeGroupVersion.WithKind("Pod"), entry.Name, template))
 				m.c.happened["claim: made from a template"]++
 			}
-			return // the claim brings the next visit, and so does the template that is not there
+			return // the claim triggers the next visit, and so does a template that is missing
 		}
 		status := v1.PodResourceClaimStatus{Name: entry.Name, ResourceClaimName: new(claim.Name)}
 		if changed = true; at >= 0 {
@@ -359,7 +376,7 @@ func (m *claimController) isMadeFor(pod *v1.Pod, name string) bool {
 	return claim != nil && resourceclaim.IsForPod(pod, claim, m.forGroups) == nil
 }
 
-// madeFor returns the claim that was made for an entry of a pod or a PodGroup, nil if there is none.
+// madeFor returns the claim that was made for an entry of a pod or a PodGroup, or nil.
 func (m *claimController) madeFor(owner metav1.Object, entry string) *resourcev1.ResourceClaim {
 	for _, key := range slices.SortedFunc(maps.Keys(m.used[owner.GetUID()]), compareClaims) {
 		if claim := m.claims[key]; metav1.IsControlledBy(claim, owner) && claim.Annotations[resourcev1.PodResourceClaimAnnotation] == entry {
@@ -369,7 +386,8 @@ func (m *claimController) madeFor(owner metav1.Object, entry string) *resourcev1
 	return nil
 }
 
-// newClaim makes a claim from a template. It is called like the pod and the entry, with a number if there is one of that name, such as that of a former pod.
+// newClaim makes a claim from a template. Its name is the pod's and the entry's; a number
+// is added if the name is taken, as by a former pod's claim.
 func (m *claimController) newClaim(owner metav1.Object, kind schema.GroupVersionKind, entry string, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
 	name := owner.GetName() + "-" + entry
 	for n := 2; m.claims[model.ClaimKey{Namespace: owner.GetNamespace(), Name: name}] != nil; n++ {
@@ -386,8 +404,9 @@ func (m *claimController) newClaim(owner metav1.Object, kind schema.GroupVersion
 	return claim
 }
 
-// syncClaim takes back the reservations of pods that are done. A claim whose last reservation goes with that loses its allocation, and with it what keeps
-// it from being deleted; one that was made for a pod that is done is deleted.
+// syncClaim removes the reservations of finished pods. A claim that loses its last
+// reservation also loses its allocation and its finalizer. A claim that was made for a
+// finished pod is deleted.
 func (m *claimController) syncClaim(key model.ClaimKey) {
 	claim := m.claims[key]
 	if claim == nil {
@@ -427,14 +446,16 @@ func (m *claimController) syncClaim(key model.ClaimKey) {
 	case m.rules.Prepared && prepared(claim) != nil:
 		version := claim.ResourceVersion
 		m.c.agenda.plan(m.c.now.Add(PreparationTime), 0, func() {
-			if claim := m.claims[key]; claim != nil && claim.ResourceVersion == version { // another version has had a visit of its own
+			// another version has its own visit
+			if claim := m.claims[key]; claim != nil && claim.ResourceVersion == version {
 				m.put(prepared(claim))
 			}
 		})
 	}
 }
 
-// prepared returns a claim whose devices meet all conditions for a pod to be bound, nil if they do already.
+// prepared returns a claim whose devices meet all binding conditions, or nil if nothing
+// changes.
 func prepared(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	if claim.Status.Allocation == nil || len(claim.Status.Devices) > 0 {
 		return nil
@@ -456,8 +477,9 @@ func prepared(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	return now
 }
 
-// unprotect plans to remove the finalizer of a claim that has just been deallocated, which happens unless somebody else writes to the claim before: then the
-// finalizer may be a scheduler's, who is about to allocate.
+// unprotect plans to remove the finalizer of a claim that has just been deallocated. If
+// another write comes first, the finalizer stays: it may belong to a scheduler that is
+// about to allocate.
 func (m *claimController) unprotect(key model.ClaimKey) {
 	version := m.claims[key].ResourceVersion
 	m.later(func() {
@@ -473,7 +495,7 @@ func withoutFinalizer(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim
 	return now
 }
 
-// isForNobody reports whether a claim was made for a pod that is done, or for a PodGroup that is gone.
+// isForNobody reports whether a claim was made for a finished pod or a deleted PodGroup.
 func (m *claimController) isForNobody(claim *resourcev1.ResourceClaim) bool {
 	owner := ownerOf(claim)
 	if owner != nil && owner.Kind == "PodGroup" {
@@ -498,7 +520,7 @@ func isDone(pod *v1.Pod) bool {
 	return kinds.Finished(pod) || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
-// ownerOf returns the pod or PodGroup that a claim was made for, nil if it was made for none.
+// ownerOf returns the pod or PodGroup that a claim was made for, or nil.
 func ownerOf(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOf(claim); owner != nil && (owner.Kind == "Pod" || owner.Kind == "PodGroup") {
 		return owner
@@ -506,7 +528,8 @@ func ownerOf(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	return nil
 }
 
-// usersOf returns the UIDs of the pods and PodGroups that a claim was made for or is reserved for.
+// usersOf returns the UIDs of the claim's owner and of the pods and PodGroups that
+// reserved it.
 func usersOf(claim *resourcev1.ResourceClaim) (uids []types.UID) {
 	if owner := ownerOf(claim); owner != nil {
 		uids = append(uids, owner.UID)

@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// TestRunWithDevices gives files with pods whose claims are to be made from a template: there are devices for two of them, of which one has to be prepared. A pod
-// in the files that has a device already keeps it.
+// TestRunWithDevices runs files with pods whose claims are made from a template. Devices
+// exist for two of them, and one device has to be prepared. A pod in the files that has a
+// device already keeps it.
 func TestRunWithDevices(t *testing.T) {
 	const files = `
 apiVersion: v1

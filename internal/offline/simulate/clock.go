@@ -2,27 +2,30 @@ package simulate
 
 import "time"
 
-// epoch is when simulations begin. It is fixed, so that they can be repeated; that it is a whole second makes backoffs, which end
-// with whole seconds, easy to read.
+// epoch is the start of every simulation. It is fixed, so that simulations can be
+// repeated, and a whole second, which makes backoffs easy to read.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// agenda is what will happen, by time and then in the order in which it was planned.
+// agenda has the planned effects, by time and then in the order in which they were
+// planned.
 //
-// Most of it happens at once, and a million pods may be shown at one instant. So what is planned for no earlier than everything in line goes to the end of a line, which
-// is in order anyway, and only the rest into a heap.
+// Most effects are due at once, and a million pods may be shown at one instant. So an
+// effect that is due no earlier than the last one in the line is appended to the line,
+// which stays sorted. Only the rest goes into a heap.
 type agenda struct {
-	// Invariant: line is in order from head on, and has no effects before head.
+	// Invariant: line is sorted from head on, and holds no effects before head.
 	line    []effect
 	head    int
 	heap    []effect // a binary heap
 	planned int64
 }
 
-// effect is one thing that will happen.
+// effect is one planned event.
 type effect struct {
 	at    time.Time
 	order int64
-	// life is the life of the scheduler process that it is addressed to; 0 if it happens to the API server alone.
+	// life is the scheduler process that receives the effect, or 0 if it concerns the API
+	// server alone.
 	life int
 	do   func()
 }
@@ -49,7 +52,8 @@ func (a *agenda) plan(at time.Time, life int, do func()) {
 	a.line = append(a.line, e)
 }
 
-// first returns what happens next, nil if nothing does; inLine says where it is.
+// first returns the next effect, or nil. inLine reports whether it is in the line or the
+// heap.
 func (a *agenda) first() (next *effect, inLine bool) {
 	if a.head < len(a.line) {
 		next, inLine = &a.line[a.head], true
@@ -60,7 +64,7 @@ func (a *agenda) first() (next *effect, inLine bool) {
 	return next, inLine
 }
 
-// next returns when the next thing happens.
+// next returns the time of the next effect.
 func (a *agenda) next() (at time.Time, ok bool) {
 	next, _ := a.first()
 	if next == nil {
@@ -69,10 +73,10 @@ func (a *agenda) next() (at time.Time, ok bool) {
 	return next.at, true
 }
 
-// keptLine is up to how many effects the memory of an empty line is kept.
+// keptLine is the largest capacity, in effects, that an empty line retains.
 const keptLine = 1024
 
-// due takes the next thing that happens until now off the agenda.
+// due removes and returns the next effect that is due by now.
 func (a *agenda) due(now time.Time) (effect, bool) {
 	next, inLine := a.first()
 	if next == nil || next.at.After(now) {

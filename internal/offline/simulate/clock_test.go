@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestAgenda plans effects at random times, many at one, while others happen, and compares what happens next with a list.
+// TestAgenda plans effects at random times, many for one instant, while others are due.
+// It compares the order with a sorted list.
 func TestAgenda(t *testing.T) {
 	type planned struct {
 		at    time.Time
@@ -21,7 +22,7 @@ func TestAgenda(t *testing.T) {
 		var did []int
 		now, order := epoch, 0
 		for range 3000 {
-			if r.IntN(2) == 0 { // more come than go, and then fewer
+			if r.IntN(2) == 0 { // the agenda grows first and shrinks then
 				for range r.IntN(8) {
 					at, nth := now.Add(time.Duration(r.IntN(4)*r.IntN(3))*time.Second), order
 					a.plan(at, 0, func() { did = append(did, nth) })
@@ -57,7 +58,8 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// TestAgendaIsAsLargeAsWhatIsPlanned: what has happened takes no memory for long, whether all of it has or some of it always waits.
+// TestAgendaIsAsLargeAsWhatIsPlanned checks that past effects use no memory for long,
+// whether the agenda is emptied or some effects always wait.
 func TestAgendaIsAsLargeAsWhatIsPlanned(t *testing.T) {
 	var a agenda
 	nothing := func() {}

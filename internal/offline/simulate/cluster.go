@@ -35,62 +35,78 @@ const (
 	DefaultGroupRetries  = engine.DefaultGroupRetries
 )
 
-// Config is what a simulation needs.
+// Config configures a simulation.
 type Config struct {
 	// Scheduler is the scheduler's configuration.
 	Scheduler *config.Config
-	// ParkedMax is how long a pod is parked before it is tried again although nothing happened; 0 means kube-scheduler's default.
+	// ParkedMax is the time after which a parked pod is retried without a reason; 0 means
+	// kube-scheduler's default.
 	ParkedMax time.Duration
-	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
+	// GroupPatience is how long a rejected pod group lets other pods overtake it; 0 means
+	// forever.
 	GroupPatience time.Duration
-	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected.
+	// GroupRetries limits the decisions about members of a pod group in other orders
+	// before the group is rejected.
 	GroupRetries int
-	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default, and less than that until the next event is written.
+	// EventTTL is how long the API server keeps an event after its last write. 0 means
+	// the API server's default; a negative value drops an event at the next write of an
+	// event.
 	EventTTL time.Duration
-	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
+	// Slice limits the hints that a round computes and the pods that it moves; 0 means
+	// the scheduler's default.
 	Slice int
-	// Pace is how much time a decision takes. At 0, several decisions at one time are in the order of arrivals where their order is by time.
+	// Pace is the time that a decision takes. At 0, decisions at the same instant follow
+	// the order of arrival wherever order depends on time.
 	Pace time.Duration
-	// Seed chooses among equally good nodes, and what goes wrong.
+	// Seed determines the choice among equally good nodes, and the faults.
 	Seed   uint64
 	Faults Faults
-	// Volumes is how volumes are bound and provisioned.
+	// Volumes configures the binding and provisioning of volumes.
 	Volumes Volumes
-	// Devices is how claims for devices are looked after.
+	// Devices configures the care of ResourceClaims.
 	Devices Devices
-	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
+	// Observers are called by the loop. OnPhase, if set, is called by the engine. Both
+	// are attached again after a restart.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
-	// Outside, unless it is nil, adds steps of plugins from outside to placements.
+	// Outside, if set, adds the steps of external plugins to placements.
 	Outside func(*plan.Placement)
-	// Patience is how long, in real time, the simulation waits for a call that is not Played before virtual time goes on without it; 0 means five seconds.
+	// Patience is the real time to wait for a call that is not Played before virtual time
+	// goes on without it; 0 means five seconds.
 	Patience time.Duration
-	// Trim means that the scheduler keeps objects trimmed to what scheduling reads, as it does without plugins from outside and extenders.
+	// Trim means that the scheduler keeps only the fields that scheduling reads, as in
+	// production without external plugins and extenders.
 	Trim bool
-	// Mirror, unless it is nil, has the API objects too, and may change them.
+	// Mirror, if set, holds the API objects as well and may change them.
 	Mirror Mirror
-	// Pods, unless it is nil, has Run make the pods of a cluster of that size, besides those of the files, while the scheduler works, and keep no more of what was decided about those that got a
-	// node than a Placement says: so a million of them need not wait in memory at once. Rounds do not say then what was shown and stored.
+	// Pods, if set, makes Run create that many pods, besides those of the files, while
+	// the scheduler works. Of the decisions about placed pods, only a summary is kept. So
+	// a million pods need not be in memory at once. Rounds then do not report Shown and
+	// Stored.
 	Pods *Size
-	// EventHints means that events about pods without a node say what would help; see package adviser.
+	// EventHints adds hints to the events of unschedulable pods; see package adviser.
 	EventHints bool
-	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
+	// Audit makes the engine recompute every cached rejection. Cluster.Audit reports the
+	// differences.
 	Audit bool
 }
 
 // Mirror is another API server with the same objects.
 type Mirror interface {
-	// Sync is called before something happens to the API objects and before each round, to make the changes to the Cluster that others have made to the mirror.
+	// Sync is called before each effect on API objects and before each round. It applies
+	// the changes that others made to the mirror.
 	Sync()
-	// Changed is called when an object has been created or replaced, and Gone when it has been deleted.
+	// Changed is called when an object has been created or replaced, Gone when it has
+	// been deleted.
 	Changed(object kinds.Object)
 	Gone(ref model.Ref)
 }
 
-// Cluster is a cluster in memory with one scheduler. One goroutine uses it, but for Bindings and Activate.
+// Cluster is a cluster in memory with one scheduler. Only one goroutine may use it,
+// except for Bindings, Activate and Nominate.
 //
-// Nothing happens by itself: changes are made to the API objects, Step runs the scheduler for one round at the present time, and
-// AdvanceTo moves the time.
+// The caller drives everything: it changes the API objects, calls Step to run the
+// scheduler for one round at the present time, and calls AdvanceTo to move the time.
 type Cluster struct {
 	config   Config
 	profiles map[string]*plugin.Profile
@@ -103,7 +119,8 @@ type Cluster struct {
 	volume *volumeController
 	claim  *claimController
 	budget *budgetController
-	// changes counts the changes to API objects, except to conditions: while it stays the same, a retry cannot succeed.
+	// changes counts the changes to API objects, except to conditions. While it stays the
+	// same, a retry cannot succeed.
 	changes int64
 
 	ingest *ingest.Ingest
@@ -112,44 +129,51 @@ type Cluster struct {
 	// adviser is nil without EventHints.
 	adviser *adviser.Adviser
 	commit  *committer
-	live    atomic.Pointer[process]    // what plugins use of the process
+	live    atomic.Pointer[process]    // used by plugins
 	life    int                        // of the scheduler process
 	dead    bool                       // no process runs
-	stuck   map[model.PodKey]types.UID // pods that are being deleted and stay
-	// skew is how far the wall clock is from virtual time, startSkew how far it was when the process started.
+	stuck   map[model.PodKey]types.UID // pods whose deletion is held up
+	// skew is the offset of the wall clock from virtual time, startSkew the offset at the
+	// start of the process.
 	skew, startSkew time.Duration
 
 	reads   []model.Kind          // the kinds that the scheduler watches, in a fixed order
-	watches map[model.Kind]*watch // of these kinds
-	away    bool                  // the scheduler does not reach the API server
-	warmAt  time.Time             // until then the API server forbids everything
+	watches map[model.Kind]*watch // by kind
+	away    bool                  // the scheduler cannot reach the API server
+	warmAt  time.Time             // until then the API server returns Forbidden
 
-	// Invariant: a pod is in one of verdicts and placed at most.
+	// Invariant: a pod is in at most one of verdicts and placed.
 	verdicts map[model.PodKey]Verdict
 	placed   map[model.PodKey]placedVerdict // with Config.Pods
-	// more creates another pod of Config.Pods, and reports whether there was one; nil when there are no more.
+	// more creates the next pod of Config.Pods and reports whether one was left. It is
+	// nil when all are created.
 	more     func() bool
 	round    Round
 	happened map[string]int
 }
 
-// Round is what happened in one round.
+// Round is the report of one round.
 type Round struct {
 	At time.Time
-	// Ran says whether the scheduler ran: there is a process, and it has listed what there is.
+	// Ran reports whether the scheduler ran: a process exists and has listed all objects.
 	Ran bool
-	// Shown is what the scheduler was shown before it decided, in order.
+	// Shown has the deliveries to the scheduler before it decided, in order.
 	Shown []Shown
-	// Decided says whether there was a pod to decide about, and Decisions what was decided: about that pod, or about each member of its group.
+	// Decided reports whether a pod was up for a decision. Decisions are about that pod,
+	// or about each member of its group.
 	Decided   bool
 	Decisions []plan.Decision
-	// Stored are pods that the API server has stored a binding of, in order.
+	// Stored are the pods whose bindings the API server has stored, in order.
 	Stored []*v1.Pod
 }
 
-// Shown is one thing that the scheduler was shown: an object in a new version, by a watch or as the answer to a write, the reference of an object that is gone, or
-// the outcome of a binding, a preemption or a write that gives something back. Object,
-// Learned, Bound, Preempted and Written are nil unless it is that.
+// Shown is one delivery to the scheduler. Exactly one field is set:
+//
+//   - Object: a new version of an object from a watch.
+//   - Learned: a new version of an object from the answer to a write.
+//   - Gone: the reference of a deleted object.
+//   - Bound, Preempted, Written: the result of a binding, of a preemption, or of a write
+//     that reverts something.
 type Shown struct {
 	Object    kinds.Object
 	Learned   kinds.Object
@@ -159,22 +183,23 @@ type Shown struct {
 	Written   *model.WriteResult
 }
 
-// Verdict is the last that was decided about a pod.
+// Verdict is the last decision about a pod.
 type Verdict struct {
 	UID string
-	// Decision is that of the pod, which failed if its binding did.
+	// Decision is the pod's decision. It is Failed if its binding failed.
 	Decision plan.Decision
-	// Placement is the pod's in the decision; it has no node if the pod got none.
+	// Placement is the pod's part of the decision, without a node if the pod is not
+	// placed.
 	Placement plan.Placement
-	// Report is of the decision, or of the binding if that failed.
+	// Report is the report of the decision, or of its failed binding.
 	Report report.Report
 	// Attempts counts the decisions about this pod.
 	Attempts int
-	changes  int64  // of the cluster, when it was decided
+	changes  int64  // of the cluster, at the time of the decision
 	message  string // of the report's event, uncut
 }
 
-// placedVerdict is what is kept of the verdict about a pod that got a node.
+// placedVerdict is the part of a placed pod's verdict that is kept with Config.Pods.
 type placedVerdict struct {
 	uid             types.UID
 	total           int64
@@ -190,7 +215,7 @@ func (p *placedVerdict) verdict() Verdict {
 	}
 }
 
-// New builds an empty cluster with a scheduler that has just started.
+// New returns an empty cluster with a scheduler that has just started.
 func New(config Config) (*Cluster, error) {
 	if config.Scheduler == nil {
 		return nil, errors.New("simulate: no scheduler configuration is given")
@@ -213,12 +238,12 @@ func New(config Config) (*Cluster, error) {
 	}
 	for _, kind := range c.reads {
 		c.watches[kind] = newWatch(c, kind)
-		c.watches[kind].synced = true // there is nothing to list
+		c.watches[kind].synced = true // an empty cluster needs no list
 	}
 	return c, nil
 }
 
-// start starts the scheduler process, which knows nothing yet.
+// start starts a scheduler process with empty state.
 func (c *Cluster) start() error {
 	rules := c.config.Scheduler.Queue(c.config.ParkedMax)
 	rules.Slice, rules.GroupPatience = c.config.Slice, c.config.GroupPatience
@@ -261,8 +286,8 @@ func (c *Cluster) newEngine() (*engine.Engine, error) {
 	return judge, nil
 }
 
-// Restart kills the scheduler process and starts another, which lists all objects anew. Bindings on their way still arrive at
-// the API server; nobody hears the answer.
+// Restart kills the scheduler process and starts another, which lists all objects again.
+// Bindings in flight still reach the API server; their answers are lost.
 func (c *Cluster) Restart() error {
 	if err := c.start(); err != nil {
 		return err
@@ -272,13 +297,14 @@ func (c *Cluster) Restart() error {
 	return nil
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (c *Cluster) Now() time.Time { return c.now }
 
 // Loop gives access to the scheduler's state, queue and engine, between rounds.
 func (c *Cluster) Loop() *loop.Loop { return c.loop }
 
-// Hints is how often events got hints since the process started; nothing without EventHints.
+// Hints returns the number of hints in events since the process started, zero without
+// EventHints.
 func (c *Cluster) Hints() adviser.Counts {
 	if c.adviser == nil {
 		return adviser.Counts{}
@@ -286,8 +312,8 @@ func (c *Cluster) Hints() adviser.Counts {
 	return c.adviser.Counts()
 }
 
-// Audit checks the invariants of everything that the scheduler holds, between rounds. It returns every violation in one error, nil if there is
-// none.
+// Audit checks the invariants of all scheduler state, between rounds. It joins all
+// violations into one error.
 func (c *Cluster) Audit() error {
 	var violations []error
 	for _, audit := range []func() error{c.loop.Audit, c.commit.audit} {
@@ -296,10 +322,10 @@ func (c *Cluster) Audit() error {
 	return errors.Join(violations...)
 }
 
-// Outbox is what the scheduler has to write; to be read between rounds.
+// Outbox returns the scheduler's pending writes. It may be read between rounds.
 func (c *Cluster) Outbox() *commit.Outbox { return c.commit.outbox }
 
-// Unseen is how many changes the loop has been shown and not taken yet.
+// Unseen returns the number of changes that were delivered but not applied by the loop.
 func (c *Cluster) Unseen() int { return c.ingest.Waiting() + c.loop.Held() }
 
 // Nodes returns the stored nodes by name. They must not be changed.
@@ -320,7 +346,8 @@ func (c *Cluster) Pods() []*v1.Pod {
 	return pods
 }
 
-// Objects returns the stored objects that are neither nodes nor pods, by kind, namespace and name. They must not be changed.
+// Objects returns the stored objects that are neither nodes nor pods, by kind, namespace
+// and name. They must not be changed.
 func (c *Cluster) Objects() []runtime.Object {
 	objects := make([]runtime.Object, 0, len(c.store.others))
 	for _, ref := range slices.SortedFunc(maps.Keys(c.store.others), compareRefs) {
@@ -329,29 +356,30 @@ func (c *Cluster) Objects() []runtime.Object {
 	return objects
 }
 
-// Object returns a stored object that is neither a node nor a pod, nil if there is none. It must not be changed.
+// Object returns a stored object that is neither a node nor a pod, or nil. It must not be
+// changed.
 func (c *Cluster) Object(ref model.Ref) kinds.Object { return c.store.others[ref] }
 
-// Node returns a stored node, nil if there is none.
+// Node returns a stored node or nil.
 func (c *Cluster) Node(name string) *v1.Node { return c.store.nodes[name] }
 
-// Pod returns a stored pod, nil if there is none.
+// Pod returns a stored pod or nil.
 func (c *Cluster) Pod(key model.PodKey) *v1.Pod { return c.store.pods[key] }
 
-// Verdict returns what was last decided about a pod that is there; ok is false if nothing was.
+// Verdict returns the last decision about a stored pod. ok is false without a decision.
 func (c *Cluster) Verdict(key model.PodKey) (verdict Verdict, ok bool) {
 	verdict = c.verdictOf(key)
 	pod := c.store.pods[key]
 	return verdict, verdict.Attempts > 0 && pod != nil && string(pod.UID) == verdict.UID
 }
 
-// forget forgets what was decided about a pod.
+// forget drops the last decision about a pod.
 func (c *Cluster) forget(key model.PodKey) {
 	delete(c.verdicts, key)
 	delete(c.placed, key)
 }
 
-// Gated returns why the pod is not tried, "" if no PreEnqueue plugin holds it.
+// Gated returns the reason why PreEnqueue plugins hold the pod back, or "".
 func (c *Cluster) Gated(pod *v1.Pod) string {
 	if p := c.profiles[pod.Spec.SchedulerName]; p != nil {
 		_, reason := p.RunPreEnqueue(c.loop.State().View(), model.NewPod(pod))
@@ -360,8 +388,9 @@ func (c *Cluster) Gated(pod *v1.Pod) string {
 	return ""
 }
 
-// Answer says what each plugin thinks of each node for a pod that is stored, as if it were pending and not on any node. It asks a
-// new engine about the API objects as they are, so nothing that the scheduler remembers has a say in it.
+// Answer returns the verdict of each plugin about each node for a stored pod, as if the
+// pod were pending. It uses a new engine on the API objects as they are, so no cache of
+// the scheduler affects the answer.
 func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 	stored := c.store.pods[key]
 	if stored == nil {
@@ -392,13 +421,13 @@ func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 	return judge.Answer(now.View(), changes[0].Pod)
 }
 
-// SetNode creates or replaces a node. The object is the cluster's from now on.
+// SetNode creates or replaces a node. The caller must not change the object afterwards.
 func (c *Cluster) SetNode(node *v1.Node) {
 	c.changes++
 	c.show(c.store.setNode(node))
 }
 
-// DeleteNode removes a node. Its pods stay behind. It reports whether there was one.
+// DeleteNode removes a node and reports whether it existed. Its pods stay.
 func (c *Cluster) DeleteNode(name string) bool {
 	last := c.store.nodes[name]
 	if last == nil {
@@ -410,13 +439,13 @@ func (c *Cluster) DeleteNode(name string) bool {
 	return true
 }
 
-// SetPod creates or replaces a pod. The object is the cluster's from now on.
+// SetPod creates or replaces a pod. The caller must not change the object afterwards.
 func (c *Cluster) SetPod(pod *v1.Pod) {
 	c.changes++
 	c.show(c.store.setPod(pod))
 }
 
-// DeletePod removes a pod at once. It reports whether there was one.
+// DeletePod removes a pod at once and reports whether it existed.
 func (c *Cluster) DeletePod(key model.PodKey) bool {
 	last := c.store.pods[key]
 	if last == nil {
@@ -429,7 +458,8 @@ func (c *Cluster) DeletePod(key model.PodKey) bool {
 	return true
 }
 
-// SetObject creates or replaces an object. One of a kind that scheduling does not read is an error.
+// SetObject creates or replaces an object. It returns an error for a kind that scheduling
+// does not read.
 func (c *Cluster) SetObject(object runtime.Object) error {
 	switch o := object.(type) {
 	case *v1.Pod:
@@ -456,8 +486,8 @@ func (c *Cluster) SetObject(object runtime.Object) error {
 	return nil
 }
 
-// DeleteObject removes an object that is neither a node nor a pod; a claim for devices with finalizers is being deleted from then on. It reports whether
-// there was one.
+// DeleteObject removes an object that is neither a node nor a pod, and reports whether it
+// existed. A ResourceClaim with finalizers is only marked as being deleted.
 func (c *Cluster) DeleteObject(ref model.Ref) bool {
 	last := c.store.others[ref]
 	if last == nil {
@@ -473,7 +503,7 @@ func (c *Cluster) DeleteObject(ref model.Ref) bool {
 	return c.remove(ref)
 }
 
-// remove removes an object that is neither a node nor a pod at once.
+// remove removes an object that is neither a node nor a pod, whatever its finalizers.
 func (c *Cluster) remove(ref model.Ref) bool {
 	last := c.store.others[ref]
 	if last == nil {
@@ -485,26 +515,27 @@ func (c *Cluster) remove(ref model.Ref) bool {
 	return true
 }
 
-// FailBind makes the next bindings of a pod fail, all of them if times is negative.
+// FailBind makes the next bindings of a pod fail, or all of them if times is negative.
 func (c *Cluster) FailBind(key model.PodKey, fault Fault, times int) {
 	p := c.chaos.plan(key)
 	p.fault, p.times = fault, times
 }
 
-// DelayBind makes every binding of a pod take so long to reach the API server.
+// DelayBind delays every binding of a pod on its way to the API server.
 func (c *Cluster) DelayBind(key model.PodKey, delay time.Duration) { c.chaos.plan(key).delay = delay }
 
-// FailProvision makes the provisioner fail the next times that it is to make a volume for a claim, always if times is negative.
+// FailProvision makes the provisioner fail the next times for a claim, or always if times
+// is negative.
 func (c *Cluster) FailProvision(claim model.ClaimKey, times int) {
 	c.chaos.provision(claim).times = times
 }
 
-// DelayProvision makes the provisioner take so much longer for a claim.
+// DelayProvision adds a delay to the provisioning for a claim.
 func (c *Cluster) DelayProvision(claim model.ClaimKey, delay time.Duration) {
 	c.chaos.provision(claim).delay = delay
 }
 
-// SetFaults changes what goes wrong from now on.
+// SetFaults replaces the faults from now on.
 func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }
 
 func (c *Cluster) deliver(what Shown) {

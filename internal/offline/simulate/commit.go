@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// committer carries decisions out on the cluster's own API objects. The real outbox says what is to be written, in which order and when
-// again; requests and their answers take virtual time, and nothing happens during a round.
+// committer carries decisions out on the cluster's API objects. The real outbox
+// determines the writes, their order and their retries. Requests and answers take virtual
+// time, and none is processed during a round.
 type committer struct {
 	c        *Cluster
 	life     int
@@ -28,11 +29,12 @@ type committer struct {
 	busy     [commit.DefaultInFlight]bool // by worker
 	inFlight int
 	wakes    time.Time // when the next pump is planned; in the past if none is
-	ahead    bool      // the loop runs ahead: decided is what it has decided in its present batch
+	ahead    bool      // the loop runs ahead: decided has the decisions of its present batch
 	decided  []plan.Decision
-	stopping bool                               // the process ends when nothing is to be written any more
-	calls    map[uint64]*running                // by the order of their binding
-	contexts map[uint64]context.CancelCauseFunc // of the calls of bindings that are run, the same
+	stopping bool                // the process ends once all writes are done
+	calls    map[uint64]*running // by the order of their binding
+	// contexts of the calls that are run, by the order of their binding
+	contexts map[uint64]context.CancelCauseFunc
 }
 
 func newCommitter(c *Cluster) (*committer, error) {
@@ -53,7 +55,7 @@ func newCommitter(c *Cluster) (*committer, error) {
 // Room returns a closed channel: the loop never waits.
 func (m *committer) Room() <-chan struct{} { return m.room }
 
-// Start takes a decision in. Requests go out after the round.
+// Start accepts a decision. Its requests are sent after the round.
 func (m *committer) Start(d plan.Decision) {
 	if m.ahead {
 		m.decided = append(m.decided, d)
@@ -63,7 +65,7 @@ func (m *committer) Start(d plan.Decision) {
 	m.start(&d)
 }
 
-// start gives a decision to the outbox.
+// start passes a decision to the outbox.
 func (m *committer) start(d *plan.Decision) {
 	for i := range d.Pods {
 		m.c.record(d, i)
@@ -83,15 +85,16 @@ func (m *committer) Allow(pod types.UID, plugin string) {
 	m.answerLater()
 }
 
-// Reject ends the wait of a plugin for a pod with a "no".
+// Reject ends the wait of a plugin for a pod with a rejection.
 func (m *committer) Reject(pod types.UID, plugin string, reason error) {
 	m.use(func(o *commit.Outbox) { o.Reject(m.c.now, pod, plugin, reason) })
 	m.answerLater()
 }
 
-// Cancel fails a binding that has not been sent. It reports whether it could: never while the loop runs ahead, where the API server refuses what is in vain.
+// Cancel fails a binding that has not been sent, and reports whether it could. It never
+// can while the loop runs ahead; there the API server refuses such bindings.
 func (m *committer) Cancel(pod types.UID, reason error) (canceled bool) {
-	if m.ahead { // this is the loop's goroutine, and the outbox is the other one's
+	if m.ahead { // the loop's goroutine must not use the outbox of the other one
 		return false
 	}
 	m.use(func(o *commit.Outbox) { canceled = o.Cancel(m.c.now, pod, reason) })
@@ -108,7 +111,7 @@ func (m *committer) pump() {
 		m.use(func(o *commit.Outbox) {
 			request, ok = o.Next(m.c.now, commit.ReportsFirst(worker, commit.DefaultInFlight))
 		})
-		m.answerLater() // waits that have timed out
+		m.answerLater() // of waits that have timed out
 		if !ok {
 			break
 		}
@@ -125,11 +128,11 @@ func (m *committer) pump() {
 	m.use(func(o *commit.Outbox) { at, ok = o.Due() })
 	if ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
 		m.wakes = at
-		m.c.agenda.plan(at, m.life, func() {}) // a step always pumps
+		m.c.agenda.plan(at, m.life, func() {}) // an empty effect: a step always pumps
 	}
 }
 
-// arrive carries out a request as the API server does, and plans the answer.
+// arrive carries out a request as the API server would, and plans the answer.
 func (m *committer) arrive(worker int, request commit.Request) {
 	c := m.c
 	fault := c.faultOf(request)
@@ -151,7 +154,8 @@ func (m *committer) arrive(worker int, request commit.Request) {
 	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(worker, request, response) })
 }
 
-// done hands a response to the outbox, and what has ended to the loop, which learns of an object before.
+// done passes a response to the outbox and the results to the loop. The loop receives the
+// object of the response first.
 func (m *committer) done(worker int, request commit.Request, response commit.Response) {
 	m.busy[worker] = false
 	m.inFlight--
@@ -163,24 +167,26 @@ func (m *committer) done(worker int, request commit.Request, response commit.Res
 	m.answer()
 }
 
-// stop ends the bindings that no request is in flight for. Statuses and events may be written for a while.
+// stop ends the bindings without a request in flight. Statuses and events are still
+// written for a while.
 func (m *committer) stop(reason error) {
 	m.stopping = true
 	m.use(func(o *commit.Outbox) { o.Stop(m.c.now, reason) })
 	m.answer()
 }
 
-// answerLater gives what has ended to the loop before its next round: nothing happens during a round.
+// answerLater passes results to the loop before its next round, because none is processed
+// during a round.
 func (m *committer) answerLater() {
 	if ended := m.take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Written)+len(ended.Stages)+len(ended.Calls)+len(ended.Canceled) > 0 {
 		m.c.agenda.plan(m.c.now, m.life, func() { m.hand(ended) })
 	}
 }
 
-// answer gives what has ended to the loop.
+// answer passes results to the loop.
 func (m *committer) answer() { m.hand(m.take()) }
 
-// use uses the outbox, which plugins may use at the same time.
+// use locks the outbox for do, because plugins may use it concurrently.
 func (m *committer) use(do func(o *commit.Outbox)) {
 	m.plugins.mu.Lock()
 	defer m.plugins.mu.Unlock()
@@ -188,7 +194,7 @@ func (m *committer) use(do func(o *commit.Outbox)) {
 	do(m.outbox)
 }
 
-// take takes what has ended out of the outbox.
+// take removes the results from the outbox.
 func (m *committer) take() (ended commit.Ended) {
 	m.use(func(o *commit.Outbox) { ended = o.Take() })
 	return ended
@@ -216,7 +222,7 @@ func (m *committer) hand(ended commit.Ended) {
 	}
 }
 
-// preempted gives the result of a preemption to the loop.
+// preempted passes the result of a preemption to the loop.
 func (m *committer) preempted(p *commit.Preempted) {
 	result := p.Result()
 	m.c.deliver(Shown{Preempted: &result})
@@ -240,7 +246,8 @@ func endOf(s *commit.StageEnd) string {
 	return "failed"
 }
 
-// seriesEnd returns when the next series of events ends by itself; ok is false if none will, or all workers are busy.
+// seriesEnd returns when the next series of events expires. ok is false if none will, or
+// if all workers are busy.
 func (m *committer) seriesEnd() (at time.Time, ok bool) {
 	if m.inFlight == commit.DefaultInFlight {
 		return time.Time{}, false
@@ -249,14 +256,14 @@ func (m *committer) seriesEnd() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// idle reports whether nothing is on its way and nothing is left to write.
+// idle reports whether no request is in flight and no write is left.
 func (m *committer) idle() bool {
 	empty := false
 	m.use(func(o *commit.Outbox) { empty = o.Empty() })
 	return m.inFlight == 0 && empty
 }
 
-// settle gives the result of a binding to the loop.
+// settle passes the result of a binding to the loop.
 func (m *committer) settle(settled *commit.Settled) {
 	result := settled.Result()
 	m.c.deliver(Shown{Bound: &result})
@@ -265,7 +272,7 @@ func (m *committer) settle(settled *commit.Settled) {
 	}
 }
 
-// record keeps what was decided about one pod of a decision.
+// record stores the decision about one of its pods.
 func (c *Cluster) record(d *plan.Decision, at int) {
 	pod := d.Pods[at].Pod
 	key := pod.Key()
@@ -290,7 +297,7 @@ func (c *Cluster) record(d *plan.Decision, at int) {
 	c.verdicts[key] = verdict
 }
 
-// verdictOf returns what was last decided about a pod of that name, the zero value if nothing was.
+// verdictOf returns the last decision about a pod of that name, or the zero value.
 func (c *Cluster) verdictOf(key model.PodKey) Verdict {
 	if verdict, ok := c.verdicts[key]; ok {
 		return verdict
@@ -315,7 +322,7 @@ func (c *Cluster) recordFailure(s *commit.Settled) {
 	}
 }
 
-// carryOut does what the API server does with a request that nothing is wrong with.
+// carryOut executes a request as the API server does when nothing fails.
 func (c *Cluster) carryOut(request commit.Request) commit.Response {
 	key := request.Key()
 	switch request.Kind {
@@ -390,7 +397,8 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 	return commit.Response{}
 }
 
-// answered returns what the scheduler keeps of an object that the API server answers with: a copy of its own, trimmed as by its watches.
+// answered returns the scheduler's version of an object in an answer: a copy, trimmed as
+// in watches.
 func (c *Cluster) answered(stored kinds.Object) kinds.Object {
 	object := stored.DeepCopyObject()
 	if c.config.Trim {

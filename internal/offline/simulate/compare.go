@@ -11,38 +11,40 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// Difference is how two simulations of one cluster differ about a pod.
+// Difference is the kind of difference between two simulations of one cluster about a
+// pod.
 type Difference string
 
 // The differences.
 const (
-	// OtherNode: both place it, on different nodes.
+	// OtherNode: both place the pod, on different nodes.
 	OtherNode Difference = "OtherNode"
-	// OnlyA and OnlyB: one places it, and the other does not.
+	// OnlyA and OnlyB: only one of them places the pod.
 	OnlyA Difference = "OnlyA"
 	OnlyB Difference = "OnlyB"
-	// OtherReason: neither places it, and they say different things.
+	// OtherReason: neither places the pod, and the reasons differ.
 	OtherReason Difference = "OtherReason"
 )
 
-// Comparison is how two simulations of one cluster differ.
+// Comparison has the differences between two simulations of one cluster.
 type Comparison struct {
-	// Decided is how many pods were decided about, and Same about how many of them the two agree.
+	// Decided is the number of pods with a decision, Same the number with equal outcomes.
 	Decided int `json:"decided"`
 	Same    int `json:"same"`
-	// Differences are how many pods they differ about, by how.
+	// Differences counts the other pods by kind of difference.
 	Differences map[Difference]int `json:"differences"`
-	// Pods are those that they differ about, in the order in which the scheduler first saw them.
+	// Pods are the pods with different outcomes, in the order in which the scheduler
+	// first saw them.
 	Pods []ComparedPod `json:"pods"`
-	// EvictedA and EvictedB are the pods that each evicted for others.
+	// EvictedA and EvictedB are the pods that each simulation preempted.
 	EvictedA []Eviction `json:"evictedA,omitempty"`
 	EvictedB []Eviction `json:"evictedB,omitempty"`
-	// By is the label by whose values nodes are put together.
+	// By is the label that groups the nodes into Domains.
 	By      string           `json:"by"`
 	Domains []ComparedDomain `json:"domains"`
 }
 
-// ComparedPod is a pod that two simulations differ about.
+// ComparedPod is a pod with different outcomes.
 type ComparedPod struct {
 	Namespace  string     `json:"namespace"`
 	Pod        string     `json:"pod"`
@@ -51,24 +53,26 @@ type ComparedPod struct {
 	B          Outcome    `json:"b"`
 }
 
-// Outcome is what became of a pod.
+// Outcome is the outcome for a pod.
 type Outcome struct {
 	Status  Status `json:"status"`
 	Node    string `json:"node,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// ComparedDomain is a set of nodes with one value of a label.
+// ComparedDomain is the set of nodes with one value of a label.
 type ComparedDomain struct {
-	// Name is the value; empty for nodes without the label.
+	// Name is the value, or empty for nodes without the label.
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
-	// A and B are how much is requested there after each simulation: cpu, memory and pods, then whatever else pods ask for, by name. Before is how much was.
+	// A and B have the requests in the domain after each simulation, with the requests
+	// before: cpu, memory and pods, then other requested resources by name.
 	A []Utilization `json:"a"`
 	B []Utilization `json:"b"`
 }
 
-// Compare compares the results of two simulations of one cluster, and what they make of the nodes by the values of a label.
+// Compare compares the results of two simulations of one cluster, and the resulting
+// utilization by the values of a label.
 func Compare(files *manifest.Cluster, by string, a, b *Result) *Comparison {
 	c := &Comparison{Decided: len(a.Pods), By: by, Differences: map[Difference]int{}, Pods: []ComparedPod{}, EvictedA: a.Evictions, EvictedB: b.Evictions, Domains: []ComparedDomain{}}
 	for i := range a.Pods { // both have the same pods in the same order
@@ -100,7 +104,7 @@ func isNone(v1.ResourceName) bool { return false }
 
 func (p *Placement) outcome() Outcome { return Outcome{p.Status, p.Node, p.Message} }
 
-// domainsOf sums by the values of a label what was and is requested.
+// domainsOf sums the requests before and after by the values of a label.
 func domainsOf(nodes []*v1.Node, by string, r *Result) map[string]*part {
 	domains := map[string]*part{}
 	for _, node := range nodes {
@@ -113,9 +117,10 @@ func domainsOf(nodes []*v1.Node, by string, r *Result) map[string]*part {
 	return domains
 }
 
-// Owned returns a cluster in which the pods that a controller would make again elsewhere are pending, as if none of them had found a node, and how many
-// these are: not those of DaemonSets, static pods, and those that are being deleted. What their claims hold already, volumes and devices, stays where it is. The cluster
-// that is given stays as it is.
+// Owned returns a copy of the cluster in which the pods that a controller would recreate
+// elsewhere are pending, and the number of these pods. It leaves out pods of DaemonSets,
+// static pods, and pods that are being deleted. The volumes and devices that their claims
+// hold stay in place. The given cluster is not changed.
 func Owned(files *manifest.Cluster) (again *manifest.Cluster, pods int) {
 	changed := *files
 	changed.Pods = slices.Clone(files.Pods)

@@ -18,7 +18,8 @@ const (
 	named = head + `[{schedulerName: other}]`
 )
 
-// between compares the decisions of two configurations about a cluster; "" is the default one.
+// between compares the decisions of two configurations about a cluster; "" is the default
+// one.
 func between(t *testing.T, files *manifest.Cluster, a, b string) *Comparison {
 	t.Helper()
 	var results []*Result
@@ -39,7 +40,7 @@ func between(t *testing.T, files *manifest.Cluster, a, b string) *Comparison {
 	return Compare(files, "topology.kubernetes.io/zone", results[0], results[1])
 }
 
-// compareCluster has a pod of one core on node b, and waiting ones of one core and of five.
+// compareCluster has a one-core pod on node b, and pending pods of one core and of five.
 func compareCluster(t *testing.T) *manifest.Cluster {
 	t.Helper()
 	waiting := func(name, cpu string) string {
@@ -59,7 +60,7 @@ func lines(c *Comparison) (all []string) {
 	return all
 }
 
-// TestCompare has two configurations differ in each way, and in none if they are equal.
+// TestCompare covers each kind of difference, and equal configurations.
 func TestCompare(t *testing.T) {
 	files := compareCluster(t)
 	if same := between(t, files, "", ""); same.Decided != 2 || same.Same != 2 || len(same.Pods) != 0 {
@@ -78,7 +79,8 @@ func TestCompare(t *testing.T) {
 	expectLines(t, lines(between(t, files, "", named)), "web-1 OnlyA A Scheduled a B Ignored ", "wide-1 OtherReason A Pending  B Ignored ")
 }
 
-// TestOwned has the pods decided about again that a controller would make again, and leaves the cluster that was given as it is.
+// TestOwned makes the pods pending that a controller would recreate, and does not change
+// the given cluster.
 func TestOwned(t *testing.T) {
 	files, before := compareCluster(t), compareCluster(t)
 	again, pods := Owned(files)

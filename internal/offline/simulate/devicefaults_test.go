@@ -24,9 +24,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestFaultsFoundWithDevices runs seeds that found faults: a claim that was created again
-// without waking its pod (624), and a promised device that was freed without an event,
-// because another scheduler allocated a different one (564).
+// TestFaultsFoundWithDevices runs seeds that found faults: a claim was created again
+// without waking its pod (624), and a promised device was freed without an event, because
+// another scheduler allocated a different one (564).
 func TestFaultsFoundWithDevices(t *testing.T) {
 	build.NotRaced(t)
 	for _, n := range []uint64{564, 624} {
@@ -36,9 +36,10 @@ func TestFaultsFoundWithDevices(t *testing.T) {
 	}
 }
 
-// TestFaultsOfDevices lets everything go wrong that can between a decision about devices and the binding, by seed, and audits the loop after every round: no
-// device is allocated twice, no pod is bound whose claims are not allocated where it is and reserved for it, and in the end nobody waits who could run, nothing is
-// promised, and nothing is remembered.
+// TestFaultsOfDevices is a seeded simulation of all faults between a decision about
+// devices and the binding. The loop is audited after every round. No device is allocated
+// twice. No pod is bound unless its claims are allocated for its node and reserved for
+// it. In the end no pod waits that could run, nothing is promised, and no memory is left.
 func TestFaultsOfDevices(t *testing.T) {
 	build.NotRaced(t)
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
@@ -55,15 +56,15 @@ func TestFaultsOfDevices(t *testing.T) {
 // deviceTrial is one simulation of pods with devices.
 type deviceTrial struct {
 	r *rand.Rand
-	// slow, unless it is nil, has the API server take up to 10 s now and then, and other
-	// processes take over at once where they may. It has random numbers of its own: other
-	// seeds stay as they are.
+	// slow, if set, makes requests take up to 10 s at random, and lets other processes
+	// take over at once where they may. It has random numbers of its own, so that other
+	// seeds do not change.
 	slow     *rand.Rand
 	c        *simulate.Cluster
 	a        *auditor
 	happened map[string]int
-	nodes    []*v1.Node                  // those that are there by turns
-	slices   []*resourcev1.ResourceSlice // likewise
+	nodes    []*v1.Node                  // each may be absent
+	slices   []*resourcev1.ResourceSlice // each may be absent
 	pods     int
 	foreign  int // allocations by another scheduler
 	calm     bool
@@ -71,10 +72,10 @@ type deviceTrial struct {
 
 const gpuDriver, netDriver = "gpu.example.com", "net.example.com"
 
-// extendedGPU is the extended resource that devices of the class gpu stand for.
+// extendedGPU is the extended resource that devices of the class gpu provide.
 const extendedGPU = "example.com/gpu"
 
-// counts returns what happened in the trial, and around it; nothing if there was none.
+// counts returns the counters of the trial and its surroundings, or nil without a trial.
 func (t *deviceTrial) counts() []map[string]int {
 	if t == nil {
 		return nil
@@ -82,8 +83,8 @@ func (t *deviceTrial) counts() []map[string]int {
 	return []map[string]int{t.happened, t.c.Happened()}
 }
 
-// TestDeallocationInFlight is seed 136 of TestFaultsOfDevices: the node of an allocation
-// that is being given back gets room before the write has ended, and a pod was bound
+// TestDeallocationInFlight is seed 136 of TestFaultsOfDevices. The node of an allocation
+// that is being released gets room before the write has ended, and a pod was bound
 // without its devices.
 func TestDeallocationInFlight(t *testing.T) {
 	if _, err := runDeviceFaults(136); err != nil {
@@ -91,17 +92,17 @@ func TestDeallocationInFlight(t *testing.T) {
 	}
 }
 
-// TestPreparedBesideUnwritten is seed 23 of TestFaultsOfDevices: one claim of a pod has devices that
-// are prepared, and another has yet to be allocated. The binding waited for a change of the first,
-// and timed out again and again.
+// TestPreparedBesideUnwritten is seed 23 of TestFaultsOfDevices. One claim of a pod has
+// prepared devices, and another has yet to be allocated. The binding waited for a change
+// of the first, and timed out again and again.
 func TestPreparedBesideUnwritten(t *testing.T) {
 	if _, err := runDeviceFaults(23); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestDeletionAfterFailedWrite is seed 400 of TestFaultsOfDevices: a claim was deleted although the
-// removal of its finalizer had failed, and kept its pod gated for good.
+// TestDeletionAfterFailedWrite is seed 400 of TestFaultsOfDevices. A claim was deleted
+// although the removal of its finalizer had failed, and kept its pod gated forever.
 func TestDeletionAfterFailedWrite(t *testing.T) {
 	if _, err := runDeviceFaults(400); err != nil {
 		t.Error(err)
@@ -142,7 +143,8 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Pods that no event wakes are not tried again by themselves: what the plugin fails to register for shows.
+	// Without an event, pods are not retried. That reveals events for which the plugin
+	// does not register.
 	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], ParkedMax: 24 * time.Hour, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err
@@ -151,7 +153,7 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 	if n%2 == 1 {
 		t.slow = random.New(1_000_000 + n)
 	}
-	t.a.judged = 1 << 30 // the oracle knows nothing of devices
+	t.a.judged = 1 << 30 // the oracle does not cover devices
 	for i := range 5 {
 		name := fmt.Sprint("n", i)
 		node := node(name, "4")
@@ -189,7 +191,7 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 	return t, nil
 }
 
-// gpus are the devices of a node. Of three the last has to be prepared.
+// gpus returns the devices of a node. The last of three has to be prepared.
 func gpus(node string, count int) *resourcev1.ResourceSlice {
 	var devices []resourcev1.Device
 	for i := range count {
@@ -220,7 +222,7 @@ func inZone(zone string) *v1.NodeSelector {
 	}}}}
 }
 
-// asks are what claims ask for, by the name of a template.
+// asks returns the specs of claims, by the name of a template.
 func (t *deviceTrial) asks() map[string]resourcev1.ResourceClaimSpec {
 	exactly := func(class string, count int64) resourcev1.DeviceRequest {
 		return resourcev1.DeviceRequest{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -242,7 +244,7 @@ func (t *deviceTrial) asks() map[string]resourcev1.ResourceClaimSpec {
 	return asks
 }
 
-// faults draws what goes wrong for a while.
+// faults draws the faults for a while.
 func (t *deviceTrial) faults() simulate.Faults {
 	f := simulate.Faults{
 		WatchDelayMax: t.upTo(2 * time.Second), BindDelayMax: t.upTo(time.Second), ControllerDelayMax: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
@@ -260,7 +262,7 @@ func (t *deviceTrial) faults() simulate.Faults {
 
 func (t *deviceTrial) upTo(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
 
-// disturb does one thing to the cluster or the process.
+// disturb makes one change to the cluster or the process.
 func (t *deviceTrial) disturb() (string, error) {
 	switch k := t.r.IntN(100); {
 	case k < 38:
@@ -296,7 +298,7 @@ func (t *deviceTrial) mend() {
 	}
 }
 
-// createPod creates a pod with claims: from templates, of its own, or that others use, too.
+// createPod creates a pod with claims: from templates, of its own, or shared.
 func (t *deviceTrial) createPod() string {
 	t.pods++
 	name := fmt.Sprint("web-", t.pods)
@@ -313,7 +315,7 @@ func (t *deviceTrial) createPod() string {
 		ask := names[t.r.IntN(len(names))]
 		entry := v1.PodResourceClaim{Name: fmt.Sprint("c", i)}
 		switch t.r.IntN(4) {
-		case 0: // a claim that others use
+		case 0: // a shared claim
 			claim := fmt.Sprint("shared-", t.r.IntN(4))
 			entry.ResourceClaimName = &claim
 			if t.c.Object(model.ClaimKey{Namespace: "default", Name: claim}.DeviceRef()) == nil {
@@ -332,7 +334,7 @@ func (t *deviceTrial) createClaim(name, ask string) {
 	_ = t.c.SetObject(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: t.asks()[ask]})
 }
 
-// pick returns a pod; more often one whose binding is on its way. It is nil if there is none.
+// pick returns a pod, with a preference for pods with a binding in flight, or nil.
 func (t *deviceTrial) pick() (p *v1.Pod, binding bool) {
 	all := t.c.Pods()
 	if len(all) == 0 {
@@ -357,7 +359,7 @@ func (t *deviceTrial) note(what string, binding bool) {
 	t.happened[what]++
 }
 
-// endPod deletes a pod, or has it finish if it runs.
+// endPod deletes a pod, or finishes it if it runs.
 func (t *deviceTrial) endPod() string {
 	p, binding := t.pick()
 	if p == nil {
@@ -375,7 +377,8 @@ func (t *deviceTrial) endPod() string {
 	return "pod deleted: " + p.Name
 }
 
-// disturbClaim deletes a claim of a pod, writes to it, or allocates something else to it, as another scheduler might.
+// disturbClaim deletes a claim of a pod, writes to it, or allocates other devices to it,
+// as another scheduler might.
 func (t *deviceTrial) disturbClaim() string {
 	p, binding := t.pick()
 	claims := t.claimsOf(p)
@@ -431,7 +434,7 @@ func (t *deviceTrial) madeFor(p *v1.Pod) (claims []*resourcev1.ResourceClaim) {
 // keysOf returns the claims that a bound pod must have.
 func (t *deviceTrial) keysOf(p *v1.Pod) []model.ClaimKey {
 	keys := model.NewPod(p).Devices.Keys()
-	if len(p.Spec.InitContainers) > 0 { // which requests an extended resource
+	if len(p.Spec.InitContainers) > 0 { // an init container requests an extended resource
 		name := ""
 		if made := p.Status.ExtendedResourceClaimStatus; made != nil && len(made.RequestMappings) > 0 {
 			name = made.ResourceClaimName
@@ -441,7 +444,8 @@ func (t *deviceTrial) keysOf(p *v1.Pod) []model.ClaimKey {
 	return keys
 }
 
-// disturbNode takes a node away, often one that a pod is being bound to, or brings it back.
+// disturbNode deletes a node, with a preference for the node of a binding in flight, or
+// restores it.
 func (t *deviceTrial) disturbNode() string {
 	node := t.nodes[t.r.IntN(len(t.nodes))]
 	if p, binding := t.pick(); binding {
@@ -464,7 +468,8 @@ func (t *deviceTrial) disturbNode() string {
 	return "node gone: " + node.Name
 }
 
-// disturbSlice takes a slice away, publishes it without a device or in a new generation, or brings it back.
+// disturbSlice deletes a slice, publishes it without a device or in a new generation, or
+// restores it.
 func (t *deviceTrial) disturbSlice() string {
 	slice := t.slices[t.r.IntN(len(t.slices))]
 	ref := refOf(slice)
@@ -490,7 +495,7 @@ func (t *deviceTrial) disturbSlice() string {
 	}
 }
 
-// disturbTaints taints devices by a rule, or takes the rule away.
+// disturbTaints taints devices by a rule, or deletes the rule.
 func (t *deviceTrial) disturbTaints() string {
 	name := fmt.Sprint("rule-", t.r.IntN(3))
 	if t.c.DeleteObject(model.Ref{Kind: model.DeviceTaintRuleKind, Name: name}) {
@@ -510,7 +515,7 @@ func (t *deviceTrial) disturbTaints() string {
 	return "rule: " + name
 }
 
-// prepare has the drivers prepare devices that wait for it. While things are disturbed, some break.
+// prepare makes the drivers prepare waiting devices. While faults are active, some break.
 func (t *deviceTrial) prepare() {
 	for _, o := range t.c.Objects() {
 		claim, ok := o.(*resourcev1.ResourceClaim)
@@ -538,7 +543,8 @@ func (t *deviceTrial) prepare() {
 	}
 }
 
-// restart kills the process, or stops it in order, and starts another when nothing of the first is on its way any more.
+// restart kills or stops the process, and starts another when the first has nothing in
+// flight.
 func (t *deviceTrial) restart() error {
 	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
 		t.happened["killed while binding"]++
@@ -584,7 +590,8 @@ func (t *deviceTrial) audit(r simulate.Round) error {
 	return t.a.audit(r)
 }
 
-// checkDevices checks that no device is allocated to two claims: unless for administrators, and of shared ones no more than there is.
+// checkDevices checks that no device is allocated to two claims. Admin access is exempt,
+// and shared devices must not exceed their capacity.
 func (t *deviceTrial) checkDevices() error {
 	users, consumed := map[string]string{}, map[string]int64{}
 	for _, o := range t.c.Objects() {
@@ -615,7 +622,8 @@ func (t *deviceTrial) checkDevices() error {
 	return nil
 }
 
-// checkClaims checks that a pod that is bound, and has not finished, has its claims: allocated, usable on its node, and reserved for it.
+// checkClaims checks that a bound, unfinished pod has its claims: allocated, usable on
+// its node, and reserved for it.
 func (t *deviceTrial) checkClaims(pod *v1.Pod) error {
 	if pod.Spec.NodeName == "" || kinds.Finished(pod) {
 		return nil
@@ -641,7 +649,7 @@ func (t *deviceTrial) checkClaims(pod *v1.Pod) error {
 	return nil
 }
 
-// checkPrepared checks that the devices of a pod that has just been bound are ready.
+// checkPrepared checks that the devices of a newly bound pod are ready.
 func (t *deviceTrial) checkPrepared(pod *v1.Pod) error {
 	for _, key := range t.keysOf(pod) {
 		claim, _ := t.c.Object(key.DeviceRef()).(*resourcev1.ResourceClaim)
@@ -664,8 +672,9 @@ func (t *deviceTrial) checkPrepared(pod *v1.Pod) error {
 
 func (t *deviceTrial) advance(d time.Duration) error { return t.c.AdvanceTo(t.c.Now().Add(d), t.audit) }
 
-// byAnswer has a new engine judge pods. While bindings are in flight, also of pods that are
-// gone, it passes all: the engine has no promises of devices.
+// byAnswer returns a function that has a new engine judge pods. While bindings are in
+// flight, also of deleted pods, the function accepts all pods, because the new engine has
+// no promises of devices.
 func (t *deviceTrial) byAnswer() func(*v1.Pod) error {
 	if slices.ContainsFunc(t.c.Pods(), t.isBinding) || t.c.Loop().State().Held() > 0 {
 		return func(*v1.Pod) error { return nil }
@@ -673,7 +682,7 @@ func (t *deviceTrial) byAnswer() func(*v1.Pod) error {
 	return t.checkWaits
 }
 
-// rested puts everything in order, and expects that after a while no pod waits that could run.
+// rested ends all faults, and checks that after a while no pod waits that could run.
 func (t *deviceTrial) rested() error {
 	t.calm = true
 	t.c.SetFaults(simulate.Faults{})
@@ -696,7 +705,8 @@ func (t *deviceTrial) rested() error {
 	if err := t.a.nothingWaitsInVain(2*time.Minute, t.advance, t.byAnswer); err != nil {
 		return err
 	}
-	for quiet, placed, minutes := 0, -1, 0; quiet < 4; minutes++ { // until all requests have ended and all devices are prepared
+	// until all requests have ended and all devices are prepared
+	for quiet, placed, minutes := 0, -1, 0; quiet < 4; minutes++ {
 		t.prepare()
 		if err := t.c.AdvanceTo(t.c.Now().Add(time.Minute), t.audit); err != nil {
 			return err
@@ -724,14 +734,16 @@ func (t *deviceTrial) rested() error {
 	return nil
 }
 
-// isNominated reports whether another pod is nominated to a node, for which room is left, such as one that is gated since it was.
+// isNominated reports whether another pod is nominated to a node, which reserves room. It
+// may have been gated since its nomination.
 func (t *deviceTrial) isNominated(node string, but *v1.Pod) bool {
 	return slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool {
 		return p.Name != but.Name && p.Spec.NodeName == "" && p.Status.NominatedNodeName == node
 	})
 }
 
-// checkMade checks that no claim for extended resources has devices but that of a pod that is bound, or is not tried.
+// checkMade checks that a claim for extended resources has devices only if its pod is
+// bound or not being tried.
 func (t *deviceTrial) checkMade(pod *v1.Pod) error {
 	for _, claim := range t.madeFor(pod) {
 		of := pod.Status.ExtendedResourceClaimStatus
@@ -744,8 +756,8 @@ func (t *deviceTrial) checkMade(pod *v1.Pod) error {
 	return nil
 }
 
-// checkWaits checks that a pod that waits has reason to: a claim is not there or is being deleted, or no node will do, and giving back what is in the way on a
-// node that would do otherwise is not possible.
+// checkWaits checks that a waiting pod has a reason. Its claim is missing or being
+// deleted, or no node is feasible and no release of claims would make one feasible.
 func (t *deviceTrial) checkWaits(pod *v1.Pod) error {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return nil
@@ -778,7 +790,7 @@ func (t *deviceTrial) checkWaits(pod *v1.Pod) error {
 	return nil
 }
 
-// emptied deletes all pods and claims, and expects that nothing is remembered of them.
+// emptied deletes all pods and claims, and checks that no memory is left of them.
 func (t *deviceTrial) emptied() error {
 	for _, pod := range t.c.Pods() {
 		t.c.DeletePod(keyOf(pod))

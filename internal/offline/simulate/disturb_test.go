@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// faults draws how requests and watches misbehave for a while: sometimes hardly, sometimes one fault dominates.
+// faults draws the faults of requests and watches for a while: sometimes few, sometimes
+// with a dominant one.
 func (t *faultTrial) faults() simulate.Faults {
 	f := simulate.Faults{
 		WatchDelayMax: time.Duration(t.r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(t.r.IntN(2000)) * time.Millisecond,
@@ -31,7 +32,7 @@ func (t *faultTrial) faults() simulate.Faults {
 	return f
 }
 
-// disturb does one thing to the cluster, the process or the clock.
+// disturb makes one change to the cluster, the process or the clock.
 func (t *faultTrial) disturb() (string, error) {
 	for _, d := range []struct {
 		percent int
@@ -78,13 +79,14 @@ func (t *faultTrial) deletePod(pod *v1.Pod) {
 	t.c.DeletePod(keyOf(pod))
 }
 
-// expireEvents deletes the events, as the API server does after an hour: a repetition finds nothing to be counted in.
+// expireEvents deletes the events, as the API server does after an hour. A repetition
+// then has no event to be counted in.
 func (t *faultTrial) expireEvents() (string, error) {
 	t.c.DeleteEvents()
 	return "events expired", nil
 }
 
-// note counts what happened to a pod at which stage.
+// note counts a change to a pod by the pod's stage.
 func (t *faultTrial) note(what string, pod *v1.Pod) {
 	place := t.c.Loop().Queue().PlaceOf(keyOf(pod))
 	if place == "" {
@@ -96,7 +98,8 @@ func (t *faultTrial) note(what string, pod *v1.Pod) {
 	t.happened["pod "+what+" while "+place]++
 }
 
-// newPod draws a pod: most ask for a little, some for more than there is, some have conditions.
+// newPod draws a pod: most requests are small, some exceed every node, some pods have
+// constraints.
 func (t *faultTrial) newPod(name string) *v1.Pod {
 	r := t.r
 	p := pod(name, fmt.Sprintf("%dm", 100*(1+r.IntN(15))), r.IntN(60))
@@ -129,7 +132,8 @@ func (t *faultTrial) newPod(name string) *v1.Pod {
 	return p
 }
 
-// disturbPod does something to one pod, at whatever stage it is; more often to one whose binding is on its way.
+// disturbPod makes a change to one pod at any stage, with a preference for pods with a
+// binding in flight.
 func (t *faultTrial) disturbPod() (string, error) {
 	all := t.c.Pods()
 	if len(all) == 0 {
@@ -171,13 +175,13 @@ func (t *faultTrial) disturbPod() (string, error) {
 	return fmt.Sprintf("pod %s: %s", what, pod.Name), nil
 }
 
-// disturbNode takes a node away, brings one back, or changes one. Nodes never become smaller.
+// disturbNode deletes, restores or changes a node. Nodes never shrink.
 func (t *faultTrial) disturbNode() (string, error) {
 	nodes := t.c.Nodes()
 	if back := slices.Sorted(maps.Keys(t.lost)); len(back) > 0 && (t.r.IntN(3) == 0 || len(nodes) < 2) {
 		n := t.lost[back[0]]
 		delete(t.lost, n.Name)
-		n.UID = "" // a new one of the same name
+		n.UID = "" // a new node of the same name
 		t.c.SetNode(n)
 		return "node back: " + n.Name, nil
 	}
@@ -216,7 +220,8 @@ func (t *faultTrial) disturbNode() (string, error) {
 	return "node changed: " + n.Name, nil
 }
 
-// disturbOther does something to a namespace or a Service: of most of their versions scheduling reads nothing new.
+// disturbOther changes a namespace or a Service. Most of the new versions are equal for
+// scheduling.
 func (t *faultTrial) disturbOther() (string, error) {
 	app := map[string]string{"app": fmt.Sprint("app-", t.r.IntN(2))}
 	var object kinds.Object = &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: app}}
@@ -252,7 +257,7 @@ func (t *faultTrial) disturbWatch() (string, error) {
 	return "watches mended", nil
 }
 
-// cutOff takes the API server away, for seconds or minutes.
+// cutOff disconnects the API server for seconds or minutes.
 func (t *faultTrial) cutOff() (string, error) {
 	if t.backAt.IsZero() {
 		t.c.Disconnect()
@@ -261,8 +266,8 @@ func (t *faultTrial) cutOff() (string, error) {
 	return "API server gone", nil
 }
 
-// kill ends the process, now and then in order. Another starts when nothing that the first has sent is on its way any more, as a lease sees
-// to: in order, it goes on writing for five seconds.
+// kill ends the process, sometimes in order. Another starts when the first has nothing in
+// flight, as a lease ensures. A process that stops in order writes for five more seconds.
 func (t *faultTrial) kill() (string, error) {
 	if !t.startAt.IsZero() {
 		return "no process to kill", nil

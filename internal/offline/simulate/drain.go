@@ -15,88 +15,97 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// The further statuses of pods on nodes that are drained. A pod that is evicted and made again has the status of its replacement.
+// Further statuses of pods on drained nodes. An evicted pod that is recreated has the
+// status of its replacement.
 const (
-	// Left: a DaemonSet or a kubelet would make it again on the same node.
+	// Left: a DaemonSet or a kubelet would recreate the pod on the same node.
 	Left Status = "Left"
-	// Leaving: it is being deleted already, and its controller has made another.
+	// Leaving: the pod is being deleted already, and its controller has created another.
 	Leaving Status = "Leaving"
-	// Gone: it is evicted, and nobody makes it again.
+	// Gone: the pod is evicted and not recreated.
 	Gone Status = "Gone"
-	// Blocked: a PodDisruptionBudget allows no eviction, and nothing that happens here changes that.
+	// Blocked: a PodDisruptionBudget refuses the eviction, and nothing in this drain
+	// changes that.
 	Blocked Status = "Blocked"
-	// InTheWay: the node is not drained without a flag.
+	// InTheWay: the drain of the node needs a flag because of this pod.
 	InTheWay Status = "InTheWay"
 )
 
-// Drain is which nodes to drain, and how: as kubectl drain takes it.
+// Drain has the nodes to drain and the options of kubectl drain.
 type Drain struct {
-	// Nodes are the names of nodes of the cluster, in the order in which they are drained. All are cordoned before.
+	// Nodes are the names of nodes in the order of their drain. All are cordoned first.
 	Nodes []string
-	// IgnoreDaemonSets, DeleteEmptyDirData and Force allow what a node is not drained without: to leave pods of DaemonSets, to evict pods with emptyDir volumes,
-	// and pods without a controller.
+	// IgnoreDaemonSets, DeleteEmptyDirData and Force allow a drain that kubectl refuses
+	// otherwise: to leave pods of DaemonSets, to evict pods with emptyDir volumes, and to
+	// evict pods without a controller.
 	IgnoreDaemonSets, DeleteEmptyDirData, Force bool
-	// DisableEviction means that pods are deleted whatever PodDisruptionBudgets say.
+	// DisableEviction means that pods are deleted in spite of PodDisruptionBudgets.
 	DisableEviction bool
-	// PodSelector selects the pods that are evicted; nil selects all.
+	// PodSelector selects the pods to evict; nil selects all.
 	PodSelector labels.Selector
-	// Prepare, unless it is nil, is called with each pod that is made again, before it is created.
+	// Prepare, if set, is called with each recreated pod before its creation.
 	Prepare func(*v1.Pod)
 }
 
-// DrainedPod is what becomes of one pod on a node that is drained.
+// DrainedPod is the outcome for one pod on a drained node.
 type DrainedPod struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
-	// Owner is KIND/NAME of the controller; empty if there is none.
+	// Owner is KIND/NAME of the controller, or empty.
 	Owner string `json:"owner,omitempty"`
-	// From is the node that is drained, and To where the pod that is made again goes, if it goes anywhere.
+	// From is the drained node. To is the node of the recreated pod, or empty.
 	From   string `json:"from"`
 	To     string `json:"to,omitempty"`
 	Status Status `json:"status"`
-	// Wave is in which turn of its node the pod is evicted, from 1; 0 if it is not. There are several where PodDisruptionBudgets have it wait.
+	// Wave is the turn of its node in which the pod is evicted, from 1, or 0 without an
+	// eviction. PodDisruptionBudgets can make several waves necessary.
 	Wave int `json:"wave,omitempty"`
-	// Message says why it goes nowhere, or which PodDisruptionBudget had it wait.
+	// Message is the reason why the pod is not placed, or the PodDisruptionBudget that
+	// delayed its eviction.
 	Message string `json:"message,omitempty"`
 }
 
-// DrainedNode is what becomes of one node.
+// DrainedNode is the outcome for one node.
 type DrainedNode struct {
 	Node string `json:"node"`
 	// Status is Drained, Blocked or Undrained.
 	Status  Status `json:"status"`
 	Evicted int    `json:"evicted"`
 	Left    int    `json:"left"`
-	// Message says what is in the way, for a node that is refused in the words of kubectl drain.
+	// Message is the obstacle to the drain. For a refused node, it has the words of
+	// kubectl drain.
 	Message string `json:"message,omitempty"`
 }
 
 // The statuses of nodes, besides Blocked.
 const (
-	// Drained: all pods that are to be evicted are gone from the node.
+	// Drained: all pods to evict are gone from the node.
 	Drained Status = "Drained"
-	// Undrained: nothing was evicted, because a flag is missing.
+	// Undrained: no pod was evicted, because a flag is missing.
 	Undrained Status = "Undrained"
 )
 
 // DrainResult is the outcome of a drain.
 type DrainResult struct {
 	Nodes []DrainedNode `json:"nodes"`
-	// Pods are by node in the order of Nodes, namespace and name.
+	// Pods are sorted by node in the order of Nodes, then by namespace and name.
 	Pods []DrainedPod `json:"pods"`
-	// Evictions are the pods that were evicted for others by the scheduler.
+	// Evictions are the pods that the scheduler preempted.
 	Evictions []Eviction `json:"evictions,omitempty"`
 	Summary   Summary    `json:"summary"`
-	// Others is how many further pods were pending and were decided about as well.
+	// Others is the number of further pending pods with a decision.
 	Others int `json:"otherPending,omitempty"`
 }
 
-// RunDrain puts what files hold into a cluster, cordons nodes, runs the scheduler until the pods that are pending already have been decided about, and evicts the pods of one
-// node after another as kubectl drain does. Evictions that PodDisruptionBudgets do not allow are tried again when all that has been evicted has found another
-// node, or none. Each pod with a controller is made again, with the same spec: that of a StatefulSet under the same name when the old one is gone, others at
-// once. It calls progress, unless that is nil, after every eviction.
+// RunDrain simulates kubectl drain. It puts the files' objects into a cluster, cordons
+// the nodes, and runs the scheduler for the pods that are pending already. Then it evicts
+// the pods of one node after another. Evictions that PodDisruptionBudgets refuse are
+// retried when all evicted pods are placed or unschedulable. Each pod with a controller
+// is recreated with the same spec: a StatefulSet's pod under the same name once the old
+// one is gone, others at once. It calls progress, if set, after every eviction.
 //
-// A node with pods that kubectl drain would not evict without a flag keeps all its pods. Pods that have finished are not listed.
+// A node with pods that kubectl drain would not evict without a flag keeps all its pods.
+// Finished pods are not listed.
 func RunDrain(config Config, files *manifest.Cluster, drain Drain, progress func(done, total int)) (*DrainResult, error) {
 	config.Devices.Prepared = true
 	config.GroupPatience, config.GroupRetries = DefaultGroupPatience, DefaultGroupRetries
@@ -151,7 +160,8 @@ type drainer struct {
 	victims  victims
 	evicted  int
 	total    int
-	// budgets are the stored PodDisruptionBudgets, by namespace and in the order of their names. None comes or goes during a drain.
+	// budgets are the stored PodDisruptionBudgets by namespace, sorted by name. None is
+	// created or deleted during a drain.
 	budgets map[string][]model.Ref
 }
 
@@ -162,17 +172,20 @@ type drainingNode struct {
 	refusal string
 }
 
-// drainingPod is a pod on such a node. again is the key of the pod that is made in its place, if it has been evicted and somebody makes it again.
+// drainingPod is a pod on such a node. again is the key of its replacement, if it has
+// been evicted and is recreated.
 type drainingPod struct {
 	pod   *v1.Pod
 	out   DrainedPod
 	again model.PodKey
-	// blocks is what the eviction was refused for, most recently; waited are all PodDisruptionBudgets that it was refused for.
+	// blocks is the reason of the latest refusal of the eviction. waited has all
+	// PodDisruptionBudgets that refused it.
 	blocks string
 	waited []string
 }
 
-// cordon makes nodes unschedulable, with the taint that the node lifecycle controller adds.
+// cordon makes nodes unschedulable, with the taint that the node lifecycle controller
+// adds.
 func (d *drainer) cordon() error {
 	for _, name := range d.drain.Nodes {
 		have := d.c.store.nodes[name]
@@ -190,7 +203,7 @@ func (d *drainer) cordon() error {
 	return nil
 }
 
-// settle runs the scheduler until nothing more can come of it.
+// settle runs the scheduler until no further progress is possible.
 func (d *drainer) settle() error {
 	return d.c.untilQuiet(func(r Round) error {
 		d.victims.take(&r)
@@ -224,10 +237,11 @@ func (d *drainer) list() {
 	}
 }
 
-// enter takes in the pods of a node, by namespace and name, and finds what is in the way of its drain.
+// enter adds the pods of a node, sorted by namespace and name, and finds the obstacles to
+// its drain.
 func (d *drainer) enter(name string, pods []*v1.Pod) {
 	node := drainingNode{name: name}
-	var refusals [3][]string // by kind, as kubectl drain words them
+	var refusals [3][]string // by kind, in the words of kubectl drain
 	for _, pod := range pods {
 		p := drainingPod{pod: pod, out: DrainedPod{Namespace: pod.Namespace, Pod: pod.Name, From: name, Owner: controllerName(pod)}}
 		owner := metav1.GetControllerOfNoCopy(pod)
@@ -275,7 +289,7 @@ func (d *drainer) enter(name string, pods []*v1.Pod) {
 	d.nodes = append(d.nodes, node)
 }
 
-// controllerName is KIND/NAME of a pod's controller, empty if it has none.
+// controllerName returns KIND/NAME of a pod's controller, or "".
 func controllerName(pod *v1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.Kind + "/" + owner.Name
@@ -283,7 +297,8 @@ func controllerName(pod *v1.Pod) string {
 	return ""
 }
 
-// empty evicts the pods of a node, those first that PodDisruptionBudgets allow, until no further eviction is allowed.
+// empty evicts the pods of a node, those that PodDisruptionBudgets allow first, until no
+// further eviction is allowed.
 func (d *drainer) empty(node *drainingNode) error {
 	for wave := 1; ; wave++ {
 		evicted := false
@@ -315,11 +330,11 @@ func (d *drainer) empty(node *drainingNode) error {
 	}
 }
 
-// evict begins the deletion of a pod, and has it made again.
+// evict begins the deletion of a pod and plans its recreation.
 func (d *drainer) evict(p *drainingPod) {
 	c, key := d.c, keyOf(p.pod)
 	c.Terminate(key)
-	for _, budget := range d.budgetsOf(p.pod) { // what the eviction counts at once in the budget's status
+	for _, budget := range d.budgetsOf(p.pod) { // the eviction counts at once in the budget's status
 		if c.budget.budgets != nil {
 			c.budget.sync(refOf(budget))
 		}
@@ -353,7 +368,7 @@ func (d *drainer) evict(p *drainingPod) {
 	})
 }
 
-// made returns the pod that a controller makes in the place of another.
+// made returns the pod that a controller creates to replace another.
 func made(pod *v1.Pod) *v1.Pod {
 	again := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name + "-again", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
@@ -365,7 +380,7 @@ func made(pod *v1.Pod) *v1.Pod {
 	return again
 }
 
-// result is what became of the node, and of its pods.
+// result returns the outcomes for the node and its pods.
 func (n *drainingNode) result(c *Cluster) (DrainedNode, []DrainedPod) {
 	node := DrainedNode{Node: n.name, Status: Drained, Message: n.refusal}
 	if n.refusal != "" {
@@ -402,7 +417,8 @@ func (n *drainingNode) result(c *Cluster) (DrainedNode, []DrainedPod) {
 	return node, pods
 }
 
-// budgetsOf returns the PodDisruptionBudgets that select a pod, by name, as they are stored now.
+// budgetsOf returns the PodDisruptionBudgets that select a pod, by name, in their stored
+// versions.
 func (d *drainer) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
 	var found []*policyv1.PodDisruptionBudget
 	for _, ref := range d.budgets[pod.Namespace] {
@@ -414,7 +430,7 @@ func (d *drainer) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
 	return found
 }
 
-// blocks returns why the API server refuses the eviction of a pod, "" if it does not.
+// blocks returns why the API server refuses the eviction of a pod, or "".
 func (d *drainer) blocks(pod *v1.Pod) string {
 	unready := false
 	for i := range pod.Status.Conditions {

@@ -12,14 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// drainNodes are two nodes of four cores in two zones, and one of another pool that is full of nothing.
+// drainNodes are two nodes of four cores in two zones.
 const drainNodes = `
 {apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/zone: z1}}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
 ---
 {apiVersion: v1, kind: Node, metadata: {name: b, labels: {topology.kubernetes.io/zone: z2}}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
 `
 
-// podOf is a running pod of one core. owner is KIND/NAME or empty, more further fields of the spec.
+// podOf returns a running pod of one core. owner is KIND/NAME or empty; more has further
+// fields of the spec.
 func podOf(name, node, owner, more string) string {
 	meta := fmt.Sprintf("name: %s, namespace: shop, labels: {app: %s}", name, strings.SplitN(name, "-", 2)[0])
 	if kind, of, ok := strings.Cut(owner, "/"); ok {
@@ -43,7 +44,7 @@ func replicaSetOf(name string, replicas int) string {
 	return fmt.Sprintf("---\n{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %s, namespace: shop}, spec: {replicas: %d, selector: {matchLabels: {app: %s}}, template: {metadata: {labels: {app: %s}}}}}\n", name, replicas, name, name)
 }
 
-// drained drains nodes of a cluster, and returns a line for each pod, and one for each node.
+// drained drains nodes of a cluster, and returns one line for each pod and each node.
 func drained(t *testing.T, cluster string, drain Drain) (pods, nodes []string, result *DrainResult) {
 	t.Helper()
 	files, err := manifest.Decode("cluster.yaml", []byte(cluster))
@@ -73,12 +74,13 @@ func expectLines(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// mixed has a pod of each sort on node a.
+// mixed has a pod of each kind on node a.
 var mixed = drainNodes + replicaSetOf("web", 2) + podOf("web-1", "a", "ReplicaSet/web", "") + podOf("web-2", "a", "ReplicaSet/web", "") +
 	podOf("agent-1", "a", "DaemonSet/agent", "") + podOf("static-a", "a", "Node/a", "") + podOf("bare", "a", "", "") +
 	podOf("cache-0", "a", "StatefulSet/cache", ", volumes: [{name: v, emptyDir: {}}]")
 
-// TestDrainRefusesAsKubectl evicts nothing of a node without the flags that it takes, in kubectl's words.
+// TestDrainRefusesAsKubectl checks that a node keeps its pods if flags are missing, with
+// kubectl's messages.
 func TestDrainRefusesAsKubectl(t *testing.T) {
 	pods, nodes, _ := drained(t, mixed, Drain{Nodes: []string{"a"}})
 	expectLines(t, nodes, "a Undrained 0 evicted 6 left cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): shop/agent-1; "+
@@ -92,7 +94,7 @@ func TestDrainRefusesAsKubectl(t *testing.T) {
 		"web-2 InTheWay a> wave 0 nothing of the node is evicted as long as other pods are in the way of its drain")
 }
 
-// TestDrainWithAllFlags moves what can be moved.
+// TestDrainWithAllFlags moves all pods that can move.
 func TestDrainWithAllFlags(t *testing.T) {
 	pods, nodes, result := drained(t, mixed+budgetOf("web", "minAvailable: 1"), Drain{Nodes: []string{"a"}, IgnoreDaemonSets: true, DeleteEmptyDirData: true, Force: true})
 	expectLines(t, nodes, "a Drained 4 evicted 2 left")
@@ -108,14 +110,15 @@ func TestDrainWithAllFlags(t *testing.T) {
 	}
 }
 
-// TestDrainSelectsPods evicts those that are selected, and is not refused for others.
+// TestDrainSelectsPods evicts the selected pods, and is not refused because of others.
 func TestDrainSelectsPods(t *testing.T) {
 	pods, nodes, _ := drained(t, mixed, Drain{Nodes: []string{"a"}, PodSelector: labels.SelectorFromSet(labels.Set{"app": "web"})})
 	expectLines(t, nodes, "a Drained 2 evicted 0 left")
 	expectLines(t, pods, "web-1 Scheduled a>b wave 1", "web-2 Scheduled a>b wave 1")
 }
 
-// TestDrainIsBlocked: a budget that allows nothing holds pods back, and so does one whose pods find no other node.
+// TestDrainIsBlocked covers a budget that allows no disruption, and a budget whose pods
+// find no other node.
 func TestDrainIsBlocked(t *testing.T) {
 	two := drainNodes + replicaSetOf("web", 2) + podOf("web-1", "a", "ReplicaSet/web", "") + podOf("web-2", "a", "ReplicaSet/web", "")
 	pods, nodes, _ := drained(t, two+budgetOf("web", "minAvailable: 2"), Drain{Nodes: []string{"a"}})
@@ -144,12 +147,13 @@ func TestDrainIsBlocked(t *testing.T) {
 	expectLines(t, nodes, "a Blocked 0 evicted 2 left the pod has more than one PodDisruptionBudget, which evictions do not support: more, web")
 }
 
-// TestDrainOfUnreadyPods: a pod that is not ready is evicted without need for a budget as long as enough others are, or if the budget says so; one that has
-// not started always.
+// TestDrainOfUnreadyPods covers pods that are not ready. Such a pod is evicted without
+// budget if enough other pods are healthy, or if the budget's policy allows it. A pod
+// that has not started is always evicted.
 func TestDrainOfUnreadyPods(t *testing.T) {
 	unready := strings.Replace(podOf("web-1", "a", "ReplicaSet/web", ""), "phase: Running", `phase: Running, conditions: [{type: Ready, status: "False"}]`, 1)
 	for _, test := range []struct{ pod, rule, want string }{
-		{unready, "minAvailable: 1", "web-1 Scheduled a>b wave 1"}, // web-2 is enough
+		{unready, "minAvailable: 1", "web-1 Scheduled a>b wave 1"}, // web-2 suffices
 		{unready, "minAvailable: 2", "web-1 Blocked a> wave 0 PodDisruptionBudget web allows no disruption"},
 		{unready, "minAvailable: 2, unhealthyPodEvictionPolicy: AlwaysAllow", "web-1 Scheduled a>b wave 1"},
 		{strings.Replace(unready, "phase: Running", "phase: Pending", 1), "minAvailable: 2", "web-1 Scheduled a>b wave 1"},
@@ -159,7 +163,8 @@ func TestDrainOfUnreadyPods(t *testing.T) {
 	}
 }
 
-// TestDrainOfTwoNodes: all nodes are cordoned first, so what leaves the first does not go to the second, and pods that wait already do not come.
+// TestDrainOfTwoNodes checks that all nodes are cordoned first: evicted pods and pending
+// pods do not move to the second node.
 func TestDrainOfTwoNodes(t *testing.T) {
 	three := drainNodes + "---\n" + strings.ReplaceAll(strings.SplitN(drainNodes, "---", 2)[0], "name: a,", "name: c,") +
 		podOf("web-1", "a", "ReplicaSet/web", "") + podOf("web-2", "b", "ReplicaSet/web", "") + strings.Replace(podOf("new", "", "", ""), "phase: Running", "phase: Pending", 1)
@@ -174,7 +179,8 @@ func TestDrainOfTwoNodes(t *testing.T) {
 	}
 }
 
-// TestDrainOfAStatefulSet makes a pod again when the old one has gone, and that of another controller at once: then it avoids the zone where the old one still is.
+// TestDrainOfAStatefulSet recreates a StatefulSet's pod when the old one is gone, and
+// another controller's pod at once. The latter therefore avoids the zone of the old pod.
 func TestDrainOfAStatefulSet(t *testing.T) {
 	apart := `, affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, podAffinityTerm: {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: db}}}}]}}`
 	nodes := drainNodes + "---\n" + strings.ReplaceAll(strings.SplitN(drainNodes, "---", 2)[0], "name: a,", "name: a2,") + podOf("other-1", "b", "ReplicaSet/other", "") + podOf("other-2", "b", "ReplicaSet/other", "")
@@ -184,14 +190,16 @@ func TestDrainOfAStatefulSet(t *testing.T) {
 	expectLines(t, pods, "db-0 Scheduled a>b wave 1")
 }
 
-// TestDrainTaints: a node that is drained has the taint of cordoned nodes, so it is no domain for pods that honor taints.
+// TestDrainTaints checks that a drained node has the taint of cordoned nodes, so it is no
+// domain for pods that honor taints.
 func TestDrainTaints(t *testing.T) {
 	spread := `, topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {app: web}}}]`
 	pods, _, _ := drained(t, drainNodes+podOf("web-1", "a", "ReplicaSet/web", spread)+podOf("web-2", "b", "ReplicaSet/web", spread), Drain{Nodes: []string{"a"}})
 	expectLines(t, pods, "web-1 Scheduled a>b wave 1")
 }
 
-// TestDrainLeavesMirrorPods knows them by their annotation, and by their owner.
+// TestDrainLeavesMirrorPods recognizes mirror pods by their annotation and by their
+// owner.
 func TestDrainLeavesMirrorPods(t *testing.T) {
 	annotated := strings.Replace(podOf("etcd", "a", "", ""), "labels: {app: etcd}", "labels: {app: etcd}, annotations: {kubernetes.io/config.mirror: x}", 1)
 	pods, nodes, _ := drained(t, drainNodes+annotated, Drain{Nodes: []string{"a"}})

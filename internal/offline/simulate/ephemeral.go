@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// setPod takes in a version of a pod. Only those with ephemeral volumes matter.
+// setPod applies a version of a pod. Only pods with ephemeral volumes matter.
 func (v *volumeController) setPod(pod *v1.Pod) {
 	key := keyOf(pod)
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(volume v1.Volume) bool { return volume.Ephemeral != nil }) {
@@ -26,7 +26,7 @@ func (v *volumeController) setPod(pod *v1.Pod) {
 	}
 }
 
-// podGone has the claims deleted that a pod owns, as the garbage collector does.
+// podGone deletes the claims that a pod owns, as the garbage collector does.
 func (v *volumeController) podGone(key model.PodKey) {
 	pod := v.pods[key]
 	if pod == nil {
@@ -42,7 +42,8 @@ func (v *volumeController) podGone(key model.PodKey) {
 	})
 }
 
-// syncPod creates the next claim that a pod's ephemeral volumes lack, or deletes one that is left of an earlier pod of its name.
+// syncPod creates the next claim that a pod's ephemeral volumes lack, or deletes the
+// claim of an earlier pod of the same name.
 func (v *volumeController) syncPod(key model.PodKey) {
 	pod := v.pods[key]
 	if pod == nil || pod.DeletionTimestamp != nil || kinds.Finished(pod) {
@@ -77,12 +78,13 @@ func podRef(key model.PodKey) model.Ref {
 	return model.Ref{Kind: model.PodKind, Namespace: key.Namespace, Name: key.Name}
 }
 
-// ephemeralClaim is the key of the claim of a pod's volume.
+// ephemeralClaim returns the key of the claim of a pod's volume.
 func ephemeralClaim(pod *v1.Pod, volume int) model.ClaimKey {
 	return model.ClaimKey{Namespace: pod.Namespace, Name: pod.Name + "-" + pod.Spec.Volumes[volume].Name}
 }
 
-// newClaim makes the claim of an ephemeral volume. Without a class it gets the default one, as every claim does.
+// newClaim makes the claim of an ephemeral volume. Without a class, the claim gets the
+// default class, as every claim does.
 func (v *volumeController) newClaim(pod *v1.Pod, at int) *v1.PersistentVolumeClaim {
 	key := ephemeralClaim(pod, at)
 	claim := &v1.PersistentVolumeClaim{
@@ -102,7 +104,8 @@ func (v *volumeController) newClaim(pod *v1.Pod, at int) *v1.PersistentVolumeCla
 	return claim
 }
 
-// defaultClass returns the name of the default StorageClass, nil if there is none: of several the newest, then the first by name.
+// defaultClass returns the name of the default StorageClass, or nil. The newest of
+// several wins, then the first by name.
 func (v *volumeController) defaultClass() *string {
 	var chosen *storagev1.StorageClass
 	for _, class := range v.classes {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// eventName is the name of an event, which is made of the pod's and of when it first happened.
+// eventName identifies an event by its pod and the time of its first occurrence.
 type eventName struct {
 	pod   model.PodKey
 	first time.Time
@@ -22,7 +22,7 @@ type eventName struct {
 
 func nameOf(event *report.Series) eventName { return eventName{event.Subject.Key(), event.First} }
 
-// createEvent does what the API server does with a new event.
+// createEvent stores a new event, as the API server does.
 func (s *store) createEvent(event *report.Series, now time.Time) error {
 	s.expireEvents(now)
 	name := nameOf(event)
@@ -38,7 +38,7 @@ func (s *store) createEvent(event *report.Series, now time.Time) error {
 	return nil
 }
 
-// patchEvent does what the API server does with the patch of an event's series.
+// patchEvent applies the patch of an event's series, as the API server does.
 func (s *store) patchEvent(event *report.Series, now time.Time) error {
 	s.expireEvents(now)
 	name := nameOf(event)
@@ -57,7 +57,7 @@ func (s *store) patchEvent(event *report.Series, now time.Time) error {
 // defaultEventTTL is the API server's default of --event-ttl.
 const defaultEventTTL = time.Hour
 
-// eventWrite is a write of an event, which keeps it for some time.
+// eventWrite is a write of an event, which starts its TTL.
 type eventWrite struct {
 	name eventName
 	at   time.Time
@@ -70,7 +70,7 @@ func (s *store) writeEvent(event report.Series, now time.Time) {
 	s.lastWrite[name] = now
 }
 
-// expireEvents removes the events that were not written for some time.
+// expireEvents removes the events whose last write is older than the TTL.
 func (s *store) expireEvents(now time.Time) {
 	for len(s.written) > 0 && now.Sub(s.written[0].at) >= s.eventTTL {
 		if name := s.written[0].name; s.lastWrite[name].Equal(s.written[0].at) {
@@ -93,5 +93,5 @@ func (c *Cluster) Events() []report.Series {
 	return events
 }
 
-// DeleteEvents deletes all events, as the API server does with each an hour after it was last written.
+// DeleteEvents deletes all events, as if their TTL had passed.
 func (c *Cluster) DeleteEvents() { c.store.expireEvents(c.now.Add(c.store.eventTTL)) }

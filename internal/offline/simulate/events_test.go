@@ -20,15 +20,16 @@ type version struct {
 	resourceVersion string
 }
 
-// TestSeriesCountEveryRejection has pods rejected at random times, while requests that write events fail in every way that passes: in the end the
-// events of each version of a pod count every rejection of it, once, and there are far fewer writes than rejections.
+// TestSeriesCountEveryRejection rejects pods at random times, while writes of events fail
+// in every transient way. In the end the events of each version of a pod count each of
+// its rejections once, with far fewer writes than rejections.
 func TestSeriesCountEveryRejection(t *testing.T) {
 	build.NotRaced(t)
 	const huge, small = 4, 150
 	for seed := range uint64(5) {
 		r := random.New(seed)
 		config := defaults(t)
-		config.EventTTL = 100 * 24 * time.Hour // all are there in the end
+		config.EventTTL = 100 * 24 * time.Hour // none expires before the end
 		s := smallOf(t, config)
 		n := node("a", "1000")
 		n.Status.Allocatable["pods"] = n.Status.Allocatable["cpu"]
@@ -57,7 +58,7 @@ func TestSeriesCountEveryRejection(t *testing.T) {
 			s.c.SetPod(pod(fmt.Sprint("huge-", i), "5000", 1))
 		}
 		advance(time.Minute)
-		for i := range small { // each wakes the others, which are rejected again
+		for i := range small { // each deletion wakes the others, which are rejected again
 			s.c.DeletePod(key(fmt.Sprint("small-", i)))
 			wait := time.Duration(r.IntN(20_000)) * time.Millisecond
 			if r.IntN(30) == 0 {

@@ -15,11 +15,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// defaultGrace is the grace period of a pod that names none, which the API server sets.
+// defaultGrace is the grace period, in seconds, that the API server sets for a pod
+// without one.
 const defaultGrace = int64(v1.DefaultTerminationGracePeriodSeconds)
 
-// deletePod does what the API server does when a pod is to be deleted, and the kubelet after it: a pod on a node is being deleted for its grace
-// period and then gone, another one is gone at once.
+// deletePod deletes a pod as the API server and the kubelet do. A pod on a node
+// terminates for its grace period; another one is removed at once.
 func (c *Cluster) deletePod(request commit.Request) commit.Response {
 	key := request.Key()
 	pod := c.store.pods[key]
@@ -34,7 +35,8 @@ func (c *Cluster) deletePod(request commit.Request) commit.Response {
 	return commit.Response{}
 }
 
-// Terminate begins the deletion of a pod with its own grace period. It reports whether there is a pod that is not being deleted yet.
+// Terminate begins the deletion of a pod with its own grace period. It reports whether
+// the pod exists and was not terminating yet.
 func (c *Cluster) Terminate(key model.PodKey) bool {
 	pod := c.store.pods[key]
 	if pod == nil || pod.DeletionTimestamp != nil {
@@ -68,10 +70,10 @@ func (c *Cluster) goes(key model.PodKey, uid types.UID) {
 	}
 }
 
-// HoldPod makes a pod stay when it is being deleted, as if its kubelet were dead.
+// HoldPod makes a terminating pod stay, as if its kubelet were dead.
 func (c *Cluster) HoldPod(key model.PodKey) { c.chaos.plan(key).stays = true }
 
-// ReleasePods lets all pods go that have stayed.
+// ReleasePods removes all terminating pods that have stayed.
 func (c *Cluster) ReleasePods() {
 	for _, key := range slices.SortedFunc(maps.Keys(c.stuck), compareKeys) {
 		uid := c.stuck[key]
@@ -80,7 +82,8 @@ func (c *Cluster) ReleasePods() {
 	clear(c.stuck)
 }
 
-// FailEviction makes the next requests of a kind for the eviction of a pod fail, all of them if times is negative.
+// FailEviction makes the next requests of a kind for the eviction of a pod fail, or all
+// of them if times is negative.
 func (c *Cluster) FailEviction(key model.PodKey, kind commit.RequestKind, fault Fault, times int) {
 	p := c.chaos.plan(key)
 	p.evictKind, p.evictFault, p.evictTimes = kind, fault, times

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Eviction is a pod that was evicted for another.
+// Eviction is a preempted pod.
 type Eviction struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -18,7 +18,7 @@ type Eviction struct {
 	ForPriority int32  `json:"forPriority"`
 }
 
-// victims are the pods that decisions have had evicted, in the order in which they were first decided about.
+// victims are the pods that decisions preempted, in the order of the first decision.
 type victims struct {
 	list []victim
 	at   map[types.UID]int
@@ -29,7 +29,7 @@ type victim struct {
 	nodeName       string
 }
 
-// take takes in what a round has decided.
+// take adds the victims of a round's decisions.
 func (v *victims) take(r *Round) {
 	for i := range r.Decisions {
 		v.takeFrom(&r.Decisions[i])
@@ -39,7 +39,7 @@ func (v *victims) take(r *Round) {
 func (v *victims) takeFrom(d *plan.Decision) {
 	for _, eviction := range d.Evictions {
 		if eviction.Pod.Terminating {
-			continue // nothing is done to it
+			continue // it terminates already
 		}
 		if v.at == nil {
 			v.at = map[types.UID]int{}
@@ -54,7 +54,8 @@ func (v *victims) takeFrom(d *plan.Decision) {
 	}
 }
 
-// evicted returns those that are gone or being deleted. Others have stayed: their binding was canceled, or their eviction failed.
+// evicted returns the victims that are gone or terminating. The others have stayed: their
+// binding was canceled first, or their eviction failed.
 func (v *victims) evicted(c *Cluster) []Eviction {
 	var evicted []Eviction
 	for i := range v.list {

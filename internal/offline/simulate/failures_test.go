@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// small is a cluster of one node of one cpu, audited after every round. The tests of this file are the rows of docs/failures.md.
+// small is a cluster of one node with one CPU, audited after every round. The tests of
+// this file are the rows of docs/failures.md.
 type small struct {
 	*testing.T
 	c *simulate.Cluster
@@ -39,12 +40,13 @@ func smallOf(t *testing.T, config simulate.Config, nodes ...string) *small {
 	return s
 }
 
-// forgotten is how long events are remembered of pods that are gone, in case they repeat, and a little more.
+// forgotten is a little longer than the time for which events of deleted pods are
+// remembered, in case they repeat.
 const forgotten = 7 * time.Minute
 
 func key(name string) model.PodKey { return model.PodKey{Namespace: "default", Name: name} }
 
-// advance lets time pass.
+// advance moves the time.
 func (s *small) advance(d time.Duration) {
 	s.Helper()
 	if err := s.c.AdvanceTo(s.c.Now().Add(d), s.a.audit); err != nil {
@@ -52,7 +54,8 @@ func (s *small) advance(d time.Duration) {
 	}
 }
 
-// expect checks where a pod is: the API server's word, the state's, and the place in the queue.
+// expect checks the node of a pod in the API server and in the state, and its place in
+// the queue.
 func (s *small) expect(name, stored, believed, place string) {
 	s.Helper()
 	got := ""
@@ -78,7 +81,8 @@ const (
 	either  = "binding, or bound already if it was stored"
 )
 
-// TestBindErrors has the first bindings of a pod fail in each way, and expects where the pod is at once, and when it is bound.
+// TestBindErrors fails the first bindings of a pod in each way. It checks the pod's place
+// at once, and the time of its binding.
 func TestBindErrors(t *testing.T) {
 	for _, test := range []struct {
 		fault    simulate.Fault
@@ -133,8 +137,8 @@ func TestBindErrors(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcomeKeepsTheRoom lets the answer to a binding stay away, and then the API server for minutes: the pod keeps its room all the
-// time, and nobody else gets it.
+// TestUnknownOutcomeKeepsTheRoom loses the answer to a binding, and then the API server
+// for minutes. The pod's room stays reserved all the time.
 func TestUnknownOutcomeKeepsTheRoom(t *testing.T) {
 	s := newSmall(t)
 	s.c.SetPod(pod("web", "1", 0))
@@ -156,7 +160,8 @@ func TestUnknownOutcomeKeepsTheRoom(t *testing.T) {
 	s.attempts("web", 1)
 }
 
-// TestWatchSettlesABinding lets every request fail after a binding whose answer was lost: the watch shows the pod on its node.
+// TestWatchSettlesABinding fails every request after a binding whose answer was lost. The
+// watch then shows the pod on its node.
 func TestWatchSettlesABinding(t *testing.T) {
 	s := newSmall(t)
 	s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{simulate.Refused: 100}})
@@ -174,7 +179,8 @@ func TestWatchSettlesABinding(t *testing.T) {
 	}
 }
 
-// TestConfirmationNeverComes breaks the watch of pods before a pod is bound: the API server's answer is enough, for as long as it takes.
+// TestConfirmationNeverComes breaks the watch of pods before a pod is bound. The API
+// server's answer is enough, for any length of time.
 func TestConfirmationNeverComes(t *testing.T) {
 	s := newSmall(t)
 	s.c.SetPod(pod("web", "1", 0))
@@ -189,7 +195,8 @@ func TestConfirmationNeverComes(t *testing.T) {
 	s.attempts("web", 1)
 }
 
-// stages bring the pod web to a stage of its life. Where the pod is returned, the change is to come before the scheduler looks at it.
+// stages bring the pod web to a stage of its life. If a pod is returned, the change comes
+// before the scheduler sees that pod.
 func stages() map[string]func(s *small) *v1.Pod {
 	return map[string]func(s *small) *v1.Pod{
 		"queued": func(s *small) *v1.Pod { return pod("web", "1", 0) },
@@ -237,7 +244,7 @@ func stages() map[string]func(s *small) *v1.Pod {
 	}
 }
 
-// changes do something to the pod web.
+// changes are changes to the pod web.
 func changes() map[string]func(s *small) {
 	return map[string]func(s *small){
 		"deleted": func(s *small) { s.c.DeletePod(key("web")) },
@@ -261,15 +268,16 @@ func changes() map[string]func(s *small) {
 	}
 }
 
-// TestPodsAtEveryStage deletes, updates and replaces pods, and asks for their deletion, at each stage of their life. The auditor sees to it that the
-// pod is in the right place afterwards, and only there; and its room, if it had any, goes to the next.
+// TestPodsAtEveryStage deletes, updates, replaces and terminates pods at each stage of
+// their life. The auditor checks that the pod is then in the right place only. Its room,
+// if any, goes to the next pod.
 func TestPodsAtEveryStage(t *testing.T) {
 	for stage, reach := range stages() {
 		for change, do := range changes() {
 			t.Run(change+" while "+stage, func(t *testing.T) {
 				s := newSmall(t)
 				if queued := reach(s); queued != nil {
-					s.c.SetPod(queued) // the change comes before the scheduler looks at it
+					s.c.SetPod(queued) // the change comes before the scheduler sees the pod
 				}
 				do(s)
 				s.advance(time.Minute)
@@ -298,8 +306,9 @@ func TestPodsAtEveryStage(t *testing.T) {
 	}
 }
 
-// TestNodeVanishesUnderAssumedPod takes a node away while a binding to it is on its way. The API server stores it all the same; the pod keeps
-// counting on a node that comes back, and pods that wait go elsewhere.
+// TestNodeVanishesUnderAssumedPod deletes a node while a binding to it is in flight. The
+// API server stores the binding. The pod counts again if the node returns, and waiting
+// pods go elsewhere.
 func TestNodeVanishesUnderAssumedPod(t *testing.T) {
 	s := newSmall(t, "b")
 	s.c.SetPod(pod("web", "1", 0))
@@ -318,7 +327,8 @@ func TestNodeVanishesUnderAssumedPod(t *testing.T) {
 	s.expect("third", "", "", "parked")
 }
 
-// TestWatchBreaks breaks the watches for ten minutes: what was decided before goes on, and what happened meanwhile is seen when they resume.
+// TestWatchBreaks breaks the watches for ten minutes. Earlier decisions are carried out,
+// and the changes are seen when the watches resume.
 func TestWatchBreaks(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		s := newSmall(t)
@@ -339,8 +349,8 @@ func TestWatchBreaks(t *testing.T) {
 	}
 }
 
-// TestRelistMissesDeletions lets pods and a node go, and be replaced under their names, while nothing is watched: a list shows what is there, and
-// what is not there must be concluded.
+// TestRelistMissesDeletions deletes and replaces pods and a node while nothing is
+// watched. Deletions have to be inferred from the list.
 func TestRelistMissesDeletions(t *testing.T) {
 	s := newSmall(t, "b")
 	s.c.SetPod(pod("on-a", "1", 0))
@@ -368,7 +378,8 @@ func TestRelistMissesDeletions(t *testing.T) {
 	}
 }
 
-// TestDuplicateAndLateEvents shows every event twice and up to three seconds late, each object overtaking others.
+// TestDuplicateAndLateEvents shows every event twice and up to three seconds late, out of
+// order among objects.
 func TestDuplicateAndLateEvents(t *testing.T) {
 	s := newSmall(t, "b", "c")
 	s.c.SetFaults(simulate.Faults{WatchDelayMax: 3 * time.Second, BindDelayMax: time.Second, DuplicatePercent: 100})
@@ -389,8 +400,8 @@ func TestDuplicateAndLateEvents(t *testing.T) {
 	}
 }
 
-// TestAPIServerAway takes the API server away for five minutes. Pods that are known are decided about, and tried again each backoff; what could
-// not be written is written when it is back.
+// TestAPIServerAway disconnects the API server for five minutes. Known pods are decided
+// about and retried after each backoff. Pending writes are made after the reconnect.
 func TestAPIServerAway(t *testing.T) {
 	s := newSmall(t)
 	s.c.SetPod(pod("web", "900m", 0))
@@ -412,7 +423,8 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestStalledProcess stalls the process for an hour while a pod backs off: its backoff has ended then.
+// TestStalledProcess stalls the process for an hour while a pod backs off. Its backoff is
+// over then.
 func TestStalledProcess(t *testing.T) {
 	s := newSmall(t)
 	s.c.FailBind(key("web"), simulate.Conflict, 1)
@@ -425,8 +437,9 @@ func TestStalledProcess(t *testing.T) {
 	s.expect("web", "a", "a", "")
 }
 
-// TestClockOfANewProcess starts processes whose wall clock is hours off: in each a backoff takes as long as it takes. What happens to a process while its clock is
-// set, package loop tests.
+// TestClockOfANewProcess starts processes whose wall clock is hours off; backoffs have
+// their normal length in each. Package loop tests the setting of the clock during a
+// process.
 func TestClockOfANewProcess(t *testing.T) {
 	s := newSmall(t)
 	for _, skew := range []time.Duration{-3 * time.Hour, 7 * time.Hour} {
@@ -439,7 +452,7 @@ func TestClockOfANewProcess(t *testing.T) {
 		s.c.FailBind(key(name), simulate.Conflict, 2)
 		s.c.SetPod(pod(name, "100m", 0))
 		for _, row := range []struct {
-			after    time.Duration // the row before
+			after    time.Duration // after the previous row
 			attempts int
 		}{{0, 1}, {1900 * time.Millisecond, 1}, {100 * time.Millisecond, 2}, {2900 * time.Millisecond, 2}, {100 * time.Millisecond, 3}} {
 			s.advance(row.after)
@@ -449,7 +462,8 @@ func TestClockOfANewProcess(t *testing.T) {
 	}
 }
 
-// TestKill kills the process with bindings on their way: each is stored once, and the next process knows it from its lists.
+// TestKill kills the process with bindings in flight. Each is stored once, and the next
+// process receives it in its lists.
 func TestKill(t *testing.T) {
 	s := newSmall(t, "b", "c")
 	for i := range 5 {
@@ -476,8 +490,9 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestStoreGoesBack shows a pod that was bound without its node, as after the API server's store was restored from a backup: its room is released
-// and it is scheduled again, as by kube-scheduler.
+// TestStoreGoesBack shows a bound pod without its node, as after a restore of the API
+// server's store from a backup. Its room is released and it is scheduled again, as by
+// kube-scheduler.
 func TestStoreGoesBack(t *testing.T) {
 	s := newSmall(t)
 	s.c.SetPod(pod("web", "1", 0))
@@ -493,7 +508,8 @@ func TestStoreGoesBack(t *testing.T) {
 	s.expect("web", "b", "b", "")
 }
 
-// TestStoreGoesBackForAnotherScheduler shows pods of another scheduler without the nodes that they were bound to: their room is released.
+// TestStoreGoesBackForAnotherScheduler shows pods of another scheduler without the nodes
+// that they were bound to. Their room is released.
 func TestStoreGoesBackForAnotherScheduler(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		s := newSmall(t)
@@ -517,11 +533,11 @@ func TestStoreGoesBackForAnotherScheduler(t *testing.T) {
 	}
 }
 
-// reporting are the requests that no binding may have to wait for.
+// reporting are the requests that must not delay a binding.
 var reporting = []commit.RequestKind{commit.Patch, commit.Record, commit.Repeat}
 
-// TestStatusWritesFail has conditions and events fail in each way that passes: the latest condition is written in the end, and none delays a
-// binding.
+// TestStatusWritesFail fails conditions and events in each transient way. The latest
+// condition is written in the end, and no binding is delayed.
 func TestStatusWritesFail(t *testing.T) {
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
 		s := newSmall(t)
@@ -535,7 +551,7 @@ func TestStatusWritesFail(t *testing.T) {
 	}
 }
 
-// expectTold checks that a pod's condition says that it fits nowhere.
+// expectTold checks that a pod's condition is Unschedulable.
 func (s *small) expectTold(name string) {
 	s.Helper()
 	condition := s.c.Pod(key(name)).Status.Conditions
@@ -544,8 +560,9 @@ func (s *small) expectTold(name string) {
 	}
 }
 
-// TestHangingStatusesLeaveWorkers lets every condition and event hang, those of more pods than there are workers: a pod that is placed then is
-// bound at once all the same, and the others are told in the end.
+// TestHangingStatusesLeaveWorkers makes the conditions and events of more pods hang than
+// workers exist. A pod that is placed then is still bound at once, and all conditions are
+// written in the end.
 func TestHangingStatusesLeaveWorkers(t *testing.T) {
 	const huge = commit.DefaultInFlight + 36
 	s := newSmall(t)
@@ -564,8 +581,9 @@ func TestHangingStatusesLeaveWorkers(t *testing.T) {
 	}
 }
 
-// TestStopInOrder stops a process that has more bindings to send than workers, none of which is answered soon: those on their way arrive, the
-// others are answered and not sent any more, and the next process places what is left.
+// TestStopInOrder stops a process with more bindings than workers, none of which is
+// answered soon. Bindings in flight arrive, the others are failed and not sent, and the
+// next process places the remaining pods.
 func TestStopInOrder(t *testing.T) {
 	const pods = commit.DefaultInFlight + 20
 	s := newSmall(t)
@@ -595,7 +613,8 @@ func TestStopInOrder(t *testing.T) {
 	}
 }
 
-// TestDeniedPodStarvesNobody has pods of the highest priority whose every binding is denied contend for the only place there is.
+// TestDeniedPodStarvesNobody lets pods of the highest priority, whose bindings are always
+// denied, contend for the only free room.
 func TestDeniedPodStarvesNobody(t *testing.T) {
 	s := newSmall(t)
 	important := func(p *v1.Pod) { p.Spec.Priority = ptr(int32(1_000_000)) }

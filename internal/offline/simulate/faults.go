@@ -18,26 +18,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Faults say what goes wrong by chance, and how often. The zero value is a perfect world without delays.
+// Faults configures random faults and their frequencies. The zero value has no faults and
+// no delays.
 type Faults struct {
-	// WatchDelayMax and BindDelayMax bound how late watch events are shown, and requests carried out and answered. Versions of one object
-	// are shown in order; different objects overtake each other.
+	// WatchDelayMax and BindDelayMax limit the delays of watch events, and of requests
+	// and their answers. Versions of one object are shown in order; different objects
+	// overtake each other.
 	WatchDelayMax, BindDelayMax time.Duration
-	// DuplicatePercent of 100 watch events are shown twice.
+	// DuplicatePercent of watch events are shown twice.
 	DuplicatePercent int
-	// ReplacedPercent of 100 deletions of objects that are there again under another UID are not shown: the new object is shown as a version of the old one.
-	// KeyOnlyPercent of 100 deletions that only a list shows come without a version of the object.
+	// ReplacedPercent of deletions are not shown if the object exists again under another
+	// UID: the new object appears as a version of the old one. KeyOnlyPercent of
+	// deletions that only a list reveals come without a version of the object.
 	ReplacedPercent, KeyOnlyPercent int
-	// Requests says in how many of 100 requests each fault happens.
+	// Requests has the percentage of requests for each fault.
 	Requests map[Fault]int
-	// Kinds are the requests that these faults happen to; all if there are none.
+	// Kinds are the requests that these faults affect; empty means all.
 	Kinds []commit.RequestKind
-	// StuckPercent of 100 pods that are being deleted stay until ReleasePods is called.
+	// StuckPercent of terminating pods stay until ReleasePods is called.
 	StuckPercent int
-	// ControllerDelayMax bounds how late a controller acts on a change to a volume or a claim.
+	// ControllerDelayMax limits how late a controller acts on a change to a volume or a
+	// claim.
 	ControllerDelayMax time.Duration
-	// Volumes says in how many of 100 occasions each fault happens: when a volume begins to be provisioned, or when a step's write to a volume or
-	// claim arrives.
+	// Volumes has the percentage of occasions for each fault. The occasions are the start
+	// of a volume's provisioning, and the arrival of a step's write to a volume or claim.
 	Volumes map[VolumeFault]int
 }
 
@@ -47,25 +51,27 @@ type Fault uint8
 // The ways in which a request fails.
 const (
 	NoFault Fault = iota
-	// Conflict, Forbidden and Denied: the API server refuses, in the last case because a webhook does. Nothing is stored.
+	// Conflict, Forbidden and Denied: the API server refuses the request, in the last
+	// case because of a webhook. Nothing is stored.
 	Conflict
 	Forbidden
 	Denied
-	// Throttled: the API server asks to come back later; nothing is stored.
+	// Throttled: the API server returns "too many requests". Nothing is stored.
 	Throttled
-	// Unavailable: the API server is unwell; nothing is stored, and trying again soon is worth it.
+	// Unavailable: the API server is temporarily unavailable. Nothing is stored, and an
+	// early retry is worthwhile.
 	Unavailable
-	// Internal: the API server says that it failed; the request may have been stored all the same.
+	// Internal: the API server reports a failure, but the request may have been stored.
 	Internal
-	// Refused: nobody listens.
+	// Refused: the connection is refused.
 	Refused
-	// Lost: the request is stored, but the answer never arrives.
+	// Lost: the request is stored, but its answer is lost.
 	Lost
 	// Dropped: the connection breaks before the request arrives.
 	Dropped
-	// TimedOut: no answer comes until the client gives up; the request may have been stored.
+	// TimedOut: the client times out without an answer. The request may have been stored.
 	TimedOut
-	// Late: the connection breaks, and the request is stored only after that.
+	// Late: the connection breaks, and the request is stored later.
 	Late
 	faults
 )
@@ -77,10 +83,10 @@ var faultNames = [faults]string{
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
 
-// lateMax is how long a request may take to be stored after its connection broke.
+// lateMax limits the delay until a request is stored after its connection broke.
 const lateMax = 3 * time.Second
 
-// BindFaultNamed returns the fault of a name that String gives.
+// BindFaultNamed returns the fault with this name, as returned by String.
 func BindFaultNamed(name string) (Fault, error) {
 	if at := slices.Index(faultNames[1:], name); at >= 0 {
 		return Fault(at + 1), nil
@@ -88,7 +94,7 @@ func BindFaultNamed(name string) (Fault, error) {
 	return NoFault, fmt.Errorf("unknown bind fault %q; want %s or %s", name, strings.Join(faultNames[1:faults-1], ", "), faultNames[faults-1])
 }
 
-// refusal is the error that a request ends with, nil without a fault.
+// refusal returns the error of a request, or nil without a fault.
 func (f Fault) refusal(request commit.Request) error {
 	what, name := v1.Resource("pods/binding"), request.Key().Name
 	failed := errors.New("the binding was made to fail")
@@ -124,19 +130,22 @@ func (f Fault) refusal(request commit.Request) error {
 	return nil
 }
 
-// bindPlan is what was ordered for the next bindings of one pod, or the next volumes that are provisioned for one claim.
+// bindPlan has the planned faults of the next bindings of one pod, or of the next
+// provisioning for one claim.
 type bindPlan struct {
 	fault Fault
 	times int
 	delay time.Duration
-	// stays says that the pod does not go when it is being deleted; the others are of the requests that evict it.
+	// stays means that the pod does not go while it is terminating. The evict fields are
+	// about the requests that evict the pod.
 	stays      bool
 	evictKind  commit.RequestKind
 	evictFault Fault
 	evictTimes int
 }
 
-// chaos draws what goes wrong. Draws happen in the order of what happens, so a seed repeats them.
+// chaos draws the random faults. Draws follow the order of effects, so a seed repeats
+// them.
 type chaos struct {
 	Faults
 	random     *rand.Rand
@@ -167,7 +176,7 @@ func (c *chaos) upTo(limit time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(limit) + 1))
 }
 
-// jitter spreads waits where requests take time at all; in a perfect world they are as long as they are said to be.
+// jitter spreads waits if requests take time at all. Without delays, waits are exact.
 func (c *chaos) jitter(wait time.Duration) time.Duration {
 	if c.BindDelayMax == 0 {
 		return wait
@@ -175,7 +184,7 @@ func (c *chaos) jitter(wait time.Duration) time.Duration {
 	return wait + c.upTo(wait/10)
 }
 
-// bindDelay is how long a binding takes on its way.
+// bindDelay returns how long a binding takes on its way.
 func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 	if plan := c.plans[key]; plan != nil && plan.delay > 0 {
 		return plan.delay
@@ -183,7 +192,7 @@ func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 	return c.upTo(c.BindDelayMax)
 }
 
-// fault is how this request fails.
+// fault returns the fault of this request.
 func (c *chaos) fault(request commit.Request) Fault {
 	if plan := c.plans[request.Key()]; request.Kind == commit.Bind && plan != nil && plan.times != 0 {
 		if plan.times > 0 {
@@ -209,7 +218,8 @@ func (c *chaos) fault(request commit.Request) Fault {
 	return NoFault
 }
 
-// faultOf is how a request fails: by chance, or because the API server is away or has just come back.
+// faultOf returns the fault of a request: Refused while the API server is away, Forbidden
+// just after its return, and otherwise a random one.
 func (c *Cluster) faultOf(request commit.Request) Fault {
 	switch {
 	case c.away:
@@ -220,7 +230,7 @@ func (c *Cluster) faultOf(request commit.Request) Fault {
 	return c.chaos.fault(request)
 }
 
-// done is how requests are counted that were carried out.
+// done has the counter names of successful requests.
 var done = func() (texts [commit.Read + 1]string) {
 	for kind := range texts {
 		texts[kind] = fmt.Sprintf("%s: done", commit.RequestKind(kind))
@@ -228,7 +238,7 @@ var done = func() (texts [commit.Read + 1]string) {
 	return texts
 }()
 
-// count keeps count of what went wrong.
+// count counts the outcome of a request.
 func (c *Cluster) count(request commit.Request, fault Fault, err error) {
 	switch {
 	case fault != NoFault:
@@ -240,5 +250,6 @@ func (c *Cluster) count(request commit.Request, fault Fault, err error) {
 	}
 }
 
-// Happened says how often each kind of request was carried out, and failed in each way; and how often each kind of disturbance happened.
+// Happened returns the number of successes and failures of each kind of request, and of
+// each kind of disturbance.
 func (c *Cluster) Happened() map[string]int { return c.happened }

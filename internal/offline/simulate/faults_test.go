@@ -28,9 +28,10 @@ import (
 
 var faultSeeds = flag.String("fault-seeds", "", "the seeds of the simulations with faults, such as 1..500 or 7, with progress and a table; if empty 1..6 without them, or 1 under the race detector")
 
-// TestFaults runs the whole loop on clusters where everything goes wrong that docs/failures.md lists, audits it after every round, and
-// expects it to have placed whatever fits a while after things are in order again, and to remember nothing once all pods are gone. That every fault
-// has come up is checked in a dozen seeds, which are not run by default.
+// TestFaults runs the whole loop on clusters with all faults of docs/failures.md, audited
+// after every round. A while after the faults end, every pod that fits is placed. When
+// all pods are deleted, no memory of them is left. A check that every fault has occurred
+// needs a dozen seeds, which do not run by default.
 func TestFaults(t *testing.T) {
 	first, last, err := seedRange(*faultSeeds)
 	if err != nil {
@@ -55,7 +56,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// wantHappened are faults that must have come up in a dozen seeds.
+// wantHappened are faults that must occur in a dozen seeds.
 var wantHappened = []string{
 	"bind: conflict", "bind: forbidden", "bind: denied", "bind: throttled", "bind: unavailable", "bind: internal", "bind: refused",
 	"bind: lost", "bind: dropped", "bind: timed-out", "bind: late", "bind: NotFound, in earnest", "bind: Conflict, in earnest",
@@ -75,7 +76,7 @@ var wantHappened = []string{
 	"call at PostBind: begun", "undo call at Reserve: begun", "Permit: failed", "Permit: rejected", "Permit: passed",
 }
 
-// eachSeed runs the simulations of seeds, as many at a time as there are processors.
+// eachSeed runs the simulations of seeds, as many concurrently as processors exist.
 func eachSeed(t *testing.T, first, last uint64, run func(n uint64) error) {
 	work := make(chan uint64)
 	var workers sync.WaitGroup
@@ -95,7 +96,8 @@ func eachSeed(t *testing.T, first, last uint64, run func(n uint64) error) {
 	workers.Wait()
 }
 
-// countTrials runs a trial for each seed, and fails if some kind of thing has not happened in a dozen of them. A trial returns how often which did.
+// countTrials runs a trial for each seed, and fails if some wanted event has not occurred
+// in a dozen seeds. A trial returns its counters.
 func countTrials(t *testing.T, trial func(n uint64) ([]map[string]int, error), wanted []string) {
 	t.Helper()
 	first, last, err := seedRange(*faultSeeds)
@@ -143,7 +145,7 @@ func seedRange(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// faultReport counts what was tried.
+// faultReport counts the trials.
 type faultReport struct {
 	verbose  bool
 	began    time.Time
@@ -198,17 +200,18 @@ type faultTrial struct {
 	a        *auditor
 	events   uint64
 	happened map[string]int
-	restless bool                // disturbances may happen between any two rounds
-	pods     int                 // names given so far
-	cursed   map[string]bool     // pods whose every binding is denied
-	lost     map[string]*v1.Node // nodes that vanished and may come back
-	startAt  time.Time           // when a process starts again; zero while one runs
-	backAt   time.Time           // when the API server comes back; zero while it is there
+	restless bool                // changes may happen between any two rounds
+	pods     int                 // number of names so far
+	cursed   map[string]bool     // pods whose bindings are always denied
+	lost     map[string]*v1.Node // deleted nodes that may return
+	startAt  time.Time           // time of the next start of a process; zero while one runs
+	backAt   time.Time           // time of the API server's return; zero while it is there
 	outside  *outside
-	each     func(simulate.Round) error // after each round, in place of audit unless it is nil
+	each     func(simulate.Round) error // called after each round instead of audit, if set
 }
 
-// runFaults runs one simulation: three times disturbances and then rest, and in the end all pods go.
+// runFaults runs one simulation: disturbance and rest three times, then the deletion of
+// all pods.
 func runFaults(n uint64) (*faultTrial, error) {
 	t, err := newFaultTrial(n)
 	if err != nil {
@@ -250,7 +253,7 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 	return t, nil
 }
 
-// disturbed does a hundred things to the cluster.
+// disturbed makes a hundred changes to the cluster.
 func (t *faultTrial) disturbed() error {
 	t.restless, t.outside.restless = true, true
 	defer func() { t.restless, t.outside.restless = false, false }()
@@ -269,7 +272,8 @@ func (t *faultTrial) disturbed() error {
 	return nil
 }
 
-// advance lets time pass. What is due at a time happens then: a process starts again, the API server comes back.
+// advance moves the time. At their times, a process starts again and the API server
+// returns.
 func (t *faultTrial) advance(d time.Duration) error {
 	until := t.c.Now().Add(d)
 	for {
@@ -297,7 +301,7 @@ func (t *faultTrial) advance(d time.Duration) error {
 	}
 }
 
-// resume starts the process and brings the API server back, if it is time to.
+// resume starts the process and reconnects the API server, if due.
 func (t *faultTrial) resume() error {
 	if !t.backAt.IsZero() && !t.c.Now().Before(t.backAt) {
 		t.backAt = time.Time{}
@@ -312,7 +316,7 @@ func (t *faultTrial) resume() error {
 	return nil
 }
 
-// rested puts everything in order, and expects that after a while no pod waits that fits somewhere.
+// rested ends all faults, and checks that after a while no pod waits that fits somewhere.
 func (t *faultTrial) rested() error {
 	t.c.SetFaults(simulate.Faults{})
 	t.c.ReleasePods()
@@ -345,13 +349,14 @@ func (t *faultTrial) rested() error {
 	return t.a.nothingFits(t.isCursed)
 }
 
-// settled is how long it may take until every pod has a node that fits somewhere: a request that hangs takes half a minute, and so does it until a preemptor hears that
-// another's victim is gone, and backoffs take eleven seconds each.
+// settled is the time until every pod that fits must have a node. A request that hangs
+// takes half a minute. A preemptor is woken half a minute after the end of another's
+// victim. Backoffs take eleven seconds each.
 const settled = 110 * time.Second
 
 func (t *faultTrial) isCursed(pod *v1.Pod) bool { return t.cursed[pod.Name] }
 
-// emptied deletes all pods, and expects that nothing is remembered of them.
+// emptied deletes all pods, and checks that no memory is left of them.
 func (t *faultTrial) emptied() error {
 	for _, pod := range t.c.Pods() {
 		t.c.DeletePod(keyOf(pod))
@@ -378,7 +383,8 @@ func (t *faultTrial) emptied() error {
 	return nil
 }
 
-// audit checks a round against the scheduler's books, and what was stored against the truth.
+// audit checks a round against the auditor's record, and the stored pods against the API
+// server's nodes.
 func (t *faultTrial) audit(r simulate.Round) error {
 	t.events += uint64(len(r.Shown))
 	for _, pod := range r.Stored {
@@ -392,17 +398,18 @@ func (t *faultTrial) audit(r simulate.Round) error {
 	if err := t.a.audit(r); err != nil || !t.restless || !r.Decided || t.r.IntN(20) > 0 {
 		return err
 	}
-	// Between two rounds, so that pods are met that are about to be tried.
+	// Between two rounds, changes also hit pods that are about to be tried.
 	_, err := t.disturbPod()
 	return err
 }
 
-// checkTruth checks that a node has room for the pods that are bound to it, as the API server has them. Nobody else binds pods, and no node
-// ever shrinks, so it must always hold, whatever the scheduler is shown.
+// checkTruth checks that a node has room for the pods that are bound to it in the API
+// server. No one else binds pods and no node shrinks, so this must always hold, whatever
+// the watches show.
 func (t *faultTrial) checkTruth(pod *v1.Pod) error {
 	node := t.c.Node(pod.Spec.NodeName)
 	if node == nil {
-		return nil // it has gone; the API server does not mind
+		return nil // the node is gone, which the API server allows
 	}
 	var used model.Sum
 	count := int64(0)
@@ -435,7 +442,8 @@ func (t *faultTrial) newNode(name string) *v1.Node {
 	return n
 }
 
-// TestMemoryReturns fills a cluster with pods and empties it, again and again: what is kept in memory must not grow with that.
+// TestMemoryReturns fills a cluster with pods and empties it repeatedly. The retained
+// memory must not grow.
 func TestMemoryReturns(t *testing.T) {
 	if build.Raced {
 		t.Skip("it measures memory, which is another under the race detector: see make unit")
@@ -467,7 +475,8 @@ func TestMemoryReturns(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	// What is kept for a while, such as tables of ranked nodes and memory that was needed once, comes and goes: the least of several cycles is what stays.
+	// Some memory is kept for a while, such as tables of ranked nodes and grown buffers.
+	// The least of several cycles is the retained memory.
 	least := func(cycles int) uint64 {
 		bytes := cycle()
 		for range cycles - 1 {
@@ -485,7 +494,8 @@ func TestMemoryReturns(t *testing.T) {
 	}
 }
 
-// TestFaultsRepeat runs a seed twice, at the same time, and expects the same history. It is one of the seeds that take less time than most.
+// TestFaultsRepeat runs a seed twice, concurrently, and expects the same history. The
+// seed is a fast one.
 func TestFaultsRepeat(t *testing.T) {
 	if build.Raced {
 		t.Skip("TestFaults runs simulations at the same time, too")
@@ -521,7 +531,7 @@ func TestFaultsRepeat(t *testing.T) {
 	}
 }
 
-// roundInWords says what a round showed and decided.
+// roundInWords describes the deliveries and decisions of a round.
 func roundInWords(r *simulate.Round) string {
 	var words strings.Builder
 	fmt.Fprint(&words, r.At.UnixNano())

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestGoneIsForgotten creates pods and deletes them, many before they are shown or while they are decided about: nothing of them stays.
+// TestGoneIsForgotten creates and deletes pods, many of them before they are shown or
+// while a decision is made. No memory of them is left.
 func TestGoneIsForgotten(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// Size is the size of a cluster that is made instead of read.
+// Size is the size of a generated cluster.
 type Size struct {
 	Nodes, Zones int
-	// Pods wait for nodes; Running are on nodes, which are filled one after the other in turn. Apps is how many applications each of both belongs to.
+	// Pods are pending; Running are on nodes, which are filled in turn. Apps is the
+	// number of applications of each of both.
 	Pods, Running, Apps int
 }
 
@@ -28,7 +29,8 @@ const (
 	podsOfApp    = 100
 )
 
-// SizeOf returns the size that a list of names and numbers says, as a flag has them. Zones and apps may be missing. The error names what is wrong, and what would be right.
+// SizeOf returns the size from names and numbers, as in the value of a flag. Zones and
+// apps are optional. The error names the wrong value and the valid ones.
 func SizeOf(of map[string]int) (Size, error) {
 	s := Size{Zones: defaultZones}
 	fields := map[string]*int{"nodes": &s.Nodes, "zones": &s.Zones, "pods": &s.Pods, "running": &s.Running, "apps": &s.Apps}
@@ -50,8 +52,10 @@ func SizeOf(of map[string]int) (Size, error) {
 	return s, nil
 }
 
-// Generate makes the cluster: nodes of 16 to 64 CPUs, and applications of eight sizes, of which one in ten is spread over the zones, one prefers that, one has its pods on different
-// nodes, and one is kept in one zone, where its first pod is. Pods of an application share what they have in common in memory. The same size makes the same cluster.
+// Generate makes the cluster, the same for the same size. Nodes have 16 to 64 CPUs.
+// Applications have eight sizes. Of ten applications, one is spread over the zones, one
+// prefers such a spread, one has its pods on different nodes, and one stays in the zone
+// of its first pod. Pods of an application share their common parts in memory.
 func (s Size) Generate() *manifest.Cluster {
 	c := s.WithoutPods()
 	for pod := range s.pods() {
@@ -60,7 +64,8 @@ func (s Size) Generate() *manifest.Cluster {
 	return c
 }
 
-// WithoutPods makes the cluster as it is before there are pods. Run makes these if Config.Pods has the size.
+// WithoutPods makes the cluster without pods. Run creates these if Config.Pods has the
+// size.
 func (s Size) WithoutPods() *manifest.Cluster {
 	c := &manifest.Cluster{Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}}}
 	for i := range s.Nodes {
@@ -69,7 +74,7 @@ func (s Size) WithoutPods() *manifest.Cluster {
 	return c
 }
 
-// pods makes one pod after the other, those that are running first.
+// pods generates the pods, running pods first.
 func (s Size) pods() iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
 		for _, part := range []struct {
@@ -108,7 +113,7 @@ func (s Size) node(i int) *v1.Node {
 	}
 }
 
-// generatedApp is what the pods of an application share.
+// generatedApp has the common parts of an application's pods.
 type generatedApp struct {
 	name     string
 	template v1.Pod

@@ -21,7 +21,7 @@ func scheduler(t testing.TB) *config.Config {
 	return c
 }
 
-// TestSizeOf: what a size may be made of, and what is said of others.
+// TestSizeOf covers valid sizes, and the errors of others.
 func TestSizeOf(t *testing.T) {
 	for _, row := range []struct {
 		of   map[string]int
@@ -45,7 +45,8 @@ func TestSizeOf(t *testing.T) {
 	}
 }
 
-// TestGenerate makes a cluster twice, and schedules it: all pods have nodes, as their demands say, and nothing is read twice.
+// TestGenerate generates a cluster twice and schedules it. All pods are placed as their
+// constraints demand, and no object is read twice.
 func TestGenerate(t *testing.T) {
 	size := simulate.Size{Nodes: 60, Zones: 3, Pods: 1000, Running: 300, Apps: 20}
 	cluster := size.Generate()
@@ -103,7 +104,8 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// BenchmarkGenerated schedules a cluster that is made: everything from the first list to the last event, on one virtual instant.
+// BenchmarkGenerated schedules a generated cluster, from the first list to the last
+// event, at one virtual instant.
 func BenchmarkGenerated(b *testing.B) {
 	nodes, pods := build.Sized(5000), build.Sized(100_000)
 	b.Run(fmt.Sprintf("nodes=%d/pods=%d", nodes, pods), func(b *testing.B) {
@@ -122,7 +124,8 @@ func BenchmarkGenerated(b *testing.B) {
 	})
 }
 
-// BenchmarkReplicas compiles pods of applications of a hundred, which share their specs in memory, and the same pods when each has a spec of its own.
+// BenchmarkReplicas compiles pods of applications of a hundred, with specs shared in
+// memory and with separate specs.
 func BenchmarkReplicas(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {

@@ -24,9 +24,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestFaultsOfGroups lets everything go wrong that can between the decision about a pod group and its bindings, by seed, and audits the loop after every round: members
-// are decided about together and with their PodGroup, no decision leaves a gang with fewer members placed than its minCount, and in the end no group waits that
-// could run, and nothing is remembered.
+// TestFaultsOfGroups is a seeded simulation of all faults between the decision about a
+// pod group and its bindings. The loop is audited after every round. Members are decided
+// about together, with their PodGroup. No decision leaves a gang with fewer placed
+// members than its minCount. In the end no group waits that could run, and no memory is
+// left.
 func TestFaultsOfGroups(t *testing.T) {
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runGroupFaults(n, false)
@@ -38,21 +40,22 @@ func TestFaultsOfGroups(t *testing.T) {
 	})
 }
 
-// groupTrial is one simulation of pod groups. All pods ask for the same, so that how many fit is a matter of counting.
+// groupTrial is one simulation of pod groups. All pods have the same requests, so free
+// room is a count of pods.
 type groupTrial struct {
 	r        *rand.Rand
 	c        *simulate.Cluster
 	a        *auditor
 	happened map[string]int
-	nodes    []*v1.Node // those that are there by turns
+	nodes    []*v1.Node // each may be absent
 	pods     int
-	evicting int // preemptions that this process has not ended
+	evicting int // preemptions of this process that have not ended
 	trees    bool
 }
 
 const groupsOfTrial = 6
 
-// counts returns what happened in the trial, and around it; nothing if there was none.
+// counts returns the counters of the trial and its surroundings, or nil without a trial.
 func (t *groupTrial) counts() []map[string]int {
 	if t == nil {
 		return nil
@@ -102,7 +105,7 @@ func newGroupTrial(n uint64, trees bool) (*groupTrial, error) {
 		return nil, err
 	}
 	t := &groupTrial{r: random.New(n), c: c, a: newAuditor(c, oracle.DefaultProfile()), happened: map[string]int{}, trees: trees}
-	t.a.judged = 1 << 30 // the oracle knows nothing of groups
+	t.a.judged = 1 << 30 // the oracle does not cover groups
 	for i := range 4 {
 		t.nodes = append(t.nodes, node(fmt.Sprint("n", i), fmt.Sprint(1+i)))
 		c.SetNode(t.nodes[i].DeepCopy())
@@ -114,7 +117,7 @@ func newGroupTrial(n uint64, trees bool) (*groupTrial, error) {
 	return t, nil
 }
 
-// priorityOf returns the priority of a group's members: those of two groups may have others evicted.
+// priorityOf returns the priority of a group's members. Two groups can preempt others.
 func priorityOf(group int) int32 {
 	if group == 1 || group == 2 {
 		return 10
@@ -122,7 +125,8 @@ func priorityOf(group int) int32 {
 	return 0
 }
 
-// setGroup creates or changes a group. The last has another priority than its members. Of those that can be evicted, one can only be so as a whole.
+// setGroup creates or changes a group. The last group has another priority than its
+// members. One of the groups that can be preempted can only be preempted as a whole.
 func (t *groupTrial) setGroup(i int) {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("g", i)}}
 	if have, ok := t.c.Object(groupRef(i)).(*schedulingv1beta1.PodGroup); ok {
@@ -148,7 +152,7 @@ func groupRef(i int) model.Ref {
 	return model.GroupKey{Namespace: "default", Name: fmt.Sprint("g", i)}.Ref()
 }
 
-// faults draws what goes wrong for a while.
+// faults draws the faults for a while.
 func (t *groupTrial) faults() simulate.Faults {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
 	f := simulate.Faults{
@@ -161,7 +165,7 @@ func (t *groupTrial) faults() simulate.Faults {
 	return f
 }
 
-// disturb does one thing to the cluster or the process.
+// disturb makes one change to the cluster or the process.
 func (t *groupTrial) disturb() (string, error) {
 	switch k := t.r.IntN(100); {
 	case k < 40:
@@ -192,7 +196,7 @@ func (t *groupTrial) mend() {
 	}
 }
 
-// createPod creates some members of a group at once, or a pod without one.
+// createPod creates some members of a group at once, or a pod without a group.
 func (t *groupTrial) createPod() string {
 	group, count := t.r.IntN(groupsOfTrial+1), 1+t.r.IntN(3)
 	if group == groupsOfTrial {
@@ -225,7 +229,8 @@ func (t *groupTrial) note(what string, binding bool) {
 	t.happened[what]++
 }
 
-// endPod deletes a pod, or has it finish if it runs; more often one whose binding is on its way.
+// endPod deletes a pod, or finishes it if it runs, with a preference for pods with a
+// binding in flight.
 func (t *groupTrial) endPod() string {
 	all := t.c.Pods()
 	if len(all) == 0 {
@@ -275,7 +280,7 @@ func (t *groupTrial) ungate() string {
 	return "nothing"
 }
 
-// disturbGroup deletes a PodGroup, creates one anew or changes what it asks for.
+// disturbGroup deletes, creates or changes a PodGroup.
 func (t *groupTrial) disturbGroup() string {
 	if t.trees && t.r.IntN(3) == 0 {
 		return t.disturbComposite()
@@ -284,7 +289,7 @@ func (t *groupTrial) disturbGroup() string {
 	isBinding := func(i int) bool {
 		return slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool { return t.isBinding(p) && groupOf(p) == groupRef(i).Name })
 	}
-	for n := range groupsOfTrial { // rather one whose members are being bound
+	for n := range groupsOfTrial { // preferably a group with bindings in flight
 		if at := (i + n) % groupsOfTrial; isBinding(at) {
 			i = at
 			break
@@ -307,7 +312,7 @@ func groupOf(p *v1.Pod) string {
 	return *p.Spec.SchedulingGroup.PodGroupName
 }
 
-// disturbNode removes a node with its pods, or brings it back.
+// disturbNode deletes a node with its pods, or restores it.
 func (t *groupTrial) disturbNode() string {
 	n := t.nodes[t.r.IntN(len(t.nodes))]
 	if t.c.Node(n.Name) == nil {
@@ -324,7 +329,8 @@ func (t *groupTrial) disturbNode() string {
 	return "node gone: " + n.Name
 }
 
-// restart kills the process, or stops it in order, and starts another when nothing of the first is on its way any more.
+// restart kills or stops the process, and starts another when the first has nothing in
+// flight.
 func (t *groupTrial) restart() error {
 	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
 		t.happened["killed while binding"]++
@@ -366,7 +372,8 @@ func (t *groupTrial) audit(r simulate.Round) error {
 	return t.a.audit(r)
 }
 
-// checkDecisions checks what was decided in a round: about one pod without a group, or about members of one group, of which enough are placed then, or none.
+// checkDecisions checks the decisions of a round. They are about one pod without a group,
+// or about members of one group, of which either enough or none are then placed.
 func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 	first := &decisions[0]
 	if first.Group == nil {
@@ -415,7 +422,8 @@ func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 	return nil
 }
 
-// checkEvictions checks whom a group has evicted: pods of lower priority, and of a group that can only be evicted whole all that are on nodes.
+// checkEvictions checks the victims of a group: they have lower priority, and a group
+// that can only be preempted as a whole is complete.
 func (t *groupTrial) checkEvictions(d *plan.Decision) error {
 	if len(d.Evictions) == 0 {
 		return nil
@@ -447,7 +455,7 @@ func (t *groupTrial) checkEvictions(d *plan.Decision) error {
 	return nil
 }
 
-// rested puts everything in order, and expects that after a while no pod waits that could run.
+// rested ends all faults, and checks that after a while no pod waits that could run.
 func (t *groupTrial) rested() error {
 	t.c.SetFaults(simulate.Faults{})
 	t.c.ReleasePods()
@@ -470,7 +478,7 @@ func (t *groupTrial) rested() error {
 	}
 	for t.ungate() != "nothing" {
 	}
-	for quiet, placed := 0, -1; quiet < 4; quiet++ { // the API server has answered everything
+	for quiet, placed := 0, -1; quiet < 4; quiet++ { // until all requests are answered
 		if err := t.c.AdvanceTo(t.c.Now().Add(time.Minute), t.audit); err != nil {
 			return err
 		}
@@ -484,7 +492,8 @@ func (t *groupTrial) rested() error {
 	return t.checkWaits()
 }
 
-// checkWaits checks that what waits has reason to: there is no room for a pod, a gang has fewer members than its minCount, or room for fewer.
+// checkWaits checks that every waiting pod has a reason: no room for it, a gang with
+// fewer members than its minCount, or room for fewer.
 func (t *groupTrial) checkWaits() error {
 	free := int64(0)
 	for _, n := range t.nodes {
@@ -502,7 +511,8 @@ func (t *groupTrial) checkWaits() error {
 			}
 		case p.Spec.NodeName == "" && p.DeletionTimestamp == nil:
 			waiting[groupOf(p)]++
-			if p.Status.NominatedNodeName != "" { // as in kube-scheduler, a member that finds no room keeps it
+			// as in kube-scheduler, a member without a feasible node keeps its nomination
+			if p.Status.NominatedNodeName != "" {
 				nominated[groupOf(p)]++
 				kept++
 			}
@@ -546,7 +556,7 @@ func (t *groupTrial) checkWaits() error {
 	return nil
 }
 
-// emptied deletes all pods and groups, and expects that nothing is remembered of them.
+// emptied deletes all pods and groups, and checks that no memory is left of them.
 func (t *groupTrial) emptied() error {
 	for _, pod := range t.c.Pods() {
 		t.c.DeletePod(keyOf(pod))

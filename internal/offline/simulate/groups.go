@@ -13,27 +13,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// GroupResult is what became of a pod group of which pods were pending.
+// GroupResult is the outcome for a pod group with pending pods.
 type GroupResult struct {
 	Namespace string `json:"namespace"`
 	PodGroup  string `json:"podGroup"`
 	// Status is Scheduled if at least minCount members have a node.
 	Status Status `json:"status"`
-	// MinCount is a gang's, otherwise 1; 0 if there is no such PodGroup.
+	// MinCount is a gang's minCount, otherwise 1. It is 0 if the PodGroup does not exist.
 	MinCount int `json:"minCount"`
-	// Members is how many pods name it that have not finished, Placed how many of them have a node.
+	// Members is the number of unfinished pods that name the group, Placed the number
+	// with a node.
 	Members int `json:"members"`
 	Placed  int `json:"placed"`
-	// Message says why it is not Scheduled: that of its condition, or why it is not tried.
+	// Message is the reason why the group is not Scheduled: the message of its condition,
+	// or why it is not tried.
 	Message string `json:"message,omitempty"`
 }
 
-// groupResults collects what became of pod groups; nothing if members are decided about one by one.
+// groupResults collects the outcomes for pod groups. It is empty if members are decided
+// about one by one.
 type groupResults struct {
 	c     *Cluster
 	byKey map[model.GroupKey]*GroupResult
 	order []*GroupResult
-	// members are all pods that name a group and have not finished, by name.
+	// members are all unfinished pods that name a group, sorted by name.
 	members map[model.GroupKey][]*v1.Pod
 }
 
@@ -57,7 +60,8 @@ func groupKeyOf(pod *v1.Pod) (key model.GroupKey, ok bool) {
 	return model.GroupKey{}, false
 }
 
-// take takes in what became of a pod that was pending. A pod that was never tried because its group is not is corrected.
+// take adds the outcome for a pod that was pending. If the pod was never tried because of
+// its group, its outcome is set to the group's.
 func (g *groupResults) take(of *pendingPod, p *Placement) {
 	key := of.group
 	if key == (model.GroupKey{}) || len(g.members[key]) == 0 {
@@ -74,7 +78,7 @@ func (g *groupResults) take(of *pendingPod, p *Placement) {
 	}
 }
 
-// all returns the groups in the order in which the first pod of each was taken in.
+// all returns the groups in the order of their first pods.
 func (g *groupResults) all() []GroupResult {
 	var all []GroupResult
 	for _, r := range g.order {
@@ -83,7 +87,7 @@ func (g *groupResults) all() []GroupResult {
 	return all
 }
 
-// result finds out what became of a group.
+// result computes the outcome for a group.
 func (g *groupResults) result(key model.GroupKey) *GroupResult {
 	members := g.members[key]
 	r := &GroupResult{Namespace: key.Namespace, PodGroup: key.Name, Members: len(members)}
@@ -127,7 +131,7 @@ func (g *groupResults) result(key model.GroupKey) *GroupResult {
 	return r
 }
 
-// rootOf returns the CompositePodGroup at the top of the tree that a group belongs to; nil if there is none.
+// rootOf returns the CompositePodGroup at the top of a group's tree, or nil.
 func (g *groupResults) rootOf(group *model.PodGroup) (*model.CompositeGroup, error) {
 	if !g.c.config.Scheduler.Trees {
 		return nil, nil
@@ -135,7 +139,7 @@ func (g *groupResults) rootOf(group *model.PodGroup) (*model.CompositeGroup, err
 	return g.c.Loop().State().View().Root(group)
 }
 
-// gateOfTree returns why the groups of a tree are not tried, "" if they are.
+// gateOfTree returns why the groups of a tree are not tried, or "".
 func (g *groupResults) gateOfTree(root *model.CompositeGroup) string {
 	var first *v1.Pod
 	tree := g.c.Loop().State().View().Tree(root.Key)
@@ -165,7 +169,7 @@ func (g *groupResults) gateOfTree(root *model.CompositeGroup) string {
 	return ""
 }
 
-// gate returns why a group is not tried, "" if it is.
+// gate returns why a group is not tried, or "".
 func (g *groupResults) gate(group *model.PodGroup, members []*v1.Pod) string {
 	waits := slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
 	if waits < 0 {

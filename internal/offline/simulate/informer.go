@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// informer does what client-go's informers do with what a watch of one kind shows, but at once and without goroutines: it decodes objects, keeps them, and
-// calls the handler that package kube adds to informers. TestInformer compares it with client-go's.
+// informer stands in for a client-go informer of one kind, but acts at once and without
+// goroutines. It decodes objects, stores them, and calls the handler that package kube
+// adds to informers. TestInformer compares it with client-go's.
 type informer struct {
 	c       *Cluster
 	row     *kinds.Row
@@ -29,13 +30,13 @@ func newInformer(c *Cluster, kind model.Kind, handler cache.ResourceEventHandler
 	return i
 }
 
-// key is an object's key in the store.
+// key returns an object's key in the store.
 func (i *informer) key(object kinds.Object) string {
 	ref := i.row.Ref(object)
 	return cache.NewObjectName(ref.Namespace, ref.Name).String()
 }
 
-// known returns the version of an object that the informer has, nil if there is none.
+// known returns the informer's version of an object, or nil.
 func (i *informer) known(object kinds.Object) kinds.Object {
 	known, exists, err := i.store.Get(object)
 	if must(err); !exists {
@@ -44,7 +45,7 @@ func (i *informer) known(object kinds.Object) kinds.Object {
 	return known.(kinds.Object)
 }
 
-// set takes in that an object was added or changed.
+// set applies a watch event of an added or changed object.
 func (i *informer) set(object kinds.Object) {
 	before := i.known(object)
 	after := i.decode(object, before)
@@ -52,14 +53,15 @@ func (i *informer) set(object kinds.Object) {
 	i.pass(before, after, false)
 }
 
-// remove takes in that an object was deleted.
+// remove applies a watch event of a deleted object.
 func (i *informer) remove(object kinds.Object) {
 	last := i.decode(object, i.known(object))
 	must(i.store.Delete(last))
 	i.handler.OnDelete(last)
 }
 
-// replace takes in a list of all objects: what is not there any more was deleted unseen.
+// replace applies a list of all objects. Objects that are missing in it were deleted
+// unseen.
 func (i *informer) replace(list []kinds.Object, initial bool) {
 	before, listed, decoded := map[string]any{}, map[string]bool{}, make([]any, len(list))
 	for at, object := range list {
@@ -81,7 +83,7 @@ func (i *informer) replace(list []kinds.Object, initial bool) {
 	}
 }
 
-// pass hands a version of an object to the handler.
+// pass calls the handler for a version of an object.
 func (i *informer) pass(before, after kinds.Object, initial bool) {
 	switch {
 	case before == nil:
@@ -97,7 +99,8 @@ func (i *informer) pass(before, after kinds.Object, initial bool) {
 	i.handler.OnUpdate(before, after)
 }
 
-// missed returns what takes the place of an object that is missing in a list: with the version that the informer had, or now and then with the key alone.
+// missed returns the tombstone of an object that is missing in a list, with the
+// informer's last version or, at random, with the key alone.
 func (i *informer) missed(key string, last kinds.Object) cache.DeletedFinalStateUnknown {
 	i.c.happened["informer: tombstone"]++
 	if i.c.chaos.chance(i.c.chaos.KeyOnlyPercent) {
@@ -107,8 +110,9 @@ func (i *informer) missed(key string, last kinds.Object) cache.DeletedFinalState
 	return cache.DeletedFinalStateUnknown{Key: key, Obj: last}
 }
 
-// decode returns the object that is kept of one that the API server sends: a copy, so that a version that is sent again is another object in memory, as
-// in a process of its own; trimmed, where the configuration says so; and then transformed as for informers. known is the version that the informer has, nil if there is none.
+// decode returns the object to keep for a received one. It is a copy, so that a resent
+// version is another object in memory, as in a real process. It is trimmed if configured,
+// and then transformed as for informers. known is the informer's version, or nil.
 func (i *informer) decode(object, known kinds.Object) kinds.Object {
 	decoded := object
 	switch {
@@ -122,36 +126,37 @@ func (i *informer) decode(object, known kinds.Object) kinds.Object {
 		decoded = again.Interface().(kinds.Object)
 	}
 	if known == nil {
-		return decoded // nothing is held that could take its place
+		return decoded // no held object can be reused
 	}
 	held, err := kube.Held(i.row, i.store, decoded)
 	must(err)
 	return held.(kinds.Object)
 }
 
-// must is for errors of functions that have no reason to fail, in memory.
+// must panics on errors that cannot occur in memory.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("simulate: an informer in memory failed: %v", err))
 	}
 }
 
-// sink passes what the handlers say on to the scheduler.
+// sink delivers the handlers' calls to the scheduler.
 type sink struct{ c *Cluster }
 
-// Set shows an object to the scheduler.
+// Set delivers an object to the scheduler.
 func (s sink) Set(object kinds.Object) { s.c.deliver(Shown{Object: object}) }
 
-// Remove shows the scheduler that an object is gone.
+// Remove delivers a deletion to the scheduler.
 func (s sink) Remove(ref model.Ref) {
-	// Until now the scheduler may have decided about a pod that was gone.
+	// Until now the scheduler may have decided about a deleted pod.
 	if key := (model.PodKey{Namespace: ref.Namespace, Name: ref.Name}); ref.Kind == model.PodKind && s.c.store.pods[key] == nil {
 		s.c.forget(key)
 	}
 	s.c.deliver(Shown{Gone: ref})
 }
 
-// selected reports whether the scheduler's watches are about an object: those of pods are not about pods that have finished.
+// selected reports whether the scheduler's watches select an object: their field selector
+// leaves out finished pods.
 func selected(object kinds.Object) bool {
 	pod, ok := object.(*v1.Pod)
 	return !ok || !kinds.Finished(pod)

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// delivered is a handler that keeps what an informer delivers, in words.
+// delivered is a handler that records deliveries as text.
 type delivered []string
 
 func (d *delivered) OnAdd(object any, initial bool) {
@@ -44,7 +44,8 @@ func versionOf(object any) string {
 	return fmt.Sprintf("%s/%s %s/%s", o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion())
 }
 
-// take returns what was delivered since it was called last. Deletions come first after a list, in any order.
+// take returns the deliveries since the last call. Deletions come first after a list, in
+// any order.
 func (d *delivered) take() []string {
 	all := *d
 	*d = nil
@@ -56,7 +57,7 @@ func (d *delivered) take() []string {
 	return all
 }
 
-// podServer is an API server as client-go's informers see it.
+// podServer is the API server of client-go's informers.
 type podServer struct {
 	pods  map[string]*v1.Pod // changed only while the informer waits
 	watch atomic.Pointer[apiwatch.RaceFreeFakeWatcher]
@@ -78,7 +79,7 @@ func (s *podServer) Watch(metav1.ListOptions) (apiwatch.Interface, error) {
 	return watch, nil
 }
 
-// IsWatchListSemanticsUnSupported has informers list.
+// IsWatchListSemanticsUnSupported makes informers use lists.
 func (*podServer) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *podServer) sorted() []kinds.Object {
@@ -94,8 +95,9 @@ func (s *podServer) sorted() []kinds.Object {
 	return pods
 }
 
-// TestInformer shows the same to client-go's informer and to the simulation's, by seed: additions, versions, versions that are shown again, deletions, and lists after a
-// watch that has missed some of these. Both must deliver the same.
+// TestInformer gives the same events to client-go's informer and to the simulation's, by
+// seed: additions, versions, repeated versions, deletions, and lists after a watch that
+// missed some of these. Both must deliver the same.
 func TestInformer(t *testing.T) {
 	counts := map[string]int{}
 	for seed := range uint64(20) {
@@ -120,7 +122,7 @@ func compareInformers(t *testing.T, seed uint64, counts map[string]int) {
 	}
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: server, ObjectType: &v1.Pod{}, Handler: &theirs, Transform: hold})
 	version := 0
-	// change does one thing to the pods, and shows it unless the watch is broken.
+	// change makes one change to the pods, and shows it unless the watch is broken.
 	change := func(broken bool) {
 		version++
 		name := fmt.Sprint("p", r.IntN(4))
@@ -166,7 +168,9 @@ func compareInformers(t *testing.T, seed uint64, counts map[string]int) {
 			before.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired})
 			synctest.Wait()
 			for server.watch.Load() == before {
-				time.Sleep(time.Second) // in the bubble's time: the informer waits before it lists again
+				// in the time of the synctest bubble: the informer waits before it lists
+				// again
+				time.Sleep(time.Second)
 				synctest.Wait()
 			}
 			mine.replace(server.sorted(), false)

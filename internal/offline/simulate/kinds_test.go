@@ -10,7 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// A simulated scheduler watches what a real one would: a kind that no plugin reads is stored and not shown, also after a restart.
+// TestUnreadKindsAreNotShown checks that a simulated scheduler watches the kinds that a
+// real one would. Objects of a kind that no plugin reads are stored but not shown, also
+// after a restart.
 func TestUnreadKindsAreNotShown(t *testing.T) {
 	for body, want := range map[string]int{
 		"": 3,

@@ -18,8 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// tickets is a plugin whose writes are learned. A pod takes the one ticket, a volume, by writing its name into the label "taken", as long as nobody has it: the
-// state must know of that as soon as the pod holds the ticket no longer, whatever the watch shows. Where the ticket is another's, PostFilter takes it away.
+// tickets is a plugin whose writes are learned. A pod takes the only ticket, a volume, by
+// writing its name into the label "taken" if no pod has it. The state must include that
+// as soon as the pod no longer holds the ticket, whatever the watch shows. If another pod
+// has the ticket, PostFilter takes it away.
 type tickets struct{ tries int }
 
 const ticketPlugin = "Tickets"
@@ -28,7 +30,8 @@ var ticketRef = model.VolumeRef("ticket")
 
 func (*tickets) Name() string { return ticketPlugin }
 
-// take is a write after which the ticket is the pod's, or nobody's; it demands the version that the state has.
+// take returns a write that gives the ticket to a pod, or to none. It demands the state's
+// version of the object.
 func take(v state.View, name string) *plan.Write {
 	have := v.Storage().Volume("ticket").Object
 	return &plan.Write{
@@ -59,7 +62,7 @@ func (p *tickets) PreBind(v state.View, placement *plan.Placement) ([]plan.Step,
 	return []plan.Step{{Write: take(v, placement.Pod.Name)}}, nil
 }
 
-// PostFilter takes the ticket away from the pod that has it, for a pod that fits nowhere.
+// PostFilter takes the ticket away from another pod, for a pod without a feasible node.
 func (p *tickets) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	if by := takenBy(c.View()); by == "" || by == pod.Name {
 		return plugin.PostFilterResult{}, nil
@@ -67,13 +70,14 @@ func (p *tickets) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterR
 	return plugin.PostFilterResult{Message: "the ticket is taken away", Writes: []plan.Write{*take(c.View(), "")}}, nil
 }
 
-// ticketing is a cluster of one node whose pods take the ticket. The plugin has reasons of its own, so only invariants are audited.
+// ticketing is a cluster of one node whose pods take the ticket. Only invariants are
+// audited, because the oracle does not cover the plugin.
 type ticketing struct {
 	*small
 	*tickets
 }
 
-// advance lets time pass.
+// advance moves the time.
 func (s ticketing) advance(d time.Duration) {
 	s.Helper()
 	if err := s.c.AdvanceTo(s.c.Now().Add(d), func(simulate.Round) error { return s.c.Audit() }); err != nil {
@@ -100,7 +104,7 @@ func newTickets(t *testing.T, faults simulate.Faults, seed uint64, trim bool) ti
 	return s
 }
 
-// known checks who has the ticket: in the API server, and in the state.
+// known checks the owner of the ticket in the API server and in the state.
 func (s ticketing) known(stored, known string) {
 	s.Helper()
 	have := s.c.Object(ticketRef).GetLabels()["taken"]
@@ -109,8 +113,9 @@ func (s ticketing) known(stored, known string) {
 	}
 }
 
-// TestLearnedWhileTheWatchIsLate binds a pod while the watch shows nothing: the state knows what its step has written when the pod is bound. When the watch goes on
-// it shows what is known, and an older version before, which changes nothing.
+// TestLearnedWhileTheWatchIsLate binds a pod while the watch shows nothing. When the pod
+// is bound, the state includes the write of its step. The watch then shows an older
+// version, which changes nothing, and the known one.
 func TestLearnedWhileTheWatchIsLate(t *testing.T) {
 	for _, trim := range []bool{false, true} {
 		s := newTickets(t, simulate.Faults{}, 1, trim)
@@ -122,7 +127,8 @@ func TestLearnedWhileTheWatchIsLate(t *testing.T) {
 		s.known("first", "first")
 		s.c.SetPod(pod("second", "100m", 0))
 		s.advance(0)
-		s.expect("second", "", "", erring) // the ticket is known to be the first pod's, although that holds it as well
+		// the state has the ticket as the first pod's, although that holds it as well
+		s.expect("second", "", "", erring)
 		s.c.DeletePod(key("first"))
 		s.advance(5 * time.Second)
 		s.expect("second", "", "", erring)
@@ -136,8 +142,8 @@ func TestLearnedWhileTheWatchIsLate(t *testing.T) {
 	}
 }
 
-// TestLearnedAlthoughTheAnswerIsLost loses all answers for a while: the pod keeps its room and what it holds, and when there are answers again the write is refused,
-// recognised and learned.
+// TestLearnedAlthoughTheAnswerIsLost loses all answers for a while. The pod keeps its
+// room and its holds. When answers return, the write is refused, recognized and learned.
 func TestLearnedAlthoughTheAnswerIsLost(t *testing.T) {
 	s := newTickets(t, simulate.Faults{}, 1, true)
 	s.advance(0)
@@ -156,8 +162,9 @@ func TestLearnedAlthoughTheAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestWritesOfPostFilter has a pod that fits nowhere take the ticket away from another: the write is made once, also if its answer is lost, and learned; the pod goes
-// on waiting.
+// TestWritesOfPostFilter lets a pod without a feasible node take the ticket from another.
+// The write is made once, also if its answer is lost, and learned; the pod goes on
+// waiting.
 func TestWritesOfPostFilter(t *testing.T) {
 	s := newTickets(t, simulate.Faults{}, 1, true)
 	s.c.SetPod(pod("first", "500m", 0))
@@ -184,8 +191,9 @@ func TestWritesOfPostFilter(t *testing.T) {
 	s.known("", "")
 }
 
-// TestLearnedUnderFaults lets pods take the ticket one after the other, with every fault of requests and a watch that is late and breaks: while a pod is bound or
-// being bound, no other takes the ticket from it, and in the end the state knows what the API server has.
+// TestLearnedUnderFaults lets pods take the ticket in turn, with every fault of requests
+// and a watch that is late and breaks. No pod takes the ticket from a pod that is bound
+// or being bound. In the end the state has the API server's version.
 func TestLearnedUnderFaults(t *testing.T) {
 	seeds := uint64(40)
 	if build.Raced {
@@ -235,7 +243,7 @@ func TestLearnedUnderFaults(t *testing.T) {
 			happened[what] += times
 		}
 	}
-	if build.Raced { // too few seeds for everything to happen
+	if build.Raced { // too few seeds for every event
 		return
 	}
 	for _, what := range []string{"response: learned", "read: done", "write: lost", "write: late", "write: Invalid, in earnest"} {

@@ -33,22 +33,25 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// mischief is a plugin at every extension point that misbehaves by seed while it is restless: it panics, ends its goroutine, does not return, returns errors, statuses
-// that make no sense and results that it should not, and changes what it is given. The scheduler's own Runtime runs it.
+// mischief is a plugin at every extension point that misbehaves by seed while it is
+// restless. It panics, ends its goroutine, does not return, returns errors, invalid
+// statuses and invalid results, and changes its arguments. The scheduler's own Runtime
+// runs it.
 type mischief struct {
 	h fwk.Handle
 
 	mu       sync.Mutex
 	r        *rand.Rand
 	restless bool
-	released chan struct{} // closed when calls that hang are to return
+	released chan struct{} // closed to make hanging calls return
 	did      map[string]int
 }
 
-// The ways to misbehave that all points have in common.
+// The kinds of misbehaviour that are common to all points.
 var ways = []string{"panic", "panic", "error", "error", "hang", "hang for ever", "exit", "status", "status", "reject", "skip", "mutate", "mutate"}
 
-// act draws how a call goes, and does what does not return. Of what it returns, the caller does what its point can.
+// act draws the misbehaviour of a call, and hangs or panics if drawn. The caller applies
+// the returned part as its point allows.
 func (m *mischief) act(ctx context.Context, point string, pod *v1.Pod) (*fwk.Status, string) {
 	m.mu.Lock()
 	way := ""
@@ -96,7 +99,7 @@ func (m *mischief) draw(n int) int {
 	return m.r.IntN(n)
 }
 
-// rest and unrest change whether it misbehaves. Calls that hang return.
+// set changes whether the plugin misbehaves. Hanging calls return.
 func (m *mischief) set(restless bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,7 +267,8 @@ func (m *mischief) PreBind(ctx context.Context, _ fwk.CycleState, p *v1.Pod, _ s
 	return s
 }
 
-// Bind leaves the pod to the next. That it has bound a pod which it has not is the one thing that it does not say: nobody could know better.
+// Bind leaves the pod to the next plugin. The one thing that it never does is to report a
+// binding that it did not make, since the scheduler could not detect that.
 func (m *mischief) Bind(ctx context.Context, _ fwk.CycleState, p *v1.Pod, _ string) *fwk.Status {
 	if s, _ := m.act(ctx, "Bind", p); !s.IsSuccess() {
 		return s
@@ -275,7 +279,8 @@ func (m *mischief) PostBind(ctx context.Context, _ fwk.CycleState, p *v1.Pod, _ 
 	m.act(ctx, "PostBind", p)
 }
 
-// nuisance is the configuration that enables it at every point but QueueSort, before DefaultBinder and before DefaultPreemption.
+// nuisance is the configuration that enables the plugin at every point but QueueSort,
+// before DefaultBinder and before DefaultPreemption.
 const nuisance = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -286,7 +291,7 @@ profiles:
     bind: {enabled: [{name: Mischief}, {name: DefaultBinder}], disabled: [{name: "*"}]}
 `
 
-// newMischief makes a trial whose scheduler has the plugin.
+// newMischief returns a trial whose scheduler has the plugin.
 func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	m := &mischief{r: rand.New(rand.NewPCG(n, 11)), released: make(chan struct{}), did: map[string]int{}}
 	added, err := config.NewOutside([]config.Registered{{Name: "Mischief", Factory: func(_ context.Context, _ apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -323,7 +328,7 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 		return nil, nil, err
 	}
 	a := newAuditor(c, oracle.DefaultProfile())
-	a.judged = 1 << 40 // the oracle does not know the plugin
+	a.judged = 1 << 40 // the oracle does not cover the plugin
 	trial := &faultTrial{
 		r: random.New(n), c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}, outside: newOutside(n),
 	}
@@ -334,7 +339,8 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	return trial, m, nil
 }
 
-// checkNamed checks that a failure for which the plugin is to blame names it and the extension point. Rejections have kube-scheduler's words, which do not.
+// checkNamed checks that a failure because of the plugin names it and the extension
+// point. Rejections have kube-scheduler's words, which do not.
 func checkNamed(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), "0/") {
 		return nil
@@ -358,27 +364,31 @@ func checkNamed(err error) error {
 	return nil
 }
 
-// pointNames are words of kube-scheduler for the extension points, by what the plugin calls them; of those that are missing a point has its own name.
+// pointNames are kube-scheduler's words for the extension points, by the plugin's names.
+// A point that is missing here has its own name.
 var pointNames = map[string][]string{
 	"PreFilter": {"PreFilter"}, "AddPod": {"AddPod", "RemovePod"}, "RemovePod": {"AddPod", "RemovePod"}, "Filter": {"filter plugin", "Filter"}, "PostFilter": {"PostFilter"},
 	"PreScore": {"PreScore"}, "Score": {"Score"}, "NormalizeScore": {"Score"}, "Reserve": {"Reserve"}, "Permit": {"permit", "Permit"},
 	"PreBindPreFlight": {"PreBindPreFlight"}, "PreBind": {"PreBind"}, "Bind": {"Bind"}, "PostBind": {"PostBind"},
 }
 
-// TestMisbehaviour runs the whole loop with a plugin from outside that misbehaves at every extension point, beside all faults of requests and watches. Nothing that
-// it does may lose a pod, bind one twice, keep room for nobody or stop the loop; and what fails because of it says so.
+// TestMisbehaviour runs the whole loop with an external plugin that misbehaves at every
+// extension point, besides all faults of requests and watches. The misbehaviour must not
+// lose a pod, bind one twice, reserve room for no pod or stop the loop. Failures because
+// of it must name it.
 func TestMisbehaviour(t *testing.T) {
 	first, last, err := seedRange(*faultSeeds)
 	switch {
 	case err != nil:
 		t.Fatal(err)
 	case *faultSeeds == "":
-		last = uint64(build.UnlessRaced(3, 1)) // plugins that hang take real time
+		last = uint64(build.UnlessRaced(3, 1)) // hanging plugins take real time
 	}
 	did, decided := map[string]int{}, map[string]int{}
 	for n := first; n <= last; n++ {
 		trial, m, err := newMischief(t, n)
-		for tries := 1; tries < 20 && err != nil && strings.Contains(err.Error(), "has not returned within"); tries++ { // the plugin behaves while it is built, so this machine is too busy
+		// the plugin behaves while it is built, so this machine is too busy
+		for tries := 1; tries < 20 && err != nil && strings.Contains(err.Error(), "has not returned within"); tries++ {
 			trial, m, err = newMischief(t, n)
 		}
 		if err != nil {
@@ -398,7 +408,9 @@ func TestMisbehaviour(t *testing.T) {
 	if 2*decided["failures that name the plugin"] < decided[fmt.Sprint(plan.Failed)] {
 		t.Errorf("%d of %d failed decisions name the plugin, which nearly all of them are about", decided["failures that name the plugin"], decided[fmt.Sprint(plan.Failed)])
 	}
-	var missed []string // what a few seeds reach depends on how fast the machine is: a plugin that hangs is not called any more
+	// a few seeds reach points depending on the speed of the machine: a hanging plugin is
+	// not called any more
+	var missed []string
 	for _, point := range []string{
 		"PreEnqueue", "QueueingHint", "PreFilter", "AddPod", "RemovePod", "Filter", "PostFilter", "PreScore", "Score", "NormalizeScore", "Reserve", "Unreserve", "Permit",
 		"PreBindPreFlight", "PreBind", "Bind", "PostBind",
@@ -418,7 +430,8 @@ func TestMisbehaviour(t *testing.T) {
 	}
 }
 
-// misbehave disturbs the cluster with a plugin that misbehaves, and expects order a while after it behaves again.
+// misbehave disturbs the cluster with a misbehaving plugin, and expects order a while
+// after it behaves again.
 func misbehave(t *faultTrial, m *mischief, decided map[string]int) error {
 	audit := t.audit
 	each := func(r simulate.Round) error {
@@ -457,9 +470,11 @@ func misbehave(t *faultTrial, m *mischief, decided map[string]int) error {
 	return t.emptied()
 }
 
-// restedAfterMischief puts everything in order, changes a node, which wakes what the plugin has rejected, and expects that no pod waits that fits somewhere when even pods that
-// were parked without a reason have been tried again. That is repeated: deadlines are short and in real time, so on a busy machine the plugin misses some although it
-// does nothing wrong, and pods wait for the next time.
+// restedAfterMischief ends all faults and changes a node, which wakes the pods that the
+// plugin rejected. When even the pods that were parked without a reason have been
+// retried, no pod may wait that fits somewhere. That is repeated: deadlines are short and
+// in real time. On a busy machine the plugin misses some without a fault, and pods wait
+// for the next attempt.
 func (t *faultTrial) restedAfterMischief() error {
 	t.c.SetFaults(simulate.Faults{})
 	t.c.ReleasePods()

@@ -16,17 +16,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// outside stands in for plugins from outside, for one in four pods: they are called at Reserve, PreBind, Bind and PostBind, wait at Permit, and while
-// restless they are slow, fail, skip, do not return, or say that they failed when they have bound the pod.
+// outside stands in for external plugins, for one in four pods. They are called at
+// Reserve, PreBind, Bind and PostBind, and wait at Permit. While restless they are slow,
+// fail, skip, hang, or report a failure although they have bound the pod.
 type outside struct {
 	r        *rand.Rand
 	c        *simulate.Cluster
 	restless bool
-	attempts map[types.UID]*attempt // the last of each pod
-	wrong    error                  // the first that was found
+	attempts map[types.UID]*attempt // the last attempt of each pod
+	wrong    error                  // the first error
 }
 
-// attempt is what was called for one placement.
+// attempt records the calls for one placement.
 type attempt struct {
 	begun map[string]int
 	order []string
@@ -36,10 +37,10 @@ func newOutside(n uint64) *outside {
 	return &outside{r: rand.New(rand.NewPCG(n, 9)), attempts: map[types.UID]*attempt{}}
 }
 
-// forget starts anew, as a process does.
+// forget clears the record, as for a new process.
 func (o *outside) forget() { clear(o.attempts) }
 
-// Name is that of the plugin that waits at Permit.
+// Name returns the name of the plugin that waits at Permit.
 func (o *outside) Name() string { return "Outside" }
 
 func hashed(uid types.UID, n uint32) bool {
@@ -78,7 +79,7 @@ func (o *outside) steps(p *plan.Placement) {
 	p.Steps = append(steps, preBind, call(plan.Bind, "third"), call(plan.Bind, "fourth"), call(plan.PostBind, "fifth"))
 }
 
-// endPermit plans how the wait of a pod ends.
+// endPermit plans the end of a pod's wait.
 func (o *outside) endPermit(uid types.UID) {
 	how := o.r.IntN(10)
 	if !o.restless {
@@ -109,7 +110,7 @@ type stand struct {
 // Run is not called.
 func (s *stand) Run(context.Context) commit.CallResult { panic("a call that is played is run") }
 
-// Begin draws how the call goes.
+// Begin draws the course of the call.
 func (s *stand) Begin() simulate.Script {
 	if s.a.begun[s.name]++; s.a.begun[s.name] > 1 {
 		s.o.fails("call %s is run twice", s.name)
@@ -140,7 +141,8 @@ func (o *outside) fails(format string, args ...any) {
 	}
 }
 
-// audit checks, of each binding that has ended, that what was called was undone if it failed, the last first, and only then. A process that stops undoes nothing.
+// audit checks each finished binding. If it failed, its calls were undone in reverse
+// order; otherwise none was. A process that stops undoes nothing.
 func (o *outside) audit(r simulate.Round, stopping bool) error {
 	for _, shown := range r.Shown {
 		if shown.Bound == nil || stopping {

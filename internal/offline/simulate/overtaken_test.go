@@ -21,17 +21,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// street is a cluster with a stream of small pods, of which some always wait, and beside it nodes of another pool with a stream of their own.
+// street is a cluster with a stream of small pods, some of which always wait. Nodes of
+// another pool have a stream of their own.
 type street struct {
 	*simulate.Cluster
 	t     *testing.T
 	r     *rand.Rand
 	pods  int
-	began map[string]time.Duration // when pods were placed, by name
+	began map[string]time.Duration // time of each pod's placement, by name
 	made  map[string]time.Duration
-	// life is how long a small pod runs, at most.
+	// life is the longest running time of a small pod.
 	life time.Duration
-	// parent, unless it is nil, is the composite group of the gangs that are created.
+	// parent, if set, is the composite group of the created gangs.
 	parent *string
 }
 
@@ -87,7 +88,7 @@ func (s *street) gangIn(pool, name string, members int, cpu string) {
 	}
 }
 
-// waiting is how many pods wait whose name begins so.
+// waiting counts the waiting pods with a name prefix.
 func (s *street) waiting(prefix string) int {
 	n := 0
 	for _, p := range s.Pods() {
@@ -98,12 +99,13 @@ func (s *street) waiting(prefix string) int {
 	return n
 }
 
-// keptFor names the nodes on which room is kept for a gang.
+// keptFor returns the names of the nodes with room reserved for a gang.
 func (s *street) keptFor(gang string) string {
 	return strings.Join(s.Loop().State().View().KeptOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: gang}}), " ")
 }
 
-// watch notes which pods get nodes, and ends small ones when they have run for a while. It audits what the scheduler holds.
+// watch records placed pods, and ends small ones after a while. It audits the scheduler's
+// state.
 func (s *street) watch(r simulate.Round) error {
 	for _, p := range r.Stored {
 		s.began[p.Name] = s.Elapsed()
@@ -117,7 +119,8 @@ func (s *street) watch(r simulate.Round) error {
 	return nil
 }
 
-// second lets a second pass in which the streams go on: 30 small pods always wait, and one pod for the other pool comes.
+// second lets a second pass in which the streams go on: 30 small pods always wait, and
+// one pod for the other pool arrives.
 func (s *street) second() {
 	for i := s.waiting("small-"); i < 30; i++ {
 		s.pods++
@@ -148,8 +151,7 @@ func (s *street) fill() {
 	s.advance(2 * time.Second)
 }
 
-// gangBesideOldPods has a gang wait that needs all of a node, on which three old pods
-// run.
+// gangBesideOldPods creates a gang that needs all of a node on which three old pods run.
 func (s *street) gangBesideOldPods() {
 	s.t.Helper()
 	s.node("n", "4", "main")
@@ -161,8 +163,8 @@ func (s *street) gangBesideOldPods() {
 	s.advance(2 * time.Second)
 }
 
-// overtake ends the three old pods of a pool one after the other. A new pod takes each
-// place. Each end wakes the gang of the pool, which has room for one member then.
+// overtake ends the three old pods of a pool one by one. A new pod takes each place. Each
+// end wakes the gang of the pool, which then has room for one member.
 func (s *street) overtake(of, pool string) {
 	s.t.Helper()
 	for i := range 3 {
@@ -172,7 +174,7 @@ func (s *street) overtake(of, pool string) {
 	}
 }
 
-// skipLongStreet skips a test under the race detector, under which it takes long.
+// skipLongStreet skips a test under the race detector, where it is slow.
 func skipLongStreet(t *testing.T) {
 	t.Helper()
 	if build.Raced {
@@ -180,7 +182,8 @@ func skipLongStreet(t *testing.T) {
 	}
 }
 
-// TestTreeIsNotOvertakenForEver is the next test for a tree of two gangs of 32, both of which must start.
+// TestTreeIsNotOvertakenForEver is TestGangIsNotOvertakenForEver for a tree of two gangs
+// of 32, both of which must start.
 func TestTreeIsNotOvertakenForEver(t *testing.T) {
 	skipLongStreet(t)
 	t.Parallel()
@@ -215,8 +218,10 @@ func TestTreeIsNotOvertakenForEver(t *testing.T) {
 	}
 }
 
-// TestGangIsNotOvertakenForEver has a gang of 64 wait in a cluster that a stream of small pods keeps full. Without patience's end it does not start in a quarter of an hour.
-// With it, it starts in the time that its patience, the lives of those that overtook it and a backoff take. Pods for other nodes are placed at once either way.
+// TestGangIsNotOvertakenForEver creates a gang of 64 in a cluster that a stream of small
+// pods keeps full. Without a patience limit, the gang does not start in a quarter of an
+// hour. With the limit, it starts after its patience, the lives of the pods that overtook
+// it, and a backoff. Pods for other nodes are placed at once either way.
 func TestGangIsNotOvertakenForEver(t *testing.T) {
 	const patience = queue.DefaultGroupPatience
 	seeds, limits := uint64(3), []time.Duration{0, patience}
@@ -226,7 +231,7 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 	for seed := range seeds {
 		for _, limit := range limits {
 			if limit == 0 && seed > 0 {
-				continue // it takes long, and one shows that the others prove something
+				continue // this case is slow, and one seed suffices as evidence
 			}
 			t.Run(fmt.Sprintf("seed-%d-%s", seed, limit), func(t *testing.T) {
 				t.Parallel()
@@ -254,20 +259,21 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 	}
 }
 
-// TestRoomIsKeptForAWhile has a gang wait for room that does not come: pods that overtook it run on. What becomes free is kept for it for five minutes, then
-// taken by others for as long, then kept again.
+// TestRoomIsKeptForAWhile has a gang wait for room that never becomes free, as the pods
+// that overtook it run on. Free room is reserved for it for five minutes, then open to
+// others for as long, then reserved again.
 func TestRoomIsKeptForAWhile(t *testing.T) {
 	s := newStreet(t, 1, time.Minute)
 	s.gangBesideOldPods()
 	s.overtake("", "main")
 	s.pod("over-3", "1", "main")
-	s.advance(2 * time.Minute) // the gang is overtaken, and room is kept for it on n
+	s.advance(2 * time.Minute) // the gang is overtaken, and room is reserved for it on n
 	if at := s.keptFor("train"); s.waiting("over-") > 0 || at != "n n" {
 		t.Fatalf("%d overtakers wait; room is kept on %q", s.waiting("over-"), at)
 	}
 	s.DeletePod(model.PodKey{Namespace: "default", Name: "over-0"})
 	s.pod("late-0", "1", "main")
-	s.pod("empty", "0", "main") // which takes nothing away
+	s.pod("empty", "0", "main") // without requests
 	s.advance(time.Minute)
 	if s.waiting("late-") != 1 || s.began["empty"] == 0 {
 		t.Errorf("a pod took the room that is kept: %v", s.began)
@@ -295,9 +301,8 @@ func TestRoomIsKeptForAWhile(t *testing.T) {
 	}
 }
 
-// TestRoomThatComesAtOnceWakesTheGang: all that a gang needs becomes free while it backs
-// off, and newer pods come in the same moment. The gang goes before them, so it is not
-// overtaken.
+// TestRoomThatComesAtOnceWakesTheGang frees all the room for a gang while the gang backs
+// off. Newer pods arrive at the same moment. The gang goes first, so it is not overtaken.
 func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
 	s := newStreet(t, 1, time.Minute)
 	s.gangBesideOldPods()
@@ -312,7 +317,8 @@ func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
 	}
 }
 
-// TestGangsThatNeedEachOthersRoom has two gangs and two streams in one cluster: each gang needs most of it. Both start, one after the other.
+// TestGangsThatNeedEachOthersRoom has two gangs and two streams in one cluster. Each gang
+// needs most of it. Both start, one after the other.
 func TestGangsThatNeedEachOthersRoom(t *testing.T) {
 	skipLongStreet(t)
 	s := newStreet(t, 3, 30*time.Second)
@@ -344,8 +350,9 @@ func TestGangsThatNeedEachOthersRoom(t *testing.T) {
 	}
 }
 
-// TestHeldBackPodsSayWhy has a pod, and a smaller gang, wait for room that is kept for a gang. They say so, and evict nobody for it; a pod that outranks the gang takes the
-// room. Room is kept for four gangs at most.
+// TestHeldBackPodsSayWhy has a pod and a smaller gang wait for room that is reserved for
+// a gang. Their messages name this reason, and they preempt no pod for it. A pod that
+// outranks the gang takes the room. Room is reserved for at most four gangs.
 func TestHeldBackPodsSayWhy(t *testing.T) {
 	s := newStreet(t, 1, time.Minute)
 	s.node("m", "1", "main")
@@ -376,7 +383,9 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 	}
 }
 
-// TestRoomIsKeptForFew has six gangs wait, each in a pool of its own. Room is kept for four at a time. When the overtakers are gone all start, and no room is kept any more.
+// TestRoomIsKeptForFew has six gangs wait, each in a pool of its own. Room is reserved
+// for four at a time. When the overtakers are gone all start, and no room is reserved any
+// more.
 func TestRoomIsKeptForFew(t *testing.T) {
 	s := newStreet(t, 1, time.Minute)
 	each := func(do func(pool string)) {
@@ -409,7 +418,8 @@ func TestRoomIsKeptForFew(t *testing.T) {
 	}
 }
 
-// TestRoomEndsWithItsGroup deletes a gang, or its PodGroup, while room is kept for it: whoever left it has its turn.
+// TestRoomEndsWithItsGroup deletes a gang, or its PodGroup, while room is reserved for
+// it. The pods that were held back are tried.
 func TestRoomEndsWithItsGroup(t *testing.T) {
 	for _, end := range []string{"members", "PodGroup"} {
 		s := newStreet(t, 1, time.Minute)

@@ -21,18 +21,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// These tests give back the claims of pods, while the API server takes up to 10 s for
-// each request. The claim is allocated on node a, which is full, so the first decision
-// gives it back. Before that write has ended node a gets room.
+// These tests release the claims of pods while each request to the API server takes up to
+// 10 s. The claim is allocated on node a, which is full, so the first decision releases
+// it. Before that write has ended, node a gets room.
 
 // givingBack is one such case.
 type givingBack struct {
 	name string
 	// group makes the pods a gang whose PodGroup lists the claim, which is reserved for
-	// it.
+	// the PodGroup.
 	group bool
-	// anywhere lets every node use the allocation, so that only the reservation is in the
-	// way.
+	// anywhere lets every node use the allocation, so that only the reservation is an
+	// obstacle.
 	anywhere bool
 	// unreserved leaves the claim without a reservation; a second pod uses it, too.
 	unreserved bool
@@ -51,8 +51,8 @@ var givingBackCases = []givingBack{
 	{name: "a group's reservation after a takeover", group: true, anywhere: true, takeover: true},
 }
 
-// TestClaimsGivenBackInFlight expects of each case, and of each seed, that no pod is ever
-// bound without its devices, and that all pods are bound in the end.
+// TestClaimsGivenBackInFlight checks for each case and seed that no pod is ever bound
+// without its devices, and that all pods are bound in the end.
 func TestClaimsGivenBackInFlight(t *testing.T) {
 	for _, c := range givingBackCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestClaimsGivenBackInFlight(t *testing.T) {
 	}
 }
 
-// run runs one seed. It reports whether anything was given back.
+// run runs one seed. It reports whether a claim was released.
 func (c givingBack) run(t *testing.T, seed uint64) (gaveBack bool, err error) {
 	cluster, err := c.cluster(seed)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c givingBack) cluster(seed uint64) (*simulate.Cluster, error) {
 		}
 	}
 	cluster.SetPod(pod("filler-a", "2", 0, func(p *v1.Pod) { p.Spec.NodeName = "a" }))
-	if c.group { // which would fit on the other node without what is given back
+	if c.group { // the group would fit on the other node without a release
 		cluster.SetPod(pod("filler-b", "2", 0, func(p *v1.Pod) { p.Spec.NodeName = "b" }))
 		if !c.anywhere {
 			cluster.DeletePod(model.PodKey{Namespace: "default", Name: "filler-b"})
@@ -158,8 +158,8 @@ func (c givingBack) cluster(seed uint64) (*simulate.Cluster, error) {
 	return cluster, cluster.SetObject(claim)
 }
 
-// withGroupClaims returns a cluster whose PodGroups may have claims. Unless they are
-// attended, only the scheduler writes to claims.
+// withGroupClaims returns a cluster whose PodGroups may have claims. Unless attended,
+// only the scheduler writes to claims.
 func withGroupClaims(seed uint64, attended bool) (*simulate.Cluster, error) {
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "DRAWorkloadResourceClaims": true})
 	if err != nil {
@@ -198,8 +198,8 @@ func podGroupWithClaim(c *simulate.Cluster, name, claim string, minCount int32) 
 	return resourcev1.ResourceClaimConsumerReference{APIGroup: schedulingv1beta1.GroupName, Resource: "podgroups", Name: name, UID: g.UID}
 }
 
-// leftAllocation is a claim for a device that was allocated on a node earlier, from a
-// pool that is gone.
+// leftAllocation returns a claim for a device that was allocated on a node earlier, from
+// a pool that is gone.
 func leftAllocation(name, node string, device int) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: []string{resourcev1.Finalizer}}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -215,8 +215,8 @@ func leftAllocation(name, node string, device int) *resourcev1.ResourceClaim {
 	return claim
 }
 
-// checkBound checks the claims of each bound pod that has not finished: allocated, usable
-// on its node, and reserved for the pod or its PodGroup.
+// checkBound checks the claims of each bound, unfinished pod: allocated, usable on its
+// node, and reserved for the pod or its PodGroup.
 func checkBound(c *simulate.Cluster) error {
 	for _, p := range c.Pods() {
 		if p.Spec.NodeName == "" || kinds.Finished(p) {
@@ -232,7 +232,7 @@ func checkBound(c *simulate.Cluster) error {
 	return nil
 }
 
-// hasClaim returns why a bound pod cannot use a claim, nil if it can.
+// hasClaim returns why a bound pod cannot use a claim, or nil.
 func hasClaim(c *simulate.Cluster, p *v1.Pod, claim *resourcev1.ResourceClaim) error {
 	if claim == nil || claim.Status.Allocation == nil {
 		return fmt.Errorf("has no allocation")

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// kindOf are the kinds of the stored objects that can be patched, by resource.
+// kindOf has the kinds of patchable stored objects, by resource.
 var kindOf = func() map[schema.GroupVersionResource]model.Kind {
 	by := map[schema.GroupVersionResource]model.Kind{}
 	for kind := range model.KindCount {
@@ -29,8 +29,9 @@ var kindOf = func() map[schema.GroupVersionResource]model.Kind {
 	return by
 }()
 
-// patch does what the API server does with a patch: one that names another version or another UID than the object has is refused, and one that
-// changes nothing makes no new version. It returns nil if there is none. A server-side apply makes an object that there is not.
+// patch applies a patch as the API server does. It refuses a patch that names another
+// version or UID than the object's. A patch without a change creates no new version. A
+// server-side apply creates a missing object.
 func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 	group := write.Resource.GroupResource()
 	kind, ok := kindOf[write.Resource]
@@ -65,7 +66,7 @@ func (s *store) set(ref model.Ref, object kinds.Object) kinds.Object {
 	return s.setOther(ref, object)
 }
 
-// create stores a new object. Its status is the server's to make.
+// create stores a new object.
 func (s *store) create(ref model.Ref, data []byte) (kinds.Object, error) {
 	object := kinds.Get(ref.Kind).New()
 	if err := json.Unmarshal(data, object); err != nil {
@@ -78,7 +79,8 @@ func (s *store) create(ref model.Ref, data []byte) (kinds.Object, error) {
 	return s.set(ref, object), nil
 }
 
-// deletable returns the reference of the object that a write deletes, or why it is not deleted.
+// deletable returns the reference of the object that a write deletes, or the reason for a
+// refusal.
 func (s *store) deletable(write *plan.Write) (model.Ref, error) {
 	group := write.Resource.GroupResource()
 	var options metav1.DeleteOptions
@@ -95,7 +97,8 @@ func (s *store) deletable(write *plan.Write) (model.Ref, error) {
 	return refOf(stored), nil
 }
 
-// precondition refuses a patch that names another version or another UID than the object has. A JSON patch is a list of operations; it tests for that itself.
+// precondition refuses a patch that names another version or UID than the object's. JSON
+// patches test this by their own operations.
 func precondition(write *plan.Write, stored kinds.Object) error {
 	if write.Type == types.JSONPatchType {
 		return nil
@@ -119,8 +122,8 @@ func precondition(write *plan.Write, stored kinds.Object) error {
 	return nil
 }
 
-// jsonPatched applies a JSON patch. As in the API server, one that cannot be read is a bad request, and one of which an operation fails, such as a test, cannot be
-// processed.
+// jsonPatched applies a JSON patch. As in the API server, an unreadable patch is a bad
+// request, and a failed operation, such as a test, is unprocessable.
 func jsonPatched(before, patch []byte) ([]byte, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -133,7 +136,7 @@ func jsonPatched(before, patch []byte) ([]byte, error) {
 	return after, nil
 }
 
-// about returns the stored object that a write is about, nil if there is none.
+// about returns the stored object that a write concerns, or nil.
 func (s *store) about(write *plan.Write) kinds.Object {
 	kind, ok := kindOf[write.Resource]
 	if !ok {
@@ -154,7 +157,8 @@ func patched(object kinds.Object, write *plan.Write) (kinds.Object, error) {
 		after, err = jsonpatch.MergePatch(before, write.Data)
 	case types.JSONPatchType:
 		after, err = jsonPatched(before, write.Data)
-	case types.StrategicMergePatchType, types.ApplyYAMLPatchType: // what is applied has one owner, so the fields that it names are merged
+	// applied fields have one owner, so a merge suffices
+	case types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, write.Data, object)
 	default:
 		err = fmt.Errorf("patches of type %s are not simulated", write.Type)

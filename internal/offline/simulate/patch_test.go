@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestPatch patches a volume in version 1, as the API server does.
+// TestPatch applies patches to a volume in version 1, as the API server does.
 func TestPatch(t *testing.T) {
 	volumes := v1.SchemeGroupVersion.WithResource("persistentvolumes")
 	for _, row := range []struct {
@@ -65,7 +65,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// A server-side apply makes an object that there is not; a deletion names an object and, if it says so, its UID.
+// TestApplyAndDelete covers a server-side apply, which creates a missing object, and a
+// deletion, which names an object and optionally its UID.
 func TestApplyAndDelete(t *testing.T) {
 	s := newStore(0)
 	claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")

@@ -14,14 +14,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// ranked is a pod of a priority that takes a whole node, and ten seconds to go.
+// ranked returns a pod with a priority that takes a whole node, and a grace period of ten
+// seconds.
 func ranked(name string, priority int32) *v1.Pod {
 	p := pod(name, "1", 0)
 	p.Spec.Priority, p.Spec.TerminationGracePeriodSeconds = &priority, ptr(int64(10))
 	return p
 }
 
-// newFull is a cluster whose nodes have a pod of priority 0 each, named like the node.
+// newFull returns a cluster whose nodes have a pod of priority 0 each, named after the
+// node.
 func newFull(t *testing.T, nodes ...string) *small {
 	t.Helper()
 	s := newSmall(t, nodes...)
@@ -42,7 +44,8 @@ func (s *small) step() {
 	}
 }
 
-// TestFailedEvictions has the requests of an eviction fail in each way, and expects where the preemptor is at once, and when it is bound.
+// TestFailedEvictions fails the requests of an eviction in each way. It checks the
+// preemptor's place at once, and the time of its binding.
 func TestFailedEvictions(t *testing.T) {
 	for _, test := range []struct {
 		kind  commit.RequestKind
@@ -56,7 +59,7 @@ func TestFailedEvictions(t *testing.T) {
 		{commit.Mark, simulate.Unavailable, 3, "parked", 11 * time.Second},
 		{commit.Mark, simulate.Throttled, 1, "parked", 12 * time.Second},
 		{commit.Mark, simulate.Lost, 1, "parked", 11 * time.Second},
-		{commit.Mark, simulate.Forbidden, 1, "parked", 11 * time.Second}, // tried again at once
+		{commit.Mark, simulate.Forbidden, 1, "parked", 11 * time.Second}, // retried at once
 		{commit.Mark, simulate.Forbidden, -1, erring, 0},
 		{commit.Delete, simulate.Unavailable, 3, "parked", 11 * time.Second},
 		{commit.Delete, simulate.Throttled, 1, "parked", 12 * time.Second},
@@ -89,7 +92,7 @@ func TestFailedEvictions(t *testing.T) {
 	}
 }
 
-// TestVictimIsGone has somebody else delete the victim while its eviction is on its way.
+// TestVictimIsGone deletes the victim while its eviction is in flight.
 func TestVictimIsGone(t *testing.T) {
 	s := newFull(t)
 	s.c.SetFaults(simulate.Faults{BindDelayMax: time.Second})
@@ -100,7 +103,8 @@ func TestVictimIsGone(t *testing.T) {
 	s.expect("web", "a", "a", "")
 }
 
-// TestVictimNeverGoes has a victim whose kubelet is dead: the preemptor keeps its nomination, evicts nobody else, and is bound when the victim goes.
+// TestVictimNeverGoes has a victim whose kubelet is dead. The preemptor keeps its
+// nomination, preempts no other pod, and is bound when the victim goes.
 func TestVictimNeverGoes(t *testing.T) {
 	s := newFull(t, "b")
 	s.c.HoldPod(key("on-a"))
@@ -125,7 +129,8 @@ func TestVictimNeverGoes(t *testing.T) {
 	}
 }
 
-// TestBudgetChangesMeanwhile withdraws what a budget allowed while the eviction is on its way: it is carried out all the same, as in kube-scheduler.
+// TestBudgetChangesMeanwhile withdraws a budget's allowance while the eviction is in
+// flight. The eviction is carried out, as in kube-scheduler.
 func TestBudgetChangesMeanwhile(t *testing.T) {
 	s := newFull(t)
 	victim := s.c.Pod(key("on-a")).DeepCopy()
@@ -149,7 +154,8 @@ func TestBudgetChangesMeanwhile(t *testing.T) {
 	s.expect("web", "a", "a", "")
 }
 
-// TestTwoPreemptors has two pods of one priority ask for the same two nodes: each gets one, and two pods are evicted.
+// TestTwoPreemptors has two pods of one priority compete for the same two nodes. Each
+// gets one, and two pods are evicted.
 func TestTwoPreemptors(t *testing.T) {
 	s := newFull(t, "b", "c")
 	s.c.SetPod(ranked("one", 10))
@@ -167,7 +173,8 @@ func TestTwoPreemptors(t *testing.T) {
 	}
 }
 
-// TestPreemptorGoesMeanwhile deletes the preemptor, or creates another of its name, while its evictions are under way.
+// TestPreemptorGoesMeanwhile deletes the preemptor, or replaces it by another of its
+// name, while its evictions are in flight.
 func TestPreemptorGoesMeanwhile(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		s := newFull(t)
@@ -193,8 +200,8 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestKilledAmidEviction kills the process after the condition is written and before the deletion: the next one reads the nomination and evicts the same
-// pod.
+// TestKilledAmidEviction kills the process after the condition is written and before the
+// deletion. The next process reads the nomination and evicts the same pod.
 func TestKilledAmidEviction(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 5 * time.Second} {
 		s := newFull(t, "b")
@@ -219,7 +226,8 @@ func TestKilledAmidEviction(t *testing.T) {
 	}
 }
 
-// TestStoppedAmidEviction stops the process while a deletion waits for its next try: the preemption is answered, and nothing is evicted after that.
+// TestStoppedAmidEviction stops the process while a deletion waits for its retry. The
+// preemption is answered, and no pod is evicted after that.
 func TestStoppedAmidEviction(t *testing.T) {
 	s := newFull(t)
 	s.c.FailEviction(key("on-a"), commit.Delete, simulate.Throttled, -1)
@@ -232,8 +240,9 @@ func TestStoppedAmidEviction(t *testing.T) {
 	}
 }
 
-// TestReplacementsEvictNobody has a controller recreate every pod that is evicted, in a cluster that is too small: the number of evictions is bounded by
-// the number of pods of higher priority, because nobody is evicted for a pod of the same priority or a lower one.
+// TestReplacementsEvictNobody has a controller recreate every evicted pod in a cluster
+// that is too small. The number of evictions is bounded by the number of pods of higher
+// priority, because no pod is evicted for a pod of the same or a lower priority.
 func TestReplacementsEvictNobody(t *testing.T) {
 	s := newSmall(t, "b", "c", "d")
 	made, wanted := map[string]int32{}, 0
@@ -248,7 +257,7 @@ func TestReplacementsEvictNobody(t *testing.T) {
 			wanted++
 		}
 		s.advance(30 * time.Second)
-		for range 20 { // a controller that keeps up the number of pods
+		for range 20 { // a controller that maintains the number of pods
 			alive := map[int32]int{}
 			for _, p := range s.c.Pods() {
 				if p.DeletionTimestamp == nil {
@@ -273,7 +282,8 @@ func TestReplacementsEvictNobody(t *testing.T) {
 	}
 }
 
-// TestPreemptionOfAssumedPods has a pod preempt another whose binding hangs: it is deleted, and its room used.
+// TestPreemptionOfAssumedPods has a pod preempt another whose binding hangs. The victim
+// is deleted, and its room used.
 func TestPreemptionOfAssumedPods(t *testing.T) {
 	s := newSmall(t)
 	s.c.SetPod(ranked("first", 0))

@@ -12,14 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// process is what plugins from outside use of a scheduler process. Any goroutine may use it; the loop's outbox is used under mu.
+// process is the part of a scheduler process that external plugins use. It is safe for
+// concurrent use; the loop's outbox is used under mu.
 type process struct {
 	commit.Guarded
 	ingest *ingest.Ingest
 
 	mu  sync.Mutex
 	now time.Time // virtual
-	did bool      // plugins have done something that the cluster has not looked at yet
+	did bool      // plugins have acted, and the cluster has not handled it yet
 }
 
 func newProcess(c *Cluster, outbox *commit.Outbox) *process {
@@ -38,7 +39,7 @@ func newProcess(c *Cluster, outbox *commit.Outbox) *process {
 	return p
 }
 
-// acted reports whether plugins have done something, and takeActs forgets it.
+// acted reports whether plugins have acted; takeActs also resets this.
 func (p *process) acted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,11 +54,12 @@ func (p *process) takeActs() bool {
 	return did
 }
 
-// Bindings are the pods that wait at Permit or are at PreBind in the present process. Any goroutine may ask for them and use them; what that causes happens in the
-// next Step.
+// Bindings returns the pods that wait at Permit or are at PreBind in the present process.
+// It is safe for concurrent use. The effects of its use happen in the next Step.
 func (c *Cluster) Bindings() *commit.Guarded { return &c.live.Load().Guarded }
 
-// Activate has pods tried at once that wait for their turn. Any goroutine may call it. It reports whether there was room for the request.
+// Activate requests an immediate attempt for waiting pods. It is safe for concurrent use.
+// It reports whether the request was accepted.
 func (c *Cluster) Activate(pods ...model.PodKey) bool {
 	p := c.live.Load()
 	p.mu.Lock()
@@ -66,7 +68,8 @@ func (c *Cluster) Activate(pods ...model.PodKey) bool {
 	return p.ingest.Activate(pods...)
 }
 
-// Nominate has the state note a pod's nomination. Any goroutine may call it. It reports whether there was room for the request.
+// Nominate requests that the state records a pod's nomination. It is safe for concurrent
+// use. It reports whether the request was accepted.
 func (c *Cluster) Nominate(request model.NominationRequest) bool {
 	p := c.live.Load()
 	p.mu.Lock()
@@ -75,8 +78,8 @@ func (c *Cluster) Nominate(request model.NominationRequest) bool {
 	return p.ingest.Nominate(request)
 }
 
-// InFlight returns the number of requests without an answer, those of a process that was
-// killed included.
+// InFlight returns the number of requests without an answer, including those of a killed
+// process.
 func (c *Cluster) InFlight() int { return c.commit.inFlight }
 
 // audit checks the outbox.

@@ -18,10 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// What pods are promised of volumes and claims is what their placements are about to write. A promise counts as long as the object has the version that
-// the write names.
+// The promises of volumes and claims to pods are the pending writes of their placements.
+// A promise counts while the object has the version that the write names.
 
-// promise remembers what a placement is about to write.
+// promise records the pending writes of a placement.
 func (a *auditor) promise(p *plan.Placement) {
 	var writes []plan.Write
 	for i := range p.Steps {
@@ -34,7 +34,8 @@ func (a *auditor) promise(p *plan.Placement) {
 	}
 }
 
-// promised returns the objects that promises have changed, as they are assumed, and an error if two pods were promised the same.
+// promised returns the objects as changed by promises. It returns an error if two pods
+// were promised the same object.
 func (a *auditor) promised() (map[model.Ref]runtime.Object, error) {
 	assumed, by := map[model.Ref]runtime.Object{}, map[model.Ref]model.PodKey{}
 	for _, key := range slices.SortedFunc(mapKeys(a.promises), compareKeys) {
@@ -66,7 +67,7 @@ func versionOf(patch []byte) string {
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	_ = json.Unmarshal(patch, &names) // the version of what is not JSON is none
+	_ = json.Unmarshal(patch, &names) // text that is not JSON has no version
 	return names.Metadata.ResourceVersion
 }
 
@@ -93,11 +94,11 @@ func mapKeys[K comparable, V any](m map[K]V) func(yield func(K) bool) {
 	}
 }
 
-// volumeTruth is what the API server has stored of claims and volumes over time.
+// volumeTruth records the API server's claims and volumes over time.
 type volumeTruth struct {
-	// had are the volumes that claims were bound to, by the claim's UID, as they were.
+	// had are the volumes of bound claims, by the claim's UID, at the time of binding.
 	had map[types.UID]*v1.PersistentVolume
-	// claims are those that were ever stored under a name, by UID.
+	// claims are the UIDs of all claims ever stored under a name.
 	claims map[model.ClaimKey][]types.UID
 }
 
@@ -105,7 +106,8 @@ func newVolumeTruth() *volumeTruth {
 	return &volumeTruth{had: map[types.UID]*v1.PersistentVolume{}, claims: map[model.ClaimKey][]types.UID{}}
 }
 
-// look takes in what is stored, and returns an error if a volume is bound to two claims.
+// look records the stored objects, and returns an error if a volume is bound to two
+// claims.
 func (v *volumeTruth) look(c *simulate.Cluster) error {
 	owner := map[string]string{}
 	for _, o := range c.Objects() {
@@ -133,8 +135,9 @@ func (v *volumeTruth) look(c *simulate.Cluster) error {
 	return nil
 }
 
-// check returns why a pod must not be bound where it is: one of its claims was never bound, or not to a volume that can be used there. A claim that
-// went meanwhile is excused: the scheduler may not have seen that yet.
+// check returns why a pod must not be bound to its node: a claim of it was never bound,
+// or not to a volume that can be used there. A claim that was deleted meanwhile is
+// excused, because the scheduler may not have seen that yet.
 func (v *volumeTruth) check(c *simulate.Cluster, pod *v1.Pod) error {
 	node := c.Node(pod.Spec.NodeName)
 	for _, use := range claimsOf(pod) {

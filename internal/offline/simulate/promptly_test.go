@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A parked pod must not wait longer than promptly while it fits somewhere. Other places in
-// the queue end by themselves: a backoff, a write in flight.
+// A parked pod must not wait longer than promptly while it fits somewhere. The other
+// places in the queue are temporary: a backoff, a write in flight.
 const promptly = 5 * time.Second
 
-// nothingWaitsInVain lets a time pass in which nothing is disturbed, and checks all the
-// while that no parked pod could run for longer than promptly. Preemptors whose victims are
-// leaving are left out. judge returns a function for one instant, which returns an error for
-// a pod that could run.
+// nothingWaitsInVain lets time pass without disturbance, and checks meanwhile that no
+// parked pod could run for longer than promptly. Preemptors whose victims are terminating
+// are left out. judge returns a function for one instant, which returns an error for a
+// pod that could run.
 func (a *auditor) nothingWaitsInVain(d time.Duration, advance func(time.Duration) error, judge func() func(*v1.Pod) error) error {
 	couldRun := map[types.UID]error{}
 	for until := a.cluster.Now().Add(d); a.cluster.Now().Before(until); {
@@ -38,8 +38,8 @@ func (a *auditor) nothingWaitsInVain(d time.Duration, advance func(time.Duration
 	return nil
 }
 
-// byOracle has the oracle judge pods, in view of bindings in flight and of room that is kept.
-// Pods that are excused are left out.
+// byOracle has the oracle judge pods, with bindings in flight and reserved room taken
+// into account. Excused pods are left out.
 func (a *auditor) byOracle(excused func(*v1.Pod) bool) func() func(*v1.Pod) error {
 	return func() func(*v1.Pod) error {
 		now := a.known()
@@ -52,7 +52,7 @@ func (a *auditor) byOracle(excused func(*v1.Pod) bool) func() func(*v1.Pod) erro
 	}
 }
 
-// isParked reports whether only an event can have a pod tried again.
+// isParked reports whether only an event can trigger a retry of the pod.
 func (a *auditor) isParked(p *v1.Pod) bool {
 	d, ok := a.cluster.Loop().Queue().Describe(a.cluster.Now(), keyOf(p))
 	return ok && d.Place == "parked" && len(d.Leaving) == 0

@@ -16,17 +16,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// noProvisioner is the provisioner of classes whose volumes somebody has to create.
+// noProvisioner is the provisioner of classes whose volumes are created by hand.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 const (
-	// hangs is how long a provisioner hangs: longer than the scheduler waits by default.
+	// hangs is how long a hanging provisioner takes: longer than the scheduler waits by
+	// default.
 	hangs = 15 * time.Minute
-	// provisionRetry is when a provisioner tries again for a claim that waits for no pod.
+	// provisionRetry is the time until a provisioner retries for a claim that waits for
+	// no pod.
 	provisionRetry = 15 * time.Second
 )
 
-// provision begins to provision a volume for a claim, if its class has a provisioner and it is known for which node, where that matters.
+// provision starts to provision a volume for a claim if its class has a provisioner and,
+// with delayed binding, a node is selected.
 func (v *volumeController) provision(claim *v1.PersistentVolumeClaim) {
 	class := v.classes[volume.GetPersistentVolumeClaimClass(claim)]
 	node, key := claim.Annotations[volume.AnnSelectedNode], claimKeyOf(claim)
@@ -45,7 +48,7 @@ func (v *volumeController) provision(claim *v1.PersistentVolumeClaim) {
 	v.c.agenda.plan(v.c.now.Add(takes), 0, func() { v.provisioned(key, uid, node, fault == ProvisionFails || v.c.chaos.provisionFails(key)) })
 }
 
-// provisioned ends what provision began.
+// provisioned ends the work of provision.
 func (v *volumeController) provisioned(key model.ClaimKey, uid types.UID, nodeName string, fails bool) {
 	if v.provisioning[key] == uid {
 		delete(v.provisioning, key)
@@ -55,7 +58,7 @@ func (v *volumeController) provisioned(key model.ClaimKey, uid types.UID, nodeNa
 		return
 	}
 	if claim.Spec.VolumeName != "" || claim.Annotations[volume.AnnSelectedNode] != nodeName {
-		v.visit(key.Ref()) // it has become another matter meanwhile
+		v.visit(key.Ref()) // the claim has changed meanwhile
 		return
 	}
 	class, node := v.classes[volume.GetPersistentVolumeClaimClass(claim)], v.c.store.nodes[nodeName]
@@ -82,7 +85,8 @@ func (v *volumeController) provisioned(key model.ClaimKey, uid types.UID, nodeNa
 	v.put(pv)
 }
 
-// handBack leaves it to the scheduler to choose another node for a claim, or to itself to try again if the claim waits for no pod.
+// handBack leaves it to the scheduler to select another node. If the claim waits for no
+// pod, the provisioner retries instead.
 func (v *volumeController) handBack(claim *v1.PersistentVolumeClaim) {
 	if _, selected := claim.Annotations[volume.AnnSelectedNode]; !selected {
 		v.c.agenda.plan(v.c.now.Add(provisionRetry), 0, func() { v.visit(claimKeyOf(claim).Ref()) })
@@ -94,7 +98,8 @@ func (v *volumeController) handBack(claim *v1.PersistentVolumeClaim) {
 	v.c.happened["claim: handed back"]++
 }
 
-// newVolume makes the volume of a claim. It can be used where the node is, if the claim was for a node.
+// newVolume makes the volume of a claim. If the claim was for a node, the volume can be
+// used only within reach of the node.
 func (v *volumeController) newVolume(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node *v1.Node) *v1.PersistentVolume {
 	driver, _ := model.DriverOf(class.Provisioner)
 	name := "pvc-" + string(claim.UID)
@@ -121,8 +126,9 @@ func (v *volumeController) newVolume(claim *v1.PersistentVolumeClaim, class *sto
 	return pv
 }
 
-// reach returns where a volume can be used that a driver makes for a node: by the topology keys that the node's CSINode lists for the driver, else in
-// the node's zone, else on the node alone. It is nil for a node without any of these labels.
+// reach returns where a driver's volume for a node can be used: by the topology keys in
+// the node's CSINode, else in the node's zone, else on the node alone. It is nil for a
+// node without any of these labels.
 func (v *volumeController) reach(node *v1.Node, driver string) *v1.VolumeNodeAffinity {
 	keys := []string{v1.LabelTopologyZone}
 	if _, zoned := node.Labels[v1.LabelTopologyZone]; !zoned {
@@ -152,8 +158,9 @@ func (v *volumeController) publishesCapacity(class *storagev1.StorageClass) bool
 	return ok && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
-// room returns the capacity that a volume can be drawn from, the first by name; nil if there is none. It asks what the scheduler asks, so that a
-// claim is not sent back and forth between the two.
+// room returns the capacity that a volume can be drawn from, the first by name, or nil.
+// It applies the scheduler's rules, so that a claim does not go back and forth between
+// the two.
 func (v *volumeController) room(class *storagev1.StorageClass, node *v1.Node, claim *v1.PersistentVolumeClaim) *storagev1.CSIStorageCapacity {
 	all := v.capacities[class.Name]
 	for _, ref := range slices.SortedFunc(maps.Keys(all), compareRefs) {
@@ -170,14 +177,16 @@ func (v *volumeController) room(class *storagev1.StorageClass, node *v1.Node, cl
 	return nil
 }
 
-// drawing is what a provisioned volume was drawn from: a capacity, and the largest volume that it allowed then, nil if it did not say.
+// drawing records the source of a provisioned volume: a capacity, and its maximum volume
+// size at that time, or nil.
 type drawing struct {
 	from    model.Ref
 	size    resource.Quantity
 	maximum *resource.Quantity
 }
 
-// draw takes the storage of a volume out of a capacity. The largest volume that it allows from now on is what is left at most.
+// draw subtracts the storage of a volume from a capacity. The maximum volume size becomes
+// at most the rest.
 func (v *volumeController) draw(pv *v1.PersistentVolume, from *storagev1.CSIStorageCapacity) {
 	size := pv.Spec.Capacity[v1.ResourceStorage]
 	v.drawn[pv.Name] = drawing{refOf(from), size, from.MaximumVolumeSize}
@@ -192,7 +201,7 @@ func (v *volumeController) draw(pv *v1.PersistentVolume, from *storagev1.CSIStor
 	v.put(now)
 }
 
-// giveBack returns the storage of a volume that is gone to the capacity that it was drawn from.
+// giveBack returns the storage of a deleted volume to its capacity.
 func (v *volumeController) giveBack(name string) {
 	drawn, ok := v.drawn[name]
 	delete(v.drawn, name)
@@ -208,7 +217,7 @@ func (v *volumeController) giveBack(name string) {
 	v.put(now)
 }
 
-// smaller returns the amount, or the limit if that is smaller; nil stays nil.
+// smaller returns the smaller of amount and limit; a nil amount stays nil.
 func smaller(amount, limit *resource.Quantity) *resource.Quantity {
 	if amount == nil || amount.Cmp(*limit) <= 0 {
 		return amount

@@ -15,63 +15,69 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// Status is what became of a pod that was pending.
+// Status is the outcome for a pod that was pending.
 type Status string
 
 // The statuses.
 const (
 	Scheduled Status = "Scheduled"
-	// Pending: no node will do.
+	// Pending: no node is feasible.
 	Pending Status = "Pending"
-	// Gated: it must not be tried yet.
+	// Gated: the pod must not be tried yet.
 	Gated Status = "Gated"
-	// Failed: no answer could be found.
+	// Failed: an attempt ended with an error.
 	Failed Status = "Error"
-	// Incomplete: the PodGroup that it names does not exist.
+	// Incomplete: the pod's PodGroup does not exist.
 	Incomplete Status = "Incomplete"
-	// Ignored: it is of another scheduler, or is being deleted.
+	// Ignored: the pod belongs to another scheduler, or is being deleted.
 	Ignored Status = "Ignored"
-	// Evicted: it had got a node, and was evicted for another pod.
+	// Evicted: the pod was placed, then preempted.
 	Evicted Status = "Evicted"
 )
 
-// Placement is what became of one pod that was pending.
+// Placement is the outcome for one pod that was pending.
 type Placement struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Status    Status `json:"status"`
-	// Node is where the pod goes, if it goes anywhere.
+	// Node is the pod's node, or empty.
 	Node string `json:"node,omitempty"`
-	// Message says why it goes nowhere, in the words of the FailedScheduling event.
+	// Message is the reason why the pod is not placed, in the words of the
+	// FailedScheduling event.
 	Message string `json:"message,omitempty"`
-	// FeasibleNodes is how many nodes would have done at the last attempt, and Score the winner's, where there was a choice.
+	// FeasibleNodes is the number of feasible nodes at the last attempt. Score is the
+	// chosen node's, if several were feasible.
 	FeasibleNodes int   `json:"feasibleNodes"`
 	Score         int64 `json:"score,omitempty"`
 }
 
 // Result is the outcome of a whole simulation.
 type Result struct {
-	// Pods are those that were pending, in the order in which the scheduler first saw them.
+	// Pods are the pods that were pending, in the order in which the scheduler first saw
+	// them.
 	Pods []Placement `json:"pods"`
-	// Groups are the pod groups of these, if their members are decided about together, by the first of them.
+	// Groups are the pod groups of these pods, in the order of their first pods. It is
+	// empty if members are decided about one by one.
 	Groups []GroupResult `json:"groups,omitempty"`
-	// Evictions are the pods that were evicted for others, in the order of the decisions.
+	// Evictions are the preempted pods, in the order of the decisions.
 	Evictions []Eviction `json:"evictions,omitempty"`
 	Summary   Summary    `json:"summary"`
 
-	// before and after are what the pods on each node occupy.
+	// before and after are the requests of the pods on each node.
 	before, after map[string]amounts
 }
 
-// Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
-// was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is nil,
-// after every decision, or every few with Config.Pods.
+// Run puts the files' objects into a cluster and runs the scheduler until no progress is
+// possible. Then every pending pod is placed, or was tried on the final cluster and waits
+// for a change that will not happen. It calls progress, if set, after every decision, or
+// every few with Config.Pods.
 //
-// Claims for devices are made from templates, and drivers prepare devices. Patience and retries of pod groups are the scheduler's defaults, whatever the configuration says.
+// Claims for devices are made from templates, and drivers prepare devices. Patience and
+// retries of pod groups are the scheduler's defaults, whatever the configuration has.
 func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
 	config.Devices.Prepared = true
 	config.GroupPatience, config.GroupRetries = DefaultGroupPatience, DefaultGroupRetries
-	config.EventTTL = -1 // nobody reads them
+	config.EventTTL = -1 // events have no reader here
 	c, err := New(config)
 	if err != nil {
 		return nil, err
@@ -81,7 +87,7 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	}
 	pending, placed := divide(files.Pods)
 	before := tallied(files.Nodes, placed)
-	asked := make([]pendingPod, 0, len(pending)) // not the pods: what takes their place is kept elsewhere
+	asked := make([]pendingPod, 0, len(pending)) // keys, not pods: the pods are replaced in the store
 	ask := func(pod *v1.Pod) {
 		group, _ := groupKeyOf(pod)
 		asked = append(asked, pendingPod{keyOf(pod), group})
@@ -142,10 +148,10 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	return result, nil
 }
 
-// pendingPod is a pod that was pending.
+// pendingPod identifies a pod that was pending.
 type pendingPod struct {
 	pod   model.PodKey
-	group model.GroupKey // zero if it is in none
+	group model.GroupKey // zero without a group
 }
 
 // take creates everything but pods.
@@ -161,8 +167,8 @@ func (c *Cluster) take(files *manifest.Cluster) error {
 	return nil
 }
 
-// divide tells pods that wait from those that are placed, in the order in which the scheduler would have seen them. Finished pods
-// are neither.
+// divide separates pending and placed pods, in the order in which the scheduler would
+// have seen them. Finished pods are in neither list.
 func divide(pods []*v1.Pod) (pending, placed []*v1.Pod) {
 	for _, pod := range pods {
 		switch {
@@ -179,7 +185,7 @@ func divide(pods []*v1.Pod) (pending, placed []*v1.Pod) {
 	return pending, placed
 }
 
-// untilQuiet advances the time as long as something may come of it.
+// untilQuiet advances the time while progress is possible.
 func (c *Cluster) untilQuiet(each func(Round) error) error {
 	for {
 		if err := c.Settle(each); err != nil {
@@ -198,9 +204,10 @@ func (c *Cluster) untilQuiet(each func(Round) error) error {
 	}
 }
 
-// hopeful reports whether a pod will be tried again on a cluster that has changed since it was last tried: one that backs off after an
-// error, or one that is parked. The changes that could help a parked pod have happened already, but some are overlooked, as in
-// kube-scheduler: pods that a namespace selector finds wake nobody, for one. Such a pod is tried again after ParkedMax.
+// hopeful reports whether a pod that backs off or is parked will be retried on a cluster
+// that has changed since its last attempt. The changes that could help a parked pod have
+// happened already. But some events wake no pod, as in kube-scheduler: pods that a
+// namespace selector matches, for example. Such a pod is retried after ParkedMax.
 func (c *Cluster) hopeful() bool {
 	if n := c.loop.Queue().Counts(); n.BackingOff+n.Parked == 0 {
 		return false
@@ -219,7 +226,7 @@ func (c *Cluster) hopeful() bool {
 func (c *Cluster) placement(key model.PodKey) Placement {
 	pod := c.store.pods[key]
 	p := Placement{Namespace: key.Namespace, Pod: key.Name}
-	if pod == nil { // nobody else deletes pods here
+	if pod == nil { // no one else deletes pods here
 		p.Status, p.Message = Evicted, "the pod got a node, and was evicted for another"
 		return p
 	}
@@ -255,5 +262,6 @@ func (c *Cluster) profileNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Message is the whole text of the FailedScheduling event, which is cut in the event itself; empty for a pod that got a node.
+// Message returns the full text of the FailedScheduling event, which the event itself
+// truncates. It is empty for a placed pod.
 func (v Verdict) Message() string { return v.message }

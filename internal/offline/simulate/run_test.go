@@ -22,7 +22,7 @@ func node(name, cpu string) *v1.Node {
 	}
 }
 
-// pod is created so many seconds after the others of age 0.
+// pod returns a pod that is created the given number of seconds after pods of age 0.
 func pod(name, cpu string, age int, change ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 1, 0, 0, age, 0, time.UTC))},
@@ -45,7 +45,8 @@ func defaults(t testing.TB) simulate.Config {
 	return simulate.Config{Scheduler: scheduler}
 }
 
-// TestRun gives pods that contend for one node and expects the important one, and then the oldest, to win, whatever their order.
+// TestRun has pods contend for one node and expects the most important, and then the
+// oldest, to win, whatever their order.
 func TestRun(t *testing.T) {
 	important := func(p *v1.Pod) { priority := int32(5); p.Spec.Priority = &priority }
 	pods := []*v1.Pod{
@@ -79,7 +80,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunEnds checks that errors that cannot pass do not keep a simulation going.
+// TestRunEnds checks that permanent errors do not keep a simulation going.
 func TestRunEnds(t *testing.T) {
 	result, err := simulate.Run(defaults(t), &manifest.Cluster{Pods: []*v1.Pod{pod("web", "1", 0)}}, nil)
 	if err != nil {
@@ -93,8 +94,9 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForWhatNobodyTells places a pod that wants to be near pods of a namespace with a certain label. It is tried first, and in
-// vain; that such a pod is placed later wakes nobody, as in kube-scheduler, so it gets its node after it was parked for long.
+// TestRunWaitsForWhatNobodyTells places a pod with affinity to pods of a namespace with a
+// certain label. Its first attempt fails. The later placement of such a pod wakes no pod,
+// as in kube-scheduler, so the first pod gets its node only at the end of ParkedMax.
 func TestRunWaitsForWhatNobodyTells(t *testing.T) {
 	near := v1.PodAffinityTerm{
 		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},

@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// shown returns what the scheduler was shown last of an object, nil if it was shown none, or its end.
+// shown returns the version of an object that the scheduler was shown last. It returns
+// nil if none was shown, or if a deletion was.
 func (a *auditor) shown(ref model.Ref) kinds.Object {
 	switch ref.Kind {
 	case model.PodKind:
@@ -33,8 +34,9 @@ func words(ref model.Ref) string {
 	return fmt.Sprintf("%s %s/%s", kinds.Get(ref.Kind).Resource.Resource, ref.Namespace, ref.Name)
 }
 
-// checkShown checks that an object is not shown twice in one version, that the end of one comes before another under its name, and that a pod never leaves its node
-// or its scheduler without having ended.
+// checkShown checks that no version of an object is shown twice, that a deletion precedes
+// another object of the same name, and that a pod never leaves its node or its scheduler
+// without an end.
 func (a *auditor) checkShown(s simulate.Shown) error {
 	if s.Object == nil {
 		return nil
@@ -59,7 +61,8 @@ func (a *auditor) checkShown(s simulate.Shown) error {
 	return nil
 }
 
-// checkSeen checks, when every watch is in order and nothing is on its way, that the scheduler was shown what the API server has, all of it and nothing else.
+// checkSeen checks, when every watch is intact and no event is on its way, that the
+// scheduler was shown exactly the API server's objects.
 func (a *auditor) checkSeen() error {
 	shown := map[model.Kind]int{model.PodKind: len(a.pods), model.NodeKind: len(a.nodes)}
 	for ref := range a.others {
@@ -85,7 +88,7 @@ func (a *auditor) checkSeen() error {
 	return nil
 }
 
-// storedObjects are the objects that the API server lists to the scheduler.
+// storedObjects returns the objects that the API server lists to the scheduler.
 func storedObjects(c *simulate.Cluster) []kinds.Object {
 	var all []kinds.Object
 	for _, node := range c.Nodes() {

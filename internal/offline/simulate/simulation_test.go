@@ -26,8 +26,9 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestSimulation runs the whole loop on random clusters that keep changing, with bindings that fail, watch events that come late
-// and twice, nodes that vanish under assumed pods and processes that die, and audits it after every round.
+// TestSimulation runs the whole loop on random clusters that keep changing, audited after
+// every round. Bindings fail, watch events are late and duplicated, nodes vanish under
+// assumed pods, and processes die.
 func TestSimulation(t *testing.T) {
 	t.Cleanup(func() { // after all seeds
 		if *seed == 0 && !t.Failed() && conditionsCompared.Load() == 0 {
@@ -45,7 +46,8 @@ func TestSimulation(t *testing.T) {
 	})
 }
 
-// run runs one simulation: disturbances, then rest, in which whatever fits must find its place.
+// run runs one simulation: disturbance, then rest, in which every pod that fits must be
+// placed.
 func run(n uint64) error {
 	r := random.New(n)
 	start := random.TopologyCluster(r, random.Size{Nodes: r.IntN(9), Placed: r.IntN(12), Pending: r.IntN(10)})
@@ -93,14 +95,15 @@ func fill(c *simulate.Cluster, start oracle.Cluster) error {
 	return nil
 }
 
-// rest leaves the cluster alone until nothing moves any more. Then no pod may wait that fits somewhere.
+// rest waits without disturbance until nothing changes any more. Then no pod may wait
+// that fits somewhere.
 func rest(c *simulate.Cluster, a *auditor) error {
 	advance := func(d time.Duration) error { return c.AdvanceTo(c.Now().Add(d), a.audit) }
 	if err := a.nothingWaitsInVain(40*time.Second, advance, a.byOracle(nobody)); err != nil {
 		return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 	}
-	// A parked pod is tried again after five minutes at the latest, at the next half minute. What comes of that may open a place for
-	// another, whom nobody wakes.
+	// A parked pod is retried after five minutes at the latest, at the next half minute.
+	// The result may make another pod feasible without waking it.
 	for placed := -1; placed != a.placedPods(); {
 		placed = a.placedPods()
 		if err := c.AdvanceTo(c.Now().Add(6*time.Minute), a.audit); err != nil {
@@ -110,7 +113,8 @@ func rest(c *simulate.Cluster, a *auditor) error {
 	if err := a.checkSeen(); err != nil {
 		return err
 	}
-	compared, err := a.checkConditions() // nothing has failed since the rest began, so every condition is written
+	// nothing has failed since the rest began, so every condition is written
+	compared, err := a.checkConditions()
 	conditionsCompared.Add(int64(compared))
 	if err != nil {
 		return err
@@ -136,7 +140,8 @@ func faults(r *rand.Rand) simulate.Faults {
 	}
 }
 
-// pause is how long nothing is disturbed: often not at all, so that changes meet in one round.
+// pause draws the time until the next change: often zero, so that changes meet in one
+// round.
 func pause(r *rand.Rand) time.Duration {
 	switch r.IntN(4) {
 	case 0:
@@ -147,7 +152,7 @@ func pause(r *rand.Rand) time.Duration {
 	return time.Duration(r.IntN(4000)) * time.Millisecond
 }
 
-// disturb does one thing to the cluster.
+// disturb makes one change to the cluster.
 func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err error) {
 	now := stored(c)
 	switch k := r.IntN(100); {
@@ -178,7 +183,8 @@ func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err er
 	return m.String(), err
 }
 
-// createPod creates a pending pod; some are gated, some have a preference or selector that cannot be parsed.
+// createPod creates a pending pod. Some are gated, some have an unparsable preference or
+// selector.
 func createPod(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster) string {
 	number := 0
 	for taken := true; taken; number++ {
@@ -200,8 +206,8 @@ func createPod(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster) string {
 	return "pod created: " + pod.Name
 }
 
-// disturbPending does something to a pod without a node: it is deleted, replaced, released from its gate, or changed.
-// Often it is one whose binding is on its way.
+// disturbPending deletes, replaces, ungates or changes a pod without a node, with a
+// preference for pods with a binding in flight.
 func disturbPending(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster, a *auditor) (what string, err error) {
 	var pending, binding []*v1.Pod
 	for _, p := range now.Pods {

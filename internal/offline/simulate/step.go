@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Step lets happen what is due, and runs one round of the scheduler at the present time.
+// Step carries out the effects that are due and runs one round of the scheduler at the
+// present time.
 func (c *Cluster) Step() Round {
 	c.round = Round{At: c.now}
 	if !c.dead && c.commit.plugins.takeActs() {
@@ -39,23 +40,24 @@ func (c *Cluster) Step() Round {
 	return c.round
 }
 
-// sync takes over what others have done to the mirror.
+// sync applies the changes that others made to the mirror.
 func (c *Cluster) sync() {
 	if c.config.Mirror != nil {
 		c.config.Mirror.Sync()
 	}
 }
 
-// running reports whether there is a process that decides.
+// running reports whether a process is running, synced and not stopping.
 func (c *Cluster) running() bool { return !c.dead && !c.commit.stopping && c.synced() }
 
-// Busy reports whether something is due at the present time without the scheduler having been run, or the scheduler has left work to its next round.
+// Busy reports whether effects are due at the present time, or the scheduler has left
+// work to its next round.
 func (c *Cluster) Busy() bool {
 	at, ok := c.agenda.next()
 	return ok && !at.After(c.now) || c.running() && (c.loop.Unfinished() || c.commit.plugins.acted())
 }
 
-// Next returns when something happens by itself; ok is false when nothing ever does.
+// Next returns the time of the next effect or wake-up; ok is false if none is planned.
 func (c *Cluster) Next() (at time.Time, ok bool) {
 	at, ok = c.agenda.next()
 	if c.dead {
@@ -75,10 +77,12 @@ func (c *Cluster) Next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// restless is how many rounds per object are too many at one instant: something goes round in circles.
+// restless is the limit of rounds per object at one instant. Beyond it, the scheduler
+// runs in circles.
 const restless = 1000
 
-// Settle runs rounds until there is nothing to do at the present time. It calls each, unless it is nil, after every round.
+// Settle runs rounds until no work is left at the present time. It calls each, if set,
+// after every round.
 func (c *Cluster) Settle(each func(Round) error) error {
 	if c.runsAhead() {
 		return c.settleAhead(each)
@@ -102,7 +106,8 @@ func (c *Cluster) Settle(each func(Round) error) error {
 	}
 }
 
-// AdvanceTo runs the scheduler until the given time, at every instant at which something happens, and at the last.
+// AdvanceTo runs the scheduler until the given time: at every instant with an effect, and
+// at the end.
 func (c *Cluster) AdvanceTo(target time.Time, each func(Round) error) error {
 	for {
 		if err := c.Settle(each); err != nil {
@@ -124,9 +129,9 @@ func (c *Cluster) AdvanceTo(target time.Time, each func(Round) error) error {
 	return c.Settle(each)
 }
 
-// Plan has something happen at a time that is not before Now: a change to the API objects, say, or to what goes wrong. Steps at that time begin with
-// it.
+// Plan plans do for a time that is not before Now, for example to change API objects or
+// faults. Steps at that time begin with it.
 func (c *Cluster) Plan(at time.Time, do func()) { c.agenda.plan(at, 0, do) }
 
-// Elapsed is how long the simulation has lasted, in virtual time.
+// Elapsed returns the virtual time since the start.
 func (c *Cluster) Elapsed() time.Duration { return c.now.Sub(epoch) }

@@ -20,9 +20,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// claims is a plugin with steps. A pod claims the namespaces that its annotations name: it holds them, writes its name into their label
-// "claimed", waits until their label "ready" says the same, and after the binding writes it into the label "used". A pod with the annotation
-// "permit" waits at Permit for that namespace to have the label "open".
+// claims is a plugin with steps. A pod claims the namespaces in its annotations. It holds
+// them, writes its name into their label "claimed", waits until their label "ready" has
+// the same value, and writes it into the label "used" after the binding. A pod with the
+// annotation "permit" waits at Permit until that namespace has the label "open".
 type claims struct{ timeout time.Duration }
 
 const claimPlugin = "Claims"
@@ -84,7 +85,7 @@ func (c *claims) PostBind(_ state.View, p *plan.Placement) (steps []plan.Step, e
 	return steps, nil
 }
 
-// Done reports whether the gate is open, or everything that the pod claims is ready.
+// Done reports whether the gate is open, or all claims of the pod are ready.
 func (c *claims) Done(v state.View, p *plan.Placement) (bool, error) {
 	if gate := p.Pod.Object.Annotations["permit"]; gate != "" {
 		open := v.State().Namespace(gate)["open"]
@@ -144,7 +145,7 @@ func (s stepping) pod(name string, annotations map[string]string) {
 	s.c.SetPod(p)
 }
 
-// expectClaim checks who has claimed a namespace, and how many objects are held.
+// expectClaim checks the owner of a namespace, and the number of held objects.
 func (s stepping) expectClaim(name, claimed string, held int) {
 	s.Helper()
 	if got := s.labels(name)["claimed"]; got != claimed || s.c.Loop().State().Held() != held {
@@ -153,7 +154,7 @@ func (s stepping) expectClaim(name, claimed string, held int) {
 	}
 }
 
-// forgotten checks that nothing is kept once the pod is gone.
+// forgotten checks that no memory is left once the pod is gone.
 func (s stepping) forgotten(name string) {
 	s.Helper()
 	s.c.DeletePod(key(name))
@@ -164,8 +165,9 @@ func (s stepping) forgotten(name string) {
 	}
 }
 
-// TestFailedPreBindIsUndone has the second of two steps fail: the first is undone, what the pod held is given back, and it waits out its error
-// backoff. When the step can be made, it is bound.
+// TestFailedPreBindIsUndone fails the second of two steps. The first is undone, the pod's
+// holds are released, and it waits out its error backoff. Once the step succeeds, the pod
+// is bound.
 func TestFailedPreBindIsUndone(t *testing.T) {
 	s := newStepping(t, simulate.Faults{}, 1)
 	s.claim("x", nil)
@@ -190,7 +192,7 @@ func TestFailedPreBindIsUndone(t *testing.T) {
 	if used := s.labels("y")["used"]; used != "web" {
 		t.Errorf("after the binding, y is used by %q", used)
 	}
-	s.expectClaim("x", "web", 2) // for as long as the pod is there
+	s.expectClaim("x", "web", 2) // while the pod exists
 	s.forgotten("web")
 }
 
@@ -236,7 +238,8 @@ func TestWaitsEnd(t *testing.T) {
 	}
 }
 
-// TestPermitEnds lets a pod wait at Permit: allowed it is bound, rejected it is parked under the plugin, as unschedulable.
+// TestPermitEnds lets a pod wait at Permit. An allowed pod is bound. A rejected pod is
+// parked under the plugin, as unschedulable.
 func TestPermitEnds(t *testing.T) {
 	s := newStepping(t, simulate.Faults{}, 1)
 	s.claim("gate", nil)
@@ -254,14 +257,14 @@ func TestPermitEnds(t *testing.T) {
 		t.Errorf("the message is %q, the condition %+v", v.Message(), v.Report.Condition)
 	}
 	s.claim("gate", map[string]string{"open": "yes"})
-	s.advance(6 * time.Minute) // no event is registered for
+	s.advance(6 * time.Minute) // no event is registered
 	s.expect("web", "a", "a", "")
 	s.expectClaim("x", "web", 1)
 	s.forgotten("web")
 }
 
-// TestStopAmidSteps stops the process while a pod waits and another's step is in flight, or kills it: the next process makes the steps again,
-// and both are bound.
+// TestStopAmidSteps stops or kills the process while one pod waits and another's step is
+// in flight. The next process repeats the steps, and both pods are bound.
 func TestStopAmidSteps(t *testing.T) {
 	for name, end := range map[string]func(s stepping){
 		"stop": func(s stepping) { s.c.Stop() },
@@ -295,8 +298,8 @@ func TestStopAmidSteps(t *testing.T) {
 	}
 }
 
-// TestStepFaults lets everything go wrong that can, by chance and by seed, while pods with claims are placed: in the end every pod is bound, has
-// what it claims, and nothing is held by nobody.
+// TestStepFaults is a seeded simulation of all faults while pods with claims are placed.
+// In the end every pod is bound and has its claims, and no hold is left without a pod.
 func TestStepFaults(t *testing.T) {
 	happened := map[string]int{}
 	for seed := range uint64(build.UnlessRaced(20, 3)) {
@@ -315,7 +318,7 @@ func TestStepFaults(t *testing.T) {
 			s.claim(fmt.Sprint("y", i), nil)
 			s.pod(fmt.Sprint("web-", i), map[string]string{"first": fmt.Sprint("x", i), "second": fmt.Sprint("y", i)})
 		}
-		ready := func(slow bool) { // what somebody else does about claims
+		ready := func(slow bool) { // the reaction of another controller to claims
 			for _, o := range s.c.Objects() {
 				ns, ok := o.(*v1.Namespace)
 				if ok && ns.Labels["claimed"] != ns.Labels["ready"] && (!slow || random.IntN(40) == 0) {
@@ -374,7 +377,8 @@ func TestStepFaults(t *testing.T) {
 	}
 }
 
-// TestUnrelatedChangesAskNobody lets 20,000 pods wait for different objects: a change asks about those alone that wait for what has changed.
+// TestUnrelatedChangesAskNobody lets 20,000 pods wait for different objects. A change
+// checks only the pods that wait for the changed object.
 func TestUnrelatedChangesAskNobody(t *testing.T) {
 	build.NotRaced(t)
 	const pods = 20_000

@@ -20,13 +20,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// store is what the API server has stored. Objects in it are never written: a change replaces the object.
+// store holds the API server's objects. They are immutable: a change replaces the object.
 type store struct {
 	nodes  map[string]*v1.Node
 	pods   map[model.PodKey]*v1.Pod
 	others map[model.Ref]kinds.Object
 	events map[eventName]report.Series
-	// written are the writes of events, the first one first, until they expire.
+	// written has the writes of events until they expire, the oldest first.
 	written   []eventWrite
 	lastWrite map[eventName]time.Time
 	eventTTL  time.Duration
@@ -41,7 +41,7 @@ func newStore(eventTTL time.Duration) store {
 	}
 }
 
-// stamp gives an object what the API server gives: a revision, and a UID if it has none.
+// stamp sets the metadata that the API server sets: a revision, and a UID if missing.
 func (s *store) stamp(object metav1.Object, before types.UID) {
 	s.revision++
 	object.SetResourceVersion(strconv.FormatInt(s.revision, 10))
@@ -71,7 +71,7 @@ func (s *store) setPod(pod *v1.Pod) *v1.Pod {
 	return s.adoptPod(&stored)
 }
 
-// adoptPod stores a pod that nobody else has, without a copy.
+// adoptPod stores a pod without a copy. The caller must not keep it.
 func (s *store) adoptPod(pod *v1.Pod) *v1.Pod {
 	key := keyOf(pod)
 	var before types.UID
@@ -95,7 +95,7 @@ func (s *store) setOther(ref model.Ref, object kinds.Object) kinds.Object {
 	return stored
 }
 
-// get returns a stored object, nil if there is none.
+// get returns a stored object or nil.
 func (s *store) get(ref model.Ref) kinds.Object {
 	switch ref.Kind {
 	case model.PodKind:
@@ -112,7 +112,7 @@ func (s *store) get(ref model.Ref) kinds.Object {
 	return nil
 }
 
-// list returns the stored objects of a kind, in order.
+// list returns the stored objects of a kind, sorted.
 func (s *store) list(kind model.Kind) []kinds.Object {
 	var objects []kinds.Object
 	switch kind {
@@ -134,7 +134,7 @@ func (s *store) list(kind model.Kind) []kinds.Object {
 	return objects
 }
 
-// bind does what the API server does with a Binding, with its refusals.
+// bind stores a Binding as the API server does, with the same refusals.
 func (s *store) bind(key model.PodKey, uid types.UID, nodeName string) (*v1.Pod, error) {
 	pod := s.pods[key]
 	refuse := func(format string, args ...any) error {
@@ -159,7 +159,8 @@ func (s *store) bind(key model.PodKey, uid types.UID, nodeName string) (*v1.Pod,
 	return s.adoptPod(&bound), nil
 }
 
-// setCondition writes a PodScheduled condition and a nomination. A pod that has gone, or was replaced, is left alone.
+// setCondition writes a PodScheduled condition and a nomination. It does nothing if the
+// pod was deleted or replaced.
 func (s *store) setCondition(key model.PodKey, uid types.UID, condition v1.PodCondition, nomination plan.Nomination) (*v1.Pod, bool) {
 	pod := s.pods[key]
 	if pod == nil || pod.UID != uid {
@@ -176,7 +177,8 @@ func (s *store) setCondition(key model.PodKey, uid types.UID, condition v1.PodCo
 	return s.adoptPod(&patched), true
 }
 
-// withCondition returns a copy of the list with the condition in the place of the one of its type.
+// withCondition returns a copy of the list in which the condition replaces the one of the
+// same type.
 func withCondition(conditions []v1.PodCondition, condition v1.PodCondition) []v1.PodCondition {
 	at := slices.IndexFunc(conditions, func(c v1.PodCondition) bool { return c.Type == condition.Type })
 	if at < 0 {

@@ -14,26 +14,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/amount"
 )
 
-// Summary says how full the cluster was and has become.
+// Summary has the utilization of the cluster before and after.
 type Summary struct {
 	Nodes         int `json:"nodes"`
 	Unschedulable int `json:"unschedulableNodes"`
-	// PodsBefore is how many pods were on nodes; Placed how many pending ones got a node, Waiting how many did not. Evicted is how many of all these were
-	// evicted for others.
+	// PodsBefore is the number of pods on nodes before. Placed and Waiting are the
+	// numbers of pending pods that are placed and not placed. Evicted is the number of
+	// all these pods that were preempted.
 	PodsBefore int `json:"podsBefore"`
 	Placed     int `json:"placed"`
 	Waiting    int `json:"waiting"`
 	Evicted    int `json:"evicted"`
-	// Resources are cpu, memory and pods, then whatever else a pod asks for, by name.
+	// Resources are cpu, memory and pods, then other requested resources by name.
 	Resources []Utilization `json:"resources"`
-	// MostLoaded and LeastLoaded are the nodes whose scarcest resource (of cpu, memory and pods) is used most and least.
+	// MostLoaded and LeastLoaded are the nodes with the highest and lowest use of their
+	// scarcest resource (of cpu, memory and pods).
 	MostLoaded  *NodeLoad `json:"mostLoaded,omitempty"`
 	LeastLoaded *NodeLoad `json:"leastLoaded,omitempty"`
-	// Zones are by the label topology.kubernetes.io/zone; none if no node has it.
+	// Zones are grouped by the label topology.kubernetes.io/zone. It is empty if no node
+	// has the label.
 	Zones []Zone `json:"zones,omitempty"`
 }
 
-// Utilization is how much of one resource is requested.
+// Utilization is the requested part of one resource.
 type Utilization struct {
 	Resource      string            `json:"resource"`
 	Allocatable   resource.Quantity `json:"allocatable"`
@@ -43,21 +46,21 @@ type Utilization struct {
 	AfterPercent  float64           `json:"afterPercent"`
 }
 
-// NodeLoad is how full a node has become.
+// NodeLoad is the utilization of a node after the simulation.
 type NodeLoad struct {
 	Node     string  `json:"node"`
 	Resource string  `json:"resource"`
 	Percent  float64 `json:"percent"`
 }
 
-// Zone is how full a zone was and has become.
+// Zone is the utilization of a zone before and after.
 type Zone struct {
 	Name      string        `json:"name"`
 	Nodes     int           `json:"nodes"`
 	Resources []Utilization `json:"resources"`
 }
 
-// amounts are sums in milli-units for cpu, and in whole units for everything else.
+// amounts are sums in milli-units for cpu, and in whole units for all other resources.
 type amounts map[v1.ResourceName]int64
 
 func (a amounts) add(r *model.Resources, pods int64) {
@@ -82,7 +85,7 @@ func (a amounts) addAll(b amounts) {
 
 func (a amounts) plus(name v1.ResourceName, more int64) { a[name] = amount.Add(a[name], more) }
 
-// tallied sums what the pods on each node occupy.
+// tallied sums the requests of the pods on each node.
 func tallied(nodes []*v1.Node, pods []*v1.Pod) map[string]amounts {
 	sums := make(map[string]amounts, len(nodes))
 	for _, node := range nodes {
@@ -94,7 +97,7 @@ func tallied(nodes []*v1.Node, pods []*v1.Pod) map[string]amounts {
 	return sums
 }
 
-// addTo adds what a pod occupies to the sum of its node.
+// addTo adds the requests of a pod to the sum of its node.
 func addTo(sums map[string]amounts, pod *v1.Pod) {
 	if sum := sums[pod.Spec.NodeName]; sum != nil && !kinds.Finished(pod) {
 		occupied := model.Occupied(pod)
@@ -102,7 +105,7 @@ func addTo(sums map[string]amounts, pod *v1.Pod) {
 	}
 }
 
-// tallied takes the sums from what the scheduler keeps account of.
+// tallied takes the sums from the scheduler's state.
 func (c *Cluster) tallied(nodes []*v1.Node) map[string]amounts {
 	sums, state := make(map[string]amounts, len(nodes)), c.loop.State()
 	for _, node := range nodes {
@@ -155,7 +158,7 @@ func summarize(nodes []*v1.Node, before, after map[string]amounts, pods []Placem
 	return s
 }
 
-// offeredBy returns what a node has for pods.
+// offeredBy returns a node's allocatable resources.
 func offeredBy(node *v1.Node) amounts {
 	offered, allocatable := amounts{}, model.ResourcesOf(node.Status.Allocatable)
 	offered.add(&allocatable, model.AllowedPods(node.Status.Allocatable))
@@ -177,7 +180,8 @@ func (p *part) add(offered, before, after amounts) {
 	p.after.addAll(after)
 }
 
-// utilizations lists cpu, memory and pods, and then what else is requested, unless it is left out.
+// utilizations lists cpu, memory and pods, then other requested resources that leftOut
+// does not exclude.
 func (p *part) utilizations(leftOut func(v1.ResourceName) bool) []Utilization {
 	names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
 	for _, name := range slices.Sorted(maps.Keys(p.after)) {
@@ -200,7 +204,8 @@ func isExtra(name v1.ResourceName) bool {
 	return name != v1.ResourceCPU && name != v1.ResourceMemory && name != v1.ResourcePods
 }
 
-// load is the share of the scarcest resource. Where nothing is offered and nothing used, nothing is scarce.
+// load returns the share of the scarcest resource. A resource with no capacity and no use
+// counts as 0%.
 func load(node string, offered, used amounts) NodeLoad {
 	l := NodeLoad{Node: node, Percent: -1}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
@@ -211,7 +216,7 @@ func load(node string, offered, used amounts) NodeLoad {
 	return l
 }
 
-// percent is rounded to a tenth. More than nothing out of nothing counts as all of it.
+// percent is rounded to a tenth. Any use of no capacity counts as 100%.
 func percent(used, offered int64) float64 {
 	switch {
 	case used == 0:
@@ -232,6 +237,6 @@ func quantity(name v1.ResourceName, amount int64) resource.Quantity {
 	default:
 		q = resource.NewQuantity(amount, resource.DecimalSI)
 	}
-	_ = q.String() // fills the quantity's own text, so that copies of it print alike
+	_ = q.String() // caches the quantity's text, so that copies print alike
 	return *q
 }

@@ -27,8 +27,8 @@ import (
 // tenantInput describes the objects that a tenant writes into a shared cluster.
 type tenantInput struct {
 	name string
-	// cluster creates objects of the cluster, before creates objects of the tenant, and pod
-	// shapes the tenant's i-th pod. Each may be nil.
+	// cluster creates objects of the cluster, before creates objects of the tenant, and
+	// pod shapes the tenant's i-th pod. Each may be nil.
 	cluster, before func(c *simulate.Cluster)
 	pod             func(i int, p *v1.Pod)
 	// event happens once a second.

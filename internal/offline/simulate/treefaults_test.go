@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// TestFaultsOfTrees is TestFaultsOfGroups with groups of which some belong to composite ones, which come and go, too: the groups of a tree are decided about together, and
-// no decision leaves a tree half started.
+// TestFaultsOfTrees is TestFaultsOfGroups with some groups in composite groups, which are
+// created and deleted, too. The groups of a tree are decided about together, and no
+// decision leaves a tree half started.
 func TestFaultsOfTrees(t *testing.T) {
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runGroupFaults(n, true)
@@ -26,10 +27,11 @@ func TestFaultsOfTrees(t *testing.T) {
 	})
 }
 
-// compositesOfTrial are the composite groups by name, with their parents: a gang of two gangs of high priority, and a tree of three levels, in which one group is enough.
+// compositesOfTrial are the composite groups by name, with their parents: a gang of two
+// gangs of high priority, and a tree of three levels in which one group is enough.
 var compositesOfTrial = map[string]string{"pair": "", "any": "", "middle": "any"}
 
-// parents are those of the groups; the last two have none.
+// parents are the parents of the groups; the last two have none.
 var parents = [groupsOfTrial]string{"any", "pair", "pair", "middle", "", ""}
 
 func (t *groupTrial) isInTree(i int) bool { return t.trees && parents[i] != "" }
@@ -82,7 +84,7 @@ func (t *groupTrial) disturbComposite() string {
 	return "composite deleted: " + name
 }
 
-// priorityIn is the priority of the group, or of the root of the tree, that a decision is about.
+// priorityIn returns the priority of a decision's group, or of the root of its tree.
 func priorityIn(d *plan.Decision) int32 {
 	if d.Tree != nil {
 		return d.Tree.Composite.Priority
@@ -90,7 +92,8 @@ func priorityIn(d *plan.Decision) int32 {
 	return d.Group.Priority
 }
 
-// checkTree checks what was decided about the groups of a tree: a group of which members are placed has enough of them, and so has each composite group above it.
+// checkTree checks the decisions about the groups of a tree. A group with placed members
+// has enough of them, and so has each composite group above it.
 func (t *groupTrial) checkTree(decisions []plan.Decision) error {
 	tree, v := decisions[0].Tree, t.c.Loop().State().View()
 	groups, outcomes, placedIn := map[model.GroupKey]bool{}, map[plan.Outcome]int{}, map[model.GroupKey]int{}
@@ -148,7 +151,8 @@ func (t *groupTrial) checkTree(decisions []plan.Decision) error {
 	return err
 }
 
-// checkTreeWaits checks that a group of a tree does not wait when there is room for all that wait anywhere and its tree has enough members.
+// checkTreeWaits checks that a group of a tree does not wait if all waiting pods would
+// fit and its tree has enough members.
 func (t *groupTrial) checkTreeWaits(g *schedulingv1beta1.PodGroup, waiting, running map[string]int, room int) error {
 	all := 0
 	for _, n := range waiting {

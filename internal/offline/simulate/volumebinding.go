@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// syncClaim brings a claim one write nearer to being bound.
+// syncClaim brings a claim one write closer to being bound.
 func (v *volumeController) syncClaim(key model.ClaimKey) {
 	claim := v.claims[key]
 	if claim == nil {
@@ -34,14 +34,15 @@ func (v *volumeController) syncClaim(key model.ClaimKey) {
 	}
 }
 
-// waits reports whether a claim is bound only when a pod that uses it is placed.
+// waits reports whether a claim has delayed binding (WaitForFirstConsumer).
 func (v *volumeController) waits(claim *v1.PersistentVolumeClaim) bool {
 	class := v.classes[volume.GetPersistentVolumeClaimClass(claim)]
 	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// volumeFor returns the volume to bind a claim to, nil if there is none: the one that the claim names, or one that names the claim, or, unless the
-// claim waits for a pod, the smallest that fits.
+// volumeFor returns the volume to bind a claim to, or nil. The volume that the claim
+// names comes first, then one that names the claim. For a claim without delayed binding,
+// the smallest matching volume follows.
 func (v *volumeController) volumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	if name := claim.Spec.VolumeName; name != "" {
 		pv := v.volumes[name]
@@ -74,7 +75,8 @@ func (v *volumeController) volumeFor(claim *v1.PersistentVolumeClaim) *v1.Persis
 	return nil
 }
 
-// fromSize returns the position of the first volume that is as large as the claim asks for, in a list by size.
+// fromSize returns the index of the first volume that is large enough for the claim, in a
+// list sorted by size.
 func fromSize(volumes []*v1.PersistentVolume, claim *v1.PersistentVolumeClaim) int {
 	at, _ := slices.BinarySearchFunc(volumes, claim, func(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) int {
 		if isLargeEnough(pv, claim) {
@@ -90,11 +92,12 @@ func isLargeEnough(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) boo
 	return size.Cmp(request) >= 0
 }
 
-// bind does what comes next: the volume names the claim, the volume is in phase Bound, the claim names the volume, the claim is in phase Bound.
+// bind makes the next write of a binding: the volume names the claim, the volume becomes
+// Bound, the claim names the volume, the claim becomes Bound.
 func (v *volumeController) bind(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) {
 	bound, dirty, err := volume.GetBindVolumeToClaim(pv, claim)
 	switch {
-	case err != nil: // no reference can be made to the claim, which cannot be of a stored one
+	case err != nil: // cannot happen: every stored claim can be referenced
 	case dirty:
 		v.put(bound)
 	case pv.Status.Phase != v1.VolumeBound:
@@ -115,7 +118,7 @@ func (v *volumeController) bind(claim *v1.PersistentVolumeClaim, pv *v1.Persiste
 	}
 }
 
-// lose marks a bound claim whose volume is gone, or has become another claim's.
+// lose marks a bound claim whose volume is gone or bound to another claim.
 func (v *volumeController) lose(key model.ClaimKey) {
 	if claim := v.claims[key]; isBound(claim) && claim.Status.Phase != v1.ClaimLost {
 		now := claim.DeepCopy()
@@ -125,7 +128,7 @@ func (v *volumeController) lose(key model.ClaimKey) {
 	}
 }
 
-// syncVolume brings a volume one write nearer to the state of the claim that it names.
+// syncVolume brings a volume one write closer to the state of the claim that it names.
 func (v *volumeController) syncVolume(name string) {
 	pv := v.volumes[name]
 	if pv == nil {
@@ -140,7 +143,7 @@ func (v *volumeController) syncVolume(name string) {
 		}
 	case claim == nil || claim.UID != pv.Spec.ClaimRef.UID:
 		v.release(pv)
-	case claim.Spec.VolumeName == "": // the claim is next
+	case claim.Spec.VolumeName == "": // the claim's visit is next
 	case claim.Spec.VolumeName == name:
 		v.setVolumePhase(pv, v1.VolumeBound)
 	default:
@@ -156,7 +159,7 @@ func (v *volumeController) setVolumePhase(pv *v1.PersistentVolume, phase v1.Pers
 	}
 }
 
-// release is for a volume whose claim is gone.
+// release handles a volume whose claim is gone.
 func (v *volumeController) release(pv *v1.PersistentVolume) {
 	if pv.Status.Phase != v1.VolumeReleased {
 		v.setVolumePhase(pv, v1.VolumeReleased)
@@ -167,7 +170,7 @@ func (v *volumeController) release(pv *v1.PersistentVolume) {
 	}
 }
 
-// unbind is for a volume whose claim was bound to another one.
+// unbind handles a volume whose claim was bound to another volume.
 func (v *volumeController) unbind(pv *v1.PersistentVolume) {
 	v.c.happened["volume: unbound"]++
 	_, provisioned := pv.Annotations[volume.AnnDynamicallyProvisioned]

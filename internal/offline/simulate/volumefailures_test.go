@@ -17,7 +17,8 @@ var (
 	dataRef   = dataClaim.Ref()
 )
 
-// volumeCluster is a small cluster with the nodes a and b of one cpu each, and a claim of a class.
+// volumeCluster returns a small cluster with the nodes a and b of one CPU each, and a
+// claim of a class.
 func volumeCluster(t *testing.T, class string) *small {
 	t.Helper()
 	return volumeClusterOf(t, defaults(t), class)
@@ -41,13 +42,14 @@ func volumeClusterOf(t *testing.T, config simulate.Config, class string) *small 
 
 func withData(p *v1.Pod) { build.Claims("data")(p) }
 
-// on is where a pod counts in the state.
+// on returns the pod's node in the state.
 func (s *small) on(name string) string {
 	node, _, _ := s.c.Loop().State().NodeOf(key(name))
 	return node
 }
 
-// TestWaitForVolumeEnds lets something happen while a pod waits for its volume to be provisioned: it gives its place up, and is bound when that can be.
+// TestWaitForVolumeEnds makes a change while a pod waits for its volume to be
+// provisioned. The pod gives its room up, and is bound when possible.
 func TestWaitForVolumeEnds(t *testing.T) {
 	pvc := build.PersistentVolumeClaim
 	for _, row := range []struct {
@@ -97,8 +99,10 @@ func TestWaitForVolumeEnds(t *testing.T) {
 	}
 }
 
-// TestVolumeWriteFails lets somebody else write to a volume before the scheduler does: the write meets another version and is refused, and what the pod
-// held is free at once. It is bound to the same volume, or to another one if that was taken.
+// TestVolumeWriteFails has another client write to a volume before the scheduler does.
+// The scheduler's write is refused because of its version, and the pod's holds are
+// released at once. The pod is bound to the same volume, or to another one if that was
+// taken.
 func TestVolumeWriteFails(t *testing.T) {
 	for fault, want := range map[simulate.VolumeFault]string{
 		simulate.VolumeTouched: "v Bound data, w Available, data Bound v",
@@ -125,8 +129,9 @@ func TestVolumeWriteFails(t *testing.T) {
 	}
 }
 
-// TestRefusedVolumeWriteFreesTheVolume has a second pod's write of a volume refused that an earlier pod has had: the volume is free for a third, although
-// the first pod is still there.
+// TestRefusedVolumeWriteFreesTheVolume refuses a second pod's write of a volume that an
+// earlier pod had. The volume is free for a third pod, although the first one still
+// exists.
 func TestRefusedVolumeWriteFreesTheVolume(t *testing.T) {
 	s := volumeCluster(t, "np")
 	volume := build.PersistentVolume("v", "class=np uid= storage=1Gi")
@@ -137,7 +142,7 @@ func TestRefusedVolumeWriteFreesTheVolume(t *testing.T) {
 	s.advance(time.Second)
 	s.c.DeleteObject(dataRef)
 	s.advance(0)
-	if err := s.c.SetObject(volume); err != nil { // somebody makes it available again
+	if err := s.c.SetObject(volume); err != nil { // an administrator makes it available again
 		t.Fatal(err)
 	}
 	for _, name := range []string{"second", "third"} {
@@ -159,8 +164,8 @@ func TestRefusedVolumeWriteFreesTheVolume(t *testing.T) {
 	}
 }
 
-// TestRestartBetweenVolumeAndBinding kills the process after it has written for which claim a volume is, and before the pod is bound: the next process
-// binds the pod with that volume.
+// TestRestartBetweenVolumeAndBinding kills the process after it has assigned a volume to
+// a claim, and before the pod is bound. The next process binds the pod with that volume.
 func TestRestartBetweenVolumeAndBinding(t *testing.T) {
 	s := volumeCluster(t, "np")
 	for name, host := range map[string]string{"v": "a", "w": "b"} {
@@ -187,8 +192,9 @@ func TestRestartBetweenVolumeAndBinding(t *testing.T) {
 	}
 }
 
-// TestVolumeIsShownAfterItsClaim shows changes late and in any order among objects, so that a claim may be seen bound before the volume is seen that was
-// provisioned for it. The volume alone must end the wait then: nothing else changes any more.
+// TestVolumeIsShownAfterItsClaim shows changes late and out of order among objects, so
+// that a claim may be seen bound before its provisioned volume is seen. The volume alone
+// must then end the wait, because nothing else changes.
 func TestVolumeIsShownAfterItsClaim(t *testing.T) {
 	runs := uint64(100)
 	if build.Raced {

@@ -9,19 +9,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// VolumeFault is a way in which a volume is not bound as the scheduler wants it.
+// VolumeFault is a way in which the binding of a volume fails.
 type VolumeFault uint8
 
-// The ways in which a volume is not bound.
+// The ways in which the binding of a volume fails.
 const (
 	NoVolumeFault VolumeFault = iota
 	// ProvisionFails: the provisioner fails, and hands the claim back to the scheduler.
 	ProvisionFails
 	// ProvisionHangs: the provisioner takes longer than the scheduler waits by default.
 	ProvisionHangs
-	// VolumeTouched: somebody else has written to the volume or claim just before the scheduler's write arrives, which meets another version.
+	// VolumeTouched: another writer updates the volume or claim just before the
+	// scheduler's write, which then meets another version.
 	VolumeTouched
-	// VolumeTaken: somebody else has bound the volume just before the scheduler's write arrives.
+	// VolumeTaken: another writer binds the volume just before the scheduler's write.
 	VolumeTaken
 )
 
@@ -31,7 +32,7 @@ var (
 	writes             = []VolumeFault{VolumeTouched, VolumeTaken}
 )
 
-// volumeFault draws which of the faults happens.
+// volumeFault draws one of the faults, or none.
 func (c *chaos) volumeFault(of []VolumeFault) VolumeFault {
 	if len(c.Volumes) == 0 {
 		return NoVolumeFault
@@ -52,7 +53,7 @@ func (c *chaos) provision(key model.ClaimKey) *bindPlan {
 	return c.provisions[key]
 }
 
-// provisionFails reports whether the provisioner was ordered to fail this time.
+// provisionFails reports whether FailProvision covers this attempt.
 func (c *chaos) provisionFails(key model.ClaimKey) bool {
 	order := c.provisions[key]
 	if order == nil || order.times == 0 {
@@ -64,13 +65,14 @@ func (c *chaos) provisionFails(key model.ClaimKey) bool {
 	return true
 }
 
-// touched is the annotation of a volume or claim that somebody else has written to, and taker the namespace of claims that somebody else has bound.
+// touched is the annotation that another writer sets on a volume or claim. taker is the
+// namespace of the claims that another writer binds.
 const (
 	touched = "example.com/touched"
 	taker   = "somebody-else"
 )
 
-// interfere does what somebody else does to an object just before a write of the scheduler arrives.
+// interfere makes another writer's update just before a write of the scheduler arrives.
 func (v *volumeController) interfere(write *plan.Write) {
 	ref := model.Ref{Kind: kindOf[write.Resource], Namespace: write.Namespace, Name: write.Name}
 	object := v.c.store.others[ref]

@@ -22,10 +22,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestFaultsOfVolumes has everything go wrong between a decision about volumes and the binding, by
-// seed, and audits the loop after each round: no volume is promised or bound twice, no pod is bound
-// without its claims or on a node that its volumes do not reach. In the end no pod waits that fits,
-// and nothing is remembered.
+// TestFaultsOfVolumes is a seeded simulation of all faults between a decision about
+// volumes and the binding. The loop is audited after each round. No volume is promised or
+// bound twice, and no pod is bound without its claims or on a node that its volumes do
+// not reach. In the end no pod waits that fits, and no memory is left.
 func TestFaultsOfVolumes(t *testing.T) {
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runVolumeFaults(n)
@@ -47,7 +47,7 @@ type volumeTrial struct {
 	a        *auditor
 	truth    *volumeTruth
 	happened map[string]int
-	nodes    []*v1.Node // those that are there by turns
+	nodes    []*v1.Node // each may be absent
 	pods     int
 }
 
@@ -114,7 +114,7 @@ func newVolumeTrial(n uint64) (*volumeTrial, error) {
 	return t, nil
 }
 
-// faults draws what goes wrong for a while.
+// faults draws the faults for a while.
 func (t *volumeTrial) faults() simulate.Faults {
 	f := simulate.Faults{
 		WatchDelayMax: t.upTo(2 * time.Second), BindDelayMax: t.upTo(time.Second), ControllerDelayMax: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
@@ -131,7 +131,7 @@ func (t *volumeTrial) faults() simulate.Faults {
 
 func (t *volumeTrial) upTo(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
 
-// disturb does one thing to the cluster or the process.
+// disturb makes one change to the cluster or the process.
 func (t *volumeTrial) disturb() (string, error) {
 	switch k := t.r.IntN(100); {
 	case k < 45:
@@ -163,7 +163,8 @@ func (t *volumeTrial) mend() {
 	}
 }
 
-// createPod creates a pod and its claims, in either order; some share a claim with another pod.
+// createPod creates a pod and its claims, in either order. Some share a claim with
+// another pod.
 func (t *volumeTrial) createPod() string {
 	t.pods++
 	name := fmt.Sprint("web-", t.pods)
@@ -199,7 +200,7 @@ func (t *volumeTrial) createPod() string {
 	return "pod created: " + name
 }
 
-// pick returns a pod; more often one whose binding is on its way. It is nil if there is none.
+// pick returns a pod, with a preference for pods with a binding in flight, or nil.
 func (t *volumeTrial) pick() (p *v1.Pod, binding bool) {
 	all := t.c.Pods()
 	if len(all) == 0 {
@@ -260,7 +261,8 @@ func (t *volumeTrial) deleteClaim() string {
 	return "claim deleted: " + key.String()
 }
 
-// disturbNode takes a node away, often one that a pod is being bound to, or brings it back.
+// disturbNode deletes a node, with a preference for the node of a binding in flight, or
+// restores it.
 func (t *volumeTrial) disturbNode() string {
 	node := t.nodes[t.r.IntN(len(t.nodes))]
 	if p, binding := t.pick(); binding {
@@ -284,7 +286,8 @@ func (t *volumeTrial) disturbNode() string {
 	return "node gone: " + node.Name
 }
 
-// clearVolumes makes released volumes available again, and deletes the claims of others, as administrators do.
+// clearVolumes makes released volumes available again, and deletes the claims of others,
+// as administrators do.
 func (t *volumeTrial) clearVolumes() string {
 	for _, o := range t.c.Objects() {
 		switch o := o.(type) {
@@ -303,7 +306,8 @@ func (t *volumeTrial) clearVolumes() string {
 	return "volumes made available again"
 }
 
-// restart kills the process, or stops it in order, and starts another when nothing of the first is on its way any more.
+// restart kills or stops the process, and starts another when the first has nothing in
+// flight.
 func (t *volumeTrial) restart() error {
 	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
 		t.happened["killed while binding"]++
@@ -336,7 +340,7 @@ func (t *volumeTrial) audit(r simulate.Round) error {
 
 func (t *volumeTrial) advance(d time.Duration) error { return t.c.AdvanceTo(t.c.Now().Add(d), t.audit) }
 
-// rested puts everything in order, and expects that after a while no pod waits that fits somewhere.
+// rested ends all faults, and checks that after a while no pod waits that fits somewhere.
 func (t *volumeTrial) rested() error {
 	t.c.SetFaults(simulate.Faults{})
 	t.mend()
@@ -368,7 +372,7 @@ func (t *volumeTrial) rested() error {
 	return t.a.nothingFits(nobody)
 }
 
-// emptied deletes all pods and claims, and expects that nothing is remembered of them.
+// emptied deletes all pods and claims, and checks that no memory is left of them.
 func (t *volumeTrial) emptied() error {
 	for _, pod := range t.c.Pods() {
 		t.c.DeletePod(keyOf(pod))

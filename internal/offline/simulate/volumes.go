@@ -16,48 +16,55 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Volumes is how PersistentVolumes are bound and provisioned in a simulation.
+// Volumes configures the binding and provisioning of PersistentVolumes.
 type Volumes struct {
-	// Unattended means that no controller binds claims, provisions volumes or creates the claims of ephemeral volumes: objects of storage stay as
-	// they are written.
+	// Unattended switches off the controller: no claims are bound, no volumes
+	// provisioned, no claims of ephemeral volumes created. Storage objects stay as they
+	// are written.
 	Unattended bool
-	// ProvisionTime is how long it takes to provision a volume; 0 means DefaultProvisionTime.
+	// ProvisionTime is the time to provision a volume; 0 means DefaultProvisionTime.
 	ProvisionTime time.Duration
 }
 
-// DefaultProvisionTime is how long it takes to provision a volume.
+// DefaultProvisionTime is the default time to provision a volume.
 const DefaultProvisionTime = time.Second
 
-// volumeController plays kube-controller-manager, as far as it binds claims to PersistentVolumes and creates the claims of ephemeral volumes, and an
-// external provisioner for every StorageClass that names one. It costs nothing in a cluster without objects of storage.
+// volumeController plays kube-controller-manager and an external provisioner for every
+// StorageClass that names one. As the former it binds claims to PersistentVolumes and
+// creates the claims of ephemeral volumes. It costs nothing in a cluster without storage
+// objects.
 //
-// It reads the stored objects, not what watches show, and writes them through the store, so that watches show each of its writes. A visit to
-// an object does at most one write, and the change brings the next visit: what the scheduler does meanwhile meets a binding that is half done, as it
-// does in a real cluster.
+// It reads the stored objects, not the watches, and writes them through the store, so
+// that watches show each of its writes. A visit to an object makes at most one write, and
+// that change triggers the next visit. So the scheduler meets half-done bindings, as in a
+// real cluster.
 type volumeController struct {
 	c     *Cluster
 	rules Volumes
 
-	// Invariant: these have the stored objects, in their newest versions.
+	// Invariant: these hold the stored objects, in their newest versions.
 	claims     map[model.ClaimKey]*v1.PersistentVolumeClaim
 	volumes    map[string]*v1.PersistentVolume
 	classes    map[string]*storagev1.StorageClass
 	capacities map[string]map[model.Ref]*storagev1.CSIStorageCapacity // by class
-	// pods are those with ephemeral volumes.
+	// pods are the pods with ephemeral volumes.
 	pods map[model.PodKey]*v1.Pod
 
 	// named are the volumes that name a claim, askers the claims that name a volume.
 	named  map[model.ClaimKey]map[string]bool
 	askers map[string]map[model.ClaimKey]bool
-	// free are the available volumes that name no claim, by class; the smallest first, then by name.
+	// free are the available volumes that name no claim, by class, sorted by size and
+	// then by name.
 	free map[string][]*v1.PersistentVolume
-	// unmatched are the claims, by class, that any free volume may be bound to, and none fitted.
+	// unmatched are the claims, by class, for which any free volume is allowed but none
+	// matched.
 	unmatched map[string]map[model.ClaimKey]bool
 
 	planned      map[model.Ref]bool // visits
 	provisioning map[model.ClaimKey]types.UID
 	drawn        map[string]drawing // by provisioned volume
-	// left are the claims that a provisioner left when its node was deleted, by node.
+	// left are the claims that a provisioner abandoned when its node was deleted, by
+	// node.
 	left map[string]map[model.ClaimKey]bool
 }
 
@@ -73,7 +80,7 @@ func newVolumeController(c *Cluster, rules Volumes) *volumeController {
 	}
 }
 
-// changed takes in a new version of a stored object.
+// changed applies a new version of a stored object.
 func (v *volumeController) changed(object kinds.Object) {
 	if v.rules.Unattended {
 		return
@@ -91,7 +98,7 @@ func (v *volumeController) changed(object kinds.Object) {
 		add(v.capacities, o.StorageClassName, refOf(o), o)
 	case *v1.Pod:
 		v.setPod(o)
-	case *v1.Node: // a provisioner that starts looks at all claims
+	case *v1.Node: // a provisioner that starts checks all claims
 		for _, key := range slices.SortedFunc(maps.Keys(v.left[o.Name]), model.ClaimKey.Compare) {
 			v.visit(key.Ref())
 		}
@@ -99,7 +106,7 @@ func (v *volumeController) changed(object kinds.Object) {
 	}
 }
 
-// gone takes in that an object is not stored any more.
+// gone applies the deletion of an object.
 func (v *volumeController) gone(ref model.Ref) {
 	if v.rules.Unattended {
 		return
@@ -138,9 +145,10 @@ func (v *volumeController) visit(ref model.Ref) {
 }
 
 // put writes an object.
-func (v *volumeController) put(object kinds.Object) { _ = v.c.SetObject(object) } // its kind is one that scheduling reads
+// cannot fail: scheduling reads this kind
+func (v *volumeController) put(object kinds.Object) { _ = v.c.SetObject(object) }
 
-// setClaim takes in a version of a claim, nil if it is gone.
+// setClaim applies a version of a claim, or its deletion if now is nil.
 func (v *volumeController) setClaim(key model.ClaimKey, now *v1.PersistentVolumeClaim) {
 	if before := v.claims[key]; before != nil {
 		drop(v.askers, before.Spec.VolumeName, key)
@@ -169,7 +177,7 @@ func (v *volumeController) visitVolume(name string) {
 	}
 }
 
-// setVolume takes in a version of a volume, nil if it is gone.
+// setVolume applies a version of a volume, or its deletion if now is nil.
 func (v *volumeController) setVolume(name string, now *v1.PersistentVolume) {
 	if before := v.volumes[name]; before != nil {
 		v.unlist(before)
@@ -200,7 +208,7 @@ func (v *volumeController) setVolume(name string, now *v1.PersistentVolume) {
 	v.list(now)
 }
 
-// list lists a volume among the free ones if it is free.
+// list adds a volume to the free ones if it is free.
 func (v *volumeController) list(pv *v1.PersistentVolume) {
 	if !isFree(pv) {
 		return
@@ -238,7 +246,7 @@ func isFree(pv *v1.PersistentVolume) bool {
 	return pv.Spec.ClaimRef == nil && pv.Status.Phase == v1.VolumeAvailable && pv.DeletionTimestamp == nil
 }
 
-// isBound reports whether a claim is bound. Phases say nothing about that.
+// isBound reports whether a claim is bound. Phases do not count.
 func isBound(claim *v1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[volume.AnnBindCompleted]
 	return claim.Spec.VolumeName != "" && completed

@@ -17,7 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// The classes of these tests: np has no provisioner and waits for pods, dp has one and waits, now has one and does not, still has none and does not.
+// The classes of these tests. np has no provisioner and delayed binding, dp has a
+// provisioner and delayed binding, now has a provisioner and immediate binding, still has
+// no provisioner and immediate binding.
 func withClasses(more ...runtime.Object) []runtime.Object {
 	return append([]runtime.Object{
 		build.StorageClass("np", ""), build.StorageClass("dp", "provisioner=d"), build.StorageClass("now", "provisioner=d mode=Immediate"),
@@ -25,7 +27,8 @@ func withClasses(more ...runtime.Object) []runtime.Object {
 	}, more...)
 }
 
-// storageOf says of each claim and each volume what has become of it, in order: "c Pending", "c Bound v", "v Available", "v Bound c".
+// storageOf returns the states of all claims and volumes, in order: "c Pending", "c Bound
+// v", "v Available", "v Bound c".
 func storageOf(c *simulate.Cluster) string {
 	var all []string
 	for _, o := range c.Objects() {
@@ -77,7 +80,8 @@ func pass(t *testing.T, c *simulate.Cluster, d time.Duration) {
 	}
 }
 
-// TestVolumeController gives the controller claims and volumes, and expects what becomes of them in time.
+// TestVolumeController gives claims and volumes to the controller, and checks their
+// states over time.
 func TestVolumeController(t *testing.T) {
 	pv, pvc := build.PersistentVolume, build.PersistentVolumeClaim
 	pool := build.CSIStorageCapacity("pool", "class=dp capacity=10Gi", "everything")
@@ -144,7 +148,7 @@ func TestVolumeController(t *testing.T) {
 	}
 }
 
-// versions are the resource versions of all objects.
+// versions returns the resource versions of all objects.
 func versions(c *simulate.Cluster) string {
 	var all []string
 	for _, o := range c.Objects() {
@@ -153,7 +157,7 @@ func versions(c *simulate.Cluster) string {
 	return strings.Join(all, " ")
 }
 
-// TestVolumeChanges lets things happen to claims and volumes one after another.
+// TestVolumeChanges makes changes to claims and volumes one after another.
 func TestVolumeChanges(t *testing.T) {
 	pv, pvc := build.PersistentVolume, build.PersistentVolumeClaim
 	claim := model.ClaimKey{Namespace: "default", Name: "c"}
@@ -161,7 +165,7 @@ func TestVolumeChanges(t *testing.T) {
 		build.CSIStorageCapacity("pool", "class=dp capacity=10Gi maximum=8Gi", "everything"))...)
 	steps := []struct {
 		what string
-		do   any // an object to set, or what to delete
+		do   any // an object to set, or the reference of an object to delete
 		wait time.Duration
 		want string
 	}{
@@ -218,7 +222,8 @@ func object[T runtime.Object](t *testing.T, c *simulate.Cluster, name string) T 
 	panic("unreachable")
 }
 
-// TestProvisionedVolume expects of a volume what a provisioner gives it, and that it can be used where its node is.
+// TestProvisionedVolume checks the fields of a provisioned volume, and that it can be
+// used near its node.
 func TestProvisionedVolume(t *testing.T) {
 	zoned := build.Node("n1", build.NodeLabels("topology.kubernetes.io/zone=z1 rack=r7"))
 	racked := build.CSINode("n1", "d=3")
@@ -251,7 +256,8 @@ func TestProvisionedVolume(t *testing.T) {
 	}
 }
 
-// TestProvisionFails has the provisioner fail: a claim for a node is handed back, one that waits for no pod is tried again.
+// TestProvisionFails fails the provisioner. A claim for a node is handed back to the
+// scheduler; provisioning is retried for a claim that waits for no pod.
 func TestProvisionFails(t *testing.T) {
 	for _, row := range []struct{ claim, after, later string }{
 		{"class=dp node=n1", "c Pending", "c Pending"},
@@ -276,7 +282,8 @@ func TestProvisionFails(t *testing.T) {
 	}
 }
 
-// TestProvisionIsOvertaken changes a claim while its volume is made: the volume is made for what the claim is in the end.
+// TestProvisionIsOvertaken changes a claim during its provisioning. The volume matches
+// the final claim.
 func TestProvisionIsOvertaken(t *testing.T) {
 	pvc := build.PersistentVolumeClaim
 	for _, row := range []struct {
@@ -304,7 +311,8 @@ func TestProvisionIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestEphemeralClaims expects a claim for each ephemeral volume of a pod, with the default class, that goes with the pod.
+// TestEphemeralClaims expects a claim for each ephemeral volume of a pod, with the
+// default class, which is deleted with the pod.
 func TestEphemeralClaims(t *testing.T) {
 	standard := build.StorageClass("standard", "provisioner=d annotation=storageclass.kubernetes.io/is-default-class=true")
 	c := storing(t, defaults(t), append(withClasses(), standard)...)
@@ -346,7 +354,8 @@ func TestEphemeralClaims(t *testing.T) {
 	}
 }
 
-// TestControllerIsLate delays the controller: a binding is seen half done, in the order in which a real controller writes.
+// TestControllerIsLate delays the controller. The binding is seen half done, in the order
+// of a real controller's writes.
 func TestControllerIsLate(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(20) {

@@ -11,17 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// watch is the connection over which the scheduler sees one kind of object.
+// watch is the scheduler's connection for one kind of object.
 type watch struct {
 	informer *informer
-	// broken watches show nothing: what there is to show waits, and is shown when the watch resumes, or is lost when the objects are listed
-	// anew.
+	// A broken watch shows nothing. Its events are kept in the backlog. They are shown
+	// when the watch resumes, or dropped when the objects are listed again.
 	broken  bool
 	backlog []sighting
-	// list counts the lists; what an earlier one was to show is not shown any more.
+	// list counts the lists. Events from before the latest list are dropped.
 	list   int
 	synced bool
-	// shownAt is when the newest version of an object will be shown, so that the next one is not shown earlier.
+	// shownAt is the time at which the newest version of an object will be shown, so that
+	// the next version is not shown earlier.
 	shownAt map[model.Ref]time.Time
 	// last is the last version of objects whose deletion has not been shown yet.
 	last map[model.Ref]string
@@ -31,14 +32,14 @@ func newWatch(c *Cluster, kind model.Kind) *watch {
 	return &watch{informer: newInformer(c, kind, kube.NewHandler(kind, sink{c})), shownAt: map[model.Ref]time.Time{}, last: map[model.Ref]string{}}
 }
 
-// sighting is an object in a new version, or in its last one when it is gone.
+// sighting is a new version of an object, or the last version of a deleted one.
 type sighting struct {
 	of     model.Ref
 	object kinds.Object
 	gone   bool
 }
 
-// watchAnew has all objects listed and watched by a process that knows nothing.
+// watchAnew lists and watches all objects for a process with empty state.
 func (c *Cluster) watchAnew() {
 	for _, kind := range c.reads {
 		c.watches[kind] = newWatch(c, kind)
@@ -49,10 +50,10 @@ func (c *Cluster) watchAnew() {
 	}
 }
 
-// Reads returns the kinds that the scheduler watches. The slice is the cluster's own.
+// Reads returns the kinds that the scheduler watches. It must not be changed.
 func (c *Cluster) Reads() []model.Kind { return c.reads }
 
-// BreakWatch stops the watch of a kind that the scheduler watches. The scheduler does not notice.
+// BreakWatch stops the watch of a kind without an error to the scheduler.
 func (c *Cluster) BreakWatch(kind model.Kind) {
 	if w := c.watches[kind]; !w.broken {
 		w.broken = true
@@ -60,8 +61,8 @@ func (c *Cluster) BreakWatch(kind model.Kind) {
 	}
 }
 
-// MendWatch lets a broken watch go on: where it stopped, or with a new list, in which case the scheduler finds out only from the list what is
-// no longer there.
+// MendWatch lets a broken watch go on: at the place where it stopped, or with a new list.
+// With a list, deletions are visible only as missing objects.
 func (c *Cluster) MendWatch(kind model.Kind, anew bool) {
 	w := c.watches[kind]
 	switch {
@@ -100,7 +101,7 @@ func (c *Cluster) relist(kind model.Kind) {
 		c.compare(w, listed)
 		w.informer.replace(listed, !w.synced)
 		w.broken, w.synced, w.backlog = false, true, nil
-		w.list++ // what was on its way is in the list
+		w.list++ // the list includes the events on their way
 		clear(w.shownAt)
 		clear(w.last)
 	})
@@ -112,7 +113,7 @@ func (c *Cluster) relistAll() {
 	}
 }
 
-// compare counts in which ways a list differs from what the informer has.
+// compare counts the differences between a list and the informer's store.
 func (c *Cluster) compare(w *watch, list []kinds.Object) {
 	missing := map[model.Ref]string{}
 	for _, object := range w.informer.store.List() {
@@ -133,12 +134,13 @@ func (c *Cluster) compare(w *watch, list []kinds.Object) {
 	}
 }
 
-// listed is what the API server lists: of the pods those that have not finished.
+// listed returns the API server's list, without finished pods.
 func (c *Cluster) listed(kind model.Kind) []kinds.Object {
 	return slices.DeleteFunc(c.store.list(kind), func(object kinds.Object) bool { return !selected(object) })
 }
 
-// show plans a watch event about an object in a new version, which controllers act on.
+// show plans a watch event for a new version of an object and passes it to the
+// controllers.
 func (c *Cluster) show(object kinds.Object) {
 	if c.config.Mirror != nil {
 		c.config.Mirror.Changed(object)
@@ -149,7 +151,8 @@ func (c *Cluster) show(object kinds.Object) {
 	c.plan(sighting{of: refOf(object), object: object})
 }
 
-// showGone plans a watch event about an object that is gone, in its last version, which controllers act on.
+// showGone plans a watch event for a deleted object, in its last version, and passes it
+// to the controllers.
 func (c *Cluster) showGone(object kinds.Object) {
 	ref := refOf(object)
 	if c.config.Mirror != nil {
@@ -164,7 +167,7 @@ func (c *Cluster) showGone(object kinds.Object) {
 	c.plan(sighting{ref, object, true})
 }
 
-// plan plans a watch event, and sometimes its twin. Kinds that are not watched have none.
+// plan plans a watch event, and at random a duplicate. Unwatched kinds have none.
 func (c *Cluster) plan(s sighting) {
 	w := c.watches[s.of.Kind]
 	if w == nil {
@@ -174,7 +177,7 @@ func (c *Cluster) plan(s sighting) {
 	if last, ok := w.shownAt[s.of]; ok && last.After(at) {
 		at = last
 	}
-	if at.After(c.now) { // otherwise it is shown before whatever is planned later
+	if at.After(c.now) { // otherwise it is shown before any effect that is planned later
 		w.shownAt[s.of] = at
 	}
 	times := 1
@@ -186,7 +189,7 @@ func (c *Cluster) plan(s sighting) {
 	for range times {
 		c.agenda.plan(at, c.life, func() {
 			if w.shownAt[s.of].Equal(at) {
-				delete(w.shownAt, s.of) // whatever comes next is shown later, or after this
+				delete(w.shownAt, s.of) // the next version is shown later, or after this one
 			}
 			switch {
 			case w.list != list:
@@ -199,7 +202,7 @@ func (c *Cluster) plan(s sighting) {
 	}
 }
 
-// see has the informer take in what a watch shows.
+// see applies a watch event to the informer.
 func (c *Cluster) see(w *watch, s sighting) {
 	switch {
 	case s.gone && c.again(s) && c.chaos.chance(c.chaos.ReplacedPercent):
@@ -211,19 +214,21 @@ func (c *Cluster) see(w *watch, s sighting) {
 		w.informer.remove(s.object)
 	case selected(s.object):
 		w.informer.set(s.object)
-	case w.informer.known(s.object) != nil: // the watch has selected it until now
+	case w.informer.known(s.object) != nil: // the watch selected it until now
 		c.happened["watch: finished pod shown as deleted"]++
 		w.informer.remove(s.object)
 	}
 }
 
-// again reports whether an object that is gone was created again, which the same watch is going to show.
+// again reports whether a deleted object was created again, which the same watch is going
+// to show.
 func (c *Cluster) again(s sighting) bool {
 	now := c.store.get(s.of)
 	return now != nil && now.GetUID() != s.object.GetUID()
 }
 
-// synced reports whether the scheduler has seen a list of every kind: it does not decide before.
+// synced reports whether the scheduler has received a list of every kind. It does not
+// decide before.
 func (c *Cluster) synced() bool {
 	for _, w := range c.watches {
 		if !w.synced {
@@ -233,7 +238,8 @@ func (c *Cluster) synced() bool {
 	return true
 }
 
-// Disconnect takes the API server away from the scheduler: requests are refused, and the watches break. Others still reach it.
+// Disconnect cuts the scheduler off from the API server: requests are refused, and
+// watches break. Other clients still reach it.
 func (c *Cluster) Disconnect() {
 	c.away = true
 	c.happened["API server: gone"]++
@@ -242,7 +248,8 @@ func (c *Cluster) Disconnect() {
 	}
 }
 
-// Reconnect brings the API server back. For a while it forbids everything; then all objects are listed anew.
+// Reconnect ends Disconnect. During warmUp, requests are forbidden. All objects are
+// listed again.
 func (c *Cluster) Reconnect(warmUp time.Duration) {
 	if !c.away {
 		return
@@ -253,14 +260,15 @@ func (c *Cluster) Reconnect(warmUp time.Duration) {
 	c.relistAll()
 }
 
-// Kill ends the scheduler process. Its requests that are on their way still arrive.
+// Kill ends the scheduler process. Its requests in flight still arrive.
 func (c *Cluster) Kill() {
 	c.end()
 	c.happened["process: killed"]++
 }
 
-// Stop ends the scheduler process in order: it decides nothing more, and ends when what it has sent is answered and what it has to tell is
-// written, but soon.
+// Stop shuts the scheduler process down. It makes no more decisions. It ends when its
+// requests are answered and its statuses and events are written, at the latest after
+// commit.DefaultDrain.
 func (c *Cluster) Stop() {
 	if c.dead || c.commit.stopping {
 		return
@@ -270,24 +278,26 @@ func (c *Cluster) Stop() {
 	c.agenda.plan(c.now.Add(commit.DefaultDrain), c.life, c.end)
 }
 
-// end leaves no process; nobody hears the answers to its requests.
+// end removes the process. Answers to its requests are lost.
 func (c *Cluster) end() {
 	c.life++
 	c.dead = true
 	c.commit.endCalls()
 }
 
-// Stall lets time pass without the scheduler getting to run, as when the machine sleeps.
+// Stall lets time pass without the scheduler running, as when the machine sleeps.
 func (c *Cluster) Stall(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.happened["clock: jumped with a stalled process"]++
 }
 
-// SetClock sets the wall clock that processes read when they start, so far from virtual time.
+// SetClock sets the offset from virtual time of the wall clock that processes read when
+// they start.
 func (c *Cluster) SetClock(skew time.Duration) {
 	c.skew = skew
 	c.happened["clock: set"]++
 }
 
-// processTime turns virtual time into what the scheduler's steady clock shows: the wall clock when the process started, and the time since.
+// processTime converts virtual time to the scheduler's monotonic clock: the wall clock at
+// the start of the process, plus the time since.
 func (c *Cluster) processTime(at time.Time) time.Time { return at.Add(c.startSkew) }

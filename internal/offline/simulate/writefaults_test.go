@@ -20,11 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestFaultsOfWrites is a seeded simulation of writes that give back claims: claims of
-// pods, claims that pods share, and claims of PodGroups, allocated and reserved by an
-// earlier turn on nodes that are full by turns. Requests take up to 10 s and fail in
+// TestFaultsOfWrites is a seeded simulation of writes that release claims: claims of
+// pods, shared claims, and claims of PodGroups. An earlier turn has allocated and
+// reserved them on nodes that are full by turns. Requests take up to 10 s and fail in
 // every way, and processes take over. After every round no pod is bound without its
-// devices, and in the end every pod is bound.
+// devices. In the end every pod is bound.
 func TestFaultsOfWrites(t *testing.T) {
 	build.NotRaced(t)
 	countTrials(t, func(n uint64) ([]map[string]int, error) {
@@ -39,8 +39,8 @@ func TestFaultsOfWrites(t *testing.T) {
 	})
 }
 
-// leaseEnds is the least time between the last request of a leader that was killed and
-// the first decision of the next one: the lease takes 15 s, and is renewed every 2 s.
+// leaseEnds is the shortest time between the last request of a killed leader and the
+// first decision of the next one. The lease takes 15 s and is renewed every 2 s.
 const leaseEnds = 13 * time.Second
 
 type writeTrial struct {
@@ -155,7 +155,7 @@ func (t *writeTrial) create() string {
 	return "created with claim " + name
 }
 
-// pods returns the pods that are not there to fill a node.
+// pods returns the pods other than fillers.
 func (t *writeTrial) pods() []*v1.Pod {
 	return slices.DeleteFunc(t.c.Pods(), func(p *v1.Pod) bool { return len(p.Spec.ResourceClaims) == 0 })
 }
@@ -176,8 +176,8 @@ func (t *writeTrial) end() string {
 	return "ended: " + name
 }
 
-// fill fills a node with a pod of another scheduler, or empties it: mostly one on which
-// an allocation is being given back, or could be.
+// fill fills a node with a pod of another scheduler, or empties it. It prefers a node
+// with an allocation that is or could be released.
 func (t *writeTrial) fill() string {
 	node := nodeOfTrial(t.r.IntN(3))
 	for _, p := range t.pods() {
@@ -194,10 +194,9 @@ func (t *writeTrial) fill() string {
 	return "full: " + node
 }
 
-// takeOver kills the process, or stops it in order, and another one takes over: at once
-// if nothing but writes that give something back, conditions and events may be in flight,
-// or if a process that was stopped has had all answers; otherwise when the lease has
-// ended.
+// takeOver kills or stops the process, and another one takes over. It does so at once if
+// only releases, conditions and events may be in flight, or if a stopped process has had
+// all answers. Otherwise it waits for the end of the lease.
 func (t *writeTrial) takeOver() error {
 	if t.c.Loop().State().GivenBack() > 0 {
 		t.happened["killed while giving back"]++
@@ -225,8 +224,7 @@ func (t *writeTrial) takeOver() error {
 	return t.c.Restart()
 }
 
-// allocatedOn returns the only node that can use the allocation of a pod's claim, empty
-// if none does.
+// allocatedOn returns the only node that can use the allocation of a pod's claim, or "".
 func (t *writeTrial) allocatedOn(p *v1.Pod) string {
 	claim, _ := t.c.Object(model.ClaimKey{Namespace: "default", Name: *p.Spec.ResourceClaims[0].ResourceClaimName}.DeviceRef()).(*resourcev1.ResourceClaim)
 	if claim == nil || claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {
@@ -264,7 +262,7 @@ func (t *writeTrial) audit(r simulate.Round) error {
 
 func givesBack(w plan.Write) bool { return w.GivesBack != nil }
 
-// rested puts everything in order, and expects every pod to be bound after a while.
+// rested ends all faults, and expects every pod to be bound after a while.
 func (t *writeTrial) rested() error {
 	t.c.SetFaults(simulate.Faults{})
 	for i := range 3 {
@@ -285,7 +283,7 @@ func (t *writeTrial) rested() error {
 	return nil
 }
 
-// emptied deletes all pods, and expects that nothing is remembered of them.
+// emptied deletes all pods, and checks that no memory is left of them.
 func (t *writeTrial) emptied() error {
 	for len(t.pods()) > 0 {
 		t.end()

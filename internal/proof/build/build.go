@@ -1,9 +1,13 @@
-// Package build makes API objects for the tables of tests, short enough for a row to fit on a line.
+// Package build makes API objects for the tables of tests, short enough for a row to fit
+// on a line.
 //
-// It takes short texts and options in Kubernetes' words; it gives pods, nodes, storage and what belongs to them, their protobuf, the sizes of benchmarks, and what is done under the race detector. It owns
-// nothing. It never says what a scheduler should make of an object, and is imported by tests only.
+// It takes short texts and options in Kubernetes' words. It returns pods, nodes, storage
+// objects and related objects. It also has their protobuf encoding, the sizes of
+// benchmarks, and switches for the race detector. It owns nothing, has no expectations
+// about scheduling, and is imported by tests only.
 //
-// Texts are lists separated by spaces: labels and selectors "app=x tier=y", resources "cpu=500m memory=1Gi", taints "a=b:NoSchedule".
+// Texts are lists separated by spaces: labels and selectors "app=x tier=y", resources
+// "cpu=500m memory=1Gi", taints "a=b:NoSchedule".
 package build
 
 import (
@@ -14,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LabelSet reads "app=x tier=y"; without any pair it is empty, not nil.
+// LabelSet reads "app=x tier=y". Without a pair the set is empty, not nil.
 func LabelSet(text string) map[string]string {
 	set := map[string]string{}
 	for _, field := range strings.Fields(text) {
@@ -48,7 +52,8 @@ func Requirements(text string) []v1.NodeSelectorRequirement {
 	return all
 }
 
-// Selector reads "absent" (nil), "everything" (empty), labels ("app=x tier=y") or requirements ("app In x,y; tier Exists").
+// Selector reads "absent" (nil), "everything" (empty), labels ("app=x tier=y") or
+// requirements ("app In x,y; tier Exists").
 func Selector(text string) *metav1.LabelSelector {
 	switch {
 	case text == "absent":
@@ -71,7 +76,7 @@ func Namespace(name, labels string) *v1.Namespace {
 	return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: LabelSet(labels)}}
 }
 
-// Service makes a service in the namespace default. A selector of nil is one that is absent.
+// Service makes a service in the namespace default. A nil selector is absent.
 func Service(name string, selector map[string]string) *v1.Service {
 	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}, Spec: v1.ServiceSpec{Selector: selector}}
 }

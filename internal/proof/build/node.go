@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeOption says what is special about a node.
+// NodeOption changes a new node.
 type NodeOption func(*v1.Node)
 
-// Node makes a node with room for 110 pods, unless the options say otherwise.
+// Node makes a node with room for 110 pods by default.
 func Node(name string, options ...NodeOption) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}, Status: v1.NodeStatus{Allocatable: Resources("pods=110")}}
 	for _, option := range options {
@@ -20,7 +20,8 @@ func Node(name string, options ...NodeOption) *v1.Node {
 	return n
 }
 
-// NodesInZones reads "a=z1 b=": node a in zone z1, node b without a zone. Each has its name as host name.
+// NodesInZones reads "a=z1 b=": node a in zone z1, node b without a zone. Each has its
+// name as host name.
 func NodesInZones(text string, options ...NodeOption) []*v1.Node {
 	var all []*v1.Node
 	for _, field := range strings.Fields(text) {
@@ -35,7 +36,7 @@ func NodesInZones(text string, options ...NodeOption) []*v1.Node {
 	return all
 }
 
-// With changes one of the nodes, and returns all.
+// With applies options to one of the nodes, and returns all.
 func With(nodes []*v1.Node, name string, options ...NodeOption) []*v1.Node {
 	for _, n := range nodes {
 		for _, option := range options {
@@ -52,10 +53,10 @@ func NodeLabels(text string) NodeOption {
 	return func(n *v1.Node) { maps.Copy(n.Labels, LabelSet(text)) }
 }
 
-// WithoutLabel takes a label away.
+// WithoutLabel removes a label.
 func WithoutLabel(key string) NodeOption { return func(n *v1.Node) { delete(n.Labels, key) } }
 
-// Allocatable adds resources such as "cpu=4 memory=8Gi", or changes them.
+// Allocatable adds or changes resources such as "cpu=4 memory=8Gi".
 func Allocatable(text string) NodeOption {
 	return func(n *v1.Node) { maps.Copy(n.Status.Allocatable, Resources(text)) }
 }

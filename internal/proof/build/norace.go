@@ -2,5 +2,5 @@
 
 package build
 
-// Raced is set under the race detector.
+// Raced reports whether the race detector is on.
 const Raced = false

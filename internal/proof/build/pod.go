@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodOption says what is special about a pod.
+// PodOption changes a new pod.
 type PodOption func(*v1.Pod)
 
-// Pod makes a pending pod p in the namespace default, for the default scheduler and without containers, unless the options say otherwise.
+// Pod makes a pending pod p in the namespace default, for the default scheduler and
+// without containers by default.
 func Pod(options ...PodOption) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "p", UID: "p"},
@@ -25,7 +26,8 @@ func Pod(options ...PodOption) *v1.Pod {
 	return p
 }
 
-// PodsOnNodes reads "a=2 b=1": so many equal pods on each node. They have one name; whoever puts them into a cluster names them.
+// PodsOnNodes reads "a=2 b=1", numbers of equal pods on nodes. All have the same name;
+// callers rename them before they put them into a cluster.
 func PodsOnNodes(text string, options ...PodOption) []*v1.Pod {
 	var all []*v1.Pod
 	for _, field := range strings.Fields(text) {
@@ -71,7 +73,7 @@ func NodeSelector(text string) PodOption {
 // Tolerations gives tolerations.
 func Tolerations(all ...v1.Toleration) PodOption { return func(p *v1.Pod) { p.Spec.Tolerations = all } }
 
-// Controller gives the pod an owner that is its controller.
+// Controller sets the pod's controller.
 func Controller(apiVersion, kind, name string) PodOption {
 	return func(p *v1.Pod) {
 		yes := true
@@ -79,18 +81,18 @@ func Controller(apiVersion, kind, name string) PodOption {
 	}
 }
 
-// Container adds a container with requests such as "cpu=1 memory=1Gi". Its name is c and its position, counted over containers and init
-// containers.
+// Container adds a container with requests such as "cpu=1 memory=1Gi". Its name is c and
+// its position among containers and init containers.
 func Container(requests string) PodOption {
 	return func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, next(p, requests)) }
 }
 
-// InitContainer adds an ordinary init container, named likewise.
+// InitContainer adds an ordinary init container, named as by Container.
 func InitContainer(requests string) PodOption {
 	return func(p *v1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, next(p, requests)) }
 }
 
-// Sidecar adds a restartable init container, named likewise.
+// Sidecar adds a restartable init container, named as by Container.
 func Sidecar(requests string) PodOption {
 	return func(p *v1.Pod) {
 		always := v1.ContainerRestartPolicyAlways

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// ProtobufInfo is how client-go encodes and decodes protobuf.
+// ProtobufInfo returns client-go's protobuf serializer.
 func ProtobufInfo(t testing.TB) runtime.SerializerInfo {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.WithoutConversion().SupportedMediaTypes(), runtime.ContentTypeProtobuf)

@@ -2,6 +2,7 @@
 
 package build
 
-// Raced is set under the race detector, under which random clusters and simulations take many times as long. What their seeds explore is the same with and without
-// it, so a few are enough to find races; a package that asks for it is tested both ways by `make unit`.
+// Raced reports whether the race detector is on. Random clusters and simulations are many
+// times slower under it. Their seeds explore the same paths with and without it, so a few
+// seeds suffice to find races. `make unit` tests packages that use Raced in both ways.
 const Raced = true

@@ -2,7 +2,8 @@ package build
 
 import "testing"
 
-// Sized is the size of a benchmark, or a fiftieth of it with -short, where benchmarks only have to run.
+// Sized returns the size of a benchmark, or a fiftieth of it with -short, when benchmarks
+// only have to run.
 func Sized(n int) int {
 	if testing.Short() {
 		return n / 50
@@ -10,7 +11,7 @@ func Sized(n int) int {
 	return n
 }
 
-// UnlessRaced is how often to try something without the race detector, and with it.
+// UnlessRaced returns the number of tries without or with the race detector.
 func UnlessRaced(times, withDetector int) int {
 	if Raced {
 		return withDetector
@@ -18,7 +19,8 @@ func UnlessRaced(times, withDetector int) int {
 	return times
 }
 
-// NotRaced skips, under the race detector, a test that takes long there and in which no goroutines meet, or only those that meet in other tests of its package, too.
+// NotRaced skips a test under the race detector. It is for slow tests whose goroutines do
+// not interact, or only in ways that other tests of the package cover.
 func NotRaced(t testing.TB) {
 	t.Helper()
 	if Raced {

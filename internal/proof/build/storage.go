@@ -12,18 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Storage objects have resource version 1 and their name as UID, so that references can be written down. Their texts are words such as
-// "storage=10Gi class=fast"; besides those of each function, all of them read
+// Storage objects have resource version 1 and their name as UID, so that references can
+// be written by hand. Their texts are words such as "storage=10Gi class=fast". All of
+// them accept the words of their function, and these:
 //
 //	label=<key>=<value>       a label
 //	annotation=<key>=<value>  an annotation
 //	uid=<text> version=<text> the UID, the resource version
 //	deleting                  a deletion timestamp
 //
-// A word that is not known panics: it would be a row that tests something else than it says.
+// An unknown word panics, because its row would not test its intent.
 
-// StorageClass makes a class of no-provisioner and WaitForFirstConsumer, unless the text says otherwise: "provisioner=d mode=Immediate"; "mode="
-// leaves volumeBindingMode out.
+// StorageClass makes a class of no-provisioner and WaitForFirstConsumer by default. Its
+// words are "provisioner=d mode=Immediate"; "mode=" leaves volumeBindingMode out.
 func StorageClass(name, text string, options ...ClassOption) *storagev1.StorageClass {
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	c := &storagev1.StorageClass{ObjectMeta: storageMeta("", name), Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &mode}
@@ -42,10 +43,11 @@ func StorageClass(name, text string, options ...ClassOption) *storagev1.StorageC
 	return c
 }
 
-// ClassOption says what is special about a class.
+// ClassOption changes a new class.
 type ClassOption func(*storagev1.StorageClass)
 
-// AllowedTopologies adds a term for each text such as "zone=z1,z2 disk=ssd"; "" is a term without expressions.
+// AllowedTopologies adds a term for each text such as "zone=z1,z2 disk=ssd"; "" is a term
+// without expressions.
 func AllowedTopologies(terms ...string) ClassOption {
 	return func(c *storagev1.StorageClass) {
 		for _, text := range terms {
@@ -60,8 +62,9 @@ func AllowedTopologies(terms ...string) ClassOption {
 	}
 }
 
-// CSINode makes the CSINode of a node. Drivers are "d=2 e=": d has room for 2 volumes, e says nothing. Migrated are the in-tree plugins of the
-// annotation storage.alpha.kubernetes.io/migrated-plugins, without which it is absent.
+// CSINode makes the CSINode of a node. Drivers are "d=2 e=": d has room for 2 volumes, e
+// has no limit. Migrated are the in-tree plugins in the annotation
+// storage.alpha.kubernetes.io/migrated-plugins, which is absent without any.
 func CSINode(node, drivers string, migrated ...string) *storagev1.CSINode {
 	c := &storagev1.CSINode{ObjectMeta: storageMeta("", node)}
 	for _, field := range strings.Fields(drivers) {
@@ -83,7 +86,8 @@ func CSINode(node, drivers string, migrated ...string) *storagev1.CSINode {
 	return c
 }
 
-// CSIDriver makes a driver. Its words are those of its fields that are true: "storageCapacity preventPodSchedulingIfMissing".
+// CSIDriver makes a driver. Its words are the names of its true fields: "storageCapacity
+// preventPodSchedulingIfMissing".
 func CSIDriver(name, text string) *storagev1.CSIDriver {
 	d := &storagev1.CSIDriver{ObjectMeta: storageMeta("", name)}
 	yes := true
@@ -94,8 +98,9 @@ func CSIDriver(name, text string) *storagev1.CSIDriver {
 	return d
 }
 
-// CSIStorageCapacity makes a capacity in the namespace default from "class=fast capacity=100Gi maximum=40Gi namespace=ns"; what is left out is
-// not set. The topology is as [Selector] reads it.
+// CSIStorageCapacity makes a capacity in the namespace default from "class=fast
+// capacity=100Gi maximum=40Gi namespace=ns". Missing fields are not set. The topology is
+// as in [Selector].
 func CSIStorageCapacity(name, text, topology string) *storagev1.CSIStorageCapacity {
 	c := &storagev1.CSIStorageCapacity{ObjectMeta: storageMeta(metav1.NamespaceDefault, name), NodeTopology: Selector(topology)}
 	read(&c.ObjectMeta, text, words{
@@ -107,7 +112,8 @@ func CSIStorageCapacity(name, text, topology string) *storagev1.CSIStorageCapaci
 	return c
 }
 
-// VolumeAttachment makes an attachment from "attacher=d node=n1 volume=v1"; without a volume it is one of an inline volume.
+// VolumeAttachment makes an attachment from "attacher=d node=n1 volume=v1". Without a
+// volume it is for an inline volume.
 func VolumeAttachment(name, text string) *storagev1.VolumeAttachment {
 	a := &storagev1.VolumeAttachment{ObjectMeta: storageMeta("", name)}
 	read(&a.ObjectMeta, text, words{
@@ -121,10 +127,10 @@ func VolumeAttachment(name, text string) *storagev1.VolumeAttachment {
 	return a
 }
 
-// words are what a text may say, with what each means for an object.
+// words are the valid words of a text, with their effects on an object.
 type words map[string]func(value string)
 
-// read reads the words of a text, and those that all storage objects share.
+// read reads the words of a text, and the words that all storage objects share.
 func read(to *metav1.ObjectMeta, text string, known words) {
 	for _, field := range strings.Fields(text) {
 		word, value, _ := strings.Cut(field, "=")

@@ -2,10 +2,10 @@ package build
 
 import v1 "k8s.io/api/core/v1"
 
-// ConstraintOption says what is special about a spread constraint.
+// ConstraintOption changes a new spread constraint.
 type ConstraintOption func(*v1.TopologySpreadConstraint)
 
-// Constraint makes a spread constraint with maxSkew 1 and without a selector, unless the options say otherwise.
+// Constraint makes a spread constraint with maxSkew 1 and without a selector by default.
 func Constraint(action v1.UnsatisfiableConstraintAction, key string, options ...ConstraintOption) v1.TopologySpreadConstraint {
 	c := v1.TopologySpreadConstraint{TopologyKey: key, WhenUnsatisfiable: action, MaxSkew: 1}
 	for _, option := range options {
@@ -14,7 +14,7 @@ func Constraint(action v1.UnsatisfiableConstraintAction, key string, options ...
 	return c
 }
 
-// DoNotSchedule adds a hard spread constraint; the selector is as [Selector] reads it.
+// DoNotSchedule adds a hard spread constraint. The selector is as in [Selector].
 func DoNotSchedule(key, selector string, options ...ConstraintOption) PodOption {
 	return spread(v1.DoNotSchedule, key, selector, options)
 }
@@ -55,10 +55,10 @@ func MatchLabelKeys(keys ...string) ConstraintOption {
 	return func(c *v1.TopologySpreadConstraint) { c.MatchLabelKeys = keys }
 }
 
-// TermOption says what is special about a pod affinity term.
+// TermOption changes a new pod affinity term.
 type TermOption func(*v1.PodAffinityTerm)
 
-// Term makes a pod affinity term; the selector is as [Selector] reads it.
+// Term makes a pod affinity term. The selector is as in [Selector].
 func Term(key, selector string, options ...TermOption) v1.PodAffinityTerm {
 	t := v1.PodAffinityTerm{TopologyKey: key, LabelSelector: Selector(selector)}
 	for _, option := range options {
@@ -72,7 +72,7 @@ func Namespaces(names ...string) TermOption {
 	return func(t *v1.PodAffinityTerm) { t.Namespaces = names }
 }
 
-// NamespaceSelector selects a term's namespaces, as [Selector] reads it.
+// NamespaceSelector selects a term's namespaces, as in [Selector].
 func NamespaceSelector(selector string) TermOption {
 	return func(t *v1.PodAffinityTerm) { t.NamespaceSelector = Selector(selector) }
 }

@@ -14,14 +14,17 @@ const (
 	selectedNode  = "volume.kubernetes.io/selected-node"
 )
 
-// VolumeOption says what is special about a PersistentVolume.
+// VolumeOption changes a new PersistentVolume.
 type VolumeOption func(*v1.PersistentVolume)
 
-// PersistentVolume makes a volume that is Available for ReadWriteOnce, unless the text says otherwise:
+// PersistentVolume makes a volume that is Available for ReadWriteOnce by default. Its
+// words are:
 //
-//	storage=10Gi class=fast attributes=gold mode=Block modes=RWO,ROX,RWX,RWOP phase=Bound
-//	claim=ns/c             the claim that it is bound to, or meant for, without UID; claim=ns/c/<uid> with it
-//	csi=driver/handle      its source; others are nfs, ebs=<volume ID>, pd=<disk>, vsphere=<path>
+//	storage=10Gi class=fast attributes=gold mode=Block phase=Bound
+//	modes=RWO,ROX,RWX,RWOP
+//	claim=ns/c             its claim, without UID; claim=ns/c/<uid> with it
+//	csi=driver/handle      its source; others: nfs, ebs=<volume ID>, pd=<disk>,
+//	                       vsphere=<path>
 func PersistentVolume(name, text string, options ...VolumeOption) *v1.PersistentVolume {
 	v := &v1.PersistentVolume{ObjectMeta: storageMeta("", name), Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable}}
 	v.Spec.AccessModes = accessModes("RWO")
@@ -50,8 +53,8 @@ func PersistentVolume(name, text string, options ...VolumeOption) *v1.Persistent
 	return v
 }
 
-// VolumeAffinity restricts a volume to nodes that one of the terms selects, each as [Requirements] reads it; "" is a term without
-// requirements.
+// VolumeAffinity restricts a volume to nodes that match one of the terms, each as in
+// [Requirements]. "" is a term without requirements.
 func VolumeAffinity(terms ...string) VolumeOption {
 	return func(v *v1.PersistentVolume) {
 		required := &v1.NodeSelector{}
@@ -66,10 +69,11 @@ func VolumeAffinity(terms ...string) VolumeOption {
 	}
 }
 
-// ClaimOption says what is special about a PersistentVolumeClaim.
+// ClaimOption changes a new PersistentVolumeClaim.
 type ClaimOption func(*v1.PersistentVolumeClaim)
 
-// PersistentVolumeClaim makes an unbound claim for ReadWriteOnce in the namespace default, unless the text says otherwise:
+// PersistentVolumeClaim makes an unbound claim for ReadWriteOnce in the namespace
+// default. Its words are:
 //
 //	namespace=ns storage=5Gi class=fast attributes=gold mode=Block modes=RWOP phase=Lost
 //	bound=v1               it is bound to the volume v1: volume name, annotation, phase
@@ -77,7 +81,7 @@ type ClaimOption func(*v1.PersistentVolumeClaim)
 //	node=n1                the annotation volume.kubernetes.io/selected-node
 //	owner=p                the pod with that name and UID is its controller
 //
-// Without a class it has none; "class=" is an empty one.
+// Without the word class it has no class; "class=" is the empty class.
 func PersistentVolumeClaim(name, text string, options ...ClaimOption) *v1.PersistentVolumeClaim {
 	c := &v1.PersistentVolumeClaim{ObjectMeta: storageMeta(metav1.NamespaceDefault, name)}
 	c.Spec.AccessModes, c.Status.Phase = accessModes("RWO"), v1.ClaimPending
@@ -106,12 +110,13 @@ func PersistentVolumeClaim(name, text string, options ...ClaimOption) *v1.Persis
 	return c
 }
 
-// ClaimSelector restricts a claim to volumes with labels, as [Selector] reads it.
+// ClaimSelector restricts a claim to volumes with labels, as in [Selector].
 func ClaimSelector(text string) ClaimOption {
 	return func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = Selector(text) }
 }
 
-// Claims adds volumes that name claims: "data logs". Like all volumes that options add, they are called v and their position.
+// Claims adds volumes with claims, such as "data logs". Volumes that options add are
+// named v and their position.
 func Claims(names string) PodOption {
 	return func(p *v1.Pod) {
 		for _, name := range strings.Fields(names) {
@@ -120,7 +125,8 @@ func Claims(names string) PodOption {
 	}
 }
 
-// Ephemeral adds generic ephemeral volumes with these names, which their claims are called after: <pod>-<volume>.
+// Ephemeral adds generic ephemeral volumes with these names. Their claims are named
+// <pod>-<volume>.
 func Ephemeral(names string) PodOption {
 	return func(p *v1.Pod) {
 		for _, name := range strings.Fields(names) {
@@ -130,11 +136,12 @@ func Ephemeral(names string) PodOption {
 	}
 }
 
-// Disks adds inline volumes: "pd=disk ebs=vol-1 iscsi=<IQN>/<LUN> rbd=m1,m2/pool/image csi=driver azuredisk=<URI> cinder=<ID> portworx=<ID>
-// azurefile=<secret>/<share> vsphere=<path> emptydir".
+// Disks adds inline volumes: "pd=disk ebs=vol-1 iscsi=<IQN>/<LUN> rbd=m1,m2/pool/image
+// csi=driver azuredisk=<URI> cinder=<ID> portworx=<ID> azurefile=<secret>/<share>
+// vsphere=<path> emptydir".
 func Disks(text string) PodOption { return disks(text, false) }
 
-// ReadOnlyDisks adds inline volumes that are read-only, as [Disks] reads them.
+// ReadOnlyDisks adds read-only inline volumes, as in [Disks].
 func ReadOnlyDisks(text string) PodOption { return disks(text, true) }
 
 func disks(text string, readOnly bool) PodOption {

@@ -14,11 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPodsThatNeedMoreStayPending creates a pod with a claim for a volume that does not exist. It is never bound, and its condition names what is missing; a pod with
-// volumes that need no plugin is bound as usual.
+// TestPodsThatNeedMoreStayPending creates a pod with a claim that does not exist. The pod
+// is never bound, and its condition names the missing claim. A pod with volumes that need
+// no plugin is bound as usual.
 func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	w := newWorld(t, "absent")
-	// A separate profile, so that pods that other tests left do not count.
+	// A separate profile, so that pods of other tests do not count.
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "absent"}]}`, cluster.SchedulerKubeconfig), 0o600))
@@ -32,7 +33,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	pods := map[string]struct {
 		shape func(*v1.PodSpec)
 		why   string // empty if the pod is bound
-		after string // what PostFilter plugins add
+		after string // the part of the message from PostFilter plugins
 	}{
 		"missing-claim": {claim("missing"), `persistentvolumeclaim "missing" not found`, "not found"},
 		"plain": {func(spec *v1.PodSpec) {
@@ -68,7 +69,8 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 			})
 		})
 	}
-	// No event in the cluster wakes them: pods created after them are decided about, and they are not tried again.
+	// No event in the cluster wakes them: later pods are decided about, and these are not
+	// retried.
 	create("later", pods["plain"].shape)
 	w.await("pods without such needs are bound", func() bool { n, _, _ := bindings.Count(); return n == 2 })
 	admin := w.clientOf(cluster.Kubeconfig)
@@ -79,7 +81,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 		s := w.scrape(admin)
 		return s.value("scheduler_unschedulable_pods", "plugin=VolumeRestrictions", "profile=absent") == 1
 	})
-	time.Sleep(3 * time.Second) // longer than a retry after a first failure takes
+	time.Sleep(3 * time.Second) // longer than the first backoff
 	bound := bindings.Times()
 	for name := range pods {
 		if _, ok := bound[name]; ok != (pods[name].why == "") {

@@ -16,10 +16,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// auditLog is the API server's log of the requests that testdata/audit.yaml selects, of all tests together.
+// auditLog is the API server's audit log of all tests, with the requests that
+// testdata/audit.yaml selects.
 var auditLog string
 
-// audited is a request that the API server has answered.
+// audited is an answered request.
 type audited struct {
 	Verb      string `json:"verb"`
 	URI       string `json:"requestURI"`
@@ -34,15 +35,16 @@ type audited struct {
 	StageTimestamp           time.Time       `json:"stageTimestamp"`
 }
 
-// stored reports whether the API server did what was asked for.
+// stored reports whether the request succeeded.
 func (a *audited) stored() bool { return a.ResponseStatus.Code >= 200 && a.ResponseStatus.Code < 300 }
 
-// what is the kind of request: verb, resource and subresource.
+// what returns the kind of request: verb, resource and subresource.
 func (a *audited) what() string {
 	return strings.TrimSuffix(a.Verb+" "+a.ObjectRef.Resource+"/"+a.ObjectRef.Subresource, "/")
 }
 
-// audit calls do for each request about objects of the test's namespace, and about objects without one, in the order of the responses.
+// audit calls do for each request about objects of the test's namespace, or about
+// cluster-scoped objects, in the order of the responses.
 func (w *world) audit(do func(a *audited)) {
 	w.Helper()
 	file, err := os.Open(auditLog)
@@ -53,7 +55,7 @@ func (w *world) audit(do func(a *audited)) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return // the last line may not be written to its end
+			return // the last line may be incomplete
 		}
 		if !bytes.Contains(line, ours) && !bytes.Contains(line, []byte(`"resource":"persistentvolumes"`)) {
 			continue
@@ -66,9 +68,12 @@ func (w *world) audit(do func(a *audited)) {
 	}
 }
 
-// eachPodBoundOnce checks that each pod of the namespace that has a node was bound once, by the API server's audit log, and that one event Scheduled says so.
-// Where a process was killed, Berth or the API server, killed is a time after which nothing came that had been sent before: of earlier bindings the log may lack
-// the answer, and nobody may have written the event. It is zero if none was.
+// eachPodBoundOnce checks that each pod on a node was bound once, by the API server's
+// audit log, and has one Scheduled event.
+//
+// killed is zero, or a time after which no request of a killed process, Berth or the API
+// server, arrived. The log may lack the answers to earlier bindings, and their events may
+// be missing.
 func (w *world) eachPodBoundOnce(killed time.Time) {
 	w.Helper()
 	bound, told := map[types.UID]int{}, map[types.UID]bool{}
@@ -122,7 +127,7 @@ func (w *world) eachPodBoundOnce(killed time.Time) {
 	w.Logf("%d pods have a node, of %d the log has the binding, %d have an event", placed, len(bound), len(events))
 }
 
-// knows waits until a process of Berth knows the cluster, and returns the time.
+// knows waits until a process of Berth has synced, and returns the time.
 func (w *world) knows(p *rig.Process) time.Time {
 	w.Helper()
 	w.await("Berth knows the cluster", func() bool { return strings.Contains(p.Log(), "Cluster is known") })

@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestBesideKubeScheduler follows docs/migrate.md on running beside kube-scheduler: it takes the configuration and the rights from that
-// page, and schedules only the pods of its scheduler name.
+// TestBesideKubeScheduler follows docs/migrate.md on running beside kube-scheduler. It
+// takes the configuration and the permissions from that page, and schedules only the pods
+// of its scheduler name.
 func TestBesideKubeScheduler(t *testing.T) {
 	w := newWorld(t, "beside")
 	page, err := os.ReadFile("../../../docs/migrate.md")

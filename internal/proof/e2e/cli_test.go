@@ -26,7 +26,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// viewer returns the kubeconfig of a user who has the ClusterRole view and may list nodes, and nothing else.
+// viewer returns the kubeconfig of a user with the ClusterRole view and permission to
+// list nodes.
 func (w *world) viewer() string {
 	w.Helper()
 	account, err := w.client.CoreV1().ServiceAccounts(w.namespace).Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}}, metav1.CreateOptions{})
@@ -81,7 +82,8 @@ func (w *world) plugin(kubeconfig string, args ...string) (code int, stdout, std
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// TestPluginOfKubectl asks about a cluster that kube-scheduler runs, as a user who may look at it.
+// TestPluginOfKubectl uses the plugin on kube-scheduler's cluster, as a user with read
+// permissions.
 func TestPluginOfKubectl(t *testing.T) {
 	w := newWorld(t, "cli")
 	viewer := w.viewer()
@@ -132,7 +134,8 @@ func TestPluginOfKubectl(t *testing.T) {
 	}
 }
 
-// asksInANamespace simulates with -n, as kubectl takes it: the pending pods of a namespace, and pods of files, which are put into it.
+// asksInANamespace runs simulate with -n, as in kubectl, for the pending pods of a
+// namespace, and for pods in files, which are put into it.
 func (w *world) asksInANamespace(viewer, pod string) {
 	w.Helper()
 	if code, out, _ := w.plugin(viewer, "simulate", "-n", w.namespace); code != 0 || !strings.Contains(out, "giant") {
@@ -146,7 +149,8 @@ func (w *world) asksInANamespace(viewer, pod string) {
 	}
 	bare := filepath.Join(w.TempDir(), "bare.yaml")
 	w.must(os.WriteFile(bare, []byte(`{apiVersion: v1, kind: Pod, metadata: {name: bare}, spec: {containers: [{name: main, image: i, resources: {requests: {cpu: "1"}}}]}}`), 0o600))
-	for _, args := range [][]string{{"simulate", "-f", bare}, {"fit", "-f", bare}, {"simulate", "-f", bare, "-n", w.namespace}} { // the context has the namespace, too
+	// the context has the namespace, too
+	for _, args := range [][]string{{"simulate", "-f", bare}, {"fit", "-f", bare}, {"simulate", "-f", bare, "-n", w.namespace}} {
 		code, out, _ := w.plugin(viewer, append(args, "-o", "json")...)
 		if code != 0 || !strings.Contains(out, `"namespace": "`+w.namespace+`"`) && !strings.Contains(out, `"pod": "`+w.namespace+`/bare"`) {
 			w.Errorf("%q: code %d, want the pod in the namespace of the context", args, code)
@@ -154,7 +158,8 @@ func (w *world) asksInANamespace(viewer, pod string) {
 	}
 }
 
-// asksAboutADrain drains the node of a pod of a Deployment that a PodDisruptionBudget protects.
+// asksAboutADrain drains the node of a Deployment's pod that a PodDisruptionBudget
+// protects.
 func (w *world) asksAboutADrain(viewer string) {
 	w.Helper()
 	w.deployment("web", 4, func(*v1.PodSpec) {})
@@ -190,7 +195,7 @@ func (w *world) asksAboutADrain(viewer string) {
 	}
 }
 
-// asksAboutConfigurations compares the configuration of the cluster's scheduler with one that fills nodes.
+// asksAboutConfigurations compares the scheduler's configuration with a packing one.
 func (w *world) asksAboutConfigurations(viewer, file string) {
 	w.Helper()
 	packing := filepath.Join(w.TempDir(), "packing.yaml")
@@ -208,7 +213,8 @@ func (w *world) asksAboutConfigurations(viewer, file string) {
 	}
 }
 
-// asksBeforehand checks whether Berth could take the scheduler's place: by the rights of somebody who may look, which do not suffice, and by the scheduler's.
+// asksBeforehand runs preflight, with read permissions, which do not suffice, and with
+// the scheduler's permissions.
 func (w *world) asksBeforehand(viewer, file string) {
 	w.Helper()
 	code, out, _ := w.plugin(viewer, "preflight", "--config", file, "-o", "json")
@@ -225,7 +231,7 @@ func (w *world) asksBeforehand(viewer, file string) {
 	}
 }
 
-// completes asks as a shell does for the rest of names.
+// completes requests shell completions of names.
 func (w *world) completes(viewer string) {
 	w.Helper()
 	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{Limit: 1})

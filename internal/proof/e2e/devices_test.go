@@ -23,16 +23,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// devicePods is how many pods the tests with many devices have.
+// devicePods is the number of pods in tests with many devices.
 var devicePods = flag.Int("device-pods", 60, "how many pods with a device each some tests have; 1000 to see many")
 
-// fleet returns how many nodes, and how many devices each, the tests with many devices have: enough, and few to spare.
+// fleet returns the number of nodes, and of devices on each, in tests with many devices:
+// enough, with few to spare.
 func fleet() (nodes, each int) {
 	nodes = max(8, (*devicePods+49)/50)
 	return nodes, (*devicePods + nodes - 1) / nodes
 }
 
-// TestDevicesComeToTheirPods runs pods with a claim each, made from a template, on nodes that have hardly more devices.
+// TestDevicesComeToTheirPods runs pods with a claim from a template each, on nodes with
+// hardly more devices.
 func TestDevicesComeToTheirPods(t *testing.T) {
 	nodes, each := fleet()
 	w := newDevices(t, "devices", nodes)
@@ -45,8 +47,9 @@ func TestDevicesComeToTheirPods(t *testing.T) {
 	w.eachPodBoundOnce(time.Time{})
 }
 
-// TestSchedulerDiesWithDevices kills the scheduler five times, as kill -9 does, while it gives out devices. What it had chosen is only in the claims then, and a claim
-// that it has written may belong to a pod that it has not bound.
+// TestSchedulerDiesWithDevices kills the scheduler five times with SIGKILL during
+// allocations. Its decisions are then only in the claims, and an allocated claim may
+// belong to a pod that is not bound.
 func TestSchedulerDiesWithDevices(t *testing.T) {
 	const deaths = 5
 	nodes, each := fleet()
@@ -55,7 +58,8 @@ func TestSchedulerDiesWithDevices(t *testing.T) {
 	w.template("one", 1)
 	bindings, err := cluster.WatchBindings(w.ctx, w.namespace, "")
 	w.must(err)
-	share := *devicePods / (deaths + 1) // few at a time, so that there is something to do whenever it is killed
+	// few at a time, so that every process has work when it is killed
+	share := *devicePods / (deaths + 1)
 	for death := range deaths {
 		p := w.scheduler(nil)
 		w.podsWith(fmt.Sprint("pod-", death), share, fromTemplate("one"))
@@ -74,8 +78,10 @@ func TestSchedulerDiesWithDevices(t *testing.T) {
 	w.eachPodBoundOnce(killed)
 }
 
-// TestPodsShareAClaim has pods that use one claim together, and expects them on the node of its devices. The last one comes when another process has
-// taken over, which must write to the claim before it relies on the allocation: a late write of the process before fails then.
+// TestPodsShareAClaim has pods share a claim, and expects them on the node of its
+// devices. The last pod is created after another process has taken over. That process
+// must write to the claim before it relies on the allocation, so that a late write of the
+// earlier process fails.
 func TestPodsShareAClaim(t *testing.T) {
 	const pods = 6
 	w := newDevices(t, "devices-shared-claim", 3)
@@ -106,8 +112,8 @@ func TestPodsShareAClaim(t *testing.T) {
 	}
 }
 
-// isFenced expects that another process than the one that wrote this version of a claim has written to it, and that the API server refuses a write to
-// this version.
+// isFenced checks that another process has written to the claim since this version, and
+// that the API server refuses a write to this version.
 func (w *devices) isFenced(before *resourcev1.ResourceClaim) {
 	w.Helper()
 	leader := w.storedClaim(before.Name).Annotations[model.LeaderAnnotation]
@@ -120,7 +126,8 @@ func (w *devices) isFenced(before *resourcev1.ResourceClaim) {
 	}
 }
 
-// TestDevicesComeBack has more pods than devices. Where pods are deleted others take their devices.
+// TestDevicesComeBack has more pods than devices. Other pods get the devices of deleted
+// ones.
 func TestDevicesComeBack(t *testing.T) {
 	w := newDevices(t, "devices-come-back", 2)
 	w.startDriver(4)
@@ -142,7 +149,8 @@ func TestDevicesComeBack(t *testing.T) {
 	w.eachPodBoundOnce(time.Time{})
 }
 
-// TestPodsWithSeveralDevices fills nodes with claims for 1, 2 and 3 devices, of which none fits any more at the end.
+// TestPodsWithSeveralDevices fills nodes with claims for 1, 2 and 3 devices, until no
+// further claim fits.
 func TestPodsWithSeveralDevices(t *testing.T) {
 	w := newDevices(t, "devices-several", 2)
 	w.startDriver(3)
@@ -164,7 +172,8 @@ func TestPodsWithSeveralDevices(t *testing.T) {
 	w.eachPodBoundOnce(time.Time{})
 }
 
-// TestExtendedResources has pods that request devices as an extended resource: the scheduler makes their claims.
+// TestExtendedResources has pods request devices as an extended resource. The scheduler
+// creates their claims.
 func TestExtendedResources(t *testing.T) {
 	const name v1.ResourceName = "example.com/gpu"
 	w := newDevices(t, "devices-extended", 2)
@@ -217,7 +226,8 @@ func TestExtendedResources(t *testing.T) {
 	w.devicesAreWell(7)
 }
 
-// mapped describes what a pod's containers get by the claim that the scheduler has made for the pod: "c0=1 c2=3".
+// mapped describes the devices of a pod's containers in the claim that the scheduler
+// created for the pod: "c0=1 c2=3".
 func (w *devices) mapped(pod string) string {
 	w.Helper()
 	p, err := w.client.CoreV1().Pods(w.namespace).Get(w.ctx, pod, metav1.GetOptions{})
@@ -247,7 +257,8 @@ func (w *devices) mapped(pod string) string {
 	return strings.Join(got, " ")
 }
 
-// TestTaintedDeviceIsNotGiven has the driver taint one of two devices, and remove the taint when a pod waits for it.
+// TestTaintedDeviceIsNotGiven has the driver taint one of two devices, and remove the
+// taint when a pod waits for the device.
 func TestTaintedDeviceIsNotGiven(t *testing.T) {
 	w := newDevices(t, "devices-tainted", 1)
 	w.annotate("taint", "gpu-0=broken:NoSchedule")
@@ -259,7 +270,7 @@ func TestTaintedDeviceIsNotGiven(t *testing.T) {
 	})
 }
 
-// TestDeviceTaintedByARule has an administrator do so.
+// TestDeviceTaintedByARule is TestTaintedDeviceIsNotGiven with an administrator's rule.
 func TestDeviceTaintedByARule(t *testing.T) {
 	w := newDevices(t, "devices-tainted-by-rule", 1)
 	w.startDriver(2)
@@ -278,7 +289,8 @@ func TestDeviceTaintedByARule(t *testing.T) {
 	w.withoutFirstDevice(remove)
 }
 
-// withoutFirstDevice runs two pods on a node with two devices, of which the first is tainted until the taint is removed.
+// withoutFirstDevice runs two pods on a node with two devices. The first device is
+// tainted until removeTaint.
 func (w *devices) withoutFirstDevice(removeTaint func()) {
 	w.Helper()
 	w.template("one", 1)
@@ -296,7 +308,8 @@ func (w *devices) withoutFirstDevice(removeTaint func()) {
 	w.eachPodBoundOnce(time.Time{})
 }
 
-// TestBindingConditions has the driver hold back the conditions of devices: the pod has its devices, and is bound once the conditions are true.
+// TestBindingConditions has the driver delay the conditions of devices. The pod has its
+// devices, and is bound once the conditions are true.
 func TestBindingConditions(t *testing.T) {
 	w := newDevices(t, "devices-conditions", 2)
 	w.annotate("attach", "*=hold")
@@ -321,7 +334,7 @@ func TestBindingConditions(t *testing.T) {
 	}
 	w.annotate("attach", "")
 	w.awaitRunning(2)
-	w.devicesAreWell(2) // also that the conditions were true when the pod was bound
+	w.devicesAreWell(2) // this includes that the conditions were true when the pod was bound
 	w.eachPodBoundOnce(time.Time{})
 	s := w.scrape(w.clientOf(cluster.Kubeconfig))
 	for _, name := range []string{"scheduler_dra_bindingconditions_allocations_total", "scheduler_dra_bindingconditions_wait_duration_seconds"} {
@@ -346,7 +359,8 @@ func (w *devices) servingScheduler() {
 	w.Cleanup(p.End)
 }
 
-// TestBindingFails has the driver say that devices cannot be attached: the claim gives them back, and gets some again until it works.
+// TestBindingFails has the driver report that devices cannot be attached. The claim is
+// deallocated, and allocated again until it works.
 func TestBindingFails(t *testing.T) {
 	w := newDevices(t, "devices-fail", 2)
 	w.annotate("attach", "*=fail")
@@ -392,7 +406,8 @@ func TestPoolOfSeveralNodes(t *testing.T) {
 	w.eachPodBoundOnce(time.Time{})
 }
 
-// TestDevicesOfAFabric has devices that any of three nodes reaches, and that have to be attached to the one that a pod was given, which takes a second.
+// TestDevicesOfAFabric has devices within reach of three nodes. They have to be attached
+// to the pod's node, which takes a second.
 func TestDevicesOfAFabric(t *testing.T) {
 	const pods = 4
 	w := newDevices(t, "devices-fabric", 3)

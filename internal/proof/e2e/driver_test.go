@@ -17,20 +17,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// devicesLabel marks the nodes that have devices; its value is the namespace of the test.
+// devicesLabel marks the nodes with devices. Its value is the namespace of the test.
 const devicesLabel = "devices.example.com/test"
 
-// devices is a world with devices on some of the nodes, and their history.
+// devices is a world with devices on some nodes, and their history.
 type devices struct {
 	*world
 	driver  string   // also the prefix of its annotations
 	class   string   // a DeviceClass of all its devices
 	nodes   []string // with devices, sorted
-	shared  string   // the pool of all nodes; empty if each has its own
+	shared  string   // the pool of all nodes, or empty if each node has its own
 	history *rig.History
 }
 
-// newDevices gives devices to n nodes; nothing is published before startDriver.
+// newDevices assigns devices to n nodes. They are published by startDriver.
 func newDevices(t *testing.T, namespace string, n int) *devices {
 	t.Helper()
 	w := &devices{world: newWorld(t, namespace), driver: namespace + ".example.com", class: namespace}
@@ -60,7 +60,7 @@ func (w *devices) record() {
 	})
 }
 
-// roomyNodes are n nodes without taints and with room for many pods.
+// roomyNodes returns n nodes without taints and with room for many pods.
 func (w *devices) roomyNodes(n int) []string {
 	w.Helper()
 	list, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
@@ -79,7 +79,7 @@ func (w *devices) roomyNodes(n int) []string {
 	return roomy[:n]
 }
 
-// onEachNode patches the nodes with devices, also after the test's own time has passed.
+// onEachNode patches the nodes with devices, even after the test's timeout.
 func (w *devices) onEachNode(patch string) {
 	w.Helper()
 	for _, node := range w.nodes {
@@ -88,7 +88,8 @@ func (w *devices) onEachNode(patch string) {
 	}
 }
 
-// annotate sets an annotation of the driver on all nodes with devices, or removes it if it is empty.
+// annotate sets an annotation of the driver on all nodes with devices. An empty text
+// removes it.
 func (w *devices) annotate(name, text string) {
 	w.Helper()
 	value, err := json.Marshal(text)
@@ -99,7 +100,8 @@ func (w *devices) annotate(name, text string) {
 	w.onEachNode(fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, w.driver+"/"+name, value))
 }
 
-// deviceClass makes a class of all devices of the driver, perhaps with an extended resource. It is removed when the test ends.
+// deviceClass creates a class of all the driver's devices, optionally with an extended
+// resource. It is deleted when the test ends.
 func (w *devices) deviceClass(name, extendedResource string) {
 	w.Helper()
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{
@@ -115,7 +117,8 @@ func (w *devices) deviceClass(name, extendedResource string) {
 	})
 }
 
-// startDriver starts the driver and waits until it has published so many devices on each node, or in the pool of all nodes.
+// startDriver starts the driver and waits until it has published the given number of
+// devices on each node, or in the pool of all nodes.
 func (w *devices) startDriver(each int, args ...string) *rig.Process {
 	w.Helper()
 	p := w.launchDriver(each, args...)
@@ -149,7 +152,8 @@ func (w *devices) launchDriver(each int, args ...string) *rig.Process {
 	return p
 }
 
-// expected are the slices of a driver without tainted devices, as slices describes them; each has at most 64 devices.
+// expected returns the slices of a driver without tainted devices, as slices describes
+// them. Each has at most 64 devices.
 func (w *devices) expected(each int) []string {
 	const most = 64
 	var all []string
@@ -169,7 +173,8 @@ func (w *devices) expected(each int) []string {
 	return all
 }
 
-// slices describes the driver's ResourceSlices, sorted: "POOL of COUNT on node NODE: N devices, gpu-1 key=value:Effect".
+// slices describes the driver's ResourceSlices, sorted: "POOL of COUNT on node NODE: N
+// devices, gpu-1 key=value:Effect".
 func (w *devices) slices() []string {
 	w.Helper()
 	list, err := w.client.ResourceV1().ResourceSlices().List(context.Background(), metav1.ListOptions{
@@ -209,7 +214,7 @@ func (w *devices) awaitSlices(driver *rig.Process, want ...string) {
 	})
 }
 
-// template makes a template of claims for n devices.
+// template creates a template of claims for n devices.
 func (w *devices) template(name string, n int64) {
 	w.Helper()
 	_, err := w.client.ResourceV1().ResourceClaimTemplates(w.namespace).Create(w.ctx, &resourcev1.ResourceClaimTemplate{
@@ -218,7 +223,7 @@ func (w *devices) template(name string, n int64) {
 	w.must(err)
 }
 
-// claim makes a claim for n devices.
+// claim creates a claim for n devices.
 func (w *devices) claim(name string, n int64) {
 	w.Helper()
 	_, err := w.client.ResourceV1().ResourceClaims(w.namespace).Create(w.ctx, &resourcev1.ResourceClaim{
@@ -240,7 +245,7 @@ func (w *devices) storedClaim(name string) *resourcev1.ResourceClaim {
 	return claim
 }
 
-// podsWith creates n pods that use a claim each, made by a template, or all the same.
+// podsWith creates n pods with a claim each, from a template or shared.
 func (w *devices) podsWith(prefix string, n int, source v1.PodResourceClaim) {
 	w.Helper()
 	source.Name = "gpu"
@@ -258,7 +263,7 @@ func fromTemplate(name string) v1.PodResourceClaim {
 
 func named(name string) v1.PodResourceClaim { return v1.PodResourceClaim{ResourceClaimName: &name} }
 
-// awaitWaiting waits until so many pods run and so many have been rejected.
+// awaitWaiting waits for numbers of running and rejected pods.
 func (w *devices) awaitWaiting(running, waiting int) {
 	w.Helper()
 	w.await(fmt.Sprintf("%d pods run and %d wait", running, waiting), func() bool {
@@ -276,21 +281,22 @@ func (w *devices) awaitWaiting(running, waiting int) {
 	})
 }
 
-// runningPods returns the pods that run.
+// runningPods returns the running pods.
 func (w *devices) runningPods() []v1.Pod {
 	w.Helper()
 	return slices.DeleteFunc(w.pods(), func(p v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
 }
 
-// deletePod deletes a pod at once.
+// deletePod deletes a pod without a grace period.
 func (w *devices) deletePod(name string) {
 	w.Helper()
 	now := int64(0)
 	w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
-// devicesAreWell checks, when pods run, that they have the devices that are in use, and no others have; that no device ever had two claims; and that each pod was bound when its
-// claims were ready, and once.
+// devicesAreWell checks that the running pods have exactly the allocated devices, that no
+// device ever had two claims, and that each pod was bound once, when its claims were
+// ready.
 func (w *devices) devicesAreWell(inUse int) {
 	w.Helper()
 	claims, err := w.client.ResourceV1().ResourceClaims(w.namespace).List(w.ctx, metav1.ListOptions{})
@@ -333,7 +339,7 @@ func (w *devices) devicesAreWell(inUse int) {
 	w.Logf("%d devices are in use", len(owner))
 }
 
-// reaches reports whether a pool's devices can be reached from a node.
+// reaches reports whether a node can use a pool's devices.
 func (w *devices) reaches(pool, node string) bool {
 	if w.shared != "" {
 		return pool == w.shared && slices.Contains(w.nodes, node)
@@ -341,7 +347,8 @@ func (w *devices) reaches(pool, node string) bool {
 	return pool == node
 }
 
-// clear deletes the test's pods and claims, and waits until they are gone. It does nothing the second time.
+// clear deletes the test's pods and claims, and waits until they are gone. A second call
+// does nothing.
 func (w *devices) clear() {
 	w.Helper()
 	ctx := context.Background()
@@ -356,9 +363,10 @@ func (w *devices) clear() {
 	})
 }
 
-// TestDriverPublishes follows the driver while nodes come and go, devices are tainted, and it is killed.
+// TestDriverPublishes watches the driver's slices while nodes are added and deleted,
+// devices are tainted, and the driver is killed.
 func TestDriverPublishes(t *testing.T) {
-	const each = 65 // more than one slice has
+	const each = 65 // more than fit in one slice
 	w := newDevices(t, "driver", 2)
 	first := w.startDriver(each)
 	two := w.nodes
@@ -387,7 +395,7 @@ func TestDriverPublishes(t *testing.T) {
 	slices.Sort(tainted)
 	w.awaitSlices(first, tainted...)
 
-	// A node loses its devices while nobody looks.
+	// A node loses its devices while no driver runs.
 	first.Kill()
 	w.nodes = two[:1]
 	w.onEachNode(fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, devicesLabel, w.driver+"/taint"))

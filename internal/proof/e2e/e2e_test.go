@@ -23,10 +23,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// binEnv names the folder with the binaries berth and devcluster; `make e2e` builds them and sets it.
+// binEnv names the folder with the binaries berth and devcluster; `make e2e` builds them
+// and sets it.
 const binEnv = "BERTH_E2E_BIN"
 
-// cluster is shared by the tests of this package: starting one costs more than most of them.
+// cluster is shared by the tests of this package, because a start costs more than most
+// tests.
 var cluster *rig.Cluster
 
 func TestMain(m *testing.M) {
@@ -59,7 +61,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	os.Unsetenv("GOGC") // make test sets it, for the cluster, too; schedulers are to collect garbage as they do by default
+	// make test sets it, for the cluster, too; schedulers shall use Go's default
+	os.Unsetenv("GOGC")
 	code := m.Run()
 	if err := cluster.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -74,7 +77,7 @@ type world struct {
 	ctx       context.Context
 	client    *kubernetes.Clientset
 	namespace string
-	servesAt  string // the address of the scheduler of the test, if it serves
+	servesAt  string // the address of the test's scheduler, if it serves
 }
 
 func newWorld(t *testing.T, namespace string) *world {
@@ -108,7 +111,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// berth starts the scheduler; it is stopped at the end of the test, and must not have failed before.
+// berth starts the scheduler. It is stopped at the end of the test, and must not have
+// failed before.
 func (w *world) berth(args ...string) *rig.Process {
 	w.Helper()
 	p, err := cluster.StartBerth(nil, args...)
@@ -128,7 +132,8 @@ func (w *world) berth(args ...string) *rig.Process {
 	return p
 }
 
-// pods lists what is stored now, and not what the API server's cache holds (resource version "0"): that may miss a pod which was created just before.
+// pods lists the stored pods. It does not use the API server's cache (resource version
+// "0"), which may lack a pod that was just created.
 func (w *world) pods() []v1.Pod {
 	w.Helper()
 	list, err := w.client.CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
@@ -136,7 +141,7 @@ func (w *world) pods() []v1.Pod {
 	return list.Items
 }
 
-// nodeOf is the node that a pod is bound to, or "".
+// nodeOf returns the node of a pod, or "".
 func (w *world) nodeOf(name string) string {
 	w.Helper()
 	pod, err := w.client.CoreV1().Pods(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
@@ -191,7 +196,8 @@ func (w *world) awaitRunning(want int) {
 	})
 }
 
-// overcommitted lists the nodes whose pods request more than is allocatable, or share a host port.
+// overcommitted lists the nodes whose pods exceed the allocatable resources, or share a
+// host port.
 func (w *world) overcommitted() []string {
 	w.Helper()
 	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
@@ -236,8 +242,9 @@ func (w *world) overcommitted() []string {
 	return bad
 }
 
-// TestDeploymentsRunThroughARestart schedules 1,000 pods of Deployments with different needs; in the middle Berth is killed and started
-// again. Every pod must run, no node may be over its allocatable, and no pod may have been bound twice.
+// TestDeploymentsRunThroughARestart schedules 1,000 pods of Deployments with different
+// constraints. Berth is killed and restarted in the middle. Every pod must run, no node
+// may be overcommitted, and no pod may have been bound twice.
 func TestDeploymentsRunThroughARestart(t *testing.T) {
 	w := newWorld(t, "restart")
 	first := w.berth()
@@ -259,8 +266,8 @@ func TestDeploymentsRunThroughARestart(t *testing.T) {
 	w.eachPodBoundOnce(killed)
 }
 
-// TestPendingPodIsExplainedAndWoken follows a pod that fits no node: its condition and event name the reason, and a node that it fits wakes
-// it.
+// TestPendingPodIsExplainedAndWoken creates a pod that fits no node. Its condition and
+// event name the reason, and a suitable node wakes it.
 func TestPendingPodIsExplainedAndWoken(t *testing.T) {
 	w := newWorld(t, "pending")
 	w.berth()
@@ -332,7 +339,8 @@ func (w *world) events(pod string) []eventsv1.Event {
 	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name != pod })
 }
 
-// TestGatedPodWaitsForItsGates removes the scheduling gate of a pod and expects it to be scheduled then and not before.
+// TestGatedPodWaitsForItsGates removes the scheduling gate of a pod. The pod must be
+// scheduled then and not before.
 func TestGatedPodWaitsForItsGates(t *testing.T) {
 	w := newWorld(t, "gated")
 	w.berth()
@@ -353,7 +361,7 @@ func TestGatedPodWaitsForItsGates(t *testing.T) {
 	w.await("the pod is bound once its gate is gone", func() bool { return w.nodeOf("gated") != "" })
 }
 
-// TestStopIsClean stops an idle scheduler: it must end by itself, without an error.
+// TestStopIsClean stops an idle scheduler. It must end on its own, without an error.
 func TestStopIsClean(t *testing.T) {
 	w := newWorld(t, "stop")
 	p, err := cluster.StartBerth(nil)

@@ -24,18 +24,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// crossing is a proxy to the API server for one replica. It records when the replica renews its lease and when it binds, and can block only
-// the requests for leases: the worst kind of partition, in which a leader can go on binding while it cannot renew its lease.
+// crossing is a proxy to the API server for one replica. It records the times of lease
+// renewals and bindings, and can block only the requests for leases. That is the worst
+// kind of partition, in which a leader can bind but cannot renew its lease.
 type crossing struct {
 	kubeconfig string
-	cut        atomic.Pointer[func(*http.Request) bool] // which requests get no response; nil if all do
+	// selects the requests without a response; nil for none
+	cut atomic.Pointer[func(*http.Request) bool]
 
 	mu       sync.Mutex
-	renewals []time.Time // when leases were written, by this clock
-	bindings []time.Time // when requests to bind arrived
+	renewals []time.Time // times of lease writes, by this clock
+	bindings []time.Time // arrival times of bindings
 }
 
-// newCrossing starts a proxy with the rights of the scheduler.
+// newCrossing starts a proxy with the scheduler's permissions.
 func (w *world) newCrossing() *crossing {
 	w.Helper()
 	config, err := rig.Config(cluster.SchedulerKubeconfig)
@@ -50,7 +52,7 @@ func (w *world) newCrossing() *crossing {
 		Transport:      transport,
 		FlushInterval:  -1, // watches
 		ModifyResponse: c.note,
-		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) {}, // clients that go away
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) {}, // clients that disconnect
 	}
 	gone := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
@@ -102,7 +104,8 @@ func (c *crossing) note(response *http.Response) error {
 	return nil
 }
 
-// seen returns the first and last renewal, and the first and last binding; zero if there were none.
+// seen returns the times of the first and last renewal, and of the first and last
+// binding, or zero.
 func (c *crossing) seen() (acquired, renewed, firstBound, lastBound time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +120,8 @@ func (c *crossing) seen() (acquired, renewed, firstBound, lastBound time.Time) {
 
 const (
 	leaseDuration = 10 * time.Second
-	renewDeadline = 8 * time.Second // on a busy machine an API server that has much to do takes some of that for a renewal
+	// a busy API server on a busy machine uses some of that for a renewal
+	renewDeadline = 8 * time.Second
 )
 
 // replica starts a scheduler with a lease of a few seconds.
@@ -127,7 +131,7 @@ func (w *world) replica(lease, kubeconfig string) (*rig.Process, *transcript) {
 		"--leader-elect-lease-duration="+leaseDuration.String(), "--leader-elect-renew-deadline="+renewDeadline.String(), "--leader-elect-retry-period=500ms"), log
 }
 
-// holderOf returns the holder of the lease; empty if there is none.
+// holderOf returns the holder of the lease, or "".
 func (w *world) holderOf(lease string) string {
 	object, err := w.client.CoordinationV1().Leases("kube-system").Get(w.ctx, lease, metav1.GetOptions{})
 	if err != nil || object.Spec.HolderIdentity == nil {
@@ -136,7 +140,8 @@ func (w *world) holderOf(lease string) string {
 	return *object.Spec.HolderIdentity
 }
 
-// takenOver returns when the holder of the lease acquired it. What the holder before it had sent came earlier.
+// takenOver returns the time at which the present holder acquired the lease. All requests
+// of the previous holder came earlier.
 func (w *world) takenOver(lease string) time.Time {
 	w.Helper()
 	object, err := w.client.CoordinationV1().Leases("kube-system").Get(w.ctx, lease, metav1.GetOptions{})
@@ -144,7 +149,7 @@ func (w *world) takenOver(lease string) time.Time {
 	return object.Spec.AcquireTime.Time
 }
 
-// stream creates pods one after another until the returned function is called, which returns their number.
+// stream creates pods one after another until stop is called, which returns their number.
 func (w *world) stream(pause time.Duration) (stop func() int) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	created := make(chan int)
@@ -178,7 +183,8 @@ func (w *world) stream(pause time.Duration) (stop func() int) {
 	}
 }
 
-// boundAll waits until every pod of the namespace has a node, and there are at least the given number.
+// boundAll waits until every pod of the namespace has a node, and at least the given
+// number exist.
 func (w *world) boundAll(atLeast int) {
 	w.Helper()
 	w.await(fmt.Sprintf("%d pods or more are bound", atLeast), func() bool {
@@ -192,7 +198,8 @@ func (w *world) boundAll(atLeast int) {
 	})
 }
 
-// TestLeaderIsKilled kills the leader of two replicas under load. The other takes over at once, and every pod is bound once.
+// TestLeaderIsKilled kills the leader of two replicas under load. The other takes over at
+// once, and every pod is bound once.
 func TestLeaderIsKilled(t *testing.T) {
 	w := newWorld(t, "killed")
 	const lease = "kube-scheduler"
@@ -232,9 +239,10 @@ func TestLeaderIsKilled(t *testing.T) {
 	w.must(second.Stop())
 }
 
-// TestLeaderIsCutOff keeps a leader from renewing its lease while it could still bind. It must stop binding before the lease ends, and exit
-// with 1; the other replica must not begin before. The same must hold when the leader can still read the lease, and sees that it is its
-// own.
+// TestLeaderIsCutOff keeps a leader from renewing its lease while it can still bind. It
+// must stop binding before the lease ends, and exit with 1. The other replica must not
+// begin before. The same must hold if the leader can still read the lease, and sees
+// itself as the holder.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Run("everything", func(t *testing.T) { newWorld(t, "cutoff").cutOff(isLease) })
 	t.Run("writes", func(t *testing.T) { newWorld(t, "cutoff-writes").cutOff(writesLease) })
@@ -265,7 +273,8 @@ func (w *world) cutOff(cut func(*http.Request) bool) {
 
 	_, renewed, _, lastBound := firstWay.seen()
 	acquired, _, firstBound, _ := secondWay.seen()
-	// The last renewal was stored before it was recorded, so others may count the lease as expired at this time or a little earlier.
+	// The last renewal was stored before it was recorded, so others may regard the lease
+	// as expired a little earlier.
 	if expired := renewed.Add(leaseDuration); !lastBound.Before(expired) {
 		w.Errorf("the first bound %v after its lease had expired", lastBound.Sub(expired))
 	}

@@ -19,8 +19,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// TestExplainAsksTheScheduler asks the running scheduler about pods: who may get a pod is told why it is on its node, which is the node that it is bound to, and what its history is; others
-// are told nothing. Its events say what would help, and that is true.
+// TestExplainAsksTheScheduler requests explanations from the running scheduler. A user
+// who may get a pod sees why it is on its node, which is its actual node, and its
+// history. Other users see nothing. The hint in a pod's event must be true.
 func TestExplainAsksTheScheduler(t *testing.T) {
 	w := newWorld(t, "explain")
 	certificates := t.TempDir()
@@ -87,19 +88,21 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	if code, out, _ := w.plugin(viewer, append([]string{"explain", "giant"}, at...)...); code != 0 || !strings.Contains(out, "was in vain") || !strings.Contains(out, "What would help") || strings.Count(out, "\n") > 10 {
 		t.Errorf("code %d, want ten lines at most, with the last attempt: %s", code, out)
 	}
-	// A scheduler is only asked if it is named.
+	// A scheduler is used only if it is named.
 	if code, out, stderr := w.plugin(viewer, "explain", "giant"); code != 0 || !strings.Contains(out, "What would help") || strings.Contains(stderr, "history") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 	if code, out, stderr := w.plugin(viewer, "explain", "placed"); code != 2 || out != "" || !strings.Contains(stderr, "--scheduler leader shows why") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
-	// Without a scheduler that can be asked, all else is said, and why the history is missing.
+	// Without a reachable scheduler, everything else is printed, with the reason why the
+	// history is missing.
 	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find the leader: ") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 
-	// What would help "giant" may have been looked for longer than it took to write its event. By now it is known, and "another" is of the same kind.
+	// The hint for "giant" may have taken longer than the write of its event. By now it
+	// is known, and "another" is of the same kind.
 	create("another", "5000")
 	says := regexp.MustCompile(`\. Would fit on node \S+ with this change: lower the cpu request from 5k to (\d+m?)\.$`)
 	var amount string
@@ -116,5 +119,6 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	})
 	create("changed", amount)
 	w.await("a pod that requests no more than that has a node", func() bool { return w.nodeOf("changed") != "" })
-	w.must(rig.DeletePods(w.ctx, w.client, w.namespace)) // it takes a whole node, on which other tests put pods of theirs
+	// it takes a whole node, which other tests use
+	w.must(rig.DeletePods(w.ctx, w.client, w.namespace))
 }

@@ -27,10 +27,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// alone are the flags of a scheduler that waits for no lease and needs no port.
+// alone are the flags of a scheduler without a lease and a port.
 var alone = []string{"--leader-elect=false", "--secure-port=0"}
 
-// linesMax is how many lines a log may have, however many pods fail.
+// linesMax is the limit of lines in a log, however many pods fail.
 const linesMax = 250
 
 // logged keeps a whole log.
@@ -51,7 +51,8 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// startAlone starts a scheduler without a lease and keeps its log. It is stopped when the test ends.
+// startAlone starts a scheduler without a lease and keeps its log. It is stopped when the
+// test ends.
 func (w *world) startAlone(log io.Writer, args ...string) *rig.Process {
 	w.Helper()
 	p, err := cluster.StartBerth(log, append(args, alone...)...)
@@ -84,7 +85,8 @@ func (w *world) smallPods(n int) {
 	})
 }
 
-// bound counts the pods of the namespace that have a node; ok is false while the API server does not respond.
+// bound counts the pods on nodes in the namespace. ok is false while the API server does
+// not respond.
 func (w *world) bound() (n int, ok bool) {
 	list, err := w.client.CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -106,7 +108,8 @@ func (w *world) awaitBound(want int) {
 	})
 }
 
-// allWell checks what must hold at the end, whatever failed before; killed is as in eachPodBoundOnce.
+// allWell checks the final state, which must be the same after any failure. killed is as
+// in eachPodBoundOnce.
 func (w *world) allWell(log *logged, killed time.Time) {
 	w.Helper()
 	if bad := w.overcommitted(); len(bad) > 0 {
@@ -120,8 +123,8 @@ func (w *world) allWell(log *logged, killed time.Time) {
 	}
 }
 
-// TestAPIServerDiesUnderLoad kills the API server twice while pods are being bound. It comes back on the same address each time; requests
-// in flight have been stored or not.
+// TestAPIServerDiesUnderLoad kills the API server twice while pods are being bound. It
+// returns on the same address each time. Requests in flight have been stored or not.
 func TestAPIServerDiesUnderLoad(t *testing.T) {
 	const pods = 2_000
 	w := newWorld(t, "api-server-dies")
@@ -150,7 +153,8 @@ func TestAPIServerDiesUnderLoad(t *testing.T) {
 	}
 }
 
-// serverStarted returns when the API server's process started; empty while it does not respond.
+// serverStarted returns the start time of the API server's process, or "" while it does
+// not respond.
 func (w *world) serverStarted() string {
 	metrics, err := w.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
 	if err != nil {
@@ -161,8 +165,8 @@ func (w *world) serverStarted() string {
 	return started
 }
 
-// TestBerthDiesFiveTimes kills Berth, as kill -9 does, five times while 2,000 pods are being bound. The requests that it had sent may have
-// been stored or not, and the responses are lost.
+// TestBerthDiesFiveTimes kills Berth five times with SIGKILL while 2,000 pods are being
+// bound. Its requests in flight have been stored or not, and the responses are lost.
 func TestBerthDiesFiveTimes(t *testing.T) {
 	const pods, deaths = 2_000, 5
 	w := newWorld(t, "berth-dies")
@@ -182,7 +186,8 @@ func TestBerthDiesFiveTimes(t *testing.T) {
 	w.allWell(log, killed)
 }
 
-// TestWebhookRejectsBindings starts an admission webhook that refuses a fifth of all bindings, independent of the pod.
+// TestWebhookRejectsBindings starts an admission webhook that refuses a fifth of all
+// bindings, independent of the pod.
 func TestWebhookRejectsBindings(t *testing.T) {
 	const pods = 1_500
 	w := newWorld(t, "webhook")
@@ -228,7 +233,8 @@ func (h *webhook) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(out).Encode(&review)
 }
 
-// startWebhook serves a webhook on loopback, and configures the API server to call it for the bindings of the namespace.
+// startWebhook serves a webhook on loopback. It configures the API server to call it for
+// the bindings of the namespace.
 func (w *world) startWebhook() *webhook {
 	w.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
@@ -267,7 +273,8 @@ func (w *world) startWebhook() *webhook {
 	return hook
 }
 
-// awaitWebhook waits until the API server calls the webhook, which happens some time after its creation.
+// awaitWebhook waits until the API server calls the webhook, which takes some time after
+// its creation.
 func (w *world) awaitWebhook(hook *webhook) {
 	w.Helper()
 	w.await("the API server asks the webhook", func() bool {
@@ -280,8 +287,9 @@ func (w *world) awaitWebhook(hook *webhook) {
 	hook.denied.Store(0)
 }
 
-// TestInitialListsAreStreamed checks in the log of requests that Berth gets its first lists through watches, which saves both sides the
-// memory of a whole list, and that the first binding of a new process comes soon.
+// TestInitialListsAreStreamed checks in the log of requests that Berth gets its first
+// lists through watches, which saves both sides the memory of a whole list. The first
+// binding of a new process must come soon.
 func TestInitialListsAreStreamed(t *testing.T) {
 	w := newWorld(t, "streamed")
 	log := &logged{}
@@ -299,7 +307,8 @@ func TestInitialListsAreStreamed(t *testing.T) {
 	}
 }
 
-// TestRepeatedEventIsASeries has a pod rejected again and again, without any other change of it: one event must count all rejections.
+// TestRepeatedEventIsASeries rejects an otherwise unchanged pod repeatedly. One event
+// must count all rejections.
 func TestRepeatedEventIsASeries(t *testing.T) {
 	const others = 40
 	w := newWorld(t, "series")
@@ -314,7 +323,7 @@ func TestRepeatedEventIsASeries(t *testing.T) {
 	w.await("an event says why", func() bool { return len(w.events("huge")) > 0 })
 	now, deleted := int64(0), 0
 	w.await("the event is a series", func() bool {
-		if deleted < others { // each deleted pod wakes it, and it is rejected again
+		if deleted < others { // each deletion wakes it, and it is rejected again
 			w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, fmt.Sprintf("pod-%d", deleted), metav1.DeleteOptions{GracePeriodSeconds: &now}))
 			deleted++
 		}

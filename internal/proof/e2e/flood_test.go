@@ -27,9 +27,13 @@ var (
 	floodBeside = flag.Bool("flood-beside", false, "measure kube-scheduler too")
 )
 
-// TestReportsBesideAFlood creates many pods that fit on no node, because each has a small pod, as fast as the API server takes them; and meanwhile a few
-// that fit. These end as soon as they are bound, which wakes all that were rejected. Every pod must get what is to be written about it. How late that
-// comes is logged, as watches of the API server see it: a condition after the pod's creation, a Scheduled event after the pod's binding.
+// TestReportsBesideAFlood creates many pods that fit on no node, because each node has a
+// small pod, as fast as the API server accepts them. A few pods that fit are created
+// meanwhile. These end as soon as they are bound, which wakes all rejected pods.
+//
+// Every pod must get its condition and event. Their delays are logged, from watches of
+// the API server: of a condition after the pod's creation, of a Scheduled event after the
+// pod's binding.
 func TestReportsBesideAFlood(t *testing.T) {
 	t.Run("berth", func(t *testing.T) {
 		w := newWorld(t, "flood")
@@ -48,7 +52,8 @@ func TestReportsBesideAFlood(t *testing.T) {
 	}
 }
 
-// podsByNode counts the pods on each node, also those of other tests, which may have filled nodes.
+// podsByNode counts the pods on each node, including those of other tests, which may have
+// filled nodes.
 func (w *world) podsByNode() map[string]int64 {
 	pods, err := w.client.CoreV1().Pods(v1.NamespaceAll).List(w.ctx, metav1.ListOptions{})
 	w.must(err)
@@ -59,7 +64,7 @@ func (w *world) podsByNode() map[string]int64 {
 	return on
 }
 
-// fitting is how many pods fit, one for so many of the flood.
+// fitting is the number of flood pods for each pod that fits.
 const fitting = 20
 
 func (w *world) reportsBesideAFlood() {
@@ -116,13 +121,15 @@ func (w *world) pod(name, cpu string) *v1.Pod {
 	}
 }
 
-// sightings are when watches of the API server first showed something, by pod.
+// sightings are the times at which watches of the API server first showed an event or a
+// change, by pod.
 type sightings struct {
 	mu                                              sync.Mutex
 	added, bound, condition, scheduled, unscheduled map[string]time.Time
 }
 
-// watchReports watches the namespace's pods and their events. A pod that fits is deleted as soon as it is bound.
+// watchReports watches the namespace's pods and their events. A pod that fits is deleted
+// as soon as it is bound.
 func (w *world) watchReports() *sightings {
 	w.Helper()
 	s := &sightings{
@@ -163,7 +170,7 @@ func (w *world) watchReports() *sightings {
 	return s
 }
 
-// pod takes in a version of a pod. It reports whether it is the first that is bound.
+// pod records a version of a pod. It reports whether it is the first bound version.
 func (s *sightings) pod(p *v1.Pod) (bound bool) {
 	if strings.HasPrefix(p.Name, "standing-") {
 		return false
@@ -194,7 +201,8 @@ func first(at map[string]time.Time, name string) bool {
 	return true
 }
 
-// count reports whether so many pods have a Scheduled event, and so many a condition and an event of their rejection.
+// count reports whether the given numbers of pods have a Scheduled event, and a condition
+// and event about their rejection.
 func (s *sightings) count(scheduled, rejected int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

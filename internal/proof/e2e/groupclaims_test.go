@@ -16,12 +16,15 @@ import (
 const (
 	claimDriver = "gangs.example.com"
 	claimClass  = "of-gangs"
-	// roomForClaims is how many nodes have a device, each of them one.
+	// roomForClaims is the number of nodes with a device, one each.
 	roomForClaims = 3
 )
 
-// shareClaims has gangs of which the members share a claim for a device: one more than there are nodes with devices, and all of them there before any device is. Each starts on one node, or not
-// at all; the claim is the group's, and when that ends the last gang has the device. At the end a gang starts although its claim has an allocation that is of no use to it.
+// shareClaims has gangs whose members share a claim for a device. The gangs are one more
+// than the nodes with devices, and all exist before the devices. Each gang starts on one
+// node, or not at all. The claim belongs to the group, and when that is deleted the last
+// gang gets the device. Finally a gang starts although its claim has an unusable
+// allocation.
 func (g *gangs) shareClaims() {
 	g.Helper()
 	g.must(rig.DeletePods(g.ctx, g.client, gangNamespace))
@@ -60,7 +63,7 @@ func (g *gangs) shareClaims() {
 	g.giveClaimBack()
 }
 
-// prepareClaims makes a class and a template of claims for one device.
+// prepareClaims creates a class, and a template of claims for one device.
 func (g *gangs) prepareClaims() {
 	g.Helper()
 	_, err := g.client.ResourceV1().DeviceClasses().Create(g.ctx, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: claimClass}, Spec: resourcev1.DeviceClassSpec{
@@ -79,7 +82,8 @@ func oneDevice() resourcev1.ResourceClaimSpec {
 	}}}}
 }
 
-// sharing creates a gang that has a claim, which its members use. There is room for the members of several gangs on a node.
+// sharing creates a gang with a claim, which its members use. A node has room for the
+// members of several gangs.
 func (g *gangs) sharing(name string, claim schedulingv1beta1.PodGroupResourceClaim, selector map[string]string) {
 	g.Helper()
 	claim.Name = "gpu"
@@ -117,7 +121,7 @@ func (g *gangs) group(name string) *schedulingv1beta1.PodGroup {
 	return group
 }
 
-// claimOf returns the claim that was made for a gang. There must be one.
+// claimOf returns the claim that was created for a gang. It must exist.
 func (g *gangs) claimOf(name string) *resourcev1.ResourceClaim {
 	g.Helper()
 	list, err := g.client.ResourceV1().ResourceClaims(gangNamespace).List(g.ctx, metav1.ListOptions{})
@@ -134,7 +138,8 @@ func (g *gangs) claimOf(name string) *resourcev1.ResourceClaim {
 	return own[0]
 }
 
-// isShared checks that all members of a gang run on the node of the device that its claim has, and that the claim is reserved for the group and for nobody else.
+// isShared checks that all members of a gang run on the node of their claim's device, and
+// that the claim is reserved for the group only.
 func (g *gangs) isShared(name string, claim *resourcev1.ResourceClaim) {
 	g.Helper()
 	results := rig.Allocated(claim)
@@ -170,7 +175,8 @@ func (g *gangs) endSharing(name string) {
 	g.must(g.client.SchedulingV1beta1().PodGroups(gangNamespace).Delete(g.ctx, name, metav1.DeleteOptions{}))
 }
 
-// giveClaimBack has a gang for one node, whose claim was allocated on another, as when the binding failed there. Nobody uses it.
+// giveClaimBack has a gang for one node, whose claim was allocated on another, as after a
+// failed binding there. No pod uses it.
 func (g *gangs) giveClaimBack() {
 	g.Helper()
 	elsewhere, here := fmt.Sprint("room-", roomForGangs-1), fmt.Sprint("room-", roomForGangs-2)

@@ -21,7 +21,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// gangs is a cluster with the gates for pod groups, composite ones among them, and room for so many gangs, and Berth.
+// gangs is a cluster with Berth and the gates for pod groups, including composite ones.
+// It has room for roomForGangs gangs.
 type gangs struct {
 	*testing.T
 	ctx     context.Context
@@ -36,7 +37,8 @@ const (
 	gangNamespace = "gangs"
 )
 
-// quickly is a configuration with which a rejected gang of 16 waits 4 s at most, instead of 40.
+// quickly is a configuration with which a rejected gang of 16 waits at most 4 s, instead
+// of 40.
 const quickly = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %s}
@@ -57,7 +59,7 @@ func newGangs(t *testing.T) *gangs {
 	t.Cleanup(func() { g.must(c.Stop()) })
 	access, err := rig.Config(c.Kubeconfig)
 	g.must(err)
-	access.WarningHandler = rest.NoWarnings{} // that the version will be deprecated, with every answer
+	access.WarningHandler = rest.NoWarnings{} // with every answer, that the version will be deprecated
 	g.client, err = kubernetes.NewForConfig(access)
 	g.must(err)
 	_, err = g.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gangNamespace}}, metav1.CreateOptions{})
@@ -98,7 +100,8 @@ func (g *gangs) must(err error) {
 
 func gangName(i int) string { return fmt.Sprintf("gang-%02d", i) }
 
-// bound counts the members with a node, by gang. A member that its node refused fails the test.
+// bound counts the members with a node, by gang. A member that its node refused fails the
+// test.
 func (g *gangs) bound() map[string]int {
 	g.Helper()
 	list, err := g.client.CoreV1().Pods(gangNamespace).List(g.ctx, metav1.ListOptions{})
@@ -114,7 +117,8 @@ func (g *gangs) bound() map[string]int {
 	return counts
 }
 
-// awaitComplete waits until so many gangs have all of their members on nodes, and then for a moment, in which nothing may change: no other gang has a member there.
+// awaitComplete waits until the given number of gangs have all members on nodes, and then
+// for a moment, in which nothing may change. No other gang may have a member on a node.
 func (g *gangs) awaitComplete(want int) []string {
 	g.Helper()
 	complete := func(counts map[string]int) (names []string) {
@@ -142,8 +146,9 @@ func (g *gangs) awaitComplete(want int) []string {
 	return names
 }
 
-// TestGangsContend has 50 gangs of 16 pods contend for room for 20. They come a member of each at a time, so that each could hold what others need. Then trees of gangs
-// contend for the same room, and then gangs for devices.
+// TestGangsContend has 50 gangs of 16 pods contend for room for 20. They are created one
+// member of each at a time, so that each could hold the room of others. Then trees of
+// gangs contend for the same room, and then gangs for devices.
 func TestGangsContend(t *testing.T) {
 	g := newGangs(t)
 	g.contend()
@@ -197,8 +202,9 @@ func (g *gangs) contend() {
 	}
 }
 
-// contendAsTrees has three trees of two gangs contend for room for three gangs; of the last tree one gang is too big for all of the cluster. One tree of those that fit
-// starts, and nothing of the others: not a single pod. When it ends, the other one starts. The big one never does.
+// contendAsTrees has three trees of two gangs contend for room for three gangs. One gang
+// of the last tree is too big for the whole cluster. One tree that fits starts, and not a
+// single pod of the others. When it ends, the other one starts. The big one never does.
 func (g *gangs) contendAsTrees() {
 	g.Helper()
 	g.must(rig.InParallel(roomForGangs-3, func(i int) error {
@@ -228,7 +234,7 @@ func (g *gangs) contendAsTrees() {
 			g.must(err)
 		}
 	}
-	for member := range 4 * gangSize { // a member of each at a time
+	for member := range 4 * gangSize { // one member of each at a time
 		for name, size := range sizes {
 			if member >= size {
 				continue
@@ -263,7 +269,8 @@ func (g *gangs) contendAsTrees() {
 	}
 }
 
-// awaitTree waits until both gangs of a tree are complete, and then for a moment: nothing of another tree is bound at any time.
+// awaitTree waits until both gangs of a tree are complete, and then for a moment. No pod
+// of another tree may be bound at any time.
 func (g *gangs) awaitTree(before map[string]bool) string {
 	g.Helper()
 	deadline, quiet := time.Now().Add(2*time.Minute), 0

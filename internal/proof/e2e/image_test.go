@@ -19,8 +19,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// TestImageIsKubeSchedulerInAStaticPod builds the image of the commit, unpacks it, and starts it as a static pod of kubeadm does: by the name kube-scheduler, found by the image's
-// PATH, with kubeadm's arguments, as root, with a kubeconfig that root alone can read. Nothing but the image's files is there.
+// TestImageIsKubeSchedulerInAStaticPod builds the image of the commit, unpacks it, and
+// starts it like kubeadm's static pod. The binary is called kube-scheduler and found by
+// the image's PATH. It runs with kubeadm's arguments, as root, with a kubeconfig that
+// only root can read, and with the image's files only.
 func TestImageIsKubeSchedulerInAStaticPod(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may change the root folder of a process")
@@ -69,8 +71,10 @@ func TestImageIsKubeSchedulerInAStaticPod(t *testing.T) {
 	}()
 	w.smallPods(3)
 	w.awaitBound(3)
-	probe := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} // as the kubelet probes
-	for _, path := range []string{"/livez", "/readyz"} {                                                                                                          // those of kubeadm's manifest
+	// like the kubelet's probes
+	probe := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	// the paths in kubeadm's manifest
+	for _, path := range []string{"/livez", "/readyz"} {
 		response, err := probe.Get("https://" + address + path)
 		w.must(err)
 		response.Body.Close()

@@ -27,8 +27,8 @@ func (w *world) scrape(client *http.Client) scraped {
 	return families
 }
 
-// value returns a counter's or gauge's value, and how often a histogram was observed; -1 if there is no such series. Labels are written as
-// name=value.
+// value returns the value of a counter or gauge, or the number of observations of a
+// histogram, or -1 without such a series. Labels are written as name=value.
 func (s scraped) value(name string, labels ...string) float64 {
 	for _, m := range s[name].GetMetric() {
 		have := map[string]bool{}
@@ -55,7 +55,7 @@ func (s scraped) value(name string, labels ...string) float64 {
 // TestMetrics compares /metrics after a run with the objects of the API server.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t, "metrics")
-	// A separate profile, so that pods that other tests left do not count.
+	// A separate profile, so that pods of other tests do not count.
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "measured"}]}`, cluster.SchedulerKubeconfig), 0o600))

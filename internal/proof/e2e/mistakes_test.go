@@ -33,7 +33,8 @@ import (
 
 var updateMistakes = flag.Bool("update-mistakes", false, "write the transcript of TestTwelveMistakes into docs/pending.md")
 
-// mistakes is a cluster of 500 nodes of its own, so that what is said of it is the same in each run, with Berth.
+// mistakes is a separate cluster of 500 nodes with Berth, so that the output is the same
+// in each run.
 type mistakes struct {
 	*testing.T
 	ctx        context.Context
@@ -42,17 +43,18 @@ type mistakes struct {
 	kubeconfig string
 	// path is a folder with kubectl, and Berth as its plugin.
 	path string
-	// shown are the blocks of code that docs/pending.md must show.
+	// shown are the code blocks that docs/pending.md must show.
 	shown []string
 }
 
-// mistake is one of the twelve.
+// mistake is one of the twelve mistakes.
 type mistake struct {
 	title string
-	// before makes room, if it is set; made are the objects with which the mistake is made; pod is the one that waits then.
+	// before makes room, if set. made are the objects that make the mistake. pod is the
+	// pod that then waits.
 	before    func()
 	made, pod string
-	// says is what its explanation suggests; fix are the commands that do that.
+	// says is the suggestion in its explanation. fix are the commands that follow it.
 	says string
 	fix  []string
 }
@@ -75,7 +77,8 @@ func newMistakes(t *testing.T) *mistakes {
 	t.Cleanup(func() { m.must(c.Stop()) })
 	access, err := rig.Config(c.Kubeconfig)
 	m.must(err)
-	access.WarningHandler = rest.NoWarnings{} // that the version of PodGroups will be deprecated, with every answer
+	// with every answer, that the version of PodGroups will be deprecated
+	access.WarningHandler = rest.NoWarnings{}
 	m.client, err = kubernetes.NewForConfig(access)
 	m.must(err)
 	m.dynamic, err = dynamic.NewForConfig(access)
@@ -120,7 +123,7 @@ func (m *mistakes) await(what string, condition func() bool) {
 	await(m.ctx, m, what, condition)
 }
 
-// resources are those of the kinds that the test makes.
+// resources are the resources of the kinds that the test creates.
 var resources = map[string]schema.GroupVersionResource{
 	"Pod": v1.SchemeGroupVersion.WithResource("pods"), "PersistentVolume": v1.SchemeGroupVersion.WithResource("persistentvolumes"),
 	"PersistentVolumeClaim": v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
@@ -145,7 +148,7 @@ func (m *mistakes) in(object *unstructured.Unstructured) dynamic.ResourceInterfa
 	return m.dynamic.Resource(resource)
 }
 
-// create creates the objects of a text, which may hold several.
+// create creates the objects in a text.
 func (m *mistakes) create(text string) {
 	m.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
@@ -189,7 +192,7 @@ func (m *mistakes) awaitBound(names ...string) {
 	}
 }
 
-// awaitWaiting waits until the scheduler has said why a pod waits.
+// awaitWaiting waits until the scheduler has written why a pod waits.
 func (m *mistakes) awaitWaiting(name string) {
 	m.Helper()
 	m.await("the condition of pod "+name+" says why it waits", func() bool {
@@ -207,7 +210,8 @@ func (m *mistakes) awaitWaiting(name string) {
 	})
 }
 
-// run runs a command line as a user would, with kubectl and its plugin in the PATH, and returns what it prints.
+// run runs a command line as a user would, with kubectl and its plugin in the PATH, and
+// returns its output.
 func (m *mistakes) run(line string) string {
 	m.Helper()
 	cmd := exec.CommandContext(m.ctx, "sh", "-c", line)
@@ -226,7 +230,7 @@ func (m *mistakes) explain(pod string) string {
 	return m.run("kubectl berth explain " + pod + " --feature-gates GenericWorkload=true")
 }
 
-// podOf is a pod of so many cpu with more of a spec and metadata.
+// podOf returns a pod with a cpu request and further fields of the spec.
 func podOf(name, cpu, spec string) string {
 	if spec != "" {
 		spec += ", "
@@ -235,7 +239,7 @@ func podOf(name, cpu, spec string) string {
 		name, strings.TrimRight(name, "-0123456789"), spec, cpu)
 }
 
-// gpuPod is a pod for the nodes with GPUs.
+// gpuPod returns a pod for the nodes with GPUs.
 func gpuPod(name, gpus, spec string) string {
 	if spec != "" {
 		spec += ", "
@@ -244,12 +248,12 @@ func gpuPod(name, gpus, spec string) string {
 		"containers: [{name: main, image: i, resources: {requests: {cpu: '1'}, limits: {nvidia.com/gpu: '%s'}}}]}\n---\n", name, strings.TrimRight(name, "-0123456789"), spec, gpus)
 }
 
-// again are the commands that create a pod again after an edit, for what cannot be changed of a pod.
+// again returns the commands that recreate a pod after an edit of immutable fields.
 func again(pod, edit string) []string {
 	return []string{"kubectl get pod " + pod + " -o yaml | sed '" + edit + "' | kubectl replace --force -f -"}
 }
 
-// repeated is a text for each of some numbers.
+// repeated returns the texts for the numbers below n.
 func repeated(n int, text func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
@@ -261,8 +265,10 @@ func repeated(n int, text func(i int) string) string {
 // The nodes of two pools.
 const gpuNodes, computeNodes = 25, 50
 
-// TestTwelveMistakes makes twelve classic mistakes, one after the other, expects each to be explained in at most ten lines with a suggestion that names its cause, follows the suggestion with
-// kubectl, and expects the pod to have a node then. docs/pending.md shows what is printed.
+// TestTwelveMistakes makes twelve classic mistakes, one after the other. Each must be
+// explained in at most ten lines with a suggestion that names its cause. When the
+// suggestion is followed with kubectl, the pod must get a node. docs/pending.md shows the
+// output.
 func TestTwelveMistakes(t *testing.T) {
 	m := newMistakes(t)
 	m.prepare()
@@ -272,7 +278,8 @@ func TestTwelveMistakes(t *testing.T) {
 		}
 		m.create(x.made)
 		m.awaitWaiting(x.pod)
-		m.await("the other pods are bound", func() bool { // what the scheduler has decided already, the API shows
+		// until the API shows the scheduler's decisions
+		m.await("the other pods are bound", func() bool {
 			pods, err := m.client.CoreV1().Pods("default").List(m.ctx, metav1.ListOptions{})
 			m.must(err)
 			return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Spec.NodeName == "" && p.Name != x.pod && p.Spec.SchedulingGroup == nil })
@@ -295,8 +302,8 @@ func TestTwelveMistakes(t *testing.T) {
 	m.compare()
 }
 
-// compare compares the blocks of code of the document with what was printed, or writes them
-// there. The text between the blocks belongs to the document; each title must be in it.
+// compare compares the document's code blocks with the output, or writes them there. The
+// text between the blocks belongs to the document and must contain each title.
 func (m *mistakes) compare() {
 	const path, begin, end = "../../../docs/pending.md", "<!-- The transcript of TestTwelveMistakes begins here. -->\n\n", "<!-- It ends here. -->"
 	page, err := os.ReadFile(path)
@@ -307,7 +314,7 @@ func (m *mistakes) compare() {
 		m.Fatalf("%s has no place for the transcript", path)
 	}
 	const fence = "```\n"
-	parts := strings.Split(had, fence) // text and blocks of code, in turn
+	parts := strings.Split(had, fence) // text and code blocks, in turn
 	if len(parts) != 2*len(m.shown)+1 {
 		m.Fatalf("%s has %d fences, want %d: two blocks of code for each mistake", path, len(parts)-1, 2*len(m.shown))
 	}
@@ -331,7 +338,7 @@ func (m *mistakes) compare() {
 	}
 }
 
-// prepare makes what there is before the mistakes.
+// prepare creates the objects that precede the mistakes.
 func (m *mistakes) prepare() {
 	m.create(`
 {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}
@@ -421,7 +428,7 @@ END`}},
 	}
 }
 
-// deletePods deletes those of so many pods that are there.
+// deletePods deletes the existing pods of n names.
 func (m *mistakes) deletePods(n int, format string) {
 	m.Helper()
 	for i := range n {
@@ -431,5 +438,5 @@ func (m *mistakes) deletePods(n int, format string) {
 	}
 }
 
-// gpuNode is the name of one of the nodes with GPUs.
+// gpuNode returns the name of a node with GPUs.
 func gpuNode(i int) string { return fmt.Sprintf("gpu-%05d", 20*i+7) }

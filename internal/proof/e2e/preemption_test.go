@@ -25,14 +25,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// preemptors is how many pods preempt, each beside a node of its own that is full.
+// preemptors is the number of pods that preempt, and of full nodes.
 var preemptors = flag.Int("preemptors", 60, "how many pods preempt, and how many nodes are full of others; 500 to see many")
 
-// perFullNode is how many pods of 1 CPU fill a node of the tests of preemption.
+// perFullNode is the number of pods with 1 CPU that fill a node of these tests.
 const perFullNode = 8
 
-// TestABurstPreempts has a burst of pods come to a cluster that is full of pods of three priorities. All of the burst run; what is evicted has the
-// lowest priority and no budget that would be violated; and it comes back when there is room.
+// TestABurstPreempts creates a burst of pods in a cluster that is full of pods with three
+// priorities. All of the burst must run. The victims have the lowest priority and no
+// budget that would be violated. Their replacements run when room exists again.
 func TestABurstPreempts(t *testing.T) {
 	w := newFull(t, "burst")
 	w.scheduler()
@@ -47,7 +48,8 @@ func TestABurstPreempts(t *testing.T) {
 	w.comeBack(len(victims), time.Time{})
 }
 
-// TestLeaderIsKilledWhileItPreempts is the same with two replicas, of which the leader is killed in the middle, as kill -9 does.
+// TestLeaderIsKilledWhileItPreempts is TestABurstPreempts with two replicas. The leader
+// is killed in the middle with SIGKILL.
 func TestLeaderIsKilledWhileItPreempts(t *testing.T) {
 	w := newFull(t, "burst-killed")
 	const lease = "kube-scheduler"
@@ -62,11 +64,14 @@ func TestLeaderIsKilledWhileItPreempts(t *testing.T) {
 	first.Kill()
 	t.Logf("killed when %d pods were evicted", w.deleted())
 	w.await("the second leads", func() bool { return w.holderOf(lease) != leader && w.holderOf(lease) != "" })
-	killed := w.takenOver(lease) // the API server may receive what the first has sent some time after it was killed, but not as late as this
+	// the API server may receive requests of the first for some time after its end, but
+	// not as late as this
+	killed := w.takenOver(lease)
 	w.awaitBurst()
 	victims := w.evicted(killed)
 	w.lowestWentFirst(victims)
-	// The room that the first had made is found again, but for what was on its way when it died.
+	// The room that the first made is found again, except for requests in flight when it
+	// died.
 	if extra := len(victims) - w.n; extra < 0 || extra > w.n/5 {
 		t.Errorf("%d pods were evicted for %d", len(victims), w.n)
 	}
@@ -74,14 +79,14 @@ func TestLeaderIsKilledWhileItPreempts(t *testing.T) {
 	w.must(second.Stop())
 }
 
-// full is a world with nodes of its own, which are full of pods at three priorities.
+// full is a world with nodes of its own, which are full of pods with three priorities.
 type full struct {
 	*world
-	n int // nodes, and pods of the burst
+	n int // number of nodes, and of pods in the burst
 
 	mu       sync.Mutex
-	gone     map[string]bool   // pods whose end was seen
-	marked   map[string]string // the message of the condition DisruptionTarget, by pod
+	gone     map[string]bool   // pods whose deletion was seen
+	marked   map[string]string // message of the condition DisruptionTarget, by pod
 	priority map[string]int32
 }
 
@@ -104,7 +109,7 @@ func (w *full) named(name string) string { return w.namespace + "-" + name }
 // scheduler starts Berth alone.
 func (w *full) scheduler() { w.berth() }
 
-// nodes creates nodes that no other test's pods come to.
+// nodes creates nodes that only this test's pods can use.
 func (w *full) nodes(from, to int) {
 	w.Helper()
 	has := v1.ResourceList{
@@ -124,7 +129,7 @@ func (w *full) nodes(from, to int) {
 	}))
 }
 
-// spec is a pod of 1 CPU that comes to the test's nodes alone.
+// spec returns a pod of 1 CPU that fits only on the test's nodes.
 func (w *full) spec(class string) v1.PodSpec {
 	return v1.PodSpec{
 		PriorityClassName: w.named(class),
@@ -134,7 +139,7 @@ func (w *full) spec(class string) v1.PodSpec {
 	}
 }
 
-// watch follows the test's pods to their end.
+// watch records the deletions of the test's pods.
 func (w *full) watch() {
 	w.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithNamespace(w.namespace))
@@ -169,14 +174,15 @@ func (w *full) watch() {
 	factory.WaitForCacheSync(w.ctx.Done())
 }
 
-// deleted is how many pods have begun to end.
+// deleted returns the number of pods whose deletion has begun.
 func (w *full) deleted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.gone)
 }
 
-// fill fills the nodes. Half of the lowest have a budget that allows no disruption, and so have all of the middle.
+// fill fills the nodes. Half of the pods with the lowest priority, and all with the
+// middle one, have a budget that allows no disruption.
 func (w *full) fill() {
 	w.Helper()
 	for _, d := range []struct {
@@ -219,7 +225,7 @@ func (w *full) fill() {
 	})
 }
 
-// burst creates the pods that preempt.
+// burst creates the preemptors.
 func (w *full) burst() {
 	w.Helper()
 	w.must(rig.CreatePods(w.ctx, w.client, w.namespace, w.n, func(i int) *v1.Pod {
@@ -242,9 +248,12 @@ func (w *full) awaitBurst() {
 	w.Logf("%d pods of the burst run after %.1f s", w.n, time.Since(began).Seconds())
 }
 
-// evicted returns the pods that the scheduler has deleted, by the API server's audit log. Each was marked before, and nobody else has deleted any. Events
-// tell for whom pods went that were evicted after the given time: those that a process has not written when it is killed are lost. So may its last requests
-// be: one that the log calls a failure was carried out, or it was not, which the end of the pod tells.
+// evicted returns the pods that the scheduler has deleted, by the API server's audit log.
+// Each must have been marked before, and no one else may have deleted any.
+//
+// Events name the preemptors of pods that were evicted after the given time; a killed
+// process loses its unwritten events. The results of its last requests may be unknown,
+// too. A request with a failure in the log was carried out if the pod is gone.
 func (w *full) evicted(told time.Time) []string {
 	w.Helper()
 	marked, silent, inDoubt := map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -302,7 +311,8 @@ func (w *full) evicted(told time.Time) []string {
 	return names
 }
 
-// lowestWentFirst checks that nothing was evicted but what has the lowest priority and no budget: there was enough of it.
+// lowestWentFirst checks that all victims have the lowest priority and no budget, since
+// enough of these existed.
 func (w *full) lowestWentFirst(victims []string) {
 	w.Helper()
 	for _, name := range victims {
@@ -312,7 +322,8 @@ func (w *full) lowestWentFirst(victims []string) {
 	}
 }
 
-// comeBack checks that the evicted replicas, which their controllers have replaced, run as soon as there is room, and that every pod was bound once.
+// comeBack checks that the replacements of evicted pods run as soon as room exists, and
+// that every pod was bound once.
 func (w *full) comeBack(victims int, killed time.Time) {
 	w.Helper()
 	w.await("the evicted replicas are replaced", func() bool { return len(w.pods()) == (perFullNode+1)*w.n })
@@ -324,7 +335,7 @@ func (w *full) comeBack(victims int, killed time.Time) {
 	w.eachPodBoundOnce(killed)
 }
 
-// clear deletes the pods, nodes and classes, which other tests would count.
+// clear deletes the pods, nodes and classes, which would affect other tests.
 func (w *full) clear() {
 	w.Helper()
 	ctx, all := context.Background(), metav1.ListOptions{LabelSelector: "only=" + w.namespace}

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// asScheduler returns a client with the rights of a scheduler: those of Kubernetes' bootstrap roles.
+// asScheduler returns a client with a scheduler's permissions, from Kubernetes' bootstrap
+// roles.
 func (w *world) asScheduler() *kubernetes.Clientset {
 	w.Helper()
 	config, err := rig.Config(cluster.SchedulerKubeconfig)
@@ -27,7 +28,8 @@ func (w *world) asScheduler() *kubernetes.Clientset {
 	return client
 }
 
-// TestSchedulerHasTheRightsForVolumes asks the API server what the bootstrap roles system:kube-scheduler and system:volume-scheduler allow.
+// TestSchedulerHasTheRightsForVolumes checks the permissions in the bootstrap roles
+// system:kube-scheduler and system:volume-scheduler.
 func TestSchedulerHasTheRightsForVolumes(t *testing.T) {
 	w := newWorld(t, "volume-rights")
 	w.checkRights([]right{
@@ -47,7 +49,7 @@ func TestSchedulerHasTheRightsForVolumes(t *testing.T) {
 		{"storage.k8s.io", "csistoragecapacities", "watch", true},
 		{"storage.k8s.io", "volumeattachments", "list", true},
 		{"storage.k8s.io", "volumeattachments", "watch", true},
-		// What a scheduler must do without.
+		// Permissions that a scheduler lacks.
 		{"", "persistentvolumes", "delete", false},
 		{"", "persistentvolumes", "create", false},
 		{"", "persistentvolumeclaims", "delete", false},
@@ -56,8 +58,9 @@ func TestSchedulerHasTheRightsForVolumes(t *testing.T) {
 	})
 }
 
-// TestSchedulerHasTheRightsForDevices asks the same about claims for devices. "binding" is what the API server asks for where a request for a claim's status
-// changes its allocation or reservations.
+// TestSchedulerHasTheRightsForDevices checks the permissions for ResourceClaims. The API
+// server requires "binding" if a request for a claim's status changes its allocation or
+// reservations.
 func TestSchedulerHasTheRightsForDevices(t *testing.T) {
 	w := newWorld(t, "device-rights")
 	const group = "resource.k8s.io"
@@ -81,19 +84,19 @@ func TestSchedulerHasTheRightsForDevices(t *testing.T) {
 		{group, "resourceclaims/binding", "patch", true},
 		{"", "pods/status", "patch", true},
 		{"", "pods/finalizers", "update", true},
-		// What a scheduler must do without.
+		// Permissions that a scheduler lacks.
 		{group, "resourceclaimtemplates", "list", false},
 		{group, "resourceslices", "update", false},
 	})
 }
 
-// right is what a scheduler may do or not; a subresource stands after a slash.
+// right is a permission that a scheduler has or lacks. A subresource follows a slash.
 type right struct {
 	group, resource, verb string
 	want                  bool
 }
 
-// checkRights asks the API server about rights of the scheduler.
+// checkRights checks the scheduler's permissions with the API server.
 func (w *world) checkRights(rights []right) {
 	w.Helper()
 	reviews := w.asScheduler().AuthorizationV1().SelfSubjectAccessReviews()
@@ -110,8 +113,9 @@ func (w *world) checkRights(rights []right) {
 	}
 }
 
-// TestPatchOfAnOldVersionIsRefused patches a claim and a volume as a scheduler, as Berth writes what it has selected: with the version that
-// the decision is based on. The API server refuses any other version, as it does with an update.
+// TestPatchOfAnOldVersionIsRefused patches a claim and a volume as a scheduler, in the
+// way in which Berth writes its choice: with the version of its decision. The API server
+// refuses any other version, as in an update.
 func TestPatchOfAnOldVersionIsRefused(t *testing.T) {
 	w := newWorld(t, "volume-patches")
 	scheduler := w.asScheduler().CoreV1()
@@ -163,7 +167,7 @@ func TestPatchOfAnOldVersionIsRefused(t *testing.T) {
 	for kind, patch := range patches {
 		old := current[kind]()
 		now := ""
-		w.await("the "+kind+" is written", func() bool { // the controller manager writes it too
+		w.await("the "+kind+" is written", func() bool { // the controller manager writes it, too
 			old = current[kind]()
 			now, err = patch(old, "yes")
 			return err == nil

@@ -25,8 +25,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// TestShadow follows kube-scheduler with the rights from docs/shadow.md. Pods of Deployments with spread, and churn, must not be contradicted; a pod that the test
-// itself binds where it has no room is contradicted, by NodeResourcesFit. The audit log shows that nothing is written.
+// TestShadow runs the shadow beside kube-scheduler with the permissions from
+// docs/shadow.md. Under churn, pods of Deployments with spread constraints must not cause
+// disagreements. A pod that the test itself binds to a full node must cause one, by
+// NodeResourcesFit. The audit log shows that the shadow writes nothing.
 func TestShadow(t *testing.T) {
 	w := newWorld(t, "shadow")
 	page, err := os.ReadFile("../../../docs/shadow.md")
@@ -41,7 +43,7 @@ func TestShadow(t *testing.T) {
 	out, said := &transcript{}, &transcript{}
 	cmd.Stdout, cmd.Stderr = out, said
 	w.must(cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it is gone unless the test has failed
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended unless the test has failed
 	w.await("the shadow follows", func() bool { return said.has("Following the bindings") })
 
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
@@ -56,7 +58,7 @@ func TestShadow(t *testing.T) {
 	})
 	w.awaitRunning(90)
 	deleted := map[types.UID]bool{}
-	for _, p := range w.pods()[:20] { // their ReplicaSets make others
+	for _, p := range w.pods()[:20] { // their ReplicaSets recreate them
 		deleted[p.UID] = true
 		w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, p.Name, metav1.DeleteOptions{}))
 	}
@@ -64,7 +66,7 @@ func TestShadow(t *testing.T) {
 	w.awaitRunning(90)
 	other.End()
 
-	// A binding by hand, where the pod has no room.
+	// A manual binding to a node without room.
 	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{Limit: 1})
 	w.must(err)
 	huge := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "huge"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "registry.example/huge:1", Resources: requests("4000", "1Gi")}}}}
@@ -104,7 +106,7 @@ func TestShadow(t *testing.T) {
 	w.mustNotHaveWritten("system:serviceaccount:kube-system:berth-shadow")
 }
 
-// replays has berth explain say about the kept cluster what the shadow has said.
+// replays checks that berth explain agrees with the shadow on the kept cluster.
 func (w *world) replays(binary string, d *shadow.Decision) {
 	w.Helper()
 	out, err := exec.CommandContext(w.ctx, binary, "explain", "--snapshot", d.Snapshot, "--pod", d.Pod, "-o", "json").Output()
@@ -128,7 +130,7 @@ func (w *world) replays(binary string, d *shadow.Decision) {
 	}
 }
 
-// mustNotHaveWritten checks the audit log, which has every request of the user.
+// mustNotHaveWritten checks the audit log for write requests of the user.
 func (w *world) mustNotHaveWritten(user string) {
 	w.Helper()
 	text, err := os.ReadFile(auditLog)

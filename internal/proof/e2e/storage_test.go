@@ -28,26 +28,28 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// schedulerEnv makes the tests with volumes and devices run with kube-scheduler in Berth's place if it is incumbentName, to check the tests themselves.
+// schedulerEnv selects kube-scheduler instead of Berth in tests with volumes and devices,
+// if its value is incumbentName. That checks the tests themselves.
 const (
 	schedulerEnv  = "BERTH_E2E_SCHEDULER"
 	incumbentName = "kube-scheduler"
 )
 
-// incumbent is a configuration without the limit of 50 requests per second that is kube-scheduler's default.
+// incumbent is a configuration without kube-scheduler's default limit of 50 requests per
+// second.
 const incumbent = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "leaderElection": {"leaderElect": false},
 "clientConnection": {"kubeconfig": %q, "qps": 10000, "burst": 20000}}`
 
-// storage is a world with volumes. It observes every version of every claim and volume, because what was bound twice may look well at the
-// end.
+// storage is a world with volumes. It observes every version of every claim and volume,
+// because a double binding may not be visible at the end.
 type storage struct {
 	*world
 	driver     string
 	nodes      map[string]*v1.Node
-	handedBack atomic.Int64 // times that a selected node was taken off a claim
+	handedBack atomic.Int64 // number of times that a selected node was removed from a claim
 
 	mu      sync.Mutex
-	boundTo map[types.UID]string // what each claim and volume was bound to last
+	boundTo map[types.UID]string // last binding of each claim and volume
 	wrong   []string
 }
 
@@ -64,12 +66,14 @@ func newStorage(t *testing.T, namespace string) *storage {
 	return w
 }
 
-// volumePods is how many pods of a kind the tests with volumes have. The controller manager confirms 30 claims per second on a quiet machine of two cores,
-// and far fewer on a busy one, so tests that run with all others have few. kube-scheduler needs few in any case: it looks at every volume of a class
-// for every node, which took 0.4 s of CPU for each pod with 500 local volumes and 500 nodes.
+// volumePods is the number of pods of a kind in tests with volumes. The controller
+// manager confirms 30 claims per second on an idle machine with two cores, and far fewer
+// on a busy one. So tests that run with all others have few. kube-scheduler needs few in
+// any case: it checks every volume of a class for every node, which took 0.4 s of CPU per
+// pod with 500 local volumes and 500 nodes.
 var volumePods = flag.Int("volume-pods", 100, "how many pods of a kind the tests with volumes have; 500 to see many")
 
-// failSeed says which provisionings fail where the scheduler dies.
+// failSeed selects the provisionings that fail when the scheduler dies.
 var failSeed = flag.Uint64("fail-seed", 2, "which provisionings fail in the test in which the scheduler dies")
 
 // scheduler starts the scheduler. It is stopped at the end of the test.
@@ -82,19 +86,20 @@ func (w *world) scheduler(log io.Writer) *rig.Process {
 	w.must(os.WriteFile(file, fmt.Appendf(nil, incumbent, cluster.SchedulerKubeconfig), 0o600))
 	p, err := cluster.StartKubeScheduler(log, file)
 	w.must(err)
-	w.Cleanup(p.End) // its exit code is 1 when it is stopped without leader election
+	w.Cleanup(p.End) // without leader election its exit code is 1 when it is stopped
 	return p
 }
 
 func incumbentRuns() bool { return os.Getenv(schedulerEnv) == incumbentName }
 
-// provisioner starts the provisioner and waits until it has published everything. It is stopped after the test's claims are gone.
+// provisioner starts the provisioner and waits until it has published everything. It is
+// stopped after the test's claims are gone.
 func (w *storage) provisioner(args ...string) {
 	w.Helper()
 	p, err := cluster.StartProvisioner(nil, append(args, "--driver="+w.driver)...)
 	w.must(err)
 	w.Cleanup(func() {
-		w.clear() // it has to delete the volumes
+		w.clear() // the provisioner has to delete the volumes
 		if err := p.Stop(); err != nil {
 			w.Error(err)
 		}
@@ -109,7 +114,7 @@ func (w *storage) provisioner(args ...string) {
 	})
 }
 
-// nothingIsLeft checks that the provisioner has removed what it published.
+// nothingIsLeft checks that the provisioner has deleted its published objects.
 func (w *storage) nothingIsLeft() {
 	w.Helper()
 	ctx := context.Background()
@@ -127,7 +132,7 @@ func (w *storage) nothingIsLeft() {
 
 func (w *storage) className(class string) string { return w.namespace + "-" + class }
 
-// class makes a StorageClass, which may be limited to zones.
+// class creates a StorageClass, optionally limited to zones.
 func (w *storage) class(name, provisioner string, mode storagev1.VolumeBindingMode, zones ...string) {
 	w.Helper()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.className(name)}, Provisioner: provisioner, VolumeBindingMode: &mode}
@@ -140,7 +145,7 @@ func (w *storage) class(name, provisioner string, mode storagev1.VolumeBindingMo
 	w.must(err)
 }
 
-// localVolumes makes a class and n volumes of it, on the nodes without taints in turns.
+// localVolumes creates a class and n volumes of it, on the nodes without taints in turns.
 func (w *storage) localVolumes(class string, n int) {
 	w.Helper()
 	w.class(class, "kubernetes.io/no-provisioner", storagev1.VolumeBindingWaitForFirstConsumer)
@@ -151,7 +156,7 @@ func (w *storage) localVolumes(class string, n int) {
 	}
 	for name, node := range w.nodes {
 		if node.Status.Allocatable.Cpu().MilliValue() == largest {
-			continue // other pods go to the largest nodes first, until they have no room for one more
+			continue // other pods fill the largest nodes first
 		}
 		if room := node.Status.Allocatable.Pods().Value() - on[name]; len(node.Spec.Taints) == 0 && room > 10 {
 			hosts = append(hosts, name)
@@ -182,7 +187,7 @@ func claimSpec(class string) v1.PersistentVolumeClaimSpec {
 	}
 }
 
-// podWith is a pod that uses a claim, if it is named.
+// podWith returns a pod with a claim, or without one for "".
 func (w *storage) podWith(name, claim string) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -212,7 +217,7 @@ func (w *storage) podsWithClaims(class string, n int) {
 	}))
 }
 
-// observe follows the versions of the test's claims and volumes.
+// observe records the versions of the test's claims and volumes.
 func (w *storage) observe() {
 	w.Helper()
 	factory := informers.NewSharedInformerFactory(w.client, 0)
@@ -255,7 +260,7 @@ func (w *storage) volumeSeen(pv *v1.PersistentVolume) {
 	}
 }
 
-// keeps notes that a claim or volume was bound to something, which must stay the same.
+// keeps records the binding of a claim or volume, which must never change.
 func (w *storage) keeps(what string, id types.UID, to string) {
 	if to == "" {
 		return
@@ -275,8 +280,9 @@ func (w *storage) note(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// volumesAreWell checks, when all pods run, that each is on a node that reaches its volume, that every claim has a volume of its own, that no
-// volume of the test is left over, and that nothing was ever bound twice.
+// volumesAreWell checks the volumes when all pods run. Each pod is on a node that reaches
+// its volume, every claim has a volume of its own, no volume of the test is left over,
+// and nothing was ever bound twice.
 func (w *storage) volumesAreWell(claims int) {
 	w.Helper()
 	list, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).List(w.ctx, metav1.ListOptions{})
@@ -329,7 +335,8 @@ func (w *storage) volumesAreWell(claims int) {
 
 func (w *storage) zoneOf(node string) string { return w.nodes[node].Labels[v1.LabelTopologyZone] }
 
-// clear deletes the test's pods, claims, volumes and classes, and waits until they are gone. It does nothing the second time.
+// clear deletes the test's pods, claims, volumes and classes, and waits until they are
+// gone. A second call does nothing.
 func (w *storage) clear() {
 	w.Helper()
 	ctx := context.Background()
@@ -370,7 +377,7 @@ func (w *storage) clear() {
 	}
 }
 
-// awaitGone waits until a count is 0, also after the test's own time has passed.
+// awaitGone waits until a count is 0, even after the test's timeout.
 func (w *world) awaitGone(what string, count func() (int, error)) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {

@@ -18,11 +18,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// explainedPods is how many of the pods that do not run are told about one by one.
+// explainedPods is the limit of pods with details in a failure.
 const explainedPods = 20
 
-// awaitRunning waits as a world does. When pods do not run in time it tells of each what the API server knows, before anything is deleted, and the
-// scheduler's log with what it keeps of the pods that wait.
+// awaitRunning waits as world.awaitRunning does. If pods do not run in time, it prints
+// the API server's objects for each of them, before anything is deleted, and the
+// scheduler's log with its state of waiting pods.
 func (w *storage) awaitRunning(want int, scheduler *rig.Process) {
 	w.Helper()
 	began, running := time.Now(), 0
@@ -40,11 +41,12 @@ func (w *storage) awaitRunning(want int, scheduler *rig.Process) {
 		return
 	}
 	scheduler.Signal(syscall.SIGUSR2)
-	time.Sleep(time.Second) // it logs meanwhile
+	time.Sleep(time.Second) // for the scheduler to log meanwhile
 	w.Fatalf("after %s %d of %d pods run: %v\n%s\nthe end of the scheduler's log:\n%s", time.Since(began).Round(time.Second), running, want, err, w.stuck(), scheduler.Log())
 }
 
-// stuck says of the pods that do not run what stands in them, in their claims and volumes, on the node that these name, and in the events about them.
+// stuck describes the pods that do not run, their claims and volumes, their nodes, and
+// the events about them.
 func (w *storage) stuck() string {
 	ctx := context.Background()
 	var text strings.Builder
@@ -121,7 +123,8 @@ func (w *storage) stuck() string {
 	return text.String()
 }
 
-// history lists who wrote a claim and the volumes for it, and what the API server answered.
+// history lists the writes to a claim and its volumes, with their users and the API
+// server's answers.
 func (w *storage) history(text *strings.Builder, claim string) {
 	w.audit(func(a *audited) {
 		var object struct {
@@ -144,7 +147,7 @@ func (w *storage) history(text *strings.Builder, claim string) {
 				return
 			}
 		case "pods":
-			if about != claim { // the tests call them alike
+			if about != claim { // the tests give both the same name
 				return
 			}
 		}
@@ -153,7 +156,7 @@ func (w *storage) history(text *strings.Builder, claim string) {
 	})
 }
 
-// room is what a node has and how much of it is requested.
+// room returns the capacity of a node and the requests on it.
 func (w *storage) room(name string, pods []v1.Pod) string {
 	node := w.nodes[name]
 	if node == nil {

@@ -25,7 +25,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// schedulerConf is the path of the kubeconfig in the manifest of a static kube-scheduler pod.
+// schedulerConf is the path of the kubeconfig in the manifest of a static kube-scheduler
+// pod.
 const schedulerConf = "/etc/kubernetes/scheduler.conf"
 
 // transcript keeps the whole log of a process.
@@ -52,7 +53,8 @@ func (l *transcript) String() string {
 	return l.text.String()
 }
 
-// kubeScheduler starts Berth under the name of kube-scheduler. The process is gone when the test ends.
+// kubeScheduler starts Berth under the name of kube-scheduler. The process has ended when
+// the test ends.
 func (w *world) kubeScheduler(log *transcript, args ...string) *rig.Process {
 	w.Helper()
 	binary, err := filepath.Abs(filepath.Join(os.Getenv(binEnv), "berth"))
@@ -71,8 +73,8 @@ func (w *world) kubeScheduler(log *transcript, args ...string) *rig.Process {
 	return p
 }
 
-// staticPod reads the manifest, and returns its command line with the cluster's kubeconfig in the place of the file on the host. The port
-// of the manifest's probes must be free.
+// staticPod reads the manifest. It returns the command line with the cluster's kubeconfig
+// instead of the file on the host. The port of the manifest's probes must be free.
 func (w *world) staticPod() (args []string, probes []string) {
 	w.Helper()
 	text, err := os.ReadFile("testdata/kube-scheduler.yaml")
@@ -89,7 +91,7 @@ func (w *world) staticPod() (args []string, probes []string) {
 	return args, probes
 }
 
-// securePort returns the flag with which the scheduler of the test serves on a free port.
+// securePort returns a flag that makes the test's scheduler serve on a free port.
 func (w *world) securePort() string {
 	w.Helper()
 	port, err := rig.FreePort()
@@ -98,7 +100,7 @@ func (w *world) securePort() string {
 	return "--secure-port=" + port
 }
 
-// ask sends a request as a client that does not check the certificate.
+// ask sends a request without a check of the server's certificate.
 func (w *world) ask(client *http.Client, method, path, token string) (status int, body string) {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.ctx, method, "https://"+w.servesAt+path, nil)
@@ -116,7 +118,8 @@ func (w *world) ask(client *http.Client, method, path, token string) (status int
 	return response.StatusCode, string(text)
 }
 
-// clientOf returns a client of the endpoints with the certificate of a kubeconfig; without one the client is anonymous.
+// clientOf returns a client of the endpoints with the certificate of a kubeconfig, or an
+// anonymous one.
 func (w *world) clientOf(kubeconfig string) *http.Client {
 	w.Helper()
 	settings := &tls.Config{InsecureSkipVerify: true} // the server's certificate is self-signed, and not under test
@@ -132,7 +135,7 @@ func (w *world) clientOf(kubeconfig string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// token returns a token of a new service account, with the given cluster role if it is not empty.
+// token returns a token of a new service account, with the given cluster role if any.
 func (w *world) token(name, role string) string {
 	w.Helper()
 	_, err := w.client.CoreV1().ServiceAccounts(w.namespace).Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -150,8 +153,9 @@ func (w *world) token(name, role string) string {
 	return answer.Status.Token
 }
 
-// TestStaticPodOfKubeScheduler runs the command line of kubeadm's manifest with nothing replaced but the executable and the port, which may be taken, as the user
-// system:kube-scheduler with the roles that Kubernetes gives it.
+// TestStaticPodOfKubeScheduler runs the command line of kubeadm's manifest as the user
+// system:kube-scheduler with Kubernetes' own roles. Only the executable and the port,
+// which may be taken, are replaced.
 func TestStaticPodOfKubeScheduler(t *testing.T) {
 	w := newWorld(t, "static")
 	args, probes := w.staticPod()
@@ -198,7 +202,8 @@ func TestStaticPodOfKubeScheduler(t *testing.T) {
 	}
 }
 
-// checkAccess sends requests without credentials, with a wrong token, without rights, and with rights.
+// checkAccess sends requests without credentials, with a wrong token, without
+// permissions, and with permissions.
 func (w *world) checkAccess(anonymous *http.Client) {
 	w.Helper()
 	admin, scheduler := w.clientOf(cluster.Kubeconfig), w.clientOf(cluster.SchedulerKubeconfig)
@@ -260,8 +265,9 @@ func (w *world) checkEndpoints() {
 	}
 }
 
-// TestStandby checks a replica that does not lead: it is healthy and ready, but serves no resource metrics of the cluster; when stopped, it
-// exits with 0 and leaves the lease to its holder.
+// TestStandby checks a replica that does not lead. It is healthy and ready, but serves no
+// resource metrics of the cluster. When stopped, it exits with 0 and leaves the lease to
+// its holder.
 func TestStandby(t *testing.T) {
 	w := newWorld(t, "standby")
 	leader := w.kubeScheduler(&transcript{}, "--kubeconfig", cluster.SchedulerKubeconfig, "--secure-port=0")

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// TestVolumesComeToTheirPods runs pods whose volumes are provisioned once a node is selected, and as many whose volumes are local to a node each, at
-// the same time.
+// TestVolumesComeToTheirPods runs pods with provisioned volumes, and as many with local
+// volumes, at the same time.
 func TestVolumesComeToTheirPods(t *testing.T) {
 	w := newStorage(t, "volumes")
 	each := *volumePods
@@ -27,8 +27,8 @@ func TestVolumesComeToTheirPods(t *testing.T) {
 	w.volumesAreWell(2 * each)
 }
 
-// TestProvisionerFailsAThirdOfTheTime has a third of the provisionings fail: the provisioner takes the selected node off the claim, and the pod
-// is scheduled again.
+// TestProvisionerFailsAThirdOfTheTime fails a third of the provisionings. The provisioner
+// removes the selected node from the claim, and the pod is scheduled again.
 func TestProvisionerFailsAThirdOfTheTime(t *testing.T) {
 	w := newStorage(t, "provisioner-fails")
 	pods := *volumePods
@@ -44,8 +44,9 @@ func TestProvisionerFailsAThirdOfTheTime(t *testing.T) {
 	}
 }
 
-// TestSchedulerDiesWithVolumes kills the scheduler five times, as kill -9 does, while it binds pods with volumes and a third of the
-// provisionings fail. What it had selected is only in the claims and volumes then.
+// TestSchedulerDiesWithVolumes kills the scheduler five times with SIGKILL, while it
+// binds pods with volumes and a third of the provisionings fail. Its choices are then
+// only in the claims and volumes.
 func TestSchedulerDiesWithVolumes(t *testing.T) {
 	const deaths = 5
 	w := newStorage(t, "volumes-deaths")
@@ -66,8 +67,9 @@ func TestSchedulerDiesWithVolumes(t *testing.T) {
 	w.volumesAreWell(2 * each)
 }
 
-// TestVolumesAsUsers has what few pods have: volumes that exist before their pod, volumes of the pod itself, volumes that reach a zone, nodes
-// that can attach few volumes, and storage that is nearly full.
+// TestVolumesAsUsers covers rare cases: volumes that exist before their pod, ephemeral
+// volumes, volumes with the reach of a zone, nodes with few attachments, and nearly full
+// storage.
 func TestVolumesAsUsers(t *testing.T) {
 	const each = 30
 	w := newStorage(t, "volumes-kinds")
@@ -78,7 +80,7 @@ func TestVolumesAsUsers(t *testing.T) {
 	w.class("zone-b", w.driver, storagev1.VolumeBindingWaitForFirstConsumer, "eu-1b")
 	scheduler := w.scheduler(nil)
 	w.podsWithClaims("zone-b", each/2)
-	w.awaitRunning(each/2, scheduler) // before others take the room of that zone
+	w.awaitRunning(each/2, scheduler) // before others take the room in that zone
 	w.podsWithClaims("immediate", each)
 	w.must(rig.CreatePods(w.ctx, w.client, w.namespace, each, func(i int) *v1.Pod {
 		pod := w.podWith(fmt.Sprint("ephemeral-", i), "")
@@ -90,7 +92,7 @@ func TestVolumesAsUsers(t *testing.T) {
 	}))
 	w.awaitRunning(2*each+each/2, scheduler)
 	w.volumesAreWell(2*each + each/2)
-	// Two pods to a node, whatever other room it has.
+	// Two pods fit on a node, whatever other room it has.
 	perNode := map[string]int{}
 	for _, pod := range w.pods() {
 		perNode[pod.Spec.NodeName]++
@@ -103,7 +105,8 @@ func TestVolumesAsUsers(t *testing.T) {
 			t.Errorf("%d pods with a volume each are on node %s, which attaches 2", n, node)
 		}
 	}
-	// 45 more volumes are left; the pods of the others stay pending, and their claims free.
+	// 45 more volumes are left. The pods of the others stay pending, and their claims
+	// free.
 	w.podsWithClaims("late", 2*each)
 	w.await("the rest of the storage is in use", func() bool { n, ok := w.bound(); return ok && n >= 120 })
 	waiting := func() int {
@@ -118,13 +121,13 @@ func TestVolumesAsUsers(t *testing.T) {
 			t.Errorf("pod %s is rejected with %q", pod.Name, rejected(&pod))
 		}
 	}
-	// A pod that goes gives its storage back.
+	// A deleted pod releases its storage.
 	now := int64(0)
 	w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, "ephemeral-0", metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	w.await("a pod has the storage of one that went", func() bool { return waiting() == 14 })
 }
 
-// rejected is the message of a pod's condition that says why it is pending.
+// rejected returns the message of a pending pod's condition.
 func rejected(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {

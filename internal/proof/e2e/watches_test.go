@@ -18,8 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// TestOnlyWhatPluginsReadIsWatched looks at the requests that Berth logs: kinds that no enabled plugin reads must not be requested. With the gate GenericWorkload off pod groups are
-// nothing to Berth, also by the API server's own log.
+// TestOnlyWhatPluginsReadIsWatched reads Berth's log of requests. Kinds that no enabled
+// plugin reads must not be requested. Without the gate GenericWorkload, Berth must not
+// request pod groups, also by the API server's audit log.
 func TestOnlyWhatPluginsReadIsWatched(t *testing.T) {
 	w := newWorld(t, "watches")
 	w.deployment("web", 10, func(*v1.PodSpec) {})
@@ -45,7 +46,7 @@ profiles:
 		}},
 	} {
 		log := &transcript{}
-		p, err := cluster.StartBerth(log, append(test.args, "-v=6")...) // the level at which requests are logged
+		p, err := cluster.StartBerth(log, append(test.args, "-v=6")...) // the level that logs requests
 		w.must(err)
 		w.await("the cluster is known", func() bool { return log.has("Cluster is known") })
 		w.await("pods are on nodes", func() bool {
@@ -62,7 +63,8 @@ profiles:
 	access.Impersonate = rest.ImpersonationConfig{UserName: us, Groups: []string{"system:masters"}}
 	client, err := kubernetes.NewForConfig(access)
 	w.must(err)
-	_, _ = client.SchedulingV1beta1().PodGroups(w.namespace).List(w.ctx, metav1.ListOptions{}) // so that there is something to find; the version need not be served
+	// to have an entry in the log; the version need not be served
+	_, _ = client.SchedulingV1beta1().PodGroups(w.namespace).List(w.ctx, metav1.ListOptions{})
 	var asked []string
 	w.await("the API server's log has the test's own request for pod groups", func() bool {
 		asked = w.askedForGroups(began)
@@ -73,7 +75,8 @@ profiles:
 	}
 }
 
-// askedForGroups returns who has asked for pod groups, by the API server's audit log from a position on, as whom they did so.
+// askedForGroups returns the users that requested pod groups, from a position in the API
+// server's audit log on. An impersonated user counts instead of the real one.
 func (w *world) askedForGroups(from int64) (users []string) {
 	w.Helper()
 	text, err := os.ReadFile(auditLog)
@@ -83,7 +86,8 @@ func (w *world) askedForGroups(from int64) (users []string) {
 			audited
 			ImpersonatedUser struct{ Username string } `json:"impersonatedUser"`
 		}
-		if !bytes.Contains(line, []byte(`"apiGroup":"scheduling.k8s.io"`)) || json.Unmarshal(line, &a) != nil { // the last line may not be written to its end
+		// the last line may be incomplete
+		if !bytes.Contains(line, []byte(`"apiGroup":"scheduling.k8s.io"`)) || json.Unmarshal(line, &a) != nil {
 			continue
 		}
 		if user := a.ImpersonatedUser.Username; user != "" {
@@ -95,10 +99,10 @@ func (w *world) askedForGroups(from int64) (users []string) {
 	return users
 }
 
-// watchRequest is how client-go logs a list or watch of all objects of a resource.
+// watchRequest matches client-go's log of a list or watch of all objects of a resource.
 var watchRequest = regexp.MustCompile(`url="https://[^/"]+/(?:api/v1|apis/[^/"]+/[^/"]+)/([a-z]+)\?[^"]*(?:limit|resourceVersion|watch)=`)
 
-// watched returns the resources of which all objects were requested, sorted.
+// watched returns the resources with requests for all objects, sorted.
 func (t *transcript) watched() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

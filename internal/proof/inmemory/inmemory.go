@@ -1,7 +1,9 @@
-// Package inmemory serves HTTP to tests through memory, so that client and server live in one bubble of testing/synctest: time passes only when both wait, and
-// then at once, so that pauses, timeouts and leases take no time, however busy the machine is.
+// Package inmemory serves HTTP to tests through memory, so that client and server share a
+// bubble of testing/synctest. Time passes there only while both wait, and then at once.
+// So pauses, timeouts and leases take no real time, however busy the machine is.
 //
-// It takes a handler; it gives the function by which clients dial. It owns the server, which ends with the test. It never listens.
+// It takes a handler and returns the dial function for clients. It owns the server, which
+// ends with the test. It never listens.
 package inmemory
 
 import (
@@ -15,14 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// The second handler of errors pauses between two, and remembers for the whole process when the last one was. The clock of a bubble begins in the year 2000:
-// after an error outside of it, that pause would take decades.
-func init() { runtime.ErrorHandlers = runtime.ErrorHandlers[:1] } // the first writes the log
+// The second error handler pauses between errors, and stores the time of the last one for
+// the whole process. The clock of a bubble begins in the year 2000, so after an error
+// outside of it the pause would take decades.
+func init() { runtime.ErrorHandlers = runtime.ErrorHandlers[:1] } // the first one logs
 
 // Dial connects to the server, whatever the address.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Serve serves until the test ends. Requests are over then, if closing does not keep them: it is called before the server waits for them, and may be nil.
+// Serve serves until the test ends. closing may be nil. It is called first, to end open
+// requests; the server then waits for all requests.
 func Serve(t testing.TB, handler http.Handler, closing func()) Dial {
 	t.Helper()
 	l := &listener{connections: make(chan net.Conn), closed: make(chan struct{})}
@@ -39,7 +43,7 @@ func Serve(t testing.TB, handler http.Handler, closing func()) Dial {
 	return l.dial
 }
 
-// listener is one whose connections are in memory.
+// listener is a net.Listener with connections in memory.
 type listener struct {
 	connections chan net.Conn
 	closed      chan struct{}

@@ -14,14 +14,16 @@ import (
 	"strings"
 )
 
-// variable is the environment variable that switches a fault on, by its number.
+// variable is the environment variable with the number of the active fault.
 const variable = "MUTATE_FAULT"
 
-// numbered finds, in what the compiler says, the numbers of faults that do not compile: the names of the files in which common puts them.
+// numbered matches the numbers of faults in compiler errors. They are in the file names
+// that common gives to faults.
 var numbered = regexp.MustCompile(`\bfault([0-9]+)\.go:`)
 
-// build compiles the tests of a package with faults, all into one binary, in a folder. It returns its path, and whether each fault is in it: those that do not compile are not.
-// The number of a fault is its index plus one.
+// build compiles the tests of a package with all faults into one binary in a folder. It
+// returns the binary's path and which faults it contains; faults that do not compile are
+// left out. The number of a fault is its index plus one.
 func (p *source) build(ctx context.Context, folder string, faults []fault) (binary string, in []bool, err error) {
 	in = slices.Repeat([]bool{true}, len(faults))
 	for {
@@ -45,8 +47,9 @@ func (p *source) build(ctx context.Context, folder string, faults []fault) (bina
 	}
 }
 
-// common returns the package's files with faults, by path. Each function that has some is renamed, and copied once for each fault; in its place stands one that calls
-// the copy whose fault is switched on.
+// common returns the package's files with faults, by path. Each function with faults is
+// renamed and copied once for each fault. A new function in its place calls the copy of
+// the active fault.
 func (p *source) common(faults []fault, in []bool) (map[string][]byte, error) {
 	numbers := map[*function][]int{}
 	functions, copies := map[string][]*function{}, map[string]*bytes.Buffer{}
@@ -61,7 +64,7 @@ func (p *source) common(faults []fault, in []bool) (map[string][]byte, error) {
 		if copies[f.path] == nil {
 			copies[f.path] = &bytes.Buffer{}
 		}
-		// What follows the function is as long as without the fault.
+		// The text after the function is as long as without the fault.
 		end := len(f.code) - (len(p.code[f.path]) - f.in.end)
 		named := f.in.nameAt + len(f.in.name)
 		fmt.Fprintf(copies[f.path], "\n//line fault%d.go:1\n%s__%d%s\n", i+1, f.code[f.in.begin:named], i+1, f.code[named:end])
@@ -90,7 +93,7 @@ func (p *source) common(faults []fault, in []bool) (map[string][]byte, error) {
 	return replace, nil
 }
 
-// choice is the text of the function that stands in the place of one with faults.
+// choice returns the text of the function that replaces one with faults.
 func (f *function) choice(numbers []int) string {
 	var head, call strings.Builder
 	head.WriteString("\nfunc ")
@@ -122,7 +125,8 @@ func (f *function) choice(numbers []int) string {
 	return head.String()
 }
 
-// compile compiles the tests of a package into a folder, with other texts in the place of some files. If that fails, it returns what the compiler says, of all errors.
+// compile compiles the tests of a package into a folder, with other texts for some files.
+// If that fails, it returns the compiler's output with all errors.
 func (p *source) compile(ctx context.Context, folder string, replace map[string][]byte) (binary, output string, err error) {
 	paths := map[string]string{}
 	for path, text := range replace {
@@ -141,7 +145,9 @@ func (p *source) compile(ctx context.Context, folder string, replace map[string]
 	}
 	binary = filepath.Join(folder, "tests")
 	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-trimpath", "-gcflags=all=-dwarf=false", "-gcflags="+p.ImportPath+"=-dwarf=false -e",
-		"-ldflags=-s", "-overlay", list, "-o", binary, p.ImportPath) // without DWARF and symbols, as everything is built by the Makefile, so that the packages that it imports are compiled already
+		// without DWARF and symbols, as in the Makefile, so that the imported packages
+		// are compiled already
+		"-ldflags=-s", "-overlay", list, "-o", binary, p.ImportPath)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	text, err := command.CombinedOutput()
 	if ctx.Err() != nil {
@@ -150,8 +156,9 @@ func (p *source) compile(ctx context.Context, folder string, replace map[string]
 	return binary, string(text), err
 }
 
-// flagsFor returns flags with which the tests of a package write nothing into its folder: package rapid keeps the inputs of failures there, and would try them in every
-// later run, with whatever else is wrong then.
+// flagsFor returns flags that keep the tests of a package from writing into its folder.
+// Package rapid stores the inputs of failures there, and would repeat them in every later
+// run, whatever the later failure is about.
 func flagsFor(ctx context.Context, name string) ([]string, error) {
 	imports, err := exec.CommandContext(ctx, "go", "list", "-deps", "-test", name).Output()
 	if err != nil {

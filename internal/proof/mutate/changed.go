@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// recent is how many commits that changed one of the packages count as the last ones.
+// recent is the number of last commits to the packages that count as recent.
 const recent = 10
 
-// changed returns those packages whose code, without tests, differs from where the history left that of the revision, uncommitted changes included. Where none does, as on
-// the main branch, or where there is no such revision, as in a clone of one branch, it returns those that the last commits changed.
+// changed returns the packages whose non-test code has changed since the merge base with
+// the revision, uncommitted changes included. If none has, as on the main branch, or if
+// the revision does not exist, as in a clone of one branch, it returns the packages that
+// the last commits changed.
 func changed(ctx context.Context, packages []*source, revision string) ([]*source, error) {
 	top, err := git(ctx, "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -29,7 +31,8 @@ func changed(ctx context.Context, packages []*source, revision string) ([]*sourc
 			return touched, nil
 		}
 	}
-	// Commits begin with a NUL. The first commit, and the only one of a shallow clone, has touched everything.
+	// Commits begin with a NUL. The first commit, like the only one of a shallow clone,
+	// has touched everything.
 	history, err := git(ctx, "log", "--format=%x00", "--name-only", "-n", "1000")
 	if err != nil {
 		return nil, err
@@ -48,7 +51,8 @@ func changed(ctx context.Context, packages []*source, revision string) ([]*sourc
 	return touchedBy(packages, top, files.String()), nil
 }
 
-// touchedBy returns the packages that have one of the files, which are lines relative to the top folder. Tests do not count.
+// touchedBy returns the packages that have one of the files, given as lines relative to
+// the top folder. Tests do not count.
 func touchedBy(packages []*source, top, files string) (touched []*source) {
 	folders := map[string]bool{}
 	for file := range strings.Lines(files) {
@@ -65,7 +69,7 @@ func touchedBy(packages []*source, top, files string) (touched []*source) {
 	return touched
 }
 
-// git returns what a command of git prints.
+// git returns the output of a git command.
 func git(ctx context.Context, args ...string) (string, error) {
 	output, err := exec.CommandContext(ctx, "git", args...).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -10,30 +10,31 @@ import (
 	"strings"
 )
 
-// fault is one change of a file.
+// fault is one change to a file.
 type fault struct {
-	// id names it without a line, so that it stays the same while other code changes: file, function, the change, and which of several alike.
+	// id identifies the fault without a line number, so that it stays the same while
+	// other code changes: file, function, change, and a number if several are alike.
 	id    string
 	path  string
 	line  int
-	begin int       // offset of what is replaced
+	begin int       // offset of the replaced text
 	code  []byte    // of the whole file, with the fault
-	in    *function // nil if it is in no function that another one can stand in for
+	in    *function // nil if the fault is in no function that can be replaced
 }
 
-// function is one that has faults. All offsets are in the file without a fault.
+// function is a function with faults. All offsets are in the file without a fault.
 type function struct {
 	name       string
 	begin, end int // of the declaration
 	nameAt     int
-	receiver   string   // its type; empty for a function that is no method
+	receiver   string   // its type, or empty
 	typed      string   // type parameters, with brackets and constraints
-	typeNames  string   // the same without constraints
+	typeNames  string   // without constraints
 	parameters []string // their types
 	results    []string
 }
 
-// swaps are the operators that are replaced by others.
+// swaps has the replacements of operators.
 var swaps = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.LAND: token.LOR, token.LOR: token.LAND,
@@ -50,8 +51,9 @@ type finder struct {
 	faults   []fault
 }
 
-// faultsOf returns the faults that can be put into a file: conditions are negated, operators swapped, constants changed, statements and cases dropped, and functions
-// return zero values at once. Some do not compile. The texts of audits are left as they are.
+// faultsOf returns the possible faults of a file. Conditions are negated, operators
+// swapped, constants changed, statements and cases dropped, and functions return zero
+// values at once. Some faults do not compile. The texts of audits are left as they are.
 func faultsOf(path string, code []byte) ([]fault, error) {
 	f := &finder{path: path, code: code, files: token.NewFileSet(), seen: map[string]int{}}
 	file, err := parser.ParseFile(f.files, path, code, parser.SkipObjectResolution)
@@ -78,7 +80,7 @@ func faultsOf(path string, code []byte) ([]fault, error) {
 
 func (f *finder) offset(p token.Pos) int { return f.files.Position(p).Offset }
 
-// add notes a fault that puts a text in the place of what stands between two positions.
+// add adds a fault that replaces the text between two positions.
 func (f *finder) add(kind string, from, to token.Pos, text string) {
 	begin, end := f.offset(from), f.offset(to)
 	id := fmt.Sprintf("%s:%s: %s %s", f.path[strings.LastIndex(f.path, "/")+1:], f.function, kind, short(string(f.code[begin:end])))
@@ -90,7 +92,7 @@ func (f *finder) add(kind string, from, to token.Pos, text string) {
 	})
 }
 
-// short puts a text into one short line.
+// short shortens a text to one short line.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > 70 {
@@ -99,7 +101,8 @@ func short(text string) string {
 	return text
 }
 
-// audits says whether the file checks invariants. What it says of a broken one is for whoever broke it: that it says anything is tested, its words are not.
+// audits reports whether the file checks invariants. Tests check that a broken invariant
+// is reported, but not the words of the report.
 func (f *finder) audits() bool {
 	return strings.HasPrefix(f.path[strings.LastIndex(f.path, "/")+1:], "audit")
 }
@@ -119,8 +122,8 @@ func (f *finder) types(list *ast.FieldList) (types []string) {
 	return types
 }
 
-// standIn describes a function for which another one can stand in. It returns nil for main and init, which must have no other name, and for a function with a type parameter
-// that has none.
+// standIn describes a function that can be replaced. It returns nil for main and init,
+// which cannot be renamed, and for a function with an unnamed type parameter.
 func (f *finder) standIn(d *ast.FuncDecl) *function {
 	if d.Recv == nil && (d.Name.Name == "main" || d.Name.Name == "init") {
 		return nil
@@ -146,7 +149,7 @@ func (f *finder) standIn(d *ast.FuncDecl) *function {
 	return in
 }
 
-// returns has a function return zero values at once.
+// returns adds the fault that a function returns zero values at once.
 func (f *finder) returns(d *ast.FuncDecl) {
 	values := f.types(d.Type.Results)
 	for i, of := range values {

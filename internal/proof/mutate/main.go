@@ -1,19 +1,27 @@
-// Command mutate measures how much the tests of a package notice.
+// Command mutate measures how many faults in a package its tests find.
 //
-// It takes packages; it puts small faults into their code, one at a time, runs the package's own tests with each, and prints
-// the faults with which they pass. No file is changed: the compiler reads the changed code through its -overlay. It owns nothing
-// but temporary files and two processes at a time.
+// It takes packages. It puts small faults into their code, one at a time, runs the
+// package's own tests with each, and prints the faults with which they pass. No file is
+// changed: the compiler reads the changed code through its -overlay. The command owns
+// only temporary files and two processes at a time.
 //
-// The faults of a package are compiled into one binary of its tests, where an environment variable switches them on one at a
-// time. Faults outside of functions, as in constants and tables, and those in main and init, cannot be: each has a binary of
-// its own, which takes seconds to compile instead of nothing. Each fault has a process of its own, with a limit of time and of
-// memory; one that makes tests run until that time is found, and counted as late, because it takes long and the tests do not say what is wrong. Fast tests run first, see step.
+// The faults of a package are compiled into one binary of its tests, and an environment
+// variable selects the active one. That is impossible for faults outside of functions, as
+// in constants and tables, and for faults in main and init. Each of these has a binary of
+// its own, which takes seconds to compile.
 //
-// Faults that change nothing that anybody could observe are listed, with the reason, in equivalent/, a file for each package; and so are flags with which slow tests do less, where only some of
-// the faults are tried. It exits with status 1 if the tests of a package
-// found less than 90 % of its faults, or so few of a sample that it is no accident.
+// Each fault has a process of its own, with a limit of time and of memory. A fault that
+// exceeds the time counts as found, but late, because it takes long and the tests do not
+// show the reason. Fast tests run first, see step.
 //
-//	go run ./internal/proof/mutate [-sample N] [-seed S] [-changed REVISION] [-for DURATION [-at-least N] [-slow DURATION]] ./internal/model/report
+// Faults without an observable effect are listed, with the reason, in equivalent/, one
+// file for each package. The same files have flags that make slow tests do less if only a
+// sample of the faults is tried. The command exits with status 1 if the tests of a
+// package found less than 90 % of its faults, and, for a sample, if that is unlikely to
+// be chance.
+//
+//	go run ./internal/proof/mutate [-sample N] [-seed S] [-changed REVISION]
+//		[-for DURATION [-at-least N] [-slow DURATION]] ./internal/model/report
 package main
 
 import (
@@ -37,36 +45,45 @@ import (
 	"time"
 )
 
-// Options are what the command line says.
+// Options are the values of the command line.
 type Options struct {
 	Packages []string // patterns of `go list`
-	// Sample is how many faults of each package are tried, 0 for all; Seed chooses them.
+	// Sample is the number of faults to try in each package, 0 for all. Seed selects
+	// them.
 	Sample int
 	Seed   uint64
-	// Changed, if it is not empty, leaves those packages whose code differs from this revision, see changed.
+	// Changed, if set, limits the packages to those whose code differs from this
+	// revision; see changed.
 	Changed string
-	// For, if it is not 0, is how long faults are tried: none is started after it, unless fewer than AtLeast have been tried of all packages together.
+	// For, if set, limits the time: no fault is started after it, unless fewer than
+	// AtLeast have been tried in all packages together.
 	For     time.Duration
 	AtLeast int
-	// Slow is how long a package's tests may take without a fault where For limits the time, else it is passed over: a fault that lives takes as long, and a sample of one or two says nothing.
+	// Slow is the time that a package's tests may take without a fault if For is set.
+	// Slower packages are skipped: a fault that lives takes as long, and a sample of one
+	// or two has no meaning.
 	Slow time.Duration
-	// Patience is how long tests may take with a fault, in addition to five times what they take without one. A fault that makes them take longer, or wait for ever, is found.
+	// Patience is the time that tests may take with a fault, in addition to five times
+	// their time without one. A fault that exceeds it, or hangs, is found.
 	Patience time.Duration
-	// Least is the least percentage of a package's faults that its tests must find.
+	// Least is the minimum percentage of a package's faults that its tests must find.
 	Least int
-	// Equivalent is the folder that lists, in PACKAGE.txt, faults which nobody could notice, and flags for samples.
+	// Equivalent is the folder with the lists of equivalent faults and of flags for
+	// samples, in PACKAGE.txt.
 	Equivalent string
 	Out        io.Writer
 	Progress   io.Writer
 }
 
-// enough is how many faults of a package must have been tried for its percentage to mean anything.
+// enough is the number of tried faults below which a percentage has no meaning.
 const enough = 10
 
-// portion is how many faults of a package are compiled into one binary, and tried before it is another package's turn, where time is limited.
+// portion is the number of faults of a package in one binary. With a time limit, the
+// packages take turns by portions.
 const portion = 50
 
-// memory is how many bytes of address space each process may have, which is more than what it uses.
+// memory limits the address space of each process, in bytes. It is more than a process
+// uses.
 const memory = 8 << 30
 
 func main() {
@@ -100,7 +117,8 @@ func main() {
 	}
 }
 
-// source is a package: what `go list` says of it, its faults, and what came of them.
+// source is a package with its faults and their outcomes. The exported fields are from
+// `go list`.
 type source struct {
 	Dir, ImportPath string
 	Name            string
@@ -110,23 +128,24 @@ type source struct {
 
 	code     map[string][]byte // of GoFiles, by path
 	faults   []fault           // to be tried
-	all      int               // faults that there are
+	all      int               // number of possible faults
 	listed   map[string]string
-	outdated []string // ids that are listed and do not exist
-	fewer    []string // flags with which its tests do less
+	outdated []string // listed ids without a fault
+	fewer    []string // flags that make its tests do less
 	flags    []string // of its tests
 	steps    []step
 	isSlow   bool // its tests take too long for a sample
 	count    [outcomes]int
 }
 
-// tried is how many faults were put in and compiled.
+// tried returns the number of faults that were compiled and tested.
 func (p *source) tried() int { return p.found() + p.count[lived] }
 
-// found is how many of them the tests found.
+// found returns the number of faults that the tests found.
 func (p *source) found() int { return p.count[found] + p.count[late] }
 
-// run tries the faults of all packages, prints those that lived and a table, and returns the packages.
+// run tries the faults of all packages, prints the surviving ones and a table, and
+// returns the packages.
 func run(ctx context.Context, o Options) ([]*source, error) {
 	packages, err := list(ctx, o.Packages)
 	if err != nil {
@@ -181,7 +200,8 @@ type turn struct {
 	faults []fault
 }
 
-// turns divides the faults: package by package; or, where time is limited, in portions, so that each package has some.
+// turns divides the faults by package. With a time limit it divides them into portions,
+// so that each package has a share.
 func turns(packages []*source, limited bool) []turn {
 	var all []turn
 	for at, more := 0, true; more; at += portion {
@@ -199,7 +219,7 @@ func turns(packages []*source, limited bool) []turn {
 	return all
 }
 
-// list returns the packages of patterns.
+// list returns the packages that match the patterns.
 func list(ctx context.Context, patterns []string) ([]*source, error) {
 	if len(patterns) == 0 {
 		return nil, fmt.Errorf("no package was named")
@@ -223,7 +243,7 @@ func list(ctx context.Context, patterns []string) ([]*source, error) {
 	}
 }
 
-// read finds the faults of a package, and leaves those that are to be tried, in the order in which they are.
+// read finds the faults of a package and selects those to try, in their order.
 func (p *source) read(o Options, r *rand.Rand) error {
 	p.code = map[string][]byte{}
 	for _, file := range p.GoFiles {
@@ -265,8 +285,10 @@ func (p *source) read(o Options, r *rand.Rand) error {
 	return nil
 }
 
-// readEquivalent reads a list of faults: of each its id, " : ", and why nobody could notice it. A line may have, in the place of an id, "flags" and flags with which the tests do less where only
-// some of the faults are tried. Lines that begin with # are comments. A package without a list has none.
+// readEquivalent reads a list of equivalent faults. Each line has an id, " : ", and the
+// reason why the fault is not observable. Instead of an id, a line may have "flags" and
+// flags that make the tests do less for samples. Lines that begin with # are comments. A
+// package need not have a list.
 func readEquivalent(path string) (listed map[string]string, fewer []string, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestRun puts all faults into a small package whose tests miss three of them, one of which is listed as equivalent; and none when there is no time.
+// TestRun tries all faults of a small package whose tests miss three of them, one of
+// which is listed as equivalent. Without time, it tries none.
 func TestRun(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "small.txt")
 	const twin = "small.go:Bounded: swap > in n > Most : the result is the same where n is Most"
@@ -28,7 +29,7 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Nobody counts a zero, or a one.
+		// No test counts a zero, or a one.
 		wants := []string{"small.go:18: small.go:Counted: swap > in n > 0", "small.go:18: small.go:Counted: one more than 0", " 9 8 6 0 2 0 1 75.0 % "}
 		if limit == time.Nanosecond {
 			wants = []string{" 9 0 0 0 0 0 0 - ", "9 faults were not tried: the time of 1ns was over"}
@@ -45,7 +46,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Where time is limited, a package whose tests take too long is passed over once, and not failed.
+// TestSlowTests checks that, with a time limit, a package with slow tests is skipped once
+// and does not fail.
 func TestSlowTests(t *testing.T) {
 	for slow, want := range map[time.Duration]string{
 		time.Hour:              "/slow 2 2 2 0 0 0 0 100.0 %",
@@ -65,7 +67,8 @@ func TestSlowTests(t *testing.T) {
 	}
 }
 
-// TestFewer has tests do less where only some of the faults are tried, as the package's list has it.
+// TestFewer checks that the flags in a package's list make its tests do less for a
+// sample.
 func TestFewer(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "slow.txt"), []byte("flags -pause=1ms : nothing happens meanwhile\n"), 0o600); err != nil {
@@ -83,7 +86,9 @@ func TestFewer(t *testing.T) {
 	}
 }
 
-// TestForms puts all faults into functions of several forms: generic ones, methods, variadic ones, init. Two do not compile, all others are found, one of them because it never ends.
+// TestForms tries all faults in functions of several forms: generic ones, methods,
+// variadic ones, init. Two do not compile. All others are found, one of them because it
+// never ends.
 func TestForms(t *testing.T) {
 	var out strings.Builder
 	if _, err := run(t.Context(), Options{Packages: []string{"./testdata/forms"}, Patience: time.Second, Out: &out, Progress: io.Discard}); err != nil {
@@ -94,7 +99,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestAtLeast has no time, and tries some faults all the same, of the second package those that the first one does not have.
+// TestAtLeast has no time and still tries some faults, with the second package supplying
+// those that the first one lacks.
 func TestAtLeast(t *testing.T) {
 	for least, want := range map[int]int{0: 0, 3: 3, 9: 9, 20: 20} {
 		packages, err := run(t.Context(), Options{Packages: []string{"./testdata/small", "./testdata/forms"}, For: time.Nanosecond, AtLeast: least, Slow: time.Minute, Patience: time.Second, Out: io.Discard, Progress: io.Discard})
@@ -105,13 +111,13 @@ func TestAtLeast(t *testing.T) {
 		for _, p := range packages {
 			got += p.tried() + p.count[broken]
 		}
-		if got < want || got > want+2 { // what does not compile does not count
+		if got < want || got > want+2 { // faults that do not compile do not count
 			t.Errorf("at least %d: %d were tried", least, got)
 		}
 	}
 }
 
-// TestSteps divides tests by what they took: the fast ones come first.
+// TestSteps divides tests by their time, fast ones first.
 func TestSteps(t *testing.T) {
 	output := "=== RUN   TestA\n--- PASS: TestA (2.00s)\n    --- PASS: TestA/part (1.99s)\n--- PASS: TestB (0.20s)\n--- SKIP: TestC (0.00s)\n" +
 		"--- PASS: ExampleD (0.05s)\n--- PASS: FuzzE (0.90s)\n--- PASS: TestF (0.00s)\n" +
@@ -125,7 +131,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestNothingIsWritten asks for the flags of packages whose tests use rapid, and do not.
+// TestNothingIsWritten checks the flags for packages with and without rapid in their
+// tests.
 func TestNothingIsWritten(t *testing.T) {
 	for name, want := range map[string]string{"../../decide/plugins/nodeaffinity": "-rapid.nofailfile", "./testdata/small": ""} {
 		if flags, err := flagsFor(t.Context(), name); err != nil || strings.Join(flags, " ") != want {
@@ -162,7 +169,7 @@ func TestVerdicts(t *testing.T) {
 		want string
 	}{
 		{all(0, 0), ""},
-		{all(0, 9), ""}, // too few to say anything
+		{all(0, 9), ""}, // too few for a verdict
 		{all(9, 1), ""},
 		{&source{ImportPath: "p", all: 100, count: [outcomes]int{found: 80, late: 10, lived: 10}}, ""},
 		{all(8, 2), "p: its tests found 8 of 10 faults, which is less than 90 %"},
@@ -180,7 +187,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestOutdatedList reads a list that names a fault which does not exist.
+// TestOutdatedList reads a list with a fault that does not exist.
 func TestOutdatedList(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "small.txt"), []byte("small.go:Gone: drop x : it was there once\n"), 0o600); err != nil {
@@ -195,7 +202,8 @@ func TestOutdatedList(t *testing.T) {
 	}
 }
 
-// TestChanged asks which packages have changed in a repository of its own: beside a branch, in the working tree, on the branch itself, and in a clone of one commit.
+// TestChanged finds the changed packages in a test repository: on a branch, in the
+// working tree, on the main branch, and in a clone of one commit.
 func TestChanged(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -258,7 +266,7 @@ func TestChanged(t *testing.T) {
 	check("trunk", "a c")
 }
 
-// TestEquivalentNeedsAReason reads a list without a reason, and those that are checked in.
+// TestEquivalentNeedsAReason reads a list without a reason, and the checked-in lists.
 func TestEquivalentNeedsAReason(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "small.txt")
 	if err := os.WriteFile(list, []byte("small.go:Bounded: swap > in n > Most\n"), 0o600); err != nil {
@@ -278,8 +286,8 @@ func TestEquivalentNeedsAReason(t *testing.T) {
 	}
 }
 
-// TestListedFaultsExist reads the lists of equivalent faults. Each fault must exist in
-// the package that the list is named after: code that goes takes its lines along.
+// TestListedFaultsExist checks that each fault in the lists exists in the package that
+// the list is named after. Whoever removes code removes its lines.
 func TestListedFaultsExist(t *testing.T) {
 	packages, err := list(t.Context(), []string{"../../...", "../../../app"})
 	if err != nil {
@@ -295,7 +303,7 @@ func TestListedFaultsExist(t *testing.T) {
 		}
 		if name := path.Base(p.ImportPath); !read[name] {
 			outdated[name], read[name] = p.outdated, true
-		} else { // of two packages with that name, either has the fault
+		} else { // with several packages of that name, one of them must have the fault
 			outdated[name] = slices.DeleteFunc(outdated[name], func(id string) bool { return !slices.Contains(p.outdated, id) })
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// table prints what became of the faults of each package.
+// table prints the outcomes of each package's faults.
 func table(w io.Writer, packages []*source) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprint(t, "PACKAGE\tFAULTS\tTRIED\tFOUND\tTHEREOF LATE\tLIVED\tDO NOT COMPILE\tEQUIVALENT\tFOUND OF TRIED\n")
@@ -21,8 +21,9 @@ func table(w io.Writer, packages []*source) error {
 	return t.Flush()
 }
 
-// verdicts says what is wrong: packages whose tests found less than the least percentage of the faults, and outdated lists. A sample of a good package's faults may be a bad
-// one: it counts only if fewer than one in a hundred samples of a package with the least percentage are as bad.
+// verdicts returns the problems: packages whose tests found less than the minimum
+// percentage, and outdated lists. A sample may be bad by chance. It counts only if fewer
+// than one in a hundred samples of a package at the minimum would be as bad.
 func verdicts(packages []*source, least int) (problems []string) {
 	for _, p := range packages {
 		for _, id := range p.outdated {
@@ -38,7 +39,8 @@ func verdicts(packages []*source, least int) (problems []string) {
 	return problems
 }
 
-// atMost is the probability that at most k of n independent trials succeed, each of which does with probability p: the sum of C(n,i) p^i (1-p)^(n-i).
+// atMost is the probability of at most k successes in n independent trials with
+// probability p: the sum of C(n,i) p^i (1-p)^(n-i).
 func atMost(k, n int, p float64) (sum float64) {
 	logFactorial := func(n int) float64 { v, _ := math.Lgamma(float64(n) + 1); return v }
 	for i := range k + 1 {

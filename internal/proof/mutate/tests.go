@@ -15,27 +15,29 @@ import (
 	"time"
 )
 
-// step is a part of a package's tests that run in one process.
+// step is a part of a package's tests that runs in one process.
 type step struct {
 	names []string
-	took  time.Duration // the process, without a fault
-	limit time.Duration // the process, with a fault: one that makes it take longer is found
+	took  time.Duration // of the process, without a fault
+	limit time.Duration // of the process, with a fault; a slower fault is found
 }
 
-// quick is how long the tests of the first step take together, each later step takes up to ten times as long: most faults are found by the first one.
+// quick is the total time of the first step's tests. Each later step takes up to ten
+// times as long. The first step finds most faults.
 const quick = 300 * time.Millisecond
 
-// ran finds tests, examples and seeds of fuzz targets, and how many seconds they took; indented, and with a slash in the name, their subtests.
+// ran matches tests, examples and seeds of fuzz targets with their seconds, and indented,
+// with a slash in the name, their subtests.
 var ran = regexp.MustCompile(`(?m)^(?:    )?--- (?:PASS|SKIP): (\w+)(/\S*)? \(([0-9.]+)s\)$`)
 
-// stepsOf returns steps of tests, the fast ones first, by what the tests said when they ran.
+// stepsOf returns the steps of tests, fast ones first, from the output of a run.
 func stepsOf(output string) (steps []step) {
 	type timed struct {
 		name string
 		took time.Duration
 	}
 	var tests []timed
-	// What a test takes is without the subtests that run in parallel. They are printed behind it.
+	// The time of a test excludes its parallel subtests, which are printed after it.
 	subtests := time.Duration(0)
 	for _, found := range ran.FindAllStringSubmatch(output, -1) {
 		seconds, _ := strconv.ParseFloat(found[3], 64)
@@ -65,7 +67,9 @@ func stepsOf(output string) (steps []step) {
 	return steps
 }
 
-// measure divides the tests of a binary into steps, and runs each without a fault. If it is limited it returns no steps where the tests take longer than the limit; without, that is an error, as a failure is.
+// measure divides the tests of a binary into steps, and runs each without a fault. If the
+// tests exceed the limit, it returns no steps if isLimited, and otherwise an error. A
+// failure is an error, too.
 func (p *source) measure(ctx context.Context, binary string, limit time.Duration, isLimited bool, patience time.Duration) ([]step, error) {
 	began := time.Now()
 	passed, output, err := p.run(ctx, binary, 0, limit, "-test.v")
@@ -95,13 +99,14 @@ func (p *source) measure(ctx context.Context, binary string, limit time.Duration
 	return steps, nil
 }
 
-// only is the flag that selects the tests of a step.
+// only returns the flag that selects the tests of a step.
 func (s step) only() string { return "-test.run=^(" + strings.Join(s.names, "|") + ")$" }
 
-// timedOut is what go test says of tests that have not ended in time.
+// timedOut begins go test's message about a timeout.
 const timedOut = "panic: test timed out after "
 
-// finds says whether the tests of a binary fail with a fault, or do not end in time.
+// finds returns the outcome of a fault: whether the tests of a binary fail or time out
+// with it.
 func (p *source) finds(ctx context.Context, binary string, number int) (outcome, error) {
 	for _, s := range p.steps {
 		began := time.Now()
@@ -118,11 +123,12 @@ func (p *source) finds(ctx context.Context, binary string, number int) (outcome,
 	return lived, nil
 }
 
-// grace is how long a process whose tests have not ended in time may take to say so, before it is killed.
+// grace is how long a process may take to report its timeout before it is killed.
 const grace = 10 * time.Second
 
-// run runs tests of a binary in a process of their own, in the package's folder, with a fault or, if its number is 0, without any, until one fails or the time is over.
-// It returns whether all have passed, and what they say.
+// run runs tests of a binary in a process of their own, in the package's folder, until
+// one fails or the time is over. number is the active fault, or 0 for none. It returns
+// whether all tests passed, and their output.
 func (p *source) run(ctx context.Context, binary string, number int, limit time.Duration, flags ...string) (passed bool, output string, err error) {
 	temporary, err := os.MkdirTemp(filepath.Dir(binary), "temporary")
 	if err != nil {

@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// outcome is what became of a fault.
+// outcome is the outcome of a fault.
 type outcome uint8
 
 const (
 	lived      outcome = iota // the tests pass
 	found                     // they fail
-	late                      // they do not end in time, which finds the fault, too, but says nothing about it
+	late                      // they time out: the fault is found, but without a reason
 	broken                    // it does not compile
-	equivalent                // it is listed, and was not tried
+	equivalent                // it is listed, so it was not tried
 	outcomes
 )
 
-// slowest is how long the tests of a package may take without a fault, where the time is not limited.
+// slowest limits the time of a package's tests without a fault and without a time limit.
 const slowest = 10 * time.Minute
 
-// over says whether the time is over; the zero time never is.
+// over reports whether the time is over. The zero time never is.
 func over(end time.Time) bool { return !end.IsZero() && time.Now().After(end) }
 
-// try runs the package's tests with each of some faults, until the time is over and at least so many have had their turn, and returns how many have not.
+// try runs the package's tests with each fault until the time is over, but for at least
+// the first `least` faults. It returns the number of faults that were not tried.
 func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Time, least int) (left int, err error) {
 	if p.isSlow {
 		return len(faults), nil
@@ -83,7 +84,7 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 	}
 	fmt.Fprintln(o.Progress)
 
-	var mutex sync.Mutex // guards p.count and what is written
+	var mutex sync.Mutex // guards p.count and the output
 	return inParallel(ctx, end, least, len(common)+len(alone), func(ctx context.Context, i int) error {
 		var f fault
 		var result outcome
@@ -114,10 +115,11 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 	})
 }
 
-// processes is how many processes run tests at the same time, if there are as many processors.
+// processes is the number of concurrent test processes, if as many processors exist.
 const processes = 2
 
-// inParallel does n things, the first ones even when the time is over, until it is or one fails, and returns how many it has not begun.
+// inParallel runs n tasks until the time is over or one fails; the first ones run even
+// after that time. It returns the number of tasks that were not begun.
 func inParallel(ctx context.Context, end time.Time, first, n int, do func(context.Context, int) error) (left int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -141,7 +143,7 @@ func inParallel(ctx context.Context, end time.Time, first, n int, do func(contex
 	return n - next, context.Cause(ctx)
 }
 
-// tryCommon runs the tests with a fault that is in a binary with others.
+// tryCommon runs the tests with a fault in the common binary.
 func (p *source) tryCommon(ctx context.Context, binary string, in bool, number int) (outcome, error) {
 	if !in {
 		return broken, nil

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// podAffinity adds a required term; a node must match one of them.
+// podAffinity adds a required term; a node must match at least one term.
 func podAffinity(p *v1.Pod, _, value string) error {
 	if value == none {
 		affinityOf(p).NodeAffinity = nil
@@ -92,7 +92,7 @@ func termOf(value string) (v1.NodeSelectorTerm, error) {
 	return term, nil
 }
 
-// requirementOf parses one of K=V,W K!=V,W K>N K<N K !K.
+// requirementOf parses K=V,W, K!=V,W, K>N, K<N, K or !K.
 func requirementOf(word string) (v1.NodeSelectorRequirement, error) {
 	operators := []struct {
 		text     string

@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The short forms of topology spread constraints and of affinity to other pods.
+// This file has the short forms of topology spread constraints and pod affinity.
 
-// topologyKey parses a topology key: a node label, or the short word for a well-known one.
+// topologyKey parses a topology key: a node label, or the short word for a well-known
+// one.
 func topologyKey(word string) (string, error) {
 	switch word {
 	case "":
@@ -23,7 +24,8 @@ func topologyKey(word string) (string, error) {
 	return labelKey(word), nil
 }
 
-// labelSelector parses REQUIREMENT;REQUIREMENT;... on labels of pods or namespaces. "*" selects everything, "none" is an absent selector.
+// labelSelector parses REQUIREMENT;REQUIREMENT;... on labels of pods or namespaces. "*"
+// selects everything; "none" is an absent selector.
 func labelSelector(value string) (*metav1.LabelSelector, error) {
 	switch value {
 	case none:
@@ -174,7 +176,7 @@ func podTerm(value string, preferred bool) (term v1.PodAffinityTerm, weight int3
 	return term, weight, nil
 }
 
-// podRequires adds a required term to the list that a stanza has.
+// podRequires adds a required term to the list in a stanza.
 func podRequires(list func(*v1.Pod) *[]v1.PodAffinityTerm) func(*v1.Pod, string, string) error {
 	return func(p *v1.Pod, _, value string) error {
 		if value == none {
@@ -187,7 +189,7 @@ func podRequires(list func(*v1.Pod) *[]v1.PodAffinityTerm) func(*v1.Pod, string,
 	}
 }
 
-// podPreferences adds a preferred term to the list that a stanza has.
+// podPreferences adds a preferred term to the list in a stanza.
 func podPreferences(list func(*v1.Pod) *[]v1.WeightedPodAffinityTerm) func(*v1.Pod, string, string) error {
 	return func(p *v1.Pod, _, value string) error {
 		if value == none {
@@ -232,7 +234,8 @@ func avoided(p *v1.Pod) *[]v1.WeightedPodAffinityTerm {
 	return &awayFrom(p).PreferredDuringSchedulingIgnoredDuringExecution
 }
 
-// podOwner names the controller of a pod. Kinds that the scheduler does not treat as controllers are written as they are.
+// podOwner sets the controller of a pod. Kinds that the scheduler does not treat as
+// controllers are copied literally.
 func podOwner(p *v1.Pod, _, value string) error {
 	if value == none {
 		p.OwnerReferences = nil

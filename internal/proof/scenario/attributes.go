@@ -10,11 +10,12 @@ import (
 
 // attribute is one KEY=VALUE of a node or pod.
 type attribute[T any] struct {
-	// key is the word before "=". A key that ends in a dot is a prefix, and the rest of the word goes to apply.
+	// key is the word before "=". A key with a final dot is a prefix, and apply receives
+	// the rest of the word.
 	key string
-	// bare attributes may stand without "=VALUE"; the value is then "true".
+	// bare attributes may omit "=VALUE"; the value is then "true".
 	bare bool
-	// value describes the expected value, for errors.
+	// value describes the valid values, for errors.
 	value string
 	apply func(to T, rest, value string) error
 }
@@ -57,7 +58,7 @@ func applyOne[T any](table []attribute[T], kind string, to T, word string) error
 	return fmt.Errorf("unknown %s attribute %q; want one of %s", kind, word, oneOf(known))
 }
 
-// resourceKey stands in the tables for any name of an extended resource or huge page.
+// resourceKey represents any extended resource or huge page in the tables.
 const resourceKey = "DOMAIN/RESOURCE"
 
 func matches(pattern, key string) (rest string, ok bool) {
@@ -80,7 +81,7 @@ func truth(value string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", value)
 }
 
-// resourceNamed returns the resource that a short word stands for.
+// resourceNamed returns the resource for a short word.
 func resourceNamed(word string) v1.ResourceName {
 	switch word {
 	case "mem":
@@ -124,7 +125,8 @@ func labelKey(word string) string {
 // appLabel is the label that the replicas of one app share.
 const appLabel = "app"
 
-// labelsFirst puts the words that change labels before the others, which may read them.
+// labelsFirst moves the words that change labels to the front, because other words may
+// read labels.
 func labelsFirst(words []string) []string {
 	var labels, rest []string
 	for _, word := range words {

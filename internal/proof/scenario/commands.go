@@ -18,11 +18,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// statement is one form of line before the expectations. Exactly one of setting and command is set.
+// statement is one form of line before the expectations. Exactly one of setting and
+// command is set.
 type statement struct {
 	// word is one or two words.
 	word, usage string
-	// block reports whether the arguments begin a block that goes on to the line "end".
+	// block reports whether the arguments begin a block that extends to the line "end".
 	block   func(args []string) bool
 	setting func(s *Scenario, args []string, body string) error
 	command func(args []string, body string) (func(*world) error, error)
@@ -56,7 +57,7 @@ var statements = append([]statement{
 
 func noWords(args []string) bool { return len(args) == 0 }
 
-// statementOf finds the statement that the words begin with.
+// statementOf finds the statement of a line by its first words.
 func statementOf(words []string) (*statement, []string, error) {
 	var known []string
 	for i := range statements {
@@ -207,7 +208,7 @@ func addYAML(_ []string, body string) (func(*world) error, error) {
 			w.cluster.SetNode(node)
 		}
 		for _, pod := range objects.Pods {
-			// An object written twice is the same object: the second block replaces its content.
+			// A second block for the same object replaces its content.
 			pod.UID = ""
 			w.cluster.SetPod(pod)
 		}
@@ -306,7 +307,7 @@ func faultOf(args []string) (times int, fault simulate.Fault, err error) {
 	return times, fault, err
 }
 
-// failEviction makes the requests of one kind fail that evict a pod.
+// failEviction makes one kind of request in the eviction of a pod fail.
 func failEviction(kind commit.RequestKind) func(args []string, body string) (func(*world) error, error) {
 	return func(args []string, _ string) (func(*world) error, error) {
 		if len(args) != 3 {
@@ -320,7 +321,7 @@ func failEviction(kind commit.RequestKind) func(args []string, body string) (fun
 	}
 }
 
-// timesOf parses how often something fails; -1 means always.
+// timesOf parses a number of failures; -1 means always.
 func timesOf(word string) (int, error) {
 	switch word {
 	case "once":
@@ -357,7 +358,7 @@ func delayProvision(args []string, _ string) (func(*world) error, error) {
 	return func(w *world) error { w.cluster.DelayProvision(model.ClaimKey(keyNamed(args[0])), delay); return nil }, nil
 }
 
-// readUnattended leaves objects of storage, and claims for devices, as they are written.
+// readUnattended leaves storage objects and ResourceClaims as they are written.
 func readUnattended(s *Scenario, args []string, _ string) error {
 	if len(args) != 0 {
 		return fmt.Errorf("%q: want nothing after it", args[0])

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// settings is a configuration that short forms fill.
+// settings is a configuration from short forms.
 type settings struct {
 	file     configv1.KubeSchedulerConfiguration
 	plugins  configv1.Plugins
@@ -71,7 +71,7 @@ var settingAttributes = []attribute[*settings]{
 	}},
 }
 
-// readConfig reads a configuration: a block of YAML, or short forms.
+// readConfig reads a configuration from a block of YAML or from short forms.
 func readConfig(s *Scenario, args []string, body string) error {
 	if s.config != nil {
 		return errors.New("there is one already")
@@ -246,7 +246,7 @@ func setAddedPreference(s *settings, _, value string) error {
 	return nil
 }
 
-// setDefaultSpread adds a default constraint; with "none" there are none.
+// setDefaultSpread adds a default constraint; "none" removes all.
 func setDefaultSpread(s *settings, _, value string) error {
 	if s.spread == nil {
 		s.spread = &configv1.PodTopologySpreadArgs{DefaultingType: configv1.ListDefaulting}

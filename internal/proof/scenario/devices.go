@@ -17,10 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// deviceDriver publishes the devices of slices that name no driver.
+// deviceDriver is the default driver of slices.
 const deviceDriver = "example.com"
 
-// The grammars of objects of devices.
+// The grammars of device objects.
 var (
 	deviceClassAttributes = []attribute[*resourcev1.DeviceClass]{
 		{key: "select", value: celForm, apply: func(c *resourcev1.DeviceClass, _, value string) error {
@@ -119,7 +119,7 @@ var (
 				c.Status.ReservedFor = nil
 				return nil
 			}
-			// The UID is added when the claim is stored: the pod may have none yet.
+			// The UID is set when the claim is stored, because the pod may have none yet.
 			c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: value})
 			return nil
 		}},
@@ -129,7 +129,7 @@ var (
 		}},
 		{key: "condition", value: "DEVICE:TYPE[=STATUS]", apply: claimCondition},
 		{key: "terminating", bare: true, value: "true", apply: func(c *resourcev1.ResourceClaim, rest, value string) error {
-			protect(c) // without a finalizer it would be gone
+			protect(c) // without a finalizer the claim would be gone
 			return terminating(c, rest, value)
 		}},
 	}
@@ -140,7 +140,7 @@ const (
 	capacityForm = "[DEVICE:]QUANTITY[,min:Q][,max:Q][,step:Q][,default:Q]"
 )
 
-// deviceStatements are the commands for objects of devices.
+// deviceStatements are the commands for device objects.
 func deviceStatements() []statement {
 	var all []statement
 	all = append(all, statementsOf("deviceclass", model.DeviceClassKind, deviceClassAttributes, func(meta metav1.ObjectMeta) *resourcev1.DeviceClass {
@@ -164,7 +164,7 @@ func newDeviceClaim(meta metav1.ObjectMeta) *resourcev1.ResourceClaim {
 	return &resourcev1.ResourceClaim{ObjectMeta: meta}
 }
 
-// nameReservations adds the UIDs of the pods and pod groups that a claim is reserved for.
+// nameReservations sets the UIDs of the pods and pod groups in a claim's reservations.
 func nameReservations(w *world, c *resourcev1.ResourceClaim) error {
 	for i := range c.Status.ReservedFor {
 		r := &c.Status.ReservedFor[i]
@@ -222,7 +222,8 @@ func deleteTemplate(args []string, _ string) (func(*world) error, error) {
 	}, nil
 }
 
-// quoted joins the words of values in double quotes, and takes the quotes away. Such a value ends with the first word that ends with a quote.
+// quoted joins the words of values in double quotes, and removes the quotes. Such a value
+// ends at the first word with a final quote.
 func quoted(words []string) ([]string, error) {
 	var joined []string
 	for i := 0; i < len(words); i++ {
@@ -259,7 +260,7 @@ func addSelector(to *[]resourcev1.DeviceSelector, value string) {
 	*to = append(*to, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{Expression: value}})
 }
 
-// qualified returns the name of an attribute as constraints name it.
+// qualified returns the qualified name of an attribute, as in constraints.
 func qualified(name string) resourcev1.FullyQualifiedName {
 	if !strings.Contains(name, "/") {
 		name = deviceDriver + "/" + name
@@ -267,7 +268,7 @@ func qualified(name string) resourcev1.FullyQualifiedName {
 	return resourcev1.FullyQualifiedName(name)
 }
 
-// sliceNode says which nodes can use the devices.
+// sliceNode sets the nodes that can use the devices.
 func sliceNode(s *resourcev1.ResourceSlice, _, value string) error {
 	s.Spec.NodeName, s.Spec.AllNodes, s.Spec.NodeSelector = nil, nil, nil
 	switch {
@@ -285,7 +286,7 @@ func sliceNode(s *resourcev1.ResourceSlice, _, value string) error {
 	return nil
 }
 
-// sliceDevices replaces the devices; those that stay keep what they have.
+// sliceDevices replaces the list of devices. Devices in both lists keep their properties.
 func sliceDevices(s *resourcev1.ResourceSlice, _, value string) error {
 	before := s.Spec.Devices
 	s.Spec.Devices = nil
@@ -302,7 +303,7 @@ func sliceDevices(s *resourcev1.ResourceSlice, _, value string) error {
 	return nil
 }
 
-// devicesNamed returns the devices that a name or * stands for.
+// devicesNamed returns the devices for a name or *.
 func devicesNamed(s *resourcev1.ResourceSlice, name string) ([]*resourcev1.Device, error) {
 	var all []*resourcev1.Device
 	for i := range s.Spec.Devices {
@@ -328,7 +329,7 @@ func eachDevice(apply func(d *resourcev1.Device, rest string) error) func(*resou
 	}
 }
 
-// sliceAttribute gives an attribute to one device, or to all.
+// sliceAttribute sets an attribute of one device or of all.
 func sliceAttribute(s *resourcev1.ResourceSlice, key, value string) error {
 	device, rest, one := strings.Cut(value, ":")
 	if !one {
@@ -355,7 +356,7 @@ func attributeOf(value string) resourcev1.DeviceAttribute {
 	return resourcev1.DeviceAttribute{StringValue: &value}
 }
 
-// sliceCapacity gives a capacity to one device, or to all, with how it may be consumed.
+// sliceCapacity sets a capacity of one device or of all, with its request policy.
 func sliceCapacity(s *resourcev1.ResourceSlice, key, value string) error {
 	first, rest, _ := strings.Cut(value, ",")
 	device, amount, one := strings.Cut(first, ":")
@@ -445,7 +446,8 @@ func selected(r *resourcev1.DeviceTaintRule) *resourcev1.DeviceTaintSelector {
 	return r.Spec.DeviceSelector
 }
 
-// exact is what a request for devices of one class consists of, whether it is the only one or an alternative.
+// exact has the fields of a request for devices of one class, whether exact or an
+// alternative.
 type exact struct {
 	selectors   *[]resourcev1.DeviceSelector
 	mode        *resourcev1.DeviceAllocationMode
@@ -454,7 +456,8 @@ type exact struct {
 	tolerations *[]resourcev1.DeviceToleration
 }
 
-// ofRequest makes an attribute of the last request of a claim; of one with alternatives, of each of these.
+// ofRequest makes an attribute of the last request of a claim, or of each of its
+// alternatives.
 func ofRequest(apply func(e *exact, rest, value string) error) func(*resourcev1.ResourceClaim, string, string) error {
 	return func(c *resourcev1.ResourceClaim, rest, value string) error {
 		r, err := lastRequest(c)
@@ -499,7 +502,7 @@ func claimClass(c *resourcev1.ResourceClaim, _, value string) error {
 	return nil
 }
 
-// claimFirst adds a request with alternatives, which are called like their classes.
+// claimFirst adds a request with alternatives, which are named after their classes.
 func claimFirst(c *resourcev1.ResourceClaim, _, value string) error {
 	r := newRequest(c)
 	for class := range strings.SplitSeq(value, ",") {
@@ -531,7 +534,8 @@ func protect(c *resourcev1.ResourceClaim) {
 	}
 }
 
-// claimAllocation gives devices to a claim, for its requests in order: each takes as many as it asks for.
+// claimAllocation allocates devices to a claim. Its requests take their counts from the
+// list in order.
 func claimAllocation(c *resourcev1.ResourceClaim, _, value string) error {
 	if value == none {
 		c.Status.Allocation = nil
@@ -587,7 +591,7 @@ func claimCondition(c *resourcev1.ResourceClaim, _, value string) error {
 		condition.Type, condition.Status = kind, metav1.ConditionStatus(status)
 	}
 	if c.Status.Allocation == nil {
-		return nil // it is about the claim as it will be
+		return nil // the condition is about the future allocation
 	}
 	for i := range c.Status.Allocation.Devices.Results {
 		r := &c.Status.Allocation.Devices.Results[i]
@@ -618,7 +622,8 @@ func podTemplate(p *v1.Pod, _, value string) error {
 	return addDevices(p, value, v1.PodResourceClaim{ResourceClaimTemplateName: &value})
 }
 
-// addDevices adds an entry that is called like the claim or the template, with a number if there is one of that name.
+// addDevices adds an entry named after the claim or the template, with a number if that
+// name is taken.
 func addDevices(p *v1.Pod, value string, entry v1.PodResourceClaim) error {
 	if value == none {
 		p.Spec.ResourceClaims = nil
@@ -632,7 +637,7 @@ func addDevices(p *v1.Pod, value string, entry v1.PodResourceClaim) error {
 	return nil
 }
 
-// expectExtended checks what has become of the claim that was made for a pod's extended resources.
+// expectExtended checks the claim that was created for a pod's extended resources.
 func expectExtended(args []string, text string) (check, error) {
 	if len(args) != 1 || text == "" {
 		return nil, errors.New("want a pod, a colon and what has become of the claim")
@@ -654,7 +659,7 @@ func expectExtended(args []string, text string) (check, error) {
 	}, nil
 }
 
-// deviceClaimStatus says what has become of a claim for devices.
+// deviceClaimStatus describes a ResourceClaim.
 func deviceClaimStatus(object kinds.Object) string {
 	claim := object.(*resourcev1.ResourceClaim)
 	word := "free"

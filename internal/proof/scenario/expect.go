@@ -16,7 +16,8 @@ import (
 // check tests an expectation.
 type check = func(*world) error
 
-// form is one form of expectation that begins with a keyword. Every other line is about the pod that its first word names.
+// form is an expectation that begins with a keyword. In any other line, the first word is
+// a pod.
 type form struct {
 	word, usage string
 	parse       func(args []string, text string) (check, error)
@@ -42,7 +43,7 @@ var forms = []form{
 	{"reject", "reject POD NODE PLUGIN: REASON, REASON", expectReject},
 }
 
-// outcomes are what can be expected of a pod besides the names of nodes.
+// outcomes are the possible outcomes of a pod, besides the names of nodes.
 var outcomes = []string{"binding", "pending", "error", "gated", "ignored", "terminating", "gone"}
 
 // expectationOf reads a line after the mark.
@@ -69,7 +70,7 @@ func expectationOf(line string) (check, error) {
 	return expectPod(words[0], words[1], strings.TrimSpace(text)), nil
 }
 
-// expectPod checks the outcome of the pods that a pattern names.
+// expectPod checks the outcome of the pods that match a pattern.
 func expectPod(pattern, outcome, text string) check {
 	return func(w *world) error {
 		keys := w.matching(pattern)
@@ -95,7 +96,7 @@ func expectPod(pattern, outcome, text string) check {
 	}
 }
 
-// matching returns the stored pods that a name or a pattern with * names, in order.
+// matching returns the stored pods that match a name or a pattern with *, in order.
 func (w *world) matching(pattern string) []model.PodKey {
 	key := keyNamed(pattern)
 	if !strings.Contains(pattern, "*") {
@@ -120,7 +121,8 @@ func short(key model.PodKey) string {
 	return key.String()
 }
 
-// status returns the outcome of a pod, as one of the words of outcomes or the name of its node, and the reason.
+// status returns the outcome of a pod, as one of outcomes or the name of its node, and
+// the reason.
 func (w *world) status(key model.PodKey) (outcome, text string) {
 	pod := w.cluster.Pod(key)
 	if pod.Spec.NodeName != "" {
@@ -165,7 +167,7 @@ func (w *world) is(key model.PodKey, want, text string) bool {
 	return slices.Contains(strings.Split(want, "|"), outcome) || want == "*" && w.cluster.Pod(key).Spec.NodeName != ""
 }
 
-// sameText compares a message. The beginning and end that all rejections share may be left out.
+// sameText compares a message. The common beginning and end of rejections are optional.
 func sameText(have, want string) bool {
 	if have == want {
 		return true

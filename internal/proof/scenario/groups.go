@@ -126,7 +126,8 @@ var compositeAttributes = []attribute[*schedulingv1alpha3.CompositePodGroup]{
 	}},
 }
 
-// compositeStatements are the commands for composite pod groups, whose policy is basic unless they have min.
+// compositeStatements are the commands for composite pod groups. Without min, their
+// policy is basic.
 func compositeStatements() []statement {
 	return statementsOf("compositepodgroup", model.CompositePodGroupKind, compositeAttributes, func(meta metav1.ObjectMeta) *schedulingv1alpha3.CompositePodGroup {
 		return &schedulingv1alpha3.CompositePodGroup{ObjectMeta: meta, Spec: schedulingv1alpha3.CompositePodGroupSpec{
@@ -135,7 +136,7 @@ func compositeStatements() []statement {
 	})
 }
 
-// groupStatements are the commands for pod groups, whose policy is basic unless they have min.
+// groupStatements are the commands for pod groups. Without min, their policy is basic.
 func groupStatements() []statement {
 	return statementsOf("podgroup", model.PodGroupKind, groupAttributes, func(meta metav1.ObjectMeta) *schedulingv1beta1.PodGroup {
 		return &schedulingv1beta1.PodGroup{ObjectMeta: meta, Spec: schedulingv1beta1.PodGroupSpec{

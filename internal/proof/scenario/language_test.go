@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestReadme checks that the README's example runs, and that the README has every word of the grammar.
+// TestReadme checks that the README's example runs, and that the README has every word of
+// the grammar.
 func TestReadme(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	if err != nil {
@@ -67,7 +68,8 @@ func keysOf[T any](table []attribute[T]) []string {
 	return keys
 }
 
-// TestMistakes parses wrong scenarios and expects errors with the line, the word and the allowed words.
+// TestMistakes parses invalid scenarios and expects errors with the line, the word and
+// the allowed words.
 func TestMistakes(t *testing.T) {
 	const head = "# Why.\n"
 	tests := []struct{ name, text, want string }{
@@ -151,7 +153,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestDoesNotHold runs expectations that do not hold and expects errors with the actual state.
+// TestDoesNotHold runs expectations that do not hold and expects errors with the actual
+// state.
 func TestDoesNotHold(t *testing.T) {
 	const cluster = "# Why.\nnode a cpu=1\nnode b cpu=1\npod web cpu=2\npod ok cpu=1 select=hostname=a\n----\n"
 	tests := []struct{ name, line, want string }{

@@ -32,7 +32,7 @@ var nodeAttributes = []attribute[*v1.Node]{
 	}},
 }
 
-// newNode is a node that takes 110 pods and has no other allocatable yet.
+// newNode returns a node for 110 pods, without other allocatable resources.
 func newNode(name string) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},

@@ -14,10 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// other is an object that is neither a node nor a pod, while it is built.
+// other is an object that is neither a node nor a pod, during its construction.
 type other struct {
 	labels map[string]string
-	// pairs and selector are the value of "select"; the kind decides which of them counts.
+	// pairs and selector are the value of "select"; the kind selects one of them.
 	pairs    map[string]string
 	selector *metav1.LabelSelector
 }
@@ -53,7 +53,7 @@ type otherKind struct {
 	build      func(meta metav1.ObjectMeta, o *other) runtime.Object
 }
 
-// otherKinds returns the kinds that have commands of their own.
+// otherKinds returns the kinds with commands of their own.
 func otherKinds() []otherKind {
 	return []otherKind{
 		{"namespace", model.NamespaceKind, namespaceAttributes, func(meta metav1.ObjectMeta, o *other) runtime.Object {
@@ -75,7 +75,8 @@ func otherKinds() []otherKind {
 	}
 }
 
-// otherStatements are the commands for these kinds: for each, one that creates or replaces, and one that removes.
+// otherStatements are the commands for these kinds: one to create or replace, and one to
+// delete.
 func otherStatements() []statement {
 	var all []statement
 	for _, k := range otherKinds() {

@@ -62,7 +62,7 @@ var podAttributes = append([]attribute[*v1.Pod]{
 	}},
 }, preemptionAttributes...)
 
-// newPod is a pending pod with one container without requests, a replica of app.
+// newPod returns a pending pod, a replica of app, with one container without requests.
 func newPod(key model.PodKey, app string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace, Labels: map[string]string{appLabel: app}},

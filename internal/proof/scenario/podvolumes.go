@@ -65,14 +65,14 @@ func podDisk(p *v1.Pod, _, value string) error {
 	return addVolume(p, value, source)
 }
 
-// addVolume adds a volume to a pod; with "none" it removes all of them.
+// addVolume adds a volume to a pod; "none" removes all of them.
 func addVolume(p *v1.Pod, value string, source v1.VolumeSource) error {
 	if value == none {
 		p.Spec.Volumes = nil
 		return nil
 	}
 	name := value
-	if source.Ephemeral == nil { // whose name is part of its claim's
+	if source.Ephemeral == nil { // the name of an ephemeral volume is part of its claim's
 		name = fmt.Sprint("v", len(p.Spec.Volumes))
 	}
 	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: source})

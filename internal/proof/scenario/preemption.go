@@ -93,7 +93,7 @@ func podPolicy(p *v1.Pod, _, value string) error {
 	return nil
 }
 
-// podStarted sets when the kubelet took the pod over: a time of the day before the first.
+// podStarted sets the start time of the pod, on the day before the scenario begins.
 func podStarted(p *v1.Pod, _, value string) error {
 	if value == none {
 		p.Status.StartTime = nil
@@ -122,7 +122,7 @@ func podGrace(p *v1.Pod, _, value string) error {
 	return nil
 }
 
-// podDisrupted sets the condition DisruptionTarget, which preemption gives to its victims.
+// podDisrupted sets the condition DisruptionTarget, which preemption sets on its victims.
 func podDisrupted(p *v1.Pod, _, value string) error {
 	conditions := slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
 	if value != none {
@@ -136,7 +136,8 @@ func podDisrupted(p *v1.Pod, _, value string) error {
 	return nil
 }
 
-// expectPreempt checks the last decision of this step that nominated a pod: the node, and the victims in order.
+// expectPreempt checks the last decision of this step that nominated the pod: the node,
+// and the victims in order.
 func expectPreempt(args []string, text string) (check, error) {
 	want := strings.Fields(text)
 	if len(args) != 1 || len(want) == 0 {

@@ -11,22 +11,24 @@ import (
 
 // Scenario is one parsed file.
 type Scenario struct {
-	// Title is the comment at the head of the file: what is tested, and why.
+	// Title is the comment at the head of the file: the subject of the test, and its
+	// reason.
 	Title string
 	file  string
 	seed  uint64
 	// config is a KubeSchedulerConfiguration in YAML; empty means the default one.
 	config []byte
-	// gates are the feature gates that are not in their default state.
+	// gates are the feature gates that differ from their defaults.
 	gates map[string]bool
-	// volumes is how volumes are bound and provisioned.
+	// volumes configures the binding and provisioning of volumes.
 	volumes simulate.Volumes
-	// devices is how claims for devices are looked after.
+	// devices configures the care of ResourceClaims.
 	devices simulate.Devices
 	steps   []step
 }
 
-// step is a list of commands, which may let time pass, and the expectations after them.
+// step is a list of commands, which may advance the time, and the expectations after
+// them.
 type step struct {
 	commands     []command
 	expectations []expectation
@@ -38,7 +40,7 @@ type command struct {
 	do   func(w *world) error
 }
 
-// expectation checks the world; its error describes the actual state.
+// expectation checks the world. Its error describes the actual state.
 type expectation struct {
 	line  int
 	check func(w *world) error
@@ -61,7 +63,7 @@ const (
 	blockEnd   = "end"
 )
 
-// Parse reads a scenario; errors name it file. The error joins all mistakes.
+// Parse reads a scenario. The error joins all mistakes, with file as the file's name.
 func Parse(file string, text []byte) (*Scenario, error) {
 	p := &parser{
 		scenario: &Scenario{file: file},
@@ -79,7 +81,8 @@ type parser struct {
 	scenario *Scenario
 	lines    []string
 	at       int // the line being read, counted from 0
-	// expecting is set while lines are expectations; started, once a command other than a setting has been read.
+	// expecting is set while lines are expectations. started is set after the first
+	// command other than a setting.
 	expecting, started bool
 	errs               []error
 }

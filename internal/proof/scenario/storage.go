@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The grammars of objects of storage.
+// The grammars of storage objects.
 var (
 	claimAttributes = []attribute[*v1.PersistentVolumeClaim]{
 		{key: "class", value: "NAME or none", apply: func(c *v1.PersistentVolumeClaim, _, value string) error {
@@ -173,7 +173,7 @@ var (
 	}
 )
 
-// storageStatements are the commands for objects of storage.
+// storageStatements are the commands for storage objects.
 func storageStatements() []statement {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	readWriteOnce := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
@@ -205,12 +205,13 @@ func storageStatements() []statement {
 	})...)
 }
 
-// statementsOf are the commands for a kind: one that creates an object, one that changes it, and one that removes it.
+// statementsOf returns the commands for a kind: to create, change and delete an object.
 func statementsOf[T kinds.Object](word string, kind model.Kind, attributes []attribute[T], empty func(metav1.ObjectMeta) T) []statement {
 	return statementsWith(word, kind, attributes, empty, func(*world, T) error { return nil })
 }
 
-// statementsWith are these commands, with what is to be done to an object before it is stored.
+// statementsWith is statementsOf with a function that completes an object before it is
+// stored.
 func statementsWith[T kinds.Object](word string, kind model.Kind, attributes []attribute[T], empty func(metav1.ObjectMeta) T, complete func(*world, T) error) []statement {
 	store := func(w *world, object T) error {
 		if err := complete(w, object); err != nil {
@@ -403,7 +404,7 @@ func terminating[T metav1.Object](object T, _, value string) error {
 	return nil
 }
 
-// expectObject checks what has become of a claim or a volume.
+// expectObject checks the status of a claim or a volume.
 func expectObject(kind model.Kind, status func(kinds.Object) string) func(args []string, text string) (check, error) {
 	return func(args []string, text string) (check, error) {
 		if len(args) != 1 || text == "" {
@@ -419,7 +420,7 @@ func expectObject(kind model.Kind, status func(kinds.Object) string) func(args [
 			if object := w.cluster.Object(ref); object != nil {
 				have = status(object)
 			}
-			whole := strings.NewReplacer("/", ":") // of which a star stands for any part
+			whole := strings.NewReplacer("/", ":") // in which a star matches any text
 			if ok, err := path.Match(whole.Replace(text), whole.Replace(have)); err != nil || !ok {
 				return fmt.Errorf("%s: want %s, is %s", args[0], text, have)
 			}
@@ -428,7 +429,7 @@ func expectObject(kind model.Kind, status func(kinds.Object) string) func(args [
 	}
 }
 
-// claimStatus says what has become of a claim.
+// claimStatus describes a claim.
 func claimStatus(object kinds.Object) string {
 	claim := object.(*v1.PersistentVolumeClaim)
 	_, completed := claim.Annotations[volume.AnnBindCompleted]
@@ -443,7 +444,7 @@ func claimStatus(object kinds.Object) string {
 	return "unbound"
 }
 
-// volumeStatus says what has become of a volume.
+// volumeStatus describes a volume.
 func volumeStatus(object kinds.Object) string {
 	pv := object.(*v1.PersistentVolume)
 	word := strings.ToLower(string(pv.Status.Phase))

@@ -14,13 +14,13 @@ import (
 // world is the state of a run.
 type world struct {
 	cluster *simulate.Cluster
-	// decided are the pods that were decided about since the step began, in order.
+	// decided are the pods of all decisions since the step began, in order.
 	decided []model.PodKey
 	// nominating are the last decisions of the step that nominated their pod.
 	nominating map[model.PodKey]plan.Decision
 }
 
-// note records what a round decided.
+// note records a round's decisions.
 func (w *world) note(r simulate.Round) error {
 	for _, d := range r.Decisions {
 		for i := range d.Pods {
@@ -34,8 +34,8 @@ func (w *world) note(r simulate.Round) error {
 	return nil
 }
 
-// Run runs the scenario. The error joins the expectations that do not hold in the first step that has any, or names the command that
-// failed.
+// Run runs the scenario. The error joins the failed expectations of the first step with
+// any, or names the command that failed.
 func (s *Scenario) Run() error {
 	scheduler, err := s.scheduler()
 	if err != nil {
@@ -66,7 +66,8 @@ func (s *Scenario) scheduler() (*config.Config, error) {
 	return config.ParseWith("config", s.config, request)
 }
 
-// run executes the commands of one step and runs the scheduler until it is idle at the present time.
+// run executes the commands of one step and runs the scheduler until it is idle at the
+// present time.
 func (s *Scenario) run(w *world, step *step) error {
 	w.decided, w.nominating = nil, map[model.PodKey]plan.Decision{}
 	for _, c := range step.commands {

@@ -20,7 +20,7 @@ const (
 	legendHigh = 40
 )
 
-// chartStyle draws what must stay flat in one colour, and what is only shown in another.
+// chartStyle has one color for figures that must stay flat, and another for the rest.
 var chartStyle = picture.Style{
 	Light: `  polyline { fill: none; stroke: #2f6fdf; stroke-width: 2; }
   polyline.time, polyline.traffic, polyline.standing { stroke: #afb8c1; }

@@ -6,42 +6,47 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// reading is what is known at a time.
+// reading is the input of figures at one time.
 type reading struct {
 	at     *simulate.Cluster
 	series int
-	// At the end of a day: the real time that it took, what was done, and the heap in bytes.
+	// Set at the end of a day: its real time, the counters, and the heap in bytes.
 	took time.Duration
 	did  totals
 	heap uint64
 }
 
-// group is what figures are about.
+// group is the subject of figures.
 type group string
 
 const (
-	// traffic is what the world did during a day, standing what there was. It must be as much every day, or the other figures say nothing.
+	// traffic is the activity of the world in a day, standing its population. Both must
+	// be constant, or the other figures mean nothing.
 	traffic  group = "traffic"
 	standing group = "standing"
-	// memory and kept are what the scheduler holds; work is counted, per change or per decision. All must stay flat.
+	// memory and kept are the scheduler's memory and caches; work is counted, per change
+	// or per decision. All must stay flat.
 	memory group = "memory"
 	kept   group = "kept"
 	work   group = "work"
-	// clock is real time, which depends on what else the machine does. It is shown, and fails nothing.
+	// clock is real time, which depends on other load on the machine. It is shown but
+	// never fails the run.
 	clock group = "time"
 )
 
 // figure is one number of a day.
 type figure struct {
-	// name is the figure's name in CSV and JSON, head its column in the table; without a head it is not in the table.
+	// name is the figure's name in CSV and JSON. head is its column in the table; without
+	// a head it is not in the table.
 	name, head string
 	group      group
-	// slack is how much a figure may rise beside its share: small numbers vary by chance.
+	// slack is the permitted rise in addition to riseMax, because small numbers vary by
+	// chance.
 	slack float64
 	of    func(r *reading) float64
 }
 
-// figures are all figures of a day, in the order in which they are shown.
+// figures returns all figures of a day, in display order.
 func figures() []figure {
 	return []figure{
 		{"changes", "CHANGES", traffic, 0, func(r *reading) float64 { return float64(r.did.changes) }},
@@ -65,11 +70,12 @@ func figures() []figure {
 		{"claims", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Claims) }},
 		{"volumes", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Volumes) }},
 		{"volume_groups", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Groups) }},
-		// A reach is kept for a while after the last volume has left it.
+		// A reach is kept for a while after its last volume left it.
 		{"volume_reaches", "", kept, 40, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Reaches) }},
-		// A column is dropped when no decision used it for long.
+		// A column is dropped after a long time without a decision that uses it.
 		{"columns", "COLUMNS", kept, 512, func(r *reading) float64 { return float64(r.at.Loop().Engine().Columns()) }},
-		// Compiled needs are a cache of at most 4,096, of which half are evicted at once.
+		// Compiled needs are a cache of at most 4,096 entries; half of them are evicted
+		// at once.
 		{"compiled_needs", "COMPILED", kept, 4096, func(r *reading) float64 { return float64(r.at.Loop().Engine().Compiled()) }},
 		{"outbox", "OUTBOX", kept, 50, func(r *reading) float64 { return float64(r.at.Outbox().Remembered()) }},
 		{"series", "SERIES", kept, 20, func(r *reading) float64 { return float64(r.series) }},
@@ -108,10 +114,11 @@ func micros(d time.Duration, n int64) float64 {
 	return float64(d.Nanoseconds()) / 1000 / float64(max(1, n))
 }
 
-// hourly reports whether a figure is a mean over the hours of a day: caches are full at one time and half empty at another.
+// hourly reports whether a figure is a mean over the hours of a day, because caches fill
+// and empty.
 func (f *figure) hourly() bool { return f.group == standing || f.group == kept }
 
-// day is the figures of one day.
+// day has the figures of one day.
 type day struct {
 	number int
 	values []float64 // by figure
@@ -120,7 +127,7 @@ type day struct {
 // newDay begins a day.
 func newDay(number int) day { return day{number, make([]float64, len(figures()))} }
 
-// hour takes in the reading of one hour of a day.
+// hour adds the reading of one hour of a day.
 func (d *day) hour(r *reading) {
 	for i, f := range figures() {
 		if f.hourly() {
@@ -129,7 +136,7 @@ func (d *day) hour(r *reading) {
 	}
 }
 
-// end takes in the reading at the end of the day.
+// end adds the reading at the end of the day.
 func (d *day) end(r *reading) {
 	for i, f := range figures() {
 		if f.hourly() {
@@ -140,22 +147,23 @@ func (d *day) end(r *reading) {
 	}
 }
 
-// hours is how many readings a day has.
+// hours is the number of readings in a day.
 const hours = 24
 
-// trend is how a figure was in the first days and is in the last.
+// trend has a figure in the first and in the last days.
 type trend struct {
 	figure
 	first, last float64
 }
 
-// riseMax is the share by which a figure may be larger at the end.
+// riseMax is the share by which a figure may rise.
 const riseMax = 0.3
 
-// rises reports whether a figure that must stay flat does not.
+// rises reports whether a figure that must stay flat rises.
 func (t trend) rises() bool { return t.group != clock && t.last > (1+riseMax)*t.first+t.slack }
 
-// trends compares the first fifth of the days with the last. The first day is left out: the world fills up then.
+// trends compares the first fifth of the days with the last. The first day is left out,
+// because the world fills up then.
 func trends(days []day) []trend {
 	if len(days) < daysLeast {
 		return nil
@@ -169,7 +177,7 @@ func trends(days []day) []trend {
 	return all
 }
 
-// daysLeast is the number of days without which there is nothing to compare.
+// daysLeast is the smallest number of days with a comparison.
 const daysLeast = 3
 
 func mean(days []day, figure int) float64 {

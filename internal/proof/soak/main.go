@@ -1,8 +1,11 @@
-// Soak runs the real loop for weeks of a busy cluster and checks that neither memory nor work per change grows.
+// Soak runs the real loop through weeks of a busy cluster and checks that neither memory
+// nor work per change grows.
 //
-// It takes a number of nodes, of days and a seed; it gives a table of the days on standard output, a picture if a flag names the file, and
-// progress on standard error. It owns a simulated world (package world) on a virtual clock, so a month takes minutes. Everything but real time and
-// the heap is the same in every run with the same numbers. It fails if a figure that must stay flat rises; real time fails nothing.
+// It takes a number of nodes, a number of days and a seed. It writes a table of the days
+// to standard output, progress to standard error, and a picture if a flag names the file.
+// It owns a simulated world (package world) on a virtual clock, so a month takes minutes.
+// Everything but real time and the heap is the same in every run with the same arguments.
+// It fails if a figure that must stay flat rises; real time never fails it.
 package main
 
 import (
@@ -25,7 +28,7 @@ const (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is the whole program; it returns the exit code.
+// run is the whole program. It returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	cmd := command()
 	cmd.SetArgs(args)
@@ -100,7 +103,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// soak lives all days, prints them, and fails if anything grew.
+// soak runs all days, prints them, and fails if a figure rises.
 func (o *options) soak(stdout, stderr io.Writer) error {
 	days, err := o.live(stderr)
 	if err != nil {
@@ -115,7 +118,7 @@ func (o *options) soak(stdout, stderr io.Writer) error {
 	return flat(days)
 }
 
-// live lives all days.
+// live runs all days.
 func (o *options) live(progress io.Writer) ([]day, error) {
 	s, err := newSoak(o.nodes, o.seed)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	berthmetrics "github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-// soak is a world and what is measured of its scheduler.
+// soak is a world and the measurements of its scheduler.
 type soak struct {
 	world    *world.World
 	registry metrics.KubeRegistry
 	so       totals // far
 }
 
-// totals only grow.
+// totals are counters that only grow.
 type totals struct {
 	changes, decisions, placed                                 int64
 	asked, visited, filled                                     int64
@@ -29,7 +29,7 @@ type totals struct {
 	applying, deciding                                         time.Duration
 }
 
-// Round sums what the loop's rounds do; it makes the soak an observer of the loop.
+// Round sums the work of the loop's rounds; it makes the soak an observer of the loop.
 func (s *soak) Round(r *loop.Round) {
 	s.so.changes += int64(r.Changes)
 	s.so.applying += r.Applying
@@ -41,7 +41,7 @@ func (s *soak) Round(r *loop.Round) {
 	}
 }
 
-// Standing does nothing: how things stand is read at the end of a day.
+// Standing does nothing: the state is read at the end of a day.
 func (s *soak) Standing(*loop.Standing) {}
 
 // newSoak builds a world whose scheduler also fills its series.
@@ -66,7 +66,7 @@ func newSoak(nodes int, seed uint64) (*soak, error) {
 	return s, err
 }
 
-// live lets a day go by and measures it. It audits everything at its end.
+// live runs one day and measures it. It audits everything at the end.
 func (s *soak) live(number int) (day, error) {
 	d, before, began := newDay(number), s.so, time.Now()
 	for range hours {
@@ -90,7 +90,7 @@ func (s *soak) live(number int) (day, error) {
 	return d, err
 }
 
-// read reads what there is at present.
+// read reads the present state.
 func (s *soak) read() (reading, error) {
 	families, err := s.registry.Gather()
 	if err != nil {
@@ -123,10 +123,10 @@ func (t totals) since(before totals) totals {
 	}
 }
 
-// heapInUse returns the bytes of all objects that are reachable, the cluster's own included.
+// heapInUse returns the bytes of all reachable objects, including the cluster's own.
 func heapInUse() uint64 {
 	runtime.GC()
-	runtime.GC() // the first runs cleanups, which let go of interned values
+	runtime.GC() // the first runs cleanups, which release interned values
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

@@ -10,10 +10,10 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// outputs are the ways to print the result.
+// outputs are the output formats.
 var outputs = []string{"table", "json", "csv"}
 
-// print writes the result in one of them.
+// print writes the result in one of the formats.
 func print(w io.Writer, output string, days []day) error {
 	switch output {
 	case "json":
@@ -24,7 +24,7 @@ func print(w io.Writer, output string, days []day) error {
 	return printTable(w, days)
 }
 
-// text writes a number with as many digits as matter.
+// text formats a number with its significant digits.
 func text(value float64) string {
 	switch {
 	case value == float64(int64(value)), value >= 100:
@@ -92,13 +92,13 @@ func printCSV(w io.Writer, days []day) error {
 	return nil
 }
 
-// dayObject is a day for programs.
+// dayObject is a day in JSON.
 type dayObject struct {
 	Day     int                `json:"day"`
 	Figures map[string]float64 `json:"figures"`
 }
 
-// trendObject is a trend for programs.
+// trendObject is a trend in JSON.
 type trendObject struct {
 	Figure  string  `json:"figure"`
 	Group   group   `json:"group"`

@@ -20,7 +20,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameDays lives a day twice. Everything but the heap and real time must be the same.
+// TestSameSeedSameDays runs a day twice. Everything but the heap and real time must be
+// the same.
 func TestSameSeedSameDays(t *testing.T) {
 	var days []day
 	for range 2 {
@@ -38,7 +39,7 @@ func TestSameSeedSameDays(t *testing.T) {
 	}
 }
 
-// flatDays makes days on which every figure is the same, except one that changes.
+// flatDays returns days with equal figures, except for one figure that changes.
 func flatDays(number int, figure string, of func(day int) float64) []day {
 	var days []day
 	for n := range number {

@@ -25,8 +25,9 @@ func amounts(r *rand.Rand) Case {
 	return tc
 }
 
-// oddAmounts changes some amounts of a list, and adds some. A nil list stays nil. The requests of the pods of one node must not add up to
-// 2^63, and the amounts of a node must stay a hundred times below it: otherwise kube-scheduler's arithmetic overflows, and its results are
+// oddAmounts changes some amounts of a list, and adds some. A nil list stays nil. The
+// requests on one node must stay below 2^63, and the amounts of a node a hundred times
+// below that. Otherwise kube-scheduler's arithmetic overflows, and its results are
 // arbitrary.
 func oddAmounts(r *rand.Rand, list v1.ResourceList) {
 	if list == nil || chance(r, 50) {

@@ -1,8 +1,11 @@
-// Package cases makes the clusters and configurations that Berth and kube-scheduler are compared on.
+// Package cases makes the clusters and configurations for comparisons of Berth and
+// kube-scheduler.
 //
-// It takes a shape and a seed, and gives a Case: the text of a KubeSchedulerConfiguration and the objects of a cluster with pending pods. The
-// same seed gives the same world. It builds on oracle/random and takes away what a shape is not about, so that what it is about
-// decides. It owns nothing, and never changes what it returned.
+// It takes a shape and a seed. It returns a Case: the text of a
+// KubeSchedulerConfiguration and the objects of a cluster with pending pods. The same
+// seed gives the same case. It builds on oracle/random and removes everything outside of
+// a shape's subject, so that the subject decides. It owns nothing, and never changes a
+// returned case.
 package cases
 
 import (
@@ -21,20 +24,21 @@ import (
 type Case struct {
 	// Config is a KubeSchedulerConfiguration in YAML.
 	Config []byte
-	// Cluster has the pending pods among the others.
+	// Cluster includes the pending pods.
 	oracle.Cluster
 	// Budgets are the PodDisruptionBudgets.
 	Budgets []*policyv1.PodDisruptionBudget
 	// Devices are DeviceClasses, ResourceSlices, DeviceTaintRules and ResourceClaims.
 	Devices []runtime.Object
-	// Outside means that the configuration may enable plugins and extenders of package outside.
+	// Outside means that the configuration may enable plugins and extenders of package
+	// outside.
 	Outside bool
 }
 
 // Shape is a kind of case.
 type Shape struct {
 	Name string
-	// About describes in a few words what decides in it.
+	// About describes the shape's subject in a few words.
 	About string
 	draw  func(r *rand.Rand) Case
 }
@@ -106,7 +110,7 @@ func copies[T interface{ DeepCopy() T }](from []T) []T {
 	return to
 }
 
-// chance is true with a probability in percent.
+// chance returns true with a probability in percent.
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

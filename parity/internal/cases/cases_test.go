@@ -40,7 +40,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// Shrinking must end with only the objects that the failure needs.
+// TestShrink checks that only the objects that the failure needs remain.
 func TestShrink(t *testing.T) {
 	tc := cases.VolumeShapes()[0].Draw(3)
 	pods := []string{tc.Pods[0].Name, tc.Pods[len(tc.Pods)/2].Name}

@@ -17,12 +17,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// scorers are the plugins that a configuration may list to score.
+// scorers are the Score plugins that a configuration may list.
 func scorers() []string {
 	return []string{"TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality"}
 }
 
-// filters are the plugins that a configuration may list to filter.
+// filters are the Filter plugins that a configuration may list.
 func filters() []string {
 	return []string{"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "NodeDeclaredFeatures"}
 }
@@ -48,8 +48,8 @@ func configText(profiles ...configv1.KubeSchedulerProfile) []byte {
 	return text
 }
 
-// profileOf converts a profile of the oracle to one of a configuration. The same profile can be written in several ways, of which r chooses
-// one.
+// profileOf converts a profile of the oracle to a profile of a configuration. r chooses
+// among the equivalent forms.
 func profileOf(r *rand.Rand, name string, from oracle.Profile) configv1.KubeSchedulerProfile {
 	p := configv1.KubeSchedulerProfile{SchedulerName: &name, Plugins: &configv1.Plugins{}}
 	for _, off := range slices.Sorted(maps.Keys(from.Disabled)) {
@@ -130,7 +130,7 @@ func rearrange(r *rand.Rand, p *configv1.KubeSchedulerProfile) {
 	}
 }
 
-// fromNothing disables all plugins and lists those to enable, in any order.
+// fromNothing disables all plugins and lists the enabled ones in any order.
 func fromNothing(r *rand.Rand, p *configv1.KubeSchedulerProfile) {
 	p.Plugins = &configv1.Plugins{MultiPoint: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "*"}}}}
 	all := append(filters(), "NodeResourcesBalancedAllocation", "ImageLocality", "PrioritySort", "DefaultBinder")

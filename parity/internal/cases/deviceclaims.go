@@ -15,7 +15,7 @@ import (
 // standing draws the status of a claim for a pod.
 type standing func(h *hardware, p *v1.Pod, c *resourcev1.ResourceClaim)
 
-// naming draws how a pod names one of its claims, under the name of an entry.
+// naming draws how a pod refers to a claim by an entry.
 type naming func(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing)
 
 // use gives a pod one or two claims.
@@ -30,7 +30,7 @@ func (h *hardware) use(p *v1.Pod, how []naming, from []standing) {
 	}
 }
 
-// byName is a claim that somebody has made.
+// byName adds a claim that was created by hand.
 func byName(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing) {
 	c := h.claim(p.Namespace)
 	pick(h.r, from...)(h, p, c)
@@ -38,7 +38,7 @@ func byName(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing)
 	entry.ResourceClaimName = ptr(c.Name)
 }
 
-// byTemplate is a claim that was made for the pod.
+// byTemplate adds a claim that was created for the pod.
 func byTemplate(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing) {
 	c := h.claim(p.Namespace)
 	pick(h.r, from...)(h, p, c)
@@ -51,7 +51,7 @@ func made(p *v1.Pod, entry *v1.PodResourceClaim, name *string) {
 	p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: entry.Name, ResourceClaimName: name})
 }
 
-// another is a claim that another pod uses, too.
+// another adds a claim that another pod also uses.
 func another(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing) {
 	of := slices.DeleteFunc(slices.Clone(h.claims), func(c *resourcev1.ResourceClaim) bool { return c.Namespace != p.Namespace })
 	if len(of) == 0 {
@@ -61,10 +61,10 @@ func another(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing
 	entry.ResourceClaimName = ptr(pick(h.r, of...).Name)
 }
 
-// needless is an entry for which no claim is needed.
+// needless adds an entry without need for a claim.
 func needless(_ *hardware, p *v1.Pod, entry *v1.PodResourceClaim, _ []standing) { made(p, entry, nil) }
 
-// unmade is a claim that is not there yet.
+// unmade adds an entry whose claim does not exist yet.
 func unmade(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, _ []standing) {
 	switch h.r.IntN(4) {
 	case 0:
@@ -76,7 +76,7 @@ func unmade(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, _ []standing) {
 	}
 }
 
-// stranger is a claim that was made from a template, for another pod or for none.
+// stranger adds a claim from a template, for another pod or for none.
 func stranger(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standing) {
 	c := h.claim(p.Namespace)
 	pick(h.r, from...)(h, p, c)
@@ -86,7 +86,7 @@ func stranger(h *hardware, p *v1.Pod, entry *v1.PodResourceClaim, from []standin
 	made(p, entry, &c.Name)
 }
 
-// claim draws what a claim asks for.
+// claim draws the spec of a claim.
 func (h *hardware) claim(namespace string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: h.meta("claim")}
 	c.Namespace = namespace
@@ -119,7 +119,7 @@ func (h *hardware) claim(namespace string) *resourcev1.ResourceClaim {
 func (h *hardware) constraint(requests []resourcev1.DeviceRequest) (c resourcev1.DeviceConstraint) {
 	attribute := resourcev1.FullyQualifiedName(pick(h.r, rootAttribute, rootAttribute, "gpu.example.com/model", "gpu.example.com/index"))
 	switch {
-	case h.has(fails) && chance(h.r, 8): // it says nothing
+	case h.has(fails) && chance(h.r, 8): // neither attribute is set
 	case chance(h.r, 65):
 		c.MatchAttribute = &attribute
 	default:
@@ -142,7 +142,8 @@ func (h *hardware) request(name string) resourcev1.DeviceRequest {
 		count := 1 + h.r.IntN(4)
 		for i := range count {
 			ask := h.ask()
-			if ask.AllocationMode == resourcev1.DeviceAllocationModeExactCount && chance(h.r, 60) { // the less, the later
+			// alternatives with decreasing counts
+			if ask.AllocationMode == resourcev1.DeviceAllocationModeExactCount && chance(h.r, 60) {
 				ask.Count = int64(count - i)
 			}
 			of.FirstAvailable = append(of.FirstAvailable, resourcev1.DeviceSubRequest{
@@ -158,12 +159,12 @@ func (h *hardware) request(name string) resourcev1.DeviceRequest {
 	}
 	of.Exactly = &ask
 	if h.has(fails) && chance(h.r, 6) {
-		of.Exactly = nil // of a kind that is not known
+		of.Exactly = nil // of an unknown kind
 	}
 	return of
 }
 
-// ask draws what one request asks for.
+// ask draws an exact request.
 func (h *hardware) ask() resourcev1.ExactDeviceRequest {
 	ask := resourcev1.ExactDeviceRequest{
 		DeviceClassName: pick(h.r, "gpu", "gpu", "gpu", "big-gpu", "roomy", "nic", "any", "any"),
@@ -204,7 +205,7 @@ func (h *hardware) ask() resourcev1.ExactDeviceRequest {
 	return ask
 }
 
-// selector draws a selector that can be evaluated for devices of the class, mostly.
+// selector draws a selector that mostly can be evaluated for devices of the class.
 func (h *hardware) selector(class string) resourcev1.DeviceSelector {
 	texts := []string{`device.driver == "gpu.example.com"`, `device.driver != "nic.example.com"`}
 	if class != "any" && class != "nic" && class != "shared" {
@@ -223,7 +224,7 @@ func (h *hardware) selector(class string) resourcev1.DeviceSelector {
 	return expression(pick(h.r, texts...))
 }
 
-// The times at which allocations were made: long before and long after any moment at which the tests run.
+// The times of allocations: long before and long after any run of the tests.
 var (
 	longAgo = metav1.Time{Time: time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)}
 	ahead   = metav1.Time{Time: time.Date(2120, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -236,7 +237,7 @@ func fresh(h *hardware, _ *v1.Pod, c *resourcev1.ResourceClaim) {
 	}
 }
 
-// unreserved is allocated, and nobody has it reserved.
+// unreserved is allocated without a reservation.
 func unreserved(h *hardware, _ *v1.Pod, c *resourcev1.ResourceClaim) { h.allocate(c, nil) }
 
 // reservedForPod is allocated and reserved for the pod itself.
@@ -245,7 +246,8 @@ func reservedForPod(h *hardware, p *v1.Pod, c *resourcev1.ResourceClaim) {
 	reserve(c, p.Name, p.UID)
 }
 
-// reservedForOthers is allocated and reserved for another pod, and sometimes for this one, too.
+// reservedForOthers is allocated and reserved for another pod, and sometimes also for
+// this one.
 func reservedForOthers(h *hardware, p *v1.Pod, c *resourcev1.ResourceClaim) {
 	h.allocate(c, nil)
 	reserve(c, "another", "another")
@@ -262,7 +264,7 @@ func reserve(c *resourcev1.ResourceClaim, pod string, uid types.UID) {
 	c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod, UID: uid})
 }
 
-// goneDevice has a device that does not exist any more.
+// goneDevice is allocated a device that does not exist any more.
 func goneDevice(h *hardware, _ *v1.Pod, c *resourcev1.ResourceClaim) {
 	c.Finalizers = []string{resourcev1.Finalizer}
 	node := "node-gone"
@@ -281,7 +283,7 @@ func deleted(h *hardware, p *v1.Pod, c *resourcev1.ResourceClaim) {
 	c.Finalizers, c.DeletionTimestamp = []string{resourcev1.Finalizer}, longAgo.DeepCopy()
 }
 
-// unreadable has an allocation for nodes that cannot be selected.
+// unreadable has an allocation with an invalid node selector.
 func unreadable(h *hardware, _ *v1.Pod, c *resourcev1.ResourceClaim) {
 	h.allocate(c, nil)
 	if a := c.Status.Allocation; a != nil {
@@ -290,7 +292,8 @@ func unreadable(h *hardware, _ *v1.Pod, c *resourcev1.ResourceClaim) {
 	}
 }
 
-// conditional is allocated and has to be prepared; some are, some are not, some have failed, some have had enough time.
+// conditional is allocated with binding conditions: some are met, some are not, some have
+// failed, some have timed out.
 func conditional(h *hardware, p *v1.Pod, c *resourcev1.ResourceClaim) {
 	h.allocate(c, nil)
 	a := c.Status.Allocation
@@ -326,7 +329,7 @@ func conditional(h *hardware, p *v1.Pod, c *resourcev1.ResourceClaim) {
 	}
 }
 
-// requestOf returns the name of one of a claim's requests, as results have it.
+// requestOf draws one request of a claim and returns its name in the form of results.
 func requestOf(h *hardware, c *resourcev1.ResourceClaim) string {
 	r := pick(h.r, c.Spec.Devices.Requests...)
 	if len(r.FirstAvailable) > 0 {
@@ -335,7 +338,8 @@ func requestOf(h *hardware, c *resourcev1.ResourceClaim) string {
 	return r.Name
 }
 
-// allocate gives a claim one or two devices that exist, of a node if it is given, and as a scheduler would write it. The claim stays as it is if there are none.
+// allocate allocates one or two existing devices to a claim, on the given node if any, as
+// a scheduler would. Without devices the claim does not change.
 func (h *hardware) allocate(c *resourcev1.ResourceClaim, node *v1.Node) {
 	free := slices.DeleteFunc(slices.Clone(h.there), func(d *device) bool {
 		return d.used || node != nil && (d.nodes == nil || len(d.nodes.NodeSelectorTerms[0].MatchFields) == 0 || d.nodes.NodeSelectorTerms[0].MatchFields[0].Values[0] != node.Name)
@@ -380,7 +384,7 @@ func (h *hardware) result(c *resourcev1.ResourceClaim, d *device) resourcev1.Dev
 	return result
 }
 
-// hold gives a pod on a node a claim of devices of that node.
+// hold allocates devices of a pod's node to a new claim of the pod.
 func (h *hardware) hold(p *v1.Pod) {
 	at := slices.IndexFunc(h.tc.Nodes, func(n *v1.Node) bool { return n.Name == p.Spec.NodeName })
 	if at < 0 {

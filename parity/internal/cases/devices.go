@@ -19,23 +19,25 @@ const (
 	accDriver = "acc.example.com"
 )
 
-// rootAttribute is an attribute that devices of several drivers have.
+// rootAttribute is an attribute of devices of several drivers.
 const rootAttribute = "dra.example.com/root"
 
-// trait is something that devices have and requests ask for.
+// trait is a feature of devices and requests.
 type trait uint16
 
 const (
-	shares   trait = 1 << iota // devices that several claims can share, with policies of their capacity; requested amounts
-	counters                   // counters that devices of a pool share
+	shares   trait = 1 << iota // shareable devices with capacity policies; requested amounts
+	counters                   // shared counters of a pool
 	taints                     // taints on devices, and tolerations
-	prepared                   // conditions that devices must have before a pod is bound
+	prepared                   // binding conditions
 	lists                      // alternatives
 	all                        // requests for all devices
-	admin                      // access for administrators
-	matches                    // attributes that must be equal, or differ
-	fails                      // selectors that cannot be compiled or evaluated, and constraints that say nothing
-	updates                    // pools that are incomplete, invalid, or have old slices
+	admin                      // admin access
+	matches                    // match and distinct attributes
+	// selectors that cannot be compiled or evaluated, and constraints without an
+	// attribute
+	fails
+	updates // pools that are incomplete, invalid, or have old slices
 )
 
 // hardware draws the devices of one case, and the claims for them.
@@ -45,15 +47,17 @@ type hardware struct {
 	traits trait
 	made   int
 	there  []*device
-	claims []*resourcev1.ResourceClaim // those that several pods may use
+	claims []*resourcev1.ResourceClaim // that several pods may use
 	specs  []resourcev1.DeviceClaim    // of the claims so far
-	// alike is how many percent of the claims ask for what another does, as those of one template do.
+	// alike is the percentage of claims with the spec of another one, as from one
+	// template.
 	alike int
-	// models are, by driver, the devices that every node has, as in a fleet of equal machines; nil if each node has its own.
+	// models are the devices of every node, by driver, as in a fleet of equal machines.
+	// It is nil if each node has its own.
 	models map[string][]resourcev1.Device
 }
 
-// fleet makes all nodes have the same devices.
+// fleet gives all nodes the same devices.
 func (h *hardware) fleet() {
 	h.models = map[string][]resourcev1.Device{}
 	for _, driver := range []string{gpuDriver, nicDriver} {
@@ -75,11 +79,11 @@ func (h *hardware) machine(driver string) []resourcev1.Device {
 	return devices
 }
 
-// device is a device that has been published.
+// device is a published device.
 type device struct {
 	*resourcev1.Device
 	driver, pool string
-	nodes        *v1.NodeSelector // that can use it; nil is all
+	nodes        *v1.NodeSelector // that can use it; nil for all
 	used         bool
 }
 
@@ -87,7 +91,7 @@ func (h *hardware) has(t trait) bool { return h.traits&t != 0 }
 
 func (h *hardware) number() int { h.made++; return h.made }
 
-// meta names an object so that the order of names is not that in which they are drawn.
+// meta names an object such that the order of names differs from the order of drawing.
 func (h *hardware) meta(kind string) metav1.ObjectMeta {
 	name := fmt.Sprintf("%c-%s-%d", 'a'+rune(h.r.IntN(26)), kind, h.number())
 	return metav1.ObjectMeta{Name: name, UID: h.uid(), ResourceVersion: "1"}
@@ -97,7 +101,7 @@ func (h *hardware) uid() types.UID {
 	return types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", h.r.Uint32(), h.number()))
 }
 
-// classes draws the classes, of which some are missing.
+// classes draws the classes, without some referenced ones.
 func (h *hardware) classes() {
 	selectors := map[string]string{
 		"gpu":     `device.driver == "gpu.example.com"`,
@@ -133,7 +137,7 @@ func opaque(driver, text string) resourcev1.DeviceConfiguration {
 	return resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: driver, Parameters: raw}}
 }
 
-// slice publishes devices in a slice, which the caller makes usable on nodes.
+// slice publishes devices in a slice. The caller sets its nodes.
 func (h *hardware) slice(driver, pool string, generation, count int64, devices ...resourcev1.Device) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{ObjectMeta: h.meta("slice"), Spec: resourcev1.ResourceSliceSpec{
 		Driver: driver, Pool: resourcev1.ResourcePool{Name: pool, Generation: generation, ResourceSliceCount: count}, Devices: devices,
@@ -142,7 +146,7 @@ func (h *hardware) slice(driver, pool string, generation, count int64, devices .
 	return s
 }
 
-// know remembers the devices of a slice as those that claims may have.
+// know adds the devices of a slice to those that claims may have.
 func (h *hardware) know(s *resourcev1.ResourceSlice, nodes *v1.NodeSelector) {
 	for i := range s.Spec.Devices {
 		h.there = append(h.there, &device{Device: &s.Spec.Devices[i], driver: s.Spec.Driver, pool: s.Spec.Pool.Name, nodes: nodes})
@@ -236,7 +240,7 @@ func (h *hardware) rules() {
 		rule := &resourcev1.DeviceTaintRule{ObjectMeta: h.meta("rule"), Spec: resourcev1.DeviceTaintRuleSpec{Taint: h.taint()}}
 		h.tc.Add(rule)
 		if len(h.there) == 0 || chance(h.r, 10) {
-			continue // no selector: it taints none
+			continue // without a selector, it taints nothing
 		}
 		d := pick(h.r, h.there...)
 		selector := &resourcev1.DeviceTaintSelector{}
@@ -307,14 +311,14 @@ func (h *hardware) local(n *v1.Node) {
 	}
 }
 
-// on selects a node as allocations do.
+// on selects a node in the form of allocations.
 func on(nodeName string) *v1.NodeSelector {
 	return &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
 		MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{nodeName}}},
 	}}}
 }
 
-// counting draws a pool of which the devices are parts of one.
+// counting draws a pool whose devices are parts of one device.
 func (h *hardware) counting(n *v1.Node) {
 	name := fmt.Sprintf("%s-parts-%d", n.Name, h.number())
 	counter := func(amount int64) map[string]resourcev1.Counter {
@@ -392,7 +396,7 @@ func (h *hardware) wide() {
 // shelf is the label by which pools select nodes.
 const shelf = "example.com/shelf"
 
-// label puts nodes on shelves, and some on none.
+// label assigns most nodes to shelves.
 func (h *hardware) label() {
 	for _, n := range h.tc.Nodes {
 		if chance(h.r, 90) {

@@ -11,13 +11,13 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// devices is what is drawn in a shape about devices.
+// devices configures a shape about devices.
 type devices struct {
-	base   func(r *rand.Rand) Case // nodes and pods; nil for nodes and pods without anything else that decides
+	base   func(r *rand.Rand) Case // nodes and pods; nil for plain ones
 	traits trait
-	wide   int // pools that several nodes can use, at most
+	wide   int // maximum number of pools that several nodes can use
 	names  []naming
-	from   []standing // of the claims of pending pods
+	from   []standing // for the claims of pending pods
 	change func(h *hardware)
 }
 
@@ -92,7 +92,8 @@ func (d devices) draw(r *rand.Rand) Case {
 	return tc
 }
 
-// UntimedConfig is a configuration with defaults, but a search for devices is never given up: on a busy machine some take longer than that.
+// UntimedConfig is the default configuration, without the timeout of the search for
+// devices, which is too short on a busy machine.
 func UntimedConfig() []byte {
 	args := configv1.DynamicResourcesArgs{FilterTimeout: &metav1.Duration{}}
 	return configText(configv1.KubeSchedulerProfile{
@@ -100,7 +101,7 @@ func UntimedConfig() []byte {
 	})
 }
 
-// WithoutPreemption is the same without DefaultPreemption.
+// WithoutPreemption is UntimedConfig without DefaultPreemption.
 func WithoutPreemption() []byte {
 	args := configv1.DynamicResourcesArgs{FilterTimeout: &metav1.Duration{}}
 	return configText(configv1.KubeSchedulerProfile{
@@ -117,7 +118,8 @@ func nominateForDevices(h *hardware) {
 	}
 }
 
-// deviceProfile draws arguments, the weight and the place of DynamicResources. The timeouts are far from the ages of allocations.
+// deviceProfile draws the arguments, the weight and the position of DynamicResources. The
+// timeouts are far from the ages of allocations.
 func deviceProfile(r *rand.Rand) configv1.KubeSchedulerProfile {
 	const name = "DynamicResources"
 	args := configv1.DynamicResourcesArgs{

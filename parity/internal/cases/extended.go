@@ -12,10 +12,11 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// stoodFor are resources that classes may stand for.
+// stoodFor are the extended resources of classes.
 var stoodFor = []string{"example.com/gpu", "example.com/nic", "example.com/other", resourcev1.ResourceDeviceClassPrefix + "gpu", resourcev1.ResourceDeviceClassPrefix + "no-class"}
 
-// extend makes classes stand for extended resources, which some nodes have from a device plugin and pods request, many of them instead of claims.
+// extend adds extended resources to classes. Some nodes have these from a device plugin.
+// Many pods request them instead of claims.
 func extend(h *hardware) {
 	for _, o := range h.tc.Devices {
 		if class, ok := o.(*resourcev1.DeviceClass); ok && class.Name != "broken" && chance(h.r, 50) {
@@ -50,7 +51,9 @@ func extend(h *hardware) {
 	}
 }
 
-// ratingProfile draws a profile that rates extended resources. NodeResourcesBalancedAllocation does not: kube-scheduler's cannot evaluate the selectors of a class.
+// ratingProfile draws a profile that scores extended resources.
+// NodeResourcesBalancedAllocation is not used: kube-scheduler's cannot evaluate the
+// selectors of a class.
 func ratingProfile(r *rand.Rand) configv1.KubeSchedulerProfile {
 	strategy := &configv1.ScoringStrategy{Type: pick(r, configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)}
 	for _, name := range append([]string{"cpu", "memory"}, stoodFor...) {
@@ -73,7 +76,8 @@ func ratingProfile(r *rand.Rand) configv1.KubeSchedulerProfile {
 	return p
 }
 
-// requestExtended makes containers of a pod request extended resources. Some are init containers, of which some are sidecars.
+// requestExtended makes containers of a pod request extended resources, including init
+// containers and sidecars.
 func (h *hardware) requestExtended(p *v1.Pod) {
 	for range h.r.IntN(3) {
 		c := v1.Container{Name: fmt.Sprintf("init-%d", h.number()), Image: "image"}
@@ -107,7 +111,7 @@ func (h *hardware) requestExtended(p *v1.Pod) {
 	}
 }
 
-// left leaves a claim that was made for the pod's extended resources in an earlier turn.
+// left adds a claim that was created for the pod's extended resources in an earlier turn.
 func (h *hardware) left(p *v1.Pod) {
 	c := h.claim(p.Namespace)
 	if chance(h.r, 50) {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// aspect is a set of fields by which nodes and pods affect each other.
+// aspect is a set of fields through which nodes and pods affect each other.
 type aspect uint8
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/outside"
 )
 
-// OutsideShapes returns the shapes about plugins and extenders that users write.
+// OutsideShapes returns the shapes about user-written plugins and extenders.
 func OutsideShapes() []Shape {
 	return []Shape{
 		{"outside", "plugins from outside: all points up to Permit, before and after built-in ones", withPlugins(topology)},
@@ -28,10 +28,10 @@ func OutsideShapes() []Shape {
 	}
 }
 
-// colours are those of nodes; there are nodes without one.
+// colours are the colors of nodes; some nodes have none.
 var colours = []string{"red", "green", "blue", ""}
 
-// coloured gives nodes what plugins and extenders go by.
+// coloured adds the annotations that plugins and extenders read to nodes.
 func coloured(r *rand.Rand, tc *Case) {
 	tc.Outside = true
 	for _, n := range tc.Nodes {
@@ -49,7 +49,7 @@ func annotate(p *v1.Pod, key, value string) {
 	p.Annotations[key] = value
 }
 
-// withPlugins enables plugins from outside in drawn configurations.
+// withPlugins enables external plugins in drawn configurations.
 func withPlugins(base func(r *rand.Rand) Case, more ...func(r *rand.Rand, profiles []configv1.KubeSchedulerProfile)) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		tc := base(r)
@@ -80,7 +80,8 @@ func withPlugins(base func(r *rand.Rand) Case, more ...func(r *rand.Rand, profil
 	}
 }
 
-// enable enables most of the plugins from outside, at all points or at single ones, before, between and after built-in ones.
+// enable enables most of the external plugins, at all or at single extension points,
+// before, between and after built-in ones.
 func enable(r *rand.Rand, p *configv1.KubeSchedulerProfile, from oracle.Profile) {
 	own := outside.Plugins()
 	r.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
@@ -122,14 +123,14 @@ func quota(p *configv1.KubeSchedulerProfile, args outside.QuotaArgs) {
 	p.PluginConfig = append(p.PluginConfig, configv1.PluginConfig{Name: outside.Quota, Args: runtime.RawExtension{Raw: raw}})
 }
 
-// quotas are small.
+// quotas sets small quotas.
 func quotas(r *rand.Rand, profiles []configv1.KubeSchedulerProfile) {
 	for i := range profiles {
 		quota(&profiles[i], outside.QuotaArgs{Pods: map[string]int{"default": r.IntN(12), "other": r.IntN(6)}, AtPreFilter: chance(r, 50)})
 	}
 }
 
-// instruct draws what plugins say about a pod.
+// instruct draws the answers of plugins about a pod.
 func instruct(r *rand.Rand, p *v1.Pod, tc *Case) {
 	for _, name := range []string{outside.Colour, outside.Shade, outside.Names} {
 		for _, colour := range colours {
@@ -217,8 +218,8 @@ func withField(text []byte, field string, value any) []byte {
 	return text
 }
 
-// withoutSoftConstraints removes soft constraints and what default ones go by. Where an extender returns whole nodes, kube-scheduler counts no pods on
-// them; Berth does.
+// withoutSoftConstraints removes soft constraints and the basis of default ones. If an
+// extender returns whole nodes, kube-scheduler counts no pods on them; Berth does.
 func withoutSoftConstraints(tc *Case) {
 	tc.Services, tc.ReplicationControllers, tc.ReplicaSets, tc.StatefulSets = nil, nil, nil, nil
 	for _, p := range tc.Pods {
@@ -226,7 +227,7 @@ func withoutSoftConstraints(tc *Case) {
 	}
 }
 
-// instructExtenders draws what extenders say about a pod.
+// instructExtenders draws the answers of extenders about a pod.
 func instructExtenders(r *rand.Rand, p *v1.Pod) {
 	for at := range 2 {
 		name := outside.Extender(at)

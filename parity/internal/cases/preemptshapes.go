@@ -18,8 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// PreemptShapes returns the shapes about preemption: nodes are full of pods that pending pods outrank or not. Each of the functions adds
-// something by which victims and nodes are chosen.
+// PreemptShapes returns the shapes about preemption. Nodes are full of pods, and the
+// pending pods outrank some of them. Each function adds a criterion for the choice of
+// victims and nodes.
 func PreemptShapes() []Shape {
 	limited := weighted{boundDisk, boundDisk, boundDisk, ephemeral}
 	held := weighted{oncePod, oncePod, inlineDisk, inlineDisk, boundDisk, nothing}
@@ -39,7 +40,8 @@ func PreemptShapes() []Shape {
 	}
 }
 
-// preempt draws a case, the ages and priorities of its pods, and what else the functions change.
+// preempt draws a case, the ages and priorities of its pods, and the changes of the
+// functions.
 func preempt(base func(r *rand.Rand) Case, more ...func(r *rand.Rand, tc *Case)) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		tc := base(r)
@@ -62,7 +64,8 @@ func preempt(base func(r *rand.Rand) Case, more ...func(r *rand.Rand, tc *Case))
 	}
 }
 
-// portsOnce leaves each host port to one pod of a node. kube-scheduler takes a port for free as soon as one of the pods that have it is gone.
+// portsOnce leaves each host port to one pod of a node. kube-scheduler regards a port as
+// free as soon as one of several pods with it is gone.
 func portsOnce(tc *Case) {
 	type place struct {
 		nodeName string
@@ -86,7 +89,8 @@ func portsOnce(tc *Case) {
 	}
 }
 
-// few draws nodes and pods with constraints and terms, of which few nodes take a pod.
+// few draws nodes and pods with constraints and terms, such that few nodes are feasible
+// for a pod.
 func few(r *rand.Rand) Case {
 	size := random.Size{Nodes: 1 + r.IntN(6), Pending: 16}
 	size.Placed = size.Nodes * (2 + r.IntN(4))
@@ -97,7 +101,7 @@ func few(r *rand.Rand) Case {
 	return tc
 }
 
-// oneNode draws one or two nodes of which nothing but volumes decides.
+// oneNode draws one or two nodes on which only volumes decide.
 func oneNode(r *rand.Rand) Case {
 	nodes := 1 + r.IntN(2)
 	tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, random.Size{Nodes: nodes, Placed: 4 * nodes, Pending: 16})}
@@ -105,7 +109,7 @@ func oneNode(r *rand.Rand) Case {
 	return tc
 }
 
-// tight lets nodes take one volume of each driver that their pods can have.
+// tight limits nodes to one volume of each driver.
 func tight(_ *rand.Rand, tc *Case) {
 	for _, c := range tc.CSINodes {
 		for i := range c.Spec.Drivers {
@@ -115,7 +119,7 @@ func tight(_ *rand.Rand, tc *Case) {
 	tc.VolumeAttachments = nil
 }
 
-// fewNodes draws nodes of which nothing but volumes decides.
+// fewNodes draws nodes on which only volumes decide.
 func fewNodes(r *rand.Rand) Case {
 	nodes := 1 + r.IntN(4)
 	tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, random.Size{Nodes: nodes, Placed: 3 * nodes, Pending: 12})}
@@ -123,7 +127,7 @@ func fewNodes(r *rand.Rand) Case {
 	return tc
 }
 
-// age draws when a pod has started, and whether it is on its way out.
+// age draws the start time of a pod, and whether it is terminating.
 func age(r *rand.Rand, p *v1.Pod) {
 	p.Status.StartTime = nil
 	if chance(r, 85) { // several start at the same time
@@ -142,12 +146,13 @@ func age(r *rand.Rand, p *v1.Pod) {
 	}
 }
 
-// simple draws nodes and pods of which only resources and taints decide.
+// simple draws nodes and pods for which only resources and taints decide.
 func simple(r *rand.Rand) Case {
 	return whole(func(tc *Case) { keep(&tc.Cluster, resources|tolerations) })(r)
 }
 
-// whole draws nodes and pods with everything that can be seen from a node alone, and keeps some of it.
+// whole draws nodes and pods with all properties that concern single nodes, and keeps
+// some of these.
 func whole(kept func(tc *Case)) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		size := random.Size{Nodes: 1 + r.IntN(8), Pending: 12}
@@ -194,7 +199,7 @@ func crowdOut(r *rand.Rand, tc *Case) {
 			case chance(r, 25):
 			case name == v1.ResourceCPU:
 				sum.Add(pick(r, resource.MustParse("0"), resource.MustParse("0"), resource.MustParse("100m"), resource.MustParse("500m"), resource.MustParse("-500m")))
-				if sum.Sign() < 0 { // the API server does not accept it
+				if sum.Sign() < 0 { // invalid in the API server
 					sum = resource.Quantity{}
 				}
 				n.Status.Allocatable[name] = sum
@@ -209,7 +214,8 @@ func crowdOut(r *rand.Rand, tc *Case) {
 	}
 }
 
-// alike draws nodes of the same size, each full of a few pods of few priorities and ages.
+// alike draws nodes of the same size, each full with a few pods of few priorities and
+// ages.
 func alike(r *rand.Rand) Case {
 	tc := Case{Config: EmptyConfig()}
 	priorities := [][]int32{{0, 0, 5}, {10, 5}, {1000, -2_000_000_000}, {0, math.MinInt32}}[r.IntN(4)]
@@ -251,7 +257,7 @@ func alikePod(r *rand.Rand, i, cpu int, nodeName string) *v1.Pod {
 	return p
 }
 
-// budgets draws PodDisruptionBudgets, of which several can be for a pod.
+// budgets draws PodDisruptionBudgets; several may select the same pod.
 func budgets(r *rand.Rand, tc *Case) {
 	for i := range 1 + r.IntN(6) {
 		b := Budget(r, fmt.Sprintf("budget-%d", i))
@@ -291,7 +297,7 @@ func Budget(r *rand.Rand, name string) *policyv1.PodDisruptionBudget {
 	return b
 }
 
-// renominate nominates pending pods to nodes, and some to nodes that are gone.
+// renominate nominates pending pods to nodes, including removed ones.
 func renominate(r *rand.Rand, tc *Case) {
 	for _, p := range tc.Pods {
 		switch {
@@ -304,7 +310,8 @@ func renominate(r *rand.Rand, tc *Case) {
 	}
 }
 
-// pinned lets most pending pods onto one or two nodes only, by name, so that a PreFilter leaves no other.
+// pinned restricts most pending pods to one or two nodes by name, so that PreFilter
+// leaves no others.
 func pinned(r *rand.Rand, tc *Case) {
 	for _, p := range tc.Pods {
 		if isPending(p) && len(tc.Nodes) > 0 && chance(r, 70) {
@@ -313,7 +320,7 @@ func pinned(r *rand.Rand, tc *Case) {
 	}
 }
 
-// Pin lets a pod onto nodes of these names only.
+// Pin restricts a pod to nodes with these names.
 func Pin(p *v1.Pod, to ...string) {
 	var terms []v1.NodeSelectorTerm
 	for _, nodeName := range to {
@@ -324,7 +331,7 @@ func Pin(p *v1.Pod, to ...string) {
 	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
 }
 
-// reorder has one of the filters off, or another one first, and otherwise leaves the configuration.
+// reorder disables a filter, moves another one to the front, or keeps the configuration.
 func reorder(r *rand.Rand, tc *Case) {
 	p := configv1.KubeSchedulerProfile{Plugins: &configv1.Plugins{}}
 	switch r.IntN(4) {

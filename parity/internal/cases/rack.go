@@ -11,10 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Rack draws the devices of a cluster that goes on, and claims for its pods.
+// Rack draws the devices of a running cluster, and claims for its pods.
 type Rack struct{ hardware *hardware }
 
-// NewRack draws the first objects, and labels the nodes.
+// NewRack draws the initial objects, and labels the nodes.
 func NewRack(r *rand.Rand, nodes []*v1.Node) *Rack {
 	h := &hardware{r: r, tc: &Case{Cluster: oracle.Cluster{Nodes: nodes}}, traits: shares | counters | taints | lists | matches | updates, alike: 80}
 	if chance(r, 60) {
@@ -32,14 +32,14 @@ func NewRack(r *rand.Rand, nodes []*v1.Node) *Rack {
 	return &Rack{h}
 }
 
-// Claim gives a pod claims for devices, mostly of its own.
+// Claim gives a pod claims for devices, mostly not shared.
 func (k *Rack) Claim(p *v1.Pod) {
 	h := k.hardware
-	h.claims = h.claims[max(0, len(h.claims)-8):] // that go on being used
+	h.claims = h.claims[max(0, len(h.claims)-8):] // shareable in future
 	h.use(p, []naming{byName, byTemplate, byTemplate, byTemplate, another, needless}, []standing{fresh})
 }
 
-// Drawn returns the objects that were drawn since the last call.
+// Drawn returns the objects drawn since the last call.
 func (k *Rack) Drawn() []runtime.Object {
 	all := k.hardware.tc.Devices
 	k.hardware.tc.Devices = nil
@@ -49,7 +49,8 @@ func (k *Rack) Drawn() []runtime.Object {
 	return all
 }
 
-// Change draws a new version of one of the objects of a cluster, or an object that goes; both are nil if there is nothing to change.
+// Change draws a new version or the deletion of one of the objects. Both results are nil
+// if nothing can change.
 func (k *Rack) Change(now []runtime.Object) (changed, gone runtime.Object) {
 	h := k.hardware
 	now = slices.DeleteFunc(slices.Clone(now), func(o runtime.Object) bool {
@@ -64,7 +65,7 @@ func (k *Rack) Change(now []runtime.Object) (changed, gone runtime.Object) {
 	}
 	switch o := pick(h.r, now...).DeepCopyObject().(type) {
 	case *resourcev1.ResourceSlice:
-		// Allocated devices with counters stay published: see TestDifferences.
+		// Allocated devices with counters stay published; see TestDifferences.
 		if chance(h.r, 25) && !slices.ContainsFunc(o.Spec.Devices, func(d resourcev1.Device) bool { return len(d.ConsumesCounters) > 0 }) {
 			return nil, o
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// Shapes returns all shapes, those about single nodes first.
+// Shapes returns all shapes, with those about single nodes first.
 func Shapes() []Shape {
 	hard := func(p *v1.Pod) { keepConstraints(p, v1.DoNotSchedule) }
 	soft := func(p *v1.Pod) { keepConstraints(p, v1.ScheduleAnyway) }
@@ -45,7 +45,8 @@ func Shapes() []Shape {
 	return slices.Concat(all, VolumeShapes(), DeviceShapes(), PreemptShapes(), OutsideShapes())
 }
 
-// size is mostly small, so that coincidences occur, and sometimes no nodes or more than a hundred.
+// size is mostly small, so that coincidences occur. Sometimes it has no nodes or more
+// than a hundred.
 func size(r *rand.Rand) random.Size {
 	s := random.Size{Nodes: 2 + r.IntN(20), Placed: r.IntN(50), Pending: 12}
 	switch {
@@ -64,7 +65,7 @@ func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) Case {
 		keep(&tc.Cluster)
 		if chance(r, 60) {
 			p := random.Profile(r)
-			if chance(r, 50) { // the plugins about other pods skip here, but are enabled
+			if chance(r, 50) { // the plugins about other pods are enabled, but skip
 				delete(p.Disabled, "PodTopologySpread")
 				delete(p.Disabled, "InterPodAffinity")
 			}
@@ -83,7 +84,8 @@ func topology(r *rand.Rand) Case {
 	return tc
 }
 
-// spread draws cases with spread constraints. The profile, unless it is nil, replaces the drawn one.
+// spread draws cases with spread constraints. The profile, if set, replaces the drawn
+// one.
 func spread(change func(p *v1.Pod), profile func(r *rand.Rand) oracle.Profile) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		tc := topology(r)
@@ -114,7 +116,7 @@ func listedDefaults(r *rand.Rand) oracle.Profile {
 	}
 }
 
-// podTerms draws cases with terms about other pods: those of pending pods and those of running pods.
+// podTerms draws cases with terms about other pods, in pending and in running pods.
 func podTerms(waiting, running func(p *v1.Pod)) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		tc := topology(r)
@@ -150,7 +152,7 @@ func profiles(r *rand.Rand) Case {
 	return tc
 }
 
-// ownNomination draws cases with one pod that is nominated to a node, which may be gone or infeasible by now.
+// ownNomination draws cases with one nominated pod, whose node may be gone or infeasible.
 func ownNomination(r *rand.Rand) Case {
 	tc := topology(r)
 	at := slices.IndexFunc(tc.Pods, isPending)
@@ -163,7 +165,8 @@ func ownNomination(r *rand.Rand) Case {
 	return tc
 }
 
-// nominated draws cases with nominated pods, and others of lower, equal and higher priority.
+// nominated draws cases with nominated pods, and others of lower, equal and higher
+// priority.
 func nominated(r *rand.Rand) Case {
 	tc := topology(r)
 	for _, p := range tc.Pods {
@@ -181,7 +184,7 @@ func nominated(r *rand.Rand) Case {
 func broken(r *rand.Rand) Case {
 	tc := topology(r)
 	for _, set := range tc.ReplicaSets {
-		if chance(r, 50) { // the API server would not accept it
+		if chance(r, 50) { // invalid in the API server
 			set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}
 		}
 	}

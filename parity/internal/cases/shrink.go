@@ -2,7 +2,8 @@ package cases
 
 import "slices"
 
-// Shrink removes objects from a case as long as fails holds of the rest, and returns the rest. The objects themselves are not changed.
+// Shrink removes objects from a case while fails holds for the rest, and returns the
+// rest. The objects themselves are not changed.
 func Shrink(tc Case, fails func(tc Case) bool) Case {
 	for {
 		before := len(tc.Objects())

@@ -11,12 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Stock draws the storage of a cluster that goes on, and volumes for its pods.
+// Stock draws the storage of a running cluster, and volumes for its pods.
 type Stock struct {
 	storage *storage
 }
 
-// NewStock draws the first objects, and labels the nodes.
+// NewStock draws the initial objects, and labels the nodes.
 func NewStock(r *rand.Rand, nodes []*v1.Node) *Stock {
 	s := newStorage(r, &Case{Cluster: oracle.Cluster{Nodes: nodes}})
 	s.endless = true
@@ -29,7 +29,7 @@ func NewStock(r *rand.Rand, nodes []*v1.Node) *Stock {
 	return stock
 }
 
-// More draws volumes that no claim has.
+// More draws volumes without claims.
 func (s *Stock) More() {
 	for _, class := range []string{localClass, otherClass, hybridClass} {
 		s.storage.free(class)
@@ -42,7 +42,7 @@ func (s *Stock) Mount(p *v1.Pod) {
 		oncePod, inlineDisk, inlineInTree, strictDisk, unboundImmediate, nothing})
 }
 
-// Drawn returns the objects that were drawn since the last call.
+// Drawn returns the objects drawn since the last call.
 func (s *Stock) Drawn() []runtime.Object {
 	all := (&s.storage.tc.Cluster).Others()
 	nodes := s.storage.tc.Nodes
@@ -50,7 +50,8 @@ func (s *Stock) Drawn() []runtime.Object {
 	return all
 }
 
-// Change draws a new version of one of the objects of a cluster, or an object that goes; both are nil if there is nothing to change.
+// Change draws a new version or the deletion of one of the objects. Both results are nil
+// if nothing can change.
 func (s *Stock) Change(now []runtime.Object) (changed, gone runtime.Object) {
 	now = slices.DeleteFunc(slices.Clone(now), func(o runtime.Object) bool { return !changeable(o) })
 	if len(now) == 0 {
@@ -80,7 +81,7 @@ func (s *Stock) Change(now []runtime.Object) (changed, gone runtime.Object) {
 	return nil, nil
 }
 
-// changeable leaves out claims, and volumes that claims have or may have.
+// changeable excludes claims, and volumes that claims have or may get.
 func changeable(object runtime.Object) bool {
 	switch o := object.(type) {
 	case *v1.PersistentVolume:

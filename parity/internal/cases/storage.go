@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The drivers and provisioners. Volumes of the disk driver are attached and counted; two others report capacity; the last is not installed
-// everywhere.
+// The drivers and provisioners. Volumes of the disk driver are attached and counted. Two
+// others report capacity. The last is not installed on every node.
 const (
 	diskDriver   = "disk.csi.example.com"
 	poolDriver   = "pool.csi.example.com"
@@ -34,7 +34,7 @@ const (
 const (
 	localClass    = "local"    // WaitForFirstConsumer, not provisioned
 	otherClass    = "other"    // the same
-	hybridClass   = "hybrid"   // volumes that are there, and provisioned ones; no capacity is known
+	hybridClass   = "hybrid"   // existing volumes and provisioned ones; no capacity tracking
 	poolClass     = "pool"     // capacity is tracked
 	shareClass    = "share"    // capacity may be tracked
 	zonalClass    = "zonal"    // allowedTopologies
@@ -42,14 +42,16 @@ const (
 	emptyClass    = "empty"    // its provisioner is the empty string
 	nowClass      = "now"      // Immediate
 	modelessClass = "modeless" // without volumeBindingMode
-	strictClass   = "strict"   // its driver prevents scheduling where it is missing
-	goneClass     = "gone"     // there is no such class
+	strictClass   = "strict"   // its driver prevents scheduling to nodes without it
+	goneClass     = "gone"     // a class that does not exist
 )
 
 // storage draws the storage objects of one case.
 //
-// kube-scheduler lists volumes in the order of a hash table and takes the first of the smallest ones that fit. So that its result does not
-// depend on that order, no two volumes of equal capacity and class fit one node, and no two are bound to one claim beforehand.
+// kube-scheduler lists volumes in the order of a hash table and takes the first of the
+// smallest matching ones. So that its result does not depend on that order, no two
+// volumes of equal capacity and class fit one node, and no two are bound to one claim
+// beforehand.
 type storage struct {
 	r    *rand.Rand
 	tc   *Case
@@ -57,12 +59,13 @@ type storage struct {
 	// taken has the class and capacity of each volume, with its node if it is local.
 	taken  map[string]bool
 	claims []*v1.PersistentVolumeClaim
-	// volumes are those of claims.
+	// volumes are the volumes of claims.
 	volumes []*v1.PersistentVolume
-	// endless is set for a cluster that goes on: a pod names no claim twice there, which would reserve two volumes for it, of which the next pod
-	// with the claim would have either.
+	// endless is set for a running cluster. There, a pod does not use a claim twice: two
+	// volumes would be reserved for it, and the next pod with the claim could get either.
 	endless bool
-	// broken is set once a pod is on a node that fails every cycle that counts the node's volumes; another one would fail it with another text.
+	// broken is set once a running pod fails every cycle that counts its node's volumes.
+	// A second such pod would fail them with another text.
 	broken bool
 }
 
@@ -92,7 +95,7 @@ func (s *storage) named(namespace, name string) metav1.ObjectMeta {
 	}
 }
 
-// nodeName is mostly that of a node.
+// nodeName mostly returns the name of an existing node.
 func (s *storage) nodeName() string {
 	if len(s.tc.Nodes) == 0 || chance(s.r, 5) {
 		return "gone"
@@ -104,7 +107,7 @@ func zone(r *rand.Rand) string {
 	return pick(r, "eu-west1-a", "eu-west1-a", "eu-west1-b", "eu-west1-b", "eu-west2-c")
 }
 
-// relabel gives the nodes the labels that volumes are about.
+// relabel adds the labels that volumes refer to.
 func (s *storage) relabel() {
 	for _, n := range s.tc.Nodes {
 		z := zone(s.r)
@@ -145,7 +148,7 @@ func (s *storage) classes() {
 	class(shareClass, shareDriver, late)
 	class(zonalClass, diskDriver, late).AllowedTopologies = s.topologies(v1.LabelTopologyZone)
 	aws := class(awsClass, awsPlugin, late)
-	if chance(s.r, 50) { // not renamed, unlike those of volumes
+	if chance(s.r, 50) { // not renamed, unlike in volumes
 		aws.AllowedTopologies = s.topologies(pick(s.r, v1.LabelTopologyZone, v1.LabelFailureDomainBetaZone, "topology.ebs.csi.aws.com/zone"))
 	}
 	class(emptyClass, "", late)
@@ -183,7 +186,7 @@ func zonesOf(r *rand.Rand) []string {
 	return pick(r, []string{"eu-west1-a"}, []string{"eu-west1-b"}, []string{"eu-west1-a", "eu-west1-b"}, []string{"eu-west1-b", "eu-west2-c"})
 }
 
-// csiNodes draws what CSI drivers say about each node; some nodes have no such object.
+// csiNodes draws the CSINodes; some nodes have none.
 func (s *storage) csiNodes(countMax int) {
 	for _, n := range s.tc.Nodes {
 		if chance(s.r, 12) {
@@ -212,8 +215,9 @@ func (s *storage) csiNodes(countMax int) {
 	}
 }
 
-// attachments attaches some volumes to nodes, whether pods there use them or not. Those that pending pods want are left out: kube-scheduler counts
-// such a volume twice, see TestDifferences.
+// attachments attaches some volumes to nodes, with or without pods there that use them.
+// It leaves out volumes that pending pods want, because kube-scheduler counts such a
+// volume twice; see TestDifferences.
 func (s *storage) attachments() {
 	wanted := s.wanted()
 	for _, v := range s.volumes {
@@ -244,7 +248,8 @@ func (s *storage) attachments() {
 	}
 }
 
-// wanted returns the volumes of the claims that pending pods name, and those that are the same disk.
+// wanted returns the volumes of pending pods' claims, and other volumes with the same
+// disks.
 func (s *storage) wanted() map[string]bool {
 	of, disks := map[string]string{}, map[string]bool{}
 	for _, c := range s.claims {
@@ -253,7 +258,7 @@ func (s *storage) wanted() map[string]bool {
 	all := map[string]bool{}
 	for _, p := range s.tc.Pods {
 		for i := range p.Spec.Volumes {
-			name := p.Name + "-" + p.Spec.Volumes[i].Name // of an ephemeral one
+			name := p.Name + "-" + p.Spec.Volumes[i].Name // of an ephemeral volume
 			if use := p.Spec.Volumes[i].PersistentVolumeClaim; use != nil {
 				name = use.ClaimName
 			}
@@ -275,8 +280,9 @@ func (s *storage) wanted() map[string]bool {
 	return all
 }
 
-// capacities draws what is known about the capacity of the two classes where it is tracked. At most one object counts for a class on a node,
-// and it has a capacity, so that the score is defined.
+// capacities draws the capacity objects of the two classes with capacity tracking. At
+// most one object counts for a class on a node, and it has a capacity, so that the score
+// is defined.
 func (s *storage) capacities() {
 	for _, class := range []string{poolClass, shareClass} {
 		key := pick(s.r, v1.LabelHostname, v1.LabelTopologyZone, "rack")
@@ -316,8 +322,9 @@ func (s *storage) uselessCapacity(class string) {
 	}
 }
 
-// anyCapacities draws objects of which several count for a class on a node, and some without a capacity: which of them is scored is
-// kube-scheduler's secret, and it panics at the latter.
+// anyCapacities draws several objects for some classes on a node, and some objects
+// without a capacity. kube-scheduler's choice among several for the score is undefined,
+// and it panics without a capacity.
 func (s *storage) anyCapacities() {
 	for range s.r.IntN(8) {
 		c := &storagev1.CSIStorageCapacity{ObjectMeta: s.meta("storage", "capacity"), StorageClassName: pick(s.r, poolClass, shareClass), Capacity: s.bytes()}
@@ -340,14 +347,15 @@ func (s *storage) anyCapacities() {
 	}
 }
 
-// limit keeps the size of a volume within the capacity: kube-scheduler takes a larger size for room, see TestDifferences.
+// limit keeps the maximum volume size within the capacity. kube-scheduler regards a
+// larger maximum as room; see TestDifferences.
 func limit(c *storagev1.CSIStorageCapacity) {
 	if c.Capacity != nil && c.MaximumVolumeSize != nil && c.MaximumVolumeSize.Cmp(*c.Capacity) > 0 {
 		c.MaximumVolumeSize = c.Capacity
 	}
 }
 
-// values are those of a label of the nodes.
+// values returns the values of a label on the nodes.
 func (s *storage) values(key string) []string {
 	var all []string
 	for _, n := range s.tc.Nodes {

@@ -9,13 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// entry draws a volume of a pod, under a name, with the objects that it needs.
+// entry draws a volume of a pod, with a name and the objects that it needs.
 type entry func(s *storage, p *v1.Pod, name string) v1.VolumeSource
 
-// weighted is a list of entries of which one is drawn, each as often as it occurs.
+// weighted is a list of entries from which one is drawn; repeated entries are more
+// likely.
 type weighted []entry
 
-// mount gives a pod one to three volumes. Some are volumes of earlier pods of the namespace, too.
+// mount gives a pod one to three volumes. Some are shared with earlier pods of the
+// namespace.
 func (s *storage) mount(p *v1.Pod, from weighted) {
 	p.Spec.Volumes = nil
 	defer s.shareLittle(p, len(s.claims))
@@ -34,13 +36,13 @@ func (s *storage) mount(p *v1.Pod, from weighted) {
 	}
 }
 
-// little is the most that a claim requests which shares capacity with another claim of its
-// pod: three of them fit wherever one does.
+// little is the largest request of a claim that shares capacity with another claim of its
+// pod. Three such claims fit wherever one does.
 var little = resource.MustParse("300Mi")
 
-// shareLittle makes claims small that draw from the same capacity for one pod.
-// kube-scheduler compares each with the capacity alone, which Berth does not: see
-// TestDifferences. The claims of the pod alone are those from a position on.
+// shareLittle reduces the requests of claims that draw from the same capacity for one
+// pod. kube-scheduler compares each one with the whole capacity, which Berth does not;
+// see TestDifferences. The claims from a position on belong to this pod only.
 func (s *storage) shareLittle(p *v1.Pod, from int) {
 	byClass := map[string][]int{}
 	for i, c := range s.claims {
@@ -64,7 +66,7 @@ func (s *storage) shareLittle(p *v1.Pod, from int) {
 			case size.Cmp(little) <= 0:
 			case i >= from:
 				c.Spec.Resources.Requests[v1.ResourceStorage] = little
-			default: // others have it already
+			default: // other pods have it already
 				p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool {
 					return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
 				})
@@ -99,7 +101,7 @@ func usesName(name string) v1.VolumeSource {
 	return v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 }
 
-// boundTo is a claim that is bound to a volume.
+// boundTo returns a claim that is bound to a volume.
 func (s *storage) boundTo(namespace string, v *v1.PersistentVolume) *v1.PersistentVolumeClaim {
 	c := s.claim(namespace, v.Spec.StorageClassName)
 	bind(c, v)
@@ -110,25 +112,25 @@ func nothing(*storage, *v1.Pod, string) v1.VolumeSource {
 	return v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
 }
 
-// boundDisk is a bound claim of a CSI driver's volume that fits everywhere.
+// boundDisk is a bound claim with a CSI volume that fits everywhere.
 func boundDisk(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	driver := pick(s.r, diskDriver, diskDriver, diskDriver, poolDriver, awsDriver, gceDriver)
 	return uses(s.boundTo(p.Namespace, s.volume(pick(s.r, "", hybridClass), s.disk(driver))))
 }
 
-// strictDisk is the same of a driver that must be on the node.
+// strictDisk is a bound claim with a volume of a driver that must be on the node.
 func strictDisk(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(s.boundTo(p.Namespace, s.volume("", s.disk(preventing))))
 }
 
-// boundSomewhere is a bound claim of a volume with node affinity.
+// boundSomewhere is a bound claim with a volume that has node affinity.
 func boundSomewhere(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	v := s.volume(pick(s.r, "", localClass), pick(s.r, s.disk(diskDriver), s.plain()))
 	v.Spec.NodeAffinity = s.affinity()
 	return uses(s.boundTo(p.Namespace, v))
 }
 
-// boundInTree is a bound claim of a volume of an in-tree plugin, with affinity, labels or both.
+// boundInTree is a bound claim with an in-tree volume that has affinity, labels or both.
 func boundInTree(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	v := s.volume("", s.inTree())
 	if chance(s.r, 70) {
@@ -140,25 +142,25 @@ func boundInTree(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(s.boundTo(p.Namespace, v))
 }
 
-// untranslatable is a bound claim of a volume that cannot be translated.
+// untranslatable is a bound claim with a volume that cannot be translated.
 func untranslatable(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(s.boundTo(p.Namespace, s.volume("", v1.PersistentVolumeSource{
 		AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://eu-west1-a/unlike-an-id"}})))
 }
 
-// zoned is a bound claim of a volume with zone labels.
+// zoned is a bound claim with a volume that has zone labels.
 func zoned(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	v := s.volume("", pick(s.r, s.disk(diskDriver), s.plain()))
 	s.zoneLabels(v)
 	return uses(s.boundTo(p.Namespace, v))
 }
 
-// static is an unbound claim of volumes that exist.
+// static is an unbound claim for existing volumes.
 func static(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(s.wanting(s.claim(p.Namespace, pick(s.r, localClass, localClass, otherClass, hybridClass))))
 }
 
-// wanting draws what a claim asks of a volume besides its size.
+// wanting draws the demands of a claim other than its size.
 func (s *storage) wanting(c *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
 	if chance(s.r, 10) {
 		c.Spec.VolumeMode = ptr(pick(s.r, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem))
@@ -185,7 +187,7 @@ func brokenSelector(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(c)
 }
 
-// dynamic is an unbound claim of a class that provisions.
+// dynamic is an unbound claim of a class with a provisioner.
 func dynamic(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	c := s.claim(p.Namespace, pick(s.r, hybridClass, poolClass, poolClass, poolClass, shareClass, shareClass, zonalClass, awsClass, emptyClass))
 	if chance(s.r, 12) {
@@ -194,19 +196,21 @@ func dynamic(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(c)
 }
 
-// unclassed is a claim of a tracked class that only the annotation names. kube-scheduler panics when it scores it.
+// unclassed is a claim with a capacity-tracked class in the annotation only.
+// kube-scheduler panics when it scores it.
 func unclassed(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	c := s.claim(p.Namespace, pick(s.r, poolClass, shareClass))
 	c.Annotations[betaClass], c.Spec.StorageClassName = *c.Spec.StorageClassName, nil
 	return uses(c)
 }
 
-// strictLate is an unbound claim of the driver that must be on the node.
+// strictLate is an unbound claim with a driver that must be on the node.
 func strictLate(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(s.claim(p.Namespace, strictClass))
 }
 
-// oncePod is a claim that one pod can use; there are few, of equal names in both namespaces.
+// oncePod is a claim for a single pod. Such claims are few, with equal names in both
+// namespaces.
 func oncePod(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	name := fmt.Sprintf("once-%d", s.r.IntN(8))
 	for _, c := range s.claims {
@@ -260,7 +264,7 @@ func modeless(s *storage, p *v1.Pod, _ string) v1.VolumeSource {
 	return uses(s.claim(p.Namespace, modelessClass))
 }
 
-// Ephemeral volumes: their claim is named after the pod, and must belong to it.
+// The claim of an ephemeral volume is named after the pod, and must belong to it.
 
 func ephemeral(s *storage, p *v1.Pod, name string) v1.VolumeSource {
 	c := s.owned(p, name)
@@ -294,7 +298,8 @@ func ephemeralWithoutVolume(s *storage, p *v1.Pod, name string) v1.VolumeSource 
 	return templated()
 }
 
-// breaks reports whether a pod may have a volume that fails what counts the volumes of its node: those without a node, and one other.
+// breaks reports whether a pod may have a volume that makes the counting of its node's
+// volumes fail. Pending pods may, and one other.
 func (s *storage) breaks(p *v1.Pod) bool {
 	may := isPending(p) || !s.broken
 	s.broken = s.broken || !isPending(p)
@@ -317,7 +322,7 @@ func ephemeralOfAnother(s *storage, p *v1.Pod, name string) v1.VolumeSource {
 
 // Volumes in the pod itself.
 
-// inlineDisk is one of the four types that pods on a node must share with care.
+// inlineDisk has one of the four types with restrictions on sharing by pods of a node.
 func inlineDisk(s *storage, _ *v1.Pod, _ string) v1.VolumeSource {
 	readOnly := chance(s.r, 50)
 	id := pick(s.r, "1", "2", "3")
@@ -343,7 +348,7 @@ func untranslatableInline(s *storage, p *v1.Pod, name string) v1.VolumeSource {
 	return v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://eu-west1-a/unlike-an-id"}}
 }
 
-// inlineInTree is an inline volume of an in-tree plugin, most of which are counted.
+// inlineInTree is an in-tree inline volume; most of these are counted.
 func inlineInTree(s *storage, _ *v1.Pod, _ string) v1.VolumeSource {
 	id := fmt.Sprintf("vol-%08x", s.r.IntN(12))
 	switch s.r.IntN(7) {

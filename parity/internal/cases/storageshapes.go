@@ -15,12 +15,12 @@ func volumePlugins() []string {
 	return []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 }
 
-// volumes is what is drawn in a shape about volumes.
+// volumes configures a shape about volumes.
 type volumes struct {
-	base            func(r *rand.Rand) Case // nodes and pods; nil for nodes and pods without anything else that decides
+	base            func(r *rand.Rand) Case // nodes and pods; nil for plain ones
 	pending, placed weighted
-	countMax        int  // of the volumes that a node takes
-	anyCapacity     bool // also objects that kube-scheduler cannot score
+	countMax        int  // limit of volumes on a node
+	anyCapacity     bool // includes objects that kube-scheduler cannot score
 	config          func(r *rand.Rand) []byte
 	change          func(s *storage)
 }
@@ -55,7 +55,7 @@ func VolumeShapes() []Shape {
 	}
 }
 
-// bare draws nodes and pods in which nothing but volumes decides.
+// bare draws nodes and pods for which only volumes decide.
 func bare(r *rand.Rand) Case {
 	size := random.Size{Nodes: 2 + r.IntN(14), Placed: r.IntN(30), Pending: 12}
 	if chance(r, 3) {
@@ -136,15 +136,16 @@ func storageShape(r *rand.Rand) configv1.KubeSchedulerProfile {
 	return p
 }
 
-// withoutStorageScore disables the score that is not always defined.
+// withoutStorageScore disables VolumeBinding's score, which is not always defined.
 func withoutStorageScore() configv1.KubeSchedulerProfile {
 	p := configv1.KubeSchedulerProfile{SchedulerName: ptr(v1.DefaultSchedulerName), Plugins: &configv1.Plugins{}}
 	p.Plugins.Score.Disabled = []configv1.Plugin{{Name: "VolumeBinding"}}
 	return p
 }
 
-// someVolumePlugins disables some of the plugins, everywhere or as filters, so that what they forestall in the others is seen, and changes
-// the order of the filters.
+// someVolumePlugins changes the order of the filters and disables some of the plugins,
+// everywhere or as filters. That reveals results of the other plugins that these would
+// prevent.
 func someVolumePlugins(r *rand.Rand) []byte {
 	p := withoutStorageScore()
 	all := volumePlugins()

@@ -27,8 +27,8 @@ func (s *storage) claim(namespace, class string) *v1.PersistentVolumeClaim {
 	return c
 }
 
-// classed names the class in the field, and sometimes in the annotation, which then overrides the field. kube-scheduler's score reads the
-// field, so that is never nil.
+// classed sets the class in the field, and sometimes in the annotation, which then
+// overrides the field. The field is never nil, because kube-scheduler's score reads it.
 func (s *storage) classed(meta *metav1.ObjectMeta, field **string, class string) {
 	*field = ptr(class)
 	switch s.r.IntN(12) {
@@ -69,7 +69,7 @@ func (s *storage) volume(class string, source v1.PersistentVolumeSource) *v1.Per
 	return v
 }
 
-// disk is a volume of the disk driver; few handles are used twice.
+// disk returns a source of the given driver. Few handles are used twice.
 func (s *storage) disk(driver string) v1.PersistentVolumeSource {
 	handle := fmt.Sprintf("handle-%d", s.made)
 	if chance(s.r, 5) {
@@ -101,7 +101,7 @@ func (s *storage) inTree() v1.PersistentVolumeSource {
 	return v1.PersistentVolumeSource{VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{VolumePath: id}}
 }
 
-// plain draws the source of a volume that no driver manages.
+// plain draws the source of a volume without a driver.
 func (s *storage) plain() v1.PersistentVolumeSource {
 	return pick(s.r,
 		v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{Server: "nfs", Path: "/"}},
@@ -157,7 +157,8 @@ func (s *storage) affinity() *v1.VolumeNodeAffinity {
 	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: terms}}
 }
 
-// zoneLabels gives a volume zone and region labels, as in-tree plugins do, with some that are broken.
+// zoneLabels adds zone and region labels to a volume, as in-tree plugins do; some are
+// invalid.
 func (s *storage) zoneLabels(v *v1.PersistentVolume) {
 	set := func(percent int, key string, values ...string) {
 		if chance(s.r, percent) {
@@ -171,7 +172,8 @@ func (s *storage) zoneLabels(v *v1.PersistentVolume) {
 	set(15, v1.LabelFailureDomainBetaRegion, "eu-west1", "eu-west1", "eu-west2", "eu-west1__eu-west2")
 }
 
-// free draws volumes that claims of a class can be bound to: some on single nodes, some in zones or anywhere.
+// free draws volumes for claims of a class: some on single nodes, some in zones or
+// anywhere.
 func (s *storage) free(class string) {
 	for _, n := range s.tc.Nodes {
 		for range s.r.IntN(3) {
@@ -191,7 +193,7 @@ func (s *storage) free(class string) {
 	}
 }
 
-// finish draws what makes a free volume one that some claims cannot have.
+// finish draws properties that make a free volume unsuitable for some claims.
 func (s *storage) finish(v *v1.PersistentVolume, class, host string) {
 	s.capacity(v, class, host)
 	v.Status.Phase = v1.VolumeAvailable
@@ -220,7 +222,8 @@ func (s *storage) finish(v *v1.PersistentVolume, class, host string) {
 	}
 }
 
-// capacity gives a volume a capacity that no other volume has that fits the same node: whole Gi for volumes of one node, others half a Gi more.
+// capacity draws a capacity that no other volume on the same node has: whole Gi for
+// volumes of one node, half a Gi more for others.
 func (s *storage) capacity(v *v1.PersistentVolume, class, host string) {
 	for {
 		mebi := 1024 * (1 + s.r.IntN(12+len(s.taken)/4))

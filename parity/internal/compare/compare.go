@@ -1,8 +1,9 @@
 // Package compare compares Berth's verdicts with kube-scheduler's.
 //
-// It takes cases, and gives for each the number of comparisons, one for each pending pod and node, and the differences. Berth runs as in
-// "berth explain", with objects trimmed as by its informers; kube-scheduler runs through package upstream. It owns nothing beyond a call,
-// and never decides which of the two is right.
+// It takes cases. It returns the number of comparisons in each, one for each pending pod
+// and node, and the differences. Berth runs as in "berth explain", with objects trimmed
+// as by its informers. kube-scheduler runs through package upstream. It owns nothing
+// beyond a call, and never decides which of the two is right.
 package compare
 
 import (
@@ -22,20 +23,21 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// Result is the result of comparing one case.
+// Result is the result for one case.
 type Result struct {
-	missing []string // plugins that Berth does not have yet
+	missing []string // plugins that Berth lacks
 
-	// Passed and Failed count pairs of a pending pod and a node. A difference about the whole pod fails all its pairs, and at least one.
+	// Passed and Failed count pairs of a pending pod and a node. A difference about the
+	// whole pod fails all its pairs, and at least one.
 	Passed, Failed int
 	// Rejected and Scored count the pairs that kube-scheduler rejected and scored.
 	Rejected, Scored int
-	// Preempted counts the pods for which kube-scheduler finds pods to evict.
+	// Preempted counts the pods for which kube-scheduler finds victims.
 	Preempted   int
 	Differences []Difference
 }
 
-// Difference is a point on which Berth and kube-scheduler do not agree.
+// Difference is a disagreement between Berth and kube-scheduler.
 type Difference struct {
 	Pod string `json:"pod"`
 	// Node is empty if the difference is about the whole pod.
@@ -132,7 +134,8 @@ func newSnapshot(scheduler *config.Config, tc cases.Case) (*explain.Snapshot, er
 	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others(), time.Now())
 }
 
-// trim trims the objects of a case in place, unless something from outside needs them whole.
+// trim trims the objects of a case in place, unless external plugins or extenders need
+// whole objects.
 func trim(tc cases.Case) error {
 	if tc.Outside {
 		return nil
@@ -197,7 +200,7 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 	}
 }
 
-// whole compares the verdicts on the pod as a whole, and the node that it would get.
+// whole compares the verdicts on the pod as a whole, and the chosen node.
 func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *upstream.Verdict) {
 	theirError, theirMessage := theirTexts(verdict, a.Error)
 	c.differ("", "error", quoted(theirError), quoted(withoutNames(a.Error)))
@@ -225,11 +228,12 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 	}
 }
 
-// theirTexts returns the texts of kube-scheduler's error, without names of devices, and rejection. Of several errors it takes the one that Berth has, if that
-// is among them.
+// theirTexts returns the texts of kube-scheduler's error, without names of devices, and
+// of its rejection. If kube-scheduler has several errors including Berth's, it returns
+// that one.
 func theirTexts(verdict *upstream.Verdict, own string) (failure, message string) {
 	switch {
-	case errors.Is(verdict.Err, upstream.ErrNoNodes): // Berth's message too
+	case errors.Is(verdict.Err, upstream.ErrNoNodes): // Berth's message, too
 		return "", verdict.Err.Error()
 	case verdict.Err != nil:
 		failure, own = withoutNames(verdict.Err.Error()), withoutNames(own)
@@ -243,7 +247,7 @@ func theirTexts(verdict *upstream.Verdict, own string) (failure, message string)
 	return "", verdict.MessageBefore
 }
 
-// node compares the verdicts on one node, and returns the number of differences so far.
+// node compares the verdicts on one node. It returns the number of differences so far.
 func (c *comparison) node(ours *explain.Node, theirs *upstream.Node) int {
 	c.differ(ours.Name, "feasible", fmt.Sprint(theirs.Feasible), fmt.Sprint(ours.Feasible))
 	var first *explain.Rejection
@@ -272,7 +276,8 @@ func ourFirst(r *explain.Rejection) string {
 	return objection(r.Plugin, r.Code, r.Reasons)
 }
 
-// objection formats a rejection with sorted reasons: those about extended resources come in the order of a map.
+// objection formats a rejection with sorted reasons, because reasons about extended
+// resources come in the order of a map.
 func objection(plugin, code string, reasons []string) string {
 	sorted := slices.Sorted(slices.Values(reasons))
 	if code == "Error" {
@@ -299,16 +304,17 @@ func ourAll(all []explain.Rejection) string {
 	return strings.Join(texts, ", ")
 }
 
-// Scores are written with the normalised value and the weight, and the total at the end.
+// Scores are written with the normalized value, the weight, and the total at the end.
 
-// volumeBinding scores every pod in kube-scheduler, also those without volumes, and then 0 on every node.
+// volumeBinding is a plugin that scores every pod in kube-scheduler, with 0 on every node
+// for pods without volumes.
 const volumeBinding = "VolumeBinding"
 
 // scoresAll reports whether a plugin scores every pod in kube-scheduler.
 func scoresAll(plugin string) bool { return plugin == volumeBinding || plugin == dynamicResources }
 
-// theirScores formats kube-scheduler's scores. It leaves out plugins that Berth does not have yet, as long as their score is 0, and a score of
-// 0 by VolumeBinding and DynamicResources.
+// theirScores formats kube-scheduler's scores. It leaves out zero scores of plugins that
+// Berth lacks, and of VolumeBinding and DynamicResources.
 func (c *comparison) theirScores(n *upstream.Node) string {
 	var b strings.Builder
 	for _, s := range n.Scores {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every kind of difference in a node must be found.
+// TestNode checks that every kind of difference in a node is found.
 func TestNode(t *testing.T) {
 	total := int64(250)
 	rejected := func(plugin, code string, reasons ...string) explain.Node {
@@ -36,7 +36,7 @@ func TestNode(t *testing.T) {
 		name   string
 		ours   explain.Node
 		theirs upstream.Node
-		want   string // what differs
+		want   string // the differing parts
 	}{
 		{"same", rejected("A", "Unschedulable", "x", "y"), no, ""},
 		{"reasons in another order", rejected("A", "Unschedulable", "y", "x"), no, ""},
@@ -64,7 +64,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A plugin that Berth lacks may score 0; any other score is a difference.
+// TestMissingPlugin checks that a plugin that Berth lacks may score 0; any other score is
+// a difference.
 func TestMissingPlugin(t *testing.T) {
 	c := comparison{missing: []string{"Missing"}}
 	n := upstream.Node{Name: "n", Feasible: true, Scores: []upstream.Score{{Plugin: "Missing", Weight: 2, Normalised: 3}}, Total: 6}
@@ -73,7 +74,8 @@ func TestMissingPlugin(t *testing.T) {
 	}
 }
 
-// Every pair of a pending pod and a node is counted once, and a pod without nodes as one.
+// TestCount checks that every pair of a pending pod and a node counts once, and a pod
+// without nodes counts as one.
 func TestCount(t *testing.T) {
 	for _, s := range cases.Shapes() {
 		tc := s.Draw(1)

@@ -22,11 +22,12 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// dynamicResources scores every pod in kube-scheduler, also those without claims, and then 0 on every node.
+// dynamicResources is a plugin that scores every pod in kube-scheduler, with 0 on every
+// node for pods without claims.
 const dynamicResources = "DynamicResources"
 
-// named are the names of devices and pools in the texts of errors. kube-scheduler fails for the first node that it happens to look at, and Berth looks at one
-// of several nodes with equal devices.
+// named matches the names of devices and pools in error texts. kube-scheduler fails for a
+// random first node, and Berth looks at one of several nodes with equal devices.
 var named = regexp.MustCompile(`(on device|resource pool|add device) [^ :,"]+`)
 
 // withoutNames removes the names of devices and pools from the text of an error.
@@ -45,8 +46,8 @@ func claimsOf(tc *cases.Case) Claims {
 	return all
 }
 
-// written returns the claims that Berth's writes concern, as they leave them, in order, and behind them the pod if its status is written. A claim that is deleted is
-// as it was before.
+// written returns the claims as Berth's writes leave them, in order, followed by the pod
+// if its status is written. A deleted claim is returned in its earlier state.
 func (all Claims) written(writes []plan.Write) ([]runtime.Object, error) {
 	var order []string
 	var pods []runtime.Object
@@ -92,7 +93,7 @@ func (all Claims) written(writes []plan.Write) ([]runtime.Object, error) {
 	return append(result, pods...), nil
 }
 
-// Patched returns a copy of a stored object with the patch of a write.
+// Patched returns a copy of a stored object, patched by a write.
 func Patched(stored runtime.Object, w *plan.Write) (runtime.Object, error) {
 	if stored == nil || reflect.ValueOf(stored).IsNil() {
 		return nil, fmt.Errorf("there is no such object")
@@ -122,11 +123,12 @@ func Patched(stored runtime.Object, w *plan.Write) (runtime.Object, error) {
 	return fresh, json.Unmarshal(after, fresh)
 }
 
-// ClaimText writes down what schedulers write of a claim. Identifiers of shares are random in kube-scheduler, and the time of an allocation is that of the
-// moment.
+// ClaimText formats the fields of a claim that schedulers write. Share IDs are random in
+// kube-scheduler, and the allocation time is the present, so fixed values replace both.
 func ClaimText(c *resourcev1.ResourceClaim) string {
 	status := c.Status.DeepCopy()
-	slices.SortFunc(status.ReservedFor, func(a, b resourcev1.ResourceClaimConsumerReference) int { return cmp.Compare(a.UID, b.UID) }) // a set
+	// a set
+	slices.SortFunc(status.ReservedFor, func(a, b resourcev1.ResourceClaimConsumerReference) int { return cmp.Compare(a.UID, b.UID) })
 	if a := status.Allocation; a != nil {
 		if a.AllocationTimestamp != nil {
 			a.AllocationTimestamp = &metav1.Time{}
@@ -142,7 +144,7 @@ func ClaimText(c *resourcev1.ResourceClaim) string {
 	if err != nil {
 		return err.Error()
 	}
-	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" { // its name is made up
+	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" { // its name is generated
 		asks, err := json.Marshal(c.Spec)
 		if err != nil {
 			return err.Error()
@@ -168,8 +170,8 @@ func claimTexts(written []runtime.Object) string {
 	return strings.Join(all, "; ")
 }
 
-// Deallocated describes of which claims PostFilter takes the allocation back. kube-scheduler takes any of those that are in the way: where Berth takes another
-// of these, the texts are equal.
+// Deallocated describes the claims that PostFilter deallocates. kube-scheduler takes any
+// of the blocking claims. If Berth takes another one of these, both texts are equal.
 func (all Claims) Deallocated(d *plan.Decision, verdict *upstream.Verdict) (theirs, ours string, err error) {
 	written, err := all.written(d.Writes)
 	if err != nil {
@@ -189,17 +191,18 @@ func (all Claims) Deallocated(d *plan.Decision, verdict *upstream.Verdict) (thei
 	return theirs, ours, nil
 }
 
-// deallocation compares of which claim PostFilter takes the allocation back.
+// deallocation compares the claims that PostFilter deallocates.
 func (c *comparison) deallocation(all Claims, d *plan.Decision, verdict *upstream.Verdict) error {
 	theirs, ours, err := all.Deallocated(d, verdict)
 	c.differ("", "deallocated", theirs, ours)
 	return err
 }
 
-// reserved compares what the two reserve for a pod on the node that Berth takes, and leaves kube-scheduler as it was.
+// reserved compares the reservations of both for a pod on Berth's node, and restores
+// kube-scheduler's state.
 func (c *comparison) reserved(theirs *upstream.Scheduler, all Claims, d *plan.Decision, pod *v1.Pod, verdict *upstream.Verdict) error {
 	if d.Outcome != plan.Placed || verdict.Err != nil {
-		return nil // which is compared elsewhere
+		return nil // compared elsewhere
 	}
 	placement := &d.Placements[0]
 	if !slices.ContainsFunc(verdict.Nodes, func(n upstream.Node) bool { return n.Name == placement.NodeName && n.Feasible }) {

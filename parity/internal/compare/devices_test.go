@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// Each text that DynamicResources can give without a sequence of pods must occur in the shapes about devices.
+// TestTextsOfDevices checks that the shapes about devices cover every text of
+// DynamicResources that needs no sequence of pods.
 func TestTextsOfDevices(t *testing.T) {
 	wanted := map[string]bool{}
 	for _, text := range []string{
@@ -23,7 +24,7 @@ func TestTextsOfDevices(t *testing.T) {
 	for seed := uint64(1); seed <= 12 && len(wanted) > 0; seed++ {
 		for _, shape := range cases.DeviceShapes() {
 			if shape.Name == "devices-crowd" {
-				continue // nothing of its own
+				continue // no text of its own
 			}
 			for _, text := range textsOf(t, shape.Draw(seed)) {
 				for want := range wanted {
@@ -62,7 +63,8 @@ func textsOf(t *testing.T, tc cases.Case) (texts []string) {
 	return texts
 }
 
-// Errors are compared without the names of devices and pools, and with everything else.
+// TestWithoutNames checks that errors are compared without the names of devices and pools
+// only.
 func TestWithoutNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"class c: selector #0 on device drv/pool/dev: CEL runtime error: no such key: x":          "class c: selector #0 on device …: CEL runtime error: no such key: x",

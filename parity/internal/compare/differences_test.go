@@ -16,9 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 )
 
-// TestDifferences has an example of each verdict that differs from kube-scheduler's on
-// purpose, see docs/differences.md. The random cases leave these out, and any other
-// difference fails them.
+// TestDifferences has an example of each intended difference from kube-scheduler; see
+// docs/differences.md. The random cases avoid these, and fail on any other difference.
 func TestDifferences(t *testing.T) {
 	const none = "none"
 	volumes := []runtime.Object{
@@ -76,8 +75,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// partitions returns a card with two partitions. The partition that takes all of its memory is
-// allocated, and is left in a slice of an older generation.
+// partitions returns a card with two partitions. The partition that takes all of its
+// memory is allocated, and is left in a slice of an older generation.
 func partitions() []runtime.Object {
 	memory := func(gib int64) map[string]resourcev1.Counter {
 		return map[string]resourcev1.Counter{"memory": {Value: *resource.NewQuantity(gib<<30, resource.BinarySI)}}

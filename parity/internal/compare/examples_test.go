@@ -18,11 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// preemptor is the name of the pod that each example is about.
+// preemptor is the name of the pod in each example.
 const preemptor = "p"
 
-// The worked examples of preemption, as kube-scheduler decides them. Berth must decide each in the same way. Two are not here: how many candidates
-// kube-scheduler looks for is not compared, and how a victim that waits in memory is evicted is not decided here.
+// TestExamples has the worked examples of preemption, as kube-scheduler decides them.
+// Berth must decide each in the same way. Two examples are missing: the number of
+// candidates that kube-scheduler looks for is not compared, and the eviction of a victim
+// that waits in memory is not decided here.
 func TestExamples(t *testing.T) {
 	const cpu = "1 Insufficient cpu. "
 	for _, tt := range []struct {
@@ -107,7 +109,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// outcome is what becomes of the nomination; the node, the victims, the violations, and who else is no longer nominated; or the text about the nodes.
+// outcome describes a preemption: the nomination, the node, the victims, the violations,
+// and the pods that lose their nomination. Without a nomination it returns the text about
+// the nodes.
 func outcome(v *upstream.Verdict) string {
 	p := v.Preemption
 	if p == nil {
@@ -138,7 +142,8 @@ func nodes(text string, options ...build.NodeOption) []runtime.Object {
 	return all
 }
 
-// on reads "a(10,2) b(5,2)": pods on a node with priority and cpu, labelled app=<name>. Those further left started earlier.
+// on reads "a(10,2) b(5,2)": pods on a node with priority and cpu, labelled app=<name>.
+// Pods further left started earlier.
 func on(node, text string, options ...build.PodOption) []runtime.Object {
 	var all []runtime.Object
 	for i, field := range strings.Fields(text) {
@@ -183,7 +188,7 @@ func unstarted(p *v1.Pod) { p.Status.StartTime = nil }
 
 func never(p *v1.Pod) { policy := v1.PreemptNever; p.Spec.PreemptionPolicy = &policy }
 
-// preempted is a pod that a scheduler evicted and that is not gone yet.
+// preempted makes a pod a preempted one that still terminates.
 func preempted(p *v1.Pod) {
 	build.Terminating(p)
 	p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}

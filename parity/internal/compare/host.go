@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/outside"
 )
 
-// hosted is a configuration of Berth with its plugins and extenders from outside, as package app builds it.
+// hosted is a configuration of Berth with external plugins and extenders, built as in
+// package app.
 type hosted struct {
 	scheduler *config.Config
 	plugins   outside.Set
@@ -69,7 +70,7 @@ func (h *hosted) close() error {
 	return h.scheduler.Close()
 }
 
-// Profile returns what runs the plugins of a profile.
+// Profile returns the runtime for the plugins of a profile.
 func (h *hosted) Profile(name string) (config.HostedProfile, error) {
 	r, err := framework.New(context.Background(), framework.Config{Profile: name, Log: logr.Discard(), Snapshot: h.snapshot})
 	if err != nil {
@@ -81,10 +82,10 @@ func (h *hosted) Profile(name string) (config.HostedProfile, error) {
 
 type hostedProfile struct{ *framework.Runtime }
 
-// Handle returns what factories get.
+// Handle returns the handle for factories.
 func (p hostedProfile) Handle() fwk.Handle { return p.Runtime.Handle() }
 
-// Adapt returns what the plugins do at the points that those of package outside extend.
+// Adapt returns adapters for the plugins, at the extension points of package outside.
 func (p hostedProfile) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
 		EnqueueExtensions: map[string]plugin.EnqueueExtensions{}, PreFilter: map[string]plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{},
@@ -112,5 +113,5 @@ func put[T comparable](adapters map[string]T, name string, adapter T) {
 	}
 }
 
-// Complete has the profile's plugins run.
+// Complete attaches the profile's plugins to their runtime.
 func (p hostedProfile) Complete(of *plugin.Profile) { p.Attach(of, nil) }

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// The oracle, which Berth's engine is held to, must say what kube-scheduler says about volumes.
+// TestOracleOfVolumes compares the oracle, which checks Berth's engine, with
+// kube-scheduler about volumes.
 func TestOracleOfVolumes(t *testing.T) {
 	for _, shape := range cases.VolumeShapes() {
 		t.Run(shape.Name, func(t *testing.T) {
@@ -36,8 +37,9 @@ func TestOracleOfVolumes(t *testing.T) {
 	}
 }
 
-// profileOf returns the profile of a case for the oracle, which cannot change the order of filters and cannot be without the score of a plugin
-// alone: the first is taken out of the configuration, the second leaves scores out of the comparison.
+// profileOf returns a case's profile for the oracle. The oracle cannot change the order
+// of filters, so that is removed from the configuration. It cannot disable the score of a
+// plugin alone; then scored is false, and scores are not compared.
 func profileOf(t *testing.T, tc *cases.Case) (profile oracle.Profile, scored bool) {
 	t.Helper()
 	var c configv1.KubeSchedulerConfiguration
@@ -49,7 +51,7 @@ func profileOf(t *testing.T, tc *cases.Case) (profile oracle.Profile, scored boo
 	}
 	p := &c.Profiles[0]
 	if p.Plugins != nil && len(p.Plugins.MultiPoint.Enabled)+len(p.Plugins.Score.Enabled)+len(p.PluginConfig) > 2 {
-		tc.Config = cases.EmptyConfig() // drawn for everything
+		tc.Config = cases.EmptyConfig() // drawn for every plugin
 		return profile, true
 	}
 	profile.Disabled, profile.Weights = map[string]bool{}, map[string]int64{}
@@ -98,14 +100,15 @@ func oracleDiffers(t *testing.T, tc cases.Case, profile oracle.Profile, scored b
 	return ""
 }
 
-// errorText is an error without what a library says about a selector: the oracle has its own words for that.
+// errorText returns an error without a library's words about a selector, which the oracle
+// phrases differently.
 func errorText(err error) string {
 	before, _, _ := strings.Cut(err.Error(), ": values: Invalid value")
 	before, _, _ = strings.Cut(before, `: label "`)
 	return "error " + before
 }
 
-// inOrder sorts the reasons that come in the order of a map.
+// inOrder sorts reasons that come in the order of a map.
 func inOrder(plugin string, reasons []string) []string {
 	if plugin == "NodeResourcesFit" {
 		return slices.Sorted(slices.Values(reasons))
@@ -133,7 +136,7 @@ func judgment(v *upstream.Verdict, scored bool) []string {
 			line += fmt.Sprintf(" %s %t %q", r.Plugin, r.Code == "UnschedulableAndUnresolvable", inOrder(r.Plugin, r.Reasons))
 		}
 		if n.All == nil && n.First != nil {
-			line += " …" // the others are not known
+			line += " …" // the others are unknown
 		}
 		for _, s := range n.Scores {
 			if scored && s.Plugin != "DynamicResources" && (s.Normalised > 0 || s.Plugin != "VolumeBinding") {

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// outsideCase compares the verdicts on every pending pod of a case with plugins or extenders from outside, up to Permit.
+// outsideCase compares the verdicts, up to Permit, on every pending pod of a case with
+// external plugins or extenders.
 func outsideCase(tc cases.Case) (Result, error) {
 	served := outside.Serve(tc.Nodes)
 	defer served.Close()
@@ -26,7 +27,8 @@ func outsideCase(tc cases.Case) (Result, error) {
 		return Result{}, err
 	}
 	defer theirs.Close()
-	// Explanations and decisions have plugins of their own: a runtime belongs to one engine.
+	// Explanations and decisions use separate plugins, because a runtime belongs to one
+	// engine.
 	explains, err := newHosted(tc.Config)
 	if err != nil {
 		return Result{}, err
@@ -66,7 +68,7 @@ func outsideCase(tc cases.Case) (Result, error) {
 		d := decides.decide(pod)
 		calls := hosted.plugins.Calls()
 		if n := len(verdict.Errs); n > 0 && n == verdict.Behind && (d.Err == nil || scoring(d.Err.Error())) {
-			continue // Berth did not ask the plugin about a node that built-in filters reject
+			continue // Berth did not call the plugin for a node that built-in filters reject
 		}
 		c := comparison{pod: a.Pod, missing: total.missing}
 		c.outside(theirs, verdict, &d, calls)
@@ -85,8 +87,9 @@ func outsideCase(tc cases.Case) (Result, error) {
 	return total, nil
 }
 
-// outside compares a decision with kube-scheduler's, but for what preemption adds. Calls are those of Berth's plugins from Reserve on: kube-scheduler's
-// run for the node that Berth has chosen.
+// outside compares a decision with kube-scheduler's, except for the part from preemption.
+// calls are the calls of Berth's plugins from Reserve on. kube-scheduler's plugins run
+// for the node that Berth has chosen.
 func (c *comparison) outside(theirs *upstream.Scheduler, verdict *upstream.Verdict, d *plan.Decision, calls []string) {
 	chosen := outside.NodeOf(calls)
 	var total int64
@@ -118,7 +121,8 @@ func (c *comparison) outside(theirs *upstream.Scheduler, verdict *upstream.Verdi
 		message = report.Message(d)
 	}
 	theirFailure, theirMessage := theirTexts(verdict, failure)
-	if scoring(theirFailure) && scoring(failure) { // of several plugins that fail there, kube-scheduler names any
+	// kube-scheduler names any of several plugins that fail there
+	if scoring(theirFailure) && scoring(failure) {
 		failure = theirFailure
 	}
 	c.differ("", "error", quoted(theirFailure), quoted(failure))
@@ -130,20 +134,22 @@ func (c *comparison) outside(theirs *upstream.Scheduler, verdict *upstream.Verdi
 
 var emptied = regexp.MustCompile(`expected at least one victim pod on node "[^"]*"`)
 
-// scoring reports whether an error is one of Score or NormalizeScore.
+// scoring reports whether an error is from Score or NormalizeScore.
 func scoring(text string) bool {
 	return strings.HasPrefix(text, "running Score plugins") || strings.HasPrefix(text, "running Normalize") || strings.HasPrefix(text, "applying score")
 }
 
-// withoutNodes returns a text without the names of nodes to which an extender has left no victims: kube-scheduler names any of them.
+// withoutNodes removes the names of nodes without victims after an extender's answer,
+// because kube-scheduler names any of them.
 func withoutNodes(text string) string {
 	return emptied.ReplaceAllString(text, "expected at least one victim pod")
 }
 
-// alike leaves out what explanations do not have: the scores of a pod whose turn fails at Reserve or Permit, and by which of several plugins, for which
-// reasons, a pod is rejected at PreFilter, where all nodes have the same text.
+// alike removes the parts that explanations lack: the scores of a pod that fails at
+// Reserve or Permit, and, for a rejection at PreFilter, the plugins and their reasons, as
+// all nodes have the same text.
 func alike(a *explain.Explanation, verdict *upstream.Verdict, failed bool) {
-	if len(verdict.Errs) > 0 { // the turn has ended, with some nodes looked at
+	if len(verdict.Errs) > 0 { // the turn has ended after only some of the nodes
 		verdict.Nodes = nil
 	}
 	for i := range verdict.Nodes {
@@ -164,7 +170,8 @@ func alike(a *explain.Explanation, verdict *upstream.Verdict, failed bool) {
 	}
 }
 
-// waitsOf returns the plugins that have the placement wait at Permit, with their timeouts.
+// waitsOf returns the plugins for which the placement waits at Permit, with their
+// timeouts.
 func waitsOf(p *plan.Placement) []string {
 	var all []string
 	for i := range p.Steps {

@@ -18,10 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// Preempts is the plugin that makes room by evicting pods.
+// Preempts is the plugin that preempts pods.
 const Preempts = "DefaultPreemption"
 
-// decider makes Berth's decisions about single pods, as its loop does; nothing comes of them.
+// decider makes Berth's decisions about single pods, as its loop does, without effects.
 type decider struct {
 	state  *state.State
 	engine *engine.Engine
@@ -54,16 +54,17 @@ func (d *decider) decide(pod *model.Pod) plan.Decision {
 	return d.engine.Decide(d.state.View(), plan.WorkFor(&waiting))
 }
 
-// preemption compares what PostFilter plugins make of a rejection. Each side's text is compared with that of the other up to its node's name: of
-// equally good nodes, Berth may take another.
+// preemption compares the results of PostFilter plugins. Each text is compared up to the
+// name of its node, because Berth may choose another one of equally good nodes.
 func (c *comparison) preemption(d *plan.Decision, pod *model.Pod, verdict *upstream.Verdict) {
 	for _, point := range PreemptionDifferences(d, pod, verdict) {
 		c.differ("", point.What, point.KubeScheduler, point.Berth)
 	}
 }
 
-// PreemptionDifferences returns the points in which Berth's decision that a pod finds no node differs from kube-scheduler's: the whole text, the
-// nomination, the chosen node, the victims, and the pods that lose their nomination.
+// PreemptionDifferences returns the differences between both decisions about a pod
+// without a feasible node: the whole text, the nomination, the chosen node, the victims,
+// and the pods that lose their nomination.
 func PreemptionDifferences(d *plan.Decision, pod *model.Pod, verdict *upstream.Verdict) []Difference {
 	theirs := verdict.Preemption
 	var all []Difference
@@ -94,7 +95,8 @@ func PreemptionDifferences(d *plan.Decision, pod *model.Pod, verdict *upstream.V
 	return all
 }
 
-// theirNomination and ourNomination describe what becomes of a pod's nominated node. If it has none, nothing is cleared.
+// theirNomination and ourNomination describe the change of a pod's nominated node.
+// Without a nominated node, nothing is cleared.
 func theirNomination(p *upstream.Preemption, pod *model.Pod) string {
 	if p.Mode == upstream.Clear && pod.NominatedNode == "" {
 		return string(upstream.Keep)

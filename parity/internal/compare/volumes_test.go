@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// seedsOf are enough for everything that kube-scheduler can say about volumes; a crowd takes as long as many others.
+// seedsOf returns enough seeds for every message of kube-scheduler about volumes. A crowd
+// takes as long as many others.
 func seedsOf(s cases.Shape) uint64 {
 	if s.Name == "vol-crowd" {
 		return 3
@@ -24,7 +25,8 @@ func seedsOf(s cases.Shape) uint64 {
 	return 60
 }
 
-// reasonsOfVolumes are all that kube-scheduler's plugins say about volumes: plugin, status code and text, with a name for each name.
+// reasonsOfVolumes are all rejections of kube-scheduler's plugins about volumes: plugin,
+// status code and text, with NAME for each name.
 func reasonsOfVolumes() []string {
 	return []string{
 		"VolumeRestrictions U node(s) had no available disk",
@@ -60,14 +62,15 @@ func reasonsOfVolumes() []string {
 	}
 }
 
-// seen is what kube-scheduler says in one shape.
+// seen has kube-scheduler's verdicts in one shape.
 type seen struct {
 	pods, errors, feasible, rejected, scored int
 	reasons                                  map[string]int
 	scores                                   map[int64]bool
 }
 
-// Everything that kube-scheduler can say about volumes must be said about the shapes, and no shape may be empty.
+// TestVolumeShapesCoverReasons checks that the shapes cover every message of
+// kube-scheduler about volumes, and that no shape is empty.
 func TestVolumeShapesCoverReasons(t *testing.T) {
 	all := map[string]int{}
 	for _, shape := range cases.VolumeShapes() {
@@ -166,8 +169,8 @@ func (s *seen) reject(r *upstream.Rejection) {
 	s.reasons[nameless(fmt.Sprintf("%s %s %s", r.Plugin, code, strings.Join(r.Reasons, "; ")))]++
 }
 
-// kube-scheduler reads volumes and capacities in the order of a hash table. No verdict may depend on it, or on the order in which the objects
-// came.
+// TestVolumeShapesAreDetermined checks that verdicts do not depend on the order of
+// objects. kube-scheduler reads volumes and capacities in the order of a hash table.
 func TestVolumeShapesAreDetermined(t *testing.T) {
 	for _, shape := range cases.VolumeShapes() {
 		for seed := range (seedsOf(shape) + 3) / 4 {
@@ -185,7 +188,8 @@ func TestVolumeShapesAreDetermined(t *testing.T) {
 	}
 }
 
-// What Berth keeps of objects must be enough for kube-scheduler to say the same about them.
+// TestTrimmedStorage checks that kube-scheduler's verdicts are the same for objects
+// trimmed by Berth.
 func TestTrimmedStorage(t *testing.T) {
 	trim := kinds.Trim()
 	for _, shape := range cases.VolumeShapes() {
@@ -207,7 +211,7 @@ func TestTrimmedStorage(t *testing.T) {
 	}
 }
 
-// differing returns the lines that only one of two texts has.
+// differing returns the lines in only one of two texts.
 func differing(a, b string) string {
 	var lines []string
 	first, second := strings.Split(a, "\n"), strings.Split(b, "\n")
@@ -224,8 +228,9 @@ func differing(a, b string) string {
 	return strings.Join(lines, "\n")
 }
 
-// verdicts are the verdicts on the pending pods as text. Each pod is placed, so that the next one sees what is reserved for it; except those
-// that repeat a claim: two volumes could be reserved for it, of which the next pod with the claim would have either.
+// verdicts returns the verdicts on the pending pods as text. Each pod is placed, so that
+// the next one sees its reservations. Pods that repeat a claim are not placed: two
+// volumes could be reserved, and the next pod with the claim could get either.
 func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 	t.Helper()
 	theirs, err := newUpstream(tc.Clone())
@@ -268,8 +273,8 @@ func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 	return all
 }
 
-// roomMade is what PostFilter plugins find, as text. Of equally good nodes, kube-scheduler takes any: which are the best, with which victims, is
-// all that is determined.
+// roomMade returns the result of PostFilter plugins as text. kube-scheduler takes any of
+// equally good nodes, so the text has only the best nodes with their victims.
 func roomMade(v *upstream.Verdict) string {
 	p := v.Preemption
 	if p == nil || p.Mode != upstream.Set {

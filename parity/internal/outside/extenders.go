@@ -13,10 +13,11 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// Address is where the extenders of a case are, until they are served.
+// Address is the address of a case's extenders until they are served.
 const Address = "http://extenders.invalid"
 
-// The answers of extenders in annotations, besides those of plugins: a pod's annotation "<extender>/<verb>" or "<extender>/<verb>.<colour>".
+// The answers of extenders in annotations, in addition to those for plugins. A pod's
+// annotation is "<extender>/<verb>" or "<extender>/<verb>.<colour>".
 const (
 	Silent = "silent" // neither passed nor failed
 	Both   = "both"   // failed in both ways
@@ -26,13 +27,13 @@ const (
 	More   = "more"   // of violated budgets
 )
 
-// Extenders serves the extenders of a case. They know its nodes.
+// Extenders serves the extenders of a case, with its nodes.
 type Extenders struct {
 	*httptest.Server
 	nodes map[string]*v1.Node
 }
 
-// Serve serves extenders. Close ends it.
+// Serve starts the extenders. Close ends them.
 func Serve(nodes []*v1.Node) *Extenders {
 	e := &Extenders{nodes: map[string]*v1.Node{}}
 	for _, n := range nodes {
@@ -46,7 +47,7 @@ func Serve(nodes []*v1.Node) *Extenders {
 	return e
 }
 
-// question is what one request asks.
+// question is one request.
 type question struct {
 	w    http.ResponseWriter
 	e    *Extenders

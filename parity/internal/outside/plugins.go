@@ -1,9 +1,10 @@
-// Package outside has plugins and extenders as users write them, for both schedulers to run.
+// Package outside has plugins and extenders in the style of users, for both schedulers.
 //
-// Its plugins are written against k8s.io/kube-scheduler/framework alone, and do what the annotations of pods and nodes say: a pod's annotation
-// "<plugin>/<point>" or "<plugin>/<point>.<colour>" is what the plugin answers about the pod, or about the nodes of a colour, which is a node's annotation.
-// So a case says everything, and objects can be taken out of it. A Set owns what the plugins of one scheduler were called for from Reserve on; it
-// never decides anything by itself.
+// Its plugins use only k8s.io/kube-scheduler/framework and answer by the annotations of
+// pods and nodes. A pod's annotation "<plugin>/<point>" or "<plugin>/<point>.<colour>" is
+// the plugin's answer about the pod, or about nodes of that color, which is an annotation
+// of the node. So a case is self-contained, and objects can be removed from it. A Set
+// owns the record of one scheduler's calls from Reserve on. It never decides anything.
 package outside
 
 import (
@@ -23,7 +24,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// The plugins, by what they do.
+// The plugins and their extension points.
 const (
 	Colour = "Colour" // Filter
 	Shade  = "Shade"  // Filter
@@ -35,16 +36,16 @@ const (
 	Second = "Second" // Reserve and Permit
 )
 
-// Plugins are the names of all plugins.
+// Plugins returns the names of all plugins.
 func Plugins() []string { return []string{Colour, Shade, Names, Rate, Flat, Quota, First, Second} }
 
-// ColourKey is the annotation of nodes that plugins and extenders go by, RateKey that of scores.
+// ColourKey is the color annotation of nodes, RateKey the score annotation.
 const (
 	ColourKey = "colour"
 	RateKey   = "rate"
 )
 
-// The answers in annotations. Those of PreFilter may also be names of nodes, separated by commas.
+// The answers in annotations. PreFilter also accepts names of nodes, separated by commas.
 const (
 	No    = "no"    // Unschedulable
 	Never = "never" // UnschedulableAndUnresolvable
@@ -58,12 +59,12 @@ const (
 // Factory makes a plugin.
 type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
 
-// Set is the plugins of one scheduler. One goroutine at a time uses it.
+// Set has the plugins of one scheduler. It is not safe for concurrent use.
 type Set struct {
 	calls []string
 }
 
-// Calls returns the calls at Reserve, Unreserve and Permit since it was last asked.
+// Calls returns the calls of Reserve, Unreserve and Permit since the last call of it.
 func (s *Set) Calls() []string {
 	calls := s.calls
 	s.calls = nil
@@ -97,10 +98,10 @@ type base struct {
 // Name returns the plugin's name.
 func (b base) Name() string { return b.name }
 
-// says returns what the pod's annotation has the plugin answer.
+// says returns the answer in the pod's annotation.
 func (b base) says(pod *v1.Pod, about string) string { return pod.Annotations[b.name+"/"+about] }
 
-// status returns an answer as a status.
+// status converts an answer to a status.
 func (b base) status(says, about string) *fwk.Status {
 	switch text := fmt.Sprintf("%s says no to %s", b.name, about); says {
 	case No:
@@ -123,7 +124,7 @@ func (b base) status(says, about string) *fwk.Status {
 
 type filter struct{ base }
 
-// Filter goes by the node's colour.
+// Filter answers by the node's color.
 func (f filter) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	colour := node.Node().Annotations[ColourKey]
 	return f.status(f.says(pod, "filter."+colour), colour)
@@ -131,7 +132,7 @@ func (f filter) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fw
 
 type names struct{ filter }
 
-// PreFilter rejects pods, skips them, or leaves some nodes by name.
+// PreFilter rejects pods, skips, or restricts them to nodes by name.
 func (n names) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	says := n.says(pod, "prefilter")
 	if status := n.status(says, pod.Name); says == "" || status != nil {
@@ -145,7 +146,7 @@ func (names) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 type flat struct{ base }
 
-// Score is a node's annotation.
+// Score returns a node's annotation.
 func (s flat) Score(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	points, _ := strconv.ParseInt(node.Node().Annotations[RateKey], 10, 64)
 	if says := s.says(pod, "score"); says == "out" && points > 90 {
@@ -163,10 +164,10 @@ type rate struct{ flat }
 
 const rateKey = "parity/rate"
 
-// counted is how many feasible nodes there are.
+// counted is the number of feasible nodes.
 type counted int
 
-// Clone returns it.
+// Clone returns the number itself.
 func (c counted) Clone() fwk.StateData { return c }
 
 // PreScore counts the nodes.
@@ -175,7 +176,7 @@ func (s rate) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, nod
 	return s.status(s.says(pod, "prescore"), pod.Name)
 }
 
-// Score is made of everything that NodeInfo tells of a node.
+// Score depends on all properties of a NodeInfo.
 func (s rate) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	c, err := state.Read(rateKey)
 	if err != nil {
@@ -224,9 +225,9 @@ func (s rate) NormalizeScore(_ context.Context, _ fwk.CycleState, pod *v1.Pod, s
 
 // QuotaArgs are Quota's arguments.
 type QuotaArgs struct {
-	// Pods is how many pods a namespace may have on nodes.
+	// Pods is the limit of pods on nodes for each namespace.
 	Pods map[string]int `json:"pods"`
-	// AtPreFilter means that a pod beyond is rejected at PreFilter, and not only at Filter.
+	// AtPreFilter means that an excess pod is rejected at PreFilter, not only at Filter.
 	AtPreFilter bool `json:"atPreFilter"`
 }
 
@@ -249,7 +250,7 @@ func newQuota(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin,
 
 const quotaKey = "parity/quota"
 
-// used is how many pods each namespace has.
+// used is the number of pods in each namespace.
 type used map[string]int
 
 // Clone returns a copy.
@@ -292,7 +293,7 @@ func (q quota) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, other 
 	return q.add(state, other, 1)
 }
 
-// RemovePod no longer counts a pod.
+// RemovePod uncounts a pod.
 func (q quota) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, other fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	return q.add(state, other, -1)
 }
@@ -306,7 +307,7 @@ func (quota) add(state fwk.CycleState, other fwk.PodInfo, n int) *fwk.Status {
 	return nil
 }
 
-// Filter checks the quota as it is by now.
+// Filter checks the quota with the present counts.
 func (q quota) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
 	u, err := state.Read(quotaKey)
 	if err != nil {
@@ -324,24 +325,24 @@ func (l late) called(point string, pod *v1.Pod, nodeName string) {
 	l.set.calls = append(l.set.calls, fmt.Sprintf("%s of %s for %s on %s (%s)", point, l.name, pod.Name, nodeName, pod.Spec.NodeName))
 }
 
-// Reserve does what the pod says.
+// Reserve answers by the pod's annotation.
 func (l late) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	l.called("Reserve", pod, nodeName)
 	return l.status(l.says(pod, "reserve"), pod.Name)
 }
 
-// Unreserve is noted.
+// Unreserve is recorded.
 func (l late) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
 	l.called("Unreserve", pod, nodeName)
 }
 
-// Permit does what the pod says.
+// Permit answers by the pod's annotation.
 func (l late) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
 	l.called("Permit", pod, nodeName)
 	return l.status(l.says(pod, "permit"), pod.Name), 5 * time.Second
 }
 
-// NodeOf returns the node that calls were about, empty if there were none.
+// NodeOf returns the node of the calls, or "" without calls.
 func NodeOf(calls []string) string {
 	if len(calls) == 0 {
 		return ""

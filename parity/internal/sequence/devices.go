@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// DeviceScripts returns the scripts with pods that have claims for devices: a third of the given number.
+// DeviceScripts returns the scripts with pods that have claims for devices. They have a
+// third of the given number of pods.
 func DeviceScripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
 		return Script{Name: name, About: about, draw: func(seed uint64) *play {
@@ -34,10 +35,11 @@ func DeviceScripts(pods int) []Script {
 	}
 }
 
-// claim gives a pod claims, and creates the objects that were drawn for them.
+// claim gives a pod claims, and creates the objects drawn for them.
 func (p *play) claim(c *simulate.Cluster, pod *v1.Pod) error {
 	if pod.UID == "" {
-		pod.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", p.r.Uint32(), p.made)) // the owner of claims
+		// the owner of claims
+		pod.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", p.r.Uint32(), p.made))
 	}
 	p.rack.Claim(pod)
 	return p.createDevices(c)
@@ -52,7 +54,7 @@ func (p *play) createDevices(c *simulate.Cluster) error {
 	return nil
 }
 
-// changeDevices makes changes of devices, as drivers and administrators do.
+// changeDevices changes devices, as drivers and administrators do.
 func (p *play) changeDevices(c *simulate.Cluster) error {
 	for range p.changes {
 		changed, gone := p.rack.Change(c.Objects())
@@ -70,8 +72,9 @@ func (p *play) changeDevices(c *simulate.Cluster) error {
 	return p.createDevices(c)
 }
 
-// controlClaims does what the controller of claims does: a claim is no longer reserved for pods that are gone, and gives its devices back when it is reserved for
-// none; a claim that was made for a pod goes with it.
+// controlClaims does the work of the ResourceClaim controller. It removes reservations of
+// deleted pods, deallocates claims without reservations, and deletes claims that were
+// created for deleted pods.
 func (p *play) controlClaims(c *simulate.Cluster) error {
 	alive := map[types.UID]bool{}
 	for _, pod := range c.Pods() {

@@ -16,9 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// Sequences with pod groups in which pods are evicted: what decides who is.
+// Properties that determine the victims, for sequences with pod groups and preemption.
 
-// start gives a pod that has just been bound a start time, each another, so that it is known which of two started first.
+// start gives a newly bound pod a unique start time, so that the order of any two is
+// known.
 func (p *groupPlay) start(c *simulate.Cluster, r *simulate.Round) {
 	for _, bound := range r.Stored {
 		pod := c.Pod(keyOf(bound))
@@ -47,7 +48,7 @@ func (p *groupPlay) setBudget(c *simulate.Cluster) error {
 	})
 }
 
-// disrupted gives a group a disruption mode.
+// disrupted draws a group's disruption mode.
 func (p *groupPlay) disrupted(g *schedulingv1beta1.PodGroup) {
 	switch p.r.IntN(3) {
 	case 0:
@@ -63,7 +64,7 @@ func (p *groupPlay) disruptedComposite(g *schedulingv1alpha3.CompositePodGroup) 
 	}
 }
 
-// Sequences with pod groups whose members share claims for devices.
+// Claims for devices that members share, for sequences with pod groups.
 
 const claimDriver = "devices.example.com"
 
@@ -95,7 +96,7 @@ func (p *groupPlay) install(c *simulate.Cluster) error {
 	return nil
 }
 
-// claim has a group list its claim, as most do. Members of the others use it for themselves.
+// claim makes most groups list their claim. Members of the other groups use it directly.
 func (p *groupPlay) claim(g *schedulingv1beta1.PodGroup, group int) {
 	if !chance(p.r, 75) {
 		return
@@ -103,7 +104,7 @@ func (p *groupPlay) claim(g *schedulingv1beta1.PodGroup, group int) {
 	g.Spec.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "gpu", ResourceClaimName: ptr(fmt.Sprint("claim-", group))}}
 }
 
-// claimingMember has most pods use the claim of their group.
+// claimingMember makes most pods use the claim of their group.
 func claimingMember(p *groupPlay, pod *v1.Pod) {
 	if chance(p.r, 50) {
 		mixedMember(p, pod)
@@ -113,7 +114,8 @@ func claimingMember(p *groupPlay, pod *v1.Pod) {
 	}
 }
 
-// strand leaves a claim with an allocation that no pod uses, as members leave it that could not be bound.
+// strand leaves a claim with an unused allocation, as after members that could not be
+// bound.
 func (p *groupPlay) strand(c *simulate.Cluster) error {
 	group, node := p.r.IntN(p.groups), fmt.Sprint("node-", p.r.IntN(5))
 	key := model.ClaimKey{Namespace: "default", Name: fmt.Sprint("claim-", group)}

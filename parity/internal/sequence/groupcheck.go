@@ -29,8 +29,10 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// runGroups plays a script with pod groups. kube-scheduler runs whole, with its own queue: it is shown what Berth's loop is shown, at the same time, and has a
-// turn whenever Berth has one. Its bindings end as Berth's do. After a turn of another pod or group the two clusters are different ones, and the run ends.
+// runGroups plays a script with pod groups. kube-scheduler runs whole, with its own
+// queue. It receives the same objects as Berth's loop at the same time, and takes a turn
+// whenever Berth does. Its bindings end as Berth's do. If the turns are about different
+// pods or groups, the states diverge and the run ends.
 func runGroups(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
 	play := script.drawGroups(seed)
 	cluster, check, err := newGroups(play, seed)
@@ -47,7 +49,7 @@ func runGroups(script Script, seed uint64, told func(decisions, created, pods in
 	return check.result, err
 }
 
-// newGroups makes a cluster of Berth, and kube-scheduler beside it.
+// newGroups returns a cluster with Berth, and kube-scheduler beside it.
 func newGroups(play *groupPlay, seed uint64) (*simulate.Cluster, *groupCheck, error) {
 	text, faults := play.config, play.faults
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "DRAWorkloadResourceClaims": true, "TopologyAwareWorkloadScheduling": play.trees, "CompositePodGroup": play.trees})
@@ -71,18 +73,19 @@ func newGroups(play *groupPlay, seed uint64) (*simulate.Cluster, *groupCheck, er
 	return cluster, &groupCheck{cluster: cluster, theirs: theirs, objects: map[model.Ref]runtime.Object{}, written: map[types.UID]string{}, late: map[string]bool{}}, nil
 }
 
-// groupCheck follows the rounds of a loop with pod groups.
+// groupCheck checks the rounds of a loop with pod groups.
 type groupCheck struct {
 	cluster *simulate.Cluster
 	theirs  *upstream.Loop
 	objects map[model.Ref]runtime.Object
-	// late are the PodGroups that came after members of them.
+	// late are the PodGroups that arrived after some of their members.
 	late map[string]bool
-	// written are the conditions of PodGroups as Berth wrote them last.
+	// written are Berth's last writes of the conditions of PodGroups.
 	written map[types.UID]string
 	result  Result
 	over    bool
-	// merged means that Berth took in changes of this round together of which kube-scheduler took in one after another with another result.
+	// merged means that Berth applied changes of this round together, while
+	// kube-scheduler applied them one by one with another result.
 	merged bool
 }
 
@@ -118,7 +121,7 @@ func (c *groupCheck) differ(pod, what, theirs, ours string) {
 	}
 }
 
-// show passes to kube-scheduler what Berth's loop received.
+// show delivers Berth's input to kube-scheduler.
 func (c *groupCheck) show(what *simulate.Shown) error {
 	switch {
 	case what.Object != nil:
@@ -147,7 +150,7 @@ func (c *groupCheck) show(what *simulate.Shown) error {
 	return c.theirs.Remove(gone)
 }
 
-// turn has kube-scheduler take its turn, and compares it with what Berth decided.
+// turn lets kube-scheduler take its turn, and compares it with Berth's decisions.
 func (c *groupCheck) turn(decisions []plan.Decision) error {
 	t, err := c.theirs.Turn()
 	if err != nil {
@@ -216,7 +219,7 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 	return nil
 }
 
-// evicted returns the names of the pods that decisions evict, sorted, without those that are being deleted already.
+// evicted returns the sorted names of the decisions' victims, without terminating pods.
 func evicted(decisions []plan.Decision) []string {
 	var names []string
 	for i := range decisions {
@@ -230,7 +233,7 @@ func evicted(decisions []plan.Decision) []string {
 	return names
 }
 
-// freed returns the names of the claims that decisions give back, sorted.
+// freed returns the sorted names of the claims that decisions release.
 func freed(decisions []plan.Decision) []string {
 	var names []string
 	for i := range decisions {
@@ -244,7 +247,7 @@ func freed(decisions []plan.Decision) []string {
 	return slices.Compact(names)
 }
 
-// allocations compares what the claims of a pod get with what kube-scheduler wrote.
+// allocations compares the allocations of a pod's claims with kube-scheduler's writes.
 func (c *groupCheck) allocations(t *upstream.Turn, p *plan.Placement) {
 	for _, hold := range p.Holds {
 		promise, ok := hold.Value.(*devices.Promise)
@@ -268,8 +271,10 @@ func devicesText(a *resourcev1.AllocationResult) string {
 	return strings.Join(all, ", ")
 }
 
-// holds reports whether Berth holds the group of a pod because it has too few members. kube-scheduler looks at that when a group begins to wait; if members leave it later, or minCount is raised,
-// it has one more turn, in vain. Its backoff is another from then on, so the run ends there.
+// holds reports whether Berth holds a pod's group because it has too few members.
+// kube-scheduler checks that when a group begins to wait. If members leave later, or
+// minCount is raised, it takes one more turn, which fails. Its backoff differs from then
+// on, so the run ends there.
 func (c *groupCheck) holds(pod string) bool {
 	namespace, of, _ := strings.Cut(pod, "/")
 	key := model.PodKey{Namespace: namespace, Name: of}
@@ -277,13 +282,16 @@ func (c *groupCheck) holds(pod string) bool {
 	return object != nil && object.Spec.SchedulingGroup != nil && len(object.Spec.SchedulingGates) == 0 && c.cluster.Loop().Queue().PlaceOf(key) == "gated"
 }
 
-// What kube-scheduler says, with DynamicResources, of a group with too few members when its turn begins, and what Berth says. kube-scheduler means the same: it backs off as after a rejection.
+// The messages of kube-scheduler, with DynamicResources, and of Berth about a group with
+// too few members at the beginning of its turn. kube-scheduler's has the same effect: it
+// backs off as after a rejection.
 const (
 	notFound = `error in "DynamicResources" PodGroupPostFilter plugins: not found`
 	hopeless = "pod group is unschedulable, minCount ("
 )
 
-// isAllocating reports whether a pod waits for what is being written of a claim. In kube-scheduler, whose writes are taken for stored at once, it is there already.
+// isAllocating reports whether a pod waits for a write to a claim. kube-scheduler's
+// writes count as stored at once, so it does not wait.
 func isAllocating(d *plan.Decision) bool {
 	return d.Rejection != nil && strings.Contains(d.Rejection.PreFilter, "is in the process of being allocated")
 }
@@ -294,8 +302,10 @@ func isHopeless(d *plan.Decision) bool {
 
 func theirName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// isMerged reports whether the changes of one round undo each other: a node changes more than once, or members of a group come and others of it go. Berth takes in all changes of a round at once: of a node
-// it sees the last, and a group that all members leave begins anew with those that come. Then the turns may differ, and nothing else may.
+// isMerged reports whether the changes of one round undo each other: a node changes more
+// than once, or members of a group are both added and deleted. Berth applies all changes
+// of a round at once. It sees only the last version of a node, and a group that loses all
+// members restarts with the new ones. Then the turns may differ, but nothing else.
 func (c *groupCheck) isMerged(shown []simulate.Shown) bool {
 	nodes, comes, goes := map[string]int{}, map[model.GroupKey]bool{}, map[model.GroupKey]bool{}
 	for i := range shown {
@@ -329,7 +339,7 @@ func podRef(pod *v1.Pod) model.Ref {
 	return model.Ref{Kind: model.PodKind, Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// groupOf returns the group of a pod, the zero key if it has none.
+// groupOf returns the group of a pod, or the zero key.
 func groupOf(pod *v1.Pod) model.GroupKey {
 	if pod.Spec.SchedulingGroup == nil {
 		return model.GroupKey{}
@@ -337,8 +347,9 @@ func groupOf(pod *v1.Pod) model.GroupKey {
 	return model.GroupKey{Namespace: pod.Namespace, Name: *pod.Spec.SchedulingGroup.PodGroupName}
 }
 
-// isDrawn reports whether it is another's turn in kube-scheduler because a PodGroup came after its members: then kube-scheduler has the group wait since the arrival of any of them. From then on the
-// clusters are different ones.
+// isDrawn reports whether kube-scheduler's turn is another one because a PodGroup arrived
+// after its members. kube-scheduler then counts the group's waiting time from the arrival
+// of any of them. From then on the states diverge.
 func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
 	if t == nil {
 		return false
@@ -351,7 +362,7 @@ func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
 	return theirs != ours && (c.late[theirs] || c.late[ours]) && c.priorityOf(t) == priority
 }
 
-// priorityOf returns the priority of the pod or the group whose turn it is in kube-scheduler.
+// priorityOf returns the priority of the pod or group in kube-scheduler's turn.
 func (c *groupCheck) priorityOf(t *upstream.Turn) int32 {
 	namespace, of, _ := strings.Cut(t.Group, "/")
 	if group, ok := c.objects[model.GroupKey{Namespace: namespace, Name: of}.Ref()].(*schedulingv1beta1.PodGroup); ok {
@@ -370,7 +381,7 @@ func priorityIn(g *schedulingv1beta1.PodGroup) int32 {
 	return *g.Spec.Priority
 }
 
-// notice notes a PodGroup that comes after members of it.
+// notice records a PodGroup that arrives after some of its members.
 func (c *groupCheck) notice(g *schedulingv1beta1.PodGroup) {
 	ref, _ := kinds.RefOf(g)
 	if c.objects[ref] != nil {
@@ -385,7 +396,7 @@ func (c *groupCheck) notice(g *schedulingv1beta1.PodGroup) {
 	}
 }
 
-// where says where pods wait in kube-scheduler.
+// where describes the places of pods in kube-scheduler's queue.
 func (c *groupCheck) where() string {
 	places := c.theirs.Places()
 	var all []string
@@ -395,7 +406,7 @@ func (c *groupCheck) where() string {
 	return " (" + strings.Join(all, "; ") + ")"
 }
 
-// theirTurn says whose turn it was, with the pods by name.
+// theirTurn describes kube-scheduler's turn, with the pods by name.
 func theirTurn(t *upstream.Turn) string {
 	if t == nil {
 		return "nobody"
@@ -424,7 +435,8 @@ func turnText(group string, pods []string) string {
 	return strings.TrimSpace(group + " " + strings.Join(pods, " "))
 }
 
-// order compares the order in which members are tried. kube-scheduler may end before it has tried all.
+// order compares the order in which members are tried. kube-scheduler may end before it
+// has tried all.
 func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 	var ours []string
 	for i := range decisions {
@@ -432,7 +444,9 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 			ours = append(ours, decisions[i].Pods[0].Pod.String())
 		}
 	}
-	var theirs []string // each once: members are tried in several domain placements, and once more without the pods that may be evicted
+	// each once: members are tried in several domain placements, and again without the
+	// possible victims
+	var theirs []string
 	for _, tried := range t.Tried {
 		if !slices.Contains(theirs, tried) {
 			theirs = append(theirs, tried)
@@ -442,7 +456,7 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 	for i := range decisions {
 		of[decisions[i].Pods[0].Pod.String()] = decisions[i].Pods[0].Pod.Group
 	}
-	// Of a tree some groups are tried to their end only without the pods that may be evicted.
+	// Some groups of a tree are tried to the end only without the possible victims.
 	in := func(names []string, group model.GroupKey) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return of[name] != group })
 	}
@@ -461,7 +475,7 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 	}
 }
 
-// member compares what became of one pod.
+// member compares the outcomes for one pod.
 func (c *groupCheck) member(m *upstream.Member, d *plan.Decision) {
 	pod := d.Pods[0].Pod
 	differ := func(what, theirs, ours string) { c.differ(pod.String(), what, theirs, ours) }
@@ -525,8 +539,9 @@ func conditionText(c *metav1.Condition) string {
 	return fmt.Sprintf("%s %s %q of generation %d", c.Status, c.Reason, c.Message, c.ObservedGeneration)
 }
 
-// expected is kube-scheduler's condition of a PodGroup, as far as Berth is to write it, too. Until the watch has shown what was written last, kube-scheduler writes it again, and even takes True
-// back; Berth knows the answer to its write.
+// expected returns kube-scheduler's condition of a PodGroup as Berth should write it.
+// Until the watch has shown the last write, kube-scheduler repeats it, and even reverts
+// True. Berth uses the answer to its write.
 func (c *groupCheck) expected(object *schedulingv1beta1.PodGroup, theirs *metav1.Condition, ours string) string {
 	text, last := conditionText(theirs), c.written[object.UID]
 	if theirs != nil && theirs.Message == notFound && strings.Contains(ours, hopeless) {
@@ -541,7 +556,7 @@ func (c *groupCheck) expected(object *schedulingv1beta1.PodGroup, theirs *metav1
 	return text
 }
 
-// nameOf is namespace/name of the group that a decision is about, or of the root of its tree.
+// nameOf returns namespace/name of a decision's group, or of the root of its tree.
 func nameOf(d *plan.Decision) string {
 	if d.Tree != nil {
 		return d.Tree.Key().String()
@@ -571,8 +586,9 @@ func (c *groupCheck) conditions(t *upstream.Turn, decisions []plan.Decision) err
 	return nil
 }
 
-// once leaves what PostFilter plugins say of a tree once in a text: kube-scheduler adds it to each status of the tree, of which several are one, so that it is there more
-// than once.
+// once removes repetitions of the PostFilter plugins' text. kube-scheduler adds it to
+// each status of a tree, and some statuses are the same object, so that the text is
+// repeated.
 func once(text string) string {
 	at := strings.LastIndex(text, ", pod group preemption: ")
 	if at < 0 {
@@ -584,7 +600,7 @@ func once(text string) string {
 	return text
 }
 
-// ourCondition returns the PodGroup's condition that decisions write.
+// ourCondition returns the PodGroup's condition in the decisions' writes.
 func (c *groupCheck) ourCondition(group *model.PodGroup, decisions []plan.Decision) (string, error) {
 	var all []plan.Write
 	for i := range decisions {

@@ -16,8 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 )
 
-// GroupScripts returns the scripts with pod groups, for the feature gate GenericWorkload: a fifth of the given number of pods, because most of them have several
-// turns. Pods are evicted in some, all of which are members of groups: of pods by themselves others may be chosen between equally good ones.
+// GroupScripts returns the scripts with pod groups, for the feature gate GenericWorkload.
+// They have a fifth of the given number of pods, because most pods have several turns.
+// Some scripts preempt; there all pods are in groups, because the victims of single pods
+// may differ between equally good ones.
 func GroupScripts(pods int) []Script {
 	script := func(name, about string, change func(p *groupPlay)) Script {
 		return Script{Name: name, About: about, drawGroups: func(seed uint64) *groupPlay {
@@ -48,7 +50,8 @@ func GroupScripts(pods int) []Script {
 			p.member, p.ranks, p.config = mixedMember, true, cases.WithoutPreemption()
 		}),
 		script("seq-gang-never", "the same, with members whose preemption policy is Never", func(p *groupPlay) { p.ranks, p.never = true, true }),
-		// Single pods are in none of these: Berth tries some again when a binding is answered, kube-scheduler when the watch shows it.
+		// None of these has single pods: Berth retries some when a binding is answered,
+		// kube-scheduler when the watch shows it.
 		script("seq-gang-late", "groups of all kinds, with late and repeated events", func(p *groupPlay) {
 			p.member, p.alone = relatedMember, true
 			p.faults = simulate.Faults{WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond, DuplicatePercent: 5}
@@ -75,17 +78,18 @@ type groupPlay struct {
 	config []byte
 	faults simulate.Faults
 	groups int
-	pods   int // to be created
+	pods   int // number to create
 	made   int
-	// member gives a pod of a group what it needs.
+	// member sets the properties of a pod in a group.
 	member func(p *groupPlay, pod *v1.Pod)
 	ranks  bool // groups have priorities
-	never  bool // and pods a preemption policy
+	never  bool // pods have a preemption policy
 	alone  bool // all pods are in groups
-	trees  bool // groups belong to composite ones, and all exist from the start
+	trees  bool // groups belong to composite groups, all created at the start.
 	racks  bool // groups have a topology key
 	claims bool // groups have claims for devices
-	// preempts means that priorities differ, and that pods are evicted for groups; started pods have a start time each, after that of the play.
+	// preempts means that priorities differ, and that pods are preempted for groups.
+	// started pods have unique start times, after that of the play.
 	preempts bool
 	started  int
 	began    time.Time
@@ -142,7 +146,7 @@ func (p *groupPlay) node(i int) *v1.Node {
 	}
 }
 
-// act does one thing that users, controllers or kubelets do.
+// act makes one change of users, controllers or kubelets.
 func (p *groupPlay) act(c *simulate.Cluster) error {
 	switch k := p.r.IntN(100); {
 	case k < 40:
@@ -230,7 +234,7 @@ func priorityOfTree(composite string) *int32 {
 	return ptr(int32(5))
 }
 
-// end has a pod finish if it runs, or deletes it.
+// end finishes a running pod, or deletes a pod.
 func (p *groupPlay) end(c *simulate.Cluster) {
 	all := c.Pods()
 	if len(all) == 0 {
@@ -239,8 +243,10 @@ func (p *groupPlay) end(c *simulate.Cluster) {
 	pod := all[p.r.IntN(len(all))]
 	switch {
 	case pod.Spec.NodeName == "" && chance(p.r, 50):
-	case pod.Spec.SchedulingGroup != nil && len(pod.Spec.SchedulingGates) > 0: // kube-scheduler does not ask again whether its group is still held
-	// A finalizer keeps it. In kube-scheduler it counts for a gang meanwhile, and once it has had its turn its nomination counts no more.
+	// kube-scheduler does not check again whether its group is still held
+	case pod.Spec.SchedulingGroup != nil && len(pod.Spec.SchedulingGates) > 0:
+	// A finalizer keeps it. In kube-scheduler it counts for a gang meanwhile, and after
+	// its turn its nomination does not count any more.
 	case pod.Spec.NodeName == "" && chance(p.r, 30) && pod.Labels["kind"] != "gang" && pod.Status.NominatedNodeName == "":
 		going := pod.DeepCopy()
 		going.DeletionTimestamp = &metav1.Time{Time: c.Now()}
@@ -265,7 +271,7 @@ func (p *groupPlay) ungate(c *simulate.Cluster) {
 	}
 }
 
-// setGroup creates a PodGroup, or changes minCount, or deletes it.
+// setGroup creates or deletes a PodGroup, or changes its minCount.
 func (p *groupPlay) setGroup(c *simulate.Cluster, group int) error {
 	ref := model.GroupKey{Namespace: "default", Name: fmt.Sprint("group-", group)}.Ref()
 	stored, ok := c.Object(ref).(*schedulingv1beta1.PodGroup)
@@ -306,8 +312,8 @@ func (p *groupPlay) setGroup(c *simulate.Cluster, group int) error {
 	return c.SetObject(made)
 }
 
-// plantTrees creates the composite groups and the groups below them: a gang of two groups, and a group of any policy with two groups and another composite one below
-// it.
+// plantTrees creates the composite groups and the groups below them: a gang of two
+// groups, and a group of any policy above two groups and another composite group.
 func (p *groupPlay) plantTrees(c *simulate.Cluster) error {
 	for _, name := range []string{"pair", "any", "below"} {
 		made := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Generation: 1}}
@@ -342,7 +348,7 @@ func (p *groupPlay) plantTrees(c *simulate.Cluster) error {
 	return nil
 }
 
-// changeNode cordons a node or lifts that, or takes it away or brings it back.
+// changeNode cordons, uncordons, deletes or restores a node.
 func (p *groupPlay) changeNode(c *simulate.Cluster) {
 	i := p.r.IntN(6)
 	node := c.Node(fmt.Sprint("node-", i))
@@ -363,7 +369,7 @@ func (p *groupPlay) changeNode(c *simulate.Cluster) {
 	}
 }
 
-// plainMember leaves all pods alike.
+// plainMember leaves all pods equal.
 func plainMember(*groupPlay, *v1.Pod) {}
 
 // mixedMember gives pods different requests, and some a zone.
@@ -374,7 +380,7 @@ func mixedMember(p *groupPlay, pod *v1.Pod) {
 	}
 }
 
-// relatedMember gives pods needs that are about the others of their group.
+// relatedMember gives pods constraints about the other pods of their group.
 func relatedMember(p *groupPlay, pod *v1.Pod) {
 	if chance(p.r, 50) {
 		mixedMember(p, pod)

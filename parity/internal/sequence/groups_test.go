@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// TestGroupDifferencesAreFound shows kube-scheduler a PodGroup of another minCount than Berth: the check must find what follows from it.
+// TestGroupDifferencesAreFound gives kube-scheduler a PodGroup with another minCount than
+// Berth's. The check must find the consequences.
 func TestGroupDifferencesAreFound(t *testing.T) {
 	if err := upstream.PodGroups.Set(true); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,8 @@ func TestGroupDifferencesAreFound(t *testing.T) {
 	}
 }
 
-// TestGroupsEvictAndShare plays a few runs of the scripts in which pods are evicted, or claims are given back: both must occur.
+// TestGroupsEvictAndShare plays a few runs of the scripts with preemption and with
+// claims. Both preemptions and releases of claims must occur.
 func TestGroupsEvictAndShare(t *testing.T) {
 	for name, runs := range map[string]struct {
 		pods  int

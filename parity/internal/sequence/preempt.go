@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 )
 
-// PreemptScripts returns the scripts in which pods evict others. Evicted pods take their time to go, those that they are evicted for come back and are
-// placed, and all the while more pods, budgets and other deletions come.
+// PreemptScripts returns the scripts with preemption. Victims terminate slowly,
+// preemptors return and are placed, and meanwhile more pods, budgets and other deletions
+// arrive.
 func PreemptScripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
 		return Script{Name: name, About: about, draw: func(seed uint64) *play {
@@ -45,7 +46,7 @@ func PreemptScripts(pods int) []Script {
 	}
 }
 
-// pinned makes pods of which most must be on nodes of certain names.
+// pinned makes pods, most of which are restricted to certain nodes.
 func (p *play) pinned(i int) *v1.Pod {
 	pod := p.resources(i)
 	if chance(p.r, 70) {
@@ -64,7 +65,7 @@ func (p *play) budgetedPod(i int) *v1.Pod {
 	return pod
 }
 
-// rank gives a new pod what evictions depend on.
+// rank sets the properties of a new pod that preemption depends on.
 func (p *play) rank(pod *v1.Pod) {
 	if p.budgeted {
 		p.outrank(pod)
@@ -82,7 +83,7 @@ func (p *play) rank(pod *v1.Pod) {
 	}
 }
 
-// outrank has the first half of the pods fill the nodes, and the others preempt them.
+// outrank lets the first half of the pods fill the nodes, and the others preempt them.
 func (p *play) outrank(pod *v1.Pod) {
 	pod.Spec.InitContainers, pod.Spec.Overhead, pod.Spec.Resources = nil, nil, nil
 	pod.Spec.Containers = pod.Spec.Containers[:1]
@@ -97,7 +98,7 @@ func (p *play) outrank(pod *v1.Pod) {
 	}
 }
 
-// small leaves nodes little room, and few taints.
+// small leaves nodes little room and few taints.
 func (p *play) small(nodes []*v1.Node) {
 	for _, n := range nodes {
 		if chance(p.r, 80) {
@@ -109,7 +110,7 @@ func (p *play) small(nodes []*v1.Node) {
 	}
 }
 
-// disturb does what kubelets, users and controllers do with pods and budgets.
+// disturb changes pods and budgets, as kubelets, users and controllers do.
 func (p *play) disturb(c *simulate.Cluster) error {
 	for _, pod := range c.Pods() {
 		key := keyOf(pod)
@@ -122,7 +123,7 @@ func (p *play) disturb(c *simulate.Cluster) error {
 		case chance(p.r, 1):
 			c.Terminate(key)
 		case pod.DeletionTimestamp != nil && chance(p.r, 3):
-			c.DeletePod(key) // with force
+			c.DeletePod(key) // forced
 		}
 	}
 	for range pick(p.r, 0, 1, 1, 4) {
@@ -145,12 +146,12 @@ func (p *play) changeBudget(c *simulate.Cluster) error {
 			budget.Status.DisruptedPods = map[string]metav1.Time{pod.Name: {Time: c.Now()}}
 		}
 	}
-	budget.UID, budget.ResourceVersion = "", "" // the cluster gives them
+	budget.UID, budget.ResourceVersion = "", "" // the cluster sets them
 	return c.SetObject(budget)
 }
 
-// withoutPorts takes the host ports from a pod that others put on a node. Where pods have a port twice, kube-scheduler takes it for free as soon as one of
-// them is gone.
+// withoutPorts removes the host ports of a pod that another client binds. kube-scheduler
+// regards a port as free as soon as one of several pods with it is gone.
 func withoutPorts(pod *v1.Pod) {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {

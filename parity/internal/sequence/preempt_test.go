@@ -9,8 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// In every script pods are evicted, by themselves and several at a time; pods wait for their victims, and are placed where they were nominated to; others
-// lose their nomination.
+// TestPreemptScripts checks that every script has single and multiple victims, pods that
+// wait for victims and are placed on their nominated nodes, and pods that lose their
+// nomination.
 func TestPreemptScripts(t *testing.T) {
 	for _, s := range PreemptScripts(200) {
 		seen := map[string]int{}

@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/compare"
 )
 
-// assume puts the pod on the node of Berth's placement in kube-scheduler's cache, and lets kube-scheduler reserve what the pod needs there. What
-// kube-scheduler would write must be what the placement's steps write.
+// assume adds the pod to Berth's node in kube-scheduler's cache, and lets kube-scheduler
+// reserve the pod's needs there. kube-scheduler's writes must equal the writes of the
+// placement's steps.
 func (c *check) assume(p *plan.Placement, differ func(what, theirs, ours string)) error {
 	pod := p.Pod.Object
 	if err := c.theirs.Assume(pod, p.NodeName); err != nil {
@@ -49,12 +50,13 @@ func hasClaims(pod *v1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// writtenKinds are the kinds of objects that steps write, by resource.
+// writtenKinds are the kinds that steps write, by resource.
 var writtenKinds = map[string]model.Kind{
 	"persistentvolumes": model.PersistentVolumeKind, "persistentvolumeclaims": model.PersistentVolumeClaimKind, "resourceclaims": model.ResourceClaimKind,
 }
 
-// oursWritten returns the objects as the steps that write volumes and claims leave them, in the order in which they are first written.
+// oursWritten returns the volumes and claims as the steps leave them, in the order of
+// their first write.
 func (c *check) oursWritten(steps []plan.Step) ([]runtime.Object, error) {
 	var all []runtime.Object
 	var refs []model.Ref
@@ -82,7 +84,7 @@ func (c *check) oursWritten(steps []plan.Step) ([]runtime.Object, error) {
 	return all, nil
 }
 
-// claims returns the ResourceClaims as both have been shown them.
+// claims returns the ResourceClaims that both schedulers have received.
 func (c *check) claims() compare.Claims {
 	all := compare.Claims{}
 	for _, o := range c.objects {
@@ -93,8 +95,8 @@ func (c *check) claims() compare.Claims {
 	return all
 }
 
-// texts writes down written objects by name with the fields that scheduling writes. Objects that a write leaves as they are, which
-// kube-scheduler writes all the same, are left out.
+// texts formats written objects by name with the fields that scheduling writes. It leaves
+// out objects without a change, which kube-scheduler writes, too.
 func (c *check) texts(written []runtime.Object) string {
 	var all []string
 	for _, o := range written {
@@ -133,7 +135,8 @@ func annotations(o metav1.Object) string {
 	return fmt.Sprint(all)
 }
 
-// seen returns an object as kube-scheduler sees it when it decides about a pod: as it has assumed it for another pod, unless a newer version came.
+// seen returns an object as kube-scheduler sees it in its decision about a pod: as
+// assumed for another pod, unless a newer version arrived.
 func (c *check) seen(object runtime.Object, by model.PodKey) runtime.Object {
 	stored, ok := object.(metav1.Object)
 	if !ok {

@@ -26,7 +26,8 @@ func patch(resource, namespace, name, data string) plan.Step {
 		Resource: group, Namespace: namespace, Name: name, Type: types.MergePatchType, Data: []byte(data)}}
 }
 
-// Pod p wants a volume for claim c, and one to be provisioned for claim d, on node a.
+// TestWritten has a pod p that needs a volume for claim c, and a provisioned one for
+// claim d, on node a.
 func TestWritten(t *testing.T) {
 	taken := patch("persistentvolumes", "", "pv", `{"metadata":{"resourceVersion":"1","annotations":{"pv.kubernetes.io/bound-by-controller":"yes"}},`+
 		`"spec":{"claimRef":{"apiVersion":"v1","kind":"PersistentVolumeClaim","namespace":"default","name":"c","uid":"c","resourceVersion":"1"}}}`)
@@ -59,7 +60,8 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// Another pod sees what is reserved for the first, also in the state that is compared by itself; a failed binding gives it back.
+// TestReservedIsSeen checks that another pod sees the first one's reservations, also in
+// the separately compared state. A failed binding releases them.
 func TestReservedIsSeen(t *testing.T) {
 	c, p := wanting(t)
 	decision := takes("a", 1, 0)
@@ -85,7 +87,8 @@ func TestReservedIsSeen(t *testing.T) {
 	}
 }
 
-// wanting is a check of a cluster with a node, and a pod whose claims can have a volume each there.
+// wanting returns a check of a cluster with a node, and a pod whose claims can have a
+// volume each there.
 func wanting(t *testing.T) (*check, *v1.Pod) {
 	theirs, err := upstream.New(cases.EmptyConfig())
 	if err != nil {

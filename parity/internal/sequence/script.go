@@ -27,14 +27,15 @@ type Script struct {
 	draw  func(seed uint64) *play
 	// drawGroups is set instead of draw for a run with pod groups.
 	drawGroups func(seed uint64) *groupPlay
-	// trees means that groups belong to composite ones in it.
+	// trees means that its groups belong to composite ones.
 	trees bool
 }
 
-// Groups reports whether the script needs the feature gate GenericWorkload, in both schedulers.
+// Groups reports whether the script needs the feature gate GenericWorkload, in both
+// schedulers.
 func (s Script) Groups() bool { return s.drawGroups != nil }
 
-// Gates returns the feature gates of kube-scheduler that the script needs.
+// Gates returns the feature gates that kube-scheduler needs.
 func (s Script) Gates() upstream.Gates {
 	switch {
 	case s.drawGroups == nil:
@@ -79,19 +80,19 @@ type play struct {
 	nodes   int
 	pods    int
 	changes int // per batch
-	// template makes what pods have in common.
+	// template makes the common part of pods.
 	template func(i int) *v1.Pod
-	made     int          // objects, by which they are named
+	made     int          // objects, for their names
 	created  int          // pods
 	preempts bool         // pods have priorities, and budgets and deletions change
-	budgeted bool         // and few differences
+	budgeted bool         // with small differences
 	volumes  bool         // pods have volumes
-	stock    *cases.Stock // of storage; nil unless pods have volumes
+	stock    *cases.Stock // of storage; nil without volumes
 	devices  bool         // pods have claims for devices
-	rack     *cases.Rack  // of devices; nil unless pods have claims for such
+	rack     *cases.Rack  // of devices; nil without claims for devices
 }
 
-// A play creates its pods in batches, from templates that are replaced from time to time.
+// A play creates its pods in batches, from templates that are replaced occasionally.
 const (
 	batch     = 20
 	templates = 6
@@ -132,7 +133,7 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 	current := make([]*v1.Pod, templates)
 	size := batch
 	if p.budgeted {
-		size = 4 // so that most of what is kept stays
+		size = 4 // so that most caches stay valid
 	}
 	for made := 0; made < p.pods; made += size {
 		for i := range current {
@@ -178,7 +179,7 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 				return err
 			}
 		}
-		// Some of the new pods may wait for the next batches, or back off until then.
+		// Some of the new pods wait for the next batches, or back off until then.
 		if err := c.AdvanceTo(c.Now().Add(time.Duration(p.r.IntN(4))*time.Second), each); err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 // pod makes a pod of a template.
 func (p *play) pod(of *v1.Pod) *v1.Pod {
 	pod := of.DeepCopy()
-	pod.Name, pod.UID = fmt.Sprintf("%s-%d", of.Name, p.made), "" // the cluster gives one
+	pod.Name, pod.UID = fmt.Sprintf("%s-%d", of.Name, p.made), "" // the cluster sets it
 	p.made++
 	return pod
 }
@@ -227,7 +228,8 @@ func (p *play) terms(i int) *v1.Pod {
 	}
 }
 
-// nominated makes pods of which some are nominated to a node, whether they fit there or not.
+// nominated makes pods, some of which are nominated to a node, whether they fit there or
+// not.
 func (p *play) nominated(i int) *v1.Pod {
 	pod := random.TopologyPod(p.r, i)
 	if chance(p.r, 30) {

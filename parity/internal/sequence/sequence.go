@@ -1,9 +1,12 @@
-// Package sequence checks every decision of Berth's real loop, one after another, against kube-scheduler.
+// Package sequence checks every decision of Berth's real loop, one after another, against
+// kube-scheduler.
 //
-// It takes a script and a seed, and gives the number of decisions and those that kube-scheduler would not have made. Berth runs in its own
-// simulation. Before each decision, kube-scheduler receives exactly the objects that Berth's loop received, and its plugins run for the
-// same pod; after it, kube-scheduler assumes Berth's placement. So both decide on the same state, for thousands of decisions. It owns the
-// cluster and the kube-scheduler of one run, and never corrects either.
+// It takes a script and a seed. It returns the number of decisions, and the decisions
+// that kube-scheduler would not have made. Berth runs in its own simulation. Before each
+// decision, kube-scheduler receives exactly the objects that Berth's loop received, and
+// its plugins run for the same pod. After it, kube-scheduler assumes Berth's placement.
+// So both decide on the same state, for thousands of decisions. It owns the cluster and
+// the kube-scheduler of one run, and never corrects either.
 package sequence
 
 import (
@@ -32,23 +35,29 @@ import (
 
 // Result is the result of one run.
 type Result struct {
-	// Passed counts decisions that kube-scheduler could have made as well, Failed the others.
+	// Passed counts decisions that kube-scheduler could also have made, Failed the
+	// others.
 	Passed, Failed int
-	// Rejected and Scored count those for which kube-scheduler finds no node, and those for which it scores several.
+	// Rejected and Scored count the decisions for which kube-scheduler finds no node, and
+	// those for which it scores several.
 	Rejected, Scored int
-	// Preempted counts those of the rejected pods for which kube-scheduler finds pods to evict; of pod groups the turns.
+	// Preempted counts the rejected pods for which kube-scheduler finds victims; with pod
+	// groups, it counts turns.
 	Preempted int
-	// Freed counts the turns of pod groups in which claims are given back.
+	// Freed counts the turns of pod groups that release claims.
 	Freed       int
 	Differences []compare.Difference
-	// Before is the state on which the first differing decision was made, with its pod pending; nil if there is none.
+	// Before is the state before the first differing decision, with its pod pending, or
+	// nil.
 	Before *cases.Case
 }
 
-// differencesMax is how many differences are worth keeping: after the first, the state may be one that Berth should not be in.
+// differencesMax limits the differences to keep. After the first one, Berth's state may
+// be invalid.
 const differencesMax = 20
 
-// Run plays a script. Unless it is nil, it calls told after every decision with how many have been compared, and how many of the pods have been created.
+// Run plays a script. It calls told, if set, after every decision with the numbers of
+// compared decisions, created pods and all pods.
 func Run(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
 	if script.Groups() {
 		return runGroups(script, seed, told)
@@ -77,13 +86,14 @@ func Run(script Script, seed uint64, told func(decisions, created, pods int)) (R
 	return c.result, err
 }
 
-// check follows the rounds of a loop.
+// check checks the rounds of a loop.
 type check struct {
 	config  []byte
 	theirs  *upstream.Scheduler
 	objects map[model.Ref]runtime.Object
-	learned map[model.Ref]bool // those of which Berth has not been shown yet what it learned
-	// assumed are the volumes and claims that kube-scheduler has assumed, by the pod that it reserved them for.
+	learned map[model.Ref]bool // objects that Berth has learned and not been shown yet
+	// assumed are kube-scheduler's assumed volumes and claims, by the pod that they are
+	// reserved for.
 	assumed map[model.PodKey][]runtime.Object
 	result  Result
 }
@@ -105,7 +115,7 @@ func (c *check) round(r simulate.Round) error {
 	return nil
 }
 
-// show passes to kube-scheduler what Berth's loop received.
+// show delivers Berth's input to kube-scheduler.
 func (c *check) show(what *simulate.Shown) error {
 	switch o := what.Object.(type) {
 	case *v1.Node:
@@ -144,8 +154,9 @@ func (c *check) show(what *simulate.Shown) error {
 	}
 }
 
-// learn passes on what a write was answered with, which kube-scheduler takes in as Berth does: a newer version of an object that is there. Until the watch has
-// caught up, older versions are left out.
+// learn delivers the answer to a write, which kube-scheduler applies as Berth does: a
+// newer version of an existing object. Older versions are skipped until the watch has
+// caught up.
 func (c *check) learn(object kinds.Object) error {
 	ref, _ := kinds.RefOf(object)
 	if known, ok := c.objects[ref].(kinds.Object); !ok || !isOlder(known, object) {
@@ -155,8 +166,9 @@ func (c *check) learn(object kinds.Object) error {
 	return c.set(object)
 }
 
-// set passes an object to kube-scheduler. What was promised to a claim ends when the claim is seen with an allocation: kube-scheduler keeps it until PreBind has
-// returned, and counts what is shared of a device twice until then.
+// set delivers an object to kube-scheduler. A promise to a claim ends when the claim is
+// seen with an allocation. kube-scheduler itself keeps the promise until PreBind has
+// returned, and counts the shared part of a device twice until then.
 func (c *check) set(object runtime.Object) error {
 	if claim, ok := object.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil {
 		c.theirs.Allocated(claim.UID)
@@ -183,7 +195,8 @@ func (c *check) remove(ref model.Ref) error {
 	return c.theirs.RemoveObject(gone)
 }
 
-// decision compares the decision about one pod with kube-scheduler's verdict on the same pod and state.
+// decision compares the decision about one pod with kube-scheduler's verdict on the same
+// pod and state.
 func (c *check) decision(d *plan.Decision, at int) error {
 	pod := d.Pods[at].Pod
 	if d.Outcome == plan.Terminating { // kube-scheduler does not try such a pod either
@@ -192,7 +205,8 @@ func (c *check) decision(d *plan.Decision, at int) error {
 		return nil
 	}
 	object := pod.Object
-	if object.Status.NominatedNodeName != pod.NominatedNode { // the API does not show yet what was decided
+	// the API does not show the nomination yet
+	if object.Status.NominatedNodeName != pod.NominatedNode {
 		object = object.DeepCopy()
 		object.Status.NominatedNodeName = pod.NominatedNode
 	}
@@ -225,7 +239,7 @@ func (c *check) decision(d *plan.Decision, at int) error {
 			differ("deallocated", theirs, ours)
 		}
 	}
-	// In the state of the next decision, before any watch shows it:
+	// For the next decision, before any watch shows it:
 	for i := range d.Nominations {
 		if err := c.nominate(&d.Nominations[i]); err != nil {
 			return err
@@ -255,7 +269,7 @@ func (c *check) decision(d *plan.Decision, at int) error {
 	return nil
 }
 
-// before returns the state before the decision, as kube-scheduler has it.
+// before returns kube-scheduler's state before the decision.
 func (c *check) before(pod *model.Pod) *cases.Case {
 	tc := &cases.Case{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes()}}
 	tc.Pods = append(slices.DeleteFunc(c.theirs.Placed(), func(p *v1.Pod) bool { return p.UID == pod.UID }), pod.Object)
@@ -275,7 +289,8 @@ func compareRefs(a, b model.Ref) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// nodesAsked is the number of nodes that Berth filtered; a cycle that fails reports none.
+// nodesAsked returns the number of nodes that Berth filtered. A failed cycle reports
+// none.
 func nodesAsked(d *plan.Decision, verdict *upstream.Verdict) int {
 	if verdict.Err != nil {
 		return len(verdict.Nodes)
@@ -283,7 +298,7 @@ func nodesAsked(d *plan.Decision, verdict *upstream.Verdict) int {
 	return d.Nodes
 }
 
-// nominate nominates a pod in kube-scheduler as Berth has done, unless it is on a node.
+// nominate repeats Berth's nomination in kube-scheduler, unless the pod is on a node.
 func (c *check) nominate(n *plan.Nomination) error {
 	if n.Mode == plan.Keep || slices.ContainsFunc(c.theirs.Placed(), func(p *v1.Pod) bool { return p.UID == n.Pod.UID }) {
 		return nil

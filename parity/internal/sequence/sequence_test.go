@@ -45,7 +45,7 @@ func takes(nodeName string, feasible int, total int64) plan.Decision {
 	}
 }
 
-// about makes the decision one about the pod, in a cluster of the given number of nodes.
+// about sets the pod of a decision, in a cluster of the given number of nodes.
 func about(d *plan.Decision, nodes int, pod *model.Pod) {
 	d.Work, d.Nodes = plan.WorkFor(pod), nodes
 	for i := range d.Placements {
@@ -53,7 +53,7 @@ func about(d *plan.Decision, nodes int, pod *model.Pod) {
 	}
 }
 
-// Nodes a, b and c have 1, 4 and 8 cpus: whatever fits b belongs on c.
+// TestDecision has nodes a, b and c with 1, 4 and 8 CPUs. A pod that fits b belongs on c.
 func TestDecision(t *testing.T) {
 	rejection := func(text string, plugins ...string) *plan.Rejection {
 		return &plan.Rejection{Counts: []reason.Count{{Nodes: 3, Reason: text}}, Plugins: plugins}
@@ -100,7 +100,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// In the state before a decision that differs, the pod must be pending.
+// TestBefore checks that the pod is pending in the state before a differing decision.
 func TestBefore(t *testing.T) {
 	theirs, err := upstream.New(cases.EmptyConfig())
 	if err != nil {

@@ -12,14 +12,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// The annotations by which the scheduler, the volume controller and provisioners deal with each other.
+// The annotations for communication between the scheduler, the volume controller and
+// provisioners.
 const (
 	bindDone     = "pv.kubernetes.io/bind-completed"
 	selectedNode = "volume.kubernetes.io/selected-node"
 )
 
-// VolumeScripts returns the scripts with pods that have volumes: a third of the given number. For each pod kube-scheduler compares, node by node, all
-// volumes with all claims, so that the work grows with the third power of the number of pods.
+// VolumeScripts returns the scripts with pods that have volumes. They have a third of the
+// given number of pods: for each pod kube-scheduler compares all volumes with all claims
+// on each node, so the work grows with the third power of the number of pods.
 func VolumeScripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
 		return Script{Name: name, About: about, draw: func(seed uint64) *play {
@@ -32,9 +34,10 @@ func VolumeScripts(pods int) []Script {
 	}
 }
 
-// mount gives a pod volumes, and creates the objects that were drawn for them.
+// mount gives a pod volumes, and creates the objects drawn for them.
 func (p *play) mount(c *simulate.Cluster, pod *v1.Pod) error {
-	pod.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", p.r.Uint32(), p.made)) // the owner of claims
+	// the owner of claims
+	pod.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", p.r.Uint32(), p.made))
 	p.stock.Mount(pod)
 	return p.create(c)
 }
@@ -48,7 +51,7 @@ func (p *play) create(c *simulate.Cluster) error {
 	return nil
 }
 
-// changeStorage makes changes to storage objects that nobody asked for.
+// changeStorage makes unrequested changes to storage objects.
 func (p *play) changeStorage(c *simulate.Cluster) error {
 	if chance(p.r, 20) {
 		p.stock.More()
@@ -69,8 +72,8 @@ func (p *play) changeStorage(c *simulate.Cluster) error {
 	return p.create(c)
 }
 
-// control does what the volume controller and provisioners do: it binds claims to the volumes that refer to them, and provisions those for which
-// the scheduler has selected a node.
+// control does the work of the volume controller and provisioners. It binds claims to the
+// volumes that refer to them, and provisions claims with a selected node.
 func (p *play) control(c *simulate.Cluster) error {
 	claims := map[types.UID]*v1.PersistentVolumeClaim{}
 	objects := c.Objects()

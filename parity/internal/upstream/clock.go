@@ -7,21 +7,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// handClock is the clock of a queue. Its time moves when set is called, and by a nanosecond when it is read, so that no two things happen at one time. Its timers and tickers fire when tick is called, which returns when what they
-// started is done: so that nothing depends on when goroutines run. At most one goroutine may wait for it.
+// handClock is a manual clock for a queue. Its time moves on set, and by a nanosecond on
+// each read, so that no two events have the same time. Its timers and tickers fire on
+// tick, which returns when the work that they trigger is done, so that results do not
+// depend on goroutine timing. At most one goroutine may wait for it.
 type handClock struct {
-	clock.RealClock // what the queue does not use
+	clock.RealClock // for unused methods
 	mu              sync.Mutex
 	now             time.Time
 	fires           chan time.Time
-	idle            chan struct{} // the goroutine waits
+	idle            chan struct{} // signals that the goroutine waits
 }
 
 func newHandClock() *handClock {
 	return &handClock{fires: make(chan time.Time), idle: make(chan struct{}, 1)}
 }
 
-// set moves the time, unless that would turn it back.
+// set moves the time forward, never back.
 func (c *handClock) set(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +32,7 @@ func (c *handClock) set(now time.Time) {
 	}
 }
 
-// tick lets the goroutine that waits do its work once.
+// tick lets the waiting goroutine do its work once.
 func (c *handClock) tick() {
 	c.fires <- c.Now()
 	<-c.idle
@@ -55,10 +57,10 @@ func (c *handClock) NewTicker(time.Duration) clock.Ticker { return handTicker{c}
 
 type handTimer struct{ of *handClock }
 
-// C is called when the work is done and the next tick awaited.
+// C is called when the work is done, to await the next tick.
 func (t handTimer) C() <-chan time.Time { return t.of.awaited() }
 
-// Stop does nothing: the timer fires when the clock is told to.
+// Stop does nothing: the timer fires on tick.
 func (handTimer) Stop() bool { return true }
 
 // Reset does nothing.
@@ -66,7 +68,7 @@ func (handTimer) Reset(time.Duration) bool { return true }
 
 type handTicker struct{ of *handClock }
 
-// C is called when the work is done and the next tick awaited.
+// C is called when the work is done, to await the next tick.
 func (t handTicker) C() <-chan time.Time { return t.of.awaited() }
 
 // Stop does nothing.

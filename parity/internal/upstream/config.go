@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 )
 
-// parse decodes, defaults and checks a configuration as kube-scheduler does.
+// parse decodes, defaults and validates a configuration as kube-scheduler does.
 func parse(text []byte) (*config.KubeSchedulerConfiguration, error) {
 	object, kind, err := scheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
 	if err != nil {

@@ -29,13 +29,14 @@ import (
 // cycle is the outcome of kube-scheduler's own code up to its filters.
 type cycle struct {
 	NodeName string
-	// Message is the text of the rejection, and Plugins those that it names to the queue; Potential are the nodes whose rejection evictions may resolve.
+	// Message is the text of the rejection, and Plugins are the plugins that it gives to
+	// the queue. Potential are the nodes whose rejection preemption may resolve.
 	Message   string
 	Plugins   []string
 	Potential []string
 }
 
-// own is kube-scheduler itself, of a cluster that does not change.
+// own is kube-scheduler itself, on a cluster that does not change.
 type own struct {
 	*scheduler.Scheduler
 	snapshot *cache.Snapshot
@@ -97,14 +98,16 @@ func infoOf(t *testing.T, p *v1.Pod) *framework.PodInfo {
 	return info
 }
 
-// filterConfig is a configuration with these lists of filters.
+// filterConfig returns a configuration with these lists of filters.
 func filterConfig(filters string) []byte {
 	return []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: {filter: {" + filters + "}}}]\n")
 }
 
-// kube-scheduler filters the node that a pod is nominated to first, even if PreFilter does not leave it: the pod may go there, the node keeps its own
-// status, by which it may be a candidate for evictions, and the filter that rejects it is named among the plugins that narrowed the nodes. Nodes a and b
-// are full, c has a taint; the pod may go to b only.
+// TestNominatedOutside has a pod whose nominated node is excluded by PreFilter.
+// kube-scheduler filters that node first. The pod may go there. The node keeps its own
+// status, by which it may be a candidate for preemption. A filter that rejects it counts
+// among the plugins that narrowed the nodes. Nodes a and b are full, c has a taint, and
+// the pod may go to b only.
 func TestNominatedOutside(t *testing.T) {
 	const none = "0/3 nodes are available: "
 	withoutAffinity, fitFirst := filterConfig("disabled: [{name: NodeAffinity}]"), filterConfig("enabled: [{name: NodeResourcesFit}]")
@@ -149,7 +152,7 @@ func TestNominatedOutside(t *testing.T) {
 	}
 }
 
-// The cycle that Judge plays agrees with kube-scheduler's own.
+// TestLikeKubeScheduler compares the cycle of Judge with kube-scheduler's own.
 func TestLikeKubeScheduler(t *testing.T) {
 	shapes := cases.PreemptShapes()
 	shape := shapes[slices.IndexFunc(shapes, func(s cases.Shape) bool { return s.Name == "preempt-pinned" })]
@@ -160,7 +163,7 @@ func TestLikeKubeScheduler(t *testing.T) {
 	}
 }
 
-// likeKubeScheduler compares what Judge finds for pods with what kube-scheduler's own code does.
+// likeKubeScheduler compares Judge's results for pods with kube-scheduler's own code.
 func likeKubeScheduler(t *testing.T, name string, tc *cases.Case, pending ...*v1.Pod) {
 	t.Helper()
 	theirs, s := newOwn(t, tc), newUpstream(t, tc.Config)

@@ -16,8 +16,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 )
 
-// deallocatable returns namespace/name of the claims that DynamicResources found to be in the way on some node, and of which it may take the allocation
-// back: its PostFilter takes any of them. The plugin does not export what it found.
+// deallocatable returns namespace/name of the claims that DynamicResources may deallocate
+// because they block some node. Its PostFilter takes any of them. The plugin does not
+// export this state.
 func (c *cycle) deallocatable() []string {
 	data, err := c.state.Read(fwk.StateKey(dynamicresources.Name))
 	if err != nil {
@@ -37,7 +38,7 @@ func (c *cycle) deallocatable() []string {
 	return names
 }
 
-// claims returns the claims of the pod that there are, in the order of its spec.
+// claims returns the pod's existing claims, in the order of its spec.
 func (c *cycle) claims() []*resourcev1.ResourceClaim {
 	var claims []*resourcev1.ResourceClaim
 	for i := range c.pod.Spec.ResourceClaims {
@@ -52,10 +53,12 @@ func (c *cycle) claims() []*resourcev1.ResourceClaim {
 	return claims
 }
 
-// deviceWrites returns the claims of a pod that has been reserved for, as DynamicResources will leave them when it has written them: with a finalizer, an
-// allocation and a reservation, which is how bindClaim of the plugin changes them. The plugin itself would wait for devices to be
-// prepared, and would add a time to an allocation that has none, which the API server refuses. Claims that have the pod's reservation already are left out.
-// The claim for extended resources comes last, and behind it the pod, of which the status says what containers use of that.
+// deviceWrites returns the claims of a reserved pod as DynamicResources will write them:
+// with a finalizer, an allocation and a reservation. It follows the plugin's bindClaim.
+// The plugin itself would wait for devices to be prepared. It would also add a time to an
+// allocation without one, which the API server refuses. Claims with a reservation for the
+// pod are left out. The claim for extended resources comes last, followed by the pod,
+// whose status has the containers' use of that claim.
 func (s *Scheduler) deviceWrites(c *cycle, placed *v1.Pod, nodeName string) []runtime.Object {
 	var written []runtime.Object
 	for _, claim := range c.claims() {
@@ -85,8 +88,8 @@ func (s *Scheduler) deviceWrites(c *cycle, placed *v1.Pod, nodeName string) []ru
 	return written
 }
 
-// made returns the claim with its allocation that will be made for the pod's extended resources on a node, nil if none will, and which container uses what of
-// it. The plugin does not export what it has found for a node.
+// made returns the allocated claim for the pod's extended resources on a node, or nil,
+// with the containers' uses. The plugin does not export its results for a node.
 func (c *cycle) made(nodeName string) (claim *resourcev1.ResourceClaim, uses []v1.ContainerExtendedResourceRequest) {
 	data, err := c.state.Read(fwk.StateKey(dynamicresources.Name))
 	if err != nil {
@@ -98,8 +101,9 @@ func (c *cycle) made(nodeName string) (claim *resourcev1.ResourceClaim, uses []v
 	}
 	claim = (*resourcev1.ResourceClaim)(found.FieldByName("extendedResourceClaim").UnsafePointer()).DeepCopy()
 	if len(claim.Spec.Devices.Requests) == 0 {
-		// A pod with other claims that gets all extended resources from device plugins. kube-scheduler makes an empty claim for it and then fails to bind it: "nil
-		// or empty request mappings".
+		// A pod with other claims gets all extended resources from device plugins.
+		// kube-scheduler creates an empty claim for it and then fails to bind it: "nil or
+		// empty request mappings".
 		return nil, nil
 	}
 	results := found.FieldByName("allocationResults")
@@ -116,7 +120,7 @@ func (c *cycle) made(nodeName string) (claim *resourcev1.ResourceClaim, uses []v
 	return claim, uses
 }
 
-// Allocated notes that what is promised to a claim has become its allocation.
+// Allocated records that the promise to a claim has become its allocation.
 func (s *Scheduler) Allocated(claim types.UID) {
 	s.manager.ResourceClaims().MaybeRemoveClaimPendingAllocation(claim, true)
 }
@@ -152,10 +156,10 @@ func (c deviceClaims) Update(ctx context.Context, claim *resourcev1.ResourceClai
 	return c.UpdateStatus(ctx, claim, options)
 }
 
-// Delete does nothing. Only a claim of which the finalizer is removed before is deleted through here.
+// Delete does nothing. It is called only for a claim whose finalizer was removed before.
 func (c deviceClaims) Delete(context.Context, string, metav1.DeleteOptions) error { return nil }
 
-// Patch does nothing. Only the end of a reservation is sent through here.
+// Patch does nothing. It is called only for the end of a reservation.
 func (c deviceClaims) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*resourcev1.ResourceClaim, error) {
 	return &resourcev1.ResourceClaim{}, nil
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Without asks the filters about a node as preemption does, in a dry run that removes the pods from it: nil if the node passes. The pod must
-// have been judged last.
+// Without runs the filters for a node in a dry run that removes pods from it, as in
+// preemption. It returns nil if the node passes. The pod must have been judged last.
 func (s *Scheduler) Without(nodeName string, victims ...*v1.Pod) (*Rejection, error) {
 	c := s.last
 	state := c.state.Clone()
@@ -48,7 +48,7 @@ func (s *Scheduler) Plugin(of string) fwk.Plugin {
 	return s.profiles[v1.DefaultSchedulerName].plugins[of]
 }
 
-// Hint asks what a plugin says about an event for a pod that it has rejected: whether any of its registrations for it queues the pod.
+// Hint reports whether a plugin's hints queue a pod that it has rejected, for an event.
 func (s *Scheduler) Hint(plugin string, pod *v1.Pod, resource fwk.EventResource, action fwk.ActionType, old, now any) (bool, error) {
 	registered, err := s.Plugin(plugin).(fwk.EnqueueExtensions).EventsToRegister(context.Background())
 	if err != nil {

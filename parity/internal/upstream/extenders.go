@@ -43,7 +43,8 @@ func newExtenders(source *config.KubeSchedulerConfiguration) ([]fwk.Extender, er
 	return slices.Concat(first, last), nil
 }
 
-// watched returns the extenders for a profile's plugins. What they make of candidates is kept.
+// watched returns the extenders for a profile's plugins. Their candidates for preemption
+// are recorded.
 func (s *Scheduler) watched(p *profile) []fwk.Extender {
 	all := make([]fwk.Extender, len(s.extenders))
 	for i, e := range s.extenders {
@@ -57,7 +58,7 @@ type watchedExtender struct {
 	profile *profile
 }
 
-// ProcessPreemption keeps the candidates that are left.
+// ProcessPreemption records the remaining candidates.
 func (w watchedExtender) ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims, nodes fwk.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
 	left, err := w.Extender.ProcessPreemption(pod, victims, nodes)
 	if err != nil || w.profile.evaluation == nil {
@@ -73,7 +74,8 @@ func (w watchedExtender) ProcessPreemption(pod *v1.Pod, victims map[string]*exte
 	return left, nil
 }
 
-// extend has the extenders filter what the filters have left, as the scheduler does.
+// extend runs the extenders' filters on the nodes that passed the filters, as the
+// scheduler does.
 func (c *cycle) extend() {
 	passed, err := c.askExtenders(c.feasible)
 	if err != nil {
@@ -101,7 +103,7 @@ func (c *cycle) extend() {
 	}
 }
 
-// askExtenders returns the nodes that pass, and notes why the others do not.
+// askExtenders returns the nodes that pass, and records the reasons of the others.
 func (c *cycle) askExtenders(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, error) {
 	statuses := c.fit.Diagnosis.NodeToStatus
 	for _, e := range c.extenders {
@@ -121,7 +123,7 @@ func (c *cycle) askExtenders(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, error) {
 		for name, text := range failed {
 			statuses.Set(name, fwk.NewStatus(fwk.Unschedulable, text))
 		}
-		for name, text := range never { // they take precedence
+		for name, text := range never { // these take precedence
 			statuses.Set(name, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text))
 		}
 		nodes = passed
@@ -129,7 +131,7 @@ func (c *cycle) askExtenders(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, error) {
 	return nodes, nil
 }
 
-// prioritize adds up what extenders say about the feasible nodes.
+// prioritize adds the extenders' scores of the feasible nodes.
 func (c *cycle) prioritize() {
 	for _, e := range c.extenders {
 		if !e.IsInterested(c.pod) {

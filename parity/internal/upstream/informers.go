@@ -19,15 +19,17 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 )
 
-// informer takes its objects one by one, and is never started. The plugins read its store and add handlers to it, as to any informer; the
-// handlers are called before set and remove return, so that nothing depends on when goroutines run.
+// informer receives its objects one by one, and is never started. The plugins read its
+// store and add handlers to it, as to any informer. The handlers are called before set
+// and remove return, so that results do not depend on goroutine timing.
 type informer struct {
 	clientcache.SharedIndexInformer
 	handlers []clientcache.ResourceEventHandler
 }
 
-// budgets is the informer of PodDisruptionBudgets. It lists them in the order of names, and not of a hash table: of several budgets for a pod,
-// kube-scheduler counts the eviction against those that come first.
+// budgets is the informer of PodDisruptionBudgets. It lists them by name, and not in the
+// order of a hash table, because kube-scheduler counts an eviction against the first of
+// several budgets for a pod.
 type budgets struct{ *informer }
 
 // GetIndexer returns the store.
@@ -45,8 +47,9 @@ func (o inOrder) List() []any {
 	return all
 }
 
-// newInformers gives the factory an informer for each kind that plugins read, except nodes and pods, and for more kinds. It must be called before any plugin asks
-// the factory for one.
+// newInformers gives the factory an informer for each kind that plugins read, except
+// nodes and pods, and for further kinds. It must be called before a plugin requests one
+// from the factory.
 func newInformers(factory informers.SharedInformerFactory, more ...runtime.Object) map[reflect.Type]*informer {
 	all := map[reflect.Type]*informer{}
 	for _, kind := range slices.Concat(more, []runtime.Object{
@@ -68,19 +71,19 @@ func newInformers(factory informers.SharedInformerFactory, more ...runtime.Objec
 	return all
 }
 
-// AddEventHandler adds a handler, which first sees the objects that are in the store.
+// AddEventHandler adds a handler, which first receives the objects in the store.
 func (i *informer) AddEventHandler(handler clientcache.ResourceEventHandler) (clientcache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(handler, clientcache.HandlerOptions{})
 }
 
-// AddEventHandlerWithResyncPeriod adds a handler. Nothing is sent again.
+// AddEventHandlerWithResyncPeriod adds a handler without resyncs.
 func (i *informer) AddEventHandlerWithResyncPeriod(handler clientcache.ResourceEventHandler, _ time.Duration) (clientcache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(handler)
 }
 
 // AddEventHandlerWithOptions adds a handler.
 func (i *informer) AddEventHandlerWithOptions(handler clientcache.ResourceEventHandler, options clientcache.HandlerOptions) (clientcache.ResourceEventHandlerRegistration, error) {
-	// The informer is never started, so the handler is never called from there.
+	// The informer is never started, so it never calls the handler.
 	registration, err := i.SharedIndexInformer.AddEventHandlerWithOptions(handler, options)
 	if err != nil {
 		return nil, err
@@ -92,7 +95,7 @@ func (i *informer) AddEventHandlerWithOptions(handler clientcache.ResourceEventH
 	return registration, nil
 }
 
-// set adds or replaces an object. An object of another UID is another object: the old one goes first.
+// set adds or replaces an object. If the UID differs, the old object is deleted first.
 func (i *informer) set(object runtime.Object) error {
 	old, exists, err := i.GetStore().Get(object)
 	if err != nil {
@@ -122,7 +125,7 @@ func (i *informer) set(object runtime.Object) error {
 	return nil
 }
 
-// remove removes an object; if there is none, it does nothing.
+// remove removes an object if it exists.
 func (i *informer) remove(object runtime.Object) error {
 	old, exists, err := i.GetStore().Get(object)
 	if err != nil || !exists {

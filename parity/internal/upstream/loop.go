@@ -32,19 +32,22 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// Gates are feature gates that are not in their default state.
+// Gates are the feature gates that differ from their defaults.
 type Gates uint8
 
 const (
 	// Defaults leaves every gate in its default state.
 	Defaults Gates = iota
-	// PodGroups turns GenericWorkload on, and the claims of pod groups. Pods are evicted in the turn and not after it, so that no turn depends on a goroutine.
+	// PodGroups enables GenericWorkload and the claims of pod groups. Preemption runs in
+	// the turn and not after it, so that no turn depends on a goroutine.
 	PodGroups
-	// Trees turns on the same, and the gates of domain placements and of composite pod groups.
+	// Trees enables the same, and the gates of domain placements and of composite pod
+	// groups.
 	Trees
 )
 
-// Set turns these gates on or off, for the whole process. No scheduler may be in use meanwhile.
+// Set enables or disables these gates, for the whole process. No scheduler may be in use
+// meanwhile.
 func (g Gates) Set(on bool) error {
 	groups := []featuregate.Feature{features.GenericWorkload, features.DRAWorkloadResourceClaims}
 	of := [...][]featuregate.Feature{PodGroups: groups, Trees: append(slices.Clone(groups), features.TopologyAwareWorkloadScheduling, features.CompositePodGroup)}
@@ -61,8 +64,10 @@ func (g Gates) Set(on bool) error {
 	return nil
 }
 
-// Loop is kube-scheduler itself: its queue, its cache, and its cycles of pods and of pod groups, in this process. Objects are shown to it one by one, its clock
-// is moved by hand, and each turn is taken when Turn is called. What it writes goes nowhere; its bindings wait until Bound answers them. One goroutine uses it.
+// Loop is kube-scheduler itself: its queue, its cache, and its cycles of pods and of pod
+// groups, in this process. Objects are delivered one by one, the clock is manual, and
+// Turn takes each turn. Its writes are only recorded; its bindings wait until Bound
+// answers them. It is not safe for concurrent use.
 type Loop struct {
 	ctx       context.Context
 	stop      context.CancelFunc
@@ -70,45 +75,52 @@ type Loop struct {
 	informers map[reflect.Type]*informer
 	clock     *handClock
 	client    *writes
-	// choose returns the node that is taken of equally good ones.
+	// choose returns one of equally good nodes.
 	choose func(pod *v1.Pod, best []string) string
 	turn   *Turn
-	popped chan struct{} // somebody has the turn that was begun
+	popped chan struct{} // a pod or group has been popped for the turn
 }
 
-// Turn is what kube-scheduler has done with one pod or one pod group.
+// Turn is kube-scheduler's result for one pod or one pod group.
 type Turn struct {
-	// Group is namespace/name of the PodGroup, or of the CompositePodGroup at the root of a tree; empty for a pod by itself.
+	// Group is namespace/name of the PodGroup, or of the CompositePodGroup at the root of
+	// a tree. It is empty for a single pod.
 	Group string
 	// Members are the pods in the order of the queue.
 	Members []Member
-	// Tried are namespace/name of those that nodes were looked for, in order.
+	// Tried are namespace/name of the pods with a search for nodes, in order.
 	Tried []string
-	// Conditions are those of PodGroups after the turn, by namespace/name, if the turn has written them.
+	// Conditions are the PodGroups' conditions after the turn, by namespace/name, if the
+	// turn has written them.
 	Conditions map[string]*metav1.Condition
-	// Evicted are namespace/name of the pods that were deleted, sorted. Freed are those of the claims that lost their allocation or a reservation, sorted; Claims are the others that were written.
+	// Evicted are namespace/name of the deleted pods, sorted. Freed are the claims that
+	// lost their allocation or a reservation, sorted. Claims are the other written
+	// claims.
 	Evicted, Freed []string
 	Claims         map[string]*resourcev1.ResourceClaim
 }
 
-// Member is what became of one pod in a turn.
+// Member is the result of a turn for one pod.
 type Member struct {
 	Pod *v1.Pod
-	// Verdict is about the node that was chosen; nil if none was looked for, or none found.
+	// Verdict is about the chosen node. It is nil without a search or without a node.
 	Verdict *Verdict
-	// NodeName is where it is going to be bound, empty if it is not.
+	// NodeName is the node of the pod's pending binding, or empty.
 	NodeName string
 	// Notes are the texts of its events.
 	Notes []string
-	// Condition is its PodScheduled condition after the turn, nil if it has none.
+	// Condition is the pod's PodScheduled condition after the turn, or nil.
 	Condition *v1.PodCondition
-	// Nominated is its nominated node after the turn, if it is not going to be bound.
+	// Nominated is the pod's nominated node after the turn, if it is not going to be
+	// bound.
 	Nominated string
 	chosen    map[string]*Verdict // by node
 }
 
-// NewLoop builds the scheduler of an empty cluster from the text of a configuration. Of equally good nodes it takes the one that choose returns, of equally good domain placements of a
-// group, namespace/name, the one that chooseDomain returns. Domain placements are tried in the order of their names.
+// NewLoop builds the scheduler of an empty cluster from the text of a configuration.
+// choose returns one of equally good nodes. chooseDomain returns one of equally good
+// domain placements of a group, given as namespace/name. Domain placements are tried in
+// the order of their names.
 func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string, chooseDomain func(group string, best []string) string) (*Loop, error) {
 	source, err := parse(text)
 	if err != nil {
@@ -129,7 +141,8 @@ func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string, choose
 		scheduler.WithPercentageOfNodesToScore(source.PercentageOfNodesToScore),
 		scheduler.WithPodInitialBackoffSeconds(source.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxBackoffSeconds(source.PodMaxBackoffSeconds),
-		scheduler.WithPodMaxInUnschedulablePodsDuration(1000*time.Hour), // its timer is the machine's
+		// its timer uses the real clock
+		scheduler.WithPodMaxInUnschedulablePodsDuration(1000*time.Hour),
 		scheduler.WithParallelism(1),
 		scheduler.WithClock(l.clock),
 	)
@@ -170,13 +183,14 @@ func (l *Loop) Close() {
 	}
 }
 
-// SetNow moves the clock, and what has backed off for long enough by then becomes active.
+// SetNow moves the clock, and activates pods whose backoff ends by then.
 func (l *Loop) SetNow(now time.Time) {
 	l.clock.set(now)
 	l.clock.tick()
 }
 
-// Set shows an object. A pod that has finished is gone, as kube-scheduler does not watch it.
+// Set delivers an object. A finished pod is delivered as deleted, since kube-scheduler
+// does not watch it.
 func (l *Loop) Set(object runtime.Object) error {
 	of := l.informers[reflect.TypeOf(object)]
 	if of == nil {
@@ -188,7 +202,7 @@ func (l *Loop) Set(object runtime.Object) error {
 	return of.set(object)
 }
 
-// Remove shows that an object is gone.
+// Remove delivers a deletion.
 func (l *Loop) Remove(object runtime.Object) error {
 	if of := l.informers[reflect.TypeOf(object)]; of != nil {
 		return of.remove(object)
@@ -196,13 +210,14 @@ func (l *Loop) Remove(object runtime.Object) error {
 	return nil
 }
 
-// Bound answers the binding of a pod, and returns when kube-scheduler has taken that in. It reports whether there was one.
+// Bound answers the binding of a pod, and returns when kube-scheduler has handled the
+// answer. It reports whether there was a pending binding.
 func (l *Loop) Bound(pod types.UID, err error) (bool, error) {
 	if !l.client.answer(pod, err) {
 		return false, nil
 	}
 	if err == nil {
-		return true, nil // what follows in the goroutine changes nothing
+		return true, nil // the rest of the goroutine changes nothing
 	}
 	if !l.client.await(func() bool { return l.client.ended[pod] }) {
 		return true, fmt.Errorf("kube-scheduler has not settled the failed binding of pod %s for %s", pod, patience)
@@ -210,7 +225,8 @@ func (l *Loop) Bound(pod types.UID, err error) (bool, error) {
 	return true, nil
 }
 
-// Active returns namespace/name of the pods that could have their turn now, sorted, without those that back off.
+// Active returns namespace/name of the pods that could have their turn now, sorted,
+// without those that back off.
 func (l *Loop) Active() []string { return namesOf(l.scheduler.SchedulingQueue.PodsInActiveQ()) }
 
 func namesOf(pods []*v1.Pod) []string {
@@ -222,7 +238,8 @@ func namesOf(pods []*v1.Pod) []string {
 	return names
 }
 
-// Places says where a pod waits: in the active queue, in backoff, among those that nothing has helped yet, or because its group is not there.
+// Places returns the places of waiting pods: active, backing off, unschedulable or gated,
+// or without their group.
 func (l *Loop) Places() map[string][]string {
 	q := l.scheduler.SchedulingQueue
 	return map[string][]string{
@@ -231,7 +248,8 @@ func (l *Loop) Places() map[string][]string {
 	}
 }
 
-// Turn takes the next turn; nil if nobody has one. When it returns, all bindings of the turn have been sent.
+// Turn takes the next turn, or returns nil if no pod is ready. When it returns, all
+// bindings of the turn have been sent.
 func (l *Loop) Turn() (*Turn, error) {
 	if len(l.Active()) == 0 && len(namesOf(l.scheduler.SchedulingQueue.PodsInBackoffQ())) == 0 {
 		return nil, nil
@@ -239,7 +257,7 @@ func (l *Loop) Turn() (*Turn, error) {
 	l.client.begin()
 	l.turn = nil
 	select {
-	case <-l.popped: // left from a turn that was over before anybody looked
+	case <-l.popped: // left from a turn that ended before it was read
 	default:
 	}
 	done := make(chan struct{})
@@ -251,7 +269,7 @@ func (l *Loop) Turn() (*Turn, error) {
 	case <-done:
 		return l.turn, l.finish()
 	case <-l.popped:
-	case <-time.After(patience / 10): // those that back off after an error are not popped early
+	case <-time.After(patience / 10): // pods that back off after an error are not popped early
 		l.Close()
 		<-done
 		return nil, nil
@@ -264,7 +282,7 @@ func (l *Loop) Turn() (*Turn, error) {
 	}
 }
 
-// next notes whose turn it is.
+// next records the pod or group of the turn.
 func (l *Loop) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 	entity, err := l.scheduler.SchedulingQueue.Pop(logger)
 	if err != nil || entity == nil {
@@ -283,7 +301,7 @@ func (l *Loop) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 	return entity, nil
 }
 
-// member returns the pod's part of the turn; nil if it has none.
+// member returns the pod's part of the turn, or nil.
 func (l *Loop) member(pod types.UID) *Member {
 	if l.turn == nil {
 		return nil
@@ -296,7 +314,8 @@ func (l *Loop) member(pod types.UID) *Member {
 	return nil
 }
 
-// inOrderOfNames tries domain placements in an order that is known, and chooses between equally good ones.
+// inOrderOfNames tries domain placements in a known order, and chooses between equally
+// good ones.
 type inOrderOfNames struct {
 	framework.Framework
 	choose func(group string, best []string) string
@@ -309,7 +328,7 @@ func (f inOrderOfNames) RunPlacementGeneratePlugins(ctx context.Context, state f
 	return placements, status
 }
 
-// RunPlacementScorePlugins lets the chosen one of those with the highest score win.
+// RunPlacementScorePlugins makes the chosen one of the best placements win.
 func (f inOrderOfNames) RunPlacementScorePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, placements []*fwk.PodGroupAssignments, states []fwk.PlacementCycleState) ([]fwk.PlacementPluginScores, *fwk.Status) {
 	scores, status := f.Framework.RunPlacementScorePlugins(ctx, state, group, placements, states)
 	var best []string
@@ -330,7 +349,7 @@ func (f inOrderOfNames) RunPlacementScorePlugins(ctx context.Context, state fwk.
 	return scores, status
 }
 
-// settle finds all nodes that are as good as the one that was found, and takes the chosen one.
+// settle finds all nodes that are as good as the found one, and takes the chosen one.
 func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, found *scheduler.ScheduleResult) error {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -357,12 +376,13 @@ func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, 
 		if m.chosen == nil {
 			m.chosen = map[string]*Verdict{}
 		}
-		m.chosen[found.SuggestedHost] = v // a pod is tried in several domain placements, of which one is taken
+		// a pod is tried in several domain placements, and one is taken
+		m.chosen[found.SuggestedHost] = v
 	}
 	return nil
 }
 
-// within returns the nodes that are in the domain placement which is being tried, all of them if there is none.
+// within returns the nodes in the present domain placement, or all nodes.
 func within(lister any, nodes []fwk.NodeInfo) []fwk.NodeInfo {
 	snapshot, ok := lister.(interface{ GetPlacement() *fwk.Placement })
 	if !ok || snapshot.GetPlacement() == nil {
@@ -371,7 +391,8 @@ func within(lister any, nodes []fwk.NodeInfo) []fwk.NodeInfo {
 	return snapshot.GetPlacement().Nodes
 }
 
-// failed notes what becomes of the nomination of a pod that is not bound, in a turn or after it.
+// failed records the change of the nomination of a pod that is not bound, in a turn or
+// after it.
 func (l *Loop) failed(pod types.UID, nominating *fwk.NominatingInfo) {
 	defer l.client.change(func() { l.client.ended[pod] = true })
 	if m := l.member(pod); m != nil && nominating != nil && nominating.Mode() == fwk.ModeOverride {
@@ -379,7 +400,7 @@ func (l *Loop) failed(pod types.UID, nominating *fwk.NominatingInfo) {
 	}
 }
 
-// finish completes the turn by what was written, and waits for its bindings.
+// finish adds the writes to the turn, and waits for its bindings.
 func (l *Loop) finish() error {
 	if l.turn == nil {
 		return nil
@@ -431,7 +452,7 @@ func (l *Loop) finish() error {
 	return l.client.refused
 }
 
-// claim returns a claim as it was shown last, nil if there is none.
+// claim returns the last delivered version of a claim, or nil.
 func (l *Loop) claim(namespace, of string) *resourcev1.ResourceClaim {
 	known, ok, err := l.informers[reflect.TypeOf(&resourcev1.ResourceClaim{})].GetStore().GetByKey(namespace + "/" + of)
 	if err != nil || !ok {
@@ -440,7 +461,8 @@ func (l *Loop) claim(namespace, of string) *resourcev1.ResourceClaim {
 	return known.(*resourcev1.ResourceClaim)
 }
 
-// stored returns the object as it was shown last, or itself if it is gone.
+// stored returns the last delivered version of an object, or the object itself if it is
+// gone.
 func (l *Loop) stored(object runtime.Object) runtime.Object {
 	if known, ok, err := l.informers[reflect.TypeOf(object)].GetStore().Get(object); err == nil && ok {
 		return known.(runtime.Object)

@@ -10,17 +10,18 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// nominations are the pending pods that are nominated to a node, each with that node in its status. It is the nominator of the frameworks.
+// nominations are the pending pods with a nominated node in their status. It is the
+// nominator of the frameworks.
 type nominations map[name]nomination
 
 type nomination struct {
 	fwk.PodInfo
-	// decided means that the API does not show the node yet.
+	// decided means that the API does not show the nomination yet.
 	decided bool
 }
 
-// set takes in a version of a pending pod. As in kube-scheduler, one without a nominated node that follows one without keeps the node that was decided
-// since.
+// set applies a version of a pending pod. As in kube-scheduler, if neither this version
+// nor the last one has a nominated node, a nomination that was decided in between stays.
 func (n nominations) set(pod *v1.Pod) error {
 	key := name{pod.Namespace, pod.Name}
 	before, ok := n[key]
@@ -59,7 +60,8 @@ func (s *Scheduler) Nominate(pod *v1.Pod, nodeName string) error {
 	return s.nominated.add(pod, shown == "")
 }
 
-// NominatedPodsForNode lists the pods that are nominated to the node, by namespace and name.
+// NominatedPodsForNode lists the pods that are nominated to the node, by namespace and
+// name.
 func (n nominations) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	var on []fwk.PodInfo
 	for _, info := range n {
@@ -71,7 +73,7 @@ func (n nominations) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	return on
 }
 
-// AddNominatedPod is for the scheduling loop, which is never run.
+// AddNominatedPod is for the scheduling loop, which never runs.
 func (n nominations) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
 
 // DeleteNominatedPodIfExists is for the loop, too.

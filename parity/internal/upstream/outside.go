@@ -10,9 +10,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Commit runs the Reserve and Permit plugins for the pod that was judged last, on one of the best nodes. A refusal or an error is in the verdict, as the
-// scheduler reports it; then no PostFilter plugin runs. It returns what the plugins from outside were called for, and those that have the pod wait.
-// Nothing is assumed.
+// Commit runs the Reserve and Permit plugins for the last judged pod, on one of the best
+// nodes. The verdict includes a refusal or an error as the scheduler reports it; no
+// PostFilter plugin runs then. Commit returns the calls of external plugins, and the
+// plugins for which the pod waits. Nothing is assumed.
 func (s *Scheduler) Commit(nodeName string) (verdict *Verdict, calls, waits []string) {
 	c := s.last
 	s.outside.Calls()

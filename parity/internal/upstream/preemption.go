@@ -18,20 +18,22 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// Preemption is what the PostFilter plugins made of a rejection.
+// Preemption is the result of the PostFilter plugins after a rejection.
 type Preemption struct {
-	// Message is what they add to the text of the FailedScheduling event.
+	// Message is the plugins' part of the FailedScheduling event.
 	Message string
-	// Mode is what becomes of the pod's nominated node; NodeName is its new value if that is Set.
+	// Mode is the change of the pod's nominated node. NodeName is its new value if Mode
+	// is Set.
 	Mode     Nomination
 	NodeName string
-	// Candidates are the nodes on which evictions make room, by name.
+	// Candidates are the nodes on which preemption makes room, by name.
 	Candidates []Candidate
-	// Outranked are the pods that lose their nomination to NodeName, by namespace and name.
+	// Outranked are the pods that lose their nomination to NodeName, by namespace and
+	// name.
 	Outranked []string
 }
 
-// Nomination says what becomes of a pod's status.nominatedNodeName.
+// Nomination is a change of a pod's status.nominatedNodeName.
 type Nomination string
 
 // The values of Nomination.
@@ -41,12 +43,12 @@ const (
 	Set   Nomination = "set"
 )
 
-// Candidate is a node on which a pod finds room when others are evicted.
+// Candidate is a node that is feasible for a pod after preemption.
 type Candidate struct {
 	NodeName string
 	// Victims are the pods to evict, the most important one first.
 	Victims []*v1.Pod
-	// Violations is how many evictions violate a PodDisruptionBudget.
+	// Violations is the number of evictions that violate a PodDisruptionBudget.
 	Violations int
 }
 
@@ -62,7 +64,7 @@ func sortedNames(pods []*v1.Pod) []string {
 	return names
 }
 
-// Candidate returns the candidate of that name, nil if there is none.
+// Candidate returns the candidate of that name, or nil.
 func (p *Preemption) Candidate(nodeName string) *Candidate {
 	at := slices.IndexFunc(p.Candidates, func(c Candidate) bool { return c.NodeName == nodeName })
 	if at < 0 {
@@ -71,8 +73,9 @@ func (p *Preemption) Candidate(nodeName string) *Candidate {
 	return &p.Candidates[at]
 }
 
-// Best returns the names of the candidates between which kube-scheduler's ladder does not decide, sorted. Pods that have not started count as
-// started now, so candidates that differ only in these are equals; kube-scheduler then takes the node at which it looked last.
+// Best returns the names of the candidates that kube-scheduler's criteria rank equally,
+// sorted. Pods that have not started count as started now, so candidates that differ only
+// in these are equal. kube-scheduler then takes the node that it visited last.
 func (p *Preemption) Best() []string {
 	var best []string
 	var least [5]int64
@@ -89,7 +92,7 @@ func (p *Preemption) Best() []string {
 	return best
 }
 
-// rungs are the criteria by which kube-scheduler chooses; less is better.
+// rungs returns the criteria of kube-scheduler's choice; less is better.
 func (c *Candidate) rungs() [5]int64 {
 	highest := int64(corev1helpers.PodPriority(c.Victims[0]))
 	sum, earliest := int64(0), int64(math.MaxInt64)
@@ -102,8 +105,9 @@ func (c *Candidate) rungs() [5]int64 {
 	return [5]int64{int64(c.Violations), highest, sum, int64(len(c.Victims)), -earliest}
 }
 
-// evaluation is kube-scheduler's DefaultPreemption plugin, watched: what it finds on each node is kept, and what it would write to the API server
-// is not written. All potential nodes are candidates, in any configuration.
+// evaluation is an instrumented DefaultPreemption plugin of kube-scheduler. Its results
+// for each node are recorded, and its writes to the API server are suppressed. All
+// potential nodes are candidates, in any configuration.
 type evaluation struct {
 	preemption.Interface
 	scheduler  *Scheduler
@@ -111,7 +115,7 @@ type evaluation struct {
 	executions chan context.Context // of the goroutines that evict, one for each victim
 }
 
-// watch makes the evaluation of a plugin that was just built.
+// watch makes the evaluation for a newly built plugin.
 func watch(plugin *defaultpreemption.DefaultPreemption) *evaluation {
 	e := &evaluation{Interface: plugin}
 	plugin.Evaluator.Interface = e
@@ -124,8 +128,9 @@ func watch(plugin *defaultpreemption.DefaultPreemption) *evaluation {
 	return e
 }
 
-// moreImportant decides between pods that kube-scheduler takes for equally important, in the order of their names. All that have not started are: it
-// takes them for started at the moment at which it looks at them.
+// moreImportant orders pods that kube-scheduler regards as equally important by name. All
+// pods that have not started are equal: kube-scheduler regards them as started at the
+// moment of the comparison.
 func moreImportant(inAnyOrder defaultpreemption.MoreImportantVictimFunc, a, b preemption.Victim) bool {
 	p, q := a.Pods()[0].GetPod(), b.Pods()[0].GetPod()
 	if a.Priority() == b.Priority() && p.Status.StartTime == nil && q.Status.StartTime == nil {
@@ -139,7 +144,7 @@ func (e *evaluation) GetOffsetAndNumCandidates(nodes int32) (offset, candidates 
 	return 0, nodes
 }
 
-// SelectVictimsOnNode keeps what the plugin's method returns.
+// SelectVictimsOnNode records the results of the plugin's method.
 func (e *evaluation) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, preemptor *v1.Pod, node fwk.NodeInfo,
 	possible []*preemption.DomainVictim, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
 	victims, violations, status := e.Interface.SelectVictimsOnNode(ctx, state, preemptor, node, possible, budgets)
@@ -149,22 +154,24 @@ func (e *evaluation) SelectVictimsOnNode(ctx context.Context, state fwk.CycleSta
 	return victims, violations, status
 }
 
-// Evict notes that the eviction of a pod on a node has been decided. kube-scheduler sees it when the watch shows the deletion; from then on a pod that is
-// nominated to the node has no further pods evicted. Here it is so at once.
+// Evict records the decision to evict a pod on a node. kube-scheduler sees the eviction
+// when the watch shows the deletion. From then on it evicts no further pods for a pod
+// that is nominated to the node. Here that holds at once.
 func (s *Scheduler) Evict(pod *v1.Pod) {
 	if on := s.pods[name{pod.Namespace, pod.Name}]; on != nil && on.UID == pod.UID && on.DeletionTimestamp == nil {
 		s.evicted[pod.UID]++
 	}
 }
 
-// Kept notes that an eviction has failed.
+// Kept records that an eviction has failed.
 func (s *Scheduler) Kept(pod types.UID) {
 	if s.evicted[pod]--; s.evicted[pod] <= 0 {
 		delete(s.evicted, pod)
 	}
 }
 
-// PodEligibleToPreemptOthers is the plugin's, of which pods that are evicted count as terminating.
+// PodEligibleToPreemptOthers is the plugin's method, with evicted pods counted as
+// terminating.
 func (e *evaluation) PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod, onNominated *fwk.Status) (bool, string) {
 	eligible, why := e.Interface.PodEligibleToPreemptOthers(ctx, pod, onNominated)
 	if !eligible || pod.Status.NominatedNodeName == "" || onNominated.Code() == fwk.UnschedulableAndUnresolvable {
@@ -179,7 +186,8 @@ func (e *evaluation) PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod
 	return true, ""
 }
 
-// postFilter runs the PostFilter plugins as the scheduler does after a rejection, and waits until they have done everything.
+// postFilter runs the PostFilter plugins as the scheduler does after a rejection, and
+// waits for their goroutines.
 func (c *cycle) postFilter() error {
 	made := &Preemption{Mode: Clear}
 	c.verdict.Preemption = made
@@ -191,7 +199,7 @@ func (c *cycle) postFilter() error {
 	if err := pods.Add(c.pod); err != nil {
 		return fmt.Errorf("put pod %s/%s into kube-scheduler's stores: %w", c.pod.Namespace, c.pod.Name, err)
 	}
-	defer func() { _ = pods.Delete(c.pod) }() // which fails for objects without a key only
+	defer func() { _ = pods.Delete(c.pod) }() // fails only for objects without a key
 	watched := c.profile.evaluation
 	if watched == nil { // DefaultPreemption is disabled
 		watched = &evaluation{}
@@ -220,7 +228,8 @@ func (c *cycle) postFilter() error {
 	return made.finish(watched, c)
 }
 
-// finish waits until the plugin has evicted the victims, and checks that Best knows kube-scheduler's ladder.
+// finish waits until the plugin has evicted the victims, and checks that Best agrees with
+// kube-scheduler's choice.
 func (p *Preemption) finish(watched *evaluation, c *cycle) error {
 	chosen := p.Candidate(p.NodeName)
 	if chosen == nil || !slices.Contains(p.Best(), p.NodeName) {

@@ -15,8 +15,9 @@ func ranked(p *v1.Pod, priority int32) *v1.Pod {
 	return p
 }
 
-// Once an eviction is decided, no further pods are evicted for a pod that is nominated to the node, unless the eviction fails, or the pod does not outrank
-// the victim.
+// TestEvicted checks that once an eviction is decided, no further pods are evicted for a
+// pod that is nominated to the node. Exceptions are a failed eviction, and a pod that
+// does not outrank the victim.
 func TestEvicted(t *testing.T) {
 	s := newUpstream(t, cases.EmptyConfig())
 	s.SetNode(node("a", "2"))
@@ -52,7 +53,8 @@ func TestEvicted(t *testing.T) {
 	expect("gone and back", upstream.Set)
 }
 
-// A nomination that was decided outlasts versions of the pod that do not show it yet, and no others.
+// TestDecidedNomination checks that a decided nomination outlasts only the versions of
+// the pod that do not show it yet.
 func TestDecidedNomination(t *testing.T) {
 	s := newUpstream(t, cases.EmptyConfig())
 	shown := func(nodeName string) *v1.Pod {

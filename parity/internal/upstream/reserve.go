@@ -13,15 +13,17 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// reserved is the cycle that placed a pod on a node, for as long as that may be undone.
+// reserved is the cycle that placed a pod on a node, while that can be undone.
 type reserved struct {
 	cycle    *cycle
 	nodeName string
 }
 
-// Reserve runs the Reserve plugins for the pod that was judged last and is assumed on the node: from then on the other pods see the volumes
-// and claims that VolumeBinding has assumed for it, and the devices that DynamicResources has promised to its claims. It returns these objects as the two will
-// write them, in order. Forget undoes it. An error ends the cycle; then nothing is reserved, and the pod is forgotten.
+// Reserve runs the Reserve plugins for the last judged pod, which is assumed on the node.
+// From then on other pods see the volumes and claims that VolumeBinding has assumed for
+// it, and the devices that DynamicResources has promised to its claims. Reserve returns
+// these objects as the two will write them, in order. Forget undoes it. After an error
+// nothing is reserved, and the pod is forgotten.
 func (s *Scheduler) Reserve(pod *v1.Pod, nodeName string) ([]runtime.Object, error) {
 	if s.last == nil || s.last.pod.UID != pod.UID {
 		return nil, fmt.Errorf("reserve for pod %s/%s: another pod was judged last", pod.Namespace, pod.Name)
@@ -52,11 +54,12 @@ func (s *Scheduler) unreserve(key name) {
 	}
 }
 
-// writes lets VolumeBinding write to a client that only records. Its context has ended already, so that it does not wait for the claims.
+// writes lets VolumeBinding write to a recording client. Its context has ended already,
+// so that it does not wait for the claims.
 func (s *Scheduler) writes(c *cycle, placed *v1.Pod, nodeName string) ([]runtime.Object, error) {
 	binding, ok := c.profile.plugins["VolumeBinding"].(fwk.PreBindPlugin)
 	if !ok {
-		return nil, nil // it is disabled
+		return nil, nil // disabled
 	}
 	if _, status := binding.PreBindPreFlight(s.ctx, c.state, placed, nodeName); status.IsSkip() {
 		return nil, nil
@@ -72,14 +75,15 @@ func (s *Scheduler) writes(c *cycle, placed *v1.Pod, nodeName string) ([]runtime
 	return s.client.writes, nil
 }
 
-// client records updates of volumes and claims and nominations that are cleared, and accepts all. It can do nothing else.
+// client records and accepts updates of volumes and claims, and cleared nominations. It
+// supports nothing else.
 type client struct {
 	kubernetes.Interface
 	writes  []runtime.Object
-	cleared []string // namespace/name of pods that are no longer nominated
+	cleared []string // namespace/name of pods whose nomination is cleared
 }
 
-// CoreV1 returns the recording part.
+// CoreV1 returns the recording client.
 func (c *client) CoreV1() corev1.CoreV1Interface { return recorder{c.Interface.CoreV1(), c} }
 
 type recorder struct {
@@ -130,7 +134,7 @@ type pods struct {
 	namespace string
 }
 
-// Patch records that a pod's nomination is cleared. No other patch is sent through here.
+// Patch records a cleared nomination. Other patches are errors.
 func (p pods) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*v1.Pod, error) {
 	if want := `{"status":{"nominatedNodeName":null}}`; string(data) != want {
 		return nil, fmt.Errorf("the patch of pod %s/%s is %s, not %s", p.namespace, name, data, want)

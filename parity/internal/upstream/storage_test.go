@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// with is a pod of a namespace and name on a node, or on none, with volumes.
+// with returns a pod of a namespace and name on a node, or on none, with volumes.
 func with(namespace, name, nodeName string, volumes ...v1.Volume) *v1.Pod {
 	p := pod(name, "100m", nodeName)
 	p.Namespace, p.UID = namespace, types.UID(namespace+"-"+name)
@@ -25,7 +25,7 @@ func with(namespace, name, nodeName string, volumes ...v1.Volume) *v1.Pod {
 	return p
 }
 
-// uses is a volume entry for a claim.
+// uses returns a volume entry for a claim.
 func uses(claim string) v1.Volume {
 	return v1.Volume{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
@@ -50,7 +50,7 @@ func rbd(readOnly bool, monitors ...string) v1.Volume {
 	return v1.Volume{VolumeSource: v1.VolumeSource{RBD: &v1.RBDVolumeSource{CephMonitors: monitors, RBDPool: "p", RBDImage: "i", ReadOnly: readOnly}}}
 }
 
-// claimOf is an unbound claim of namespace default; change may change it.
+// claimOf returns an unbound claim of the namespace default.
 func claimOf(name, class, size string, change ...func(c *v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
 	c := &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name), ResourceVersion: "1", Annotations: map[string]string{}},
@@ -88,7 +88,7 @@ func ownedBy(p *v1.Pod) func(c *v1.PersistentVolumeClaim) {
 	}
 }
 
-// volumeOf is an available CSI volume; change may change it.
+// volumeOf returns an available CSI volume.
 func volumeOf(name, class, size string, change ...func(v *v1.PersistentVolume)) *v1.PersistentVolume {
 	v := &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("volume-" + name), ResourceVersion: "1", Labels: map[string]string{}},
@@ -105,7 +105,7 @@ func volumeOf(name, class, size string, change ...func(v *v1.PersistentVolume)) 
 	return v
 }
 
-// at requires a label of nodes.
+// at requires a node label.
 func at(key string, values ...string) func(v *v1.PersistentVolume) {
 	return func(v *v1.PersistentVolume) {
 		v.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
@@ -131,7 +131,7 @@ func labelled(labels ...string) func(v *v1.PersistentVolume) {
 	}
 }
 
-// lateClass is a class whose claims wait for their first consumer.
+// lateClass returns a class with delayed binding.
 func lateClass(name, provisioner string, zones ...string) *storagev1.StorageClass {
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}, Provisioner: provisioner, VolumeBindingMode: &mode}
@@ -147,7 +147,7 @@ func driver(name string, capacity, prevent bool) *storagev1.CSIDriver {
 	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &capacity, PreventPodSchedulingIfMissing: &prevent}}
 }
 
-// pool is a capacity object for a zone; an empty maximum is none.
+// pool returns a capacity object for a zone. An empty maximum is not set.
 func pool(name, class, zone, capacity, maximum string) *storagev1.CSIStorageCapacity {
 	quantity := resource.MustParse(capacity)
 	c := &storagev1.CSIStorageCapacity{
@@ -161,7 +161,7 @@ func pool(name, class, zone, capacity, maximum string) *storagev1.CSIStorageCapa
 	return c
 }
 
-// limits is a CSINode; a negative count is none.
+// limits returns a CSINode. A negative count is not set.
 func limits(nodeName string, counts map[string]int32) *storagev1.CSINode {
 	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
 	for _, d := range slices.Sorted(maps.Keys(counts)) {

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 )
 
-// A pod whose node is missing uses no claim, whether it came before or after the snapshot was first taken.
+// TestUsedOnMissingNode checks that a pod whose node is missing uses no claim, whether it
+// came before or after the first snapshot.
 func TestUsedOnMissingNode(t *testing.T) {
 	w := newWorld(t)
 	user := with("default", "user", "gone", uses("c"))
@@ -30,7 +31,8 @@ func TestUsedOnMissingNode(t *testing.T) {
 	w.expect(p, "n1 passes, n2 passes")
 }
 
-// A scheduler that has seen another cluster before must return the same verdicts as one that has not.
+// TestFollowsStorage checks that the verdicts of a scheduler that has seen another
+// cluster before equal those of a new one.
 func TestFollowsStorage(t *testing.T) {
 	for _, shape := range cases.VolumeShapes() {
 		if shape.Name == "vol-crowd" {
@@ -47,7 +49,7 @@ func TestFollowsStorage(t *testing.T) {
 				do(t, follower.RemovePod(p.Namespace, p.Name))
 			}
 			for at, o := range before.Others() {
-				if at%2 == 0 { // the others are replaced, if there is another of the name
+				if at%2 == 0 { // the others are replaced by objects of the same name, if any
 					do(t, follower.RemoveObject(o))
 				}
 			}

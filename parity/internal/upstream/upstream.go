@@ -1,10 +1,16 @@
 // Package upstream runs kube-scheduler's own plugins for a pod on every node.
 //
-// It takes a KubeSchedulerConfiguration and API objects, and gives a Verdict for a pod: each node's first rejection with code and reasons,
-// the rejections of the other filters, every score raw, normalised and weighted, the total, the text of the FailedScheduling event, and what
-// preemption finds on each node and chooses; and, for a pod that is placed, what its volumes and claims for devices need written. It owns a cache and a snapshot, which are kube-scheduler's too and follow changes
-// one by one, and informers that are never started: a change is in their stores, and has been passed to the plugins' event handlers, when the
-// call that makes it returns. It never samples nodes, binds, evicts or connects to an API server.
+// It takes a KubeSchedulerConfiguration and API objects, and returns a Verdict for a pod.
+// A verdict has each node's first rejection with code and reasons, the rejections of the
+// other filters, every score raw, normalized and weighted, and the total. It also has the
+// text of the FailedScheduling event, and preemption's results for each node with its
+// choice. For a placed pod it has the necessary writes to its volumes and claims for
+// devices.
+//
+// It owns a cache and a snapshot, which are kube-scheduler's and are updated change by
+// change, and informers that are never started. When the call that makes a change
+// returns, the change is in their stores and was passed to the plugins' event handlers.
+// It never samples nodes, binds, evicts or connects to an API server.
 package upstream
 
 import (
@@ -43,7 +49,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/outside"
 )
 
-// Scheduler is kube-scheduler's view of one cluster. One goroutine uses it, until it is closed.
+// Scheduler is kube-scheduler's view of one cluster, until it is closed. It is not safe
+// for concurrent use.
 type Scheduler struct {
 	ctx       context.Context
 	stop      context.CancelFunc
@@ -56,17 +63,20 @@ type Scheduler struct {
 	manager   fwk.SharedDRAManager
 	profiles  map[string]*profile
 	nodes     map[string]*v1.Node
-	pods      map[name]*v1.Pod // those in the cache
+	pods      map[name]*v1.Pod // in the cache
 	assumed   map[name]bool
 	nominated nominations
-	evicted   map[types.UID]int // pods on nodes, by how many preemptions have their eviction decided and not failed, until the watch shows it
-	last      *cycle            // of the pod that was judged last
+	// pods on nodes, by the number of preemptions whose eviction is decided and not
+	// failed, until the watch shows it
+	evicted   map[types.UID]int
+	last      *cycle // of the last judged pod
 	extenders []fwk.Extender
-	outside   outside.Set       // the plugins from outside, which configurations may enable
+	outside   outside.Set       // the external plugins that configurations may enable
 	reserved  map[name]reserved // of the assumed pods
-	// stale is set when the snapshot must be taken anew. kube-scheduler's own snapshot holds, for each node, how many nodes had its images
-	// when the node last changed, and not how many have them now: its scores depend on the past. These do not.
-	// It would also count the claims of pods on nodes that are missing or gone, if these came or went last.
+	// stale means that the snapshot must be rebuilt. kube-scheduler's own snapshot has,
+	// for each node, the number of nodes with its images at the node's last change, and
+	// not at present. So its scores depend on the past; these do not. It would also count
+	// the claims of pods on missing nodes if these came or went last.
 	stale bool
 }
 
@@ -77,13 +87,14 @@ type name struct{ namespace, name string }
 type profile struct {
 	framework.Framework
 	plugins map[string]fwk.Plugin
-	filters []string // the filters' names in the order in which they run
+	filters []string // in the order in which they run
 	weights map[string]int64
 	// evaluation is nil if DefaultPreemption is disabled.
 	evaluation *evaluation
 }
 
-// New builds a scheduler of an empty cluster from the text of a configuration, YAML or JSON.
+// New builds a scheduler of an empty cluster from the text of a configuration, YAML or
+// JSON.
 func New(text []byte) (*Scheduler, error) {
 	source, err := parse(text)
 	if err != nil {
@@ -158,7 +169,8 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 	return nil
 }
 
-// devices is the device manager that the plugin for dynamic resources needs, as kube-scheduler builds it.
+// devices returns the device manager for the DynamicResources plugin, built as in
+// kube-scheduler.
 func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
 	resources, gate := s.informers.Resource().V1(), utilfeature.DefaultFeatureGate
 	options := resourceslicetracker.Options{
@@ -182,7 +194,8 @@ func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
 	return s.manager, nil
 }
 
-// registry is that of the built-in plugins and those from outside; it records each plugin that is built.
+// registry returns the registry of the built-in and external plugins. It records each
+// plugin that is built.
 func (p *profile) registry(more map[string]outside.Factory) frameworkruntime.Registry {
 	registry := plugins.NewInTreeRegistry()
 	for of, make := range more {
@@ -226,7 +239,8 @@ func (s *Scheduler) RemoveNode(of string) error {
 	return nil
 }
 
-// SetPod adds or replaces a pod. A pod without a node matters only if it is nominated, and one that has finished does not matter.
+// SetPod adds or replaces a pod. A pod without a node counts only if it is nominated. A
+// finished pod does not count.
 func (s *Scheduler) SetPod(pod *v1.Pod) error {
 	key := name{pod.Namespace, pod.Name}
 	old := s.pods[key]
@@ -243,7 +257,7 @@ func (s *Scheduler) SetPod(pod *v1.Pod) error {
 		if old == nil && s.profiles[pod.Spec.SchedulerName] != nil {
 			return s.nominated.set(pod)
 		}
-		return nil // it is assumed, and the watch does not show it yet
+		return nil // the pod is assumed, and the watch does not show that yet
 	}
 	s.nominated.remove(key)
 	s.stale = s.stale || s.nodes[pod.Spec.NodeName] == nil
@@ -268,7 +282,7 @@ func (s *Scheduler) SetPod(pod *v1.Pod) error {
 	return nil
 }
 
-// RemovePod removes a pod, assumed or not, and what is reserved for it.
+// RemovePod removes a pod, assumed or not, and its reservations.
 func (s *Scheduler) RemovePod(namespace, of string) error {
 	key := name{namespace, of}
 	s.nominated.remove(key)
@@ -292,7 +306,7 @@ func (s *Scheduler) RemovePod(namespace, of string) error {
 	return nil
 }
 
-// Assume puts a pending pod on a node before any watch shows it there.
+// Assume puts a pending pod on a node before a watch shows it there.
 func (s *Scheduler) Assume(pod *v1.Pod, nodeName string) error {
 	placed := pod.DeepCopy()
 	placed.Spec.NodeName = nodeName
@@ -306,8 +320,8 @@ func (s *Scheduler) Assume(pod *v1.Pod, nodeName string) error {
 	return nil
 }
 
-// Forget removes an assumed pod whose binding failed, and what is reserved for it. A pod that a watch has confirmed, or another pod of the
-// name, stays.
+// Forget removes an assumed pod whose binding failed, and its reservations. A pod that a
+// watch has confirmed, or another pod of the same name, stays.
 func (s *Scheduler) Forget(pod *v1.Pod) error {
 	key := name{pod.Namespace, pod.Name}
 	if old := s.pods[key]; old == nil || !s.assumed[key] || old.UID != pod.UID {
@@ -316,7 +330,8 @@ func (s *Scheduler) Forget(pod *v1.Pod) error {
 	return s.RemovePod(pod.Namespace, pod.Name)
 }
 
-// SetObject adds or replaces an object that is neither a node nor a pod. Kinds that no plugin reads are left out.
+// SetObject adds or replaces an object that is neither a node nor a pod. It ignores kinds
+// that no plugin reads.
 func (s *Scheduler) SetObject(object runtime.Object) error {
 	if of := s.others[reflect.TypeOf(object)]; of != nil {
 		if err := of.set(object); err != nil {
@@ -326,7 +341,7 @@ func (s *Scheduler) SetObject(object runtime.Object) error {
 	return nil
 }
 
-// RemoveObject removes such an object.
+// RemoveObject removes an object that is neither a node nor a pod.
 func (s *Scheduler) RemoveObject(object runtime.Object) error {
 	if of := s.others[reflect.TypeOf(object)]; of != nil {
 		if err := of.remove(object); err != nil {
@@ -345,7 +360,8 @@ func (s *Scheduler) Nodes() []*v1.Node {
 	return all
 }
 
-// Placed returns the pods that are on nodes, assumed ones included, by namespace and name.
+// Placed returns the pods that are on nodes, assumed ones included, by namespace and
+// name.
 func (s *Scheduler) Placed() []*v1.Pod {
 	all := slices.Collect(maps.Values(s.pods))
 	slices.SortFunc(all, byName)

@@ -105,7 +105,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Assumed pods take room, and free it when forgotten.
+// TestAssumed checks that assumed pods take room, and release it when forgotten.
 func TestAssumed(t *testing.T) {
 	i := newUpstream(t, cases.EmptyConfig())
 	i.SetNode(node("a", "1"))
@@ -153,7 +153,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A scheduler that was given changes one by one must return the same verdicts as one that was given only the result.
+// TestFollowsChanges checks that the verdicts of a scheduler that was given single
+// changes equal those of one that was given the result only.
 func TestFollowsChanges(t *testing.T) {
 	for seed := range uint64(12) {
 		r := cases.Source("changes", seed)
@@ -178,8 +179,9 @@ func TestFollowsChanges(t *testing.T) {
 	}
 }
 
-// texts returns a verdict as text: errors by their message, and reasons sorted, because extended resources come in any order.
-// texts are what two judgments must agree on. Which of equally good nodes preemption chooses differs from run to run.
+// texts returns the deterministic part of a verdict as text: errors by their message, and
+// reasons sorted, because extended resources come in any order. It leaves out
+// preemption's choice among equally good nodes, which differs from run to run.
 func texts(v *upstream.Verdict) []string {
 	message, _, _ := strings.Cut(v.Message, "found a potential placement")
 	all := []string{fmt.Sprint(v.Err, message, v.Plugins, v.Best)}

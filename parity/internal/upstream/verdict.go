@@ -16,29 +16,32 @@ import (
 
 // Verdict is kube-scheduler's result for a pod.
 type Verdict struct {
-	// Nodes are sorted by name. There are none if the cycle fails before any is filtered.
+	// Nodes are sorted by name. They are empty if the cycle fails before the filters.
 	Nodes    []Node
 	Feasible int
-	// Message is the text of the FailedScheduling event, with what preemption adds, MessageBefore the text without that; empty if a node is
-	// feasible, or with Err.
+	// Message is the text of the FailedScheduling event, and MessageBefore is the text
+	// without preemption's part. Both are empty if a node is feasible, or with Err.
 	Message, MessageBefore string
-	// Preemption is set if there is a message.
+	// Preemption is set if Message is.
 	Preemption *Preemption
-	// Gated is why a PreEnqueue plugin would not let the pod into the queue; empty if all would. The cycle runs all the same.
+	// Gated is the reason why a PreEnqueue plugin holds the pod back, or empty. The cycle
+	// runs in either case.
 	Gated string
-	// Deallocated is the ResourceClaim that PostFilter has taken the allocation of, nil if none; Deallocatable are namespace/name of those of which it
-	// takes any.
+	// Deallocated is the ResourceClaim that PostFilter has deallocated, or nil.
+	// Deallocatable are namespace/name of the claims that it chooses from.
 	Deallocated   *resourcev1.ResourceClaim
 	Deallocatable []string
-	// Plugins are the plugins whose events can make the pod schedulable, sorted; Pending are those that answered Pending.
+	// Plugins are the plugins whose events can make the pod schedulable, sorted. Pending
+	// are the plugins that returned Pending.
 	Plugins, Pending []string
 	// Best are the names of the nodes that kube-scheduler chooses from, sorted.
 	Best []string
-	// Err ends the cycle without a result. Of several nodes whose filters fail, kube-scheduler reports the one that it happens to look at first: Errs
-	// are the errors of all of them, and Err is the first node's.
+	// Err ends the cycle without a result. If filters fail on several nodes,
+	// kube-scheduler reports a random one of the errors. Errs has all of them, and Err is
+	// the first node's.
 	Err  error
 	Errs []error
-	// Behind counts those of Errs whose nodes another filter rejects.
+	// Behind counts the errors in Errs on nodes that another filter rejects.
 	Behind int
 }
 
@@ -48,13 +51,16 @@ type Node struct {
 	Feasible bool
 	// First is the rejection that kube-scheduler reports.
 	First *Rejection
-	// All are the rejections of all filters, each run by itself, in order, and their errors, which kube-scheduler never comes to behind a
-	// rejection; nil unless the verdict is explained, and if pods are nominated to the node, because filters then run with and without them.
+	// All are the rejections and errors of all filters, each run alone, in order.
+	// kube-scheduler never reaches those after a rejection. All is nil unless the verdict
+	// is explained. It is also nil if pods are nominated to the node, because filters
+	// then run with and without them.
 	All []Rejection
-	// Scores are in the order of the profile, and only set if there is a choice.
+	// Scores are in the order of the profile. They are set only if several nodes are
+	// feasible.
 	Scores []Score
 	Total  int64
-	// Extended is what extenders add to the total.
+	// Extended is the extenders' part of the total.
 	Extended int64
 }
 
@@ -69,14 +75,15 @@ type Rejection struct {
 type Score struct {
 	Plugin string
 	Weight int64
-	// Raw is what Score returns, Normalised what NormalizeScore makes of it, Weighted that times the weight.
+	// Raw is the result of Score, Normalised that of NormalizeScore, and Weighted is
+	// Normalised times the weight.
 	Raw, Normalised, Weighted int64
 }
 
 // ErrNoNodes is the error in an empty cluster.
 var ErrNoNodes = errors.New("no nodes available to schedule pods")
 
-// Explain is Judge, and also runs each filter by itself: it sets All of the nodes.
+// Explain is Judge, and also runs each filter alone to set All of the nodes.
 func (s *Scheduler) Explain(pod *v1.Pod) (*Verdict, error) { return s.judge(pod, true) }
 
 // Judge runs one scheduling cycle for a pod on the current cluster.
@@ -129,8 +136,8 @@ func (c *cycle) gate() {
 	}
 }
 
-// explain runs each filter by itself on the nodes that one has rejected. It comes last: DynamicResources keeps what its filter has found on each node for
-// PostFilter.
+// explain runs each filter alone on the rejected nodes. It comes last, because
+// DynamicResources keeps the results of its filter on each node for PostFilter.
 func (c *cycle) explain() {
 	if !c.explained {
 		return
@@ -147,7 +154,7 @@ func (c *cycle) explain() {
 	}
 }
 
-// cycle is one scheduling cycle, on the state that its plugins write for each other.
+// cycle is one scheduling cycle, with the state that its plugins share.
 type cycle struct {
 	*Scheduler
 	profile  *profile
@@ -155,8 +162,8 @@ type cycle struct {
 	state    fwk.CycleState
 	nodes    []fwk.NodeInfo // by name
 	feasible []fwk.NodeInfo
-	rejected map[int]fwk.NodeInfo // by filters, by the position in the verdict
-	failed   []fwk.NodeInfo       // those whose filters fail
+	rejected map[int]fwk.NodeInfo // by filters, by index in the verdict
+	failed   []fwk.NodeInfo       // nodes with a failed filter
 	fit      framework.FitError
 	verdict  *Verdict
 	// explained means that all filters run.
@@ -190,7 +197,8 @@ func (c *cycle) run() {
 	c.choose()
 }
 
-// filter runs the filters on every node that PreFilter has left, and on the node that the pod is nominated to.
+// filter runs the filters on every node that PreFilter has left, and on the pod's
+// nominated node.
 func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 	diagnosis := &c.fit.Diagnosis
 	nominated, passes := c.filterNominated()
@@ -213,7 +221,7 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 			c.feasible = append(c.feasible, info)
 		case !status.IsRejected():
 			c.verdict.Errs, c.failed = append(c.verdict.Errs, status.AsError()), append(c.failed, info)
-			if !passes { // otherwise no other node is looked at
+			if !passes { // otherwise no other node is visited
 				c.verdict.Err = c.verdict.Errs[0]
 			}
 			continue
@@ -231,8 +239,10 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 	c.verdict.Feasible = len(c.feasible)
 }
 
-// filterNominated filters the node that the pod is nominated to as kube-scheduler does before it looks at any other, whatever PreFilter has left, and
-// returns its name, and whether it passes. The status stays. The name is "" if there is no such node, or if a filter fails, which kube-scheduler only logs.
+// filterNominated filters the pod's nominated node, as kube-scheduler does before it
+// visits any other node, whatever PreFilter has left. It returns the node's name and
+// whether the node passes. The status stays. The name is "" if the node does not exist,
+// or if a filter fails, which kube-scheduler only logs.
 func (c *cycle) filterNominated() (nodeName string, passes bool) {
 	at := slices.IndexFunc(c.nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == c.pod.Status.NominatedNodeName })
 	if at < 0 {
@@ -254,7 +264,7 @@ func (c *cycle) filterNominated() (nodeName string, passes bool) {
 	return c.pod.Status.NominatedNodeName, passes
 }
 
-// objections runs each filter by itself, where kube-scheduler stops at the first that rejects.
+// objections runs each filter alone, where kube-scheduler stops at the first rejection.
 func (c *cycle) objections(info fwk.NodeInfo) []Rejection {
 	var all []Rejection
 	for _, of := range c.profile.filters {
@@ -279,7 +289,7 @@ func rejection(status *fwk.Status) *Rejection {
 	return &Rejection{Plugin: status.Plugin(), Code: status.Code().String(), Reasons: slices.Clone(status.Reasons())}
 }
 
-// score does nothing with one feasible node, which is taken without scoring.
+// score skips scoring for a single feasible node, as kube-scheduler does.
 func (c *cycle) score() {
 	if len(c.feasible) < 2 || !c.profile.HasScorePlugins() && len(c.extenders) == 0 {
 		return
@@ -312,7 +322,7 @@ func (c *cycle) scores(of *fwk.NodePluginScores) []Score {
 	return scores
 }
 
-// choose finds the nodes of the highest total, or the one that the pod is nominated to.
+// choose finds the nodes with the highest total, or takes the pod's nominated node.
 func (c *cycle) choose() {
 	if c.verdict.Err != nil {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// The worked examples of the reference page about volumes, with kube-scheduler alone: they hold the page to what was measured.
+// These are the worked examples of the reference page about volumes, run by
+// kube-scheduler alone, to keep the page true.
 
 const (
 	volumeRestrictions = "VolumeRestrictions"
@@ -43,7 +44,7 @@ type world struct {
 	*upstream.Scheduler
 }
 
-// newWorld has nodes n1 and n2 in zones z1 and z2.
+// newWorld returns a world with nodes n1 and n2 in zones z1 and z2.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t, newUpstream(t, cases.EmptyConfig())}
@@ -52,7 +53,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// node adds or replaces a node with labels, besides its name.
+// node adds or replaces a node with labels in addition to its name.
 func (w *world) node(name string, labels ...string) {
 	n := node(name, "8")
 	for i := 0; i < len(labels); i += 2 {
@@ -72,7 +73,8 @@ func (w *world) add(objects ...runtime.Object) {
 	}
 }
 
-// expect compares the verdict on a pod: "n1 passes, n2 U NodeVolumeLimits: reason"; a rejection of all nodes by PreFilter is "all UU …".
+// expect compares the verdict on a pod: "n1 passes, n2 U NodeVolumeLimits: reason". A
+// rejection of all nodes by PreFilter is "all UU …".
 func (w *world) expect(p *v1.Pod, want string) *upstream.Verdict {
 	w.Helper()
 	v := judged(w.T, w.Scheduler, p)
@@ -105,7 +107,7 @@ func refused(r *upstream.Rejection) string {
 	return code + " " + r.Plugin + ": " + strings.Join(r.Reasons, "; ")
 }
 
-// score returns a plugin's normalised score of a node.
+// score returns a plugin's normalized score of a node.
 func score(v *upstream.Verdict, plugin, nodeName string) int64 {
 	for _, n := range v.Nodes {
 		for _, s := range n.Scores {
@@ -183,7 +185,7 @@ func TestRestrictionsOfClaims(t *testing.T) {
 	})
 }
 
-// without compares what the filters say about a node in a dry run without some pods.
+// without compares the filters' result for a node in a dry run without some pods.
 func (w *world) without(nodeName, want string, victims ...*v1.Pod) {
 	w.Helper()
 	r, err := w.Without(nodeName, victims...)
@@ -193,7 +195,8 @@ func (w *world) without(nodeName, want string, victims ...*v1.Pod) {
 	}
 }
 
-// newLimits has volumes and claims v1 to v4 of driver d, and one node n with a limit of 2, or none.
+// newLimits returns a world with volumes and claims v1 to v4 of driver d, and one node n,
+// with the given limits.
 func newLimits(t *testing.T, counts map[string]int32) *world {
 	w := &world{t, newUpstream(t, cases.EmptyConfig())}
 	w.node("n")
@@ -334,7 +337,7 @@ func TestVolumeBinding(t *testing.T) {
 	}
 }
 
-// What Reserve assumes for the examples, and what it would write.
+// TestVolumesChosen checks the assumptions of Reserve in the examples, and its writes.
 func TestVolumesChosen(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -444,7 +447,8 @@ func TestStorageScores(t *testing.T) {
 	}
 }
 
-// What one pod has reserved, the next one sees, until it is forgotten or a newer object comes.
+// TestAssumedVolumes checks that pods see the reservations of earlier pods, until these
+// are forgotten or a newer object arrives.
 func TestAssumedVolumes(t *testing.T) {
 	no := "UU VolumeBinding: " + noVolumes
 	t.Run("V17", func(t *testing.T) {

@@ -21,21 +21,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// writes are what a Loop writes. Nothing is stored: patches are kept for the turn, and bindings wait until they are answered.
+// writes records the writes of a Loop. Nothing is stored: patches are kept for the turn,
+// and bindings wait until they are answered.
 type writes struct {
 	kubernetes.Interface
 	mu       sync.Mutex
 	notes    map[string][]string // texts of events, by namespace/name of the pod
-	patches  map[string][][]byte // of a pod's status, the same
-	groups   map[string][][]byte // of a PodGroup's status, the same
+	patches  map[string][][]byte // of a pod's status, by namespace/name
+	groups   map[string][][]byte // of a PodGroup's status, by namespace/name
 	bindings map[types.UID]*binding
-	ended    map[types.UID]bool // pods whose failure is settled
-	news     chan struct{}      // bindings or ended have changed
-	refused  error              // a request that is not expected
-	// evicted are the pods that were deleted, freed the claims that lost an allocation or a reservation, and claims the others that were written, by namespace/name.
+	ended    map[types.UID]bool // pods whose failure is handled
+	news     chan struct{}      // signals changes of bindings or ended
+	refused  error              // an unexpected request
+	// evicted are the deleted pods, freed the claims that lost an allocation or a
+	// reservation, and claims the other written claims, by namespace/name.
 	evicted, freed []string
 	claims         map[string]*resourcev1.ResourceClaim
-	// claim returns a claim as it was shown last, nil if there is none.
+	// claim returns the last delivered version of a claim, or nil.
 	claim func(namespace, name string) *resourcev1.ResourceClaim
 }
 
@@ -51,7 +53,7 @@ func newWrites(unused kubernetes.Interface) *writes {
 	return w
 }
 
-// begin forgets what was written before.
+// begin clears the record.
 func (w *writes) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +83,7 @@ func (w *writes) refuse(format string, args ...any) error {
 	return err
 }
 
-// change makes a change that somebody waits for.
+// change makes a change and wakes await.
 func (w *writes) change(do func()) {
 	w.mu.Lock()
 	do()
@@ -92,7 +94,7 @@ func (w *writes) change(do func()) {
 	}
 }
 
-// await waits until the condition holds, and reports whether it does.
+// await waits until the condition holds. It returns false after patience.
 func (w *writes) await(holds func() bool) bool {
 	late := time.After(patience)
 	for {
@@ -110,7 +112,7 @@ func (w *writes) await(holds func() bool) bool {
 	}
 }
 
-// answer ends a binding. It reports whether there is one.
+// answer ends a binding and reports whether it was pending.
 func (w *writes) answer(pod types.UID, err error) bool {
 	w.mu.Lock()
 	b := w.bindings[pod]
@@ -123,7 +125,7 @@ func (w *writes) answer(pod types.UID, err error) bool {
 	return b != nil
 }
 
-// CoreV1 returns the part that binds and patches pods.
+// CoreV1 returns the client that binds and patches pods.
 func (w *writes) CoreV1() corev1.CoreV1Interface { return coreWrites{w.Interface.CoreV1(), w} }
 
 type coreWrites struct {
@@ -165,7 +167,7 @@ func (p podWrites) Patch(_ context.Context, of string, kind types.PatchType, dat
 	return &v1.Pod{}, nil
 }
 
-// Delete notes that a pod is evicted.
+// Delete records an evicted pod.
 func (p podWrites) Delete(_ context.Context, of string, _ metav1.DeleteOptions) error {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -173,7 +175,7 @@ func (p podWrites) Delete(_ context.Context, of string, _ metav1.DeleteOptions) 
 	return nil
 }
 
-// ResourceV1 returns the part that writes claims.
+// ResourceV1 returns the client that writes claims.
 func (w *writes) ResourceV1() resourceclient.ResourceV1Interface {
 	return resourceWrites{w.Interface.ResourceV1(), w}
 }
@@ -183,7 +185,8 @@ type resourceWrites struct {
 	to *writes
 }
 
-// ResourceClaims returns a client that notes what is written. It is taken for stored, and no write conflicts with another.
+// ResourceClaims returns a client that records writes. Every write counts as stored,
+// without conflicts.
 func (r resourceWrites) ResourceClaims(namespace string) resourceclient.ResourceClaimInterface {
 	return claimWrites{r.ResourceV1Interface.ResourceClaims(namespace), r.to, namespace}
 }
@@ -194,12 +197,13 @@ type claimWrites struct {
 	namespace string
 }
 
-// Update takes a claim as it is.
+// Update accepts a claim unchanged.
 func (c claimWrites) Update(_ context.Context, claim *resourcev1.ResourceClaim, _ metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
 	return claim.DeepCopy(), nil
 }
 
-// UpdateStatus notes a claim that is allocated or reserved, or given back if it had anything.
+// UpdateStatus records a claim that is allocated or reserved, or released if it was
+// before.
 func (c claimWrites) UpdateStatus(_ context.Context, claim *resourcev1.ResourceClaim, _ metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
 	of := claim.Namespace + "/" + claim.Name
 	stored := c.to.claim(claim.Namespace, claim.Name)
@@ -214,7 +218,7 @@ func (c claimWrites) UpdateStatus(_ context.Context, claim *resourcev1.ResourceC
 	return claim.DeepCopy(), nil
 }
 
-// Patch notes a claim of which a reservation ends.
+// Patch records the end of a claim's reservation.
 func (c claimWrites) Patch(_ context.Context, of string, kind types.PatchType, _ []byte, _ metav1.PatchOptions, sub ...string) (*resourcev1.ResourceClaim, error) {
 	stored := c.to.claim(c.namespace, of)
 	if kind != types.StrategicMergePatchType || len(sub) != 1 || sub[0] != "status" || stored == nil {
@@ -226,7 +230,7 @@ func (c claimWrites) Patch(_ context.Context, of string, kind types.PatchType, _
 	return stored.DeepCopy(), nil
 }
 
-// SchedulingV1beta1 returns the part that patches PodGroups.
+// SchedulingV1beta1 returns the client that patches PodGroups.
 func (w *writes) SchedulingV1beta1() schedulingclient.SchedulingV1beta1Interface {
 	return schedulingWrites{w.Interface.SchedulingV1beta1(), w}
 }
@@ -271,7 +275,8 @@ func (n noted) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ..
 // WithLogger returns the recorder.
 func (n noted) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
 
-// patience is how long goroutines of kube-scheduler may take for what they do in microseconds.
+// patience limits the wait for kube-scheduler's goroutines, which normally take
+// microseconds.
 const patience = 20 * time.Second
 
 var silent = logr.Discard()

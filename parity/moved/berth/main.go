@@ -1,11 +1,13 @@
-// Command berth is Berth with the plugins of package moved. It differs from command kube-scheduler by the import of the app and one option.
+// Command berth is Berth with the plugins of package moved. Only the import of the app
+// and one option differ from command kube-scheduler.
 package main
 
 import (
 	"os"
 
 	"k8s.io/component-base/cli"
-	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // registers the plugins' arguments in kube-scheduler's own scheme
+	// registers the plugins' arguments in kube-scheduler's scheme
+	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme"
 
 	"github.com/berth-scheduler/berth/app"
 	"github.com/berth-scheduler/berth/framework/compat"

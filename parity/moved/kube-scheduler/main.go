@@ -9,7 +9,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // registers the plugins' arguments in kube-scheduler's own scheme
+	// registers the plugins' arguments in kube-scheduler's scheme
+	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme"
 
 	"github.com/berth-scheduler/berth/parity/moved"
 )

@@ -1,7 +1,10 @@
-// Command move copies the module sigs.k8s.io/scheduler-plugins from the module cache and brings the copy from Kubernetes 1.35 to 1.37: the edits below are the whole
-// difference, and both schedulers are built with the copy. It also writes a go.mod that has the copy in the module's place, for go build -modfile and -overlay.
+// Command move copies the module sigs.k8s.io/scheduler-plugins from the module cache and
+// ports the copy from Kubernetes 1.35 to 1.37. The edits below are the whole difference.
+// Both schedulers are built with the copy. A go.mod and an overlay replace the module
+// with the copy, for go build -modfile and -overlay.
 //
-// It takes the folder to write to. It owns that folder and writes it anew. What it changes is this file's table and nothing else.
+// It takes the output folder, owns it, and rewrites it. It never changes anything
+// beyond the edits below.
 package main
 
 import (
@@ -18,7 +21,7 @@ import (
 
 const (
 	module = "sigs.k8s.io/scheduler-plugins"
-	// version is the newest that the module proxy has.
+	// version is the newest version on the module proxy.
 	version = "v0.35.4-devel"
 )
 
@@ -42,10 +45,10 @@ const (
 	noAsync          = "false, // enableAsyncPreemption"
 )
 
-// edits are what changed in the interfaces between 1.35 and 1.37, by the file that it matters to.
+// edits are the interface changes between 1.35 and 1.37, by affected file.
 var edits = []edit{
-	// A queue holds entities, which may be groups of pods; what holds a pod has a method for it,
-	// and is kube-scheduler's QueuedPodInfo.
+	// A queue holds entities, which may be pod groups. An entity with a pod is
+	// kube-scheduler's QueuedPodInfo, with a method for its pod.
 	{coscheduling, "podInfo1, podInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
 		holder + "\tpodInfo1, podInfo2 := entity1.(holder), entity2.(holder)"},
 	{topological, "pInfo1, pInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
@@ -54,10 +57,10 @@ var edits = []edit{
 		"\tpInfo1, pInfo2 := entity1.(*framework.QueuedPodInfo), entity2.(*framework.QueuedPodInfo)"},
 	{qos, `v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"`, `v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"` +
 		"\n\t" + `"k8s.io/kubernetes/pkg/scheduler/framework"`},
-	// An evaluator of preemption takes an executor, and passes the victims of whole domains.
+	// A preemption evaluator takes an executor and passes the victims of whole domains.
 	{capacity, "\t" + preemptionImport, featureImport},
 	{capacity, victims, domainVictims},
-	// The list of pods is changed in place when one is removed, and ends with nil then.
+	// Removing a pod changes the list in place and leaves nil at its end.
 	{capacity, "for _, p := range nodeInfo.GetPods() {", "for _, p := range " + podsBefore + " {"},
 	{capacity, noAsync, "preemption.NewExecutor(c.fh, feature.Features{}),"},
 	{toleration, "\t" + preemptionImport, featureImport},
@@ -127,7 +130,7 @@ func move(to string) error {
 	return writeModule(to)
 }
 
-// moved is the text of a file as it must be for Kubernetes 1.37.
+// moved returns the text of a file for Kubernetes 1.37.
 func moved(name, text string, done []bool) string {
 	for i, e := range edits {
 		if e.file == filepath.ToSlash(name) && strings.Contains(text, e.from) {
@@ -137,8 +140,10 @@ func moved(name, text string, done []bool) string {
 	return text
 }
 
-// writeModule writes a go.mod, and a go.sum beside it, that say where the copy is. The paths in it are still relative to this module. It also writes
-// an overlay that has both in the place of this module's, for what also runs the go command without modules, where -modfile is a mistake.
+// writeModule writes go.mod and go.sum with a replace directive for the copy. Their
+// relative paths stay relative to this module. The overlay maps this module's files to
+// them. It serves tools that run the go command without modules, where -modfile is an
+// error.
 func writeModule(to string) error {
 	text, err := os.ReadFile("go.mod")
 	if err != nil {

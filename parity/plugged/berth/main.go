@@ -1,4 +1,5 @@
-// Command berth is Berth, as a drop-in for kube-scheduler, with the plugins of package plugged.
+// Command berth is Berth as a drop-in for kube-scheduler, with the plugins of package
+// plugged.
 package main
 
 import (

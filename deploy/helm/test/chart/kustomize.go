@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Variants are the values of each component of deploy/kustomize, which an overlay of the same name adds to the base.
+// Variants are the Helm values of each component of deploy/kustomize. An overlay of the
+// same name adds the component to the base.
 var Variants = map[string]map[string]any{
 	"monitoring": {"monitoring": map[string]any{"serviceMonitor": map[string]any{"create": true}, "prometheusRule": map[string]any{"create": true}}},
 	"pod-groups": {"featureGates": map[string]any{"GenericWorkload": true}},
@@ -25,7 +26,8 @@ const (
 	configFile    = "config.yaml"
 )
 
-// Kustomize returns the files of deploy/kustomize by path: a base, which is what the chart renders by default, and a component and an overlay for each variant.
+// Kustomize returns the files of deploy/kustomize by path: a base, and a component and an
+// overlay for each variant. The base is the chart's default rendering.
 func Kustomize(folder string) (map[string]string, error) {
 	rendered, err := Render(folder, nil)
 	if err != nil {
@@ -55,7 +57,8 @@ func plain(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return objects
 }
 
-// Plain removes what only Helm needs: its labels, and the checksum by which a changed configuration rolls the replicas. kustomize has hashes in names for that.
+// Plain removes Helm's labels and the checksum that rolls the replicas after a
+// configuration change. kustomize has hashes in names for that.
 func Plain(o *unstructured.Unstructured) {
 	for _, at := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
 		for _, label := range []string{"app.kubernetes.io/managed-by", "helm.sh/chart"} {
@@ -68,7 +71,8 @@ func Plain(o *unstructured.Unstructured) {
 	}
 }
 
-// isConfig reports whether an object holds the scheduler's configuration, which kustomize makes from a file.
+// isConfig reports whether an object holds the scheduler's configuration. kustomize
+// generates that object from a file.
 func isConfig(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "ConfigMap" && o.GetName() == Config
 }
@@ -76,7 +80,7 @@ func isConfig(o *unstructured.Unstructured) bool {
 func writeBase(files map[string]string, objects []*unstructured.Unstructured) error {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
-		// The pods keep to the strictest of the Pod Security Standards.
+		// The pods satisfy the strictest Pod Security Standard.
 		"metadata": map[string]any{"name": Namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "restricted"}},
 	}}
 	resources, err := writeObjects(files, "base", append([]*unstructured.Unstructured{namespace}, slices.DeleteFunc(slices.Clone(objects), isConfig)...))
@@ -94,7 +98,7 @@ func writeBase(files map[string]string, objects []*unstructured.Unstructured) er
 	files[path.Join("base", configFile)] = header + content
 	return writeYAML(files, path.Join("base", kustomization), map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
-		// The name has a hash of the content, so that a change rolls the replicas.
+		// The name has a hash of the content, so a change rolls the replicas.
 		"configMapGenerator": []any{map[string]any{
 			"name": Config, "namespace": Namespace, "files": []any{configFile}, "options": map[string]any{"labels": labels(objects[i])},
 		}},
@@ -109,7 +113,8 @@ func labels(o *unstructured.Unstructured) map[string]any {
 	return all
 }
 
-// writeVariant writes the objects that the base lacks, and patches of those that differ.
+// writeVariant writes the objects that the base lacks and patches for the ones that
+// differ.
 func writeVariant(files map[string]string, name string, base, objects []*unstructured.Unstructured) error {
 	folder := path.Join("components", name)
 	before := map[string]*unstructured.Unstructured{}
@@ -161,7 +166,7 @@ func writeVariant(files map[string]string, name string, base, objects []*unstruc
 	})
 }
 
-// writeObjects writes a file for each kind and returns their names.
+// writeObjects writes a file for each kind and returns the file names.
 func writeObjects(files map[string]string, folder string, objects []*unstructured.Unstructured) (names []any, err error) {
 	for _, o := range objects {
 		text, err := yaml.Marshal(o.Object)
@@ -187,14 +192,15 @@ func writeYAML(files map[string]string, at string, content any) error {
 	return err
 }
 
-// operation is one of a JSON patch (RFC 6902).
+// operation is a JSON patch operation (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// diff appends the operations that make one value of another. Values that were put into a list are added one by one, so that several patches can be applied to it.
+// diff appends the operations that turn one value into another. Values inserted into a
+// list become separate operations, so several patches can be applied to the list.
 func diff(to []operation, at string, before, after any) []operation {
 	switch old := before.(type) {
 	case map[string]any:
@@ -239,7 +245,8 @@ func diffFields(to []operation, at string, before, after map[string]any) []opera
 	return to
 }
 
-// insertions returns the operations that put further values into a list; ok is false if that is not all that has changed.
+// insertions returns the operations that insert values into a list; ok is false if
+// anything else has changed.
 func insertions(at string, before, after []any) (operations []operation, ok bool) {
 	next := 0
 	for i, value := range after {

@@ -1,7 +1,8 @@
-// Package chart renders the Helm chart of Berth, and makes the manifests for kustomize of it.
+// Package chart renders Berth's Helm chart and generates the kustomize manifests from it.
 //
-// It takes the chart's folder and values; it gives API objects, as `helm template` renders them, and the files of deploy/kustomize. It owns nothing. It never talks to an
-// API server.
+// It takes the chart's folder and values. It returns API objects, as in `helm template`,
+// and the files of deploy/kustomize. It owns nothing, and never connects to an API
+// server.
 package chart
 
 import (
@@ -18,21 +19,22 @@ import (
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// The release that is rendered.
+// The rendered release.
 const (
 	Release   = "berth"
 	Namespace = "berth-system"
 	// Config is the name of the ConfigMap with the configuration.
 	Config = Release + "-config"
-	// Image stands for a repository that the user has pushed the image to.
+	// Image is a placeholder for the user's repository.
 	Image = "registry.example/berth"
 )
 
-// Kubernetes is the version that templates see.
+// Kubernetes is the version in templates.
 var Kubernetes = common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
 
-// Render returns the objects of the release berth in namespace berth-system, in the order in which Helm creates them. The image's repository is set unless values set it. An
-// error says which value is wrong.
+// Render returns the objects of release berth in namespace berth-system, in Helm's order
+// of creation. Values without an image repository get Image. An error names the wrong
+// value.
 func Render(folder string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	loaded, err := loader.Load(folder)
 	if err != nil {
@@ -52,7 +54,7 @@ func Render(folder string, values map[string]any) ([]*unstructured.Unstructured,
 	return Parse([]byte(r.Manifest))
 }
 
-// WithImage returns the values with the image's repository, unless they have one.
+// WithImage returns the values with Image as the repository, unless they have one.
 func WithImage(values map[string]any) map[string]any {
 	return loader.MergeMaps(map[string]any{"image": map[string]any{"repository": Image}}, values)
 }

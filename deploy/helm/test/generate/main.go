@@ -1,4 +1,4 @@
-// Command generate writes deploy/kustomize, which is made from the chart.
+// Command generate generates deploy/kustomize from the chart.
 package main
 
 import (
@@ -11,14 +11,16 @@ import (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm says of each file of deploy/monitoring that the chart has a link to it
+	// Helm logs each of the chart's links to files of deploy/monitoring
+	slog.SetLogLoggerLevel(slog.LevelWarn)
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-// run writes the files beside the others in deploy/kustomize, of which it removes those that are made no longer.
+// run writes the generated files beside the others in deploy/kustomize and removes
+// obsolete ones.
 func run() error {
 	if len(os.Args) != 3 {
 		return fmt.Errorf("usage: generate CHART KUSTOMIZE, such as deploy/helm/berth deploy/kustomize")

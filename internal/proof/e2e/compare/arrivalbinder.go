@@ -21,19 +21,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// arrivalBinder does with each pod what the scene says becomes of it. It makes no decisions, and writes what a scheduler has to write for them.
+// arrivalBinder carries out the scene's answer for each pod. It makes no decisions, and
+// makes all writes that a scheduler has to make for them.
 type arrivalBinder struct {
 	client  kubernetes.Interface
 	limiter *limiter
 	scene   *scene.Scene
-	// running are the pods on nodes that existed when the binder started. Nobody writes it afterwards.
+	// running are the pods on nodes that existed when the binder started. It is not
+	// changed afterwards.
 	running map[types.NamespacedName]*v1.Pod
-	// work is every goroutine but those of the informer; ctx ends when one of them fails.
+	// work has every goroutine but those of the informer. ctx ends when one of them
+	// fails.
 	work *errgroup.Group
 	ctx  context.Context
 }
 
-// bindArrivals binds the pods of a workload, named by its name and its scale, as they are created, until it is stopped.
+// bindArrivals binds the pods of a workload, given by its name and scale, as they are
+// created, until it is stopped.
 func bindArrivals(ctx context.Context, workload, scale, kubeconfig string) error {
 	factor, err := strconv.ParseFloat(scale, 64)
 	if err != nil {
@@ -66,7 +70,7 @@ func bindArrivals(ctx context.Context, workload, scale, kubeconfig string) error
 	return nil
 }
 
-// run watches pods without a node, and deals with each in a goroutine of its own.
+// run watches pods without a node, and handles each on a goroutine of its own.
 func (b *arrivalBinder) run(ctx context.Context) error {
 	b.work, b.ctx = errgroup.WithContext(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(b.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -75,7 +79,8 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	begun := map[types.UID]bool{}
 	see := func(object any) {
 		pod := object.(*v1.Pod)
-		if begun[pod.UID] || slices.Contains(rig.ClaimsOf(pod), "") { // the controller manager has not made its claim yet
+		// the controller manager has not created its claim yet
+		if begun[pod.UID] || slices.Contains(rig.ClaimsOf(pod), "") {
 			return
 		}
 		begun[pod.UID] = true
@@ -85,7 +90,8 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	// This one ends last, so that the group is not waited for while the informer adds to it.
+	// This goroutine ends last, so that Wait does not return while the informer still
+	// adds to the group.
 	b.work.Go(func() error {
 		factory.StartWithContext(b.ctx)
 		<-b.ctx.Done()
@@ -95,8 +101,10 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	return b.work.Wait()
 }
 
-// place makes the writes about one pod, in Berth's order: evictions, the report about the pod and its claim at the same time, then the binding, then its event. The
-// status is written before the binding, as it would say of a bound pod that it waits; nobody waits for the event about it.
+// place makes the writes about one pod, in Berth's order. Evictions come first. The pod's
+// status and its claim follow at the same time, then the binding, then its event. The
+// status precedes the binding, because a bound pod must not get the condition of a
+// pending one. No other write waits for the event.
 func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 	answer := b.scene.Answer(pod)
 	node := ""
@@ -122,7 +130,7 @@ func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 	return b.send(ctx, reports, record(scheduled(pod, node)))
 }
 
-// giveDevices writes what the claim of a pod gets.
+// giveDevices writes the allocation of a pod's claim.
 func (b *arrivalBinder) giveDevices(ctx context.Context, allocation *resourcev1.AllocationResult, pod *v1.Pod) error {
 	claim := rig.ClaimsOf(pod)[0]
 	if err := b.send(ctx, urgent, protect(pod.Namespace, claim)); err != nil {
@@ -131,7 +139,7 @@ func (b *arrivalBinder) giveDevices(ctx context.Context, allocation *resourcev1.
 	return b.send(ctx, urgent, allocate(pod, claim, allocation))
 }
 
-// makeRoom evicts the victims on a node, the last after the others.
+// makeRoom evicts the victims on a node. The last one is evicted after the others.
 func (b *arrivalBinder) makeRoom(ctx context.Context, victims []types.NamespacedName, preemptor *v1.Pod, node string) error {
 	if len(victims) == 0 {
 		return nil
@@ -147,7 +155,8 @@ func (b *arrivalBinder) makeRoom(ctx context.Context, victims []types.Namespaced
 	return b.evict(ctx, victims[last], preemptor, node)
 }
 
-// evict marks a pod and deletes it. It has no grace period and no kubelet, so that it is gone when the API server answers.
+// evict marks a pod and deletes it. Without a grace period and a kubelet, it is gone when
+// the API server answers.
 func (b *arrivalBinder) evict(ctx context.Context, name types.NamespacedName, preemptor *v1.Pod, node string) error {
 	victim := b.running[name]
 	if victim == nil {
@@ -163,12 +172,12 @@ func (b *arrivalBinder) evict(ctx context.Context, name types.NamespacedName, pr
 	return nil
 }
 
-// note writes an event that nobody waits for.
+// note writes an event in the background.
 func (b *arrivalBinder) note(event *eventsv1.Event) {
 	b.work.Go(func() error { return b.send(b.ctx, reports, record(event)) })
 }
 
-// send sends a write when it is its turn.
+// send sends a write when the limiter permits.
 func (b *arrivalBinder) send(ctx context.Context, l lane, write write) error {
 	if err := b.limiter.take(ctx, l); err != nil {
 		return err

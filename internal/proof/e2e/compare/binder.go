@@ -16,9 +16,10 @@ import (
 // binderInFlight is the number of writes that Berth keeps in flight.
 const binderInFlight = 64
 
-// bindRoundRobin binds every pending pod to the next node, whether it fits or not, and writes a Scheduled event for each. Then it waits to
-// be stopped. It needs no watch and decodes each pod once: no scheduler can be cheaper. Pods with claims get the next volume instead, and its
-// node.
+// bindRoundRobin binds every pending pod to the next node, whether it fits or not, and
+// writes a Scheduled event for each. Then it waits to be stopped. It needs no watch and
+// decodes each pod once, so no scheduler can be cheaper. Pods with claims get the next
+// volume and its node instead.
 func bindRoundRobin(ctx context.Context, kubeconfig string) error {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {

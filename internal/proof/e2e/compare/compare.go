@@ -125,7 +125,8 @@ type turn struct {
 	number    int // from 1
 }
 
-// turns returns the turns that a scene has left, in order. The first contender changes from round to round.
+// turns returns the turns that a scene has left, in order. The first contender changes
+// from round to round.
 func (c *comparison) turns(s *scene.Scene) []turn {
 	playing := slices.DeleteFunc(slices.Clone(c.chosenContenders), func(who contender) bool { return !who.plays(s) })
 	for _, who := range contenders() {
@@ -154,7 +155,8 @@ func caseOf(s *scene.Scene) report.Case {
 	}
 }
 
-// play runs the turns of a scene. The failure of a contender is recorded, and the others continue.
+// play runs the turns of a scene. The failure of a contender is recorded, and the others
+// continue.
 func (c *comparison) play(ctx context.Context, st *stage, s *scene.Scene) error {
 	if err := st.furnish(ctx, c, s); err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/compare/scene"
 )
 
-// binEnv names the folder with the binaries berth and devcluster; `make e2e` builds them and sets it.
+// binEnv names the folder with the binaries berth and devcluster; `make e2e` builds them
+// and sets it.
 const binEnv = "BERTH_E2E_BIN"
 
 // TestMain lets the test binary run as the contenders that are part of this program.
@@ -81,8 +82,9 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison runs a shape, workloads with churn, with many namespaces, with preemption, with volumes, with devices and with gangs, and a restart with Berth and the binder, all of them tiny, and
-// then resumes from the file that this wrote.
+// TestComparison runs tiny scenes: a shape, workloads with churn, many namespaces,
+// preemption, volumes, devices and gangs, and a restart with Berth and the binder. Then
+// it resumes from the file that they wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {
@@ -94,7 +96,8 @@ func TestComparison(t *testing.T) {
 	args := []string{
 		"--bin", bin, "--contenders", "binder,berth", "--nodes", "30", "--large-nodes", "0", "--pods", "60", "--running", "0,90", "--rounds", "1",
 		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ManyTenants,WaitingForRoom,PreemptionAsync,WaitForFirstConsumerLocal," +
-			"SchedulingWithResourceClaimTemplate/5000pods_500nodes,SchedulingWithResourceClaimTemplate/full_500nodes,ExtendedResource/Explicit_25classes_5000pods_500nodes,Gangs/625GangsOf8,Restart", "--scale", "0.005", "--calm-limit", "0s", // what is measured does not matter
+			// the measurements do not matter
+			"SchedulingWithResourceClaimTemplate/5000pods_500nodes,SchedulingWithResourceClaimTemplate/full_500nodes,ExtendedResource/Explicit_25classes_5000pods_500nodes,Gangs/625GangsOf8,Restart", "--scale", "0.005", "--calm-limit", "0s",
 		"-o", "json", "--csv", csv, "--svg", svg,
 	}
 	var out, progress strings.Builder

@@ -17,18 +17,19 @@ import (
 // contender is a program that places pods, or at least lists them.
 type contender struct {
 	name string
-	// binary is the name in the folder of binaries; empty for this program itself.
+	// binary is the name in the folder of binaries. It is empty for this program.
 	binary string
 	args   []string
-	// plugged is the name of the binary that has plugins from outside. It takes flags only.
+	// plugged is the name of the binary with external plugins. It takes flags only.
 	plugged string
-	// noDecisions is set for a contender that makes no decisions, and so takes part only in shapes and where the answers are known.
+	// noDecisions is set for a contender that makes no decisions. It takes part only in
+	// shapes and in scenes with known answers.
 	noDecisions bool
 	// restartOnly is set for a contender that binds nothing.
 	restartOnly bool
 }
 
-// noPort disables serving: metrics are not read here, and the port may be taken.
+// noPort disables serving, because metrics are not read here and the port may be taken.
 const noPort = "--secure-port=0"
 
 func contenders() []contender {
@@ -40,8 +41,8 @@ func contenders() []contender {
 	}
 }
 
-// part is a contender that is part of this program. Its arguments are the workload that it runs in and that one's scale, if it is the binder in a
-// workload, and the kubeconfig.
+// part is a contender that is part of this program. Its arguments are the kubeconfig,
+// preceded by the workload and its scale for the binder in a workload.
 type part func(ctx context.Context, args []string) error
 
 // parts are the contenders that are part of this program.
@@ -70,7 +71,7 @@ func (c *contender) plays(s *scene.Scene) bool {
 	return true
 }
 
-// binaryFor is the binary that plays a scene.
+// binaryFor returns the binary that plays a scene.
 func (c *contender) binaryFor(s *scene.Scene) string {
 	if s.Plugin != "" {
 		return c.plugged
@@ -78,8 +79,9 @@ func (c *contender) binaryFor(s *scene.Scene) string {
 	return c.binary
 }
 
-// start starts the contender on a stage, for a scene at a scale. Both schedulers get the same configuration file: their default configuration,
-// with client limits that neither reaches, and without leader election.
+// start starts the contender on a stage, for a scene at a scale. Both schedulers get the
+// same configuration file: their default configuration, without leader election, and with
+// client limits that neither reaches.
 func (c *contender) start(log io.Writer, bin string, st *stage, s *scene.Scene, scale float64) (*rig.Process, error) {
 	if c.binary == "" {
 		self, err := os.Executable()
@@ -104,7 +106,8 @@ func (c *contender) start(log io.Writer, bin string, st *stage, s *scene.Scene, 
 	return rig.Start(log, filepath.Join(bin, c.binaryFor(s)), append(args, "--config", file)...)
 }
 
-// configuration is a KubeSchedulerConfiguration for a kubeconfig. Upstream's own benchmark allows 5,000 requests per second.
+// configuration is a KubeSchedulerConfiguration for a kubeconfig. Upstream's own
+// benchmark allows 5,000 requests per second.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
@@ -115,7 +118,7 @@ clientConnection:
   burst: 20000
 `
 
-// withPlugin is what a configuration says more that enables a plugin.
+// withPlugin is the part of a configuration that enables a plugin.
 const withPlugin = `profiles:
 - plugins:
     multiPoint:

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// buildDevices creates what a site has for devices. No driver runs: nothing is started on these nodes.
+// buildDevices creates a site's objects for devices. No driver runs, because no pod is
+// started on these nodes.
 func (st *stage) buildDevices(ctx context.Context, site *scene.Site) error {
 	api := st.client.ResourceV1()
 	if site.Slice != nil {
@@ -45,7 +46,7 @@ func (st *stage) buildDevices(ctx context.Context, site *scene.Site) error {
 		if err != nil {
 			return err
 		}
-		claim.Status = site.Claims[i].Status // a creation takes no status
+		claim.Status = site.Claims[i].Status // a creation does not store the status
 		_, err = claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 		return err
 	})
@@ -55,7 +56,8 @@ func (st *stage) buildDevices(ctx context.Context, site *scene.Site) error {
 	return nil
 }
 
-// awaitFreeDevices waits until the controller manager has removed the claims of the measured pods, which have devices until then.
+// awaitFreeDevices waits until the controller manager has removed the claims of the
+// measured pods, which hold devices until then.
 func (st *stage) awaitFreeDevices(ctx context.Context, s *scene.Scene) error {
 	if s.Devices == 0 {
 		return nil
@@ -75,7 +77,8 @@ func (st *stage) awaitFreeDevices(ctx context.Context, s *scene.Scene) error {
 	return nil
 }
 
-// withHistory plays a round while claims and pods are followed, if there are devices.
+// withHistory plays a round and records claims and pods meanwhile, if the scene has
+// devices.
 func (t *take) withHistory(ctx context.Context, play func(ctx context.Context) error) error {
 	if t.scene.Devices == 0 {
 		return play(ctx)
@@ -92,11 +95,12 @@ func (t *take) withHistory(ctx context.Context, play func(ctx context.Context) e
 	return play(ctx)
 }
 
-// someWrongs is how many mistakes a failure names.
+// someWrongs is the number of mistakes that a failure lists.
 const someWrongs = 5
 
-// checkDevices checks that each measured pod was bound with its devices, when they were reserved for it and could be used on its node, and that no device ever had
-// two claims; and says how long the controller manager took to make the claims.
+// checkDevices checks that each measured pod was bound with its devices, after they were
+// reserved for it, on a node that can use them. It also checks that no device ever had
+// two claims. It reports how long the controller manager took to create the claims.
 func (t *take) checkDevices(ctx context.Context) error {
 	if t.history == nil {
 		return nil
@@ -133,7 +137,8 @@ func (t *take) checkDevices(ctx context.Context) error {
 	return nil
 }
 
-// catchUp waits until the history has come to now: to a claim and a pod that are made for this. Both are gone then.
+// catchUp waits until the history has reached the present: a claim and a pod that are
+// created for this and deleted afterwards.
 func (t *take) catchUp(ctx context.Context) error {
 	namespace, now := t.scene.Measured.Namespace, int64(0)
 	mark := metav1.ObjectMeta{GenerateName: "mark-"}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// buildStorage creates what a site has for volumes.
+// buildStorage creates a site's objects for volumes.
 func (st *stage) buildStorage(ctx context.Context, site *scene.Site) error {
 	for _, class := range site.Classes {
 		if _, err := st.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
@@ -36,7 +36,8 @@ func (st *stage) buildStorage(ctx context.Context, site *scene.Site) error {
 	return nil
 }
 
-// awaitAccounts waits for the default service accounts of namespaces. Where controllers make them, pods cannot be created before.
+// awaitAccounts waits for the default service accounts of namespaces. If controllers
+// create them, pods cannot be created before.
 func (st *stage) awaitAccounts(ctx context.Context, namespaces []*v1.Namespace) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		for _, n := range namespaces {
@@ -52,8 +53,8 @@ func (st *stage) awaitAccounts(ctx context.Context, namespaces []*v1.Namespace) 
 	})
 }
 
-// makeDisk creates the claim and the volume of a pod, in the order of scheduler_perf: the claim, its status, the volume, its status. What
-// exists already is left.
+// makeDisk creates the claim and the volume of a pod, in the order of scheduler_perf: the
+// claim, its status, the volume, its status. Existing objects are kept.
 func (st *stage) makeDisk(ctx context.Context, group *scene.Pods, i int) error {
 	if group.Disk == nil {
 		return nil
@@ -80,7 +81,7 @@ func (st *stage) makeDisk(ctx context.Context, group *scene.Pods, i int) error {
 // phase is a patch of a status. Statuses are not part of a creation.
 func phase(phase string) []byte { return fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase) }
 
-// unprotect is a patch that lets a deleted object go: no controller may be there to do it.
+// unprotect is a patch that removes finalizers, because controllers may be absent.
 var unprotect = []byte(`{"metadata":{"finalizers":null}}`)
 
 // removeDisks deletes the claims and volumes of pods.

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// gatesFlag is the flag that switches the site's feature gates on; none if it has none.
+// gatesFlag returns the flag that enables the site's feature gates, or nil.
 func gatesFlag(site *scene.Site) []string {
 	if len(site.Gates) == 0 {
 		return nil
@@ -22,7 +22,8 @@ func gatesFlag(site *scene.Site) []string {
 	return []string{"--feature-gates=" + strings.Join(site.Gates, "=true,") + "=true"}
 }
 
-// clusterFlags are gatesFlag for an API server, which then also serves the versions that the gates are for.
+// clusterFlags returns gatesFlag for an API server, which then also serves the API
+// versions of the gates.
 func clusterFlags(site *scene.Site) []string {
 	flags := gatesFlag(site)
 	if len(flags) > 0 {
@@ -44,7 +45,8 @@ func (st *stage) makeGroups(ctx context.Context, s *scene.Scene) error {
 	return nil
 }
 
-// removeGroups deletes the pod groups of a scene: each round has new ones, whose conditions say nothing yet.
+// removeGroups deletes the pod groups of a scene, because each round needs new ones
+// without conditions.
 func (st *stage) removeGroups(ctx context.Context, s *scene.Scene) error {
 	err := rig.InParallel(len(s.Groups), func(i int) error {
 		groups, name := st.client.SchedulingV1beta1().PodGroups(s.Groups[i].Namespace), s.Groups[i].Name

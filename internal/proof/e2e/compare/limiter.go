@@ -5,23 +5,24 @@ import (
 	"sync"
 )
 
-// lane is a kind of write.
+// lane is a priority of writes.
 type lane int
 
 const (
-	// urgent are bindings and evictions; they go first.
+	// urgent are bindings and evictions, which go first.
 	urgent lane = iota
 	// reports are statuses and events.
 	reports
 	lanes
 )
 
-// limiter bounds the writes in flight as Berth does: so many in all, half of them for reports, and one for reports alone.
+// limiter limits the writes in flight as Berth does: binderInFlight in all, at most half
+// of them for reports, and one for reports alone.
 type limiter struct {
 	mu      sync.Mutex
 	free    int
-	left    [lanes]int             // of each kind, how many more may be in flight
-	waiting [lanes][]chan struct{} // closed when the turn has come
+	left    [lanes]int             // by lane, how many more may be in flight
+	waiting [lanes][]chan struct{} // closed when a write may be sent
 }
 
 func newLimiter() *limiter {
@@ -38,12 +39,12 @@ func (m *limiter) take(ctx context.Context, l lane) error {
 	select {
 	case <-turn:
 		return nil
-	case <-ctx.Done(): // the binder ends, so nobody misses the turn
+	case <-ctx.Done(): // the binder ends, so no one misses the turn
 		return context.Cause(ctx)
 	}
 }
 
-// give says that a write has ended.
+// give ends a write.
 func (m *limiter) give(l lane) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +53,7 @@ func (m *limiter) give(l lane) {
 	m.grant()
 }
 
-// grant lets those through whose turn it is. The caller holds mu.
+// grant admits the next writes. The caller holds mu.
 func (m *limiter) grant() {
 	for l := range lanes {
 		for m.free > 0 && m.left[l] > 0 && len(m.waiting[l]) > 0 {

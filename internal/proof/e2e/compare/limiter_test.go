@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// TestUrgentWritesGoFirst checks how many writes of each kind may be in flight, and which goes next when one has ended.
+// TestUrgentWritesGoFirst checks the limits of writes in flight for each lane, and the
+// next write after one has ended.
 func TestUrgentWritesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLimiter()

@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// listPods lists all pods once, as any client does at its start: the minimum work of a scheduler.
+// listPods lists all pods once, as any client does at its start: the minimum work of a
+// scheduler.
 func listPods(ctx context.Context, kubeconfig string) error {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/compare/report"
 )
 
-// thisMachine describes the machine of the rounds, as far as it is known.
+// thisMachine describes the machine of the rounds.
 func thisMachine() report.Machine {
 	m := report.Machine{
 		CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly),
@@ -23,7 +23,7 @@ func thisMachine() report.Machine {
 	return m
 }
 
-// field returns the value of the first line "key : value" of a file; empty if there is none.
+// field returns the value of the first line "key : value" of a file, or "".
 func field(file, key string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -27,7 +27,7 @@ type options struct {
 	chosenShapes, chosenWorkload []string
 }
 
-// The words that stand for lists of names.
+// The words for all and no names.
 const (
 	all  = "all"
 	none = "none"
@@ -54,7 +54,7 @@ func (o *options) makeQuick(given func(flag string) bool) {
 	}
 }
 
-// check validates the flags, and looks up what they name.
+// check validates the flags and looks up their names.
 func (o *options) check() error {
 	for _, number := range []struct {
 		flag  string
@@ -92,7 +92,8 @@ func (o *options) check() error {
 	return o.lookUp()
 }
 
-// checkRoom rejects sizes for which the nodes of shapes have no room: waiting for pods that cannot be placed would not end.
+// checkRoom rejects sizes that exceed the room on the nodes of shapes, because the wait
+// for the placement of all pods would not end.
 func (o *options) checkRoom() error {
 	const perNode = 60 // of the largest pods of the shape mixed
 	most := slices.Max(o.running) + o.pods
@@ -140,7 +141,7 @@ func (o *options) lookUp() error {
 	return o.findBinaries()
 }
 
-// named returns what a list of names stands for, in the order of the list.
+// named resolves a list of names, in the order of the list.
 func named(flag string, names, known []string, find func(name string) []string) ([]string, error) {
 	if len(names) == 1 && names[0] == none {
 		return nil, nil
@@ -180,7 +181,7 @@ func (o *options) findBinaries() error {
 	return nil
 }
 
-// scenes returns the scenes to run, those of a site one after another.
+// scenes returns the scenes to run, grouped by site.
 func (o *options) scenes() []*scene.Scene {
 	var scenes []*scene.Scene
 	for _, name := range o.chosenShapes {

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/rig"
 )
 
-// round is one contender's turn at a scene. It returns the figures, and the number of pods without a Scheduled event.
+// round plays one contender's turn at a scene. It returns the figures, and the number of
+// pods without a Scheduled event.
 func (c *comparison) round(ctx context.Context, st *stage, s *scene.Scene, who contender) (report.Figures, int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the round took longer than %v", c.limit))
 	defer cancel()
@@ -47,8 +48,8 @@ type take struct {
 
 	process  *rig.Process
 	bindings *rig.Bindings
-	history  *rig.History  // of claims, if there are devices
-	sent     []time.Time   // when the request that creates each measured pod was sent
+	history  *rig.History  // of claims, for scenes with devices
+	sent     []time.Time   // time of the creation request of each measured pod
 	spent    time.Duration // CPU of the contender before the measured part
 	served   time.Duration // CPU of the cluster before the measured part
 	figures  report.Figures
@@ -62,8 +63,9 @@ func (t *take) start() (began time.Time, err error) {
 	return began, err
 }
 
-// disks creates the claims and volumes of the measured pods, which exist before any of these: with what they are written with, creating them costs the
-// API server three times as much as creating and binding the pods.
+// disks creates the claims and volumes of the measured pods before the first of these
+// pods. With their statuses, creating them costs the API server three times as much as
+// creating and binding the pods.
 func (t *take) disks(ctx context.Context) error {
 	m := &t.scene.Measured
 	err := rig.InParallel(m.Count, func(i int) error { return t.stage.makeDisk(ctx, m, i) })
@@ -73,7 +75,8 @@ func (t *take) disks(ctx context.Context) error {
 	return nil
 }
 
-// create creates the measured pods: all of them, or as many as exist at a time, and then one for each that is bound.
+// create creates the measured pods: all at once, or as many as exist at a time, and then
+// one for each bound pod.
 func (t *take) create(ctx context.Context) error {
 	m := &t.scene.Measured
 	first := m.Count
@@ -145,7 +148,7 @@ func (t *take) waiting(ctx context.Context) error {
 	return nil
 }
 
-// listed measures a contender that ends by itself.
+// listed measures a contender that ends on its own.
 func (t *take) listed(ctx context.Context, began time.Time) error {
 	select {
 	case <-t.process.Exited():
@@ -161,7 +164,8 @@ func (t *take) listed(ctx context.Context, began time.Time) error {
 // probeName is the pod whose binding shows that a contender is ready.
 const probeName = "probe"
 
-// arriving measures pods that are created while the contender runs, after it has tried all earlier pods.
+// arriving measures pods that are created while the contender runs, after it has tried
+// all earlier pods.
 func (t *take) arriving(ctx context.Context) error {
 	if err := t.disks(ctx); err != nil {
 		return err
@@ -191,7 +195,8 @@ func (t *take) arriving(ctx context.Context) error {
 	return t.besides(ctx)
 }
 
-// besides measures while pods are created and the scene's churn runs. If either fails, the measurement ends.
+// besides measures while pods are created and the scene's churn runs. If either fails,
+// the measurement ends.
 func (t *take) besides(ctx context.Context) error {
 	measuring, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -219,7 +224,8 @@ func (t *take) besides(ctx context.Context) error {
 	return err
 }
 
-// ready starts the contender and waits until it has bound the probe. Earlier pods have been tried by then.
+// ready starts the contender and waits until it has bound the probe. Earlier pods have
+// been tried by then.
 func (t *take) ready(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -259,7 +265,8 @@ func (t *take) watch(ctx context.Context) error {
 	return err
 }
 
-// measure waits until every measured pod is bound and its event written, and computes the figures.
+// measure waits until every measured pod is bound and its event written, and computes the
+// figures.
 func (t *take) measure(ctx context.Context) error {
 	m := &t.scene.Measured
 	if err := t.bindings.Await(ctx, m.Count, t.process); err != nil {
@@ -296,14 +303,16 @@ func (t *take) measure(ctx context.Context) error {
 	return t.checkDevices(ctx)
 }
 
-// How events are waited for: they are part of the work, and of its cost.
+// The wait for events, which are part of the work and of its cost.
 const (
 	eventsEvery = 100 * time.Millisecond
-	// eventsQuiet is the time without a new event after which no more are expected: kube-scheduler drops events when its queue is full.
+	// eventsQuiet is the time without a new event after which no more are expected.
+	// kube-scheduler drops events when its queue is full.
 	eventsQuiet = 5 * time.Second
 )
 
-// awaitEvents waits until every measured pod has its Scheduled event, and returns when the last one was seen.
+// awaitEvents waits until every measured pod has its Scheduled event. It returns the time
+// at which the last one was seen.
 func (t *take) awaitEvents(ctx context.Context) (lastEvent time.Time, err error) {
 	m := &t.scene.Measured
 	tick := time.NewTicker(eventsEvery)

@@ -36,10 +36,10 @@ type stage struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	folder   string
-	// calmLimit is how long to wait at most for the cluster to be idle.
+	// calmLimit is the longest wait for the cluster to become idle.
 	calmLimit time.Duration
 	nodes     []string // names
-	standing  int      // pods that were created and stay
+	standing  int      // number of pods that were created and stay
 }
 
 // openStage starts a cluster and builds the site.
@@ -61,7 +61,8 @@ func (c *comparison) openStage(ctx context.Context, site *scene.Site) (*stage, e
 	return st, nil
 }
 
-// close stops the cluster and removes its data, because that of many clusters would fill the disk.
+// close stops the cluster and removes its data, because the data of many clusters would
+// fill the disk.
 func (st *stage) close() error {
 	return errors.Join(st.cluster.Stop(), os.RemoveAll(st.folder))
 }
@@ -71,7 +72,8 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	if err != nil {
 		return err
 	}
-	config.WarningHandler = rest.NoWarnings{} // that the version of pod groups will be deprecated, with every answer
+	// with every answer, that the version of pod groups will be deprecated
+	config.WarningHandler = rest.NoWarnings{}
 	if st.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -118,8 +120,8 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	return st.buildDevices(ctx, site)
 }
 
-// furnish creates the standing pods of a scene, except those that exist from earlier scenes: a scene of the same shape with more running
-// pods begins with the others' pods.
+// furnish creates the standing pods of a scene, except those of earlier scenes. A scene
+// of the same shape with more running pods begins with the same pods.
 func (st *stage) furnish(ctx context.Context, c *comparison, s *scene.Scene) error {
 	want := 0
 	for i := range s.Standing {
@@ -144,7 +146,8 @@ func (st *stage) furnish(ctx context.Context, c *comparison, s *scene.Scene) err
 	return nil
 }
 
-// make creates pods of a kind, from the given index on, with a label, except those that exist already.
+// make creates pods of a kind, from the given index on, with a label. Existing pods are
+// kept.
 func (st *stage) make(ctx context.Context, group *scene.Pods, from int, label string) error {
 	return rig.InParallel(group.Count-from, func(i int) error {
 		pod := group.Pod(from + i)
@@ -163,7 +166,8 @@ func (st *stage) make(ctx context.Context, group *scene.Pods, from int, label st
 	})
 }
 
-// mark adds a label to a pod, in a copy of its map: all pods of the kind may share it.
+// mark adds a label to a pod. It copies the map, because all pods of the kind may share
+// it.
 func mark(pod *v1.Pod, label string) {
 	if label == "" {
 		return
@@ -175,7 +179,7 @@ func mark(pod *v1.Pod, label string) {
 	pod.Labels = labels
 }
 
-// refresh creates the fresh pods that are on nodes, or those that are not.
+// refresh creates the fresh pods with a node, or those without.
 func (st *stage) refresh(ctx context.Context, s *scene.Scene, onNodes bool) error {
 	for i := range s.Fresh {
 		group := &s.Fresh[i]
@@ -193,7 +197,7 @@ func (st *stage) refresh(ctx context.Context, s *scene.Scene, onNodes bool) erro
 	return nil
 }
 
-// clear removes what a round has created, so that each starts from the same cluster.
+// clear removes the objects of a round, so that each round starts from the same cluster.
 func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 	for _, churn := range s.Churn {
 		if err := churn.Undo(ctx, st.client); err != nil {
@@ -244,7 +248,8 @@ func (st *stage) release(ctx context.Context, group *scene.Pods) error {
 	return nil
 }
 
-// deleteEvents deletes all events, many at a time: a single request would exceed its time limit.
+// deleteEvents deletes all events, many at a time, because a single request would exceed
+// its time limit.
 func (st *stage) deleteEvents(ctx context.Context) error {
 	events := st.metadata.Resource(eventsv1.SchemeGroupVersion.WithResource("events"))
 	list, err := events.List(ctx, metav1.ListOptions{})
@@ -264,14 +269,16 @@ func (st *stage) deleteEvents(ctx context.Context) error {
 	return nil
 }
 
-// How idle a cluster must be before a measurement. On a shared machine it may not happen within the limit; the round begins all the same.
+// The load below which a cluster counts as idle. On a shared machine it may not get there
+// within the limit; the round begins anyway.
 const (
 	calmShare = 0.15 // of one CPU
 	calmEvery = 500 * time.Millisecond
 )
 
-// sweep makes the API server collect its garbage. One collection takes over a second of CPU and happens every few seconds under load:
-// without this, the garbage of one contender would be collected in the turn of the next.
+// sweep makes the API server collect its garbage. One collection takes over a second of
+// CPU every few seconds under load. Without sweep, the garbage of one contender would be
+// collected in the turn of the next.
 func (st *stage) sweep(ctx context.Context) error {
 	err := st.client.Discovery().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
 	if err != nil {
@@ -280,7 +287,8 @@ func (st *stage) sweep(ctx context.Context) error {
 	return nil
 }
 
-// rest makes turns begin alike: idle, as far as possible, and without garbage in the API server.
+// rest makes turns begin alike: idle, as far as possible, and without garbage in the API
+// server.
 func (st *stage) rest(ctx context.Context, contender *rig.Process) error {
 	if err := st.calm(ctx, contender); err != nil {
 		return err
@@ -291,7 +299,7 @@ func (st *stage) rest(ctx context.Context, contender *rig.Process) error {
 	return st.calm(ctx, contender)
 }
 
-// calm waits until the cluster, and the contender if there is one, are nearly idle.
+// calm waits until the cluster, and the contender if any, are nearly idle.
 func (st *stage) calm(ctx context.Context, contender *rig.Process) error {
 	deadline := time.Now().Add(st.calmLimit)
 	tick := time.NewTicker(calmEvery)
@@ -314,7 +322,7 @@ func (st *stage) calm(ctx context.Context, contender *rig.Process) error {
 	return err
 }
 
-// cost is the CPU time that the cluster and the contender have taken so far.
+// cost returns the CPU time of the cluster and the contender so far.
 func (st *stage) cost(contender *rig.Process) (time.Duration, error) {
 	usage, err := st.cluster.Usage()
 	if err != nil || contender == nil {
@@ -324,7 +332,7 @@ func (st *stage) cost(contender *rig.Process) (time.Duration, error) {
 	return usage.CPU + own.CPU, err
 }
 
-// scheduledEvents counts the pods whose Scheduled event exists.
+// scheduledEvents counts the pods with a Scheduled event.
 func (st *stage) scheduledEvents(ctx context.Context, namespace string) (int, error) {
 	list, err := st.client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 	if err != nil {
@@ -332,7 +340,7 @@ func (st *stage) scheduledEvents(ctx context.Context, namespace string) (int, er
 	}
 	pods := map[string]bool{}
 	for i := range list.Items {
-		// A probe's event may be among them; no measured pod has its name.
+		// A probe's event may be in the list; no measured pod has its name.
 		if name := list.Items[i].Regarding.Name; !strings.HasPrefix(name, probeName) {
 			pods[name] = true
 		}

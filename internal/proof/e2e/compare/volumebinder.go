@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// claimOf names the claim of a pod's first volume.
+// claimOf returns the claim of a pod's first volume.
 func claimOf(pod *v1.Pod) string {
 	if len(pod.Spec.Volumes) == 0 || pod.Spec.Volumes[0].PersistentVolumeClaim == nil {
 		return ""
@@ -22,9 +22,11 @@ func claimOf(pod *v1.Pod) string {
 	return pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
 }
 
-// bindWithVolumes gives every pod the next free volume, whether it fits the claim or not, and binds the pod to the volume's node once the
-// controller manager has confirmed that, with a Scheduled event. It makes no decisions and writes as many volumes ahead as it can: no
-// scheduler can bind such pods faster than the controller manager confirms these.
+// bindWithVolumes gives every pod the next free volume, whether it fits the claim or not.
+// Once the controller manager has confirmed that, it binds the pod to the volume's node,
+// with a Scheduled event. It makes no decisions and writes volumes as far ahead as
+// possible. So no scheduler can bind such pods faster than the controller manager
+// confirms their claims.
 func bindWithVolumes(ctx context.Context, client kubernetes.Interface, pods []v1.Pod) error {
 	volumes, err := freeVolumes(ctx, client)
 	if err != nil {
@@ -35,7 +37,7 @@ func bindWithVolumes(ctx context.Context, client kubernetes.Interface, pods []v1
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	claims := factory.Core().V1().PersistentVolumeClaims()
-	// Each claim is confirmed once, so that no sender ever waits.
+	// Each claim is confirmed once, so no sender ever waits.
 	confirmed := make(chan string, len(pods))
 	byClaim, node := map[string]*v1.Pod{}, map[string]string{}
 	for i := range pods {

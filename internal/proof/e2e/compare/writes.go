@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// write is one request that changes something. Responses are not decoded.
+// write is one request that changes an object. Responses are not decoded.
 type write func(ctx context.Context, client kubernetes.Interface) error
 
 // bind binds a pod to a node.
@@ -43,7 +43,7 @@ func protect(namespace, claim string) write {
 	}
 }
 
-// allocate gives a claim devices, and reserves it for a pod.
+// allocate allocates devices to a claim, and reserves it for a pod.
 func allocate(pod *v1.Pod, claim string, allocation *resourcev1.AllocationResult) write {
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		patch, err := json.Marshal(map[string]any{"status": resourcev1.ResourceClaimStatus{
@@ -73,7 +73,7 @@ func remove(pod *v1.Pod) write {
 	}
 }
 
-// setPending writes that a pod fits on no node, and the node where room is made for it, unless that is empty.
+// setPending writes the unschedulable condition of a pod, and its nominated node if any.
 func setPending(pod *v1.Pod, message, nominated string) write {
 	status := map[string]any{"conditions": []v1.PodCondition{{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: message,
@@ -84,12 +84,12 @@ func setPending(pod *v1.Pod, message, nominated string) write {
 	return setStatus(pod, status)
 }
 
-// setExpected writes the node where a pod is going to be bound, once its claim is.
+// setExpected writes the node to which a pod is going to be bound, once its claim is.
 func setExpected(pod *v1.Pod, node string) write {
 	return setStatus(pod, map[string]any{"nominatedNodeName": node})
 }
 
-// setDisrupted writes that a pod has to make room for another.
+// setDisrupted writes the condition that a pod is preempted.
 func setDisrupted(pod *v1.Pod) write {
 	return setStatus(pod, map[string]any{"conditions": []v1.PodCondition{{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
@@ -97,7 +97,8 @@ func setDisrupted(pod *v1.Pod) write {
 	}}})
 }
 
-// setStatus patches the status of a pod; all its conditions, if there are any, change now.
+// setStatus patches the status of a pod. The transition time of all its conditions is
+// now.
 func setStatus(pod *v1.Pod, status map[string]any) write {
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		conditions, _ := status["conditions"].([]v1.PodCondition)
@@ -138,7 +139,7 @@ func preempted(victim, preemptor *v1.Pod, node string) *eventsv1.Event {
 	return event(victim, v1.EventTypeNormal, "Preempted", "Preempting", fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, node))
 }
 
-// event is about a pod, now.
+// event returns an event about a pod, with the present time.
 func event(pod *v1.Pod, kind, reason, action, note string) *eventsv1.Event {
 	now := time.Now()
 	return &eventsv1.Event{

@@ -18,16 +18,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/e2e/compare/scene"
 )
 
-// tiny is the scale of the workloads whose writes are counted: 20 nodes.
+// tiny is the scale of the workloads with counted writes: 20 nodes.
 const tiny = 0.004
 
-// besideMeasured is how many pods of a churn are created, all before the measured ones.
+// besideMeasured is the number of pods of a churn, all created before the measured ones.
 const besideMeasured = 12
 
-// writesMax is how long a contender has to write what is needed.
+// writesMax is the time limit for a contender's writes.
 const writesMax = time.Minute
 
-// written is how many writes of each kind the API server has done, by verb, resource, subresource and group.
+// written counts the API server's writes by verb, resource, subresource and group.
 type written map[string]int
 
 // The kinds of write.
@@ -36,13 +36,15 @@ const (
 	deletions = "DELETE pods"
 	statuses  = "PATCH pods/status"
 	events    = "POST events in events.k8s.io"
-	// The finalizer of a claim, and its devices with what it is reserved for.
+	// The finalizer of a claim, and its devices with its reservation.
 	finalizers  = "PATCH resourceclaims in resource.k8s.io"
 	allocations = "PATCH resourceclaims/status in resource.k8s.io"
 )
 
-// TestWritesOfContenders counts what the API server writes for each contender in the workloads in which the binder takes part. The binder and Berth make
-// exactly the writes that the pods need; kube-scheduler makes these too, and at times a few more, where it tries a preemptor again before there is room.
+// TestWritesOfContenders counts the API server's writes for each contender in the
+// workloads of the binder. The binder and Berth make exactly the necessary writes.
+// kube-scheduler makes these, too, and at times a few more, when it retries a preemptor
+// before it has room.
 func TestWritesOfContenders(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {
@@ -92,13 +94,14 @@ func TestWritesOfContenders(t *testing.T) {
 	}
 }
 
-// writesRow is a scene and what its pods need.
+// writesRow is a scene and its necessary writes.
 type writesRow struct {
 	scene *scene.Scene
 	want  written
 }
 
-// check compares what a contender wrote with what the pods need; kube-scheduler may write more of what is not exact.
+// check compares a contender's writes with the necessary ones. If not exact,
+// kube-scheduler may make more writes other than bindings.
 func (r writesRow) check(t *testing.T, who contender, got written, exact bool) {
 	t.Helper()
 	if who.name != report.KubeScheduler && !maps.Equal(got, r.want) {
@@ -112,7 +115,7 @@ func (r writesRow) check(t *testing.T, who contender, got written, exact bool) {
 	t.Logf("wrote %v; the pods need %v", got, r.want)
 }
 
-// tinyOf returns the one workload of a name, tiny.
+// tinyOf returns the only workload of a name, tiny.
 func tinyOf(t *testing.T, name string) *scene.Scene {
 	t.Helper()
 	scenes := scene.Workloads(name, tiny)
@@ -122,8 +125,8 @@ func tinyOf(t *testing.T, name string) *scene.Scene {
 	return scenes[0]
 }
 
-// countWrites returns what is written in a turn of a contender, which ends when there is nothing more to be written. What the harness writes itself is no
-// part of it.
+// countWrites counts the writes in a turn of a contender, which ends when no more writes
+// follow. The harness's own writes do not count.
 func countWrites(t *testing.T, c *comparison, st *stage, s *scene.Scene, who contender, want written) written {
 	ctx := t.Context()
 	must := func(err error) {
@@ -144,7 +147,8 @@ func countWrites(t *testing.T, c *comparison, st *stage, s *scene.Scene, who con
 		}
 	}
 	must(turn.create(ctx))
-	// Nothing says that a contender will write no more, so it gets some time after it has written all that is needed.
+	// No signal marks a contender's last write, so it gets some time after it has made
+	// all necessary ones.
 	var got written
 	for quiet, until := 0, time.Now().Add(writesMax); quiet < 4 && time.Now().Before(until); quiet++ {
 		time.Sleep(200 * time.Millisecond)
@@ -170,8 +174,10 @@ var (
 	labelValue   = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-// readWrites returns what the API server has written so far of pods, claims and events. Creations of pods and claims are left out: they are the harness's and the
-// controller manager's. Both ways to change a claim count as one: kube-scheduler sends all of it.
+// readWrites returns the API server's writes so far to pods, claims and events. Creations
+// of pods and claims are left out: the harness and the controller manager make them.
+// Updates and patches of a claim count as one kind, because kube-scheduler sends the
+// whole claim.
 func readWrites(ctx context.Context, st *stage) (written, error) {
 	body, err := st.client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 	if err != nil {

@@ -1,8 +1,11 @@
-// Demo shows Berth at work: a cluster of simulated nodes on a real API server, an example with several Deployments, and a report.
+// Demo shows Berth at work: a cluster of simulated nodes on a real API server, an example
+// with several Deployments, and a report.
 //
-// It takes the folder of built binaries and an example; it gives progress on standard error and a report on standard output. It owns the
-// cluster and the scheduler it starts. On a terminal it runs until it is interrupted; without one it ends after the report. The exit code
-// is 0 only if every pod of the example runs; a pod that its node refuses ends the demo at once.
+// It takes the folder of built binaries and an example. It writes progress to standard
+// error and a report to standard output. It owns the cluster and the scheduler that it
+// starts. On a terminal it runs until interrupted; otherwise it ends after the report.
+// The exit code is 0 only if every pod of the example runs. A pod that its node refuses
+// ends the demo at once.
 package main
 
 import (

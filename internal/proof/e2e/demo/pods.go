@@ -30,7 +30,8 @@ import (
 
 const namespace = "shop"
 
-// apply creates everything in a file and returns the number of replicas of its Deployments.
+// apply creates everything in a file and returns the number of replicas of its
+// Deployments.
 func apply(ctx context.Context, kubeconfig, file string) (pods int, err error) {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {
@@ -67,7 +68,7 @@ func apply(ctx context.Context, kubeconfig, file string) (pods int, err error) {
 	}
 }
 
-// podWatch follows the example's pods and the nodes they may run on.
+// podWatch watches the example's pods and their nodes.
 type podWatch struct {
 	pods, nodes cache.Store
 }
@@ -86,7 +87,8 @@ func watchPods(ctx context.Context, cluster *rig.Cluster) (*podWatch, error) {
 	return &podWatch{pods: pods.GetStore(), nodes: nodes.GetStore()}, nil
 }
 
-// count returns how many pods exist, are on a node, and run; and an error if a node has refused one.
+// count returns the numbers of pods that exist, are on a node, and run. It returns an
+// error if a node has refused a pod.
 func (w *podWatch) count() (created, bound, running int, refused error) {
 	for _, object := range w.pods.List() {
 		pod := object.(*v1.Pod)
@@ -141,7 +143,7 @@ func (w *podWatch) await(ctx context.Context, berth *rig.Process, want int) erro
 	}
 }
 
-// report prints where the pods were placed.
+// report prints the placements of the pods.
 func report(out io.Writer, w *podWatch, nodes int, took time.Duration) {
 	zoneOf := map[string]string{}
 	var cpu, memory, cpuUsed, memoryUsed resource.Quantity

@@ -1,11 +1,12 @@
 // Reports plays reports of operators on a real API server.
 //
-// It takes a folder of reports and the folder of built binaries. It gives the outcome of
-// each report with Berth and with kube-scheduler, and keeps docs/reports.md, the table of who
-// gets it right. It owns the clusters and schedulers that it starts. It fails when Berth is
-// wrong, or when kube-scheduler is not as the table has it.
+// It takes a folder of reports and the folder of built binaries. It returns the outcome
+// of each report with Berth and with kube-scheduler, and maintains the table of outcomes
+// in docs/reports.md. It owns the clusters and schedulers that it starts. It fails if
+// Berth is wrong, or if kube-scheduler differs from the table.
 //
-// Scenarios with virtual time were considered and cannot run kube-scheduler.
+// Scenarios with virtual time were considered and rejected: they cannot run
+// kube-scheduler.
 package main
 
 import (
@@ -75,7 +76,7 @@ func show(reports []*Report, outcomes map[string]string) {
 	}
 }
 
-// wrong is an error if an outcome is not right.
+// wrong returns an error if an outcome is not right.
 func wrong(reports []*Report, outcomes map[string]string) error {
 	var names []string
 	for _, r := range reports {
@@ -89,7 +90,7 @@ func wrong(reports []*Report, outcomes map[string]string) error {
 	return fmt.Errorf("wrong with Berth: %d of %d reports: %s", len(names), len(reports), strings.Join(names, ", "))
 }
 
-// keep writes the table, or compares it.
+// keep writes the table, or compares it with the file.
 func (o *options) keep(text string) error {
 	if o.write {
 		return os.WriteFile(o.table, []byte(text), 0o644)

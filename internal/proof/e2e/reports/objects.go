@@ -39,13 +39,15 @@ var kinds = map[string]kind{
 	"ResourceClaim":         of("resource.k8s.io", "v1", "resourceclaims", true),
 }
 
-// reportLabel is on the nodes of a report that is not alone, with its name.
+// reportLabel is the label on the nodes of a report that is not alone. Its value is the
+// report's name.
 const reportLabel = "report"
 
-// expand completes an object of a file: name, namespace, labels and annotations may stand at its
-// top, and so may the allocatable resources of a Node and the requests of a Pod.
+// expand completes an object of a file. Name, namespace, labels and annotations may be at
+// its top level, and so may the allocatable resources of a Node and the requests of a
+// Pod.
 //
-// ownerPod names a pod of uids, the pods that were made before, as the object's controller.
+// ownerPod names a previously created pod in uids as the object's controller.
 func (r *Report) expand(raw json.RawMessage, uids map[string]any) (*unstructured.Unstructured, error) {
 	object := map[string]any{}
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
@@ -117,7 +119,7 @@ func (r *Report) expandPod(pod map[string]any) {
 	pod["spec"] = spec
 }
 
-// limits are of extended resources, which the API demands with requests.
+// limits returns the limits of extended resources, which the API requires with requests.
 func limits(requests map[string]any) map[string]any {
 	extended := maps.Clone(requests)
 	for _, native := range []string{"cpu", "memory", "ephemeral-storage"} {
@@ -126,7 +128,7 @@ func limits(requests map[string]any) map[string]any {
 	return extended
 }
 
-// take moves the entries of a map in another one.
+// take moves the entries of a map into another one.
 func take(from map[string]any, key string, into map[string]any) {
 	if values, ok := from[key].(map[string]any); ok {
 		maps.Copy(into, values)

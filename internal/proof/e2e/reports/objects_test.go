@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestExpand completes objects: nodes have room, pods a container and the nodes of their report.
+// TestExpand completes objects: nodes have room, pods a container and the nodes of their
+// report.
 func TestExpand(t *testing.T) {
 	for _, test := range []struct {
 		report        Report

@@ -21,15 +21,15 @@ import (
 // isRight is the outcome of a report whose expectations were all met.
 const isRight = "right"
 
-// stage is where reports are played: an API server with a scheduler.
+// stage is an API server with a scheduler.
 type stage struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// patience is the least time in which an expectation may be met.
+	// patience is the minimum time for an expectation to be met.
 	patience time.Duration
 }
 
-// played is a report with the objects that it made.
+// played is a report with the objects that it created.
 type played struct {
 	*stage
 	*Report
@@ -37,7 +37,7 @@ type played struct {
 	uids map[string]any // of its pods
 }
 
-// begin does the first step, which sets the scene.
+// begin executes the first step, which sets the scene.
 func (s *stage) begin(ctx context.Context, r *Report) (*played, error) {
 	p := &played{stage: s, Report: r, uids: map[string]any{}}
 	namespace := json.RawMessage(fmt.Sprintf(`{"kind": "Namespace", "name": %q}`, r.Name))
@@ -50,7 +50,8 @@ func (s *stage) begin(ctx context.Context, r *Report) (*played, error) {
 	return p, nil
 }
 
-// finish does the other steps. It returns isRight, or the first expectation that was not met.
+// finish executes the other steps. It returns isRight, or the first expectation that was
+// not met.
 func (p *played) finish(ctx context.Context) (outcome string, err error) {
 	for i := range p.Steps[1:] {
 		step := &p.Steps[i+1]
@@ -131,8 +132,8 @@ func (p *played) patch(ctx context.Context, t *Target, merge []byte, status bool
 	return nil
 }
 
-// clear deletes the objects, so that the next report finds an empty cluster. No controller would
-// empty the namespace.
+// clear deletes the objects, so that the next report finds an empty cluster. No
+// controller runs that would empty the namespace.
 func (p *played) clear(ctx context.Context) error {
 	now := int64(0)
 	for _, object := range slices.Backward(p.made) {
@@ -145,7 +146,7 @@ func (p *played) clear(ctx context.Context) error {
 	return nil
 }
 
-// await polls until an expectation is met, or cannot be met, or its time is over.
+// await polls until an expectation is met, can no longer be met, or times out.
 func (p *played) await(ctx context.Context, e *Expectation) (string, error) {
 	end := time.Now().Add(max(e.within(), p.patience))
 	for {
@@ -161,7 +162,8 @@ func (p *played) await(ctx context.Context, e *Expectation) (string, error) {
 	}
 }
 
-// compare returns the first difference from an expectation, and whether time cannot remove it.
+// compare returns the first difference from an expectation. final means that more time
+// cannot remove it.
 func (p *played) compare(ctx context.Context, e *Expectation) (outcome string, final bool, err error) {
 	pods, err := p.client.CoreV1().Pods(p.Name).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -219,7 +221,7 @@ func (e *Expectation) differs(pod *v1.Pod) (difference string, final bool) {
 	return "", false
 }
 
-// rejection is the message of a pod that was rejected, or nothing.
+// rejection returns the message of a rejected pod, or "".
 func rejection(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {

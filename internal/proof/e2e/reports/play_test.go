@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDiffers compares pods with expectations: bound to a wrong node is final, waiting is not.
+// TestDiffers compares pods with expectations. A binding to a wrong node is final, a
+// pending pod is not.
 func TestDiffers(t *testing.T) {
 	e := &Expectation{
 		Bound:   map[string][]string{"web": {"a", "b"}, "any": nil},

@@ -12,30 +12,32 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Report is a file of the folder: a report of an operator, played again.
+// Report is a file of the folder: an operator's report that can be played again.
 type Report struct {
-	// Name is the file's name without its extension. It is the namespace of the report, too.
+	// Name is the file's name without its extension, and also the report's namespace.
 	Name string `json:"-"`
 	// Issue is the upstream issue, as in kubernetes/kubernetes#141954, or empty.
 	Issue string `json:"issue,omitempty"`
-	// Area is the plugin or the part of the scheduler, Right the right value in a sentence.
+	// Area is the plugin or the part of the scheduler. Right is the right result in a
+	// sentence.
 	Area  string `json:"area"`
 	Right string `json:"right"`
-	// Source is who met it, or the rule that makes the value right.
+	// Source is the origin of the report, or the rule that makes the result right.
 	Source string `json:"source"`
-	// Alone reports run one after another in an empty cluster. Others run side by side: their
-	// pods select their own nodes, and a pod that NodeAffinity rejects on the other nodes is
-	// woken by every new node that it selects.
+	// Alone reports run one after another in an empty cluster. Others run in parallel:
+	// their pods select their own nodes. Every new node that it selects wakes a pod that
+	// NodeAffinity rejected on other nodes.
 	Alone bool `json:"alone,omitempty"`
-	// Reports of one Lane run one after another, beside the others: hints of kube-scheduler
-	// that do not look at the object wake the pods of all reports of the plugin.
+	// Reports of one Lane run one after another, in parallel with the others. Some hints
+	// of kube-scheduler ignore the object, and wake the pods of all reports about the
+	// plugin.
 	Lane string `json:"lane,omitempty"`
 	// Profile is a profile of the scheduler's configuration, for the pods of this report.
 	Profile map[string]any `json:"profile,omitempty"`
 	Steps   []Step         `json:"steps"`
 }
 
-// Step does the one thing that is set.
+// Step executes its one field that is set.
 type Step struct {
 	Create []json.RawMessage `json:"create,omitempty"`
 	Patch  *Patch            `json:"patch,omitempty"`
@@ -49,7 +51,7 @@ type Target struct {
 	Name string `json:"name"`
 	// Namespace is another namespace than the report's.
 	Namespace string `json:"namespace,omitempty"`
-	// Grace is the grace period of a deletion in seconds.
+	// Grace is the grace period of a deletion, in seconds.
 	Grace int64 `json:"grace,omitempty"`
 }
 
@@ -62,9 +64,9 @@ type Patch struct {
 
 // Expectation is a state of pods and claims that must be reached in time.
 type Expectation struct {
-	// Within is how many seconds the state may take, 8 unless it is set.
+	// Within is the time limit in seconds, 8 by default.
 	Within int `json:"within,omitempty"`
-	// Bound are pods with the nodes that are right; any node without nodes.
+	// Bound are pods with their right nodes; an empty list means any node.
 	Bound map[string][]string `json:"bound,omitempty"`
 	// Pending are pods that are rejected, with a part of the message.
 	Pending map[string]string `json:"pending,omitempty"`
@@ -134,7 +136,7 @@ func (r *Report) check() error {
 	return nil
 }
 
-// lane is the name of the report's lane, which may have this report only.
+// lane returns the report's lane, by default a lane of its own.
 func (r *Report) lane() string {
 	if r.Lane == "" {
 		return r.Name

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReports reads all files. Objects of the cluster belong to one report each, because reports
-// run side by side.
+// TestReports reads all files. No two reports may share a cluster-scoped object, because
+// reports run in parallel.
 func TestReports(t *testing.T) {
 	reports, err := load("testdata")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// targets are the objects that a step patches or deletes.
+// targets returns the objects that a step patches or deletes.
 func (s *Step) targets() []*Target {
 	switch {
 	case s.Patch != nil:
@@ -52,7 +52,7 @@ func (s *Step) targets() []*Target {
 	return nil
 }
 
-// TestCheck refuses reports that are incomplete.
+// TestCheck covers incomplete reports.
 func TestCheck(t *testing.T) {
 	first, last := Step{Delete: &Target{}}, Step{Expect: &Expectation{}}
 	whole := Report{Area: "a", Right: "r", Source: "s", Steps: []Step{first, last}}

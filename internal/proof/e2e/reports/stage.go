@@ -24,19 +24,19 @@ const (
 	kubeScheduler = "kube-scheduler"
 )
 
-// berthPatience is for a busy machine, on which no test may fail. It is still far less than the
-// five minutes after which a forgotten pod is retried. With kube-scheduler, which forgets many
-// pods, a run would take too long.
+// berthPatience allows for a busy machine. It is still far less than the five minutes
+// after which a forgotten pod is retried. With kube-scheduler, which forgets many pods, a
+// run would take too long.
 const berthPatience = 30 * time.Second
 
-// gates are on for pod groups.
+// gates are the feature gates of pod groups.
 const gates = "--feature-gates=GenericWorkload=true"
 
-// perform starts a cluster and a scheduler, plays the reports and returns their outcomes by
-// name.
+// perform starts a cluster and a scheduler, plays the reports and returns their outcomes
+// by name.
 //
-// The cluster has no controllers and no agent for nodes: these would undo parts of a scene,
-// such as the phase of a claim, and end a pod at once that is to end slowly.
+// The cluster has no controllers and no agent for nodes. These would undo parts of a
+// scene, such as the phase of a claim, and end a pod at once that is to end slowly.
 func perform(ctx context.Context, bin, scheduler string, reports []*Report) (outcomes map[string]string, err error) {
 	s, err := rig.SetUp(ctx, "reports", bin, 0, "--with-kwok=false", "--without-controllers",
 		gates, "--runtime-config", "scheduling.k8s.io/v1beta1=true")
@@ -82,10 +82,11 @@ func perform(ctx context.Context, bin, scheduler string, reports []*Report) (out
 	return outcomes, err
 }
 
-// playAll plays reports that need an empty cluster first, and the others side by side.
+// playAll plays the reports that need an empty cluster first, and then the others in
+// parallel.
 //
-// The scenes of the others are set before the first pod is to be scheduled. A node that came
-// later would wake the pods of other reports, and hide that they were forgotten.
+// The scenes of the others are set before the first pod is to be scheduled. A later node
+// would wake the pods of other reports, and hide that they were forgotten.
 func playAll(ctx context.Context, s *stage, reports []*Report) (map[string]string, error) {
 	p := &playing{outcomes: map[string]string{}}
 	lanes := map[string][]*played{}
@@ -145,11 +146,11 @@ func (p *playing) keep(r *Report, outcome string, err error) {
 	p.failures = append(p.failures, err)
 }
 
-// settle gives a scheduler the time to see the last writes.
+// settle gives a scheduler time to see the last writes.
 func settle() { time.Sleep(time.Second) }
 
-// configure writes a configuration with the profiles of all reports. Backoffs are short, so that
-// a pod that waits longer was forgotten.
+// configure writes a configuration with the profiles of all reports. Backoffs are short,
+// so that a pod that waits longer must have been forgotten.
 func configure(file, kubeconfig string, reports []*Report) error {
 	profiles := []map[string]any{{"schedulerName": "default-scheduler"}}
 	for _, r := range reports {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPage renders rows by area, with links to the upstream issue where it has one.
+// TestPage renders rows by area, with links to upstream issues.
 func TestPage(t *testing.T) {
 	reports := []*Report{
 		{Name: "two", Area: "VolumeBinding", Right: "Right two.", Issue: "volcano-sh/volcano#7"},
@@ -24,7 +24,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestKeep fails at a table that differs, and writes one.
+// TestKeep rejects a different table, and writes one.
 func TestKeep(t *testing.T) {
 	o := &options{table: filepath.Join(t.TempDir(), "table.md")}
 	if err := os.WriteFile(o.table, []byte("old"), 0o600); err != nil {
@@ -43,8 +43,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestPages compares the two pages: every file has its row in docs/reports.md, and
-// docs/differences.md links the reports that kube-scheduler gets wrong, and no other.
+// TestPages compares the two pages. Every file has its row in docs/reports.md.
+// docs/differences.md links exactly the reports that kube-scheduler gets wrong.
 func TestPages(t *testing.T) {
 	reports, err := load("testdata")
 	if err != nil {

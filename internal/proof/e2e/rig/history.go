@@ -19,20 +19,22 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// History is every version of the ResourceClaims of a namespace, or of all, and the version in which each of its pods got a node, since it began. Revisions are those of
-// etcd, which count for all kinds of objects together, so that claims can be looked at as they were when a pod was bound. It watches, because an informer may
-// pass on the changes of two objects in another order than they happened.
+// History records every version of the ResourceClaims of a namespace, or of all, since
+// its start. For each pod it records the version in which the pod got a node. Revisions
+// are etcd's and order all kinds of objects, so that the claims can be reconstructed as
+// of a pod's binding. History uses watches, because an informer may deliver the changes
+// of two objects out of order.
 type History struct {
 	mu      sync.Mutex
-	claims  []claimVersion       // ascending, after what was there at the beginning
+	claims  []claimVersion       // ascending, after the initial claims
 	bound   []*v1.Pod            // ascending
-	placed  map[types.UID]bool   // the pods in bound, and those that had a node at the beginning
-	newest  map[types.UID]uint64 // the revision seen last of each pod and claim
-	trouble error                // why it may be incomplete
+	placed  map[types.UID]bool   // the pods in bound, and those with a node at the start
+	newest  map[types.UID]uint64 // latest revision of each pod and claim
+	trouble error                // the reason why the record may be incomplete
 	reading sync.WaitGroup
 }
 
-// claimVersion is a version of a claim, or its end.
+// claimVersion is a version of a claim, or its deletion.
 type claimVersion struct {
 	*resourcev1.ResourceClaim
 	revision uint64
@@ -44,7 +46,8 @@ func newHistory() *History {
 	return &History{placed: map[types.UID]bool{}, newest: map[types.UID]uint64{}}
 }
 
-// Record starts a history of a namespace, "" for all, with what is there. It ends with the context; Wait waits for that.
+// Record starts a history of a namespace, or of all for "", with the existing objects. It
+// ends with the context; Wait waits for that.
 func Record(ctx context.Context, client kubernetes.Interface, namespace string) (*History, error) {
 	h := newHistory()
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -56,7 +59,8 @@ func Record(ctx context.Context, client kubernetes.Interface, namespace string) 
 		return nil, fmt.Errorf("list claims to follow them: %w", err)
 	}
 	for i := range pods.Items {
-		h.placed[pods.Items[i].UID] = pods.Items[i].Spec.NodeName != "" // when they got it is not known
+		// the revision of that is unknown
+		h.placed[pods.Items[i].UID] = pods.Items[i].Spec.NodeName != ""
 		h.see(watch.Event{Type: watch.Added, Object: &pods.Items[i]})
 	}
 	for i := range claims.Items {
@@ -73,7 +77,7 @@ func Record(ctx context.Context, client kubernetes.Interface, namespace string) 
 	})
 }
 
-// follow watches one kind of objects.
+// follow watches one kind of object.
 func (h *History) follow(ctx context.Context, revision string, start cache.WatchFuncWithContext) error {
 	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, revision, &cache.ListWatch{WatchFuncWithContext: start})
 	if err != nil {
@@ -87,14 +91,14 @@ func (h *History) follow(ctx context.Context, revision string, start cache.Watch
 	return nil
 }
 
-// Wait waits until nothing is followed any more.
+// Wait waits until all watches have ended.
 func (h *History) Wait() { h.reading.Wait() }
 
 func (h *History) see(event watch.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	object, ok := event.Object.(metav1.Object)
-	if !ok { // a status that says why the watch cannot go on
+	if !ok { // a status with the reason why the watch cannot continue
 		h.trouble = fmt.Errorf("the watch has ended: %+v", event.Object)
 		return
 	}
@@ -118,7 +122,7 @@ func (h *History) see(event watch.Event) {
 	}
 }
 
-// Knows reports whether the history has come to an object's version.
+// Knows reports whether the history has reached an object's version.
 func (h *History) Knows(o metav1.Object) bool {
 	revision, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	h.mu.Lock()
@@ -126,14 +130,14 @@ func (h *History) Knows(o metav1.Object) bool {
 	return err == nil && h.newest[o.GetUID()] >= revision
 }
 
-// Failure is why the history may be incomplete, if it is.
+// Failure returns the reason why the history may be incomplete, or nil.
 func (h *History) Failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.trouble
 }
 
-// Device is a device's name in the cluster: driver, pool and name.
+// Device returns a device's name in the cluster: driver, pool and name.
 func Device(r *resourcev1.DeviceRequestAllocationResult) string {
 	return r.Driver + "/" + r.Pool + "/" + r.Device
 }
@@ -146,7 +150,8 @@ func Allocated(c *resourcev1.ResourceClaim) []resourcev1.DeviceRequestAllocation
 	return c.Status.Allocation.Devices.Results
 }
 
-// UsedTwice returns the devices that, in some version, more than one claim had.
+// UsedTwice returns the devices that were allocated to more than one claim in some
+// version.
 func (h *History) UsedTwice() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,14 +178,16 @@ func (h *History) UsedTwice() []string {
 	return twice
 }
 
-// BoundTooEarly returns the pods that were bound before their claims were as a kubelet needs them: allocated on the pod's node, reserved for the pod, and with all
-// binding conditions. reaches says whether a pool's devices can be reached from a node.
+// BoundTooEarly returns the pods that were bound before a kubelet could use their claims.
+// A kubelet needs a claim that is allocated for the pod's node, reserved for the pod, and
+// has all binding conditions. reaches reports whether a node can use a pool's devices.
 func (h *History) BoundTooEarly(reaches func(pool, node string) bool) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var early []string
 	for _, pod := range h.bound {
-		revision, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64) // it was parsed when it was seen
+		// parsed successfully when it was seen
+		revision, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 		for _, name := range ClaimsOf(pod) {
 			if why := Unusable(h.claimAt(pod.Namespace, name, revision), pod, reaches); why != "" {
 				early = append(early, fmt.Sprintf("revision %d: pod %s was bound to %s, and its claim %q %s", revision, pod.Name, pod.Spec.NodeName, name, why))
@@ -190,7 +197,7 @@ func (h *History) BoundTooEarly(reaches func(pool, node string) bool) []string {
 	return early
 }
 
-// claimAt returns the claim of a name as it was at a revision, or nil. It needs the lock.
+// claimAt returns the claim of a name as of a revision, or nil. The caller holds mu.
 func (h *History) claimAt(namespace, name string, revision uint64) *resourcev1.ResourceClaim {
 	for _, version := range slices.Backward(h.claims) {
 		if version.revision < revision && version.Name == name && version.Namespace == namespace {
@@ -214,14 +221,16 @@ func (h *History) Versions(name string, do func(*resourcev1.ResourceClaim) bool)
 	}
 }
 
-// Bound returns the pods that got a node, as they were then, each with the devices that its claims had: of each claim so many.
+// Bound returns the pods that got a node, in that version, with the number of devices of
+// each of their claims at that time.
 func (h *History) Bound() map[*v1.Pod][]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	bound := map[*v1.Pod][]int{}
 	for _, pod := range h.bound {
 		bound[pod] = nil
-		revision, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64) // it was parsed when it was seen
+		// parsed successfully when it was seen
+		revision, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 		for _, name := range ClaimsOf(pod) {
 			n := 0
 			if claim := h.claimAt(pod.Namespace, name, revision); claim != nil {
@@ -233,7 +242,8 @@ func (h *History) Bound() map[*v1.Pod][]int {
 	return bound
 }
 
-// Made returns when the first version of each claim that a pod owns was seen, by the pod's name.
+// Made returns the time at which the first version of each pod-owned claim was seen, by
+// the pod's name.
 func (h *History) Made() map[string]time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +260,7 @@ func (h *History) Made() map[string]time.Time {
 	return made
 }
 
-// ClaimsOf returns the names of a pod's claims; "" stands for one that is not known.
+// ClaimsOf returns the names of a pod's claims, "" for an unknown one.
 func ClaimsOf(pod *v1.Pod) []string {
 	var names []string
 	for _, entry := range pod.Spec.ResourceClaims {
@@ -271,7 +281,7 @@ func ClaimsOf(pod *v1.Pod) []string {
 	return names
 }
 
-// Unusable is why a pod on its node cannot use a claim, or nothing.
+// Unusable returns the reason why a pod on its node cannot use a claim, or "".
 func Unusable(claim *resourcev1.ResourceClaim, pod *v1.Pod, reaches func(pool, node string) bool) string {
 	if claim == nil {
 		return "does not exist"

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// TestHistoryFindsWhatIsWrong plays versions of claims and pods, in short: "3 c gpu-0 p" is revision 3, in which claim c has device gpu-0 and is reserved for pod
-// p; "4 c -" is its end; "5 p" binds pod p, which uses claim c.
+// TestHistoryFindsWhatIsWrong plays versions of claims and pods in short form. "3 c gpu-0
+// p" is revision 3, in which claim c has device gpu-0 and is reserved for pod p. "4 c -"
+// is its deletion. "5 p" binds pod p, which uses claim c.
 func TestHistoryFindsWhatIsWrong(t *testing.T) {
 	for _, test := range []struct {
 		versions, want string
@@ -45,7 +46,8 @@ func TestHistoryFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestHistoryOfDevices plays versions in the same way, and counts the devices that pods had when they were bound.
+// TestHistoryOfDevices plays versions in the same form, and counts the devices of pods at
+// their binding.
 func TestHistoryOfDevices(t *testing.T) {
 	for _, test := range []struct {
 		versions string
@@ -70,7 +72,8 @@ func TestHistoryOfDevices(t *testing.T) {
 	}
 }
 
-// TestHistoryOfMaking finds when claims of pods were made: their first version, and not that of claims without a pod.
+// TestHistoryOfMaking finds the time of the first version of pods' claims, but not of
+// claims without a pod.
 func TestHistoryOfMaking(t *testing.T) {
 	h := newHistory()
 	began, controls := time.Now(), true
@@ -89,7 +92,8 @@ func TestHistoryOfMaking(t *testing.T) {
 	}
 }
 
-// played makes an event of a version; "?" stands before a binding condition that is not met, "!" before one that is.
+// played makes an event of a version. "?" precedes a binding condition that is not met,
+// "!" a condition that is.
 func played(fields []string) watch.Event {
 	meta := metav1.ObjectMeta{Name: fields[1], UID: types.UID(fields[1]), ResourceVersion: fields[0]}
 	if fields[1] == "p" {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// CreatePods creates n pods made by shape in a namespace, many at a time.
+// CreatePods creates n pods in a namespace, many at a time. shape makes the i-th pod.
 func CreatePods(ctx context.Context, client kubernetes.Interface, namespace string, n int, shape func(i int) *v1.Pod) error {
 	return InParallel(n, func(i int) error {
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, shape(i), metav1.CreateOptions{})
@@ -26,12 +26,14 @@ func CreatePods(ctx context.Context, client kubernetes.Interface, namespace stri
 	})
 }
 
-// DeletePods deletes all pods of a namespace at once, many at a time: for many pods a single request would exceed its time limit.
+// DeletePods deletes all pods of a namespace without grace periods, many at a time,
+// because a single request for many pods would exceed its time limit.
 func DeletePods(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	return DeletePodsWith(ctx, client, namespace, "")
 }
 
-// DeletePodsWith deletes the pods of a namespace, or of all, that a label selector selects, as DeletePods does.
+// DeletePodsWith is DeletePods for the pods that match a label selector, in a namespace
+// or in all.
 func DeletePodsWith(ctx context.Context, client kubernetes.Interface, namespace, selector string) error {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -51,8 +53,8 @@ func DeletePodsWith(ctx context.Context, client kubernetes.Interface, namespace,
 	return nil
 }
 
-// Refused returns an error if a node has refused a pod. The simulated nodes fail a pod for no other reason, so the scheduler should not
-// have bound it there.
+// Refused returns an error if a node has refused a pod. The simulated nodes fail a pod
+// for no other reason, so the scheduler should not have bound it there.
 func Refused(pod *v1.Pod) error {
 	if pod.Status.Phase != v1.PodFailed {
 		return nil
@@ -60,10 +62,10 @@ func Refused(pod *v1.Pod) error {
 	return fmt.Errorf("node %s refused pod %s/%s: %s: %s", pod.Spec.NodeName, pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message)
 }
 
-// writers is how many requests the rig keeps in flight: enough to keep a small API server busy.
+// writers is the number of requests in flight, enough to keep a small API server busy.
 const writers = 32
 
-// InParallel calls do n times, many at a time, and returns one of the errors if there are any.
+// InParallel calls do n times, many at a time, and returns one of the errors, or nil.
 func InParallel(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	work := make(chan int)
@@ -89,17 +91,18 @@ func InParallel(n int, do func(i int) error) error {
 	return <-errs
 }
 
-// Bindings watches how many pods of a namespace, or of all, are bound, and when. It requests only metadata from the API server, so that watching
-// costs little.
+// Bindings counts the bound pods of a namespace, or of all, with their times. It watches
+// only metadata, which is cheap.
 type Bindings struct {
 	mu          sync.Mutex
 	bound       map[string]time.Time
-	names       []string // of bound, as they were bound
+	names       []string // of bound, in the order of binding
 	first, last time.Time
 	changed     chan struct{} // closed when the next pod is bound
 }
 
-// WatchBindings starts watching the pods of a namespace that a label selector selects, "" for all; it ends with the context.
+// WatchBindings starts watching the pods of a namespace, or of all for "", that match a
+// label selector. It ends with the context.
 func (c *Cluster) WatchBindings(ctx context.Context, namespace, selector string) (*Bindings, error) {
 	config, err := Config(c.Kubeconfig)
 	if err != nil {
@@ -140,14 +143,15 @@ func (b *Bindings) add(name string) {
 	b.changed = make(chan struct{})
 }
 
-// Count returns how many pods have been bound, and when the first and the last of them were seen.
+// Count returns the number of bound pods, and the times at which the first and the last
+// binding were seen.
 func (b *Bindings) Count() (n int, first, last time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.bound), b.first, b.last
 }
 
-// Times returns when each pod was first seen bound, by name.
+// Times returns the time at which each pod was first seen bound, by name.
 func (b *Bindings) Times() map[string]time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +177,8 @@ func (b *Bindings) Await(ctx context.Context, n int, binder *Process) error {
 	}
 }
 
-// Name returns the name of the pod that was bound after i others. It has been bound.
+// Name returns the name of the pod with the i-th binding, from 0. That binding must
+// exist.
 func (b *Bindings) Name(i int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,14 +7,16 @@ import (
 	"strconv"
 )
 
-// Ports are chosen below the range from which Linux takes the local ports of connections and of servers that ask for any port: none of these takes a port before the program for which it was
-// chosen. The development cluster chooses its own below firstPort.
+// Ports are chosen below Linux's range of ephemeral ports. So no connection, and no
+// server that lets the kernel choose, takes a port before the program for which it was
+// chosen. The development cluster chooses its ports below firstPort.
 const (
 	firstPort = 30000
 	lastPort  = 32767
 )
 
-// FreePort returns a TCP port of the loopback interface at which nothing listens, for a program that does not say which port it has taken. It is free, not reserved.
+// FreePort returns an unused TCP port of the loopback interface, for a program that
+// cannot report its port. The port is not reserved.
 func FreePort() (string, error) { return freePort(firstPort, lastPort) }
 
 func freePort(first, last int) (string, error) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFreePort chooses a port, which is not chosen again while a server listens at it.
+// TestFreePort checks that a port is not chosen again while a server listens on it.
 func TestFreePort(t *testing.T) {
 	port, err := FreePort()
 	if err != nil {

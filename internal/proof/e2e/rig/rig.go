@@ -1,7 +1,10 @@
-// Package rig starts what the demo, the comparison and the integration tests run against.
+// Package rig starts the cluster and schedulers for the demo, the comparison and the
+// integration tests.
 //
-// It takes the folder of built binaries; it gives a running development cluster and schedulers as child processes, with their CPU time and
-// memory, and free ports for them. It owns the processes it started and stops them. It never schedules anything itself, and the product never imports it.
+// It takes the folder of built binaries. It returns a running development cluster and
+// schedulers as child processes, with their CPU time and memory, and free ports for them.
+// It owns these processes and stops them. It never schedules anything itself, and the
+// product never imports it.
 package rig
 
 import (
@@ -34,7 +37,8 @@ type Process struct {
 	err    error         // the result of the process; valid once exited is closed
 }
 
-// start runs a binary. Its standard error goes to the log; the end of it is kept for error messages.
+// start runs a binary. Its standard error goes to the log, and the end of it is kept for
+// error messages.
 func start(log io.Writer, stdout io.Writer, binary string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(binary, args...), log: &tail{to: log}, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = stdout, p.log
@@ -58,7 +62,8 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Stop asks the process to end and waits. It returns an error when the process had ended by itself, failed, or had to be killed.
+// Stop ends the process and waits. It returns an error if the process had already ended,
+// failed, or had to be killed.
 func (p *Process) Stop() error {
 	select {
 	case <-p.exited:
@@ -78,7 +83,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// End asks the process to end and waits until it is gone, whatever its exit code.
+// End ends the process and waits, whatever its exit code.
 func (p *Process) End() {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -88,14 +93,15 @@ func (p *Process) End() {
 	}
 }
 
-// stopWait is how long a process may take to end; the cluster has four components to stop, one after the other.
+// stopWait limits the time for a process to end. The cluster stops four components one
+// after the other.
 const stopWait = 30 * time.Second
 
 // Signal sends a signal to the process.
 func (p *Process) Signal(s syscall.Signal) { p.signal(s) }
 
 func (p *Process) signal(s syscall.Signal) {
-	// A process that is gone cannot be signalled, and needs no signal.
+	// A process that is gone needs no signal.
 	_ = p.cmd.Process.Signal(s)
 }
 
@@ -106,7 +112,8 @@ func (p *Process) failure() error {
 	return p.err
 }
 
-// Failure is the error of a process that is gone; nil if it ended without one, or has not ended.
+// Failure returns the error of an ended process. It is nil without an error, or while the
+// process runs.
 func (p *Process) Failure() error {
 	select {
 	case <-p.exited:
@@ -116,7 +123,7 @@ func (p *Process) Failure() error {
 	}
 }
 
-// Log returns the end of what the process wrote to its standard error.
+// Log returns the end of the process's standard error.
 func (p *Process) Log() string { return p.log.String() }
 
 // Usage is the CPU time and memory of a process so far.
@@ -126,10 +133,11 @@ type Usage struct {
 	PeakBytes int64
 }
 
-// clockTicks is USER_HZ, in which Linux counts CPU time for user space on every architecture that Go supports.
+// clockTicks is USER_HZ, the unit of CPU time in /proc on every architecture that Go
+// supports.
 const clockTicks = 100
 
-// Usage reads the usage of the process, or that of the whole process if it is gone.
+// Usage reads the usage of the process so far, also after its end.
 func (p *Process) Usage() (Usage, error) {
 	select {
 	case <-p.exited:
@@ -141,7 +149,7 @@ func (p *Process) Usage() (Usage, error) {
 	return usageOf(p.cmd.Process.Pid)
 }
 
-// Usage reads the usage of all components of the cluster together; the peaks are added up.
+// Usage returns the sum of all components' usage, including the sum of their peaks.
 func (c *Cluster) Usage() (Usage, error) {
 	var sum Usage
 	for _, pid := range c.PIDs {
@@ -161,7 +169,8 @@ func usageOf(process int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("read CPU time of process %s: %w", pid, err)
 	}
-	// The second field is the name in parentheses and may hold anything; utime and stime are the 14th and 15th.
+	// The second field is the name in parentheses and may hold anything; utime and stime
+	// are the 14th and 15th.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var ticks int64
 	for _, field := range fields[11:13] {
@@ -199,7 +208,8 @@ type Cluster struct {
 	bin                 string
 }
 
-// StartCluster starts a development cluster from the binaries in bin and waits until it is ready.
+// StartCluster starts a development cluster from the binaries in bin and waits until it
+// is ready.
 func StartCluster(ctx context.Context, bin string, log io.Writer, args ...string) (*Cluster, error) {
 	out, in := io.Pipe()
 	p, err := start(log, in, filepath.Join(bin, "devcluster"), args...)
@@ -231,18 +241,20 @@ func StartCluster(ctx context.Context, bin string, log io.Writer, args ...string
 	return c, nil
 }
 
-// StartBerth starts Berth as the cluster's only scheduler, with exactly the rights of a scheduler, without serving.
+// StartBerth starts Berth as the cluster's only scheduler, with exactly a scheduler's
+// permissions, without serving.
 func (c *Cluster) StartBerth(log io.Writer, args ...string) (*Process, error) {
 	return start(log, io.Discard, filepath.Join(c.bin, "berth"), append([]string{"scheduler", "--kubeconfig", c.SchedulerKubeconfig, "--leader-elect=false", "--secure-port=0"}, args...)...)
 }
 
-// StartKubeScheduler starts kube-scheduler in Berth's place, with the same rights and a KubeSchedulerConfiguration. The folder of binaries must
-// have it.
+// StartKubeScheduler starts kube-scheduler instead of Berth, with the same permissions
+// and a KubeSchedulerConfiguration. The folder of binaries must contain it.
 func (c *Cluster) StartKubeScheduler(log io.Writer, config string) (*Process, error) {
 	return start(log, io.Discard, filepath.Join(c.bin, "kube-scheduler"), "--config", config, "--secure-port=0")
 }
 
-// StartProvisioner starts the external provisioner of devcluster/provisioner, as an administrator.
+// StartProvisioner starts the external provisioner of devcluster/provisioner, as an
+// administrator.
 func (c *Cluster) StartProvisioner(log io.Writer, args ...string) (*Process, error) {
 	return start(log, io.Discard, filepath.Join(c.bin, "provisioner"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 }
@@ -257,7 +269,8 @@ func Start(log io.Writer, binary string, args ...string) (*Process, error) {
 	return start(log, io.Discard, binary, args...)
 }
 
-// StartHelper starts another program with the cluster's scheduler kubeconfig as its last argument.
+// StartHelper starts another program with the cluster's scheduler kubeconfig as its last
+// argument.
 func (c *Cluster) StartHelper(log io.Writer, binary string, args ...string) (*Process, error) {
 	return start(log, io.Discard, binary, append(args, c.SchedulerKubeconfig)...)
 }
@@ -283,7 +296,7 @@ func (c *Cluster) Client() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// tail passes on what is written and keeps its end.
+// tail forwards its input and keeps the end of it.
 type tail struct {
 	to   io.Writer
 	mu   sync.Mutex

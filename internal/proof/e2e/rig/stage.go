@@ -8,16 +8,18 @@ import (
 	"path/filepath"
 )
 
-// Stage is what a program that shows or measures something begins with: a folder, a log, and a cluster whose data is in the folder.
+// Stage is the common start of demos and measurements: a folder, a log, and a cluster
+// with its data in the folder.
 type Stage struct {
 	*Cluster
-	// Folder is the program's own. It is removed at the end.
+	// Folder is removed at the end.
 	Folder string
-	// Log takes what the processes write.
+	// Log receives the processes' output.
 	Log *os.File
 }
 
-// SetUp makes the folder and the log of a program of that name, and starts a cluster of so many nodes with further flags of devcluster. Whoever gets a Stage ends it.
+// SetUp creates the folder and the log of a program, and starts a cluster with a number
+// of nodes and further devcluster flags. The caller must call End.
 func SetUp(ctx context.Context, program, bin string, nodes int, flags ...string) (*Stage, error) {
 	folder, err := os.MkdirTemp("", "berth-"+program+"-")
 	if err != nil {
@@ -34,7 +36,8 @@ func SetUp(ctx context.Context, program, bin string, nodes int, flags ...string)
 	return s, nil
 }
 
-// End stops the cluster and removes the folder. What fails is added to err, the result of the program.
+// End stops the cluster and removes the folder. It adds failures to err, the result of
+// the program.
 func (s *Stage) End(err *error) { *err = errors.Join(*err, s.Stop(), s.clear()) }
 
 func (s *Stage) clear() error { return errors.Join(s.Log.Close(), os.RemoveAll(s.Folder)) }

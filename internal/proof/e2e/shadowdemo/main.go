@@ -1,7 +1,9 @@
-// Shadowdemo has the shadow follow kube-scheduler while Deployments with priorities, spread and volumes come, lose pods and go.
+// Shadowdemo runs the shadow beside kube-scheduler, while Deployments with priorities,
+// spread and volumes are created, lose pods and are deleted.
 //
-// It takes the folder of built binaries and how many bindings there are to be; it gives progress on standard error and the shadow's table on standard output. It owns the
-// cluster, the scheduler and the shadow that it starts.
+// It takes the folder of built binaries and a number of bindings. It writes progress to
+// standard error and the shadow's table to standard output. It owns the cluster, the
+// scheduler and the shadow that it starts.
 package main
 
 import (
@@ -47,7 +49,7 @@ func main() {
 	}
 }
 
-// demo is what is run, and with which clients.
+// demo has the flags and the client.
 type demo struct {
 	bin, kept, decisions     string
 	nodes, bindings, percent int
@@ -58,8 +60,8 @@ const (
 	namespace = "demo"
 	driver    = "disks.example"
 	perSet    = 30 // replicas of a Deployment
-	lives     = 4  // rounds that a Deployment lives
-	deletes   = 25 // pods that are deleted in a round
+	lives     = 4  // rounds in the life of a Deployment
+	deletes   = 25 // pods to delete in a round
 )
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -100,7 +102,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer scheduler.End()
 	err = errors.Join(d.churn(ctx, bound, scheduler), s.end())
-	fmt.Print(s.table()) // also of a run that was interrupted
+	fmt.Print(s.table()) // also of an interrupted run
 	return err
 }
 
@@ -118,7 +120,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	return errors.Join(err, e)
 }
 
-// churn creates Deployments, round by round, deletes pods of them, and the Deployments of old rounds, until so many pods have been bound.
+// churn creates Deployments, round by round. It deletes some of their pods, and the
+// Deployments of old rounds, until enough pods have been bound.
 func (d *demo) churn(ctx context.Context, bound *rig.Bindings, scheduler *rig.Process) error {
 	for round := 0; ; round++ {
 		have, _, _ := bound.Count()
@@ -146,7 +149,7 @@ func (d *demo) churn(ctx context.Context, bound *rig.Bindings, scheduler *rig.Pr
 		err := bound.Await(within, min(have+4*perSet, d.bindings), scheduler)
 		cancel()
 		if err != nil && (within.Err() == nil || ctx.Err() != nil) {
-			return err // otherwise some pods find no room: the next round makes some
+			return err // otherwise some pods are unschedulable; the next round makes room
 		}
 	}
 }
@@ -194,7 +197,7 @@ func (d *demo) stateful(ctx context.Context, name string) error {
 	return err
 }
 
-// remove deletes what a round has created.
+// remove deletes a round's objects.
 func (d *demo) remove(ctx context.Context, round int) error {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
@@ -205,7 +208,7 @@ func (d *demo) remove(ctx context.Context, round int) error {
 	return errors.Join(err, d.client.AppsV1().StatefulSets(namespace).Delete(ctx, fmt.Sprintf("disk-%d", round), options))
 }
 
-// deletePods deletes some pods, which their controllers make again.
+// deletePods deletes some pods, which their controllers recreate.
 func (d *demo) deletePods(ctx context.Context) error {
 	list, err := d.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 10 * deletes})
 	if err != nil {
@@ -213,20 +216,20 @@ func (d *demo) deletePods(ctx context.Context) error {
 	}
 	for i := 0; i < len(list.Items); i += 10 {
 		if err := d.client.CoreV1().Pods(namespace).Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && ctx.Err() != nil {
-			return err // one that is gone already is as good
+			return err // a pod that is gone already does not matter
 		}
 	}
 	return nil
 }
 
-// following is a shadow that runs.
+// following is a running shadow.
 type following struct {
 	cmd *exec.Cmd
 	out bytes.Buffer
 	err *watched
 }
 
-// startShadow starts the shadow, and waits until it follows.
+// startShadow starts the shadow and waits until it is ready.
 func (d *demo) startShadow(ctx context.Context, kubeconfig, config string) (*following, error) {
 	args := []string{"shadow", "--kubeconfig", kubeconfig, "--config", config}
 	if d.kept != "" {
@@ -257,7 +260,8 @@ func (d *demo) startShadow(ctx context.Context, kubeconfig, config string) (*fol
 	return nil, errors.Join(errors.New("the shadow does not follow: "+s.err.text.String()), s.end())
 }
 
-// table is what the shadow has printed at its end: on standard error, if the decisions went to a file.
+// table returns the table that the shadow prints at its end, on standard error if the
+// decisions went to a file.
 func (s *following) table() string {
 	if s.out.Len() > 0 {
 		return s.out.String()
@@ -275,7 +279,7 @@ func (s *following) end() error {
 	return s.cmd.Wait()
 }
 
-// watched is output in which a word is awaited.
+// watched is output with a notification when a word appears.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer

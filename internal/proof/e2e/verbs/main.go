@@ -1,7 +1,9 @@
-// Verbs measures the commands of kubectl-berth in a large cluster: simulated nodes and pods on a real API server.
+// Verbs measures the commands of kubectl-berth in a large cluster: simulated nodes and
+// pods on a real API server.
 //
-// It takes the folder of built binaries and how many nodes and pods; it gives a table of the time that each command takes and of the memory that it has at its peak.
-// It owns the cluster that it starts. No scheduler runs: the pods are created with their nodes.
+// It takes the folder of built binaries and the numbers of nodes and pods. It prints a
+// table of the time and peak memory of each command. It owns the cluster that it starts.
+// No scheduler runs: the pods are created on their nodes.
 package main
 
 import (
@@ -46,14 +48,14 @@ func main() {
 	}
 }
 
-// sizes is how large the cluster is.
+// sizes is the size of the cluster.
 type sizes struct {
 	bin                  string
 	nodes, pods, pending int
 	some                 []string // ten nodes
 }
 
-// namespace is where the pods are, and perSet how many of them a ReplicaSet has.
+// namespace is the namespace of the pods, and perSet the number of pods in a ReplicaSet.
 const (
 	namespace = "size"
 	perSet    = 100
@@ -109,17 +111,17 @@ func (s *sizes) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// tenths is a time in seconds.
+// tenths formats a time in seconds.
 func tenths(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) }
 
-// measurement is what a command took.
+// measurement is the cost of a command.
 type measurement struct {
 	wall, cpu time.Duration
 	peakBytes int64
 	code      int
 }
 
-// measured runs a command. An exit code that stands for an answer is none that fails.
+// measured runs a command. An exit code that is an answer is not a failure.
 func measured(ctx context.Context, binary, kubeconfig string, args []string) (measurement, error) {
 	fmt.Fprintln(os.Stderr, "berth", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, binary, append(args, "--kubeconfig", kubeconfig)...)
@@ -141,12 +143,13 @@ func measured(ctx context.Context, binary, kubeconfig string, args []string) (me
 	return m, nil
 }
 
-// fill creates ReplicaSets with their pods on all nodes in turn, PodDisruptionBudgets for a tenth of them, and pending pods. It returns a node.
+// fill creates ReplicaSets with their pods on all nodes in turn, PodDisruptionBudgets for
+// a tenth of them, and pending pods. It returns a node.
 func (s *sizes) fill(ctx context.Context, client kubernetes.Interface) (node string, err error) {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
-	// No controller makes it.
+	// No controller creates it.
 	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
@@ -201,7 +204,7 @@ func (s *sizes) fill(ctx context.Context, client kubernetes.Interface) (node str
 	return list.Items[0].Name, err
 }
 
-// shape is a pod that is spread over zones.
+// shape returns the spec of a pod that is spread over zones.
 func shape(cpu string) v1.PodSpec {
 	return v1.PodSpec{
 		Containers: []v1.Container{{Name: "main", Image: "registry.example/web:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
@@ -213,7 +216,7 @@ func shape(cpu string) v1.PodSpec {
 	}
 }
 
-// inputs are the files of the commands.
+// inputs are the input files of the commands.
 type inputs struct{ pod, packing string }
 
 func (s *sizes) files(folder string) (inputs, error) {

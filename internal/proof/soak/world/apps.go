@@ -16,7 +16,7 @@ import (
 // shop is the namespace of the large apps.
 const shop = "shop"
 
-// How many large apps there are, and what happens to them.
+// The number of large apps, and their changes.
 const (
 	apps         = 120
 	replicasMin  = 5
@@ -37,7 +37,7 @@ type app struct {
 	cpu                  string
 	replicasBase, wanted int
 	revision             int
-	// sets are the ReplicaSets, the current one last.
+	// sets are the ReplicaSets, with the current one last.
 	sets    []*replicaSet
 	planned bool // to be reconciled
 	ends    bool
@@ -48,7 +48,7 @@ type replicaSet struct {
 	app      *app
 	name     string
 	template v1.Pod
-	pods     []*pod // not leaving, the oldest first
+	pods     []*pod // not terminating, oldest first
 }
 
 // startApps deploys the large apps.
@@ -71,7 +71,8 @@ func (w *World) startApps() {
 	}
 }
 
-// again has something happen to an app once in about a period, as long as the app is there. The first time comes anywhere in the period.
+// again calls do about once a period while the app exists. The first call is at a random
+// time in the period.
 func (w *World) again(a *app, every time.Duration, do func()) {
 	var next func()
 	next = func() {
@@ -93,7 +94,8 @@ func (w *World) deploy(a *app) *app {
 	return a
 }
 
-// rollout makes another version the current one. Its pods replace those of the others step by step.
+// rollout makes another version the current one. Its pods replace the others step by
+// step.
 func (a *app) rollout() {
 	a.revision++
 	a.w.happened["rollout"]++
@@ -121,7 +123,7 @@ func (a *app) scale() {
 	a.control()
 }
 
-// remove deletes an app and all that belongs to it.
+// remove deletes an app and all its objects.
 func (a *app) remove() {
 	a.ends = true
 	if a.demand.service {
@@ -140,7 +142,7 @@ func (a *app) forget(s *replicaSet) {
 	a.w.cluster.DeleteObject(model.Ref{Kind: model.ReplicaSetKind, Namespace: a.namespace, Name: s.name})
 }
 
-// control has the app reconciled soon, once for all that happens until then.
+// control plans a single reconciliation of the app for all changes until then.
 func (a *app) control() {
 	if a.planned {
 		return
@@ -154,7 +156,8 @@ func (a *app) control() {
 	})
 }
 
-// reconcile does one step towards the wanted number of pods of the current version: a quarter more pods may exist, and a quarter fewer may run.
+// reconcile makes one step towards the wanted number of pods of the current version. A
+// quarter more pods may exist, and a quarter fewer may run.
 func (a *app) reconcile() {
 	current := a.sets[len(a.sets)-1]
 	quarter := max(1, a.wanted/4)
@@ -208,7 +211,7 @@ func (s *replicaSet) grow() {
 	s.pods = append(s.pods, s.app.w.create(s, &object))
 }
 
-// shrink takes a pod out of the set.
+// shrink removes a pod from the set.
 func (s *replicaSet) shrink(at int) *pod {
 	p := s.pods[at]
 	s.pods = slices.Delete(s.pods, at, at+1)

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// daemonSets is how many DaemonSets there are; one of them is rolled out each day.
+// daemonSets is the number of DaemonSets. One of them is rolled out each day.
 const daemonSets = 2
 
 // daemonSet has a pod on each node.
@@ -17,7 +17,7 @@ type daemonSet struct {
 	w        *World
 	name     string
 	revision int
-	pods     []*pod // those of the present revision and of the one before
+	pods     []*pod // of the present and the previous revision
 	behind   []*pod // to be replaced
 }
 
@@ -45,7 +45,7 @@ type daemon struct {
 	n   *node
 }
 
-// join creates the pod of a node. It can go to no other node.
+// join creates the pod of a node, with an affinity to that node only.
 func (d *daemonSet) join(n *node) {
 	object := podOf(metav1.NamespaceSystem, fmt.Sprintf("registry.example/%s:%d", d.name, d.revision), requests("50m", "64Mi"),
 		map[string]string{"name": d.name, "controller-revision-hash": fmt.Sprint(d.revision)})
@@ -60,7 +60,7 @@ func (d *daemonSet) join(n *node) {
 	d.pods = append(d.pods, d.w.create(&daemon{d, n}, &object))
 }
 
-// rollout replaces all pods, a tenth of them a minute.
+// rollout replaces all pods, a tenth of them each minute.
 func (d *daemonSet) rollout() {
 	d.revision++
 	d.w.happened["DaemonSet rolled out"]++

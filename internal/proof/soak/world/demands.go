@@ -6,16 +6,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// demand is what the pods of an app demand of nodes and of other pods.
+// demand is the constraints of an app's pods on nodes and other pods.
 type demand struct {
 	apply func(a *app, p *v1.Pod)
 	// service means that the app has a Service.
 	service bool
-	// replicasMax is how many nodes there must be for each replica; 0 if that does not matter.
+	// replicasMax is the number of nodes needed for each replica, or 0 for no limit.
 	replicasMax int
 }
 
-// demands are those of large apps, in turns. Pods of an app without constraints of its own are spread by default.
+// demands are the demands of large apps, in turns. Pods of an app without constraints of
+// its own are spread by default.
 var demands = []demand{
 	{apply: func(*app, *v1.Pod) {}},
 	{apply: func(*app, *v1.Pod) {}, service: true},
@@ -27,7 +28,7 @@ var demands = []demand{
 	{apply: inPools},
 }
 
-// tenantDemands are those of the small apps of tenants, in turns.
+// tenantDemands are the demands of the small apps of tenants, in turns.
 var tenantDemands = []demand{
 	{apply: apartByHost},
 	{apply: spreadHard},
@@ -69,7 +70,8 @@ func nearByZone(a *app, p *v1.Pod) {
 	}}
 }
 
-// ratherNear prefers zones of pods of the same version, as matchLabelKeys ask for: the API server puts their values into the selector.
+// ratherNear prefers zones with pods of the same version, as with matchLabelKeys: the API
+// server puts their values into the selector.
 func ratherNear(a *app, p *v1.Pod) {
 	key := appsv1.DefaultDeploymentUniqueLabelKey
 	p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{
@@ -91,7 +93,7 @@ func ratherAmongTeam(a *app, p *v1.Pod) {
 	}}
 }
 
-// inPools requires one of some pools, and prefers the first.
+// inPools requires one of three pools, and prefers the first.
 func inPools(a *app, p *v1.Pod) {
 	in := func(pools ...string) v1.NodeSelectorTerm {
 		return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: poolLabel, Operator: v1.NodeSelectorOpIn, Values: pools}}}

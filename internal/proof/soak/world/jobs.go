@@ -18,15 +18,15 @@ const (
 	runMin     = 20 * time.Second
 	runAbout   = 5 * time.Minute
 	jobKept    = 10 * time.Minute
-	inLine     = 3 // more pods that need devices than there are devices
+	inLine     = 3 // pods that need devices, in excess of the devices
 	trainAbout = 3 * time.Hour
 )
 
-// job is a pod that ends by itself.
+// job is a pod that ends on its own.
 type job struct {
 	w     *World
 	runs  time.Duration
-	after func() // when the pod is gone; may be nil
+	after func() // called when the pod is gone; may be nil
 }
 
 func (j *job) started(p *pod) { j.w.after(j.runs, func() { j.w.finish(p, jobKept) }) }
@@ -46,13 +46,13 @@ func (w *World) startJobs() {
 		}
 		w.after(w.upTo(cronEvery), tick)
 	}
-	// One device and two are needed in turns.
+	// Pods need one and two devices in turns.
 	for i := range 2*devices*w.of(accelerated)/3 + 1 + w.of(inLine) {
 		w.train(i)
 	}
 }
 
-// runJob creates the pods of a job. Its labels are like no other's.
+// runJob creates the pods of a job, with unique labels.
 func (w *World) runJob(number int) {
 	name := w.next(fmt.Sprintf("cron-%d", number))
 	labels := map[string]string{"batch.kubernetes.io/job-name": name, "batch.kubernetes.io/controller-uid": name, "cron": fmt.Sprint(number)}
@@ -72,7 +72,8 @@ func (w *World) runJob(number int) {
 	}
 }
 
-// train creates a pod that needs devices. When it is gone, another takes its place in the line: there is never room for all.
+// train creates a pod that needs devices. When it is gone, another takes its place in the
+// line, because the devices never suffice for all.
 func (w *World) train(number int) {
 	object := podOf(batch, "registry.example/train", requests("1", "1Gi"), map[string]string{"app": "train"})
 	object.Name = w.next("train")

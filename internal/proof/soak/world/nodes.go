@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What nodes are like, and what happens to them a day.
+// Properties of nodes, and the number of their changes in a day.
 const (
 	heartbeatEvery = 30 * time.Minute
-	imagesMax      = 12 // that a node lists
+	imagesMax      = 12 // in a node's list
 	zones          = 3
 	pools          = 10
 
@@ -25,23 +25,23 @@ const (
 	dedicated  = "example.com/dedicated"
 
 	accelerated = 20 // nodes with devices
-	devices     = 4  // of each
+	devices     = 4  // per node
 	replaced    = 20
 	cordoned    = 40
 	relabelled  = 60
 	tainted     = 40
-	awayFor     = time.Hour // that a node is cordoned or tainted
+	awayFor     = time.Hour // duration of a cordon or taint
 	drainFor    = 5 * time.Minute
 )
 
-// node is a node that exists.
+// node is an existing node.
 type node struct {
 	name   string
-	number int // that its place in the cluster depends on; a node that replaces another has the same
+	number int // determines its place in the cluster; a replacement has the same number
 	pods   []*pod
-	images []string // the newest last
-	pulled bool     // images have changed since they were last reported
-	leaves bool     // it is drained
+	images []string // newest last
+	pulled bool     // images have changed since the last report
+	leaves bool     // being drained
 }
 
 // startNodes makes all nodes join.
@@ -99,7 +99,7 @@ func (w *World) nodeObject(n *node) *v1.Node {
 	return o
 }
 
-// conditions are what a kubelet reports again and again.
+// conditions returns the conditions of a kubelet's heartbeat.
 func (w *World) conditions() []v1.NodeCondition {
 	return []v1.NodeCondition{
 		{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, LastHeartbeatTime: w.now()},
@@ -108,7 +108,8 @@ func (w *World) conditions() []v1.NodeCondition {
 	}
 }
 
-// beat reports the status of a node, as long as it exists. What changes is when it was reported, and sometimes the images.
+// beat reports the status of a node while it exists. Only the time changes, and sometimes
+// the images.
 func (w *World) beat(n *node) {
 	if !w.change(n, func(o *v1.Node) {
 		o.Status.Conditions = w.conditions()
@@ -126,7 +127,7 @@ func (w *World) beat(n *node) {
 	w.after(heartbeatEvery, func() { w.beat(n) })
 }
 
-// pull takes in that the node needs an image; the oldest are removed.
+// pull adds an image to the node, and removes the oldest of too many.
 func (n *node) pull(image string) {
 	if slices.Contains(n.images, image) {
 		return
@@ -157,7 +158,7 @@ func (w *World) label(n *node, labels map[string]string) {
 	})
 }
 
-// forAWhile changes a node, and changes it back later.
+// forAWhile changes a node and reverts the change later.
 func (w *World) forAWhile(do, undo func(*v1.Node)) {
 	n := w.anyNode()
 	w.happened["node cordoned or tainted"]++
@@ -171,7 +172,7 @@ func (w *World) forAWhile(do, undo func(*v1.Node)) {
 
 func (w *World) anyNode() *node { return w.nodes[w.random.IntN(len(w.nodes))] }
 
-// replace drains a node, removes it, and has another join in its place.
+// replace drains a node, deletes it, and joins another in its place.
 func (w *World) replace(n *node) {
 	if n.leaves {
 		return
@@ -183,7 +184,7 @@ func (w *World) replace(n *node) {
 		w.remove(p)
 	}
 	w.after(drainFor, func() {
-		for _, p := range slices.Clone(n.pods) { // that came when the node was cordoned
+		for _, p := range slices.Clone(n.pods) { // bound in spite of the cordon
 			w.drop(p)
 		}
 		w.nodes = slices.DeleteFunc(w.nodes, func(other *node) bool { return other == n })

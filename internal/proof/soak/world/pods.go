@@ -12,17 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// pod is a pod that exists.
+// pod is an existing pod.
 type pod struct {
 	key   model.PodKey
 	owner owner
-	node  *node // nil while it has none
+	node  *node // nil without a node
 	image string
-	// runs means that it was bound and has started; leaves, that its deletion was requested.
+	// runs: it was bound and has started. leaves: its deletion was requested.
 	runs, leaves bool
 }
 
-// owner is what made a pod, and follows what becomes of it.
+// owner is the controller of a pod, and is notified of its start and end.
 type owner interface {
 	// started is called a while after the pod was bound.
 	started(p *pod)
@@ -30,13 +30,14 @@ type owner interface {
 	ended(p *pod)
 }
 
-// How long things take on a node.
+// Durations on a node.
 const (
 	startMax = 20 * time.Second
 	graceMax = 30 * time.Second
 )
 
-// create creates a pod for an owner. The object is the world's from then on; what its fields point to may be shared with other pods.
+// create creates a pod for an owner. The caller must not change the object afterwards;
+// its fields may be shared with other pods.
 func (w *World) create(o owner, object *v1.Pod) *pod {
 	object.CreationTimestamp = w.now()
 	object.Spec.SchedulerName = v1.DefaultSchedulerName
@@ -46,14 +47,14 @@ func (w *World) create(o owner, object *v1.Pod) *pod {
 	return p
 }
 
-// bound takes in that the API server has stored a binding.
+// bound handles a stored binding.
 func (w *World) bound(stored *v1.Pod) {
 	p := w.pods[model.PodKey{Namespace: stored.Namespace, Name: stored.Name}]
 	n := w.byName[stored.Spec.NodeName]
 	if p == nil || p.node != nil {
 		return
 	}
-	if n == nil { // the node has left meanwhile
+	if n == nil { // the node has been deleted meanwhile
 		w.remove(p)
 		return
 	}
@@ -68,7 +69,7 @@ func (w *World) bound(stored *v1.Pod) {
 	})
 }
 
-// remove requests the deletion of a pod. One that has a node stays there for a while.
+// remove requests the deletion of a pod. A pod on a node terminates after a while.
 func (w *World) remove(p *pod) {
 	if p.leaves || w.pods[p.key] != p {
 		return
@@ -86,7 +87,7 @@ func (w *World) remove(p *pod) {
 	w.after(w.upTo(graceMax), func() { w.drop(p) })
 }
 
-// finish ends a pod by itself. Its object stays for as long as the owner keeps it.
+// finish ends a pod with success. Its object stays for the given time.
 func (w *World) finish(p *pod, kept time.Duration) {
 	if p.leaves || w.pods[p.key] != p {
 		return
@@ -115,11 +116,11 @@ func (w *World) drop(p *pod) {
 // set creates or replaces an object that is neither a pod nor a node.
 func (w *World) set(object runtime.Object) {
 	if err := w.cluster.SetObject(object); err != nil {
-		panic("world: " + err.Error()) // a kind that scheduling does not read
+		panic("world: " + err.Error()) // scheduling does not read this kind
 	}
 }
 
-// requests are those of a container.
+// requests returns the requests of a container.
 func requests(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 }
@@ -134,7 +135,7 @@ func podOf(namespace, image string, requests v1.ResourceList, labels map[string]
 	}
 }
 
-// controlledBy is the reference to the controller of a pod.
+// controlledBy returns the reference to the controller of a pod.
 func controlledBy(apiVersion, kind, name string) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, Controller: &yes}}

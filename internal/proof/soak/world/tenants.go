@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Tenants have a namespace each, with one small app. All of these apps have the same labels.
+// Each tenant has a namespace with one small app. All of these apps have the same labels.
 const (
 	tenants    = 100
 	tenantLife = 12 * time.Hour
@@ -24,7 +24,7 @@ func teamOf(namespace string) string {
 
 func (w *World) startTenants() {
 	for i := range w.of(tenants) {
-		// The first ones leave at different times, like all that come later.
+		// The first ones leave at different times, like all later ones.
 		w.welcome(i, w.upTo(tenantLife))
 	}
 }

@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Pods that wait for something other than their turn, so many new ones a day.
+// Daily numbers of new pods that wait for something other than their turn.
 const (
 	tooLarge   = 3
 	earlyBirds = 20
 	lonely     = 20
 	gated      = 40
 	patience   = 12 * time.Hour
-	buildAhead = 3 // how many relabellings an early bird comes before its node
+	buildAhead = 3 // number of relabelings by which an early bird precedes its node
 )
 
 // guest is a pod that is removed after a while.
@@ -48,7 +48,7 @@ func (w *World) startWaiting() {
 	})
 }
 
-// invite creates a pod that stays for some hours, whether or not it gets a node.
+// invite creates a pod that is removed after some hours, with or without a node.
 func (w *World) invite(name string, change func(*v1.Pod)) *pod {
 	object := podOf(batch, "registry.example/"+name, requests("100m", "128Mi"), map[string]string{"app": name})
 	object.Name = w.next(name)
@@ -58,7 +58,8 @@ func (w *World) invite(name string, change func(*v1.Pod)) *pod {
 	return p
 }
 
-// inviteLonely creates a pod that must be near another, which comes hours later.
+// inviteLonely creates a pod with a required affinity to another, which is created hours
+// later.
 func (w *World) inviteLonely() {
 	labels := map[string]string{"app": w.next("friend")}
 	w.invite("lonely", func(p *v1.Pod) {

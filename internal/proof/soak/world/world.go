@@ -1,10 +1,13 @@
-// Package world is what goes on in a cluster for weeks, on the virtual clock of a simulation.
+// Package world simulates weeks of activity in a cluster, on the virtual clock of a
+// simulation.
 //
-// It takes a number of nodes and a seed; it gives a simulated cluster in which Deployments are rolled out and scaled, jobs run, tenants come and
-// go, nodes join, leave and change, and pods wait for room, at the same rate every day. It owns what kubelets and controllers would know of
-// these things. It never measures, and never decides where a pod goes. The same numbers and seed give the same world.
+// It takes a number of nodes and a seed. It returns a simulated cluster with activity at
+// the same rate every day: Deployments are rolled out and scaled, jobs run, tenants come
+// and go, nodes join, leave and change, and pods wait for room. It owns the state of the
+// kubelets and controllers. It never measures, and never decides where a pod goes. The
+// same numbers and seed give the same world.
 //
-// Nothing in it grows: what there is on the second day differs from what there is on the thirtieth by chance alone.
+// Nothing in it grows: the second day and the thirtieth differ by chance alone.
 package world
 
 import (
@@ -20,39 +23,40 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// Day is the period after which everything has happened about once.
+// Day is the period in which every kind of activity happens about once.
 const Day = 24 * time.Hour
 
-// base is the number of nodes for which this package's numbers of things are given; others are in proportion.
+// base is the number of nodes to which this package's numbers apply. They scale in
+// proportion.
 const base = 1000
 
-// Config is what a world needs.
+// Config configures a world.
 type Config struct {
 	// Simulation has the scheduler, observers and seed. Its faults are the world's own.
 	Simulation simulate.Config
-	// Nodes is how many nodes there are, at least 20.
+	// Nodes is the number of nodes, at least 20.
 	Nodes int
 }
 
-// World is a cluster with what goes on in it. One goroutine uses it.
+// World is a cluster with its activity. It is not safe for concurrent use.
 type World struct {
 	cluster *simulate.Cluster
 	random  *rand.Rand
 	size    int // the number of nodes
 	pods    map[model.PodKey]*pod
-	nodes   []*node // those that exist, in no particular order
+	nodes   []*node // existing nodes, unordered
 	byName  map[string]*node
 	daemons []*daemonSet
-	serial  int // of names that are given once
-	build   int // the newest that a node is labelled with
-	// happened counts by what happened.
+	serial  int // of unique names
+	build   int // newest build label of a node
+	// happened counts events by kind.
 	happened map[string]int
 }
 
-// leastNodes is the smallest world in which everything has a place.
+// leastNodes is the smallest world with room for everything.
 const leastNodes = 20
 
-// New builds a world at the beginning of its first day.
+// New returns a world at the beginning of its first day.
 func New(config Config) (*World, error) {
 	if config.Nodes < leastNodes {
 		return nil, fmt.Errorf("a world of %d nodes: must have at least %d", config.Nodes, leastNodes)
@@ -78,7 +82,8 @@ func New(config Config) (*World, error) {
 	return w, nil
 }
 
-// faults are those of an ordinary day: requests and watch events take a while, and few of them are lost or shown twice.
+// faults returns the faults of an ordinary day: requests and watch events have short
+// delays, and few of them are lost or duplicated.
 func faults() simulate.Faults {
 	return simulate.Faults{
 		WatchDelayMax: 20 * time.Millisecond, BindDelayMax: 20 * time.Millisecond, DuplicatePercent: 1,
@@ -87,7 +92,7 @@ func faults() simulate.Faults {
 	}
 }
 
-// Run lets the world go on for so long.
+// Run runs the world for a duration.
 func (w *World) Run(d time.Duration) error {
 	return w.cluster.AdvanceTo(w.cluster.Now().Add(d), func(r simulate.Round) error {
 		for _, stored := range r.Stored {
@@ -97,24 +102,25 @@ func (w *World) Run(d time.Duration) error {
 	})
 }
 
-// Cluster is the simulated cluster, to be read between runs.
+// Cluster returns the simulated cluster. It may be read between runs.
 func (w *World) Cluster() *simulate.Cluster { return w.cluster }
 
-// Happened says how often things of each kind have happened so far.
+// Happened returns the number of events of each kind so far.
 func (w *World) Happened() map[string]int { return w.happened }
 
-// of returns a number of things in proportion to the number of nodes.
+// of scales a number to the number of nodes.
 func (w *World) of(n int) int { return max(1, n*w.size/base) }
 
-// after has something happen later.
+// after plans a call.
 func (w *World) after(d time.Duration, do func()) { w.cluster.Plan(w.cluster.Now().Add(d), do) }
 
-// often has something happen so many times a day in a cluster of the base size, at random times.
+// often calls do at random times, the given number of times a day in a cluster of the
+// base size.
 func (w *World) often(times int, do func()) {
 	w.every(Day*time.Duration(base)/time.Duration(times*w.size), do)
 }
 
-// every has something happen once in about a period.
+// every calls do about once a period.
 func (w *World) every(period time.Duration, do func()) {
 	var again func()
 	again = func() {
@@ -124,17 +130,17 @@ func (w *World) every(period time.Duration, do func()) {
 	w.after(w.upTo(period), again)
 }
 
-// about returns between half and one and a half times as much.
+// about returns a random duration between half and one and a half times d.
 func (w *World) about(d time.Duration) time.Duration {
 	return d/2 + time.Duration(w.random.Int64N(int64(d)+1))
 }
 
-// upTo returns at most that much.
+// upTo returns a random duration of at most d.
 func (w *World) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(d) + 1))
 }
 
-// next returns a name that was never given before.
+// next returns a unique name.
 func (w *World) next(prefix string) string {
 	w.serial++
 	return fmt.Sprintf("%s-%d", prefix, w.serial)
@@ -142,7 +148,7 @@ func (w *World) next(prefix string) string {
 
 func (w *World) now() metav1.Time { return metav1.NewTime(w.cluster.Now()) }
 
-// loseWatch breaks the watch of pods; a while later they are listed anew.
+// loseWatch breaks the watch of pods. The pods are listed again a while later.
 func (w *World) loseWatch() {
 	w.cluster.BreakWatch(model.PodKind)
 	w.after(30*time.Second, func() { w.cluster.MendWatch(model.PodKind, true) })

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/soak/world"
 )
 
-// TestDaysHaveEverything lets four days of a small world go by: each kind of thing happens, pods wait, and most get their nodes.
+// TestDaysHaveEverything runs four days of a small world. Each kind of event happens,
+// pods wait, and most are placed.
 func TestDaysHaveEverything(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {

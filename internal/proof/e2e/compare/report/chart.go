@@ -21,7 +21,7 @@ const (
 	bottomHigh = 14
 )
 
-// chartStyle has the colours of the contenders.
+// chartStyle has the colors of the contenders.
 var chartStyle = picture.Style{
 	Light: `  .binder, .lister { fill: #afb8c1; }
   .kube-scheduler { fill: #d4843e; }
@@ -33,8 +33,8 @@ var chartStyle = picture.Style{
 `,
 }
 
-// Chart writes the rates of all contenders as one bar each, case by case, as a self-contained picture. Bars show pods/s with events counted
-// where every contender has that figure.
+// Chart writes a self-contained picture with a bar for the rate of each contender, case
+// by case. Bars show pods/s including events if every contender has that figure.
 func Chart(w io.Writer, summaries []Summary) error {
 	c := &chart{}
 	c.draw(summaries)
@@ -77,7 +77,7 @@ func (c *chart) draw(summaries []Summary) {
 	c.y += bottomHigh
 }
 
-// heading groups cases.
+// heading returns the heading of a group of cases.
 func heading(c Case) string {
 	if c.Kind == "workload" {
 		return "Workloads of scheduler_perf, pods created while they are placed"
@@ -126,7 +126,7 @@ func (c *chart) section(title string, summaries []Summary, top float64) {
 	c.Line(labelWide-1, start-4, labelWide-1, c.y-caseGap+4, "grid")
 }
 
-// note is the ratio of a contender's rate to kube-scheduler's, as text.
+// note returns the ratio of Berth's rate to kube-scheduler's, as text.
 func note(s *Summary, name string) string {
 	if name != Berth {
 		return ""
@@ -141,10 +141,10 @@ func note(s *Summary, name string) string {
 	return ""
 }
 
-// labelMax is how many characters fit to the left of the bars.
+// labelMax is the number of characters that fit to the left of the bars.
 const labelMax = 36
 
-// short shortens a name so that it fits: of a workload, it drops the size first.
+// short shortens a name to fit. For a workload, it drops the size first.
 func short(name string) string {
 	if len(name) > labelMax {
 		name, _, _ = strings.Cut(name, "/")

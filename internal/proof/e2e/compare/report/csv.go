@@ -68,7 +68,7 @@ func ReadCSV(r io.Reader) ([]Round, error) {
 	return rounds, nil
 }
 
-// parse reads one line; the CSV reader has checked that it has as many fields as the header.
+// parse reads one line. The CSV reader has checked the number of fields.
 func parse(line []string) (Round, error) {
 	l := fields{line: line}
 	r := Round{

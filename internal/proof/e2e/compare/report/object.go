@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Document is all results, for programs.
+// Document has all results, for JSON and YAML.
 type Document struct {
 	Machine Machine      `json:"machine"`
 	Cases   []CaseObject `json:"cases"`
@@ -28,7 +28,7 @@ type CaseObject struct {
 	Contenders []ContenderObject `json:"contenders"`
 }
 
-// ContenderObject is a contender's medians. Ratios are left out if there is nothing to compare with.
+// ContenderObject has a contender's medians. Ratios without a counterpart are left out.
 type ContenderObject struct {
 	Name               string   `json:"name"`
 	Rounds             int      `json:"rounds"`
@@ -57,7 +57,7 @@ type Ratios struct {
 	FirstBind     float64 `json:"firstBind,omitempty"`
 }
 
-// Object returns the summaries, for programs.
+// Object returns the summaries as a Document.
 func Object(machine Machine, summaries []Summary, notRun []NotRun) Document {
 	d := Document{Machine: machine, Cases: []CaseObject{}, NotRun: notRun}
 	for _, s := range summaries {

@@ -1,7 +1,8 @@
 // Package report turns measured rounds into tables, CSV and a chart.
 //
-// It takes rounds; it gives summaries (medians and ratios), a table for people, JSON and YAML for programs, CSV with every round, and a
-// chart as SVG. It owns the names and the rounding of figures. It never measures.
+// It takes rounds. It returns summaries (medians and ratios), a table, JSON and YAML, CSV
+// with every round, and a chart as SVG. It owns the names and the rounding of figures. It
+// never measures.
 package report
 
 import (
@@ -9,7 +10,7 @@ import (
 	"time"
 )
 
-// The names of the contenders that others are compared with.
+// The names of the contenders.
 const (
 	Binder        = "binder"
 	KubeScheduler = "kube-scheduler"
@@ -17,21 +18,21 @@ const (
 	Lister        = "lister"
 )
 
-// Case is one scene, at one size, that contenders were compared on.
+// Case is one scene at one size.
 type Case struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Nodes  int    `json:"nodes"`
 	Before int    `json:"before"` // pods that existed before
 	Pods   int    `json:"pods"`   // pods to place
-	// Floor is the rate below which upstream's CI fails, in pods/s, at full size; 0 if there is none.
+	// Floor is the rate, in pods/s at full size, below which upstream's CI fails, or 0.
 	Floor int `json:"floor,omitempty"`
 }
 
-// Figures are what was measured in a round. A figure that does not apply is 0.
+// Figures are the measurements of a round. A figure that does not apply is 0.
 type Figures struct {
 	PodsPerSecond   float64       // from the first binding to the last
-	WithEvents      float64       // pods/s from the first binding until every event is written too
+	WithEvents      float64       // pods/s from the first binding until the last event is written
 	CPUPerPod       time.Duration // of the contender
 	ServerCPUPerPod time.Duration // of etcd and the API server
 	FirstBind       time.Duration // from the start of the contender
@@ -46,21 +47,21 @@ type Round struct {
 	Number    int // from 1
 	Time      time.Time
 	Figures   Figures
-	// LostEvents counts pods whose Scheduled event did not come.
+	// LostEvents counts pods without a Scheduled event.
 	LostEvents int
-	// Failure is why the round has no figures.
+	// Failure is the reason why the round has no figures.
 	Failure string
 }
 
-// NotRun is a case that was requested and cannot be run.
+// NotRun is a requested case that cannot be run.
 type NotRun struct {
 	Name  string `json:"name"`
 	Needs string `json:"needs"`
-	// Who is the contender that takes no part; empty if nobody does.
+	// Who is the contender that takes no part, or empty if that holds for all.
 	Who string `json:"who,omitempty"`
 }
 
-// Summary is all rounds of a case.
+// Summary has all rounds of a case.
 type Summary struct {
 	Case       Case
 	Contenders []Standing
@@ -72,12 +73,14 @@ type Standing struct {
 	Rounds     int // with figures
 	Failures   []string
 	LostEvents int
-	// Median of every figure over the rounds; Least and Most rate.
+	// Median has the medians of all figures over the rounds; Least and Most are of the
+	// rate.
 	Median      Figures
 	Least, Most float64
 }
 
-// Summarise returns a summary of each case, with cases and contenders in order of first appearance.
+// Summarise returns a summary of each case, with cases and contenders in order of first
+// appearance.
 func Summarise(rounds []Round) []Summary {
 	var summaries []Summary
 	for _, c := range casesOf(rounds) {
@@ -102,7 +105,8 @@ func Summarise(rounds []Round) []Summary {
 	return summaries
 }
 
-// rank orders the contenders that others are compared with first; the order of turns changes from round to round.
+// rank puts the contenders first that others are compared with, because the order of
+// turns changes from round to round.
 func rank(contender string) int {
 	order := []string{Lister, Binder, KubeScheduler}
 	if i := slices.Index(order, contender); i >= 0 {
@@ -159,7 +163,8 @@ type number interface {
 	~int64 | ~float64
 }
 
-// median is the middle value, or the mean of the two in the middle if their number is even.
+// median returns the middle value, or the mean of the two middle values of an even
+// number.
 func median[N number](of []Figures, figure func(Figures) N) N {
 	var values []N
 	for _, f := range of {
@@ -173,7 +178,8 @@ func median[N number](of []Figures, figure func(Figures) N) N {
 	return values[middle]
 }
 
-// Percentile is the smallest duration such that at least the given percentage are not larger; 0 of none. It sorts them.
+// Percentile returns the smallest duration that is not exceeded by the given percentage
+// of durations, or 0 without any. It sorts them.
 func Percentile(durations []time.Duration, percent int) time.Duration {
 	if len(durations) == 0 {
 		return 0
@@ -182,7 +188,7 @@ func Percentile(durations []time.Duration, percent int) time.Duration {
 	return durations[max(0, (len(durations)*percent+99)/100-1)]
 }
 
-// find returns the contender of that name, or none if it has no figures.
+// find returns the contender of that name if it has figures.
 func (s *Summary) find(name string) (Standing, bool) {
 	i := slices.IndexFunc(s.Contenders, func(c Standing) bool { return c.Name == name && c.Rounds > 0 })
 	if i < 0 {
@@ -191,7 +197,7 @@ func (s *Summary) find(name string) (Standing, bool) {
 	return s.Contenders[i], true
 }
 
-// ratio is one contender's figure divided by another's; 0 if either is missing.
+// ratio returns one contender's figure divided by another's, or 0 if either is missing.
 func (s *Summary) ratio(name, other string, figure func(Figures) float64) float64 {
 	a, known := s.find(name)
 	b, also := s.find(other)

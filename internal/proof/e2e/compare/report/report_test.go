@@ -20,7 +20,8 @@ func figures(rate, events float64, cpu, first time.Duration) Figures {
 	}
 }
 
-// rounds are the rounds of three contenders in a small case, one that failed, and a workload and a restart.
+// rounds returns rounds of three contenders in a small case, one of them failed, and of a
+// workload and a restart.
 func rounds() []Round {
 	plain := Case{Kind: "shape", Name: "plain", Nodes: 5000, Before: 30000, Pods: 10}
 	basic := Case{Kind: "workload", Name: "SchedulingBasic/5000Nodes_10000Pods", Nodes: 5000, Before: 1000, Pods: 10000, Floor: 680}
@@ -167,7 +168,8 @@ func TestObjectLeavesOutWhatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestChart reads the picture as XML: each bar is within it, and there is one for each contender of each case that has a rate.
+// TestChart reads the picture as XML. Each bar is within it, and each contender with a
+// rate has a bar in each case.
 func TestChart(t *testing.T) {
 	var b strings.Builder
 	if err := Chart(&b, Summarise(rounds())); err != nil {
@@ -195,7 +197,7 @@ func TestChart(t *testing.T) {
 			}
 		}
 	}
-	if want := 3 + 5; bars != want { // the legend has three
+	if want := 3 + 5; bars != want { // three more in the legend
 		t.Errorf("%d bars, want %d", bars, want)
 	}
 }

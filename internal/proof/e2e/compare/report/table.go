@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes the summaries for people: the shapes, the workloads and the restarts, as far as there are any.
+// Table writes the summaries as text: the shapes, the workloads and the restarts, if
+// present.
 func Table(w io.Writer, summaries []Summary, notRun []NotRun) error {
 	var shapes, workloads, restarts []Summary
 	for _, s := range summaries {
@@ -48,8 +49,8 @@ func (p *printer) print(text string) {
 	_, p.err = io.WriteString(p.w, text)
 }
 
-// columns aligns rows below a header: the first cell on the left, figures on the right. A row of one cell is the title of those that
-// follow, and does not affect the widths.
+// columns aligns rows below a header: the first cell on the left, figures on the right. A
+// row of one cell is a title for the following rows, and does not affect the widths.
 func columns(rows [][]string) string {
 	wide := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -93,7 +94,8 @@ func (p *printer) workloads(summaries []Summary) {
 	})
 }
 
-// compared writes cases of one kind, each below a title, with the figures of every contender.
+// compared writes the cases of one kind, each below a title, with the figures of every
+// contender.
 func (p *printer) compared(kind string, summaries []Summary, title func(c Case) string) {
 	if len(summaries) == 0 {
 		return
@@ -117,13 +119,13 @@ func (p *printer) compared(kind string, summaries []Summary, title func(c Case) 
 	p.print(columns(rows))
 }
 
-// pairs are the workloads that are measured beside parked pods and beside none.
+// pairs are the workloads that run with and without parked pods.
 var pairs = []struct{ name, parked string }{
 	{"ParkedChurn", "parked pods, churned by updates of nodes,"},
 	{"HopelessPreemptors", "pods that fit nowhere and can preempt nobody"},
 }
 
-// parked says what share of the rate parked pods cost.
+// parked writes the share of the rate that parked pods cost.
 func (p *printer) parked(summaries []Summary) {
 	for _, pair := range pairs {
 		var without, with *Summary
@@ -206,7 +208,7 @@ func dash(known bool, text string) string {
 	return text
 }
 
-// count writes a number with separators.
+// count formats a number with separators.
 func count(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -219,7 +221,7 @@ func perSecond(rate float64) string { return dash(rate > 0, fmt.Sprintf("%.0f", 
 
 func percent(ratio float64) string { return dash(ratio > 0, fmt.Sprintf("%.0f %%", 100*ratio)) }
 
-// times writes a ratio with two significant digits.
+// times formats a ratio with two significant digits.
 func times(ratio float64) string {
 	digits := 2
 	if ratio >= 10 {

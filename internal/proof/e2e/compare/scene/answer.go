@@ -10,16 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Answer is what becomes of a pod. It is known beforehand, so that the binder can carry it out without a decision.
+// Answer is the known outcome for a pod. The binder carries it out without a decision.
 type Answer struct {
-	// Node is the index of the node that the pod is bound to; nowhere if it stays pending.
+	// Node is the index of the pod's node, or nowhere if the pod stays pending.
 	Node int
-	// Victims are pods on that node that are evicted first, the last of them after the others.
+	// Victims are the pods on that node to evict first, the last of them after the
+	// others.
 	Victims []types.NamespacedName
-	// Allocation is what the claim of the pod gets before the pod is bound; nil if it has none.
+	// Allocation is the allocation of the pod's claim before the binding, or nil.
 	Allocation *resourcev1.AllocationResult
-	// Message is what both schedulers write of a pod that no node has room for, before anything is evicted, in its condition and in an event; empty if
-	// one has.
+	// Message is the message of both schedulers about a pod that fits nowhere without
+	// preemption, in its condition and in an event. It is empty for other pods.
 	Message string
 }
 
@@ -29,7 +30,7 @@ const nowhere = -1
 // Pending reports whether the pod stays pending.
 func (a *Answer) Pending() bool { return a.Node == nowhere }
 
-// sequence splits the name of a pod into what comes before its index, and the index; a name without one has the index 0.
+// sequence splits the name of a pod into the part before its index, and the index, or 0.
 func sequence(name string) (prefix string, i int) {
 	dash := strings.LastIndexByte(name, '-')
 	i, err := strconv.Atoi(name[dash+1:])
@@ -39,7 +40,7 @@ func sequence(name string) (prefix string, i int) {
 	return name[:dash], i
 }
 
-// inTurns gives each pod the next node.
+// inTurns assigns each pod to the next node.
 func inTurns(nodes int) func(p *v1.Pod) Answer {
 	return func(p *v1.Pod) Answer {
 		_, i := sequence(p.Name)
@@ -47,7 +48,8 @@ func inTurns(nodes int) func(p *v1.Pod) Answer {
 	}
 }
 
-// inFreeDevices gives each measured pod the next device, after those that are taken, and other pods the next node.
+// inFreeDevices gives each measured pod the next free device, and other pods the next
+// node.
 func inFreeDevices(nodes, taken int) func(p *v1.Pod) Answer {
 	others := inTurns(nodes)
 	return func(p *v1.Pod) Answer {
@@ -60,8 +62,9 @@ func inFreeDevices(nodes, taken int) func(p *v1.Pod) Answer {
 	}
 }
 
-// answerPreemptors gives each preemptor a node of its own and the first of the victims there, and other pods the next node. Preemptors beyond the last node
-// stay pending: nodes have room for one.
+// answerPreemptors gives each preemptor a node of its own with the first of its victims,
+// and other pods the next node. A node has room for one preemptor, so preemptors beyond
+// the last node stay pending.
 func answerPreemptors(nodes int, low Pods) func(p *v1.Pod) Answer {
 	others := inTurns(nodes)
 	return func(p *v1.Pod) Answer {
@@ -81,7 +84,8 @@ func answerPreemptors(nodes int, low Pods) func(p *v1.Pod) Answer {
 	}
 }
 
-// answerTooLarge leaves pods pending that are too large for any node, and gives others the next node.
+// answerTooLarge leaves pods pending that are too large for any node, and gives others
+// the next node.
 func answerTooLarge(nodes int) func(p *v1.Pod) Answer {
 	others := inTurns(nodes)
 	return func(p *v1.Pod) Answer {
@@ -92,12 +96,13 @@ func answerTooLarge(nodes int) func(p *v1.Pod) Answer {
 	}
 }
 
-// noRoom is the message about a pod that requests more CPU than is free anywhere, with what comes of evicting others for it.
+// noRoom returns the message about a pod that requests more CPU than any node has free,
+// with the result of preemption.
 func noRoom(nodes int, preemption string) string {
 	return fmt.Sprintf("0/%[1]d nodes are available: %[1]d Insufficient cpu. preemption: %[2]s", nodes, preemption)
 }
 
-// unhelpful says that evicting others helps nowhere.
+// unhelpful returns the result of a preemption that helps on no node.
 func unhelpful(nodes int) string {
 	return fmt.Sprintf("0/%[1]d nodes are available: %[1]d Preemption is not helpful for scheduling.", nodes)
 }

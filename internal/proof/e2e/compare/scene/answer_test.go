@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// arrival is a pod that comes while the binder runs.
+// arrival is a pod that is created while the binder runs.
 type arrival struct {
 	*v1.Pod
 	pending bool // it stays so
 }
 
-// TestAnswersCanBeCarriedOut checks that the binder has room for every pod where the scene says that it goes, when the victims are gone.
+// TestAnswersCanBeCarriedOut checks that every pod fits on the node of its answer once
+// the victims are gone.
 func TestAnswersCanBeCarriedOut(t *testing.T) {
 	for _, scale := range []float64{0.00013, 0.001, 0.02} {
 		for name, beside := range map[string]func(i, nodes int) arrival{

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// HighPriority is the priority class of pods that come before others. The caller creates it.
+// HighPriority is a priority class that precedes others. The caller creates it.
 const HighPriority = "high"
 
-// atOnce deletes a pod without a grace period.
+// atOnce returns options to delete a pod without a grace period.
 func atOnce() metav1.DeleteOptions {
 	now := int64(0)
 	return metav1.DeleteOptions{GracePeriodSeconds: &now}
@@ -37,7 +37,8 @@ func created(every time.Duration, of func(i int) *v1.Pod) Churn {
 	}
 }
 
-// recreated creates a node without room, a pod that no node has room for, and a Service, in turns, each in place of the last one.
+// recreated creates a node without capacity, a pod that fits no node, and a Service, in
+// turns. Each replaces the previous one.
 func recreated(every time.Duration) Churn {
 	const name = "churn"
 	remove := []func(ctx context.Context, client kubernetes.Interface) error{
@@ -85,7 +86,7 @@ func recreated(every time.Duration) Churn {
 	}
 }
 
-// gone returns the error of a deletion, or nil if there was nothing to delete.
+// gone returns the error of a deletion, or nil if the object did not exist.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -93,8 +94,9 @@ func gone(err error) error {
 	return err
 }
 
-// deleted deletes pods, so many per second also where a request takes longer than there is between two of them: otherwise it is the requests' time
-// that is measured. The caller creates the pods again before the next round.
+// deleted deletes pods at a rate, even if a request takes longer than the interval.
+// Otherwise the requests' duration would be measured. The caller creates the pods again
+// before the next round.
 func deleted(pods Pods, perSecond int) Churn {
 	return Churn{
 		Every: time.Second / time.Duration(perSecond), AtOnce: 16,

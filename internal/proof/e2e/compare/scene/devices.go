@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The driver of devices, how many of them scheduler_perf's nodes have, and what pods use them by.
+// The driver of devices, the number of devices on scheduler_perf's nodes, and the names
+// in pods.
 const (
 	gpuDriver   = "gpu.example.com"
 	gpusPerNode = 10
@@ -19,21 +20,25 @@ const (
 	gpuClaim    = "gpu" // in a pod
 	sameRoot    = "resource.kubernetes.io/pciRoot"
 	gpuRoots    = 2
-	together    = 10 // pods that exist at a time, in a steady state
+	together    = 10 // number of pods at a time in a steady state
 )
 
-// ofAllGPUs is an expression that is true of every device, and reads attributes and capacity to find that out.
+// ofAllGPUs is an expression that is true for every device but needs attributes and
+// capacity.
 const ofAllGPUs = `device.attributes["` + gpuDriver + `"].driverVersion.major() >= 1 && device.capacity["` + gpuDriver + `"].memory.isGreaterThan(quantity("1Mi"))`
 
-// steady keeps the cluster as it is: few pods exist at a time, ten at full size, and each that is bound is deleted and makes room for the next.
+// steady keeps the cluster constant. Few pods exist at a time, ten at full size, and each
+// bound pod is deleted to make room for the next.
 func steady(s *Scene, c counts) { s.Measured.Together = min(together, max(1, c.measured/5)) }
 
-// half and full have claims without pods, which have a half of all devices from the start, or all but as many as pods exist at a time in a steady state.
+// half and full allocate devices to claims without pods from the start: a half of all
+// devices, or all but as many as pods exist at a time in a steady state.
 func half(s *Scene, c counts) { taken(s, c, c.nodes*gpusPerNode/2) }
 
 func full(s *Scene, c counts) { taken(s, c, c.nodes*gpusPerNode-s.Measured.Together) }
 
-// taken has claims for so many devices, spread over the nodes. The measured pods are no more than can have the rest, unless they come and go.
+// taken allocates n devices to claims, spread over the nodes. The measured pods are
+// limited to the remaining devices, unless they come and go.
 func taken(s *Scene, c counts, n int) {
 	n = max(0, n)
 	for i := range n {
@@ -44,7 +49,8 @@ func taken(s *Scene, c counts, n int) {
 	}
 }
 
-// fromTemplate is a workload whose pods have a claim each of their own, which the controller manager makes from a template, with so many requests for a device.
+// fromTemplate builds a workload whose pods have a claim each. The controller manager
+// creates it from a template with the given number of requests for a device.
 func fromTemplate(requests int, change func(*resourcev1.ResourceClaimSpec), more ...func(s *Scene, c counts)) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		withDevices(s, requests)
@@ -66,28 +72,30 @@ func fromTemplate(requests int, change func(*resourcev1.ResourceClaimSpec), more
 		for _, f := range more {
 			f(s, c)
 		}
-		if requests == 1 && s.Measured.Together == 0 { // otherwise it depends on when devices are free again
+		// otherwise the answer depends on when devices become free
+		if requests == 1 && s.Measured.Together == 0 {
 			s.Answer = inFreeDevices(c.nodes, len(s.Site.Claims))
 		}
 	}
 }
 
-// selectingGPUs has each request say by an expression, which is true of every device, what it wants.
+// selectingGPUs adds an expression to each request that is true for every device.
 func selectingGPUs(spec *resourcev1.ResourceClaimSpec) {
 	for i := range spec.Devices.Requests {
 		spec.Devices.Requests[i].Exactly.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: ofAllGPUs}}}
 	}
 }
 
-// onSameRoot wants all devices of a claim to be connected alike.
+// onSameRoot requires an equal attribute for all devices of a claim.
 func onSameRoot(spec *resourcev1.ResourceClaimSpec) {
 	attribute := resourcev1.FullyQualifiedName(sameRoot)
 	spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: &attribute}}
 }
 
-// requesting is a workload whose pods request a device of one of several classes, in turns, as an extended resource: by the name that the class gives it, or by the
-// one that each class has of itself. The scheduler makes their claims. Half of the devices are taken, and as many pods that request some are there; who
-// had what of these makes no difference to others.
+// requesting builds a workload whose pods request a device of one of several classes, in
+// turns, as an extended resource. They use the class's explicit name for it or the
+// implicit one. The scheduler creates their claims. Half of the devices are taken by as
+// many requesting pods; the assignment between these does not affect others.
 func requesting(classes int, explicit bool) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		withDevices(s, 1)
@@ -112,7 +120,7 @@ func requesting(classes int, explicit bool) func(s *Scene, c counts) {
 	}
 }
 
-// requests adds one of an extended resource to what a pod requests.
+// requests adds one unit of an extended resource to a pod's requests.
 func requests(p *v1.Pod, name v1.ResourceName) *v1.Pod {
 	r := &p.Spec.Containers[0].Resources
 	r.Requests[name] = resource.MustParse("1")
@@ -120,7 +128,8 @@ func requests(p *v1.Pod, name v1.ResourceName) *v1.Pod {
 	return p
 }
 
-// eachItsOwn is a workload whose nodes have one of an extended resource each, which no other node has and one pod requests. There are no devices.
+// eachItsOwn builds a workload without devices. Each node has one unit of an extended
+// resource of its own, which one pod requests.
 func eachItsOwn(s *Scene, c counts) {
 	name := func(i int) v1.ResourceName { return v1.ResourceName(fmt.Sprint("example.com/bar-", i)) }
 	s.Site.Node = func(i int) *v1.Node {
@@ -135,15 +144,16 @@ func eachItsOwn(s *Scene, c counts) {
 	s.Answer = inTurns(c.nodes)
 }
 
-// withDevices gives each node a pool of devices, and each measured pod a claim that gets so many of them.
+// withDevices gives each node a pool of devices, and each measured pod a claim for the
+// given number of them.
 func withDevices(s *Scene, each int) {
 	s.Devices = each
-	s.Site.Controllers = true // they make claims from templates, and remove claims when their pods are gone
+	s.Site.Controllers = true // to create claims from templates, and remove claims of deleted pods
 	s.Site.Slice = func(i int) *resourcev1.ResourceSlice { return slice(numbered("node", i)) }
 }
 
-// slice has the devices of a node, with as many attributes as those of a real driver. As with real ones, the devices of a node differ, and those of two nodes
-// do not.
+// slice returns the devices of a node, with as many attributes as a real driver's. As
+// with real ones, the devices of a node differ, and those on two nodes are alike.
 func slice(node string) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: node},
@@ -178,7 +188,7 @@ func deviceClass(name string) *resourcev1.DeviceClass {
 	}}
 }
 
-// claimFor asks for devices, each by a request of its own.
+// claimFor requests devices, each by a request of its own.
 func claimFor(requests int) resourcev1.ResourceClaimSpec {
 	var spec resourcev1.ResourceClaimSpec
 	for i := range requests {
@@ -192,7 +202,7 @@ func claimFor(requests int) resourcev1.ResourceClaimSpec {
 
 func request(i int) string { return fmt.Sprint("req-", i) }
 
-// allocated is the i-th claim that no pod uses, with a device of a node.
+// allocated returns the i-th claim without a pod, with a device of a node.
 func allocated(i, node, device int) *resourcev1.ResourceClaim {
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: before, Name: numbered("taken", i)},
@@ -201,7 +211,7 @@ func allocated(i, node, device int) *resourcev1.ResourceClaim {
 	}
 }
 
-// allocation is a device of a node for a claim with one request.
+// allocation allocates a device of a node for a claim with one request.
 func allocation(node, device int) *resourcev1.AllocationResult {
 	pool := numbered("node", node)
 	return &resourcev1.AllocationResult{

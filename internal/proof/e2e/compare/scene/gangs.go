@@ -9,7 +9,8 @@ import (
 // genericWorkload is the gate of pod groups.
 const genericWorkload = "GenericWorkload"
 
-// gangs has plain pods in gangs of a size, each of which starts as a whole, all pending at the start. At a small scale the gangs are smaller.
+// gangs builds a shape of plain pods in gangs, all pending at the start. At a small scale
+// the gangs are smaller.
 func gangs(size int) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		size := min(size, c.measured)

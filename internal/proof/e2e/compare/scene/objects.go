@@ -19,7 +19,7 @@ func (r room) list() v1.ResourceList {
 	}
 }
 
-// node makes a node that is ready and stays so, because no controller checks it.
+// node makes a ready node, which stays ready, because no controller checks it.
 func node(name string, r room, labels map[string]string) *v1.Node {
 	all := map[string]string{v1.LabelHostname: name}
 	for key, value := range labels {
@@ -50,7 +50,7 @@ func service(namespace, name string, selector map[string]string) *v1.Service {
 	}
 }
 
-// pod makes a pod of one container that requests cpu and memory, or nothing if they are empty.
+// pod makes a pod of one container that requests cpu and memory, unless these are empty.
 func pod(name, cpu, memory string, labels map[string]string) *v1.Pod {
 	requests := v1.ResourceList{}
 	for resourceName, amount := range map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourceMemory: memory} {
@@ -66,14 +66,14 @@ func pod(name, cpu, memory string, labels map[string]string) *v1.Pod {
 	}
 }
 
-// numbered returns names that sort as their indexes do.
+// numbered returns names that sort like their indexes.
 func numbered(prefix string, i int) string { return fmt.Sprintf("%s-%06d", prefix, i) }
 
 func selecting(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// affinityOf returns the pod's affinity, which it makes if there is none yet.
+// affinityOf returns the pod's affinity and creates it if missing.
 func affinityOf(pod *v1.Pod) *v1.Affinity {
 	if pod.Spec.Affinity == nil {
 		pod.Spec.Affinity = &v1.Affinity{}

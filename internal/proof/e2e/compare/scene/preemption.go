@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// preemptionAsync has plain pods placed while preemptors come, five per second.
+// preemptionAsync measures plain pods while five preemptors arrive per second.
 func preemptionAsync(s *Scene, c counts) {
 	low := victims(c)
 	s.Fresh = []Pods{low}
@@ -22,8 +22,8 @@ func preemptionBurst(s *Scene, c counts) {
 	s.Answer = answerPreemptors(c.nodes, low)
 }
 
-// victims are pods of low priority, four to a default node, which is full of them. They are created again for the next round, and go at once when they
-// are evicted, for there are no kubelets.
+// victims are pods of low priority, four to a default node, which they fill. They are
+// created again for the next round. Without kubelets, evicted ones are gone at once.
 func victims(c counts) Pods {
 	now := int64(0)
 	return Pods{Namespace: before, Count: c.before, Node: evenly(c.nodes, 1), Pod: func(i int) *v1.Pod {
@@ -33,10 +33,10 @@ func victims(c counts) Pods {
 	}}
 }
 
-// perPreemptor is how many victims have the room that a preemptor needs.
+// perPreemptor is the number of victims that a preemptor needs.
 const perPreemptor = 3
 
-// preemptorPrefix and tooLargePrefix are what the names of such pods begin with.
+// preemptorPrefix and tooLargePrefix are prefixes of pod names.
 const (
 	preemptorPrefix = "preemptor"
 	tooLargePrefix  = "too-large"
@@ -55,7 +55,7 @@ func unschedulable(s *Scene, c counts) {
 	s.Answer = answerTooLarge(c.nodes)
 }
 
-// tooLarge is a pod of high priority that no default node has room for.
+// tooLarge returns a pod of high priority that fits on no default node.
 func tooLarge(i int) *v1.Pod {
 	p := pod(numbered(tooLargePrefix, i), "9", "500Mi", nil)
 	p.Spec.PriorityClassName = HighPriority

@@ -1,9 +1,10 @@
-// Package scene defines what schedulers are compared on: the nodes, the pods that exist beforehand, the pods to be placed, and what else
-// goes on meanwhile.
+// Package scene defines the scenes for comparisons of schedulers: nodes, existing pods,
+// pods to place, and changes meanwhile.
 //
-// It takes names and sizes; it gives scenes as data. It owns the two catalogues: the shapes of pods (Shapes) and the workloads of
-// upstream's own benchmark (Workloads). It never starts anything; only what goes on meanwhile (Churn) sends requests to a cluster, through
-// the client that it is given.
+// It takes names and sizes and returns scenes as data. It owns the two catalogues: the
+// shapes of pods (Shapes) and the workloads of upstream's own benchmark (Workloads). It
+// never starts anything. Only Churn sends requests to a cluster, through the given
+// client.
 package scene
 
 import (
@@ -20,38 +21,45 @@ import (
 
 // Scene is one comparison of schedulers.
 type Scene struct {
-	// Name is a shape's name, or a workload's as in scheduler_perf: test case, slash, workload.
+	// Name is a shape's name, or a workload's as in scheduler_perf: test case, slash,
+	// workload.
 	Name string
-	// Kind is how the scene is measured.
+	// Kind selects the kind of measurement.
 	Kind Kind
-	// Floor is the rate in pods/s below which upstream's CI fails; 0 if it has none, or if counts are scaled.
+	// Floor is the rate in pods/s below which upstream's CI fails. It is 0 without one,
+	// or if counts are scaled.
 	Floor int
-	// Needs names a feature that Berth does not have yet; Berth takes no part in such a scene.
+	// Needs is a feature that Berth lacks. Berth takes no part in such a scene.
 	Needs string
-	// Plugin is the plugin from outside that both schedulers run; empty if they run none. They are built with it.
+	// Plugin is the external plugin that both schedulers are built with, or empty.
 	Plugin string
-	// Site is its cluster. Scenes that share a site run in one cluster, one after another.
+	// Site is the scene's cluster. Scenes that share a site run in one cluster, one after
+	// another.
 	Site *Site
-	// Standing are the pods that exist before the first round, and stay. A scene has those of the earlier scenes of its site as well.
+	// Standing are the pods that exist before the first round and stay. A scene also has
+	// the standing pods of the earlier scenes of its site.
 	Standing []Pods
-	// Fresh are the pods that are created for each round: those on nodes before the scheduler starts, the others while it runs and just
-	// before the measured ones. Those on nodes may stay for the next round, the others are removed.
+	// Fresh are the pods that are created for each round. Pods on nodes are created
+	// before the scheduler starts, and may stay for the next round. The others are
+	// created while it runs, just before the measured ones, and are removed.
 	Fresh []Pods
 	// Measured are the pods to be placed.
 	Measured Pods
-	// Groups are the pod groups of the measured pods; they are made for each round, before these.
+	// Groups are the pod groups of the measured pods. They are created for each round,
+	// before these.
 	Groups []*schedulingv1beta1.PodGroup
-	// Devices is how many devices each measured pod gets, by one claim of its own. If it is not 0, the claims are followed, and a round in which two of them had a
-	// device, or a pod was bound without its claim, has failed.
+	// Devices is the number of devices of each measured pod, through one claim of its
+	// own. If it is not 0, the claims are recorded. A round fails if a device had two
+	// claims, or if a pod was bound without its claim.
 	Devices int
 	// Churn runs while pods are placed.
 	Churn []Churn
-	// Answer says what becomes of each pod that has no node; nil if it is for schedulers to find out, and the binder takes no part unless the scene
-	// is a shape.
+	// Answer returns the outcome of each pod without a node. If it is nil, the schedulers
+	// decide, and the binder takes part only in shapes.
 	Answer func(p *v1.Pod) Answer
 }
 
-// Kind is how a scene is measured.
+// Kind is a kind of measurement.
 type Kind string
 
 const (
@@ -63,43 +71,47 @@ const (
 	Restart Kind = "restart"
 )
 
-// Site is the nodes and namespaces of a cluster for scenes.
+// Site has the nodes and namespaces of a cluster for scenes.
 type Site struct {
 	Nodes int
 	// Node makes the i-th node.
 	Node       func(i int) *v1.Node
 	Namespaces []*v1.Namespace
 	Services   []*v1.Service
-	// CSINode makes the CSINode of the i-th node; nil if the nodes have none.
+	// CSINode makes the CSINode of the i-th node; nil for none.
 	CSINode func(i int) *storagev1.CSINode
 	Classes []*storagev1.StorageClass
-	// Slice makes the ResourceSlice of the i-th node, which is its pool of devices; nil if the nodes have none.
+	// Slice makes the ResourceSlice of the i-th node, which is its pool of devices; nil
+	// for none.
 	Slice         func(i int) *resourcev1.ResourceSlice
 	DeviceClasses []*resourcev1.DeviceClass
 	Templates     []*resourcev1.ResourceClaimTemplate
-	// Claims are there from the start, with the status that they are to have.
+	// Claims exist from the start, with their status.
 	Claims []*resourcev1.ResourceClaim
-	// Controllers is set if the controller manager runs: it confirms which volume a claim gets, makes claims from templates, and removes claims of pods that are gone.
+	// Controllers runs the controller manager. It confirms the volumes of claims, creates
+	// claims from templates, and removes claims of deleted pods.
 	Controllers bool
-	// Gates are the feature gates that are on, in the API server and in schedulers.
+	// Gates are the enabled feature gates, in the API server and in schedulers.
 	Gates []string
 }
 
 // Pods are pods of one kind.
 type Pods struct {
-	// Namespace is that of all pods, unless In is set.
+	// Namespace is the namespace of all pods, unless In is set.
 	Namespace string
-	// In returns the namespace of the i-th pod; nil if all are in one.
+	// In returns the namespace of the i-th pod; nil for a single namespace.
 	In    func(i int) string
 	Count int
-	// Pod makes the i-th pod; its name depends on i only, and is unique in a scene.
+	// Pod makes the i-th pod. Its name depends on i only, and is unique in a scene.
 	Pod func(i int) *v1.Pod
-	// Node returns the index of the node that the i-th pod is created on; nil if the pods have none.
+	// Node returns the index of the node on which the i-th pod is created; nil for
+	// pending pods.
 	Node func(i int) int
-	// Disk makes the claim of the i-th pod and a volume, both with the status that they are to have; they are created before the pod. nil if
-	// the pods have no volumes.
+	// Disk makes the claim and the volume of the i-th pod, both with their status. They
+	// are created before the pod. It is nil for pods without volumes.
 	Disk func(i int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume)
-	// Together is how many of the pods exist at a time: each that is bound is deleted, and another is created. 0 for all of them.
+	// Together is the number of pods that exist at a time: each bound pod is deleted, and
+	// another is created. 0 means all.
 	Together int
 }
 
@@ -111,7 +123,7 @@ func (p *Pods) NamespaceOf(i int) string {
 	return p.In(i)
 }
 
-// Scope is the namespace in which to look for the pods: theirs, or all if they are in several.
+// Scope returns the namespace of the pods, or all namespaces if they are in several.
 func (p *Pods) Scope() string {
 	if p.In == nil {
 		return p.Namespace
@@ -122,14 +134,15 @@ func (p *Pods) Scope() string {
 // Churn is a repeated change of the cluster while pods are placed.
 type Churn struct {
 	Every time.Duration
-	// Step runs at each tick; i counts from 0. Up to AtOnce steps, at least one, run at the same time. Ticks while so many run are left out.
+	// Step runs at each tick; i counts from 0. At most AtOnce steps, and at least one,
+	// run at the same time. Further ticks are skipped.
 	Step   func(ctx context.Context, client kubernetes.Interface, i int) error
 	AtOnce int
-	// Undo removes what the steps created, also if the last step was interrupted.
+	// Undo removes the objects of all steps, also if the last step was interrupted.
 	Undo func(ctx context.Context, client kubernetes.Interface) error
 }
 
-// Before is how many pods exist when the measurement starts.
+// Before returns the number of pods that exist when the measurement starts.
 func (s *Scene) Before() int {
 	n := 0
 	for _, group := range [][]Pods{s.Standing, s.Fresh} {

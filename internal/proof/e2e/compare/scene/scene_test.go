@@ -40,7 +40,8 @@ func TestScenesHoldTogether(t *testing.T) {
 	}
 }
 
-// holdsTogether checks that names are unique, namespaces exist, and existing pods are where a scheduler could have placed them.
+// holdsTogether checks that names are unique, that namespaces exist, and that a scheduler
+// could have placed the existing pods on their nodes.
 func holdsTogether(t *testing.T, s *Scene) {
 	exists := map[string]bool{}
 	for _, n := range s.Site.Namespaces {
@@ -48,7 +49,7 @@ func holdsTogether(t *testing.T, s *Scene) {
 	}
 	names := map[string]bool{}
 	use := make([]struct{ cpu, memory, pods int64 }, s.Site.Nodes)
-	apps := map[string]map[int]bool{} // nodes by app, of pods with required anti-affinity
+	apps := map[string]map[int]bool{} // nodes by app, for pods with required anti-affinity
 	groups := append(append([]Pods{s.Measured}, s.Standing...), s.Fresh...)
 	for _, group := range groups {
 		if !exists[group.Namespace] {
@@ -93,7 +94,8 @@ func holdsTogether(t *testing.T, s *Scene) {
 	}
 }
 
-// checkGroups checks that each measured pod belongs to a group that there is, and that each group has as many as it must.
+// checkGroups checks that each measured pod belongs to an existing group, and that each
+// group has its minCount.
 func checkGroups(t *testing.T, s *Scene) {
 	t.Helper()
 	missing := map[string]int{}
@@ -114,7 +116,9 @@ func checkGroups(t *testing.T, s *Scene) {
 	}
 }
 
-// checkDevices checks that claims that have devices from the start have some that exist, and no two the same, and leave enough for the measured pods, and that the binder gives each pod another.
+// checkDevices checks that initial allocations are of existing, distinct devices and
+// leave enough for the measured pods. It also checks that the binder gives each pod
+// another device.
 func checkDevices(t *testing.T, s *Scene, exists map[string]bool) {
 	t.Helper()
 	if s.Site.Slice == nil {
@@ -158,8 +162,8 @@ func checkDevices(t *testing.T, s *Scene, exists map[string]bool) {
 	}
 }
 
-// checkDisk checks that a pod with a claim has the disk for it, that the two halves of a bound disk name each other, and that no volume has
-// two claims.
+// checkDisk checks that a pod with a claim has the disk for it, that a bound claim and
+// volume name each other, and that no volume has two claims.
 func checkDisk(t *testing.T, group *Pods, i int, p *v1.Pod, names map[string]bool) {
 	t.Helper()
 	if group.Disk == nil {
@@ -216,7 +220,8 @@ func checkDemands(t *testing.T, s *Scene, p *v1.Pod, n int, apart map[string]map
 	}
 }
 
-// TestAppsGrow checks that pending pods of a shape belong to the apps that run, and that no app has more pods than there are nodes.
+// TestAppsGrow checks that pending pods of a shape belong to running apps, and that no
+// app has more pods than nodes exist.
 func TestAppsGrow(t *testing.T) {
 	sizes := Sizes{Nodes: 500, Running: []int{3000}, Pods: 500}
 	s := Shapes("anti-affinity", sizes)[0]

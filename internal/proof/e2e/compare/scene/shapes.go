@@ -11,9 +11,9 @@ import (
 // Sizes are the sizes of the scenes of shapes.
 type Sizes struct {
 	Nodes int
-	// Running are how many pods run already, one scene for each.
+	// Running are the numbers of running pods, one scene for each.
 	Running []int
-	// Pods is how many pods are to be placed.
+	// Pods is the number of pods to place.
 	Pods int
 }
 
@@ -25,15 +25,16 @@ const (
 	pools = 10
 	// poolLabel names the pool of a node.
 	poolLabel = "example.com/pool"
-	// appPods is how many pods of an app run, as replicas of one Deployment; fewer where there are fewer than five times as many nodes, so
-	// that there is room for the pods of an app with required anti-affinity.
+	// appPods is the number of running pods of an app, as replicas of one Deployment.
+	// Clusters with fewer than five times as many nodes have fewer, so that an app with
+	// required anti-affinity fits.
 	appPods     = 1000
 	appPodsPart = 5
 )
 
 func zoneName(i int) string { return fmt.Sprintf("zone-%d", i%zones) }
 
-// app is a set of pods that share labels and demands, as those of a Deployment do.
+// app is a set of pods that share labels and demands, like a Deployment's.
 type app struct {
 	number int
 	labels map[string]string
@@ -47,15 +48,16 @@ func (a app) term(key string) v1.PodAffinityTerm {
 type shape struct {
 	name  string
 	apply func(pod *v1.Pod, a app)
-	// zones returns the zones that pods of the app may run in beforehand, by index; nil for all.
+	// zones returns the indexes of the zones in which running pods of the app may be; nil
+	// for all.
 	zones func(a app) []int
-	// services is set where each app has a Service.
+	// services means that each app has a Service.
 	services bool
 }
 
 func oneZone(a app) []int { return []int{a.number % zones} }
 
-// single is the list of shapes with one kind of demand each.
+// single has the shapes with one kind of demand each.
 var single = []shape{
 	{name: "plain", apply: func(*v1.Pod, app) {}},
 	{
@@ -83,7 +85,7 @@ var single = []shape{
 
 func poolName(i int) string { return fmt.Sprintf("pool-%d", i%pools) }
 
-// shapes returns all shapes, in the order in which they are shown.
+// shapes returns all shapes in display order.
 func shapes() []shape {
 	sizes := []string{"100m", "250m", "50m", "500m"}
 	of := func(a app) shape { return single[a.number%len(single)] }
@@ -112,7 +114,8 @@ func ShapeNames() []string {
 	return names
 }
 
-// Shapes returns the scenes of a shape, one for each number of running pods, ascending. The name must be one of ShapeNames.
+// Shapes returns the scenes of a shape, one for each number of running pods, ascending.
+// The name must be one of ShapeNames.
 func Shapes(name string, sizes Sizes) []*Scene {
 	all := shapes()
 	s := all[slices.IndexFunc(all, func(s shape) bool { return s.name == name })]
@@ -143,14 +146,14 @@ func Shapes(name string, sizes Sizes) []*Scene {
 	return scenes
 }
 
-// parts is how many parts of a size are needed for n.
+// parts returns the number of parts of a size that n needs.
 func parts(n, size int) int { return (n + size - 1) / size }
 
 func newApp(i int) app {
 	return app{i, map[string]string{"app": numbered("app", i)}}
 }
 
-// uniform is a node of the shapes' site.
+// uniform returns a node of the shapes' site.
 func uniform(i int) *v1.Node {
 	return node(numbered("node", i), room{"32", "128Gi", "110"}, map[string]string{v1.LabelTopologyZone: zoneName(i), poolLabel: poolName(i)})
 }
@@ -161,7 +164,8 @@ func (s shape) pod(prefix string, i int, a app) *v1.Pod {
 	return p
 }
 
-// place returns the node of the i-th running pod: evenly over the nodes that it may be on.
+// place returns the node of the i-th running pod, evenly over the nodes that are allowed
+// for it.
 func (s shape) place(i int, a app, nodes int) int {
 	if s.zones == nil || nodes < zones {
 		return i % nodes

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The driver of volumes, and how many of them scheduler_perf's nodes can attach.
+// The driver of volumes, and the limit of volumes on scheduler_perf's nodes.
 const (
 	ebsDriver   = "ebs.csi.aws.com"
 	ebsInTree   = "kubernetes.io/aws-ebs"
@@ -19,7 +19,8 @@ const (
 	claimPrefix = "pvc"
 )
 
-// inTreeDisk and csiDisk are the sources of volumes in scheduler_perf, by index and name of the volume.
+// inTreeDisk and csiDisk are the sources of volumes in scheduler_perf, by index and name
+// of the volume.
 func inTreeDisk(i int, _ string) v1.PersistentVolumeSource {
 	return v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: fmt.Sprint("vol-", i)}}
 }
@@ -28,8 +29,9 @@ func csiDisk(_ int, name string) v1.PersistentVolumeSource {
 	return v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: ebsDriver, VolumeHandle: name}}
 }
 
-// withVolumes is a workload whose pods, those before and those measured, have a bound volume each. Nodes attach so many of them if limited;
-// the kinds of in-tree volumes that migrated names are handled by their CSI drivers then.
+// withVolumes builds a workload whose existing and measured pods have a bound volume
+// each. If limited, nodes have a limit of attached volumes, and the CSI drivers handle
+// the migrated kinds of in-tree volumes.
 func withVolumes(source func(i int, name string) v1.PersistentVolumeSource, limited bool, migrated ...string) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		if limited {
@@ -41,11 +43,13 @@ func withVolumes(source func(i int, name string) v1.PersistentVolumeSource, limi
 		running := standing(c, 1, pod)
 		running.Disk = boundDisk(before, source)
 		s.Standing = []Pods{running}
-		s.Answer = inTurns(c.nodes) // all claims are bound from the start, to volumes that any node can use
+		// all claims are bound from the start, to volumes that any node can use
+		s.Answer = inTurns(c.nodes)
 	}
 }
 
-// attaching is a default node that also lists, among its resources, how many volumes it can attach, as kubelets did once.
+// attaching returns a default node whose resources include its limit of attached volumes,
+// as kubelets used to report.
 func attaching(i int) *v1.Node {
 	n := plainNode(i)
 	name := v1.ResourceName("attachable-volumes-csi-" + ebsDriver)
@@ -76,7 +80,8 @@ func withClaim(p *v1.Pod, claim string) *v1.Pod {
 	return p
 }
 
-// boundDisk makes claims and volumes that are bound to each other from the start, as no controller does it.
+// boundDisk makes claims and volumes that are bound to each other from the start, because
+// no controller binds them.
 func boundDisk(namespace string, source func(i int, name string) v1.PersistentVolumeSource) func(i int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}
@@ -98,9 +103,10 @@ func boundDisk(namespace string, source func(i int, name string) v1.PersistentVo
 	}
 }
 
-// local has a free volume on each node and as many pods that need one each. The scheduler chooses a volume with the node and writes it; the
-// controller manager confirms that, claim by claim, and only then the pod may be bound. All of them are pending beforehand, so that the
-// binder shows the pace of the controller manager.
+// local has one free volume on each node, and one pod for each volume. The scheduler
+// chooses a volume with the node and writes it. The controller manager confirms that
+// claim by claim, and only then may the pod be bound. All pods are pending at the start,
+// so that the binder shows the pace of the controller manager.
 func local(s *Scene, c counts) {
 	s.Kind = Shape
 	s.Site.Controllers = true

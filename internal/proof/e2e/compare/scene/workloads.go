@@ -10,17 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Namespaces of workloads. The two that affinity terms name have the names of scheduler_perf.
+// Namespaces of workloads. The two in affinity terms have the names of scheduler_perf.
 const (
 	before   = "sched-0"
 	measured = "sched-1"
 	parked   = "parked"
 )
 
-// defaultNode is scheduler_perf's.
+// defaultNode is the node of scheduler_perf.
 var defaultNode = room{"4", "32Gi", "110"}
 
-// perNode is how many default pods a default node has room for.
+// perNode is the number of default pods that fit on a default node.
 const perNode = 40
 
 // row is one line of the catalogue.
@@ -28,7 +28,7 @@ type row struct {
 	name  string // test case and workload, as in scheduler_perf
 	floor int    // pods/s
 	needs string
-	// Nodes, pods before and pods measured; they are scaled.
+	// numbers of nodes, existing pods and measured pods, before scaling
 	nodes, before, measured int
 	build                   func(s *Scene, c counts)
 }
@@ -48,7 +48,8 @@ func scaled(n int, scale float64) int {
 	return max(1, int(math.Round(float64(n)*scale)))
 }
 
-// catalogue lists the workloads of scheduler_perf in the order of upstream's files, then our own.
+// catalogue lists the workloads of scheduler_perf in the order of upstream's files, then
+// our own.
 func catalogue() []row {
 	return []row{
 		{"SchedulingBasic/5000Nodes_10000Pods", 680, "", 5000, 1000, 10000, basic},
@@ -117,8 +118,9 @@ func WorkloadNames() []string {
 	return names
 }
 
-// Workloads returns the workloads that a name selects: one of them by its full name, or all of a test case; none if there is no such
-// workload. Counts of nodes and pods are multiplied by scale, which must be greater than 0.
+// Workloads returns the workloads of a name: one by its full name, all of a test case, or
+// none if the name is unknown. Counts of nodes and pods are multiplied by scale, which
+// must be greater than 0.
 func Workloads(name string, scale float64) []*Scene {
 	var scenes []*Scene
 	for _, r := range catalogue() {
@@ -147,20 +149,20 @@ func inZones(zones int) func(i int) *v1.Node {
 	}
 }
 
-// hugeNode takes any number of pods without requests.
+// hugeNode returns a node for any number of pods without requests.
 func hugeNode(int) *v1.Node { return node("scheduler-perf-node", room{"4", "32Gi", "90000"}, nil) }
 
 func defaultPod(i int) *v1.Pod { return pod(numbered("pod", i), "100m", "500Mi", nil) }
 
 func lightPod(i int) *v1.Pod { return pod(numbered("light-pod", i), "", "", nil) }
 
-// evenly puts pods on nodes in turns, the given number on one before the next.
+// evenly puts pods on nodes in turns, the given number on one node before the next.
 func evenly(nodes, together int) func(i int) int {
 	return func(i int) int { return i / together % nodes }
 }
 
-// standing are pods that run already: the given number on each node, as the scheduler itself would have placed them. They differ from
-// measured pods by their namespace.
+// standing returns pods that run already, the given number on each node, as the scheduler
+// would have placed them. Their namespace differs from the measured pods'.
 func standing(c counts, together int, of func(i int) *v1.Pod) Pods {
 	return Pods{Namespace: before, Count: c.before, Pod: of, Node: evenly(c.nodes, together)}
 }
@@ -252,8 +254,9 @@ func nodeAffinity(p *v1.Pod, _ v1.PodAffinityTerm) {
 	inOneOf(p, v1.LabelTopologyZone, "zone1", "zone2")
 }
 
-// coloured makes default pods of a colour; the term of their demand selects that colour in the two namespaces of affinity terms, or in
-// those that a selector names.
+// coloured makes default pods with a color label. The term of their demand selects that
+// color in the two namespaces of affinity terms, or in the namespaces that a selector
+// matches.
 func coloured(colour string, ask demand, selector map[string]string) func(i int) *v1.Pod {
 	return func(i int) *v1.Pod {
 		p := defaultPod(i)
@@ -272,7 +275,7 @@ func coloured(colour string, ask demand, selector map[string]string) func(i int)
 	}
 }
 
-// demanding is a workload whose pods, those before and those measured, all have the same demand.
+// demanding builds a workload whose existing and measured pods all have the same demand.
 func demanding(colour string, ask demand, node func(i int) *v1.Node, together int) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		s.Site.Node = node
@@ -299,7 +302,8 @@ func mixedBase(s *Scene, c counts) {
 	}
 }
 
-// acrossNamespaces is a workload whose existing pods are in many namespaces, which the terms select by a label.
+// acrossNamespaces builds a workload whose existing pods are in many namespaces, which
+// the terms select by a label.
 func acrossNamespaces(colour string, ask demand, node func(i int) *v1.Node, together int) func(s *Scene, c counts) {
 	team := map[string]string{"team": "devops"}
 	return func(s *Scene, c counts) {
@@ -326,7 +330,8 @@ func gatedWithAffinity(s *Scene, c counts) {
 	s.Measured.Pod = func(i int) *v1.Pod {
 		return pod(numbered("pod", i), "", "", map[string]string{"app": "scheduler-perf"})
 	}
-	// In the namespace of the measured pods, because an affinity term without namespaces selects its own.
+	// Gated pods are in the namespace of the measured pods, because an affinity term
+	// without namespaces selects its own.
 	s.Standing = []Pods{{Namespace: measured, Count: c.before, Pod: gated(func(i int) *v1.Pod {
 		p := s.Measured.Pod(i)
 		p.Name = numbered("gated", i)
@@ -406,8 +411,9 @@ func declaredFeatures(features int) func(s *Scene, c counts) {
 	}
 }
 
-// parkedChurn has pods that no event can help, and updates of nodes that help none of them: one half requests more CPUs than any node has,
-// the other selects a label that no node has, while the CPUs and labels of nodes change all the time.
+// parkedChurn has pods that no event can help, and updates of nodes that help none of
+// them. One half requests more CPUs than any node has, the other selects a label that no
+// node has. The CPUs and labels of nodes change all the time.
 func parkedChurn(s *Scene, c counts) {
 	s.Standing = []Pods{{Namespace: parked, Count: c.before, Pod: func(i int) *v1.Pod {
 		if i%2 == 0 {
@@ -420,8 +426,9 @@ func parkedChurn(s *Scene, c counts) {
 	s.Churn = []Churn{updated(100, s.Site)}
 }
 
-// hopelessPreemptors has pods of high priority that fit nowhere and can preempt nobody: each needs a whole node, and on each node is a pod that they do not
-// outrank. Pods that they do outrank are on every node too, and end all the time, each of which may help any of them.
+// hopelessPreemptors has pods of high priority that fit nowhere and cannot preempt. Each
+// needs a whole node, and each node has a pod that they do not outrank. Pods that they
+// outrank are on every node, too, and end all the time. Each end may help any preemptor.
 func hopelessPreemptors(s *Scene, c counts) {
 	whole := func(prefix, cpu string) func(i int) *v1.Pod {
 		return func(i int) *v1.Pod {
@@ -438,8 +445,8 @@ func hopelessPreemptors(s *Scene, c counts) {
 	s.Churn = []Churn{deleted(ending, 100)}
 }
 
-// waitingForRoom has nodes that are full, and pods on them that end all the time: each end makes room for one of those that wait, and it can help
-// any of them.
+// waitingForRoom has full nodes with pods that end all the time. Each end makes room for
+// one waiting pod, and may help any of them.
 func waitingForRoom(s *Scene, c counts) {
 	half := func(prefix string) func(i int) *v1.Pod {
 		return func(i int) *v1.Pod { return pod(numbered(prefix, i), "2", "500Mi", nil) }
@@ -450,16 +457,18 @@ func waitingForRoom(s *Scene, c counts) {
 	s.Churn = []Churn{deleted(ending, 100)}
 }
 
-// outsidePlugin has plain pods, all pending at the start, and a plugin from outside that accepts every node and scores it by its number of pods.
+// outsidePlugin measures plain pods, all pending at the start, with an external plugin
+// that accepts every node and scores it by its number of pods.
 func outsidePlugin(s *Scene, c counts) {
 	basic(s, c)
 	s.Kind, s.Plugin = Shape, "Trivial"
 }
 
-// smallApp is how many pods of a small app run beforehand, and how many are added.
+// smallApp is the number of running pods of a small app, and of its added pods.
 const smallApp = 5
 
-// manyTenants has a small app in each of many namespaces. All of these apps have the same labels and the same demands, about their own pods alone.
+// manyTenants has a small app in each of many namespaces. All apps have the same labels
+// and the same demands, which concern their own pods only.
 func manyTenants(s *Scene, c counts) {
 	s.Site.Node = inZones(3)
 	tenants := max(1, c.measured/smallApp)
@@ -493,7 +502,7 @@ func manyApps(s *Scene, c counts) {
 	s.Measured.Pod = func(i int) *v1.Pod { return pod(numbered("pod", i), "100m", "500Mi", labels(i)) }
 }
 
-// restart measures how long a scheduler takes until its first binding in a large cluster.
+// restart measures the time until a scheduler's first binding in a large cluster.
 func restart(s *Scene, c counts) {
 	s.Kind = Restart
 	s.Standing = []Pods{standing(c, 1, defaultPod)}
