@@ -11,8 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Audit checks the invariants that stand next to the fields of a Store: it makes a store of the same objects, slots and promises, and compares what both
-// say of each thing. seats are by slot; holds reports whether the placement of a pod holds an object, with a value. It changes nothing.
+// Audit checks the invariants next to the fields of a Store. It builds a store from the
+// same objects, slots and promises, and compares the two. seats are by slot. holds
+// reports whether a pod's placement holds an object with a value. Audit changes nothing.
 func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model.Ref, pod model.PodKey, value any) bool) {
 	have, want := s.describe(), s.anew(seats).describe()
 	for thing, text := range have {
@@ -50,7 +51,8 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model
 	}
 }
 
-// auditWithdrawn checks that only devices that are in use are remembered. That no slice publishes them is checked by the new store, which forgets those.
+// auditWithdrawn checks that all withdrawn devices are in use. The new store checks that
+// no slice publishes them, since it forgets published ones.
 func (s *Store) auditWithdrawn(v *audit.Violations) {
 	for id, devices := range s.withdrawn {
 		if len(devices) == 0 {
@@ -64,14 +66,14 @@ func (s *Store) auditWithdrawn(v *audit.Violations) {
 	}
 }
 
-// Seat is what the state knows of a slot.
+// Seat is the state's view of a slot.
 type Seat struct {
-	Name   string // of the node, empty if the slot is free
+	Name   string // of the node; empty if the slot is free
 	Exists bool
 	Labels map[string]string
 }
 
-// anew returns a store of the same objects, promises and slots.
+// anew returns a new store with the same objects, promises and slots.
 func (s *Store) anew(seats []Seat) *Store {
 	n := New(func(int32, model.Aspect) {})
 	for slot, seat := range seats {
@@ -108,7 +110,7 @@ func (s *Store) anew(seats []Seat) *Store {
 	return n
 }
 
-// describe returns a text about each thing, in which nothing depends on history.
+// describe returns a text about each item, independent of history.
 func (s *Store) describe() map[string]string {
 	texts := map[string]string{}
 	for slot, n := range s.bySlot {

@@ -16,106 +16,120 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Store is everything about devices. The zero value is not usable; call New.
+// Store holds everything about devices. The zero value is not usable; call New.
 type Store struct {
-	// touch is called with each slot that has changed, and in which aspects.
+	// touch is called with each changed slot and the changed aspects.
 	touch func(slot int32, aspects model.Aspect)
 
 	classes map[string]*model.DeviceClass
-	// Invariant: standIns has each class that names an extended resource, by that; the one that stands for it is first. No list is empty.
+	// Invariant: standIns has each class that names an extended resource, by resource.
+	// The class that provides the resource is first. No list is empty.
 	standIns map[model.ResourceName][]*model.DeviceClass
-	// Invariant: made has each claim that a scheduler has made for the extended resources of a pod, by the pod's UID, sorted. No list is empty.
+	// Invariant: made has each claim that a scheduler created for the extended resources
+	// of a pod, by the pod's UID, sorted. No list is empty.
 	made map[types.UID][]model.ClaimKey
-	// Invariant: claims has the claims that exist and those that are promised something, and no other.
+	// Invariant: claims has exactly the claims that exist or have a promise.
 	claims map[model.ClaimKey]*claim
 	slices map[string]*model.ResourceSlice
 	rules  map[string]*model.DeviceTaintRule
-	// Invariant: rulesOf has each rule with a selector, once, by the driver and the pool that it names; both are empty if it names none. No list is empty.
+	// Invariant: rulesOf has each rule with a selector, once, by the driver and pool that
+	// it names. Both are empty if it names none. No list is empty.
 	rulesOf map[PoolID][]*model.DeviceTaintRule
-	// Invariant: pools has the pools of all slices, and no other.
+	// Invariant: pools has exactly the pools of all slices.
 	pools map[PoolID]*pool
-	// Invariant: nodes has the nodes with a slot, and those that a pool is local to, and no other.
+	// Invariant: nodes has exactly the nodes with a slot or a local pool.
 	nodes map[string]*node
-	// Invariant: bySlot has the node of each slot in use, nil for the others.
+	// Invariant: bySlot has the node of each slot in use, and nil for the others.
 	bySlot []*node
 	// Invariant: wide has the pools that are not local to one node, by driver and name.
 	wide []*pool
-	// wideVersion changes with each change of a wide pool or of what is allocated of it.
-	// Invariant: no wide pool has a later one.
+	// wideVersion changes with each change of a wide pool or its allocations. Invariant:
+	// no wide pool has a later version.
 	wideVersion uint64
-	// Invariant: alike has the nodes that can use wide pools, each once, by what is known of their devices but what is in use of wide pools. No list is empty.
+	// Invariant: alike has the nodes that can use wide pools, each once, by all
+	// properties of their devices except the use of wide pools. No list is empty.
 	alike  map[string]*Alike
-	alikes uint64 // how many there ever were
-	// Memory for matching a node.
+	alikes uint64 // number of lists ever created
+	// Scratch memory for matching a node.
 	candidate v1.Node
 	selected  []byte
 
-	// Invariant: allocated is what claims use: their allocations, and where they have none what they are promised. Devices for administrators are left out.
+	// Invariant: allocated is the devices that claims use: their allocations, or
+	// otherwise their promises. Devices with admin access are left out.
 	allocated structured.AllocatedState
-	// Invariant: users is how many claims use each device for themselves, without zeros.
+	// Invariant: users is the number of exclusive users of each device, without zeros.
 	users map[structured.DeviceID]int
-	// Invariant: sharers is how many shares are allocated of each device, without zeros. A share need not consume any capacity.
+	// Invariant: sharers is the number of allocated shares of each device, without zeros.
+	// A share may consume no capacity.
 	sharers map[structured.DeviceID]int
-	// Invariant: withdrawn has the counters of devices that are in use and that no slice publishes, if one did while they were in use, by pool and name. No map
-	// is empty.
+	// Invariant: withdrawn has the counters of used devices that no slice publishes, by
+	// pool and name, if a slice published the device while it was in use. No map is
+	// empty.
 	withdrawn map[PoolID]map[string][]resourcev1.DeviceCounterConsumption
 
-	// Invariant: givenBack is the number of claims that are being given back.
+	// Invariant: givenBack is the number of claims that are being released.
 	givenBack int
-	// turn is that of the group that is decided about, 0 if none is; turns how many there were.
+	// turn is the turn of the pod group under decision, 0 if none; turns is the number of
+	// turns.
 	turn, turns uint64
 
-	// news are what News names, nil while nobody asks.
+	// news are the objects for News, nil before its first call.
 	news map[model.Ref]struct{}
 
 	work  Work
 	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users, sharers, withdrawn, alike int }
 }
 
-// PoolID is the name of a pool, which is its driver's own.
+// PoolID identifies a pool. Pool names are unique within a driver.
 type PoolID struct{ Driver, Pool string }
 
-// claim is a ResourceClaim that exists, or that is promised something.
+// claim is a ResourceClaim that exists or has a promise.
 type claim struct {
 	*model.ResourceClaim // nil if it does not exist
-	// promise is what a placement has promised it; nil if nothing, or if a version shows what came of it.
+	// promise is the allocation promised by a placement. It is nil without one, and once
+	// a version of the claim shows the result.
 	promise *Promise
-	// Invariant: holders are the pods whose placements hold the promise, at least one if there is one. Several are members of one group.
+	// Invariant: holders are the pods whose placements hold the promise, at least one per
+	// promise. Several holders are members of one group.
 	holders []model.PodKey
-	// turn is that of the group in which it was promised, 0 if it was in none.
+	// turn is the group's turn in which the promise was made, or 0.
 	turn uint64
-	// shown means that a version of the claim has been stored since the promise was made, or before.
+	// shown means that a version of the claim existed at the promise or was stored since.
 	shown bool
-	// givingBack is the number of decisions whose writes are taking something from the claim.
-	// Invariant: it is 0 unless the claim exists.
+	// givingBack is the number of decisions with pending writes that release something of
+	// the claim. Invariant: it is 0 unless the claim exists.
 	givingBack int
 }
 
-// Promise is the value of a hold on a claim: what the claim is to be given. It counts until a version of the claim shows an allocation.
+// Promise is the value of a hold on a claim: its future allocation. It counts until a
+// version of the claim shows an allocation.
 type Promise struct {
-	UID        types.UID // of the claim: another one of that name is promised nothing; empty if it is not made yet
+	// Of the claim, as another claim of the name gets nothing; empty if not yet created.
+	UID        types.UID
 	Allocation *resourcev1.AllocationResult
-	// Made is the claim to be made for the pod's extended resources, nil if the claim exists; Uses says which container uses what of it.
+	// Made is the claim to create for the pod's extended resources, nil if the claim
+	// exists. Uses maps containers to its requests.
 	Made *resourcev1.ResourceClaim
 	Uses []v1.ContainerExtendedResourceRequest
 }
 
-// Key returns the key of the claim to be made.
+// Key returns the key of the claim to create.
 func (p *Promise) Key() model.ClaimKey {
 	return model.ClaimKey{Namespace: model.Interned(p.Made.Namespace), Name: p.Made.Name}
 }
 
 // Work counts work. It only grows.
 type Work struct {
-	// Described is how often a pool was described anew, or what is allocated of a device; Counted how often what is allocated of a device was counted.
+	// Described counts descriptions of pools and of a device's allocations. Counted
+	// counts changes of a device's allocations.
 	Described, Counted int64
-	// Matched is how often a node was matched against a wide pool.
+	// Matched counts matches of a node against a wide pool.
 	Matched int64
-	// Touched is how many changes of slots were reported.
+	// Touched counts reported changes of slots.
 	Touched int64
 }
 
-// New returns an empty store. touch is called with each slot that has changed.
+// New returns an empty store. touch is called with each changed slot.
 func New(touch func(slot int32, aspects model.Aspect)) *Store {
 	return &Store{
 		touch: touch, classes: map[string]*model.DeviceClass{}, claims: map[model.ClaimKey]*claim{}, slices: map[string]*model.ResourceSlice{},
@@ -133,7 +147,7 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 // Work returns the work done so far.
 func (s *Store) Work() Work { return s.work }
 
-// Shrink gives back the memory of maps that were much larger once.
+// Shrink reallocates maps that were once much larger.
 func (s *Store) Shrink() {
 	p := &s.peaks
 	s.claims = shrink.Map(s.claims, &p.claims)
@@ -149,8 +163,9 @@ func (s *Store) Shrink() {
 	s.alike = shrink.Map(s.alike, &p.alike)
 }
 
-// Kept is how many objects and indexes the store holds. Nodes include those without a slot, to which pools are local. Used are the devices that claims use,
-// Withdrawn the pools with devices in use that no slice publishes.
+// Kept is the number of objects and indexes in the store. Nodes include nodes without a
+// slot that have local pools. Used are the devices that claims use. Withdrawn are the
+// pools with used devices that no slice publishes.
 type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Withdrawn, Alike int }
 
 // Kept returns how many objects and indexes the store holds.
@@ -161,7 +176,7 @@ func (s *Store) Kept() Kept {
 	}
 }
 
-// Set stores a version of an object. It returns the version before, nil if there was none.
+// Set stores a version of an object. It returns the previous version, or nil.
 func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	s.note(object.Ref())
 	switch o := object.(type) {
@@ -177,7 +192,7 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	return nil
 }
 
-// Remove removes an object. It returns its last version, nil if it was not there.
+// Remove removes an object. It returns the last version, or nil.
 func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	s.note(ref)
 	switch ref.Kind {
@@ -193,7 +208,7 @@ func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	return nil
 }
 
-// Get returns an object of devices, nil if it does not exist.
+// Get returns an object, or nil if it does not exist.
 func (s *Store) Get(ref model.Ref) model.Compiled {
 	switch ref.Kind {
 	case model.ResourceClaimKind:
@@ -208,7 +223,7 @@ func (s *Store) Get(ref model.Ref) model.Compiled {
 	return nil
 }
 
-// Claim returns a claim, nil if it does not exist.
+// Claim returns a claim, or nil if it does not exist.
 func (s *Store) Claim(key model.ClaimKey) *model.ResourceClaim {
 	if c := s.claims[key]; c != nil {
 		return c.ResourceClaim
@@ -216,22 +231,25 @@ func (s *Store) Claim(key model.ClaimKey) *model.ResourceClaim {
 	return nil
 }
 
-// IsPromised reports whether a placement has promised something to a claim, and no version of the claim has shown yet what came of it.
+// IsPromised reports whether a placement has promised an allocation to a claim, and no
+// version of the claim shows the result yet.
 func (s *Store) IsPromised(key model.ClaimKey) bool {
 	c := s.claims[key]
 	return c != nil && c.promise != nil
 }
 
-// BeginGroup begins the turn of a pod group: until EndGroup is called its members share what is promised to one of them.
+// BeginGroup begins the turn of a pod group. Until EndGroup, its members share the
+// promises made to any of them.
 func (s *Store) BeginGroup() {
 	s.turns++
 	s.turn = s.turns
 }
 
-// EndGroup ends that turn.
+// EndGroup ends the turn of a pod group.
 func (s *Store) EndGroup() { s.turn = 0 }
 
-// PromisedInTurn returns what was promised to a claim in the present turn of a pod group, nil if nothing was.
+// PromisedInTurn returns the promise to a claim from the present turn of a pod group, or
+// nil.
 func (s *Store) PromisedInTurn(key model.ClaimKey) *Promise {
 	if c := s.claims[key]; c != nil && c.promise != nil && s.turn != 0 && c.turn == s.turn {
 		return c.promise
@@ -239,16 +257,18 @@ func (s *Store) PromisedInTurn(key model.ClaimKey) *Promise {
 	return nil
 }
 
-// Class returns a DeviceClass, nil if it does not exist.
+// Class returns a DeviceClass, or nil if it does not exist.
 func (s *Store) Class(name string) *model.DeviceClass { return s.classes[name] }
 
-// Allocated returns what claims use. It must not be changed, and is valid until the store changes.
+// Allocated returns the allocations of claims. It must not be changed, and is valid until
+// the store changes.
 func (s *Store) Allocated() structured.AllocatedState { return s.allocated }
 
-// InUse reports whether anything is allocated of a device, to one claim or to several.
+// InUse reports whether any part of a device is allocated.
 func (s *Store) InUse(id structured.DeviceID) bool { return s.users[id] > 0 || s.sharers[id] > 0 }
 
-// Hold notes that a placement promises something to a claim, or shares what is promised to it already. It ignores other holds.
+// Hold records that a placement promises an allocation to a claim, or shares the existing
+// promise. Other holds are ignored.
 func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	promise, ok := value.(*Promise)
 	if !ok || object.Kind != model.ResourceClaimKind {
@@ -256,7 +276,8 @@ func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	}
 	s.note(object)
 	c := s.claimOf(object.ClaimKey())
-	if c.promise == promise && promise.Made == nil { // what is made for a pod is shared with no other
+	// A claim created for a pod is not shared.
+	if c.promise == promise && promise.Made == nil {
 		c.holders = append(c.holders, pod)
 		return
 	}
@@ -264,8 +285,9 @@ func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	c.shown = c.ResourceClaim != nil
 }
 
-// Release notes that a placement that promised something to a claim has ended. It returns the promise if it is broken by that, because no other placement shares
-// it, and the claim, nil if it does not exist.
+// Release records the end of a placement that holds a promise. If no other placement
+// shares the promise, it is broken and returned, with the claim, or nil if the claim does
+// not exist.
 func (s *Store) Release(object model.Ref, pod model.PodKey) (broken *Promise, of *model.ResourceClaim) {
 	if object.Kind != model.ResourceClaimKind {
 		return nil, nil
@@ -288,7 +310,7 @@ func (s *Store) Release(object model.Ref, pod model.PodKey) (broken *Promise, of
 	return broken, of
 }
 
-// breakPromise forgets what is promised to the claim.
+// breakPromise removes the claim's promise.
 func (c *claim) breakPromise() { c.promise, c.holders, c.turn = nil, nil, 0 }
 
 func (s *Store) claimOf(key model.ClaimKey) *claim {
@@ -306,8 +328,9 @@ func (s *Store) forgetClaim(key model.ClaimKey, c *claim) {
 	}
 }
 
-// setClaim stores a version of a claim, nil if it is gone. A promise ends with the first version that shows an allocation, whoever made it, and with the
-// first one of another claim of that name.
+// setClaim stores a version of a claim; nil deletes it. A promise ends with the first
+// version that shows an allocation by anyone, or that belongs to another claim of the
+// same name.
 func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *model.ResourceClaim) {
 	if s.claims[key] == nil && now == nil {
 		return nil
@@ -329,8 +352,9 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	return before
 }
 
-// PoolsOf returns the pools for an event about a claim or a slice of which one version has been replaced by another, nil if there was or is none:
-// model.Event.Pools. The store has the present one.
+// PoolsOf returns the pools for an event about a claim or a slice: model.Event.Pools.
+// before and now are the versions of the object, nil if missing. The store has the
+// present version.
 func (s *Store) PoolsOf(before, now model.Compiled) (pools []*model.DevicePool) {
 	add := func(id PoolID) {
 		if p := s.pools[id]; p != nil && !slices.Contains(pools, p.now) {
@@ -356,19 +380,21 @@ func (s *Store) PoolsOf(before, now model.Compiled) (pools []*model.DevicePool) 
 	return pools
 }
 
-// gives reports whether an allocation, which may be nil, gives as much of a device as a result of another one.
+// gives reports whether an allocation, which may be nil, has the same amount of a device
+// as a result of another allocation.
 func gives(a *resourcev1.AllocationResult, result *resourcev1.DeviceRequestAllocationResult) bool {
 	return a != nil && slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
 		return equality.Semantic.DeepEqual(&r, result)
 	})
 }
 
-// isForAdmin reports whether a device is allocated without being in use.
+// isForAdmin reports whether a device is allocated with admin access, which does not use
+// it.
 func isForAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
 	return r.AdminAccess != nil && *r.AdminAccess
 }
 
-// uses returns what the claim uses, nil if nothing.
+// uses returns the claim's allocation or promise, or nil.
 func (c *claim) uses() *resourcev1.AllocationResult {
 	switch {
 	case c.ResourceClaim != nil && c.Allocation() != nil:
@@ -379,7 +405,7 @@ func (c *claim) uses() *resourcev1.AllocationResult {
 	return nil
 }
 
-// recount changes a claim and counts what it uses from then on.
+// recount changes a claim and updates the counts of the devices that it uses.
 func (s *Store) recount(c *claim, change func()) {
 	before := c.uses()
 	change()
@@ -396,7 +422,8 @@ func (s *Store) recount(c *claim, change func()) {
 	}
 }
 
-// count counts an allocation in (+1) or out (-1), and collects its devices by pool, unless touched is nil.
+// count adds (+1) or removes (-1) an allocation, and collects its devices by pool in
+// touched unless touched is nil.
 func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[PoolID][]string) {
 	if a == nil {
 		return

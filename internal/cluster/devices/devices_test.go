@@ -20,7 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// slice returns a slice of a pool with devices of these names; on is a node, or "*" for all nodes.
+// slice returns a slice of a pool with devices of these names; on is a node, or "*" for
+// all nodes.
 func slice(name, on, pool string, generation int64, devices ...string) *model.ResourceSlice {
 	s := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},
@@ -43,7 +44,8 @@ func slice(name, on, pool string, generation int64, devices ...string) *model.Re
 	return model.NewResourceSlice(s)
 }
 
-// claim returns a claim with devices, each written POOL/DEVICE or POOL/DEVICE#SHARE; without an allocation if there are none.
+// claimOf returns a claim with devices, each written POOL/DEVICE or POOL/DEVICE#SHARE.
+// Without devices it has no allocation.
 func claimOf(name string, uid types.UID, devices ...string) *model.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid, ResourceVersion: "1"}}
 	if len(devices) > 0 {
@@ -77,7 +79,7 @@ func rule(name string, pool, device *string) *model.DeviceTaintRule {
 	})
 }
 
-// recorder is a store with the slots that it has reported since they were last taken.
+// recorder is a store with the slots that it has reported since the last take.
 type recorder struct {
 	*Store
 	slots []int32
@@ -114,7 +116,8 @@ func (r *recorder) isAllocated(device string) bool {
 	return false
 }
 
-// What changes of devices is reported for the node that alone can use them; of others by the version of wide pools, and for nodes that come to use them or no longer do.
+// Changes of devices are reported for the only node that can use them. Others change the
+// version of wide pools, and are reported for nodes that start or stop using them.
 func TestChangesAreReported(t *testing.T) {
 	r := newRecorder(t, "a", "b")
 	for _, step := range []struct {
@@ -211,7 +214,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// A device is in use by claims that have it for themselves, and by those that have shares of it, whether these consume any capacity or not.
+// A device is in use by claims that have it exclusively, and by claims with shares of it,
+// even if a share consumes no capacity.
 func TestInUse(t *testing.T) {
 	r := newRecorder(t, "a")
 	r.Set(slice("s", "a", "p", 1, "d0"))
@@ -226,7 +230,8 @@ func TestInUse(t *testing.T) {
 		for _, c := range claims {
 			r.Set(claim[string(c)])
 		}
-		if key := string(r.AppendKey(nil, 0)); len(claims) < 3 && claims != "yz" { // a share that consumes nothing makes no difference beside one that does
+		// A share without consumption makes no difference beside another share.
+		if key := string(r.AppendKey(nil, 0)); len(claims) < 3 && claims != "yz" {
 			if other := keys[key]; other != "" {
 				t.Errorf("a node is as alike with the claims %q as with %q", claims, other)
 			}
@@ -245,7 +250,8 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// Nodes with alike devices have equal keys, whatever the names of nodes, pools and devices; what an allocator could tell apart makes them differ.
+// Nodes with equal devices have equal keys, whatever the names of nodes, pools and
+// devices. Differences that an allocator can see make the keys differ.
 func TestKeysOfAlikeNodes(t *testing.T) {
 	with := func(change func(*resourcev1.ResourceSlice)) func(node string) *model.ResourceSlice {
 		return func(node string) *model.ResourceSlice {
@@ -288,7 +294,7 @@ func TestKeysOfAlikeNodes(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, the store knows what one would that begins with the objects as they are.
+// After random changes, the store equals a new store with the same objects.
 func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -350,7 +356,8 @@ func pick(r *rand.Rand, names ...string) *string {
 	return nil
 }
 
-// An event about a claim is about the pools of the devices that it no longer has; one about a slice about the pools that had it and have it.
+// An event about a claim concerns the pools of the devices that it has lost. An event
+// about a slice concerns its old and new pools.
 func TestPoolsOf(t *testing.T) {
 	r := newRecorder(t, "a")
 	for _, p := range []string{"p", "q"} {
@@ -393,7 +400,8 @@ func TestPoolsOf(t *testing.T) {
 	}
 }
 
-// Nodes that can use the same wide pools and are alike otherwise are listed together, and what is in use of a pool concerns the lists of nodes that can use it.
+// Nodes that can use the same wide pools and are otherwise equal are listed together. A
+// change of a pool's use concerns the lists of nodes that can use the pool.
 func TestAlikeNodes(t *testing.T) {
 	r := newRecorder(t, "n0", "n1", "n2", "n3")
 	for slot, zone := range []string{"a", "a", "b", "b"} {
@@ -465,7 +473,8 @@ func TestAlikeNodes(t *testing.T) {
 	}
 }
 
-// TestSharedPromise has two members of a group share what a claim is promised: it counts once, is visible as such in the group's turn alone, and is broken when the last of the two goes.
+// TestSharedPromise has two members of a group share a claim's promise. It counts once,
+// is shared only in the group's turn, and is broken when the last of the two ends.
 func TestSharedPromise(t *testing.T) {
 	r := newRecorder(t, "a")
 	r.Set(claimOf("c", "1"))

@@ -13,10 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Devices can be requested as extended resources, of which a class has two names: one that it chooses, and one that its own name implies. Of classes that
-// choose the same name the youngest stands for it. For such a pod the scheduler makes a claim.
+// Devices can be requested as extended resources. A class has two names for its resource:
+// a chosen name, and a name implied by its own. If several classes choose a name, the
+// youngest provides it. For such a pod the scheduler creates a claim.
 
-// ClassFor returns the class whose devices stand for an extended resource, nil if there is none.
+// ClassFor returns the class whose devices provide an extended resource, or nil.
 func (s *Store) ClassFor(name model.ResourceName) *model.DeviceClass {
 	if list := s.standIns[name]; len(list) > 0 {
 		return list[0]
@@ -27,10 +28,10 @@ func (s *Store) ClassFor(name model.ResourceName) *model.DeviceClass {
 	return nil
 }
 
-// HasClasses reports whether there are any classes.
+// HasClasses reports whether any classes exist.
 func (s *Store) HasClasses() bool { return len(s.classes) > 0 }
 
-// setClass stores a version of a class, nil if it is gone.
+// setClass stores a version of a class; nil deletes it.
 func (s *Store) setClass(name string, now *model.DeviceClass) (before *model.DeviceClass) {
 	before = s.classes[name]
 	if before != nil {
@@ -44,7 +45,7 @@ func (s *Store) setClass(name string, now *model.DeviceClass) (before *model.Dev
 	return before
 }
 
-// standIn lists a class under the resource that it names, or does so no longer.
+// standIn adds a class to the list of the resource that it names, or removes it.
 func (s *Store) standIn(c *model.DeviceClass, listed bool) {
 	if c.Object.Spec.ExtendedResourceName == nil {
 		return
@@ -64,7 +65,8 @@ func (s *Store) standIn(c *model.DeviceClass, listed bool) {
 	s.standIns[resource] = list
 }
 
-// MadeFor returns the claim that a scheduler has made for the extended resources of a pod, nil if there is none.
+// MadeFor returns the claim that a scheduler created for the extended resources of a pod,
+// or nil.
 func (s *Store) MadeFor(pod types.UID) *model.ResourceClaim {
 	if keys := s.made[pod]; len(keys) > 0 {
 		return s.claims[keys[0]].ResourceClaim
@@ -72,14 +74,15 @@ func (s *Store) MadeFor(pod types.UID) *model.ResourceClaim {
 	return nil
 }
 
-// IsAwaited reports whether a claim is to be made by a placement, and no version of it has been stored yet: one that its maker has learned of is not older than
-// its end.
+// IsAwaited reports whether a placement will create a claim and no version of it has been
+// stored yet. The response to its creation can then be stored, since the watch cannot
+// have shown the claim's deletion.
 func (s *Store) IsAwaited(key model.ClaimKey) bool {
 	c := s.claims[key]
 	return c != nil && c.promise != nil && c.promise.Made != nil && !c.shown
 }
 
-// OwnerOfMade returns the pod for whose extended resources a claim was made, empty if it was not.
+// OwnerOfMade returns the pod for whose extended resources a claim was created, or "".
 func OwnerOfMade(c *model.ResourceClaim) types.UID {
 	if c == nil || c.Object.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
 		return ""
@@ -90,7 +93,7 @@ func OwnerOfMade(c *model.ResourceClaim) types.UID {
 	return ""
 }
 
-// listMade keeps made up to date with two versions of a claim.
+// listMade updates made from two versions of a claim.
 func (s *Store) listMade(before, now *model.ResourceClaim) {
 	from, to := OwnerOfMade(before), OwnerOfMade(now)
 	if from == to {

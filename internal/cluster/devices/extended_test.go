@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// classOf returns a class that was created at a time, in seconds, and chooses the name of an extended resource; none if that is empty.
+// classOf returns a class created at a time, in seconds, that chooses the name of an
+// extended resource. An empty resource sets none.
 func classOf(name, resource string, created int64) *model.DeviceClass {
 	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(created, 0))}}
 	if resource != "" {
@@ -34,7 +35,8 @@ func sound(t *testing.T, s *Store) {
 	}
 }
 
-// Of classes that choose the same name the youngest stands for it, of those the first by name; a class stands for the name that its own implies too.
+// If classes choose the same name, the youngest provides it, then the first by name. A
+// class also provides the name that its own name implies.
 func TestClassFor(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	stands := func(resource string) string {
@@ -82,7 +84,7 @@ func TestClassFor(t *testing.T) {
 	}
 }
 
-// madeClaim returns a claim that is made for extended resources of the pod with a UID.
+// madeClaim returns a claim created for extended resources of the pod with a UID.
 func madeClaim(name string, pod types.UID) *model.ResourceClaim {
 	return model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name), Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
@@ -90,7 +92,8 @@ func madeClaim(name string, pod types.UID) *model.ResourceClaim {
 	}})
 }
 
-// The claim that is made for a pod is found by the pod, the first by name if there are several, and no longer than it is the pod's.
+// The claim created for a pod is found by the pod, the first by name if several exist,
+// and only while it belongs to the pod.
 func TestMadeFor(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	made := func() string {
@@ -133,7 +136,7 @@ func TestMadeFor(t *testing.T) {
 	}
 }
 
-// Objects are found by what they are and how they are called, and counted.
+// Objects are found by kind and name, and counted.
 func TestObjectsOfDevices(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	objects := []model.Compiled{claimOf("x", "u", "p/d0"), slice("x", "*", "p", 1, "d0"), classOf("x", "", 0), rule("x", nil, nil)}

@@ -2,11 +2,11 @@ package devices
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// A claim from which a decision takes its allocation or a reservation, or which it
-// deletes, is being given back until that write has ended. Until then its devices stay in
-// use, and the claim is no allocation and no reservation to any decision.
+// A decision can release a claim: remove its allocation or a reservation, or delete it.
+// Until that write has ended, the devices stay in use, and no decision may use the
+// claim's allocation or reservation.
 
-// GiveBack notes that a write takes something from this version of a claim.
+// GiveBack records that a write releases this version of a claim.
 func (s *Store) GiveBack(claim *model.ResourceClaim) {
 	c := s.claims[claim.Key]
 	if c == nil || c.ResourceClaim == nil || c.Object.UID != claim.Object.UID {
@@ -18,8 +18,9 @@ func (s *Store) GiveBack(claim *model.ResourceClaim) {
 	c.givingBack++
 }
 
-// EndGiveBack notes the end of a write. A deleted claim is being given back until it is
-// gone. It reports whether the last write to the claim has ended.
+// EndGiveBack records the end of a write. A claim that is being deleted counts as being
+// released until it is gone. EndGiveBack reports whether the last write to the claim has
+// ended.
 func (s *Store) EndGiveBack(result *model.WriteResult) (over bool) {
 	of := result.Object.(*model.ResourceClaim)
 	c := s.claims[of.Key]
@@ -33,16 +34,16 @@ func (s *Store) EndGiveBack(result *model.WriteResult) (over bool) {
 	return c.givingBack == 0
 }
 
-// IsGivenBack reports whether something is being taken from a claim.
+// IsGivenBack reports whether a claim is being released.
 func (s *Store) IsGivenBack(key model.ClaimKey) bool {
 	c := s.claims[key]
 	return c != nil && c.givingBack > 0
 }
 
-// GivenBack returns the number of claims from which something is being taken.
+// GivenBack returns the number of claims that are being released.
 func (s *Store) GivenBack() int { return s.givenBack }
 
-// keepClaim ends the giving back of a claim that is gone: a new claim of its name is not
+// keepClaim ends the release of a deleted claim, so that a new claim of the name is not
 // affected.
 func (s *Store) keepClaim(c *claim) {
 	if c.givingBack > 0 {

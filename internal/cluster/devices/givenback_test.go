@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestGiveBack counts the writes that take something from a claim, until all have ended
-// or the claim is gone.
+// TestGiveBack counts the writes that release a claim, until all have ended or the claim
+// is gone.
 func TestGiveBack(t *testing.T) {
 	version := func(uid types.UID) *model.ResourceClaim {
 		return model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: uid}})

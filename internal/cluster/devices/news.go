@@ -7,18 +7,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// newsMax is how many objects News names at most.
+// newsMax bounds the objects in News.
 const newsMax = 10_000
 
-// News returns the objects that have changed since it was asked last, and the claims that were promised something or no longer are; one may be gone. All may
-// have changed when it is asked for the first time, or after very long. There is one who asks, and nothing is noted for nobody.
+// News returns the objects that changed since its last call, and the claims whose promise
+// was made or ended. An object may be gone. all means that everything may have changed:
+// on the first call, and after too many changes. Only one caller may use News; before its
+// first call nothing is recorded.
 func (s *Store) News() (changed map[model.Ref]struct{}, all bool) {
 	changed, all = s.news, s.news == nil
 	s.news = map[model.Ref]struct{}{}
 	return changed, all
 }
 
-// note notes for News that an object has changed.
+// note records a changed object for News.
 func (s *Store) note(ref model.Ref) {
 	if s.news == nil {
 		return
@@ -28,7 +30,7 @@ func (s *Store) note(ref model.Ref) {
 	}
 }
 
-// Refs calls yield with each claim, class and slice, and with each claim that is promised something, in no order.
+// Refs yields each claim, class and slice, and each claim with a promise, in no order.
 func (s *Store) Refs(yield func(model.Ref) bool) {
 	for key := range s.claims {
 		if !yield(key.DeviceRef()) {
@@ -47,7 +49,8 @@ func (s *Store) Refs(yield func(model.Ref) bool) {
 	}
 }
 
-// Promised returns what a placement has promised to a claim, nil if nothing or if a version of the claim shows what came of it.
+// Promised returns a placement's promise to a claim. It is nil without one, and once a
+// version of the claim shows the result.
 func (s *Store) Promised(key model.ClaimKey) *Promise {
 	if c := s.claims[key]; c != nil {
 		return c.promise
@@ -55,7 +58,7 @@ func (s *Store) Promised(key model.ClaimKey) *Promise {
 	return nil
 }
 
-// Slice returns a slice with the taints of rules, nil if it does not exist.
+// Slice returns a slice with the taints of rules, or nil if it does not exist.
 func (s *Store) Slice(name string) *resourcev1.ResourceSlice {
 	slice := s.slices[name]
 	if slice == nil {
@@ -64,11 +67,11 @@ func (s *Store) Slice(name string) *resourcev1.ResourceSlice {
 	return tainted(slice.Object, s.rulesFor(poolOf(slice)))
 }
 
-// AllocatedBy returns what is allocated if these are all allocations.
+// AllocatedBy returns the allocation state for the given allocations.
 func AllocatedBy(allocations func(yield func(*resourcev1.AllocationResult) bool)) *structured.AllocatedState {
 	s := New(nil)
 	for a := range allocations {
-		s.count(a, +1, nil) // of no pool, so none is touched
+		s.count(a, +1, nil) // touched is nil: no pool must be updated
 	}
 	return &s.allocated
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Who follows the store is told of each object that comes, changes or goes and of each promise, and of all objects where these are too many to name.
+// News names each added, changed or removed object and each promise, or reports all
+// objects if these are too many.
 func TestNews(t *testing.T) {
 	r := newRecorder(t, "a")
 	told := func() string {
@@ -26,7 +27,7 @@ func TestNews(t *testing.T) {
 	}
 	claim := claimOf("c", "1", "p/d0")
 	r.Set(claim)
-	if got := told(); got != "true " { // of nothing before the first time
+	if got := told(); got != "true " { // nothing is recorded before the first call
 		t.Errorf("at first: %s", got)
 	}
 	later := model.ClaimKey{Namespace: "ns", Name: "later"}.DeviceRef()

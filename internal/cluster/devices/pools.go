@@ -18,33 +18,35 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// A pool is local if all its slices are for one node, as those of nearly all drivers; all others are wide. What changes of a local pool is journalled on
-// its node; see wide.go for the others.
+// A pool is local if all its slices are for one node, as for nearly all drivers; all
+// others are wide. Changes of a local pool are journalled on its node; see wide.go for
+// the others.
 
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
 	id PoolID
-	// Invariant: published are its slices by name, and now has them in the form that offer makes for
-	// the allocator. The allocator takes devices at the same positions from pools with equal now.What
-	// and equal inUse.
+	// Invariant: published are the slices by name. now has them in the form that offer
+	// makes for the allocator. For pools with equal now.What and inUse, the allocator
+	// takes devices at the same positions.
 	published []*model.ResourceSlice
 	now       *model.DevicePool
 	// local is the node that the pool is local to, nil if it is wide.
 	local *node
-	// inUse describes what is allocated of the devices of a local pool, in their order.
+	// inUse describes the allocations of a local pool's devices, in their order.
 	inUse string
-	// Invariant: absent has the devices with counters that slices of some generations do not publish, by name; none if the pool has no counters.
+	// Invariant: absent has the devices with counters that slices of some generations do
+	// not publish, by name. It is empty if the pool has no counters.
 	absent map[string]*absentee
 	widePool
 }
 
-// node is a node with a slot, or one that a pool is local to.
+// node is a node with a slot or a local pool.
 type node struct {
 	name string
-	slot int32 // -1 if it has none
-	// Invariant: pools are those that are local to it, by driver and name.
+	slot int32 // -1 without a slot
+	// Invariant: pools are the node's local pools, by driver and name.
 	pools []*pool
-	// Invariant: key joins what pools are and what is in use of them.
+	// Invariant: key joins the descriptions of the pools and their allocations.
 	key string
 	nodeWide
 }
@@ -61,7 +63,7 @@ func poolOf(s *model.ResourceSlice) PoolID {
 
 func byName(a, b *model.ResourceSlice) int { return strings.Compare(a.Name, b.Name) }
 
-// setSlice stores a version of a slice, nil if it is gone.
+// setSlice stores a version of a slice; nil deletes it.
 func (s *Store) setSlice(name string, now *model.ResourceSlice) (before *model.ResourceSlice) {
 	before = s.slices[name]
 	if before == nil && now == nil {
@@ -96,7 +98,7 @@ func (s *Store) setSlice(name string, now *model.ResourceSlice) (before *model.R
 	return before
 }
 
-// setRule stores a version of a rule, nil if it is gone.
+// setRule stores a version of a rule; nil deletes it.
 func (s *Store) setRule(name string, now *model.DeviceTaintRule) (before *model.DeviceTaintRule) {
 	before = s.rules[name]
 	if before != nil {
@@ -149,7 +151,7 @@ func (s *Store) rulesFor(id PoolID) []*model.DeviceTaintRule {
 	return rules
 }
 
-// rebuild follows a change of a pool's slices, or of the rules that taint its devices.
+// rebuild updates a pool after a change of its slices or its taint rules.
 func (s *Store) rebuild(p *pool) {
 	s.work.Described++
 	if len(p.published) == 0 {
@@ -173,7 +175,7 @@ func (s *Store) rebuild(p *pool) {
 	s.setWide(p, true)
 }
 
-// tainted returns a slice with the taints of rules; the same slice if none applies.
+// tainted returns a slice with the taints of rules, or the same slice if none applies.
 func tainted(slice *resourcev1.ResourceSlice, rules []*model.DeviceTaintRule) *resourcev1.ResourceSlice {
 	with := slice
 	for _, r := range rules {
@@ -190,7 +192,7 @@ func tainted(slice *resourcev1.ResourceSlice, rules []*model.DeviceTaintRule) *r
 	return with
 }
 
-// nodeName returns the node that the pool is local to, empty if it is wide.
+// nodeName returns the node that the pool is local to, or "" if it is wide.
 func (p *pool) nodeName() string {
 	name := deref(p.now.Slices[0].Spec.NodeName)
 	for _, slice := range p.now.Slices {
@@ -201,16 +203,17 @@ func (p *pool) nodeName() string {
 	return name
 }
 
-// described is what verdicts about a device can depend on besides its name.
+// described is everything except the name that verdicts about devices can depend on.
 type described struct {
 	Generation, Slices int64
-	// Selections are those of the slice, or of each of its devices.
+	// Selections belong to the slice, or to each of its devices.
 	Selections []int
 	Devices    []resourcev1.Device
 	Counters   []resourcev1.CounterSet
 }
 
-// describe makes now.What. Names of devices are replaced by the positions at which they first occur: names that occur twice make a pool invalid.
+// describe computes now.What. Device names are replaced by the positions at which they
+// first occur: a name that occurs twice makes a pool invalid.
 func (p *pool) describe() {
 	hash := sha256.New()
 	_, _ = hash.Write([]byte(strconv.Quote(p.id.Driver)))
@@ -230,13 +233,14 @@ func (p *pool) describe() {
 			d.Devices[i].NodeName = nil
 		}
 		if err := encoder.Encode(d); err != nil {
-			panic(fmt.Sprintf("encode the slice %s: %v", slice.Name, err)) // API types can always be encoded
+			// API types can always be encoded.
+			panic(fmt.Sprintf("encode the slice %s: %v", slice.Name, err))
 		}
 	}
 	hash.Sum(p.now.What[:0])
 }
 
-// describeUse describes what is allocated of a pool's devices, in their order.
+// describeUse describes the allocations of a pool's devices, in their order.
 func (s *Store) describeUse(p *pool) string {
 	var text []byte
 	for _, slice := range p.now.Slices {
@@ -247,10 +251,10 @@ func (s *Store) describeUse(p *pool) string {
 	return string(text)
 }
 
-// free is what describes a device of which nothing is allocated.
+// free is the description of an unallocated device.
 const free = "."
 
-// appendUse appends what is allocated of a device.
+// appendUse appends the allocations of a device.
 func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
 	s.work.Described++
 	id := structured.MakeDeviceID(pool.Driver, pool.Pool, device)
@@ -272,7 +276,7 @@ func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
 	return append(text, free...)
 }
 
-// used follows a change of what is allocated of some of a pool's devices.
+// used updates a pool after allocations of some of its devices changed.
 func (s *Store) used(p *pool, devices []string) {
 	offers := slices.ContainsFunc(devices, func(device string) bool { return p.absent[device] != nil })
 	if offers {
@@ -309,7 +313,7 @@ func (s *Store) attach(p *pool, to *node) {
 	s.changed(to)
 }
 
-// changed reports that the devices of a node have changed.
+// changed reports changed devices of a node.
 func (s *Store) changed(n *node) {
 	key := n.describe()
 	if key == n.key {
@@ -357,7 +361,7 @@ func (s *Store) Seat(slot int32, name string) {
 	s.bySlot[slot] = n
 }
 
-// Unseat takes the slot of a node, which does not exist and has no pods.
+// Unseat frees the slot of a node that does not exist and has no pods.
 func (s *Store) Unseat(slot int32) {
 	n := s.bySlot[slot]
 	s.bySlot[slot] = nil
@@ -372,7 +376,7 @@ func (s *Store) Move(from, to int32) {
 	s.bySlot[to].slot = to
 }
 
-// Cut cuts off the slots from n on, which no node has.
+// Cut removes the slots from n on, which must be free.
 func (s *Store) Cut(n int) {
 	clear(s.bySlot[n:])
 	s.bySlot = s.bySlot[:n]
@@ -381,8 +385,9 @@ func (s *Store) Cut(n int) {
 	}
 }
 
-// SlicesAt returns the slices, with the taints of rules, of all pools of which the node of a slot may use any: of wide pools all of them, which have to be matched
-// against the node. It appends to what is given.
+// SlicesAt appends the slices, with the taints of rules, of all pools that the node of a
+// slot can use any part of. For wide pools these are all slices, which the allocator
+// matches against the node.
 func (s *Store) SlicesAt(slot int32, to []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	n := s.bySlot[slot]
 	for _, p := range n.pools {
@@ -394,8 +399,8 @@ func (s *Store) SlicesAt(slot int32, to []*resourcev1.ResourceSlice) []*resource
 	return to
 }
 
-// AppendKey appends what tells the devices of a node from those of others: for nodes with equal keys, at whatever time, the allocator finds a solution for a
-// claim, or finds none, alike.
+// AppendKey appends the key of a node's devices. For nodes with equal keys, at any time,
+// the allocator finds equivalent solutions for a claim, or none.
 func (s *Store) AppendKey(to []byte, slot int32) []byte {
 	n := s.bySlot[slot]
 	to = append(to, n.key...)
@@ -413,7 +418,9 @@ type Usable struct {
 	Devices      []*resourcev1.Device
 }
 
-// UsableSlices yields what the node of a slot can use of each slice, of whatever generation; or an error if a slice does not say so. object is the node.
+// UsableSlices yields the usable part of each slice for the node of a slot, of any
+// generation. It yields an error for a slice with an invalid node selection. object is
+// the node.
 func (s *Store) UsableSlices(slot int32, object *v1.Node) iter.Seq2[Usable, error] {
 	return func(yield func(Usable, error) bool) {
 		n := s.bySlot[slot]

@@ -16,14 +16,14 @@ import (
 // restart. The allocator counts published devices only, and would allocate the counters
 // twice.
 //
-// So the store remembers the counters of an allocated device when its last slice goes. The
-// counter sets that the allocator gets are smaller by that amount, which has the same
-// effect as if the device were still published. Adding the device to a slice instead would
-// fail requests for all devices.
+// So the store keeps the counters of an allocated device when its last slice is deleted.
+// The counter sets for the allocator are smaller by that amount, which has the same
+// effect as if the device were still published. Adding the device to a slice instead was
+// rejected, since it would fail requests for all devices.
 //
-// The memory does not survive a restart: no API object names the counters of a device that
-// is not published. Blocking the whole pool then was rejected: a pool often has all cards
-// of a node.
+// The counters do not survive a restart: no API object names the counters of an
+// unpublished device. Blocking the whole pool in this case was rejected: a pool often has
+// all cards of a node.
 
 // absentee is a device with counters that slices of some generations do not publish.
 type absentee struct {
@@ -32,8 +32,8 @@ type absentee struct {
 	in []int64
 }
 
-// withdraw remembers the devices of a slice, which has changed or is gone, that are in use
-// and that no slice of the pool publishes any more.
+// withdraw records the used devices of a changed or deleted slice that no slice of the
+// pool publishes any more.
 func (s *Store) withdraw(p *pool, slice *model.ResourceSlice) {
 	var published map[string]bool
 	for i := range slice.Object.Spec.Devices {
@@ -64,7 +64,7 @@ func (p *pool) deviceNames() map[string]bool {
 	return names
 }
 
-// republish forgets the withdrawn devices of a pool that a slice publishes again.
+// republish removes the withdrawn devices of a pool that a slice publishes again.
 func (s *Store) republish(id PoolID, slice *model.ResourceSlice) {
 	for i := range slice.Object.Spec.Devices {
 		if len(s.withdrawn[id]) == 0 {
@@ -74,7 +74,7 @@ func (s *Store) republish(id PoolID, slice *model.ResourceSlice) {
 	}
 }
 
-// release forgets the withdrawn devices of a pool that are no longer in use.
+// release removes the withdrawn devices of a pool that are no longer in use.
 func (s *Store) release(id PoolID, devices []string) {
 	if s.withdrawn[id] == nil {
 		return
@@ -92,8 +92,8 @@ func (s *Store) forgetWithdrawn(id PoolID, device string) {
 	}
 }
 
-// offer makes the slices that the allocator gets: with the taints of rules, and without
-// the counters of devices that are in use and not published.
+// offer builds the slices for the allocator: with the taints of rules, and without the
+// counters of devices that are in use and not published.
 func (s *Store) offer(p *pool) {
 	rules := s.rulesFor(p.id)
 	p.now = &model.DevicePool{Driver: p.id.Driver, Slices: make([]*resourcev1.ResourceSlice, len(p.published))}
@@ -115,9 +115,9 @@ func (s *Store) offer(p *pool) {
 	}
 }
 
-// absentFrom returns the devices that slices of some generations of a pool do not publish,
-// by name; nil if the pool has no counters. The allocator takes all devices of a node from
-// slices of one generation.
+// absentFrom returns the devices that slices of some generations of a pool do not
+// publish, by name. It returns nil if the pool has no counters. The allocator takes all
+// devices of a node from slices of one generation.
 func (s *Store) absentFrom(p *pool) map[string]*absentee {
 	generations := p.generations()
 	if !p.hasCounters() || len(generations) < 2 && len(s.withdrawn[p.id]) == 0 {
@@ -137,8 +137,8 @@ func (s *Store) absentFrom(p *pool) map[string]*absentee {
 	return absent
 }
 
-// addPublished adds the devices with counters of a generation, which is later than those
-// added before.
+// addPublished adds the devices with counters of a generation. Generations must be added
+// in ascending order.
 func (p *pool) addPublished(to map[string]*absentee, generation int64) {
 	for _, slice := range p.published {
 		spec := &slice.Object.Spec
@@ -175,9 +175,9 @@ func (p *pool) hasCounters() bool {
 	return slices.ContainsFunc(p.published, func(s *model.ResourceSlice) bool { return len(s.Object.Spec.SharedCounters) > 0 })
 }
 
-// without returns a slice whose counters are smaller by the consumption of devices that its
-// generation does not publish; the same slice if there are none. A counter may become
-// negative, which the allocator treats like none available.
+// without returns a slice with counters reduced by the devices that its generation does
+// not publish. It returns the same slice if nothing changes. A counter may become
+// negative, which the allocator treats as none available.
 func without(slice *resourcev1.ResourceSlice, used []*absentee) *resourcev1.ResourceSlice {
 	if len(slice.Spec.SharedCounters) == 0 {
 		return slice
@@ -197,8 +197,8 @@ func without(slice *resourcev1.ResourceSlice, used []*absentee) *resourcev1.Reso
 	return with
 }
 
-// subtract takes a device's consumption from the counter set that it names. A set or a
-// counter that the pool no longer has is ignored.
+// subtract subtracts a device's consumption from the counter set that it names. A set or
+// a counter that the pool no longer has is ignored.
 func subtract(sets []resourcev1.CounterSet, consumed *resourcev1.DeviceCounterConsumption) {
 	for i := range sets {
 		if sets[i].Name != consumed.CounterSet {
@@ -213,8 +213,8 @@ func subtract(sets []resourcev1.CounterSet, consumed *resourcev1.DeviceCounterCo
 	}
 }
 
-// difference returns a - b in the format of a, so that it does not depend on the order of
-// several subtractions.
+// difference returns a - b in the format of a, so that the order of subtractions has no
+// effect.
 func difference(a, b resource.Quantity) resource.Quantity {
 	format := a.Format
 	a = a.DeepCopy()

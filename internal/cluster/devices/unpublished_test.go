@@ -40,7 +40,7 @@ func partitions(name, on, pool string, generation int64, devices ...string) *mod
 	})
 }
 
-// offered returns the memory of each counter set that the node of a slot gets, by slice.
+// offered returns the memory of each counter set for the node of a slot, by slice.
 func (r *recorder) offered(slot int32) string {
 	var texts []string
 	for _, s := range r.SlicesAt(slot, nil) {
@@ -54,8 +54,9 @@ func (r *recorder) offered(slot int32) string {
 
 func gone(ref model.Ref) func(*recorder) { return func(r *recorder) { r.Remove(ref) } }
 
-// TestWithdrawnDevices has devices leave their slices in every way. Their counters stay in
-// use until no claim uses the device, and are counted once when it is published again.
+// TestWithdrawnDevices withdraws devices from their slices in every way. Their counters
+// stay in use until no claim uses the device, and are counted once when it is published
+// again.
 func TestWithdrawnDevices(t *testing.T) {
 	set := func(o model.Compiled) func(*recorder) { return func(r *recorder) { r.Set(o) } }
 	devices := model.Ref{Kind: model.ResourceSliceKind, Name: "devices"}
@@ -128,8 +129,8 @@ func TestWithdrawnDevices(t *testing.T) {
 	}
 }
 
-// history is a slow twin: it has the counters that each device in use consumed when it was
-// last published.
+// history is a slow twin: the counters that each device in use consumed when it was last
+// published.
 type history map[string]string
 
 // follow returns the counters of all slices after a step of the store.
@@ -253,8 +254,8 @@ func sorted(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// TestWithdrawnAreBounded withdraws thousands of devices, few of them in use. Only
-// these are remembered, and none when the claims are gone.
+// TestWithdrawnAreBounded withdraws thousands of devices, few of them in use. Only these
+// are kept, and none after the claims are gone.
 func TestWithdrawnAreBounded(t *testing.T) {
 	r := newRecorder(t, "a")
 	r.Set(counterSlice("counters", "a", "p", 1, "10Gi"))

@@ -30,7 +30,8 @@ func zone(operator v1.NodeSelectorOperator, name string) *v1.NodeSelector {
 	return &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "name", Operator: operator, Values: []string{name}}}}}}
 }
 
-// usable writes what the nodes of slots 0, 1 and so on can use: POOL/DEVICE of each device, "error" if a slice does not say.
+// usable returns the devices that the nodes of slots 0, 1 and so on can use, each as
+// POOL/DEVICE, or "error" for an invalid slice.
 func (r *recorder) usable(stopAt int) string {
 	var nodes []string
 	for slot, n := range r.bySlot {
@@ -52,7 +53,8 @@ func (r *recorder) usable(stopAt int) string {
 	return strings.Join(nodes, "; ")
 }
 
-// A node can use the devices of its own pools, and of wide ones those that say so: all of a slice, or each for itself.
+// A node can use the devices of its own pools. In wide pools it can use the slices or
+// single devices that select the node.
 func TestUsableSlices(t *testing.T) {
 	each := func(devices ...resourcev1.Device) *model.ResourceSlice {
 		return changed(slice("s", "a", "p", 1), func(s *resourcev1.ResourceSlice) {
@@ -113,7 +115,8 @@ func TestUsableSlices(t *testing.T) {
 	}
 }
 
-// The keys of nodes tell apart what selects them, where their own pools are among wide ones, and what is in use.
+// The keys of nodes distinguish the selections of the node, the positions of its own
+// pools among wide ones, and the use.
 func TestKeysOfWidePools(t *testing.T) {
 	key := func(objects ...model.Compiled) string {
 		r := newRecorder(t, "a")
@@ -149,7 +152,7 @@ func TestKeysOfWidePools(t *testing.T) {
 	}
 }
 
-// Slots move and are cut off as the state's nodes are.
+// Slots are moved and cut off like the state's nodes.
 func TestSlots(t *testing.T) {
 	r := newRecorder(t, "a", "b", "c")
 	r.Set(slice("s", "c", "p", 1, "d0"))
@@ -202,7 +205,7 @@ func TestUnseated(t *testing.T) {
 	}
 }
 
-// Maps that were large give their memory back.
+// Maps that were large release their memory.
 func TestShrink(t *testing.T) {
 	r := newRecorder(t)
 	const many = 1100
@@ -212,7 +215,8 @@ func TestShrink(t *testing.T) {
 		node := fmt.Sprint("n", i)
 		r.Seat(int32(i), node)
 		r.SetNode(int32(i), true, map[string]string{"name": node})
-		r.Set(changed(slice(pool, node, pool, 1, "d0"), func(s *resourcev1.ResourceSlice) { s.Spec.Pool.ResourceSliceCount = int64(i) })) // no two nodes are alike
+		// No two nodes are equal.
+		r.Set(changed(slice(pool, node, pool, 1, "d0"), func(s *resourcev1.ResourceSlice) { s.Spec.Pool.ResourceSliceCount = int64(i) }))
 		r.Set(rule(pool, &pool, nil))
 		r.Set(madeClaim(fmt.Sprint("made", i), types.UID(fmt.Sprint("pod", i))))
 		r.Set(claimOf(fmt.Sprint("own", i), "1", id))
@@ -269,7 +273,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// A claim that a placement is to make is awaited until a version of it has been stored; the end of the placement breaks the promise.
+// A claim that a placement will create is awaited until a version of it has been stored.
+// The end of the placement breaks the promise.
 func TestAwaited(t *testing.T) {
 	r := newRecorder(t, "a")
 	made := claimOf("c", "1").Object
@@ -321,7 +326,8 @@ func TestAwaited(t *testing.T) {
 	}
 }
 
-// A placement that is to make a claim anew awaits it again, although one of that name came and went.
+// A placement that will create a claim again awaits it again, although a claim of that
+// name existed before.
 func TestAwaitedAgain(t *testing.T) {
 	r := newRecorder(t, "a")
 	promise := &Promise{Allocation: allocation("p/d0"), Made: claimOf("c", "1").Object}
@@ -333,7 +339,7 @@ func TestAwaitedAgain(t *testing.T) {
 	}
 }
 
-// Devices for administrators are not in use, and change nothing for the node.
+// Devices with admin access are not in use, and change nothing for the node.
 func TestAdministrators(t *testing.T) {
 	r := newRecorder(t, "a")
 	r.Set(slice("s", "a", "p", 1, "d0", "d1"))
@@ -349,7 +355,7 @@ func TestAdministrators(t *testing.T) {
 	}
 }
 
-// Whoever has seen enough objects is given no more.
+// Refs stops when yield returns false.
 func TestRefsStop(t *testing.T) {
 	r := newRecorder(t, "a")
 	for i := range 3 {
@@ -364,7 +370,7 @@ func TestRefsStop(t *testing.T) {
 		seen := map[model.Ref]bool{}
 		for ref := range r.Refs {
 			if seen[ref] = true; len(seen) == stopAt {
-				break // to be given another one after that panics
+				break // another call of yield would panic
 			}
 		}
 		if len(seen) != stopAt {
@@ -373,7 +379,7 @@ func TestRefsStop(t *testing.T) {
 	}
 }
 
-// Each invariant that is broken by hand is reported.
+// Each invariant that is violated by hand is reported.
 func TestAuditReports(t *testing.T) {
 	pod := model.PodKey{Namespace: "ns", Name: "pod"}
 	held := model.ClaimKey{Namespace: "ns", Name: "held"}

@@ -16,16 +16,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// What is in use of a wide pool changes with each placement from it, for all nodes that can use the pool. These may be all nodes, and are not journalled. Instead
-// nodes that are alike but for what is in use of wide pools are listed together: whoever keeps answers about nodes learns by versions which of the lists are
-// concerned, and asks about one node of each. A node that comes to another list is journalled.
+// Each placement from a wide pool changes its allocations for all nodes that can use the
+// pool. These may be all nodes, so the change is not journalled. Instead, nodes that are
+// equal except for the use of wide pools are listed together. Caches find the affected
+// lists by versions and evaluate one node of each. A node that moves to another list is
+// journalled.
 
-// widePool is what is known of a pool because it is wide, or would be.
+// widePool is the part of a pool that is used while it is wide.
 type widePool struct {
 	selects selections
-	// version is that of the store at the last change of the pool, or of what is allocated of it.
+	// version is the store's wideVersion at the last change of the pool or its
+	// allocations.
 	version uint64
-	// positions of devices by name, of which there may be several if the pool is invalid, and what is allocated of them unless they are free.
+	// positions are by device name; an invalid pool may have several per name. states are
+	// the allocations by position, without free devices.
 	positions map[string][]int
 	states    map[int]string
 	// Invariant: use is the exclusive or of a hash of each position with its state.
@@ -34,13 +38,15 @@ type widePool struct {
 	users []*Alike
 }
 
-// nodeWide is what is known of a node because there are wide pools.
+// nodeWide is the part of a node that is used for wide pools.
 type nodeWide struct {
 	exists bool
 	labels map[string]string
-	// Invariant: wide are the wide pools of which the node can use any slice, by driver and name; none if it has no slot or does not exist.
+	// Invariant: wide are the wide pools with any slice that the node can use, by driver
+	// and name. It is empty if the node has no slot or does not exist.
 	wide []wideUse
-	// Invariant: alike is the list that has the node at the position; nil if it can use no wide pool.
+	// Invariant: alike is the node's list, and at its position there; alike is nil if the
+	// node can use no wide pool.
 	alike *Alike
 	at    int
 }
@@ -48,20 +54,22 @@ type nodeWide struct {
 // wideUse is a wide pool that a node can use.
 type wideUse struct {
 	pool *pool
-	// selected are the positions of the selections by which it can, in a canonical text.
+	// selected are the positions of the selections that select the node, in a canonical
+	// text.
 	selected string
 }
 
-// Alike is a list of nodes with alike devices that can use the same wide pools. Nodes come and go; a list that has lost its last node is not used again.
+// Alike is a list of nodes with equal devices that can use the same wide pools. Nodes are
+// added and removed; a list that becomes empty is not used again.
 type Alike struct {
-	// ID is the list's own: no other ever has it.
+	// ID is unique: no other list ever has it.
 	ID    uint64
 	key   string
 	nodes []*node
 	pools []*pool
 }
 
-// One returns the slot of one of the nodes.
+// One returns the slot of any of the nodes.
 func (a *Alike) One() int32 { return a.nodes[0].slot }
 
 // AppendSlots appends the slots of the nodes.
@@ -72,10 +80,12 @@ func (a *Alike) AppendSlots(to []int32) []int32 {
 	return to
 }
 
-// WideVersion changes with each change of the devices that more than one node can use, and of what is allocated of them; 0 if there were never any.
+// WideVersion changes with each change of devices that several nodes can use, and of
+// their allocations. It is 0 if such devices never existed.
 func (s *Store) WideVersion() uint64 { return s.wideVersion }
 
-// AlikeSince returns the lists of nodes that can use a wide pool which has changed since a version. A list may come more than once.
+// AlikeSince returns the lists of nodes that can use a wide pool changed since a version.
+// A list may occur more than once.
 func (s *Store) AlikeSince(version uint64) iter.Seq[*Alike] {
 	return func(yield func(*Alike) bool) {
 		for _, p := range s.wide {
@@ -91,14 +101,14 @@ func (s *Store) AlikeSince(version uint64) iter.Seq[*Alike] {
 	}
 }
 
-// SetNode notes that the node of a slot exists, with labels, or no longer exists.
+// SetNode records that the node of a slot exists, with labels, or no longer exists.
 func (s *Store) SetNode(slot int32, exists bool, labels map[string]string) {
 	n := s.bySlot[slot]
 	n.exists, n.labels = exists, labels
 	s.match(n)
 }
 
-// setWide lists a pool among the wide ones, or not; one that is there or was there has changed.
+// setWide adds a pool to the wide pools or removes it, and records the change.
 func (s *Store) setWide(p *pool, wide bool) {
 	at, listed := slices.BinarySearchFunc(s.wide, p, (*pool).compare)
 	if !listed && !wide {
@@ -125,7 +135,7 @@ func (s *Store) setWide(p *pool, wide bool) {
 	}
 }
 
-// describeStates finds the devices of a wide pool, and what is allocated of them.
+// describeStates computes the positions of a wide pool's devices, and their allocations.
 func (s *Store) describeStates(p *pool) {
 	p.positions, p.states = map[string][]int{}, map[int]string{}
 	at := 0
@@ -141,7 +151,8 @@ func (s *Store) describeStates(p *pool) {
 	}
 }
 
-// describeState follows what is allocated of a device of a wide pool. It reports whether that has changed.
+// describeState updates the allocations of a device of a wide pool. It reports whether
+// they changed.
 func (s *Store) describeState(p *pool, device string) (changed bool) {
 	at := p.positions[device]
 	if len(at) == 0 {
@@ -168,7 +179,7 @@ func (s *Store) describeState(p *pool, device string) (changed bool) {
 	return changed
 }
 
-// mix adds the state of a position to use, or takes it out. Those of free devices are not in it.
+// mix adds the state of a position to use, or removes it. Free devices are left out.
 func (p *pool) mix(position int, state string) {
 	if state == free {
 		return
@@ -179,7 +190,8 @@ func (p *pool) mix(position int, state string) {
 	}
 }
 
-// usedWide follows a change of allocations of some devices of a wide pool; changed means that the pool offers other counters.
+// usedWide updates a wide pool after allocations of some devices changed. changed means
+// that the pool offers other counters.
 func (s *Store) usedWide(p *pool, devices []string, changed bool) {
 	for _, device := range devices {
 		changed = s.describeState(p, device) || changed
@@ -204,7 +216,8 @@ func (s *Store) match(n *node) {
 	s.place(n)
 }
 
-// matchPool notes whether, and by which selections, a node can use a pool, which is wide or was. It reports whether that has changed.
+// matchPool records whether, and by which selections, a node can use a pool that is or
+// was wide. It reports whether that has changed.
 func (s *Store) matchPool(n *node, p *pool, wide bool) (changed bool) {
 	at, listed := slices.BinarySearchFunc(n.wide, p, func(w wideUse, p *pool) int { return w.pool.compare(p) })
 	selected := ""
@@ -230,7 +243,7 @@ func (s *Store) matchPool(n *node, p *pool, wide bool) (changed bool) {
 	return true
 }
 
-// place moves a node to the list of those that are alike.
+// place moves a node to the list of nodes like it.
 func (s *Store) place(n *node) {
 	key := n.describeWide()
 	if n.alike != nil && n.alike.key == key {
@@ -257,7 +270,7 @@ func (s *Store) place(n *node) {
 	a.nodes = append(a.nodes, n)
 }
 
-// leave takes a node out of its list.
+// leave removes a node from its list.
 func (s *Store) leave(n *node) {
 	a, last := n.alike, len(n.alike.nodes)-1
 	a.nodes[n.at] = a.nodes[last]
@@ -274,7 +287,8 @@ func (s *Store) leave(n *node) {
 	}
 }
 
-// describeWide returns what tells a node from others but for what is in use of wide pools, empty if it can use none.
+// describeWide returns the key of a node's list: everything about its devices except the
+// use of wide pools. It is empty if the node can use no wide pool.
 func (n *node) describeWide() string {
 	if len(n.wide) == 0 {
 		return ""
@@ -288,21 +302,23 @@ func (n *node) describeWide() string {
 	return string(key)
 }
 
-// appendPlace appends how a node can use a wide pool, and how many of its local pools come before: pools are searched in the order of their names.
+// appendPlace appends how a node can use a wide pool, and how many of its local pools
+// come before: pools are searched in the order of their names.
 func (n *node) appendPlace(to []byte, w *wideUse) []byte {
 	at, _ := slices.BinarySearchFunc(n.pools, w.pool, (*pool).compare)
 	to = strconv.AppendInt(append(to, ' '), int64(at), 10)
 	return append(append(append(to, ' '), w.selected...), ';')
 }
 
-// selections are the different ways in which the slices of a pool, or its devices, say which nodes can use them.
+// selections are the distinct node selections of a pool's slices or devices.
 type selections struct {
-	// of are the positions in all, by slice: that of the slice, and those of its devices if each has its own.
+	// of are positions in all, by slice: the selection of the slice, and those of its
+	// devices if each has its own.
 	of  [][]int
 	all []chosen
-	// byName are the positions of those that name a node.
+	// byName are the positions of selections that name a node.
 	byName map[string]int
-	// others are the positions of the others.
+	// others are the positions of the other selections.
 	others []int
 }
 
@@ -313,7 +329,7 @@ type chosen struct {
 	invalid  bool
 }
 
-// selects is what a chosen is compiled from.
+// selects is the source of a chosen.
 type selects struct {
 	Name     string
 	All      bool
@@ -326,7 +342,8 @@ func selectionsOf(list []*resourcev1.ResourceSlice) (s selections) {
 		from := selects{deref(name), all != nil && *all, selector}
 		text, err := json.Marshal(from)
 		if err != nil {
-			panic(fmt.Sprintf("encode the nodes that can use a slice: %v", err)) // API types can always be encoded
+			// API types can always be encoded.
+			panic(fmt.Sprintf("encode the nodes that can use a slice: %v", err))
 		}
 		at, is := known[string(text)]
 		if is {
@@ -359,7 +376,8 @@ func selectionsOf(list []*resourcev1.ResourceSlice) (s selections) {
 	return s
 }
 
-// compile compiles what does not name a node: a name comes first, whatever else there is.
+// compile compiles a selection without a node name. A name has precedence over all other
+// fields.
 func (s selects) compile() (c chosen) {
 	if c.all = s.All; s.Name == "" && !s.All && s.Selector != nil {
 		parsed, err := nodeaffinity.NewNodeSelector(s.Selector)
@@ -368,7 +386,9 @@ func (s selects) compile() (c chosen) {
 	return c
 }
 
-// append appends the positions of the selections that select a node; that cannot be said of one that is invalid, which fails a search on each node.
+// append appends the positions of the selections that select a node. Invalid selections
+// are appended for every node, with another mark, because they fail the search on each
+// node.
 func (s *selections) append(to []byte, node *v1.Node) []byte {
 	if at, ok := s.byName[node.Name]; ok {
 		to = strconv.AppendInt(append(to, '.'), int64(at), 10)
@@ -384,7 +404,7 @@ func (s *selections) append(to []byte, node *v1.Node) []byte {
 	return to
 }
 
-// usable returns the devices of the slice at a position that a node can use.
+// usable returns the devices that a node can use, from the slice at a position.
 func (s *selections) usable(at int, slice *resourcev1.ResourceSlice, node *v1.Node) (u Usable, err error) {
 	of := s.of[at]
 	for i := range slice.Spec.Devices {

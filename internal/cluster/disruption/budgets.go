@@ -11,38 +11,44 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Budgets are the PodDisruptionBudgets of a cluster, and its pods: each budget has counted those that it is for. A change of a pod costs the budgets that
-// demand a label of it, and a new budget costs the pods with a label that it demands. One goroutine uses them.
+// Budgets holds the PodDisruptionBudgets and pods of a cluster, and counts the pods of
+// each budget. A change of a pod costs time in the budgets that require a label of the
+// pod. A new budget costs time in the pods with a label that the budget requires. One
+// goroutine uses it.
 type Budgets struct {
 	namespaces map[string]*namespace
 	matched    int64
 }
 
-// namespace is what there is of one namespace.
+// namespace holds the objects of one namespace.
 type namespace struct {
-	// Invariant: each pod is listed under each of its labels, and under the label without a key; no list is empty.
+	// Invariant: each pod is listed under each of its labels, and under the label without
+	// a key; no list is empty.
 	pods     map[string]*v1.Pod // by name
 	labelled map[model.Label]map[string]*v1.Pod
-	// Invariant: each budget that selects any pod is listed where it is filed, and nowhere else; no list is empty.
+	// Invariant: each budget that selects any pod is listed exactly under its labels in
+	// filed; no list is empty.
 	budgets   map[string]*filed // by name
 	demanding map[model.Label]map[string]*filed
-	// Invariant: each budget is listed under the controllers of the pods that it counts, and no others; no list is empty.
+	// Invariant: each budget is listed under the controllers of the pods that it counts,
+	// and no others; no list is empty.
 	owning map[owner]map[string]*filed
 }
 
-// filed is a budget with the labels that it is listed under: values of one key of which each pod that it selects has one, or the label without a key.
+// filed is a budget with the labels that it is listed under. Each pod that it selects has
+// one label of this list: the values of a key, or the label without a key.
 type filed struct {
 	*Budget
 	under []model.Label
 }
 
-// NewBudgets returns a cluster without budgets and pods.
+// NewBudgets returns Budgets for a cluster without budgets and pods.
 func NewBudgets() *Budgets { return &Budgets{namespaces: map[string]*namespace{}} }
 
-// Matched returns how often a budget was asked so far about a pod.
+// Matched returns how often a pod was matched against a budget so far.
 func (b *Budgets) Matched() int64 { return b.matched }
 
-// Get returns a budget, nil if there is none of that name.
+// Get returns a budget, or nil if none has the name.
 func (b *Budgets) Get(namespace, name string) *Budget {
 	if in := b.namespaces[namespace]; in != nil && in.budgets[name] != nil {
 		return in.budgets[name].Budget
@@ -50,7 +56,7 @@ func (b *Budgets) Get(namespace, name string) *Budget {
 	return nil
 }
 
-// Set takes in a version of a budget. It returns the budget, with the pods that it is for.
+// Set adds or replaces a budget. It returns the budget with its pods counted.
 func (b *Budgets) Set(object *policyv1.PodDisruptionBudget) *Budget {
 	in := b.in(object.Namespace)
 	if have := in.budgets[object.Name]; have != nil {
@@ -77,7 +83,7 @@ func (b *Budgets) Set(object *policyv1.PodDisruptionBudget) *Budget {
 	return f.Budget
 }
 
-// Remove takes in that a budget is gone.
+// Remove removes a budget.
 func (b *Budgets) Remove(namespace, name string) {
 	if in := b.namespaces[namespace]; in != nil && in.budgets[name] != nil {
 		in.unlist(in.budgets[name])
@@ -85,14 +91,15 @@ func (b *Budgets) Remove(namespace, name string) {
 	}
 }
 
-// SetPod takes in a version of a pod. It returns the budgets whose status that can change, by name.
+// SetPod adds or replaces a pod. It returns the budgets whose status may change, by name.
 func (b *Budgets) SetPod(pod *v1.Pod) (changed []*Budget) {
 	in := b.in(pod.Namespace)
 	before := in.pods[pod.Name]
 	same := before != nil && maps.Equal(before.Labels, pod.Labels)
 	if before != nil && !same {
 		eachLabel(before, func(label model.Label) {
-			changed = append(changed, b.matchAll(in, label, pod)...) // those that it was counted for
+			// Budgets that counted the old version.
+			changed = append(changed, b.matchAll(in, label, pod)...)
 			unlist(in.labelled, label, pod.Name)
 		})
 	}
@@ -104,7 +111,7 @@ func (b *Budgets) SetPod(pod *v1.Pod) (changed []*Budget) {
 	return byName(changed)
 }
 
-// RemovePod takes in that a pod is gone. It returns the budgets whose status that can change, by name.
+// RemovePod removes a pod. It returns the budgets whose status may change, by name.
 func (b *Budgets) RemovePod(namespace, name string) (changed []*Budget) {
 	in := b.namespaces[namespace]
 	if in == nil || in.pods[name] == nil {
@@ -125,8 +132,8 @@ func (b *Budgets) RemovePod(namespace, name string) (changed []*Budget) {
 	return byName(changed)
 }
 
-// OfController returns the budgets that count pods of a controller, by name: how many replicas it wants may matter to their status. It returns none for
-// other objects.
+// OfController returns the budgets that count pods of a controller, by name. Their status
+// may depend on the controller's replicas. It returns none for other objects.
 func (b *Budgets) OfController(object any) (counting []*Budget) {
 	of, ok := controllerOf(object)
 	if in := b.namespaces[of.namespace]; ok && in != nil {
@@ -137,7 +144,7 @@ func (b *Budgets) OfController(object any) (counting []*Budget) {
 	return byName(counting)
 }
 
-// in returns what there is of a namespace, which it adds if there is nothing.
+// in returns a namespace, which it adds if missing.
 func (b *Budgets) in(name string) *namespace {
 	in := b.namespaces[name]
 	if in == nil {
@@ -150,14 +157,15 @@ func (b *Budgets) in(name string) *namespace {
 	return in
 }
 
-// shrink drops a namespace of which there is nothing left.
+// shrink drops an empty namespace.
 func (b *Budgets) shrink(name string) {
 	if in := b.namespaces[name]; len(in.pods) == 0 && len(in.budgets) == 0 {
 		delete(b.namespaces, name)
 	}
 }
 
-// matchAll has a version of a pod counted by the budgets that are listed under a label. It returns those to which it makes a difference.
+// matchAll updates the budgets listed under a label with a version of a pod. It returns
+// the budgets that changed.
 func (b *Budgets) matchAll(in *namespace, label model.Label, pod *v1.Pod) (changed []*Budget) {
 	for _, f := range in.demanding[label] {
 		if b.match(in, f, pod) {
@@ -172,7 +180,7 @@ func (b *Budgets) match(in *namespace, f *filed, pod *v1.Pod) (changed bool) {
 	return in.counts(f, pod.Name, func() bool { return f.Budget.Set(pod) })
 }
 
-// counts has a budget count a pod anew, and lists the budget under the pod's controller.
+// counts runs count for a budget's pod, and updates the controllers that list the budget.
 func (in *namespace) counts(f *filed, pod string, count func() bool) (changed bool) {
 	before := f.pods[pod].owner
 	if changed = count(); changed {
@@ -199,8 +207,9 @@ func (in *namespace) unlist(f *filed) {
 	}
 }
 
-// fewest returns the labels under one of which everything is listed that a selector with these demands selects: of several choices, that with the
-// shortest lists.
+// fewest returns the labels to list a selector under, or to search it by. Each object
+// that the selector selects is listed under one of these labels. Of several choices, it
+// returns the one with the shortest lists.
 func fewest[V any](demands [][]model.Label, listed map[model.Label]map[string]V) (under []model.Label) {
 	least := 0
 	for _, some := range demands {
@@ -218,7 +227,7 @@ func fewest[V any](demands [][]model.Label, listed map[model.Label]map[string]V)
 	return under
 }
 
-// eachLabel calls yield with each label of a pod, and with that without a key.
+// eachLabel yields each label of a pod, and the label without a key.
 func eachLabel(pod *v1.Pod, yield func(model.Label)) {
 	for key, value := range pod.Labels {
 		yield(model.Label{Key: key, Value: value})

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/disruption"
 )
 
-// plain is what Budgets must agree with: every budget is asked about every pod.
+// plain is the slow twin of Budgets: every budget is matched against every pod.
 type plain struct {
 	pods    map[string]*v1.Pod // by namespace/name
 	budgets map[string]*policyv1.PodDisruptionBudget
@@ -31,14 +31,15 @@ func (p *plain) status(name string) policyv1.PodDisruptionBudgetStatus {
 	return b.Status(scale)
 }
 
-// scale knows controllers whose name is even.
+// scale returns the replicas of controllers with even names only.
 func scale(_ string, owner *metav1.OwnerReference) (int32, bool) {
 	return 7, owner.Name == "0" || owner.Name == "2"
 }
 
 func key(namespace, name string) string { return namespace + "/" + name }
 
-// selectors of all kinds: by one label, by several, by values, by what no label is demanded for, and invalid.
+// selectors of all kinds: by one label, by several, by values, by expressions that
+// require no label, and malformed.
 var selectors = []*metav1.LabelSelector{
 	nil, {},
 	{MatchLabels: map[string]string{"app": "0"}},
@@ -84,8 +85,8 @@ func randomPod(r *rand.Rand) *v1.Pod {
 	return p
 }
 
-// TestBudgets changes pods and budgets at random. Every status is that of a budget which was asked about every pod, and the budgets that are said to be
-// concerned are those whose status changes.
+// TestBudgets changes pods and budgets at random. Every status equals that of a budget
+// matched against every pod, and the returned budgets are those whose status changes.
 func TestBudgets(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, seed))
@@ -173,7 +174,8 @@ func (p *plain) checkControllers(t *testing.T, all *disruption.Budgets) {
 	}
 }
 
-// many are pods and budgets of one namespace: all have a label in common, and each budget is for the pods of one app.
+// many returns pods and budgets of a namespace. All pods share a label, and each budget
+// is for the pods of one app.
 func many(pods, budgets int) (made []*v1.Pod, of []*policyv1.PodDisruptionBudget) {
 	atLeast := intstr.FromInt32(1)
 	app := func(i int) map[string]string { return map[string]string{"all": "same", "app": fmt.Sprint(i % budgets)} }
@@ -191,8 +193,8 @@ func many(pods, budgets int) (made []*v1.Pod, of []*policyv1.PodDisruptionBudget
 	return made, of
 }
 
-// TestBudgetsCostWhatTheyConcern counts how often budgets are asked about pods: once for each pod of a new budget, and once for each budget of a pod that
-// changes, whatever else there is.
+// TestBudgetsCostWhatTheyConcern counts matches: one for each pod of a new budget, and
+// one for each budget of a changed pod, whatever the size of the namespace.
 func TestBudgetsCostWhatTheyConcern(t *testing.T) {
 	const pods, budgets = 20_000, 2_000
 	made, of := many(pods, budgets)
@@ -222,7 +224,8 @@ func TestBudgetsCostWhatTheyConcern(t *testing.T) {
 			all.Set(b)
 		}
 	})
-	// The first budget may be listed under the label that all have in common: that was as good as the other.
+	// The first budget may be listed under the shared label, since both lists had the
+	// same length.
 	cost("pods that terminate", 2*pods, func() {
 		for _, pod := range made {
 			pod = pod.DeepCopy()
@@ -241,7 +244,8 @@ func TestBudgetsCostWhatTheyConcern(t *testing.T) {
 	})
 }
 
-// BenchmarkBudgets has one pod change after the other, beside many pods and budgets in the namespace, and each budget be replaced by one for other pods.
+// BenchmarkBudgets changes one pod after the other, beside many pods and budgets in the
+// namespace, and replaces budgets by budgets for other pods.
 func BenchmarkBudgets(b *testing.B) {
 	made, of := many(20_000, 2_000)
 	all := disruption.NewBudgets()

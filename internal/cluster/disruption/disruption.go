@@ -1,7 +1,9 @@
-// Package disruption computes the status of PodDisruptionBudgets as kube-controller-manager's disruption controller does.
+// Package disruption computes the status of PodDisruptionBudgets as
+// kube-controller-manager's disruption controller does.
 //
-// It takes budgets, the versions of the pods around them, and how many replicas their controllers want; it gives the status. It owns what it counts
-// for a budget, and where budgets and pods are found. It never writes an object or reads a clock: a pod in status.disruptedPods stays there.
+// It takes budgets, versions of pods, and the replicas of their controllers. It returns
+// the status. It owns the counts of each budget and the indexes of budgets and pods. It
+// never writes an object or reads a clock: a pod in status.disruptedPods stays there.
 package disruption
 
 import (
@@ -14,33 +16,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Scale returns how many replicas the controller of a pod wants. ok is false if the controller is not known.
+// Scale returns the desired replicas of a pod's controller. ok is false if the controller
+// is unknown.
 type Scale func(namespace string, owner *metav1.OwnerReference) (replicas int32, ok bool)
 
-// Budget counts the pods that a PodDisruptionBudget is for. One goroutine uses it.
+// Budget counts the pods of a PodDisruptionBudget. One goroutine uses it.
 type Budget struct {
 	object   *policyv1.PodDisruptionBudget
 	selector labels.Selector
-	// Invariant: healthy counts the healthy ones of pods, and replicas the pods of each controller.
+	// Invariant: healthy is the number of healthy pods, and replicas counts the pods of
+	// each controller.
 	pods     map[string]counted // by name
 	healthy  int32
 	replicas map[owner]int32
 }
 
-// counted is what a budget counts of a pod.
+// counted is the contribution of a pod to a budget.
 type counted struct {
 	healthy bool
 	owner   owner
 }
 
-// owner is a pod's controller; the zero value is none.
+// owner is a pod's controller; the zero value means none.
 type owner struct{ apiVersion, kind, name string }
 
-// New returns a budget that has counted no pod yet.
+// New returns a budget without pods.
 func New(object *policyv1.PodDisruptionBudget) *Budget {
 	b := &Budget{object: object, selector: labels.Nothing(), pods: map[string]counted{}, replicas: map[owner]int32{}}
 	if selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector); err == nil {
-		b.selector = selector // an empty one selects every pod of the namespace, other than in preemption
+		// Unlike in preemption, an empty selector selects every pod of the namespace.
+		b.selector = selector
 	}
 	return b
 }
@@ -48,7 +53,8 @@ func New(object *policyv1.PodDisruptionBudget) *Budget {
 // Name returns the name of the budget.
 func (b *Budget) Name() string { return b.object.Name }
 
-// Replace takes in a version of the object for which the same pods count. It reports false, and does nothing, if others may.
+// Replace stores a version of the object that counts the same pods. If the pods may
+// differ, it returns false and does nothing.
 func (b *Budget) Replace(object *policyv1.PodDisruptionBudget) bool {
 	same := equality.Semantic.DeepEqual(b.object.Spec.Selector, object.Spec.Selector) &&
 		equality.Semantic.DeepEqual(b.object.Status.DisruptedPods, object.Status.DisruptedPods)
@@ -58,12 +64,12 @@ func (b *Budget) Replace(object *policyv1.PodDisruptionBudget) bool {
 	return same
 }
 
-// IsKept reports whether the spec says anything that a status can be computed from.
+// IsKept reports whether the spec limits disruptions at all.
 func IsKept(object *policyv1.PodDisruptionBudget) bool {
 	return object.Spec.MinAvailable != nil || object.Spec.MaxUnavailable != nil
 }
 
-// Set takes in a version of a pod. It reports whether that can change the status.
+// Set adds or replaces a pod. It reports whether the status may change.
 func (b *Budget) Set(pod *v1.Pod) bool {
 	if pod.Namespace != b.object.Namespace || isFinished(pod) || !b.selector.Matches(labels.Set(pod.Labels)) {
 		return b.Remove(pod.Namespace, pod.Name)
@@ -82,7 +88,7 @@ func (b *Budget) Set(pod *v1.Pod) bool {
 	return true
 }
 
-// Remove takes in that a pod is gone. It reports whether that can change the status.
+// Remove removes a pod. It reports whether the status may change.
 func (b *Budget) Remove(namespace, name string) bool {
 	before, known := b.pods[name]
 	if !known || namespace != b.object.Namespace {
@@ -109,8 +115,9 @@ func isFinished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// isHealthy reports whether a pod that is disrupted would be missed. A pod on a node that nothing says to be unready counts: where pods are written
-// by hand, or placed by a simulation, no kubelet reports that they are ready.
+// isHealthy reports whether a pod counts as healthy. A placed pod without a Ready
+// condition counts: pods that are written by hand or placed by a simulation have no
+// kubelet.
 func (b *Budget) isHealthy(pod *v1.Pod) bool {
 	if _, disrupted := b.object.Status.DisruptedPods[pod.Name]; disrupted || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" {
 		return false
@@ -123,7 +130,7 @@ func (b *Budget) isHealthy(pod *v1.Pod) bool {
 	return true
 }
 
-// Status returns the status that follows from the pods that were counted.
+// Status returns the status that follows from the counted pods.
 func (b *Budget) Status(scale Scale) policyv1.PodDisruptionBudgetStatus {
 	status := b.object.Status
 	status.ObservedGeneration = b.object.Generation
@@ -135,8 +142,8 @@ func (b *Budget) Status(scale Scale) policyv1.PodDisruptionBudgetStatus {
 	return status
 }
 
-// demand returns how many pods there should be, and how many of them healthy. ok is false where the disruption controller finds that it cannot
-// tell, and allows nothing.
+// demand returns the expected number of pods, and how many of them must be healthy. ok is
+// false if the disruption controller would report an error and allow no disruption.
 func (b *Budget) demand(scale Scale) (expected, desired int32, ok bool) {
 	spec := &b.object.Spec
 	switch {
@@ -158,7 +165,8 @@ func (b *Budget) demand(scale Scale) (expected, desired int32, ok bool) {
 	return 0, 0, true
 }
 
-// expected returns how many replicas the controllers of the pods want. Pods without a controller do not count.
+// expected returns the desired replicas of the pods' controllers. Pods without a
+// controller do not count.
 func (b *Budget) expected(scale Scale) (sum int32, ok bool) {
 	for o, pods := range b.replicas {
 		if hasNoScale(o) {
@@ -173,7 +181,7 @@ func (b *Budget) expected(scale Scale) (sum int32, ok bool) {
 	return sum, true
 }
 
-// hasNoScale reports whether a controller is of a kind without a number of replicas.
+// hasNoScale reports whether a kind of controller has no number of replicas.
 func hasNoScale(o owner) bool {
 	switch o.apiVersion + " " + o.kind {
 	case "apps/v1 DaemonSet", "batch/v1 Job", "v1 Node":
@@ -182,7 +190,8 @@ func hasNoScale(o owner) bool {
 	return false
 }
 
-// Replicas returns how many pods a controller wants. ok is false if the object is no controller of a kind that the core of Kubernetes has.
+// Replicas returns the desired replicas of a controller. ok is false if the object is not
+// a built-in controller.
 func Replicas(controller any) (replicas int32, ok bool) {
 	var want *int32
 	switch o := controller.(type) {
@@ -201,7 +210,7 @@ func Replicas(controller any) (replicas int32, ok bool) {
 	return *want, true
 }
 
-// Controllers are how many pods controllers want.
+// Controllers holds the desired replicas of controllers.
 type Controllers map[controller]int32
 
 // controller identifies a controller.
@@ -210,7 +219,7 @@ type controller struct {
 	owner     owner
 }
 
-// Add takes in an object, which matters only if it is a controller of a kind that the core of Kubernetes has.
+// Add adds an object. Objects other than built-in controllers are ignored.
 func (c Controllers) Add(object any) {
 	if replicas, ok := Replicas(object); ok {
 		of, _ := controllerOf(object)
@@ -218,7 +227,8 @@ func (c Controllers) Add(object any) {
 	}
 }
 
-// controllerOf returns which controller an object is. ok is false if it is none of a kind that the core of Kubernetes has.
+// controllerOf returns the identity of a controller. ok is false if the object is not a
+// built-in controller.
 func controllerOf(object any) (of controller, ok bool) {
 	switch object.(type) {
 	case *v1.ReplicationController:
@@ -235,7 +245,7 @@ func controllerOf(object any) (of controller, ok bool) {
 	return of, true
 }
 
-// Scale returns how many replicas a controller wants that was added.
+// Scale returns the desired replicas of an added controller.
 func (c Controllers) Scale(namespace string, ref *metav1.OwnerReference) (replicas int32, ok bool) {
 	replicas, ok = c[controller{namespace, owner{ref.APIVersion, ref.Kind, ref.Name}}]
 	return replicas, ok

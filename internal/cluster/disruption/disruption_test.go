@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/disruption"
 )
 
-// shop is a pod of app=web in namespace shop, changed by the functions.
+// shop returns a pod of app=web in namespace shop, changed by the functions.
 func shop(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"}},
@@ -40,7 +40,7 @@ func unready(p *v1.Pod) {
 func elsewhere(p *v1.Pod) { p.Namespace = "other" }
 func other(p *v1.Pod)     { p.Labels["app"] = "db" }
 
-// TestStatus compares with what the disruption controller computes.
+// TestStatus compares with the results of the disruption controller.
 func TestStatus(t *testing.T) {
 	pods := func(n int, changes ...func(*v1.Pod)) (all []*v1.Pod) {
 		for i := range n {
@@ -113,7 +113,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestSelectors checks that an empty selector is for all pods of the namespace, a missing one for none, and that disrupted pods are not healthy.
+// TestSelectors checks that an empty selector selects all pods of the namespace and a
+// missing one none, and that disrupted pods are not healthy.
 func TestSelectors(t *testing.T) {
 	healthy := func(selector *metav1.LabelSelector, disrupted ...string) int32 {
 		object := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector}}

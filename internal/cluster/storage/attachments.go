@@ -7,7 +7,7 @@ type attachment struct {
 	*model.VolumeAttachment
 	// Invariant: volume and node are those in its spec, if it has both and an attacher.
 	// Then the volume lists it at position at, and the node counts it. is is the handle
-	// that counts on the node; zero, without a driver, if none counts.
+	// that counts on the node; it is zero, without a driver, if none counts.
 	volume *volume
 	node   *Node
 	at     int

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Seat describes a slot, as its owner records it: the name of its node (empty if the slot
+// Seat describes a slot as its owner records it: the name of its node (empty if the slot
 // is free), whether the node exists, its labels, and its pods.
 type Seat struct {
 	Name   string

@@ -10,9 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// auditedWorld has some of everything that Audit checks: 20 nodes in zone z1 and one in
-// z2, which was deleted; claims in use, with a volume and without; groups and capacities
-// that are narrow, wide and for all nodes; an attachment; and an idle reach.
+// auditedWorld has some of everything that Audit checks:
+//
+//   - 20 nodes in zone z1, and a deleted node in z2
+//   - claims in use, with a volume and without
+//   - groups and capacities that are narrow, wide and for all nodes
+//   - an attachment and an idle reach
 func auditedWorld(t *testing.T) *world {
 	w := newWorld(t)
 	for i := range 20 {

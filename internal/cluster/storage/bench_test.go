@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// large is a store of nodes in three zones, each with a CSINode, and of bound claims,
-// each of a pod, with attached volumes.
+// large returns a store of nodes in three zones, each with a CSINode, and of bound
+// claims, each of a pod, with attached volumes.
 func large(nodes, claims int) *Store {
 	s := New(func(int32, model.Aspect) {})
 	s.Set(model.NewStorageClass(build.StorageClass("fast", "provisioner=d")))
@@ -54,8 +54,8 @@ func capacityOf(i int, size string) *model.StorageCapacity {
 	return model.NewStorageCapacity(build.CSIStorageCapacity(fmt.Sprint("capacity-", i), "class=local capacity="+size, fmt.Sprint("host=node-", i)))
 }
 
-// BenchmarkObjects stores one object beside 50,000 claims in use and 5,000 nodes: a new
-// version, or an object that comes and goes.
+// BenchmarkObjects stores an object beside 50,000 claims in use and 5,000 nodes: a new
+// version, or an object that is added and removed.
 func BenchmarkObjects(b *testing.B) {
 	s := large(build.Sized(5000), build.Sized(50_000))
 	for i := range build.Sized(5000) {
@@ -121,8 +121,8 @@ func BenchmarkSharedClaim(b *testing.B) {
 	})
 }
 
-// shared is a store with a claim that pods on all nodes use, whose volume is attached to
-// all of them.
+// shared returns a store with a claim that pods on all nodes use, whose volume is
+// attached to all of them.
 func shared(nodes, pods int) *Store {
 	s := large(nodes, 1)
 	for i := range pods {

@@ -25,8 +25,8 @@ type claim struct {
 	// at. Nominated pods use it on the placeholder node Store.nominated.
 	on []*use
 	// Invariant: while the claim is in use, is is its identity. The volume that it names
-	// lists it at atVolume, and its class lists it at atClass if the identity depends on
-	// the class. Otherwise all of these are zero.
+	// lists it at atVolume. Its class lists it at atClass if the identity depends on the
+	// class. Otherwise all of these are zero.
 	is       identity
 	volume   *volume
 	atVolume int
@@ -58,7 +58,7 @@ func (s *Store) forgetClaim(c *claim) {
 	}
 }
 
-// volumeName returns the name of the claim's volume, empty if it has none.
+// volumeName returns the name of the claim's volume, or "".
 func (c *claim) volumeName() string {
 	if c.Claim == nil {
 		return ""

@@ -1,12 +1,14 @@
 // Package storage holds volumes: storage objects, their use by node, and free supply.
 //
 // It takes compiled claims, volumes, classes, CSINodes, drivers, capacities and
-// attachments (in-tree volumes are translated to CSI in package ingest), the labels of
-// nodes by slot, pods as they come to nodes and leave, and the objects that placements
-// hold. It returns objects by name, the volumes in use on a node, and the free volumes
-// and capacity of a class by node. It owns its indexes and reports changed slots to the
-// state. It never decides: plugins do. The goroutine that owns the state owns the Store;
-// others may read while it is not written.
+// attachments; in-tree volumes are translated to CSI in package ingest. It also takes the
+// labels of nodes by slot, pods as they are added to nodes and removed, and the objects
+// that placements hold. It returns objects by name, the volumes in use on a node, and the
+// free volumes and capacity of a class by node.
+//
+// It owns its indexes and reports changed slots to the state. It never decides: plugins
+// do. The goroutine that owns the state owns the Store; others may read while it is not
+// written.
 //
 // # In use
 //

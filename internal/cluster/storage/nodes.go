@@ -11,7 +11,7 @@ import (
 // Node has the volumes in use on a node.
 type Node struct {
 	name string
-	slot int32 // -1 if it has none
+	slot int32 // -1 without a slot
 	// alive means that the node exists; labels are its own.
 	alive  bool
 	labels labels.Set
@@ -19,7 +19,7 @@ type Node struct {
 	// Invariant: attachments is the number of complete attachments that name the node.
 	attachments int
 	// Invariant: reaches are the reaches with the node, each once, in no particular
-	// order; none unless the node exists.
+	// order. A node that does not exist has none.
 	reaches []*reach
 	// Invariant: uses are the uses of claims by its pods; none has 0 times.
 	uses map[*claim]*use

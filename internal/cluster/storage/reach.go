@@ -24,8 +24,8 @@ type reach struct {
 	// Invariant: of has the groups and capacities with this reach, by class; no share is
 	// empty.
 	of map[*class]*share
-	// Invariant: each selected node has a label in filed, as the selector demands; empty
-	// if it demands none.
+	// Invariant: each selected node has a label in filed. It is empty if the selector
+	// demands no label.
 	filed []label
 }
 
@@ -39,11 +39,11 @@ type share struct {
 type label struct{ key, value string }
 
 const (
-	// narrowMax is the maximum size of a narrow reach. It is the number of slots that a
-	// placed pod may add to the journal for one volume.
+	// narrowMax is the maximum size of a narrow reach. It limits the slots that a placed
+	// pod adds to the journal for a volume.
 	narrowMax = 16
-	// idleMax is the number of unused reaches that are kept: volumes of one zone often
-	// come and go one by one.
+	// idleMax is the number of unused reaches that are kept: the volumes of a zone are
+	// often added and removed singly.
 	idleMax = 32
 )
 
@@ -128,8 +128,8 @@ func demanded(selector *model.NodeSelector) []string {
 	return slices.Compact(keys)
 }
 
-// filing returns labels such that each selected node has one. If a term demands several
-// keys, it takes the key with the fewest nodes and filed reaches.
+// filing returns labels such that each selected node has at least one. If a term demands
+// several keys, it takes the key with the fewest nodes and filed reaches.
 func (rs *reaches) filing(selector *model.NodeSelector) []label {
 	var filed []label
 	for _, term := range selector.Demands() {
@@ -326,8 +326,8 @@ func (r *reach) unlist(n *Node) {
 }
 
 // resize makes a reach wide or narrow when its number of nodes has changed. It becomes
-// narrow again only at half the size that made it wide, so that nodes that come and go do
-// not toggle it. The change invalidates all values computed before.
+// narrow again only at half the size that made it wide, so that a few added and removed
+// nodes do not toggle it. The change invalidates all values computed before.
 func (rs *reaches) resize(s *Store, r *reach) {
 	narrow := len(r.nodes) <= narrowMax
 	if narrow == r.narrow || !narrow && len(r.nodes) <= 2*narrowMax {

@@ -13,8 +13,8 @@ import (
 
 // Cases that random histories meet too rarely.
 
-// For each kind the store returns the version before, and nil if none: a nil interface,
-// not an interface of a nil pointer.
+// For each kind the store returns the previous version, or nil: a nil interface, not an
+// interface of a nil pointer.
 func TestVersionsBefore(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	for _, row := range []struct {
@@ -42,7 +42,7 @@ func TestVersionsBefore(t *testing.T) {
 				t.Errorf("%s, %s: %v was there", row.name, when, before)
 			}
 			now := s.Kept()
-			if now.Reaches = 0; now != kept { // a reach is kept for a while
+			if now.Reaches = 0; now != kept { // an unused reach is kept for a while
 				t.Errorf("%s, %s: %+v are kept, want %+v", row.name, when, now, kept)
 			}
 		}
@@ -284,8 +284,8 @@ func TestListsKeepMemory(t *testing.T) {
 	}
 }
 
-// An idle reach reports nothing, however many nodes come and go. When it is used again,
-// it has the current nodes.
+// An idle reach reports nothing, however many nodes are added and removed. When it is
+// used again, it has the current nodes.
 func TestIdleReachesReportNothing(t *testing.T) {
 	w := newWorld(t)
 	where := build.VolumeAffinity("zone In z1")
@@ -402,8 +402,8 @@ func TestFiledWhereFewAre(t *testing.T) {
 	}
 }
 
-// Several groups and capacities of one class are in one reach: each has the right
-// position when others go.
+// Several groups and capacities of a class share a reach: each keeps the right position
+// when others are removed.
 func TestSharesKnowPositions(t *testing.T) {
 	w := newWorld(t)
 	slot := w.setNode("n", map[string]string{"zone": "z1"})

@@ -111,7 +111,7 @@ func (s *Store) Kept() Kept {
 	return k
 }
 
-// Set stores a version of an object. It returns the version before, nil if none.
+// Set stores a version of an object. It returns the previous version, or nil.
 func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	switch o := object.(type) {
 	case *model.Claim:
@@ -132,7 +132,7 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	return nil
 }
 
-// Remove removes an object. It returns its last version, nil if it did not exist.
+// Remove removes an object. It returns the last version, or nil.
 func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	switch ref.Kind {
 	case model.PersistentVolumeClaimKind:
@@ -153,7 +153,7 @@ func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	return nil
 }
 
-// Get returns an object of storage, nil if it does not exist.
+// Get returns a storage object, or nil if it does not exist.
 func (s *Store) Get(ref model.Ref) model.Compiled {
 	switch ref.Kind {
 	case model.PersistentVolumeClaimKind:
@@ -178,7 +178,7 @@ func (s *Store) Get(ref model.Ref) model.Compiled {
 	return nil
 }
 
-// Claim returns a claim, nil if it does not exist.
+// Claim returns a claim, or nil if it does not exist.
 func (s *Store) Claim(key model.ClaimKey) *model.Claim {
 	if c := s.claims[key]; c != nil {
 		return c.Claim
@@ -186,7 +186,7 @@ func (s *Store) Claim(key model.ClaimKey) *model.Claim {
 	return nil
 }
 
-// Volume returns a volume, nil if it does not exist.
+// Volume returns a volume, or nil if it does not exist.
 func (s *Store) Volume(name string) *model.Volume {
 	if v := s.volumes[name]; v != nil {
 		return v.Volume
@@ -194,7 +194,7 @@ func (s *Store) Volume(name string) *model.Volume {
 	return nil
 }
 
-// Class returns a StorageClass, nil if it does not exist.
+// Class returns a StorageClass, or nil if it does not exist.
 func (s *Store) Class(name string) *model.StorageClass {
 	if c := s.classes[name]; c != nil {
 		return c.StorageClass
@@ -202,10 +202,10 @@ func (s *Store) Class(name string) *model.StorageClass {
 	return nil
 }
 
-// Driver returns a CSIDriver, nil if it does not exist.
+// Driver returns a CSIDriver, or nil if it does not exist.
 func (s *Store) Driver(name string) *model.CSIDriver { return s.drivers[name] }
 
-// CSINode returns the CSINode of a node, nil if it does not exist.
+// CSINode returns the CSINode of a node, or nil if it does not exist.
 func (s *Store) CSINode(name string) *model.CSINode {
 	if n := s.nodes[name]; n != nil {
 		return n.csi
@@ -222,8 +222,8 @@ func (s *Store) UsersOf(key model.ClaimKey) int {
 	return 0
 }
 
-// PreBound returns the volumes that name a claim, by name. A volume among them that is
-// not bound yet is meant for the claim.
+// PreBound returns the volumes that name a claim, by name. Those that are not bound yet
+// are meant for the claim.
 func (s *Store) PreBound(key model.ClaimKey) []*model.Volume {
 	list := s.preBound[key]
 	if len(list) == 0 {

@@ -19,8 +19,8 @@ var seeds = flag.Int("seeds", 3, "random histories of the store")
 
 // TestStoreCounts applies random histories to a store. After each change, the store's
 // nodes, claims and classes must equal a recount of the API objects, and each changed
-// slot must have been reported. A usage with a pod more or less must equal the store's
-// after the pod has come or gone.
+// slot must have been reported. A usage with a pod added or removed must equal the
+// store's after the same change.
 func TestStoreCounts(t *testing.T) {
 	for seed := range *seeds {
 		h := &history{world: newWorld(t), r: rand.New(rand.NewPCG(uint64(seed), 7))}
@@ -42,7 +42,7 @@ type history struct {
 	*world
 	r    *rand.Rand
 	pods int
-	// leaving means that more nodes leave than come.
+	// leaving means that more nodes are removed than added.
 	leaving bool
 }
 
@@ -207,7 +207,7 @@ func (h *history) nodesOf(selected func(map[string]string) bool) int {
 	return nodes
 }
 
-// checkDrafts compares usages with pods more and less with those of the store after the
+// checkDrafts compares usages after adding and removing pods with the store's after the
 // same changes.
 func (h *history) checkDrafts(when string) {
 	slot := h.anySlot()
@@ -327,7 +327,7 @@ func (h *history) comeOrLeave() (moved string) {
 	return moved
 }
 
-// other makes one of the rarer changes: holds, a driver, slots, nominations.
+// other makes a rarer change: holds, a driver, slots, nominations.
 func (h *history) other() (moved string) {
 	volume, holder := h.name("v", 40), model.PodKey{Namespace: "default", Name: h.name("holder", 3)}
 	switch h.some(8) {

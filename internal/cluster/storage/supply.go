@@ -49,7 +49,7 @@ type Group struct {
 	// group may be read.
 	Sample *model.Volume
 	class  *class
-	reach  *reach // nil if they can be used on every node
+	reach  *reach // nil if every node can use the volumes
 	// Invariant: at is its position among the groups of its class in its reach.
 	at int
 	// Invariant: volumes are the free volumes with the group's text.
@@ -61,8 +61,7 @@ func (g *Group) AtLeast(size int64, yield func(*model.Volume) bool) {
 	g.volumes.from(size, yield)
 }
 
-// Reaches returns the canonical text of the nodes that the volumes can be used on, zero
-// for all.
+// Reaches returns the canonical text of the nodes that can use the volumes, zero for all.
 func (g *Group) Reaches() model.Need { return g.Sample.Affinity }
 
 // IsWide reports whether the group's reach has very many nodes.
@@ -73,7 +72,7 @@ type capacity struct {
 	*model.StorageCapacity
 	ref   model.Ref
 	class *class
-	reach *reach // nil if it can be used on no node
+	reach *reach // nil if no node can use it
 	// Invariant: at is its position among the capacities of its class in its reach.
 	at int
 }
@@ -112,7 +111,7 @@ func (s *Store) setClass(name string, now *model.StorageClass) (before *model.St
 	return before
 }
 
-// groupText returns the fields that the volumes of a group have in common.
+// groupText returns the common fields of a group's volumes.
 func groupText(v *model.Volume) model.Need {
 	spec := &v.Object.Spec
 	text := make([]byte, 0, 256)
@@ -295,8 +294,8 @@ func (s *Store) WideGroups(name string) []*Group {
 	return nil
 }
 
-// GroupsAt calls yield with the groups of a class whose volumes can be used on the node
-// of a slot, in no particular order.
+// GroupsAt yields the groups of a class whose volumes can be used on the node of a slot,
+// in no particular order.
 func (s *Store) GroupsAt(slot int32, name string, yield func(*Group) bool) {
 	c := s.classes[name]
 	if c == nil || len(c.groups) == 0 {
@@ -335,7 +334,7 @@ func (s *Store) WideCapacities(name string, yield func(*model.StorageCapacity) b
 }
 
 // CapacityAt returns a capacity of a class for the node of a slot that suffices for a
-// volume of the size. It is the first by namespace and name; nil if none.
+// volume of the size. It returns the first by namespace and name, or nil.
 func (s *Store) CapacityAt(slot int32, name string, size int64) *model.StorageCapacity {
 	c := s.classes[name]
 	if c == nil || c.capacities == 0 {

@@ -100,7 +100,7 @@ func (u Usage) in() *inUse {
 	return &u.node.inUse
 }
 
-// CSINode returns the node's CSINode, nil if it has none.
+// CSINode returns the node's CSINode, or nil.
 func (u Usage) CSINode() *model.CSINode { return u.node.csi }
 
 // Count returns the number of volumes of a driver that pods on the node use or that are
@@ -131,8 +131,8 @@ func (u Usage) Countable() bool {
 	return (len(in.untranslated) == 0 || u.node.csi == nil) && !slices.ContainsFunc(in.ephemeral, func(e ephemeral) bool { return e.foreign })
 }
 
-// Err returns the reason why the volumes on the node cannot be counted, nil if they can:
-// the error of the first pod by name.
+// Err returns the reason why the volumes on the node cannot be counted, or nil. It is the
+// error of the first pod by name.
 func (u Usage) Err() error {
 	in := u.in()
 	if len(in.ephemeral) == 0 && len(in.untranslated) == 0 {
@@ -207,8 +207,8 @@ func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
 	}
 }
 
-// leave removes the uses of a pod that leaves, each as often as it is listed, in one
-// pass.
+// leave removes the ephemeral uses of a removed pod in one pass, each as often as it is
+// listed.
 func (in *inUse) leave(uses map[ephemeral]int) {
 	if len(uses) == 0 {
 		return
@@ -222,8 +222,8 @@ func (in *inUse) leave(uses map[ephemeral]int) {
 	}
 }
 
-// countUntranslated adds a volume or removes one of the pod's. It finds the volume by the
-// pod's UID, since a later version of the pod has errors of its own.
+// countUntranslated adds or removes an untranslated volume of a pod. It finds the volume
+// by the pod's UID, since a later version of the pod may have other errors.
 func (in *inUse) countUntranslated(one untranslated, sign int) {
 	if sign > 0 {
 		in.untranslated = append(in.untranslated, one)
@@ -234,8 +234,8 @@ func (in *inUse) countUntranslated(one untranslated, sign int) {
 
 func isForeign(c *claim, pod types.UID) bool { return c != nil && c.Claim != nil && c.Owner != pod }
 
-// checkOwners recomputes which pods own their ephemeral claim c. It reports whether any
-// has changed.
+// checkOwners updates which pods own their ephemeral claim c. It reports whether any has
+// changed.
 func (in *inUse) checkOwners(c *claim) (changed bool) {
 	for i := range in.ephemeral {
 		if e := &in.ephemeral[i]; e.claim == c.key && e.foreign != isForeign(c, e.uid) {

@@ -35,8 +35,8 @@ func (s *Store) usedAnew(pods []*model.Pod) map[handle]int {
 	return used
 }
 
-// Pods come and go, on nodes and nominated to them, while their claims are bound, deleted
-// and created again.
+// Pods are added and removed, on nodes and nominated to them, while their claims are
+// bound, deleted and created again.
 func TestUsed(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -104,7 +104,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// The store removes a newer version of a pod than the one that it placed.
+// The store removes a newer version of a pod than the version that it placed.
 func TestDisplaceANewerVersion(t *testing.T) {
 	s := New(func(int32, model.Aspect) {})
 	s.Seat(0, "n")
@@ -141,7 +141,7 @@ func TestUsersOf(t *testing.T) {
 	}
 }
 
-// TestUsedOn has pods that share a volume on up to twenty nodes come and go: UsedOn
+// TestUsedOn adds and removes pods that share a volume on up to twenty nodes. UsedOn
 // returns these nodes, up to the given maximum.
 func TestUsedOn(t *testing.T) {
 	const nodes = 20

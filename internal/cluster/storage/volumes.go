@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// volume is a PersistentVolume that exists, or that others name.
+// volume is a PersistentVolume that exists or that other objects name.
 type volume struct {
 	*model.Volume // nil if it does not exist
 	name          string
@@ -48,7 +48,7 @@ func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume)
 	before = v.Volume
 	s.listPreBound(v, now)
 	if g := v.group; g != nil && isFree(now) && now.Capacity == v.Capacity && groupText(now) == g.Text && maps.Equal(now.Object.Labels, v.Object.Labels) {
-		v.Volume = now // the supply of every node is as before
+		v.Volume = now // the supply of every node is unchanged
 	} else {
 		s.leaveGroup(v)
 		v.Volume = now
@@ -70,8 +70,8 @@ func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume)
 	return before
 }
 
-// isSameVolume reports whether two versions of a volume, nil if it does not exist, are
-// the same to nodes.
+// isSameVolume reports whether two versions of a volume count alike on nodes. A missing
+// volume is nil.
 func isSameVolume(a, b *model.Volume) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -81,8 +81,8 @@ func isSameVolume(a, b *model.Volume) bool {
 
 func byName(v *volume, name string) int { return strings.Compare(v.name, name) }
 
-// listPreBound lists a volume, which is about to get another version, under the claim
-// that the version names.
+// listPreBound moves a volume, which is about to get another version, to the list of the
+// claim that the version names.
 func (s *Store) listPreBound(v *volume, now *model.Volume) {
 	var from, to model.ClaimKey
 	var was, is bool

@@ -17,7 +17,7 @@ type onNode struct {
 	times int
 }
 
-// fewNodes is the maximum number of nodes in a list; more are in a map.
+// fewNodes is the maximum number of nodes in a list; larger sets are in a map.
 const fewNodes = 8
 
 func (o *nodesOf) count(n *Node, times int) {

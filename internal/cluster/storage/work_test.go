@@ -11,7 +11,7 @@ import (
 )
 
 // TestWorkIsThatOfWhatChanges counts the reported slots, the matches of nodes against
-// selectors, and the recounted claims, for one change each in a store with many of
+// selectors, and the recounted claims. It makes one change each in a store with many of
 // everything.
 func TestWorkIsThatOfWhatChanges(t *testing.T) {
 	const nodes, claims = 600, 3000
@@ -95,7 +95,7 @@ func TestWorkIsThatOfWhatChanges(t *testing.T) {
 	}
 }
 
-// TestMemoryIsGivenBack lets 5,000 claims with pods, volumes and attachments come and go,
+// TestMemoryIsGivenBack adds and removes 5,000 claims with pods, volumes and attachments,
 // and as many free volumes, local and shared.
 func TestMemoryIsGivenBack(t *testing.T) {
 	const nodes, many = 1000, 5_000

@@ -211,8 +211,8 @@ func (w *world) seats() []Seat {
 	return seats
 }
 
-// unique returns the driver and handle that a claim counts as, as in section 2.1 of the
-// semantics; driver is empty if the claim does not count.
+// unique returns the driver and the handle that a claim counts as. The driver is empty if
+// the claim does not count.
 func (w *world) unique(key model.ClaimKey) (driver, name string, migrated bool) {
 	c := w.claims[key]
 	if c == nil {
@@ -275,8 +275,8 @@ func (w *world) usedAnywhere() []string {
 	return slices.Sorted(maps.Keys(used))
 }
 
-// inUse returns a text about the volumes that these pods use on a slot or that are
-// attached to it, and these volumes by driver/name.
+// inUse returns a text about the volumes on a slot that these pods use or that are
+// attached to it. It also returns these volumes by driver/name.
 func (w *world) inUse(slot int32, pods []*model.Pod) string {
 	n := w.slots[slot]
 	csi := w.csiNodes[n.name] != nil

@@ -1,8 +1,9 @@
-// Package absent rejects pods that need a part of kube-scheduler which this version of Berth lacks.
+// Package absent rejects pods that need a kube-scheduler plugin which Berth lacks.
 //
-// It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and why the pod needs
-// it. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: without the part it is unknown
-// whether a node satisfies such a demand, so the pod stays pending.
+// It takes a pod and returns the rejection, which names the missing plugin and the pod's
+// demand. It owns the table of missing plugins and of the demands that each would check.
+// It never looks at a node: without the plugin, no node is known to satisfy the demand,
+// so the pod stays pending.
 package absent
 
 import (
@@ -16,15 +17,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Plugin rejects the pods that the missing part of its name would have judged.
+// Plugin stands in for one missing plugin and rejects the pods that need it.
 type Plugin struct {
 	name string
-	// rejects returns why the pod must not be bound, empty if the missing part does not judge it.
+	// rejects returns why the pod must not be bound, or "" if it does not need the
+	// plugin.
 	rejects func(pod *v1.Pod) string
 }
 
-// New returns the stand-in for a plugin. It is nil for a plugin that keeps no pod from being bound, such as one that only scores. A plugin that
-// is not in the table is an error, so that no plugin is ignored by mistake.
+// New returns the stand-in for a plugin, or nil if no pod depends on the plugin, for
+// example because it only scores. A plugin that is not in the table is an error, so that
+// none is ignored by mistake.
 func New(name string) (*Plugin, error) {
 	if harmless.Has(name) {
 		return nil, nil
@@ -43,40 +46,42 @@ func New(name string) (*Plugin, error) {
 	}}, nil
 }
 
-// harmless are missing plugins without which only pods are bound that kube-scheduler would bind.
+// harmless lists missing plugins whose absence cannot cause a wrong binding.
 var harmless = sets.New(
-	"DeferredPodScheduling", // judges pods that have a node, where a resize waits for room
+	"DeferredPodScheduling", // judges placed pods whose resize is deferred
 	"PodGroupPodsCount",     // scores
 )
 
-// judged holds the demands of a pod that each missing plugin judges. A demand is a text that follows "the pod".
+// judged holds the demands that each missing plugin would check. A demand is a text that
+// follows "the pod".
 var judged = map[string][]func(pod *v1.Pod) string{
 	"GangScheduling":             {podGroup},
 	"TopologyPlacementGenerator": {podGroup},
 }
 
-// Name returns the name of what is missing.
+// Name returns the name of the missing plugin.
 func (p *Plugin) Name() string { return p.name }
 
-// PreFilter rejects the pod if the missing part would have judged it.
+// PreFilter rejects a pod that needs the missing plugin.
 func (p *Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Rejection: p.rejects(pod.Object)}
 }
 
-// Skips reports whether the missing part would not have judged the pod.
+// Skips reports whether the pod does not need the missing plugin.
 func (p *Plugin) Skips(pod *model.Pod) bool { return p.rejects(pod.Object) == "" }
 
-// Bars returns why a pod stays pending, empty if the missing part would not have judged it.
+// Bars returns why a pod stays pending, or "" if it does not need the missing plugin.
 func (p *Plugin) Bars(pod *model.Pod, _ model.ClassResolver) string { return p.rejects(pod.Object) }
 
-// EventsToRegister registers for an update of the pod that removes the demand. No other event helps: the part stays missing.
+// EventsToRegister registers for updates that remove the demand from the pod. No other
+// event can help.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.Update, Hint: func(_ *model.Pod, e model.Event) bool {
 		return p.rejects(e.Pod.Object) == ""
 	}}}
 }
 
-// podGroup returns the demand to be scheduled with a pod group.
+// podGroup returns the demand of a pod that belongs to a pod group.
 func podGroup(pod *v1.Pod) string {
 	switch group := pod.Spec.SchedulingGroup; {
 	case group == nil:

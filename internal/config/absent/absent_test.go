@@ -16,7 +16,8 @@ var (
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
-// rejecting returns the names of the plugins that reject the pod, and the text of the first of them.
+// rejecting returns the names of the plugins that reject the pod, and the message of the
+// first.
 func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 	t.Helper()
 	var names []string
@@ -79,7 +80,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// Only an update of the pod itself requeues it, and only one that removes the demand.
+// Only an update of the pod itself requeues it, and only if it removes the demand.
 func TestEventsToRegister(t *testing.T) {
 	p, err := New("GangScheduling")
 	if err != nil {

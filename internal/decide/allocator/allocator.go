@@ -24,19 +24,18 @@ type Features = structured.Features
 // Allocator searches for devices. One goroutine at a time may use it.
 type Allocator struct {
 	features    Features
-	limit       int64 // of the work of one search; 0 is none
+	limit       int64 // of the work of a search; 0 means no limit
 	expressions expressions
 	silent      context.Context
-	// Invariant: waiting has the searches to be continued, by name; waitingBytes is the
-	// sum of their bytes.
+	// Invariant: waiting has the searches to continue, by name; waitingBytes is the sum
+	// of their bytes.
 	waiting      map[Name]*search
 	waitingBytes int
-	clock        uint64 // counts searches
+	clock        uint64 // number of searches
 }
 
-// New returns an allocator. A search is given up when its work exceeds the timeout; 0
-// means never. The timeout is counted, not measured: a unit of work is about a
-// nanosecond.
+// New returns an allocator. A search times out when its work exceeds the timeout; 0 means
+// never. The timeout is counted, not measured: a unit of work is about a nanosecond.
 func New(features Features, timeout time.Duration) *Allocator {
 	return &Allocator{
 		features: features, limit: int64(timeout), expressions: newExpressions(celFeatures(features)), silent: silentContext(), waiting: map[Name]*search{},
@@ -48,16 +47,16 @@ func celFeatures(features Features) cel.Features {
 	return cel.Features{EnableConsumableCapacity: features.ConsumableCapacity, EnableListTypeAttributes: features.ListTypeAttributes}
 }
 
-// Question is what is asked of one node.
+// Question is the input of a search on one node.
 type Question struct {
 	Node   *v1.Node
 	Claims []*resourcev1.ResourceClaim
-	// Slices are those of all pools of which the node can use any.
+	// Slices are all slices of the pools that the node can use any part of.
 	Slices []*resourcev1.ResourceSlice
-	// Class returns a class, nil if it does not exist.
+	// Class returns a class, or nil if it does not exist.
 	Class     func(name string) *resourcev1.DeviceClass
 	Allocated structured.AllocatedState
-	// InUse reports whether anything is allocated of a device.
+	// InUse reports whether any part of a device is allocated.
 	InUse func(structured.DeviceID) bool
 	// Name identifies the search if a later turn can continue it. Meter counts the work
 	// of the search and has the budget of its turn; nil means no budget.
@@ -65,10 +64,12 @@ type Question struct {
 	Meter *price.Meter
 }
 
-// ErrInvalidPools means that there is no solution on the node, where a pool is invalid.
+// ErrInvalidPools means that a node without a solution has an invalid pool.
 var ErrInvalidPools = errors.New("invalid resource pools were encountered")
 
-// withoutShares returns what is allocated of the slices' devices where no device can be shared: of which a share was allocated when they could be, those are taken.
+// withoutShares returns the allocations of the slices' devices if devices cannot be
+// shared. A device with an allocated share, from a time when sharing was enabled, counts
+// as taken.
 func withoutShares(q *Question) structured.AllocatedState {
 	taken := sets.New[structured.DeviceID]()
 	for _, slice := range q.Slices {
@@ -81,11 +82,12 @@ func withoutShares(q *Question) structured.AllocatedState {
 	return structured.AllocatedState{AllocatedDevices: taken}
 }
 
-// shares is the name space of the identifiers of shares.
+// shares is the UUID name space for share identifiers.
 var shares = uuid.MustParse("6f1ddf0e-4a57-4f0a-9f35-5f7f7a3b8a35")
 
-// nameShares gives shares of devices identifiers that follow from the claim and the device instead of random ones: equal inputs give equal decisions. Of one
-// claim no two results are shares of one device in one request.
+// nameShares replaces random share identifiers by identifiers derived from the claim and
+// the device, so that equal inputs give equal decisions. In a claim, no two results are
+// shares of the same device for the same request.
 func nameShares(claim types.UID, result *resourcev1.AllocationResult) {
 	for i := range result.Devices.Results {
 		if r := &result.Devices.Results[i]; r.ShareID != nil {
@@ -95,12 +97,12 @@ func nameShares(claim types.UID, result *resourcev1.AllocationResult) {
 	}
 }
 
-// classes are classes as the allocator asks for them.
+// classes adapts class lookup to the library's interface.
 type classes struct {
 	get func(name string) *resourcev1.DeviceClass
 }
 
-// List is never called: the allocator asks for the classes that requests name.
+// List is never called: the library gets classes by name.
 func (classes) List() ([]*resourcev1.DeviceClass, error) {
 	return nil, errors.New("classes are asked for by name")
 }

@@ -50,7 +50,7 @@ func question(slices []*resourcev1.ResourceSlice, claims ...*resourcev1.Resource
 	}
 }
 
-// allocatedOf returns that devices of the pool p are allocated.
+// allocatedOf returns the state in which devices of the pool p are allocated.
 func allocatedOf(devices ...string) structured.AllocatedState {
 	ids := sets.New[structured.DeviceID]()
 	for _, d := range devices {
@@ -59,7 +59,7 @@ func allocatedOf(devices ...string) structured.AllocatedState {
 	return structured.AllocatedState{AllocatedDevices: ids}
 }
 
-// devicesOf says which devices each claim gets.
+// devicesOf returns the devices of each claim as text.
 func devicesOf(results []resourcev1.AllocationResult) string {
 	var claims []string
 	for i := range results {
@@ -97,7 +97,8 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// Where no device can be shared, one of which shares were allocated when it could be is taken.
+// If devices cannot be shared, a device counts as taken if shares of it were allocated
+// while sharing was enabled.
 func TestSharesOfDevicesThatCannotBeShared(t *testing.T) {
 	two := sliceOf("p", "d0", "d1", "d2")
 	two.Spec.Devices[0].AllowMultipleAllocations = ptr.To(true)
@@ -153,7 +154,7 @@ func TestSearchesThatFail(t *testing.T) {
 	}
 }
 
-// The allocator asks for classes by name, and takes what does not exist as the API server would say it.
+// The library gets classes by name, and a missing class is the API server's error.
 func TestClasses(t *testing.T) {
 	c := classes{question(nil).Class}
 	if class, err := c.Get("gpu"); err != nil || class.Name != "gpu" {
@@ -167,7 +168,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// A device that many claims share is named the same way each time, and differently for each share.
+// A device that many claims share is named the same way each time, and differently for
+// each share.
 func TestNamesOfShares(t *testing.T) {
 	slice := sliceOf("p", "d0")
 	slice.Spec.Devices[0].AllowMultipleAllocations = ptr.To(true)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Matcher knows which devices are of a class. Its methods may be called by several goroutines.
+// Matcher finds the devices of a class. Its methods may be called by several goroutines.
 type Matcher struct {
 	cel *cel.Cache
 	ctx context.Context
@@ -37,16 +37,16 @@ type Counter struct {
 	key        []byte
 }
 
-// count is how many devices there are, and how many of them are allocated; of a node of which that is not known, ok is false.
+// count is the number of devices and of allocated devices. ok is false if it is unknown.
 type count struct {
 	all, used int64
 	ok        bool
 }
 
-// rememberedMax bounds what is remembered for one class.
+// rememberedMax bounds the cached counts of a class.
 const rememberedMax = 256
 
-// CounterFor returns a counter for the class that stands for an extended resource, nil if none does.
+// CounterFor returns a counter for the class that provides an extended resource, or nil.
 func (m *Matcher) CounterFor(classes model.ClassResolver, resource model.ResourceName) *Counter {
 	class := classes.ClassFor(resource)
 	if class == nil {
@@ -55,8 +55,9 @@ func (m *Matcher) CounterFor(classes model.ClassResolver, resource model.Resourc
 	return &Counter{matcher: m, class: class.Object, remembered: map[string]count{}}
 }
 
-// AppendClasses appends a canonical text of what counts for some extended resources depend on, besides devices. Those of the node are looked up there; what more than
-// one node can use is followed by Counters.
+// AppendClasses appends a canonical text of the classes that counts of extended resources
+// depend on. A node's devices are looked up on the node. Devices that several nodes can
+// use are tracked by Counters.
 func AppendClasses(text []byte, resources []model.ResourceName, store *devices.Store) []byte {
 	for _, name := range resources {
 		text = append(text, ' ')
@@ -67,14 +68,15 @@ func AppendClasses(text []byte, resources []model.ResourceName, store *devices.S
 	return text
 }
 
-// Count returns how many devices of the class the node of a slot can use, from slices of whatever generation, and how many of these are allocated, to one claim
-// or to several. It is not known (ok is false) if a selector cannot be evaluated.
+// Count returns how many devices of the class the node of a slot can use, from slices of
+// any generation, and how many of them are allocated to any claim. ok is false if a
+// selector cannot be evaluated.
 func (c *Counter) Count(store *devices.Store, slot int32, node *v1.Node) (all, used int64, ok bool) {
 	found := c.counted(store, slot, node)
 	return found.all, found.used, found.ok
 }
 
-// counted counts, unless a node with alike devices was counted before.
+// counted returns the count, cached for nodes with equal devices.
 func (c *Counter) counted(store *devices.Store, slot int32, node *v1.Node) count {
 	c.key = store.AppendKey(c.key[:0], slot)
 	found, known := c.remembered[string(c.key)]
@@ -94,7 +96,8 @@ func (c *Counter) count(store *devices.Store, slot int32, node *v1.Node) (n coun
 			return count{}
 		}
 		for _, d := range slice.Devices {
-			// As in kube-scheduler, which counts with less than it allocates by, no device is said to be one that may be shared.
+			// As in kube-scheduler, the count does not pass allowMultipleAllocations to
+			// the expression, unlike the allocation.
 			is, known := satisfies(c.matcher.ctx, c.matcher.cel, c.class.Spec.Selectors, cel.Device{Driver: slice.Driver, Attributes: d.Attributes, Capacity: d.Capacity})
 			if !known {
 				return count{}
@@ -112,28 +115,31 @@ func (c *Counter) count(store *devices.Store, slot int32, node *v1.Node) (n coun
 	return n
 }
 
-// Counters are those of one need. They follow what many nodes share of devices, see plugin.Following: with each placement from a pool that all nodes can use, counts
-// would else be those of another need.
+// Counters are the counters of a need. They track devices that many nodes share, see
+// plugin.Following. Otherwise each placement from a pool that all nodes can use would
+// change the need.
 type Counters struct {
 	of []*Counter
-	// counted are counts, by their position in of, for nodes with alike devices at a version of wide pools.
+	// counted are counts for nodes with equal devices at a version of the wide pools. The
+	// keys have positions in of.
 	counted map[alikeNodes]count
 	version uint64
 }
 
-// alikeNodes are the nodes of one list of alike nodes, for one counter.
+// alikeNodes identifies a list of nodes with equal devices, for one counter.
 type alikeNodes struct {
 	list    uint64
 	counter int
 }
 
-// countedMax bounds what Counters remember. Of a list about which nothing is known, all nodes are asked about.
+// countedMax bounds the cache of Counters. If the count of a list is not cached, all its
+// nodes are scored again.
 const countedMax = 10_000
 
-// NewCounters returns what follows these counters.
+// NewCounters returns Counters for the given counters.
 func NewCounters(of ...*Counter) *Counters { return &Counters{of: of, counted: map[alikeNodes]count{}} }
 
-// Filled notes that all nodes have been asked about.
+// Filled records that all nodes have scores.
 func (c *Counters) Filled(s *state.State) {
 	store := s.View().Devices()
 	clear(c.counted)
@@ -143,8 +149,9 @@ func (c *Counters) Filled(s *state.State) {
 	}
 }
 
-// Follow appends the slots of nodes for which a count may differ with what they can use of wide pools, and returns how many nodes it counted for itself: of nodes with
-// alike devices one.
+// Follow appends the slots of nodes whose count may have changed with the wide pools.
+// asked is the number of nodes that it counted, which is one per list of nodes with equal
+// devices.
 func (c *Counters) Follow(s *state.State, to []int32) (slots []int32, asked int) {
 	store := s.View().Devices()
 	if c.version == store.WideVersion() {
@@ -160,7 +167,8 @@ func (c *Counters) Follow(s *state.State, to []int32) (slots []int32, asked int)
 	return to, asked
 }
 
-// recount counts the devices of one of some alike nodes. It reports whether there are other counts than before, or none are remembered from before.
+// recount counts the devices of a node of a list. It reports whether a count has changed
+// or was not cached.
 func (c *Counters) recount(s *state.State, alike *devices.Alike) (changed bool) {
 	slot := alike.One()
 	for i, counter := range c.of {

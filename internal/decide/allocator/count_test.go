@@ -18,7 +18,8 @@ import (
 
 var gpu = model.ResourceNameOf("nvidia.com/gpu")
 
-// clusterOf returns the nodes n0, n1 and so on, a class for nvidia.com/gpu that has these selectors, and slices.
+// clusterOf returns the nodes n0, n1 and so on, a class for nvidia.com/gpu that has these
+// selectors, and slices.
 func clusterOf(nodes int, class []resourcev1.DeviceSelector, slices ...*resourcev1.ResourceSlice) *state.State {
 	var all []*v1.Node
 	for i := range nodes {
@@ -72,7 +73,7 @@ func TestCount(t *testing.T) {
 		}}
 		plugintest.Set(s, claim)
 		c := NewMatcher().CounterFor(s.View().Devices(), gpu)
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second time from the cache
 			if all, used, ok := countOn(t, c, s, 0); all != row.all || used != row.used || ok != row.ok {
 				t.Errorf("%s: %d devices, %d allocated, known: %t; want %d, %d, %t", row.what, all, used, ok, row.all, row.used, row.ok)
 			}
@@ -80,7 +81,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// Nodes with alike devices are counted once, and what is remembered stays small where no two are alike.
+// Nodes with equal devices are counted once, and the cache stays small if no two nodes
+// are equal.
 func TestWhatIsRemembered(t *testing.T) {
 	const nodes = 2*rememberedMax + 10
 	alike, different := make([]*resourcev1.ResourceSlice, nodes), make([]*resourcev1.ResourceSlice, nodes)
@@ -115,7 +117,8 @@ func TestWhatIsRemembered(t *testing.T) {
 	}
 }
 
-// What counts depend on besides devices: for what classes stand, and how they select.
+// Counts depend on devices, on the classes that provide the resources, and on their
+// selectors.
 func TestAppendClasses(t *testing.T) {
 	if NewMatcher().CounterFor(clusterOf(0, nil).View().Devices(), model.ResourceNameOf("example.com/other")) != nil {
 		t.Error("a resource is counted for which no class stands")
@@ -134,9 +137,11 @@ func TestAppendClasses(t *testing.T) {
 	}
 }
 
-// Counters follow pools that several nodes can use: of nodes with alike devices one is counted, and all of them are reported if there is another count for it.
+// Counters follow pools that several nodes can use. One node of each list of nodes with
+// equal devices is counted, and the whole list is reported if its count changes.
 func TestCountersFollow(t *testing.T) {
-	for _, all := range []bool{false, true} { // counts of two resources, of which the second changes; or of one
+	// Counts of one resource, or of two, the second of which changes.
+	for _, all := range []bool{false, true} {
 		wide := sliceOf("p", "d0", "d1", "d2")
 		wide.Name, wide.Spec.NodeName, wide.Spec.AllNodes = "wide", nil, ptr.To(true)
 		own := sliceOf("q", "d0")
@@ -179,7 +184,7 @@ func TestCountersFollow(t *testing.T) {
 		wide = wide.DeepCopy()
 		wide.ResourceVersion, wide.Spec.Devices[0].Name = "2", "e0"
 		plugintest.Set(s, wide)
-		follow("a device has another name", 2, "n2") // that was not alike before
+		follow("a device has another name", 2, "n2") // which was not equal before
 		if counters.Filled(s); len(counters.counted) != 2*len(counters.of) {
 			t.Errorf("%d counts are kept of 2 lists of nodes, for %d resources", len(counters.counted), len(counters.of))
 		}
@@ -190,7 +195,7 @@ func TestCountersFollow(t *testing.T) {
 	}
 }
 
-// What counters keep is bounded; nodes of which nothing is known any more are asked about.
+// The cache of counters is bounded. Nodes without a cached count are counted again.
 func TestCountersAreBounded(t *testing.T) {
 	wide := sliceOf("p", "d0", "d1")
 	wide.Spec.NodeName, wide.Spec.AllNodes = nil, ptr.To(true)

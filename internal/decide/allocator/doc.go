@@ -1,8 +1,8 @@
 // Package allocator runs the structured allocator of k8s.io/dynamic-resource-allocation.
 //
 // It takes claims, a node with the slices that it can use, classes, and the allocated
-// devices. It returns an allocation for each claim, or that none exists, or an error; and
-// the number of devices of a class that a node can use (count.go). It owns the cache of
+// devices. It returns an allocation for each claim, or that none exists, or an error. It
+// also counts the devices of a class that a node can use (count.go). It owns the cache of
 // compiled CEL expressions, and searches that continue in a later turn. It never
 // remembers an allocation. Random identifiers of shares are replaced by identifiers
 // derived from the claim, so decisions can be repeated.

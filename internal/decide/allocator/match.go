@@ -11,7 +11,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-// Hints judges by selectors whether a pending pod might get a device. If the judgment
+// Hints decides by selectors whether a pending pod might get a device. If the decision
 // would cost too much, the answer is yes. A wrong yes is safe: the pod is tried, and the
 // allocator evaluates its selectors. So hints compile no long expressions, and their
 // limit of CEL cost is lower than the allocator's. One goroutine at a time may use Hints.
@@ -30,7 +30,7 @@ type Hints struct {
 // program is a compiled expression.
 type program struct {
 	cel.CompilationResult
-	// driver is the only driver whose devices can satisfy the expression; empty if the
+	// driver is the only driver whose devices can satisfy the expression, or "" if the
 	// expression names none. parsed means that driver is valid.
 	driver string
 	parsed bool
@@ -49,8 +49,8 @@ func NewHints(features Features) *Hints {
 	return &Hints{features: features, compiler: cel.GetCompiler(celFeatures(features)), silent: silentContext(), programs: map[string]*program{}}
 }
 
-// Work is the work, in units, that hints may still do. The last step may exceed the rest,
-// so Work may become negative.
+// Work is the remaining budget of hints, in units. The last step may exceed it, so Work
+// may become negative.
 type Work int64
 
 func (w *Work) spend(units int64) { *w -= Work(units) }
@@ -61,12 +61,12 @@ func (w *Work) IsOver() bool { return *w <= 0 }
 // Unlimited is Work without a limit.
 const Unlimited = Work(math.MaxInt64)
 
-// MayMatch reports whether the slices may have a device that satisfies all selectors. The
-// result is true also if a selector cannot be evaluated, or if the work runs out. Nodes,
-// taints and allocations are ignored.
+// MayMatch reports whether the slices may have a device that satisfies all selectors. It
+// also returns true if a selector cannot be evaluated or the work runs out. Nodes, taints
+// and allocations are ignored.
 func (h *Hints) MayMatch(selectors []resourcev1.DeviceSelector, slices []*resourcev1.ResourceSlice, left *Work) bool {
 	if h.features.DerivedAttributes || h.features.CompatibilityGroups {
-		return true // a device has more to be selected by than its slice says, or is usable with some others only
+		return true // selection depends on more than the device's slice
 	}
 	for _, slice := range slices {
 		for i := range slice.Spec.Devices {
@@ -123,7 +123,8 @@ func (h *Hints) program(selector *resourcev1.CELDeviceSelector, left *Work) *pro
 	return p
 }
 
-// satisfies reports whether a device satisfies all selectors; that is not known if one of them cannot be evaluated before another one is false.
+// satisfies reports whether a device satisfies all selectors. known is false if a
+// selector cannot be evaluated and none before it is false.
 func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.DeviceSelector, device cel.Device) (is, known bool) {
 	for i := range selectors {
 		if selectors[i].CEL == nil {
@@ -140,8 +141,9 @@ func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.Dev
 	return true, true
 }
 
-// DriverOf returns the driver of all devices that satisfy the selectors, as far as these say so in so many words: device.driver == "gpu.example.com",
-// and more. The driver is empty if the selectors name none, or if the work runs out.
+// DriverOf returns the driver of all devices that satisfy the selectors. It recognizes
+// literal comparisons such as device.driver == "gpu.example.com", also in conjunctions.
+// It returns "" if the selectors name no driver or the work runs out.
 func (h *Hints) DriverOf(selectors []resourcev1.DeviceSelector, left *Work) string {
 	for i := range selectors {
 		if left.IsOver() {
@@ -165,8 +167,9 @@ func (h *Hints) DriverOf(selectors []resourcev1.DeviceSelector, left *Work) stri
 	return ""
 }
 
-// driverIn returns the driver that a device has for which the expression is true, empty if it may have any. Where a part of a conjunction is false, it is
-// false although another part is an error.
+// driverIn returns the driver that a device must have for the expression to be true, or
+// "" if any driver may do. A conjunction with a false part is false, even if another part
+// is an error.
 func driverIn(e ast.Expr) string {
 	if e.Kind() != ast.CallKind {
 		return ""
@@ -198,7 +201,7 @@ func isDriver(e ast.Expr) bool {
 	return s.FieldName() == "driver" && !s.IsTestOnly() && s.Operand().Kind() == ast.IdentKind && s.Operand().AsIdent() == "device"
 }
 
-// literal returns the text that the expression is, empty if it is another expression.
+// literal returns the text of a string literal, or "" for other expressions.
 func literal(e ast.Expr) string {
 	if e.Kind() != ast.LiteralKind {
 		return ""

@@ -17,7 +17,7 @@ func selectors(expressions ...string) (s []resourcev1.DeviceSelector) {
 	return s
 }
 
-// A device may match unless some selector is known to be false of it.
+// A device may match unless some selector is known to be false for it.
 func TestMayMatch(t *testing.T) {
 	model := "a"
 	with := map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}}
@@ -57,7 +57,7 @@ func TestMayMatch(t *testing.T) {
 	}
 }
 
-// A driver is known only if an expression can be true for no other.
+// A driver is known only if no other driver can make an expression true.
 func TestDriverOf(t *testing.T) {
 	for _, row := range []struct {
 		want      string

@@ -22,7 +22,7 @@ import (
 
 // A search may take very long: the allocator tries combinations of devices, and evaluates
 // CEL expressions that the authors of claims write. The allocator of package
-// k8s.io/dynamic-resource-allocation does not count its work. So the work is counted
+// k8s.io/dynamic-resource-allocation does not count its work, so the work is counted
 // where the allocator calls back. It calls Err of the context once for each device that
 // it tries to allocate. It writes a log line for each device that it passes over, and a
 // log line with the cost of each evaluation. Both calls run on the goroutine of the
@@ -31,9 +31,9 @@ import (
 //   - A search that exceeds the rest of its turn's budget is abandoned. Its next attempt
 //     runs as a coroutine, on a copy of the allocations. The coroutine pauses when the
 //     turn's work is used up and continues in a later turn, without losing any work.
-//   - A search that exceeds the configured limit is given up. The limit is counted in the
+//   - A search that exceeds the configured limit times out. The limit is counted in the
 //     same units, about a nanosecond each. So it does not depend on the machine or its
-//     load: the same search is always given up, or never.
+//     load: the same search always times out, or never.
 //
 // A single evaluation or compilation of an expression cannot be divided.
 
@@ -41,10 +41,10 @@ import (
 // requirements, Devices for all other inputs of the result.
 type Name struct{ Need, Devices [32]byte }
 
-// ErrUnfinished means that the search goes on in a later turn.
+// ErrUnfinished means that the search continues in a later turn.
 var ErrUnfinished = errors.New("the search for devices goes on later")
 
-// ErrTimeout means that the search was given up.
+// ErrTimeout means that the search exceeded the configured limit.
 var ErrTimeout = errors.New("timed out trying to allocate devices")
 
 // Prices of the steps of a search, in units.
@@ -73,7 +73,7 @@ type search struct {
 	name      Name
 	// spent is the work so far. When it reaches until, the search pauses or stops.
 	// compiled is the part of spent that depends on the expressions compiled before. The
-	// search is given up when the rest exceeds limit; 0 means never.
+	// search times out when the rest exceeds limit; 0 means never.
 	spent, until, compiled, limit int64
 	// pause blocks until the search may continue, and returns false if the search is
 	// dropped. It is nil for a search that cannot pause.
@@ -146,7 +146,7 @@ func (c counted) Err() error {
 	return nil
 }
 
-// Value returns the search's own logger, and else the context's values.
+// Value returns the search's own logger, and otherwise the context's values.
 func (c counted) Value(key any) any {
 	if logger, ok := c.Context.Value(key).(logr.Logger); ok {
 		return logger.WithSink(lines{c.of})
@@ -261,9 +261,9 @@ func (a *Allocator) begin(q *Question) *search {
 	return s
 }
 
-// goOnLater registers a search to be continued, as far as memory allows. A search that
-// does not fit starts anew in its next turn. The waiting searches end before, as each of
-// them is bounded.
+// goOnLater registers a search to continue, if memory allows. Without memory, the search
+// starts anew in its next turn. Each waiting search is bounded, so memory becomes free
+// eventually.
 func (a *Allocator) goOnLater(q *Question) {
 	if q.Name == (Name{}) {
 		return
@@ -366,8 +366,8 @@ func newExpressions(features cel.Features) expressions {
 	return e
 }
 
-// price returns the price of an evaluation with a CEL cost. If it was the expression's
-// first evaluation, compiled is the price of the compilation.
+// price returns the price of an evaluation with a CEL cost. For the first evaluation of
+// an expression, compiled is the price of its compilation.
 func (e *expressions) price(expression string, cost uint64) (evaluated, compiled int64) {
 	if _, known := e.known[expression]; !known {
 		e.known[expression] = struct{}{}
@@ -397,5 +397,6 @@ func (e *expressions) trim() {
 	}
 }
 
-// silentContext is a context without logging: the allocator logs each step of a search.
+// silentContext returns a context without logging: the allocator logs each step of a
+// search.
 func silentContext() context.Context { return klog.NewContext(context.Background(), logr.Discard()) }

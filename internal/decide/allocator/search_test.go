@@ -151,9 +151,9 @@ func TestSearchIsGivenUpByItsWork(t *testing.T) {
 	}
 }
 
-// TestSearchThatTriesNothingStops has many devices, and selectors that take long and
-// match none of them. The allocator evaluates the selectors in turn without trying a
-// device. Each turn ends at most an evaluation too late.
+// TestSearchThatTriesNothingStops has many devices, and slow selectors that match none of
+// them. The allocator evaluates the selectors in turn without trying a device. Each turn
+// ends at most an evaluation too late.
 func TestSearchThatTriesNothingStops(t *testing.T) {
 	slice := sliceOf("p")
 	for i := range 20 {

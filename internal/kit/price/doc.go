@@ -8,9 +8,11 @@
 //
 // A single pod can make its turn cost a thousand ordinary turns, for example with 10,000
 // affinity terms, and all other pods wait for it. So the loop begins each turn with a
-// budget for the round and ends it with the bill. Work that can stop checks Meter.IsOver,
-// keeps its results and returns plugin.ErrUnfinished. Then the pod or group returns to
-// its place in the queue (plan.Unfinished) without an attempt, backoff, event or
-// condition, and its next turn continues the work. Package queue charges the namespace
-// (queue/account.go). docs/limits.md has the limits and their tests.
+// budget for the round and ends it with the bill.
+//
+// Work that can stop checks Meter.IsOver, keeps its results and returns
+// plugin.ErrUnfinished. Then the pod or group returns to its place in the queue
+// (plan.Unfinished) without an attempt, backoff, event or condition, and its next turn
+// continues the work. Package queue charges the namespace (queue/account.go).
+// docs/limits.md has the limits and their tests.
 package price

@@ -9,8 +9,8 @@ type Kind uint8
 const (
 	// Nodes is work on nodes: plugin calls, and slots visited by scans and rankings.
 	Nodes Kind = iota
-	// Counts is counting pods by domain, and looking up the counts of affinity terms
-	// and spread constraints.
+	// Counts is counting pods by domain, and looking up the counts of affinity terms and
+	// spread constraints.
 	Counts
 	// Devices is searching for devices, including the CEL expressions that select them.
 	Devices

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMeter holds what a turn costs, when its budget is used up, and that work aside is
+// TestMeter checks the cost of a turn, when its budget is used up, and that work aside is
 // not counted.
 func TestMeter(t *testing.T) {
 	var m Meter

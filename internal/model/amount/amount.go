@@ -1,11 +1,12 @@
-// Package amount is the arithmetic of amounts of resources: it saturates, where int64 would wrap.
+// Package amount computes with amounts of resources. It saturates where int64 would
+// overflow.
 //
-// It takes quantities of the API and amounts in the units that the scheduler counts: thousandths
-// of cpu, bytes, or whole units. It returns amounts between 0 and Max. It owns nothing.
+// It takes quantities of the API, and amounts in the scheduler's units: thousandths of
+// cpu, bytes, or whole units. It returns amounts between 0 and Max. It owns nothing.
 //
-// A quantity, or a sum of quantities, may be larger than 64 bits. Quantity.Value returns 0 for such
-// a quantity, and sums of int64 wrap, so that a pod that requests more than any node has would fit
-// anywhere.
+// A quantity or a sum of quantities may exceed 64 bits. Quantity.Value returns 0 for such
+// a quantity, and sums of int64 overflow. Without saturation, a pod that requests more
+// than any node has would fit anywhere.
 package amount
 
 import (
@@ -15,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Max stands for itself and for everything larger. No node has more.
+// Max stands for itself and everything larger. No node has more.
 const Max = math.MaxInt64
 
-// milli is how many thousandths a unit has.
+// milli is the number of thousandths in a unit.
 const milli = 1000
 
 var (
@@ -26,7 +27,8 @@ var (
 	maxMilli = resource.NewMilliQuantity(Max, resource.DecimalSI)
 )
 
-// Whole returns a quantity in whole units, rounded up; 0 for a negative one, which the API rejects.
+// Whole returns a quantity in whole units, rounded up. It returns 0 for a negative
+// quantity, which the API rejects.
 func Whole(q resource.Quantity) int64 {
 	if v, exact := q.AsInt64(); exact {
 		return max(v, 0)
@@ -40,7 +42,8 @@ func Whole(q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// Milli returns a quantity in thousandths, rounded up; 0 for a negative one.
+// Milli returns a quantity in thousandths, rounded up. It returns 0 for a negative
+// quantity.
 func Milli(q resource.Quantity) int64 {
 	if v, exact := q.AsInt64(); exact && v <= Max/milli {
 		return max(v, 0) * milli
@@ -54,7 +57,8 @@ func Milli(q resource.Quantity) int64 {
 	return q.MilliValue()
 }
 
-// CompareMilli compares two quantities in thousandths, rounded up. Beyond Max it compares exactly.
+// CompareMilli compares two quantities in thousandths, rounded up. Beyond Max it compares
+// exactly.
 func CompareMilli(a, b resource.Quantity) int {
 	x, y := Milli(a), Milli(b)
 	switch {
@@ -80,8 +84,8 @@ func Add(a, b int64) int64 {
 	return sum
 }
 
-// Percent returns the percentage of the whole that a part is, rounded down. The part is at least 0
-// and at most the whole, which is more than 0.
+// Percent returns the part in percent of the whole, rounded down. The part must be
+// between 0 and the whole, which must be positive.
 func Percent(part, whole int64) int64 {
 	const hundred = 100
 	if part <= Max/hundred {

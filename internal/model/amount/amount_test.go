@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// near returns the texts of quantities at the ends of what fits 64 bits, and of ordinary ones.
+// near returns the texts of quantities near the limits of 64 bits, and of ordinary
+// quantities.
 func near(r *rand.Rand) string {
 	switch r.IntN(4) {
 	case 0:
@@ -41,7 +42,8 @@ func scaled(q resource.Quantity, places int) int64 {
 	return n.Int64()
 }
 
-// TestQuantities is a property test: sums of random quantities are rounded up and saturate.
+// TestQuantities is a property test: sums of random quantities are rounded up and
+// saturate.
 func TestQuantities(t *testing.T) {
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -11,7 +11,7 @@ import (
 
 const nodeNameField = "metadata.name"
 
-// requiredOf returns the hard node selector of an affinity, nil without one.
+// requiredOf returns the hard node selector of an affinity, or nil.
 func requiredOf(a *v1.NodeAffinity) *v1.NodeSelector {
 	if a == nil {
 		return nil
@@ -33,8 +33,9 @@ func nodeAffinityOf(p *v1.Pod) *v1.NodeAffinity {
 	return p.Spec.Affinity.NodeAffinity
 }
 
-// nodeAffinityPreFilter returns the nodes that the required terms name by metadata.name, if every term names some. Only "metadata.name In"
-// counts; within a term such requirements intersect, and the terms are united.
+// nodeAffinityPreFilter returns the nodes that the required terms name by metadata.name,
+// if every term names some. Only "metadata.name In" counts; within a term such
+// requirements intersect, and the terms are united.
 func nodeAffinityPreFilter(cy *cycle) ([]string, *Rejection, error) {
 	required := requiredOf(nodeAffinityOf(cy.pod))
 	if required == nil || len(required.NodeSelectorTerms) == 0 {
@@ -78,7 +79,8 @@ func nodeAffinityFilter(cy *cycle, n node) *Rejection {
 	return nil
 }
 
-// wantedBy reports whether the node satisfies the pod's own node selector and required node affinity.
+// wantedBy reports whether the node satisfies the pod's own node selector and required
+// node affinity.
 func wantedBy(p *v1.Pod, n node) bool {
 	required := requiredOf(nodeAffinityOf(p))
 	return hasLabels(n.Labels, p.Spec.NodeSelector) && (required == nil || selects(required, n))
@@ -93,7 +95,8 @@ func hasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// selects reports whether at least one term matches. A term that does not parse matches nothing and has no effect on the others.
+// selects reports whether at least one term matches. A malformed term matches nothing and
+// has no effect on the others.
 func selects(s *v1.NodeSelector, n node) bool {
 	for _, term := range s.NodeSelectorTerms {
 		if parse(term) == nil && termMatches(term, n) {
@@ -103,8 +106,9 @@ func selects(s *v1.NodeSelector, n node) bool {
 	return false
 }
 
-// nodeAffinityScore adds up the weights of the preferred terms that match, the profile's and the pod's. A term without weight
-// or content is not even parsed; any other of the pod's that does not parse fails the cycle.
+// nodeAffinityScore adds up the weights of the matching preferred terms of the profile
+// and the pod. A term without weight or content is not even parsed; any other malformed
+// term of the pod fails the cycle.
 func nodeAffinityScore(cy *cycle) (scores, error) {
 	own := preferredOf(nodeAffinityOf(cy.pod))
 	added := preferredOf(cy.profile.AddedAffinity)
@@ -134,7 +138,8 @@ func empty(t v1.NodeSelectorTerm) bool {
 	return len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0
 }
 
-// termMatches expects a term that parses. All requirements of a term must match; an empty term matches no node.
+// termMatches expects a term that parses. All requirements of a term must match; an empty
+// term matches no node.
 func termMatches(t v1.NodeSelectorTerm, n node) bool {
 	for _, r := range t.MatchExpressions {
 		value, present := n.Labels[r.Key]
@@ -179,7 +184,8 @@ func labelMatches(r v1.NodeSelectorRequirement, value string, present bool) bool
 	return label < bound
 }
 
-// parse returns an error for the first part of a term that upstream could not turn into a selector.
+// parse returns an error for the first part of a term that upstream could not turn into a
+// selector.
 func parse(t v1.NodeSelectorTerm) error {
 	for _, r := range t.MatchExpressions {
 		if err := parseExpression(r); err != nil {

@@ -9,17 +9,17 @@ import (
 
 var defaultResources = []configv1.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
 
-// weighed is one resource that counts in a node's score.
+// weighed is a resource that counts in a node's score.
 type weighed struct {
 	weight, capacity int64
-	used             int64 // before the pod comes
+	used             int64 // before the pod is placed
 	asked            int64 // by the pod
 }
 
 func (w weighed) after() int64 { return plus(w.used, w.asked) }
 
-// weigh picks the configured resources that count on a node: without scalars that the pod does not request, and without resources that the
-// node lacks.
+// weigh returns the configured resources that count on a node. It leaves out scalars that
+// the pod does not request, and resources that the node lacks.
 func weigh(specs []configv1.ResourceSpec, asked, size amounts, used func(v1.ResourceName) int64) []weighed {
 	var all []weighed
 	for _, spec := range specs {
@@ -32,8 +32,9 @@ func weigh(specs []configv1.ResourceSpec, asked, size amounts, used func(v1.Reso
 	return all
 }
 
-// fitScore scores by the configured strategy. The pending pod counts as the sum of its containers with defaults, its pod-level requests
-// ignored; pods on the node count with defaults for cpu and memory and with their real requests for all else.
+// fitScore scores by the configured strategy. The pending pod counts as the sum of its
+// containers with defaults; its pod-level requests are ignored. Pods on the node count
+// with defaults for cpu and memory, and with their real requests for everything else.
 func fitScore(cy *cycle) (scores, error) {
 	strategy := configv1.ScoringStrategy{}
 	if s := cy.profile.Fit.ScoringStrategy; s != nil {
@@ -72,7 +73,7 @@ func rate(strategy configv1.ScoringStrategy, all []weighed) int64 {
 		case configv1.RequestedToCapacityRatio:
 			part = shaped(strategy.RequestedToCapacityRatio.Shape, utilization(w.after(), w.capacity))
 			if part <= 0 {
-				continue // upstream drops such a resource altogether: it does not pull the mean down
+				continue // upstream drops such a resource, so it does not lower the mean
 			}
 		}
 		sum += part * w.weight
@@ -105,8 +106,9 @@ func utilization(requested, capacity int64) int64 {
 	return percent(requested, capacity)
 }
 
-// shaped follows the broken line through the shape's points (utilization 0 to 100, score 0 to 10, scaled to 100). Division
-// truncates toward zero, so a falling segment rounds up.
+// shaped follows the broken line through the shape's points (utilization 0 to 100, score
+// 0 to 10, scaled to 100). Division truncates toward zero, so a falling segment rounds
+// up.
 func shaped(shape []configv1.UtilizationShapePoint, u int64) int64 {
 	for k, point := range shape {
 		if u > int64(point.Utilization) {
@@ -122,8 +124,9 @@ func shaped(shape []configv1.UtilizationShapePoint, u int64) int64 {
 	return int64(shape[len(shape)-1].Score) * 10
 }
 
-// balancedScore measures how far the pod would balance the node's use of its resources; 75 is no change. It counts real requests, of the
-// pod and on the node; a pod that requests none of the configured resources is not scored.
+// balancedScore measures how far the pod would balance the node's use of its resources;
+// 75 is no change. It counts real requests, of the pod and on the node. A pod that
+// requests none of the configured resources is not scored.
 func balancedScore(cy *cycle) (scores, error) {
 	specs := cy.profile.Balanced.Resources
 	if len(specs) == 0 {
@@ -164,8 +167,9 @@ func fraction(amount, capacity int64) float64 {
 	return min(1, float64(amount)/float64(capacity))
 }
 
-// balance is 100 for equal fractions and falls with their standard deviation. The explicit conversions prevent fused multiply-add: the
-// result is truncated, so the last bit matters.
+// balance is 100 for equal fractions and falls with their standard deviation. The
+// explicit conversions prevent fused multiply-add: the result is truncated, so the last
+// bit matters.
 func balance(fractions []float64) int64 {
 	deviation := 0.0
 	count := float64(len(fractions))

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// The tables are written with these words, so that a row fits on a line.
+// Abbreviations for the tables, so that a row fits on a line.
 
 type (
 	podPart  = build.PodOption
@@ -126,7 +126,8 @@ func verdicts(a Judgment) []string {
 	return all
 }
 
-// scored returns one plugin's raw and normalised scores of the feasible nodes; nothing when it skipped.
+// scored returns one plugin's raw and normalised scores of the feasible nodes; nothing
+// when it skipped.
 func scored(a Judgment, plugin string) (raw, normalised []int64) {
 	for _, n := range a.Nodes {
 		for _, s := range n.Scores {
@@ -139,7 +140,8 @@ func scored(a Judgment, plugin string) (raw, normalised []int64) {
 	return raw, normalised
 }
 
-// scoreAll runs a scorer on all nodes as though all were feasible, which tables about overfull nodes need.
+// scoreAll runs a scorer on all nodes as though all were feasible, which tables about
+// overfull nodes need.
 func scoreAll(t *testing.T, score func(*cycle) (scores, error), c Cluster, p *v1.Pod, profile Profile) []int64 {
 	t.Helper()
 	cy := newCycle(c, p, profile)

@@ -37,7 +37,7 @@ var (
 	taintsPolicy   = build.NodeTaintsPolicy
 	matchKeys      = build.MatchLabelKeys
 
-	// near and apart are required terms, likes and dislikes preferred ones.
+	// near and apart are required terms, likes and dislikes preferred terms.
 	near     = build.RequiredAffinity
 	apart    = build.RequiredAntiAffinity
 	likes    = build.PreferredAffinity
@@ -52,10 +52,12 @@ var (
 	choose    = build.Selector
 )
 
-// service selects by labels like "app=x"; nil stands for a service without selector.
+// service selects by labels like "app=x"; a nil selector means a service without
+// selector.
 func service(selector map[string]string) *v1.Service { return build.Service("", selector) }
 
-// inShort is the verdict on each node, with one word for each reason of the topology and the volume plugins.
+// inShort is the verdict on each node, with a word for each reason of the topology and
+// the volume plugins.
 func inShort(a Judgment) string {
 	var words []string
 	for _, n := range a.Nodes {
@@ -92,7 +94,7 @@ func word(rejections []Rejection) string {
 	return text
 }
 
-// marks is one plugin's raw and normalised scores: "13 12 6 -> 46 53 100", or "skip".
+// marks is a plugin's raw and normalised scores: "13 12 6 -> 46 53 100", or "skip".
 func marks(a Judgment, plugin string) string {
 	if a.Err != nil {
 		return a.Err.Error()

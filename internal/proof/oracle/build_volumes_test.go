@@ -29,7 +29,7 @@ var (
 	readOnly  = build.ReadOnlyDisks
 )
 
-// storing is a cluster of nodes "n1=z1 n2=z2" with pods and storage objects.
+// storing returns a cluster of nodes "n1=z1 n2=z2" with pods and storage objects.
 func storing(nodesInZones string, pods []*v1.Pod, objects ...runtime.Object) Cluster {
 	c := cluster(zoned(nodesInZones), pods...)
 	for _, object := range objects {
@@ -40,7 +40,8 @@ func storing(nodesInZones string, pods []*v1.Pod, objects ...runtime.Object) Clu
 
 func having(objects ...runtime.Object) []runtime.Object { return objects }
 
-// ruling is "pod: text" if a PreFilter rejects the pod, "error: text" if the cycle fails, else the verdict on each node in short.
+// ruling is "pod: text" if a PreFilter rejects the pod, "error: text" if the cycle fails,
+// else the verdict on each node in short.
 func ruling(a Judgment) string {
 	switch {
 	case a.Err != nil:

@@ -6,18 +6,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// DryRun is the difference between the node that PreFilter sees and the one that Filter sees: preemption removes victims, and nominated
-// pods are added to their nodes.
+// DryRun is the difference between the nodes in PreFilter and in Filter: preemption
+// removes victims, and nominated pods are added to their nodes.
 type DryRun struct {
 	Node    string
 	Removed []*v1.Pod // pods of the cluster that are on the node
-	Added   []*v1.Pod // pods that are not on it
+	Added   []*v1.Pod // pods that are not on the node
 }
 
-// JudgeDryRun returns the plugins that reject the node of a dry run, in filter order. The error is that of a PreFilter or a Filter.
+// JudgeDryRun returns the plugins that reject the node of a dry run, in filter order. The
+// error is from a PreFilter or a Filter.
 //
-// Plugins that count in PreFilter adjust their counts for each change (AddPod, RemovePod). For PodTopologySpread and VolumeRestrictions that
-// differs from counting again; InterPodAffinity and VolumeRestrictions, if PreFilter returned Skip, check nothing in the dry run.
+// Plugins that count in PreFilter adjust their counts for each change (AddPod,
+// RemovePod). For PodTopologySpread and VolumeRestrictions that differs from counting
+// again. If the PreFilter of InterPodAffinity or VolumeRestrictions returned Skip, the
+// plugin checks nothing in the dry run.
 func JudgeDryRun(c Cluster, p *v1.Pod, profile Profile, d DryRun) ([]Rejection, error) {
 	cy := newCycle(c, p, profile)
 	cy.dryRun = d
@@ -34,7 +37,7 @@ func JudgeDryRun(c Cluster, p *v1.Pod, profile Profile, d DryRun) ([]Rejection, 
 	return nil, nil
 }
 
-// filtered are the nodes as Filter sees them: with the dry run's changes.
+// filtered are the nodes in Filter: with the dry run's changes.
 func (cy *cycle) filtered() []node {
 	nodes := slices.Clone(cy.nodes)
 	for i, n := range nodes {

@@ -12,7 +12,8 @@ const (
 	bindMountOptions     = "VolumeBindMountOptions"
 )
 
-// featureRegistry lists the node features that 1.37 knows, sorted. A pod can need only the three named above.
+// featureRegistry lists the node features of 1.37, sorted. A pod can need only the three
+// named above.
 var featureRegistry = []string{
 	"DRANodeAllocatableResources",
 	"DRAOptionalNodeOperations",
@@ -35,8 +36,9 @@ func nodeDeclaredFeaturesFilter(cy *cycle, n node) *Rejection {
 	return nil
 }
 
-// recognised merges what a node publishes with the sorted registry, as upstream does. Names are lost from an unsorted list: a registered
-// name that the merge has passed is not found any more.
+// recognised merges a node's published features with the sorted registry, as upstream
+// does. An unsorted list loses names: a registered name that the merge has passed is no
+// longer found.
 func recognised(published []string) []string {
 	var found []string
 	known := featureRegistry

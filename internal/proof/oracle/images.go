@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	imageFloor   = 23 << 20   // bytes; less than this in total counts as nothing
-	imageCeiling = 1000 << 20 // bytes per image; more than this counts no further
+	imageFloor   = 23 << 20   // bytes; a smaller total counts as nothing
+	imageCeiling = 1000 << 20 // bytes per image; a larger sum counts no further
 )
 
-// imageLocalityScore favours nodes that hold much of what the pod would have to pull. Sizes are scaled by how many nodes hold the image, so
-// that one node does not attract all pods.
+// imageLocalityScore prefers nodes that already have large images of the pod. Sizes are
+// scaled by the number of nodes with the image, so that a node does not attract all pods.
 func imageLocalityScore(cy *cycle) (scores, error) {
 	images := podImages(cy.pod)
 	raw := make([]int64, len(cy.feasible))
@@ -40,7 +40,8 @@ func imageScore(present, images int64) int64 {
 	return maxScore * (present - lo) / (hi - lo)
 }
 
-// podImages lists one entry per init container, container and image volume, duplicates included.
+// podImages lists one entry per init container, container and image volume, duplicates
+// included.
 func podImages(p *v1.Pod) []string {
 	var images []string
 	for _, c := range p.Spec.InitContainers {
@@ -57,7 +58,8 @@ func podImages(p *v1.Pod) []string {
 	return images
 }
 
-// withTag adds ":latest" where a reference has neither tag nor digest; a colon before the last slash belongs to a registry's port.
+// withTag adds ":latest" to a reference with neither tag nor digest. A colon before the
+// last slash belongs to a registry's port.
 func withTag(image string) string {
 	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
 		return image + ":latest"
@@ -74,8 +76,9 @@ func holds(n node, image string) bool {
 	return false
 }
 
-// imageState is an image's size and the number of nodes that hold it. Upstream keeps the size that any node recorded first; here it is the
-// size on the first holder by name, since the oracle has no history. The two agree as long as an image has one size.
+// imageState is an image's size and the number of nodes that have it. Upstream keeps the
+// size that any node recorded first. Here it is the size on the first node by name, since
+// the oracle has no history. The two agree while an image has one size.
 func imageState(nodes []node, image string) (size int64, holders int) {
 	for _, n := range nodes {
 		if !holds(n, image) {

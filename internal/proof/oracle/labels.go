@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// selector selects objects by their labels. Its operators are those of node affinity.
+// selector selects objects by their labels. Its operators are those in node affinity.
 type selector struct {
 	nothing      bool // an absent selector selects nothing
 	requirements []v1.NodeSelectorRequirement
@@ -36,7 +36,7 @@ func equal(labels map[string]string) selector {
 	return s
 }
 
-// and selects what both select.
+// and returns the conjunction of two selectors.
 func (s selector) and(other selector) selector {
 	return selector{nothing: s.nothing || other.nothing, requirements: slices.Concat(s.requirements, other.requirements)}
 }
@@ -54,7 +54,8 @@ func (s selector) matches(labels map[string]string) bool {
 	return !s.nothing
 }
 
-// parseSelector returns an error for the first part that upstream could not turn into a selector.
+// parseSelector returns an error for the first part that upstream could not turn into a
+// selector.
 func parseSelector(from *metav1.LabelSelector) error {
 	for _, r := range selectorOf(from).requirements {
 		switch r.Operator {

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The selector must match the same labels as that of k8s.io/apimachinery, and fail to parse on the same inputs.
+// The selector must match the same labels as k8s.io/apimachinery's, and fail to parse on
+// the same inputs.
 func TestSelector(t *testing.T) {
 	chosen := []*metav1.LabelSelector{
 		choose("absent"), choose("everything"), choose("app=x"), choose("app=x tier=t"), choose("app="), choose("app=a/b"), choose("a/b/c=x"), choose("app Near x"), choose("app Gt 3"),

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The numbered rows are those of docs/reference/node.md, in the section of each plugin.
+// The numbered rows come from docs/reference/node.md, in the section of each plugin.
 
 func TestNormalisation(t *testing.T) {
 	tests := []struct {
@@ -280,7 +280,8 @@ func TestNodePorts(t *testing.T) {
 	}
 }
 
-// ports sets the ports of the pod's only container, init or not, from texts such as "TCP 10.0.0.1 80"; a dash leaves a field empty.
+// ports sets the ports of the pod's only container, init or not, from texts such as "TCP
+// 10.0.0.1 80". A dash leaves a field empty.
 func ports(t *testing.T, all []string) podPart {
 	return func(p *v1.Pod) {
 		for _, s := range all {

@@ -13,23 +13,26 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Cluster is everything that the oracle takes into account besides the pod and the profile.
+// Cluster is the oracle's input except the pod and the profile.
 type Cluster struct {
 	Nodes []*v1.Node
-	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. Of the others, only those count that
-	// status.nominatedNodeName nominates to a node.
+	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed.
+	// Other pods count only if status.nominatedNodeName nominates them to a node.
 	Pods []*v1.Pod
 
-	// Namespaces may lack the namespace of a pod, as a cache may. Such a namespace has no labels, and only the empty selector matches it.
+	// Namespaces may lack the namespace of a pod, as a cache may. Such a namespace has no
+	// labels, and only the empty selector matches it.
 	Namespaces []*v1.Namespace
 
-	// Services and controllers are read only for the default constraints of PodTopologySpread, to find what a pod belongs to.
+	// Services and controllers are read only for the default constraints of
+	// PodTopologySpread, to find the services and the controller of a pod.
 	Services               []*v1.Service
 	ReplicationControllers []*v1.ReplicationController
 	ReplicaSets            []*appsv1.ReplicaSet
 	StatefulSets           []*appsv1.StatefulSet
 
-	// What the volume plugins read. Volumes and claims are as the scheduler sees them: its assumed versions, where it has any.
+	// The input of the volume plugins. Volumes and claims are in the scheduler's view:
+	// assumed versions replace stored ones.
 	PersistentVolumes      []*v1.PersistentVolume
 	PersistentVolumeClaims []*v1.PersistentVolumeClaim
 	StorageClasses         []*storagev1.StorageClass
@@ -38,101 +41,121 @@ type Cluster struct {
 	CSIStorageCapacities   []*storagev1.CSIStorageCapacity
 	VolumeAttachments      []*storagev1.VolumeAttachment
 
-	// DisruptionBudgets are what preemption prefers not to violate.
+	// DisruptionBudgets are the budgets that preemption prefers not to violate.
 	DisruptionBudgets []*Budget
-	// Evicted are pods on nodes whose eviction for another pod has been decided, and has neither failed nor been seen. They count like others.
+	// Evicted are placed pods whose preemption was decided and has neither failed nor
+	// been observed. They count like others.
 	Evicted []types.UID
 }
 
 // Budget is a PodDisruptionBudget.
 type Budget = policyv1.PodDisruptionBudget
 
-// Profile is the set of plugins that run, with their arguments. It must be valid: package config checks arguments.
+// Profile is the set of enabled plugins with their arguments. It must be valid: package
+// config checks arguments.
 type Profile struct {
-	Disabled map[string]bool  // names of plugins that are off at every extension point
-	Weights  map[string]int64 // score weights, used as they are; a scorer that is missing here has its default weight
+	// Names of plugins that are disabled at every extension point.
+	Disabled map[string]bool
+	// Score weights, used unchanged; a missing scorer has its default weight.
+	Weights map[string]int64
 
-	// Arguments may be zero: then they mean the upstream defaults (LeastAllocated; cpu and memory with weight 1; System constraints;
-	// a hard pod affinity weight of 1; low utilization of storage is best).
+	// Arguments may be zero, which means the upstream defaults: LeastAllocated; cpu and
+	// memory with weight 1; System constraints; a hard pod affinity weight of 1; low
+	// utilization of storage is best.
 	Fit           configv1.NodeResourcesFitArgs
 	Balanced      configv1.NodeResourcesBalancedAllocationArgs
 	VolumeBinding configv1.VolumeBindingArgs
 	Spread        configv1.PodTopologySpreadArgs
 	PodAffinity   configv1.InterPodAffinityArgs
 
-	// AddedAffinity is NodeAffinity's addedAffinity argument: what every pod must (required) and should (preferred) match besides its own.
+	// AddedAffinity is NodeAffinity's addedAffinity argument. Every pod must match its
+	// required terms and prefers its preferred terms, in addition to its own.
 	AddedAffinity *v1.NodeAffinity
 
-	// StorageCapacityScoringOff is the state of that feature gate; when it is off, VolumeBinding scores nothing.
+	// StorageCapacityScoringOff disables that feature gate, so that VolumeBinding scores
+	// nothing.
 	StorageCapacityScoringOff bool
 }
 
 // DefaultProfile is the profile of an empty configuration file.
 func DefaultProfile() Profile { return Profile{} }
 
-// NodeLocalProfile is the default profile without the plugins whose result for a node depends on pods elsewhere.
+// NodeLocalProfile is the default profile without the plugins whose result for a node
+// depends on pods elsewhere.
 func NodeLocalProfile() Profile {
 	p := DefaultProfile()
 	p.Disabled = map[string]bool{spreadName: true, podAffinityName: true}
 	return p
 }
 
-// Rejection is one plugin's rejection of a node.
+// Rejection is a plugin's rejection of a node.
 type Rejection struct {
-	Plugin       string // empty when several plugins caused it: a node outside the set that PreFilters left, or sets without a common node
-	Unresolvable bool   // UnschedulableAndUnresolvable: evicting pods would not help
+	// Empty if several plugins caused it: the node is outside the set that PreFilters
+	// allow, or their sets have no common node.
+	Plugin       string
+	Unresolvable bool // UnschedulableAndUnresolvable: preemption would not help
 	Reasons      []string
 }
 
-// Score is one plugin's score of one node.
+// Score is a plugin's score of a node.
 type Score struct {
 	Plugin string
 	Weight int64
-	Raw    int64 // as the plugin's Score returns it
+	Raw    int64 // result of the plugin's Score
 	Score  int64 // after normalising, before the weight; 0 to 100
 }
 
-// NodeJudgment is the oracle's result for one node.
+// NodeJudgment is the oracle's result for a node.
 type NodeJudgment struct {
 	Node     string
 	Feasible bool
-	// Rejections holds every plugin that rejects the node, in filter order. kube-scheduler stops at the first, so only that one is
-	// reported and counted in the message.
+	// Rejections holds every plugin that rejects the node, in filter order.
+	// kube-scheduler stops at the first, so only the first is reported and counted in the
+	// message.
 	Rejections []Rejection
-	Scores     []Score // of a feasible node, in profile order; a scorer whose PreScore skips is not listed
-	Total      int64   // Σ Score × Weight
+	// Of a feasible node, in profile order; without scorers whose PreScore skips.
+	Scores []Score
+	Total  int64 // Σ Score × Weight
 }
 
-// Judgment is the outcome of one scheduling cycle.
+// Judgment is the result of one scheduling cycle.
 type Judgment struct {
 	Nodes    []NodeJudgment // sorted by node name
 	Feasible int
-	// PreFilter is set when a PreFilter rejected the pod as a whole. Every node then carries that one rejection.
+	// PreFilter is set if a PreFilter rejected the pod as a whole. Every node then has
+	// this rejection.
 	PreFilter *Rejection
-	// Narrowed names the plugins whose PreFilter narrowed the node set, sorted. A node outside has one rejection, with an empty
-	// plugin name and the reason "node(s) didn't satisfy plugin(s) [A B]".
+	// Narrowed names the plugins whose PreFilter narrowed the node set, sorted. A node
+	// outside has one rejection, with an empty plugin name and the reason "node(s) didn't
+	// satisfy plugin(s) [A B]".
 	Narrowed []string
-	// Message is the exact FailedScheduling text; empty when some node is feasible. Where preemption has the choice among several nodes, it names the
-	// first; see Outcome.
+	// Message is the exact FailedScheduling text; empty if some node is feasible. If
+	// preemption may choose among several nodes, it names the first; see Outcome.
 	Message string
-	// Rejected is the message up to the part that preemption adds.
+	// Rejected is the message without the part that preemption adds.
 	Rejected string
-	// Preemption is set when no node is feasible, unless there are no nodes or the profile lacks DefaultPreemption. A pod that is rejected before any
-	// node is looked at is not preempted for: DynamicResources, which comes first, does not find what it would have written down, and says so.
+	// Preemption is set if no node is feasible. Without nodes, or without
+	// DefaultPreemption in the profile, it is nil. If a PreFilter rejected the pod and
+	// the profile has DynamicResources, it has only the text "not found": that plugin
+	// runs first, and fails because its PreFilter state is missing.
 	Preemption *Preemption
-	// Nominated is the node that the pod itself is nominated to, if it is feasible: it is taken, and the other nodes are not examined.
+	// Nominated is the pod's own nominated node, if it is feasible. It is chosen, and the
+	// other nodes are not examined.
 	Nominated string
-	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
+	// Best holds the names of the nodes with the highest total, sorted. Any of them may
+	// be chosen.
 	Best []string
-	// Err is set when the cycle fails: in PreFilter or in Filter, and then there are no Nodes, or in scoring, with two or more feasible nodes,
-	// and then there are no scores and no Best. If Filter fails on several nodes, it is the error of the first by name.
+	// Err is set if the cycle fails. After an error in PreFilter or Filter, Nodes is
+	// empty. After an error in scoring, with at least two feasible nodes, scores and Best
+	// are empty. If Filter fails on several nodes, Err is the error of the first by name.
 	Err error
 }
 
 // Judge runs one scheduling cycle for a pending pod.
 //
-// With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still fills its scores, normalised over that one node,
-// as an explanation; a scorer that would fail is then left out, since upstream does not run it.
+// With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still
+// fills its scores, normalised over that one node, as an explanation. A scorer that would
+// fail is then left out, since upstream does not run it.
 func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	cy := newCycle(c, p, profile)
 	if len(cy.nodes) == 0 {
@@ -184,11 +207,15 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	return a
 }
 
-// checks runs the PreFilters. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or those of all
-// filters that reject the node with the pods that are nominated to it or, if there is none, without them.
+// checks runs the PreFilters and returns a function for the rejections of a node. These
+// are the rejection of the whole pod or the rejection by narrowing. Otherwise these are
+// the rejections by filters together with the pods nominated to the node, or if none
+// reject it so, without them.
 //
-// The node that the pod itself is nominated to is checked before the narrowing: it has its own rejections whatever the PreFilters left, and the text of
-// the nodes outside names the first plugin that rejects it among those that narrowed. An error there counts for nothing, unless the node is left.
+// The pod's own nominated node is checked before the narrowing: it gets its own
+// rejections whatever the PreFilters allow. The message for nodes outside the set names
+// the first narrowing plugin that rejects it. An error there is ignored, unless the node
+// is in the set.
 func (cy *cycle) checks(a *Judgment) func(node) ([]Rejection, error) {
 	allowed := cy.preFilter(a)
 	switch {
@@ -229,12 +256,13 @@ func (cy *cycle) checks(a *Judgment) func(node) ([]Rejection, error) {
 	}
 }
 
-// outside is the rejection of a node that PreFilters did not leave.
+// outside is the rejection of a node outside the set that PreFilters allow.
 func outside(named []string) Rejection {
 	return Rejection{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", named)}}
 }
 
-// besideNominated returns the plugins that reject the node when the pods nominated to it that the pod does not outrank are on it.
+// besideNominated returns the plugins that reject the node together with the pods
+// nominated to it that the pod does not outrank.
 func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) ([]Rejection, error)) ([]Rejection, error) {
 	nominated := nominatedBefore(c, p, n.Name)
 	if len(nominated) == 0 {
@@ -274,11 +302,11 @@ type cycle struct {
 	profile  Profile
 	cluster  Cluster
 	nodes    []node // by name
-	feasible []node // by name; complete once filtering is over, for the scorers
-	dryRun   DryRun // what Filter sees and PreFilter does not
+	feasible []node // by name; complete after filtering, for the scorers
+	dryRun   DryRun // seen by Filter and not by PreFilter
 }
 
-// node is a node and the pods that occupy it.
+// node is a node and its pods.
 type node struct {
 	*v1.Node
 	pods []*v1.Pod
@@ -314,8 +342,9 @@ func (cy *cycle) enabled() []plugin {
 	return on
 }
 
-// filter runs the PreFilters, for a dry run. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or
-// those of all filters that reject the node.
+// filter runs the PreFilters, for a dry run. It returns a function for the rejections of
+// a node: the rejection of the whole pod, the rejection by narrowing, or those by all
+// filters.
 func (cy *cycle) filter(a *Judgment) func(node) ([]Rejection, error) {
 	allowed := cy.preFilter(a)
 	switch {
@@ -333,8 +362,8 @@ func (cy *cycle) filter(a *Judgment) func(node) ([]Rejection, error) {
 	}
 }
 
-// preFilter runs the PreFilters and returns the names of the nodes left; nil means all. It records in the answer whether they rejected the
-// pod or failed, and which plugins narrowed.
+// preFilter runs the PreFilters and returns the names of the allowed nodes; nil means
+// all. It records whether they rejected the pod or failed, and which plugins narrowed.
 func (cy *cycle) preFilter(a *Judgment) []string {
 	var allowed []string
 	for _, p := range cy.enabled() {
@@ -369,7 +398,7 @@ func (cy *cycle) preFilter(a *Judgment) []string {
 	return allowed
 }
 
-// nothingLeft is the rejection of a pod whose PreFilters left no node name in common.
+// nothingLeft is the rejection of a pod whose PreFilters allow no common node.
 func nothingLeft(narrowed []string) *Rejection {
 	if len(narrowed) == 1 {
 		return &Rejection{Plugin: narrowed[0], Unresolvable: true, Reasons: []string{"node(s) didn't satisfy plugin " + narrowed[0]}}
@@ -388,7 +417,8 @@ func intersection(a, b []string) []string {
 }
 
 // filters prepares all filters and returns a function that runs them on a node. An error
-// ends the cycle if no earlier filter rejects the node: behind a rejection upstream asks no further filter.
+// ends the cycle if no earlier filter rejects the node, because upstream stops at a
+// rejection.
 func (cy *cycle) filters() func(node) ([]Rejection, error) {
 	var names []string
 	var checks []func(node) (*Rejection, error)
@@ -414,7 +444,8 @@ func (cy *cycle) filters() func(node) ([]Rejection, error) {
 	}
 }
 
-// message writes the rejection: a count per reason, sorted as text, so that "10 x" comes before "2 y".
+// message writes the rejection: a count per reason, sorted as text, so that "10 x" comes
+// before "2 y".
 func message(a *Judgment) string {
 	if a.PreFilter != nil {
 		return fmt.Sprintf("0/%d nodes are available: %s.", len(a.Nodes), joined(a.PreFilter.Reasons))

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The rules are those of docs/reference/message.md.
+// The rules come from docs/reference/message.md.
 func TestMessage(t *testing.T) {
 	big := newNode("n1", has("cpu=4 memory=4Gi"))
 	taint := tainted("a=b:NoSchedule")
@@ -68,7 +68,8 @@ func TestWeightsAndBest(t *testing.T) {
 		best    string
 		totals  string
 	}{
-		{DefaultProfile(), "[a b]", "[450 450 150]"}, // 3×100 + 75 (fit) + 75 (balanced) + 0 (images)
+		// 3×100 + 75 (fit) + 75 (balanced) + 0 (images)
+		{DefaultProfile(), "[a b]", "[450 450 150]"},
 		{Profile{Weights: map[string]int64{"TaintToleration": 1}}, "[a b]", "[250 250 150]"},
 		{Profile{Disabled: map[string]bool{"TaintToleration": true}}, "[a b c]", "[150 150 150]"},
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Others are the objects that are neither nodes nor pods.
+// Others returns the objects that are neither nodes nor pods.
 func (c *Cluster) Others() []runtime.Object {
 	var all []runtime.Object
 	for _, o := range c.Namespaces {
@@ -52,7 +52,8 @@ func (c *Cluster) Others() []runtime.Object {
 	return all
 }
 
-// Add puts an object that is neither a node nor a pod into the cluster. Others than Others lists are left out.
+// Add adds an object that is neither a node nor a pod to the cluster. Kinds that Others
+// does not list are ignored.
 func (c *Cluster) Add(object runtime.Object) {
 	switch o := object.(type) {
 	case *v1.Namespace:

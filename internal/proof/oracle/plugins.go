@@ -7,28 +7,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// plugin is one scheduler plugin: up to three functions, nil for extension points that it does not implement.
+// plugin is a scheduler plugin: up to three functions, nil for extension points that it
+// does not implement.
 type plugin struct {
 	name   string
 	weight int64 // default score weight
 
-	// preFilter may return the only nodes to consider (nil: all), reject the pod, or fail the cycle.
+	// preFilter may return the only nodes to consider (nil: all), reject the pod, or fail
+	// the cycle.
 	preFilter func(*cycle) ([]string, *Rejection, error)
-	// filter counts what it needs over all nodes, and returns a function that filters one. That function returns nil when the node passes;
-	// the caller sets the plugin's name. An error fails the cycle.
+	// filter prepares its counts over all nodes, and returns a function that filters a
+	// node. That function returns nil if the node passes; the caller sets the plugin's
+	// name. An error fails the cycle.
 	filter func(*cycle) func(node) (*Rejection, error)
-	// score scores all feasible nodes at once, in the order of cycle.feasible, because normalising needs them all.
+	// score scores all feasible nodes at once, in the order of cycle.feasible, because
+	// normalising needs them all.
 	score func(*cycle) (scores, error)
 }
 
-// scores are parallel to cycle.feasible. The zero value is PreScore's Skip: the plugin adds nothing.
+// scores are parallel to cycle.feasible. The zero value is PreScore's Skip: the plugin
+// adds nothing.
 type scores struct {
 	raw        []int64
 	normalised []int64
 }
 
-// plugins is in the default filter order, which for scorers is also the order of the answer's scores. Package config has the names, order
-// and weights too; the oracle repeats them on purpose, so that property tests can compare the two.
+// plugins is in the default filter order, which for scorers is also the order of the
+// scores. Package config has the names, order and weights too. The oracle repeats them on
+// purpose, so that property tests can compare the two.
 var plugins = []plugin{
 	{name: "NodeName", preFilter: nodeNamePreFilter, filter: alone(nodeNameFilter)},
 	{name: "NodeUnschedulable", filter: alone(nodeUnschedulableFilter)},
@@ -50,8 +56,9 @@ var plugins = []plugin{
 const (
 	spreadName      = "PodTopologySpread"
 	podAffinityName = "InterPodAffinity"
-	preemptionName  = "DefaultPreemption" // it has no part in plugins
-	// dynamicResourcesName is of a plugin that no pod here needs, and that speaks at PostFilter all the same.
+	preemptionName  = "DefaultPreemption" // not in plugins
+	// dynamicResourcesName is a plugin that no pod here needs. It still takes part in
+	// PostFilter.
 	dynamicResourcesName = "DynamicResources"
 
 	maxScore = 100
@@ -64,7 +71,7 @@ func alone(judge func(*cycle, node) *Rejection) func(*cycle) func(node) (*Reject
 	}
 }
 
-// unfailing makes a filter of one that never returns an error.
+// unfailing makes a filter from a function that never fails.
 func unfailing(prepare func(*cycle) func(node) *Rejection) func(*cycle) func(node) (*Rejection, error) {
 	return func(cy *cycle) func(node) (*Rejection, error) {
 		check := prepare(cy)
@@ -72,7 +79,8 @@ func unfailing(prepare func(*cycle) func(node) *Rejection) func(*cycle) func(nod
 	}
 }
 
-// score fills in the feasible nodes' scores and the best nodes, or the error that ends the cycle.
+// score fills in the feasible nodes' scores and the best nodes, or the error that ends
+// the cycle.
 func (cy *cycle) score(a *Judgment) {
 	perNode := make([][]Score, len(cy.feasible))
 	for _, p := range cy.enabled() {
@@ -104,7 +112,8 @@ func (cy *cycle) weight(p plugin) int64 {
 	return p.weight
 }
 
-// setScores sets the scores and totals of the feasible nodes, in order, and collects the best nodes.
+// setScores sets the scores and totals of the feasible nodes, in order, and collects the
+// best nodes.
 func (a *Judgment) setScores(perNode [][]Score) {
 	i := 0
 	best := int64(0)
@@ -137,10 +146,11 @@ func (s scores) check(name string) error {
 	return nil
 }
 
-// asTheyAre is for plugins without a normalise step.
+// asTheyAre is for plugins without normalisation.
 func asTheyAre(raw []int64) scores { return scores{raw: raw, normalised: raw} }
 
-// byLargest is the default normalisation: the largest score becomes 100, or 0 in reverse, where a low score is good.
+// byLargest is the default normalisation: the largest score becomes 100, or 0 in reverse,
+// if a low score is good.
 func byLargest(raw []int64, reverse bool) scores {
 	var largest int64
 	for _, s := range raw {
@@ -160,7 +170,7 @@ func byLargest(raw []int64, reverse bool) scores {
 	return scores{raw: raw, normalised: normalised}
 }
 
-// NodeName: a pod with spec.nodeName fits only that node.
+// nodeNamePreFilter allows a pod with spec.nodeName only on that node.
 
 func nodeNamePreFilter(cy *cycle) ([]string, *Rejection, error) {
 	if name := cy.pod.Spec.NodeName; name != "" {
@@ -169,7 +179,8 @@ func nodeNamePreFilter(cy *cycle) ([]string, *Rejection, error) {
 	return nil, nil, nil
 }
 
-// nodeNameFilter never rejects a node after nodeNamePreFilter has narrowed the nodes; it is here because upstream has it.
+// nodeNameFilter never rejects a node after nodeNamePreFilter has narrowed the nodes. It
+// exists because upstream has it.
 func nodeNameFilter(cy *cycle, n node) *Rejection {
 	if name := cy.pod.Spec.NodeName; name != "" && name != n.Name {
 		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match the requested node name"}}
@@ -177,7 +188,8 @@ func nodeNameFilter(cy *cycle, n node) *Rejection {
 	return nil
 }
 
-// NodeUnschedulable: a cordoned node takes only pods that tolerate the unschedulable taint, whatever taints it has.
+// nodeUnschedulableFilter rejects cordoned nodes unless the pod tolerates the
+// unschedulable taint, whatever taints the node has.
 
 func nodeUnschedulableFilter(cy *cycle, n node) *Rejection {
 	cordon := v1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: v1.TaintEffectNoSchedule}

@@ -7,8 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podTerms are the four kinds of terms about other pods that a pod can have. matchLabelKeys and mismatchLabelKeys are not read: the API
-// server has merged them into the label selectors.
+// podTerms are a pod's four kinds of terms about other pods. matchLabelKeys and
+// mismatchLabelKeys are not read: the API server has merged them into the label
+// selectors.
 type podTerms struct {
 	affinity, antiAffinity                   []v1.PodAffinityTerm // required
 	preferredAffinity, preferredAntiAffinity []v1.WeightedPodAffinityTerm
@@ -37,8 +38,8 @@ func (t podTerms) all() []v1.PodAffinityTerm {
 	return all
 }
 
-// matchedByOwn reports whether a term of the pending pod selects the other pod. A namespace selector matches only namespaces that exist,
-// except that {} matches any.
+// matchedByOwn reports whether a term of the pending pod selects the other pod. A
+// namespace selector matches only namespaces that exist, except that {} matches any.
 func (cy *cycle) matchedByOwn(t v1.PodAffinityTerm, other *v1.Pod) bool {
 	inside := slices.Contains(listedNamespaces(cy.pod, t), other.Namespace)
 	if s := selectorOf(t.NamespaceSelector); s.everything() {
@@ -49,8 +50,9 @@ func (cy *cycle) matchedByOwn(t v1.PodAffinityTerm, other *v1.Pod) bool {
 	return inside && selectorOf(t.LabelSelector).matches(other.Labels)
 }
 
-// matchesTheirs reports whether a term of a placed pod selects the pending pod. Here a namespace that does not exist has no labels, so
-// NotIn and DoesNotExist match it. Terms of placed pods are assumed to parse.
+// matchesTheirs reports whether a term of a placed pod selects the pending pod. Here a
+// namespace that does not exist has no labels, so NotIn and DoesNotExist match it. Terms
+// of placed pods are assumed to parse.
 func (cy *cycle) matchesTheirs(t v1.PodAffinityTerm, owner *v1.Pod) bool {
 	var labels map[string]string
 	if ns := named(cy.cluster.Namespaces, "", cy.pod.Namespace); ns != nil {
@@ -60,8 +62,8 @@ func (cy *cycle) matchesTheirs(t v1.PodAffinityTerm, owner *v1.Pod) bool {
 	return inside && selectorOf(t.LabelSelector).matches(cy.pod.Labels)
 }
 
-// listedNamespaces are the namespaces that a term names. The owner's own is included only if the term has neither namespaces nor a
-// namespace selector.
+// listedNamespaces are the namespaces that a term names. The owner's own is included only
+// if the term has neither namespaces nor a namespace selector.
 func listedNamespaces(owner *v1.Pod, t v1.PodAffinityTerm) []string {
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return []string{owner.Namespace}
@@ -69,10 +71,10 @@ func listedNamespaces(owner *v1.Pod, t v1.PodAffinityTerm) []string {
 	return t.Namespaces
 }
 
-// domain is one value of a topology key. Only a node that has the label is in one.
+// domain is a value of a topology key. A node without the label is in no domain.
 type domain struct{ key, value string }
 
-// tally adds up something per domain. A domain to which nothing was added is absent.
+// tally holds a sum per domain. A domain to which nothing was added is absent.
 type tally map[domain]int64
 
 func (t tally) add(n node, key string, amount int64) {
@@ -95,7 +97,9 @@ func podAffinityPreFilter(cy *cycle) ([]string, *Rejection, error) {
 func podAffinityFilter(cy *cycle) func(node) *Rejection {
 	own := podTermsOf(cy.pod)
 	if len(own.affinity) == 0 && len(own.antiAffinity) == 0 && len(cy.antiAffinity(cy.nodes)) == 0 {
-		return func(node) *Rejection { return nil } // PreFilter's Skip holds even if the dry run adds a pod with anti-affinity to this one
+		// PreFilter's Skip also applies if the dry run adds a pod with anti-affinity to
+		// this pod.
+		return func(node) *Rejection { return nil }
 	}
 	nodes := cy.filtered()
 	matching, repelling, antiAffinity := cy.matchingAll(nodes, own.affinity), cy.matchingAny(nodes, own.antiAffinity), cy.antiAffinity(nodes)
@@ -151,7 +155,8 @@ func (cy *cycle) matchingAny(nodes []node, terms []v1.PodAffinityTerm) tally {
 	return sum
 }
 
-// antiAffinity counts, in their domains, the required anti-affinity terms of placed pods that select the pending pod.
+// antiAffinity counts, in their domains, the required anti-affinity terms of placed pods
+// that select the pending pod.
 func (cy *cycle) antiAffinity(nodes []node) tally {
 	sum := tally{}
 	for _, n := range nodes {
@@ -166,8 +171,9 @@ func (cy *cycle) antiAffinity(nodes []node) tally {
 	return sum
 }
 
-// satisfiesAffinity reports whether, for every term, the node is in a domain with matching pods. The first of a series of pods with affinity to
-// each other fits any node that has the labels.
+// satisfiesAffinity reports whether, for every term, the node is in a domain with
+// matching pods. The first of a series of pods with affinity to each other fits any node
+// with the labels.
 func (cy *cycle) satisfiesAffinity(n node, terms []v1.PodAffinityTerm, matching tally) bool {
 	together := true
 	for _, t := range terms {

@@ -2,8 +2,8 @@ package oracle
 
 import v1 "k8s.io/api/core/v1"
 
-// podAffinityScore adds up, per domain, the weights of the terms that hold between the pending pod and the pods placed there, in both
-// directions.
+// podAffinityScore adds up, per domain, the weights of the terms between the pending pod
+// and the pods placed there, in both directions.
 func podAffinityScore(cy *cycle) (scores, error) {
 	own := podTermsOf(cy.pod)
 	hasPreferences := len(own.preferredAffinity) > 0 || len(own.preferredAntiAffinity) > 0
@@ -39,8 +39,9 @@ func (cy *cycle) addOwn(sum tally, n node, p *v1.Pod, terms []v1.WeightedPodAffi
 	}
 }
 
-// addTheirs adds the weights of a placed pod's terms that select the pending pod. Required affinity counts as a preference; required
-// anti-affinity does not, because it is a filter.
+// addTheirs adds the weights of a placed pod's terms that select the pending pod.
+// Required affinity counts as a preference. Required anti-affinity does not, because it
+// is a filter.
 func (cy *cycle) addTheirs(sum tally, n node, p *v1.Pod) {
 	theirs := podTermsOf(p)
 	hardWeight := int64(1)
@@ -64,7 +65,8 @@ func (cy *cycle) addTheirs(sum tally, n node, p *v1.Pod) {
 	}
 }
 
-// stretched scales the lowest score to 0 and the highest to 100. The order of the operations matters: 29 of 100 becomes 28.
+// stretched scales the lowest score to 0 and the highest to 100. The order of the
+// operations matters: 29 of 100 becomes 28.
 func stretched(raw []int64) []int64 {
 	lowest, highest := raw[0], raw[0]
 	for _, s := range raw {

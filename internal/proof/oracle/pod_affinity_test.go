@@ -9,7 +9,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows A and B are those of docs/reference/topology.md#affinity-filter and #affinity-score; the others follow the rules there.
+// The rows A and B come from docs/reference/topology.md#affinity-filter and
+// #affinity-score; the others follow the rules there.
 
 func fourNodes() []*v1.Node { return zoned("n1=z1 n2= n3=z2 n4=z1") }
 
@@ -59,7 +60,8 @@ func TestPodAffinityFilter(t *testing.T) {
 	}
 }
 
-// Which namespaces a term selects: docs/reference/topology.md#terms. The other pod is in namespace a, the pending one in b.
+// The namespaces that a term selects: docs/reference/topology.md#terms. The other pod is
+// in namespace a, the pending pod in b.
 func TestPodAffinityNamespaces(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
 	tests := []struct {
@@ -184,7 +186,8 @@ func TestPodAffinityScore(t *testing.T) {
 	}
 }
 
-// The four cases of docs/reference/topology.md#affinity-score in which dividing first makes a difference of one; there is no other up to 100.
+// The four cases of docs/reference/topology.md#affinity-score where dividing first makes
+// a difference, which are all up to 100.
 func TestStretched(t *testing.T) {
 	differs := map[[2]int64]int64{{29, 50}: 57, {29, 100}: 28, {57, 100}: 56, {58, 100}: 57}
 	for span := int64(1); span <= 100; span++ {
@@ -200,7 +203,7 @@ func TestStretched(t *testing.T) {
 	}
 }
 
-// A term of any kind that does not parse rejects the pod as a whole.
+// A malformed term of any kind rejects the pod as a whole.
 func TestPodAffinityTermThatDoesNotParse(t *testing.T) {
 	broken, brokenNamespace := term(zone, "app In"), term(zone, "app=a", whereNamespace("team Near x"))
 	tests := []struct {
@@ -220,7 +223,8 @@ func TestPodAffinityTermThatDoesNotParse(t *testing.T) {
 	}
 }
 
-// The two plugins stand between NodeResourcesFit and NodeDeclaredFeatures, and, as scorers, before NodeResourcesBalancedAllocation.
+// The two plugins are between NodeResourcesFit and NodeDeclaredFeatures, and, as scorers,
+// before NodeResourcesBalancedAllocation.
 func TestTopologyPluginsInOrder(t *testing.T) {
 	needy := pod(run("cpu=1"), wearing("app=x"), hard(zone, "app=x"), near(term(zone, "app=y")), func(p *v1.Pod) {
 		no := false
@@ -244,7 +248,8 @@ func TestTopologyPluginsInOrder(t *testing.T) {
 	}
 }
 
-// Without a service, constraints or terms the two plugins skip, so that a profile with them gives the same result as one without.
+// Without a service, constraints or terms the two plugins skip. A profile with them then
+// gives the same result as a profile without.
 func TestTopologyPluginsSkip(t *testing.T) {
 	c := cluster(zoned("a=z1 b=z2"), fill("a=2", wearing("app=x"))...)
 	with, without := Judge(c, pod(wearing("app=x")), DefaultProfile()), Judge(c, pod(wearing("app=x")), NodeLocalProfile())

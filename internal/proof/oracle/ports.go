@@ -4,14 +4,16 @@ import v1 "k8s.io/api/core/v1"
 
 const anyIP = "0.0.0.0"
 
-// hostPort is what a container takes on the node. IPs are compared as text: "::" is not a wildcard.
+// hostPort is a container's port on the node. IPs are compared as text: "::" is not a
+// wildcard.
 type hostPort struct {
 	ip       string
 	protocol v1.Protocol
 	port     int32
 }
 
-// nodePortsFilter looks for a requested port that a pod on the node uses. A pod's own ports never conflict with each other.
+// nodePortsFilter rejects a node with a pod that uses a requested port. A pod's own ports
+// never conflict with each other.
 func nodePortsFilter(cy *cycle, n node) *Rejection {
 	for _, wanted := range hostPorts(cy.pod) {
 		for _, p := range n.pods {
@@ -30,7 +32,8 @@ func portsConflict(a, b hostPort) bool {
 	return sameIP && a.protocol == b.protocol && a.port == b.port
 }
 
-// hostPorts leaves out ordinary init containers: they end before the pod's containers start.
+// hostPorts leaves out ordinary init containers: they end before the pod's containers
+// start.
 func hostPorts(p *v1.Pod) []hostPort {
 	var ports []hostPort
 	for _, c := range p.Spec.InitContainers {

@@ -9,31 +9,35 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Preemption is what DefaultPreemption makes of a pod that no node takes.
+// Preemption is the result of DefaultPreemption for a pod without a feasible node.
 type Preemption struct {
-	// Candidates are the nodes that are equally good, by name; the choice among them is free. There are none if nothing is to be evicted.
+	// Candidates are equally good nodes, by name; any of them may be chosen. It is empty
+	// if nothing is to be evicted.
 	Candidates []Candidate
-	// Text is what is added to the message if there is no candidate.
+	// Text is added to the message if no candidate exists.
 	Text string
-	// Clears means that the pod loses the nomination that it has. Without candidates it otherwise keeps it.
+	// Clears means that the pod loses its nomination. Without candidates it otherwise
+	// keeps the nomination.
 	Clears bool
 }
 
-// Candidate is a node on which the pod fits once the victims are gone.
+// Candidate is a node that the pod fits after the victims are deleted.
 type Candidate struct {
 	Node       string
 	Victims    []*v1.Pod // the most important first
-	Violations int       // how many of them a disruption budget protects
-	// Outranked are the pods that lose their nomination to the node, by namespace and name.
+	Violations int       // number of victims that a disruption budget protects
+	// Outranked are the pods that lose their nomination to the node, by namespace and
+	// name.
 	Outranked []*v1.Pod
 }
 
-// Text is what is added to the message if the candidate is taken.
+// Text is added to the message if the candidate is chosen.
 func (c Candidate) Text() string {
 	return fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", c.Node, len(c.Victims))
 }
 
-// Outcome returns the candidate of that name, and the whole message if it is taken; without candidates the name must be empty.
+// Outcome returns the candidate with the name, and the whole message if it is chosen.
+// Without candidates the name must be empty.
 func (a *Judgment) Outcome(node string) (chosen Candidate, message string, ok bool) {
 	if a.Preemption == nil || len(a.Preemption.Candidates) == 0 {
 		return Candidate{}, a.Message, node == ""
@@ -46,7 +50,7 @@ func (a *Judgment) Outcome(node string) (chosen Candidate, message string, ok bo
 	return Candidate{}, a.Message, false
 }
 
-// preempt runs PostFilter for a pod that no node takes.
+// preempt runs PostFilter for a pod without a feasible node.
 func (cy *cycle) preempt(a *Judgment) {
 	a.Preemption = cy.preemption(a)
 	a.Message = a.Rejected + " " + a.Preemption.Text
@@ -87,7 +91,7 @@ func (cy *cycle) preemption(a *Judgment) *Preemption {
 	return &Preemption{Text: "preemption: " + histogram(len(cy.nodes), reasons), Clears: true}
 }
 
-// status is the first rejection of a node. A node that is not there counts as unresolvable.
+// status is the first rejection of a node. A missing node counts as unresolvable.
 func (a *Judgment) status(name string) Rejection {
 	for _, n := range a.Nodes {
 		if n.Node == name {
@@ -97,7 +101,7 @@ func (a *Judgment) status(name string) Rejection {
 	return Rejection{Unresolvable: true}
 }
 
-// ineligible says why the pod may not have others evicted now.
+// ineligible returns why the pod may not preempt now, or "".
 func (cy *cycle) ineligible(a *Judgment) string {
 	if policy := cy.pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return "not eligible due to preemptionPolicy=Never."
@@ -114,7 +118,7 @@ func (cy *cycle) ineligible(a *Judgment) string {
 	return ""
 }
 
-// leaving reports whether a pod goes because a scheduler evicted it for another.
+// leaving reports whether a pod is terminating because a scheduler preempted it.
 func (cy *cycle) leaving(p *v1.Pod) bool {
 	if slices.Contains(cy.cluster.Evicted, p.UID) {
 		return true
@@ -130,7 +134,8 @@ func (cy *cycle) leaving(p *v1.Pod) bool {
 	return false
 }
 
-// victims chooses the pods to evict from a node: all of lower priority go, and then one after the other comes back if it can.
+// victims chooses the pods to evict from a node. All pods of lower priority are removed.
+// Then each is put back in turn if the pod still fits.
 func (cy *cycle) victims(n node) (Candidate, *Rejection, error) {
 	var lower []*v1.Pod
 	for _, p := range n.pods {
@@ -162,7 +167,8 @@ func (cy *cycle) victims(n node) (Candidate, *Rejection, error) {
 	return Candidate{Node: n.Name, Victims: gone, Violations: violations}, nil, nil
 }
 
-// without returns the first rejection of a node from which pods are gone, beside the pods that are nominated to it, or without them.
+// without returns the first rejection of a node after removing pods, with the pods
+// nominated to it or without them.
 func (cy *cycle) without(n node, gone []*v1.Pod) (*Rejection, error) {
 	dryRun := DryRun{Node: n.Name, Removed: gone}
 	if nominated := nominatedBefore(cy.cluster, cy.pod, n.Name); len(nominated) > 0 {
@@ -183,7 +189,8 @@ func first(all []Rejection) *Rejection {
 	return &all[0]
 }
 
-// moreImportant orders pods by importance, the most important first. Where kube-scheduler leaves the order open, it is that of namespaces and names.
+// moreImportant orders pods by importance, the most important first. Ties, which
+// kube-scheduler leaves open, are broken by namespace and name.
 func moreImportant(a, b *v1.Pod) int {
 	return cmp.Or(-cmp.Compare(priority(a), priority(b)), cmp.Compare(started(a), started(b)), byName(a, b))
 }
@@ -192,7 +199,8 @@ func byName(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// started is when the pod was started, in Unix seconds. One that was not is younger than any other.
+// started is the pod's start time in Unix seconds. A pod that has not started is younger
+// than any other.
 func started(p *v1.Pod) int64 {
 	if p.Status.StartTime == nil {
 		return math.MaxInt64
@@ -200,8 +208,8 @@ func started(p *v1.Pod) int64 {
 	return p.Status.StartTime.Unix()
 }
 
-// protected splits the pods, given in the order of importance, into those whose eviction would violate a disruption budget if all before them were
-// evicted too, and the others.
+// protected splits the pods, given in the order of importance. violating are pods whose
+// eviction would violate a disruption budget if all pods before them were evicted too.
 func (cy *cycle) protected(pods []*v1.Pod) (violating, others []*v1.Pod) {
 	budgets := slices.Clone(cy.cluster.DisruptionBudgets)
 	slices.SortFunc(budgets, func(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) })
@@ -236,7 +244,7 @@ func covers(b *Budget, p *v1.Pod) bool {
 	return !counted && !selector.everything() && selector.matches(p.Labels)
 }
 
-// bestCandidates keeps the best at each rung of the ladder.
+// bestCandidates keeps the best candidates by each criterion in turn.
 func bestCandidates(all []Candidate) []Candidate {
 	for _, rung := range []func(Candidate) int64{
 		func(c Candidate) int64 { return int64(c.Violations) },
@@ -259,7 +267,7 @@ func bestCandidates(all []Candidate) []Candidate {
 	return all
 }
 
-// earliest is the earliest start time of the victims of the highest priority.
+// earliest is the earliest start time of the victims with the highest priority.
 func earliest(victims []*v1.Pod) int64 {
 	highest := priority(victims[0])
 	for _, p := range victims {
@@ -274,8 +282,8 @@ func earliest(victims []*v1.Pod) int64 {
 	return earliest
 }
 
-// outranked are the pods of lower priority that lose their nomination to the candidate's node. If all victims are terminating already, nothing is
-// left to do, and nobody loses anything.
+// outranked are the pods of lower priority that lose their nomination to the candidate's
+// node. If all victims are terminating already, no pod loses its nomination.
 func (cy *cycle) outranked(c Candidate) []*v1.Pod {
 	if !slices.ContainsFunc(c.Victims, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil }) {
 		return nil

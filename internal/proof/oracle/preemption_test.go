@@ -15,8 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// A pod is written as "a n1 10 2": name, node, priority, cpus; a node name in brackets nominates the pod. It is started in the minute of the hour
-// that is its name's place in the alphabet. P is the preemptor.
+// preemptionPod parses a pod such as "a n1 10 2": name, node, priority, cpus. A node name
+// in brackets nominates the pod. Its start time is the minute of the hour that is its
+// name's place in the alphabet. P is the preemptor.
 func preemptionPod(t *testing.T, text string, parts ...podPart) *v1.Pod {
 	t.Helper()
 	f := strings.Fields(text)
@@ -51,13 +52,13 @@ func unstarted(p *v1.Pod) { p.Status.StartTime = nil }
 
 func neverPreempts(p *v1.Pod) { p.Spec.PreemptionPolicy = ptr(v1.PreemptNever) }
 
-// preempted makes a pod one that is being deleted because it was evicted.
+// preempted makes a pod terminate because of a preemption.
 func preempted(p *v1.Pod) {
 	build.Terminating(p)
 	p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
 }
 
-// budget is for the pods of the default namespace with the labels.
+// budget returns a budget for the pods of the default namespace with the labels.
 func budget(name, labels string, allowed int32) *Budget {
 	b := &Budget{ObjectMeta: metav1.ObjectMeta{Namespace: pod().Namespace, Name: name}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: build.LabelSet(labels)}
@@ -65,8 +66,9 @@ func budget(name, labels string, allowed int32) *Budget {
 	return b
 }
 
-// outcome writes the result as "n1: a b" for each candidate, with the number of violations if there are any and the pods that lose their
-// nominations, or as the text, and says what becomes of the nomination.
+// outcome writes the result as "n1: a b" for each candidate, with the number of
+// violations, if any, and the pods that lose their nominations. Without candidates it
+// writes the message and the effect on the nomination.
 func outcome(a Judgment) string {
 	if a.Preemption == nil {
 		return fmt.Sprintf("best %v", a.Best)
@@ -95,7 +97,7 @@ func outcome(a Judgment) string {
 	return text + " kept"
 }
 
-// The rows are the worked examples of the reference, by number, and more.
+// The rows are the numbered worked examples of the reference, and more.
 func TestPreemption(t *testing.T) {
 	const (
 		noVictims  = "No preemption victims found for incoming pod"
@@ -244,7 +246,8 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// besides and awayFrom ask for pods with the labels in the pod's domain, or for their absence.
+// besides and awayFrom require pods with the labels in the pod's domain, or their
+// absence.
 func besides(labels, key string) podPart {
 	return func(p *v1.Pod) {
 		p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: oneTerm(labels, key)}}
@@ -261,7 +264,8 @@ func oneTerm(labels, key string) []v1.PodAffinityTerm {
 	return []v1.PodAffinityTerm{{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: build.LabelSet(labels)}}}
 }
 
-// TestPreemptionMessage compares whole texts: of examples 1, 14 and 15, of a choice, of a rejection by PreFilter and without the plugin.
+// TestPreemptionMessage compares whole messages: examples 1, 14 and 15, several
+// candidates, a rejection by PreFilter, and a profile without the plugin.
 func TestPreemptionMessage(t *testing.T) {
 	full := has("cpu=4 memory=8Gi pods=110")
 	one, on := []*v1.Node{newNode("n1", full)}, func(text string, parts ...podPart) *v1.Pod { return preemptionPod(t, text, parts...) }

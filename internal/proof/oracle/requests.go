@@ -10,18 +10,20 @@ import (
 
 // requestRules chooses a variant of a pod's requests.
 type requestRules struct {
-	status   bool            // count in-place resizes: take allocated and actual resources into account
+	// Count in-place resizes: include allocated and actual resources.
+	status   bool
 	podLevel bool            // honour spec.resources
-	defaults v1.ResourceList // what counts for a container that lacks the key; scoring only
+	defaults v1.ResourceList // for a container that lacks the key; scoring only
 }
 
-// scoringDefaults is the request that scoring assumes for a container without one.
+// scoringDefaults are the requests that scoring assumes for a container without requests.
 var scoringDefaults = v1.ResourceList{
 	v1.ResourceCPU:    resource.MustParse("100m"),
 	v1.ResourceMemory: resource.MustParse("200Mi"),
 }
 
-// requests is the pod's exact request: nothing is rounded, and it includes unknown names.
+// requests is the pod's exact request: nothing is rounded, and unknown names are
+// included.
 func requests(p *v1.Pod, rules requestRules) v1.ResourceList {
 	total := containerRequests(p, rules)
 	if rules.podLevel && hasPodLevelRequests(p) {
@@ -35,8 +37,9 @@ func requests(p *v1.Pod, rules requestRules) v1.ResourceList {
 	return total
 }
 
-// containerRequests is the part of the request that comes from containers. While a resize is under way it is the largest of three
-// sums (what is desired, allocated, actual); a resize that the node found infeasible takes no part.
+// containerRequests is the part of the request that comes from containers. During a
+// resize it is the largest of three sums (desired, allocated, actual). A resize that the
+// node found infeasible is ignored.
 func containerRequests(p *v1.Pod, rules requestRules) v1.ResourceList {
 	desired := aggregate(p, rules.defaults, func(c v1.Container) v1.ResourceList { return c.Resources.Requests })
 	if !rules.status {
@@ -56,8 +59,9 @@ func containerRequests(p *v1.Pod, rules requestRules) v1.ResourceList {
 	return total
 }
 
-// aggregate combines the requests of containers, each as ask returns it. All containers and sidecars run together; each init container runs
-// with the sidecars declared before it; the pod needs the maximum over these phases.
+// aggregate combines the requests of containers, each as ask returns it. All containers
+// and sidecars run together. Each init container runs with the sidecars declared before
+// it. The pod needs the maximum over these phases.
 func aggregate(p *v1.Pod, defaults v1.ResourceList, ask func(v1.Container) v1.ResourceList) v1.ResourceList {
 	sum, sidecars, peak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
 	for _, c := range p.Spec.Containers {
@@ -84,7 +88,8 @@ func restartable(c v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// allocated is what the kubelet has allocated to a container; before it reports that, the request of the spec.
+// allocated is the kubelet's allocation to a container, or the spec's request if none is
+// reported.
 func allocated(p *v1.Pod, c v1.Container) v1.ResourceList {
 	if s := containerStatus(p, c.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
@@ -95,7 +100,7 @@ func allocated(p *v1.Pod, c v1.Container) v1.ResourceList {
 	return c.Resources.Requests
 }
 
-// actual is what a container runs with.
+// actual is the reported actual resources of a container.
 func actual(p *v1.Pod, c v1.Container) v1.ResourceList {
 	if s := containerStatus(p, c.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests
@@ -112,7 +117,8 @@ func containerStatus(p *v1.Pod, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// resizeInfeasible reads the reason of the first PodResizePending condition, whatever its status.
+// resizeInfeasible reads the reason of the first PodResizePending condition, whatever its
+// status.
 func resizeInfeasible(p *v1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodResizePending {
@@ -138,7 +144,8 @@ func podLevelResource(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
-// podLevelRequests is the list that overrides the containers. Without a pod-wide status an infeasible spec still counts.
+// podLevelRequests is the list that overrides the containers. Without a pod-wide status
+// an infeasible spec still counts.
 func podLevelRequests(p *v1.Pod, status bool) v1.ResourceList {
 	if !status || p.Status.Resources == nil {
 		return p.Spec.Resources.Requests
@@ -152,7 +159,7 @@ func podLevelRequests(p *v1.Pod, status bool) v1.ResourceList {
 	return most
 }
 
-// add adds src to dst, key by key. A key with value zero is a key.
+// add adds src to dst, key by key. Keys with value zero are kept.
 func add(dst, src v1.ResourceList) {
 	for name, q := range src {
 		total := dst[name].DeepCopy()
@@ -161,7 +168,7 @@ func add(dst, src v1.ResourceList) {
 	}
 }
 
-// raise sets dst to src wherever src is larger or has a key that dst lacks.
+// raise sets dst to src for each key that dst lacks or whose value in src is larger.
 func raise(dst, src v1.ResourceList) {
 	for name, q := range src {
 		if have, ok := dst[name]; !ok || q.Cmp(have) > 0 {
@@ -170,7 +177,7 @@ func raise(dst, src v1.ResourceList) {
 	}
 }
 
-// withDefaults fills in keys that are absent; an explicit zero stays zero.
+// withDefaults fills in missing keys; an explicit zero stays zero.
 func withDefaults(asked, defaults v1.ResourceList) v1.ResourceList {
 	full := v1.ResourceList{}
 	add(full, asked)

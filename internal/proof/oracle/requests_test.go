@@ -7,7 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The numbered rows are those of docs/reference/resources.md#requests-of-a-pod; cpu in thousandths, memory in Mi.
+// The numbered rows come from docs/reference/resources.md#requests-of-a-pod; cpu in
+// thousandths, memory in Mi.
 func TestPodRequests(t *testing.T) {
 	pending := requestRules{podLevel: true}
 	placed := requestRules{status: true, podLevel: true}
@@ -45,7 +46,7 @@ func TestPodRequests(t *testing.T) {
 	}
 }
 
-// The rows are those of docs/reference/resources.md#requests-for-scoring.
+// The rows come from docs/reference/resources.md#requests-for-scoring.
 func TestNonZeroRequests(t *testing.T) {
 	tests := []struct {
 		row     string
@@ -74,7 +75,8 @@ func TestNonZeroRequests(t *testing.T) {
 	}
 }
 
-// Quantities are rounded up, once per pod, and some names do not count: docs/reference/resources.md#names-and-rounding.
+// Quantities are rounded up, once per pod, and some names do not count:
+// docs/reference/resources.md#names-and-rounding.
 func TestRounding(t *testing.T) {
 	tests := []struct {
 		parts []podPart

@@ -12,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// amounts are whole numbers by resource name: cpu in thousandths, all else in units. Names that the scheduler drops are not in it.
+// amounts are whole numbers by resource name: cpu in thousandths, all else in units.
+// Names that the scheduler drops are not included.
 type amounts map[v1.ResourceName]int64
 
-// isExtended reports whether a name is one like example.com/gpu, which ignoredResources may ignore.
+// isExtended reports whether a name is an extended resource such as example.com/gpu,
+// which ignoredResources may ignore.
 func isExtended(name v1.ResourceName) bool {
 	s := string(name)
 	return strings.Contains(s, "/") && !isNative(name) && !strings.HasPrefix(s, "requests.") &&
@@ -24,7 +26,7 @@ func isExtended(name v1.ResourceName) bool {
 
 func isNative(name v1.ResourceName) bool { return strings.Contains(string(name), "kubernetes.io/") }
 
-// isScalar reports whether a name is counted besides the three fixed ones.
+// isScalar reports whether scheduling counts a name other than the three fixed ones.
 func isScalar(name v1.ResourceName) bool {
 	s := string(name)
 	return strings.HasPrefix(s, "hugepages-") || strings.HasPrefix(s, "attachable-volumes-") || isNative(name) || isExtended(name)
@@ -34,7 +36,7 @@ func isFixed(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
 }
 
-// beyond stands for itself and for whatever is larger: no node has so much.
+// beyond stands for itself and everything larger: no node has so much.
 const beyond = math.MaxInt64
 
 // The decimal places that ceiling may keep.
@@ -70,7 +72,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// percent is part of whole in hundredths, rounded down.
+// percent is part in percent of whole, rounded down.
 func percent(part, whole int64) int64 {
 	n := big.NewInt(part)
 	return n.Mul(n, big.NewInt(maxScore)).Div(n, big.NewInt(whole)).Int64()
@@ -89,7 +91,7 @@ func rounded(list v1.ResourceList) amounts {
 	return whole
 }
 
-// allocatable is less than what no node has.
+// allocatable limits amounts to less than beyond.
 func allocatable(n node) amounts {
 	size := rounded(n.Status.Allocatable)
 	for name, v := range size {
@@ -103,7 +105,8 @@ func requested(n node) amounts {
 	return usage(n, func(p *v1.Pod) v1.ResourceList { return requests(p, requestRules{status: true, podLevel: true}) })
 }
 
-// nonZeroRequested is the sum of requests with defaults, as scoring counts them. Only cpu and memory of it are meaningful.
+// nonZeroRequested is the sum of requests with defaults, as in scoring. Only cpu and
+// memory are meaningful.
 func nonZeroRequested(n node) amounts { return usage(n, nonZeroRequests) }
 
 // usage rounds per pod, then adds.
@@ -117,8 +120,9 @@ func usage(n node, of func(*v1.Pod) v1.ResourceList) amounts {
 	return total
 }
 
-// nonZeroRequests applies the defaults for cpu and memory. A pod with pod-level requests gets only those for which its
-// ordinary request has no key at all, be it from one container, the pod level or the overhead.
+// nonZeroRequests applies the defaults for cpu and memory. A pod with pod-level requests
+// gets a default only if its ordinary request lacks the key everywhere: in containers,
+// pod level and overhead.
 func nonZeroRequests(p *v1.Pod) v1.ResourceList {
 	rules := requestRules{status: true, podLevel: true, defaults: scoringDefaults}
 	if !hasPodLevelRequests(p) {
@@ -134,8 +138,10 @@ func nonZeroRequests(p *v1.Pod) v1.ResourceList {
 	return requests(p, rules)
 }
 
-// fitFilter compares the pod's request (spec only: a resize of a pending pod has no meaning) with what is free. It lists everything that is
-// short, in a fixed order; upstream visits scalars in any order. A request beyond the node's size cannot be cured by evictions.
+// fitFilter compares the pod's request with the free amounts. It reads the spec only,
+// since a resize of a pending pod has no meaning. It lists all shortages in a fixed
+// order; upstream visits scalars in any order. A request beyond the node's size is
+// unresolvable.
 func fitFilter(cy *cycle, n node) *Rejection {
 	no := &Rejection{}
 	pods := n.Status.Allocatable[v1.ResourcePods]
@@ -170,7 +176,8 @@ func fitOrder(wanted amounts) []v1.ResourceName {
 	return order
 }
 
-// ignores applies the arguments ignoredResources and ignoredResourceGroups, which concern extended resources only.
+// ignores applies the arguments ignoredResources and ignoredResourceGroups, which concern
+// extended resources only.
 func (cy *cycle) ignores(name v1.ResourceName) bool {
 	if !isExtended(name) {
 		return false

@@ -12,7 +12,8 @@ type constraint struct {
 	selector selector
 }
 
-// constraints are the pod's own of that action or, if the pod has none of either action, the profile's.
+// constraints are the pod's own constraints of the action. If the pod has none of either
+// action, these are the profile's.
 func (cy *cycle) constraints(action v1.UnsatisfiableConstraintAction) ([]constraint, error) {
 	own := cy.pod.Spec.TopologySpreadConstraints
 	if len(own) == 0 {
@@ -56,7 +57,8 @@ func (cy *cycle) defaultsOf(action v1.UnsatisfiableConstraintAction) []constrain
 	return all
 }
 
-// includes reports whether the node counts by the constraint's policies. The profile's addedAffinity and a cordon make no difference.
+// includes reports whether the node counts by the constraint's policies. The profile's
+// addedAffinity and a cordon have no effect.
 func (c constraint) includes(p *v1.Pod, n node) bool {
 	honorAffinity := c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor
 	if honorAffinity && !wantedBy(p, n) {
@@ -66,7 +68,8 @@ func (c constraint) includes(p *v1.Pod, n node) bool {
 	return !honorTaints || toleratesAll(p, n)
 }
 
-// count is how many pods on the node count for the constraint. The empty selector counts nothing, by definition.
+// count is the number of pods on the node that count for the constraint. The empty
+// selector counts nothing, by definition.
 func (c constraint) count(p *v1.Pod, n node) int64 {
 	if c.selector.everything() {
 		return 0
@@ -80,7 +83,8 @@ func (c constraint) count(p *v1.Pod, n node) int64 {
 	return count
 }
 
-// hasKeys reports whether the node has the topology keys of all the constraints; if not, it counts for none.
+// hasKeys reports whether the node has the topology keys of all the constraints.
+// Otherwise it counts for none.
 func hasKeys(n node, constraints []constraint) bool {
 	for _, c := range constraints {
 		if _, ok := n.Labels[c.TopologyKey]; !ok {
@@ -98,7 +102,8 @@ func spreadPreFilter(cy *cycle) ([]string, *Rejection, error) {
 }
 
 func spreadFilter(cy *cycle) func(node) *Rejection {
-	hard, _ := cy.constraints(v1.DoNotSchedule) // they parse: spreadPreFilter has checked it
+	// spreadPreFilter has checked that they parse.
+	hard, _ := cy.constraints(v1.DoNotSchedule)
 	counts := make([]map[string]int64, len(hard))
 	for i, c := range hard {
 		counts[i] = cy.countDomains(c, hard)
@@ -121,7 +126,8 @@ func spreadFilter(cy *cycle) func(node) *Rejection {
 	}
 }
 
-// countDomains counts pods per domain of a hard constraint, as of PreFilter, and then adjusts for the dry run.
+// countDomains counts pods per domain of a hard constraint, as of PreFilter, and then
+// adjusts for the dry run.
 func (cy *cycle) countDomains(c constraint, hard []constraint) map[string]int64 {
 	counts := map[string]int64{}
 	for _, n := range cy.nodes {
@@ -143,8 +149,9 @@ func (cy *cycle) countDomains(c constraint, hard []constraint) map[string]int64 
 	return counts
 }
 
-// adjustment is the change of a count by a pod of a dry run. Unlike in count, terminating pods count and the empty selector matches, so a
-// count can fall below the number of pods, even below zero.
+// adjustment is the change of a count by a pod of a dry run. Unlike in count, terminating
+// pods count and the empty selector matches. So a count can be less than the number of
+// pods, even negative.
 func (c constraint) adjustment(p, changed *v1.Pod) int64 {
 	if changed.Namespace == p.Namespace && c.selector.matches(changed.Labels) {
 		return 1
@@ -152,7 +159,8 @@ func (c constraint) adjustment(p, changed *v1.Pod) int64 {
 	return 0
 }
 
-// fewest is the global minimum that skew is measured from: the count of the smallest domain, or 0 if there are fewer than minDomains.
+// fewest is the global minimum that skew is measured from: the count of the smallest
+// domain, or 0 with fewer than minDomains domains.
 func (c constraint) fewest(counts map[string]int64) int64 {
 	wanted := 1
 	if c.MinDomains != nil {

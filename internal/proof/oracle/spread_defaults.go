@@ -9,7 +9,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// systemConstraints are what defaultingType System gives to pods without constraints of their own.
+// systemConstraints are the constraints of defaultingType System for pods without
+// constraints of their own.
 func systemConstraints() []v1.TopologySpreadConstraint {
 	return []v1.TopologySpreadConstraint{
 		{TopologyKey: v1.LabelHostname, MaxSkew: 3, WhenUnsatisfiable: v1.ScheduleAnyway},
@@ -28,8 +29,8 @@ func (cy *cycle) listDefaults() bool {
 	return cy.profile.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// defaultSelector selects the pods of the same services and controller as the pod. It is empty, and so selects every pod, when the pod has
-// neither.
+// defaultSelector selects the pods of the same services and controller as the pod. It is
+// empty, and so selects every pod, if the pod has neither.
 func (cy *cycle) defaultSelector() selector {
 	labels := map[string]string{}
 	for _, s := range cy.cluster.Services {
@@ -58,7 +59,8 @@ func (cy *cycle) defaultSelector() selector {
 	return equal(labels)
 }
 
-// named finds an object by name; nil without one. Upstream looks owners up by name, so an owner that was replaced by its namesake counts.
+// named finds an object by name, or returns nil. Upstream looks owners up by name, so an
+// owner replaced by another of the same name counts.
 func named[T interface {
 	*E
 	metav1.Object

@@ -7,7 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// spreadScore scores nodes by the number of pods in their domains; the weight of a constraint grows with its number of domains.
+// spreadScore scores nodes by the number of pods in their domains. The weight of a
+// constraint grows with its number of domains.
 func spreadScore(cy *cycle) (scores, error) {
 	soft, err := cy.constraints(v1.ScheduleAnyway)
 	if err != nil {
@@ -40,7 +41,8 @@ func spreadScore(cy *cycle) (scores, error) {
 	return scores{raw: raw, normalised: cy.normaliseSpread(raw, soft)}, nil
 }
 
-// keysRequired reports whether nodes without all soft keys are left out. With the System defaults they are not.
+// keysRequired reports whether nodes without all soft keys are left out. With the System
+// defaults they are not.
 func (cy *cycle) keysRequired() bool {
 	return len(cy.pod.Spec.TopologySpreadConstraints) > 0 || cy.listDefaults()
 }
@@ -50,8 +52,9 @@ func (cy *cycle) ignored(n node, soft []constraint) bool {
 	return cy.keysRequired() && !hasKeys(n, soft)
 }
 
-// domainSize is the number of domains of the constraint with a feasible node; where labels are not required, an absent label is a domain
-// too. For host names it is the number of nodes, whatever their labels.
+// domainSize is the number of the constraint's domains with a feasible node. If labels
+// are not required, an absent label is a domain too. For host names it is the number of
+// nodes, whatever their labels.
 func (cy *cycle) domainSize(c constraint, soft []constraint) int {
 	nodes := 0
 	domains := map[string]bool{}
@@ -67,7 +70,8 @@ func (cy *cycle) domainSize(c constraint, soft []constraint) int {
 	return len(domains)
 }
 
-// countSoftDomains counts pods per domain of a soft constraint. An absent label and an empty one are the same domain.
+// countSoftDomains counts pods per domain of a soft constraint. An absent label and an
+// empty one are the same domain.
 func (cy *cycle) countSoftDomains(c constraint, soft []constraint) map[string]int64 {
 	counts := map[string]int64{}
 	for _, n := range cy.nodes {

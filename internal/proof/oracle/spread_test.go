@@ -10,7 +10,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows F and S are those of docs/reference/topology.md#spread-filter and #spread-score; the others follow the rules there.
+// The rows F and S come from docs/reference/topology.md#spread-filter and #spread-score;
+// the others follow the rules there.
 
 func TestSpreadFilter(t *testing.T) {
 	app := wearing("app=x")
@@ -75,7 +76,8 @@ func TestSpreadFilter(t *testing.T) {
 	}
 }
 
-// A node that does not count is filtered all the same, with the count of its domain; only PodTopologySpread runs here.
+// A node that does not count is still filtered, with the count of its domain. Only
+// PodTopologySpread runs here.
 func TestSpreadJudgesNodesThatDoNotCount(t *testing.T) {
 	nodes := with(zoned("a=z1 b=z1 c=z2"), "b", tainted("a=b:NoSchedule"))
 	p := pod(wearing("app=x"), hard(zone, "app=x", taintsPolicy("Honor")))
@@ -124,7 +126,8 @@ func TestSpreadDryRunBelowZero(t *testing.T) {
 	cy := newCycle(c, pod(wearing("app=x"), hard(zone, "app=x")), DefaultProfile())
 	cy.dryRun = DryRun{Node: "a", Removed: terminating}
 	check := spreadFilter(cy)
-	for i, want := range []string{"fits", "fits", "skew"} { // -1 + 1 - -1 = 1, and 0 + 1 - -1 = 2
+	// -1 + 1 - -1 = 1, and 0 + 1 - -1 = 2.
+	for i, want := range []string{"fits", "fits", "skew"} {
 		got := "fits"
 		if check(cy.nodes[i]) != nil {
 			got = "skew"
@@ -169,12 +172,18 @@ func TestSpreadScore(t *testing.T) {
 		{"no constraints, no service", abc(), x("a=1"), pod(wearing("app=y")), "skip"},
 		{"hard ones alone keep the defaults away", zoned("a=z1 b=z2"), nil, pod(app, hard(zone, "app=x")), "skip"},
 		{"all ignored", zoned("a= b="), x("a=3"), zoneOnly(), "0 0 -> 0 0"},
-		{"host names are nodes", sameHost, x("a=2 b=1"), pod(app, soft(host, "app=x")), "3 1 -> 33 100"},        // 2 ln 4, ln 4
-		{"and weigh as nodes, labels or not", noHost, x("a=1 c=5"), pod(app), "9 7 11 -> 81 100 63"},            // hosts ln 5, zones ln 4
-		{"ignored nodes do not weigh", noHost, x("a=1 c=5"), pod(app, soft(host, "app=x")), "1 0 0 -> 0 100 0"}, // hosts ln 4
-		{"ignored for another key, pods too", abc(), x("a=1 b=0 c=7"), own, "3 0 0 -> 0 100 0"},                 // 2 ln 4
-		{"ignored in a zone that is not", halfHost, x("b=5 c=1"), own, "0 0 3 -> 100 0 0"},                      // zones and hosts ln 4
-		{"no zone is a zone to the weight", abc(), x("a=3 b=3 c=3"), pod(app), "16 16 7 -> 43 43 100"},          // hosts and zones ln 5
+		// 2 ln 4, ln 4.
+		{"host names are nodes", sameHost, x("a=2 b=1"), pod(app, soft(host, "app=x")), "3 1 -> 33 100"},
+		// Hosts ln 5, zones ln 4.
+		{"and weigh as nodes, labels or not", noHost, x("a=1 c=5"), pod(app), "9 7 11 -> 81 100 63"},
+		// Hosts ln 4
+		{"ignored nodes do not weigh", noHost, x("a=1 c=5"), pod(app, soft(host, "app=x")), "1 0 0 -> 0 100 0"},
+		// 2 ln 4
+		{"ignored for another key, pods too", abc(), x("a=1 b=0 c=7"), own, "3 0 0 -> 0 100 0"},
+		// Zones and hosts ln 4.
+		{"ignored in a zone that is not", halfHost, x("b=5 c=1"), own, "0 0 3 -> 100 0 0"},
+		// Hosts and zones ln 5.
+		{"no zone is a zone to the weight", abc(), x("a=3 b=3 c=3"), pod(app), "16 16 7 -> 43 43 100"},
 		{"minDomains plays no role", zoned("a=z1 b=z2"), x("a=5 b=2"), zoneOnly(skew(2), domains(9)), "8 4 -> 50 100"},
 	}
 	for _, tt := range tests {
@@ -186,7 +195,8 @@ func TestSpreadScore(t *testing.T) {
 	}
 }
 
-// With the System defaults an absent zone is the domain "", which a node can also have by label.
+// With the System defaults an absent zone is the domain "", which a node can also have by
+// label.
 func TestSpreadScoreEmptyZone(t *testing.T) {
 	c := cluster(with(zoned("a=z1 b= c="), "c", labelled(zone+"=")), fill("b=3", wearing("app=x"))...)
 	c.Services = []*v1.Service{service(labelsOf("app=x"))}
@@ -196,7 +206,8 @@ func TestSpreadScoreEmptyZone(t *testing.T) {
 	}
 }
 
-// In scoring the policies choose which nodes' pods count for a domain, but a host's own pods always count.
+// In scoring, the policies choose the nodes whose pods count for a domain, but a host's
+// own pods always count.
 func TestSpreadScorePolicies(t *testing.T) {
 	nodes := with(zoned("a=z1 b=z1 c=z2"), "b", tainted("a=b:NoSchedule"))
 	c := cluster(nodes, fill("a=1 b=4 c=2", wearing("app=x"))...)
@@ -233,7 +244,8 @@ func TestSpreadListDefaults(t *testing.T) {
 	}{
 		{"empty list", listed(), pod(app), "fits fits fits", "skip"},
 		{"hard; its matchLabelKeys do nothing", listed(hardZone), pod(app), "skew fits label", "skip"},
-		{"soft: an absent label is not forgiven", listed(softZone), pod(app), "fits fits fits", "1 0 0 -> 0 100 0"}, // zones ln 4
+		// Zones ln 4
+		{"soft: an absent label is not forgiven", listed(softZone), pod(app), "fits fits fits", "1 0 0 -> 0 100 0"},
 		{"both", listed(softZone, hardZone), pod(app), "skew fits label", "0 -> 100"},
 		{"own constraints of the other action", listed(hardZone), pod(app, soft(zone, "app=x")), "fits fits fits", "1 0 0 -> 0 100 0"},
 		{"no service", listed(hardZone, softZone), pod(wearing("app=y")), "fits fits fits", "skip"},
@@ -251,8 +263,8 @@ func TestSpreadListDefaults(t *testing.T) {
 	}
 }
 
-// The rules are those of docs/reference/topology.md#derived-selector. The expected selector is written as the pods that it selects of a
-// few; "all" means that there are no default constraints.
+// The rules come from docs/reference/topology.md#derived-selector. The expected selector
+// is written as the pods that it selects. "all" means that no default constraints apply.
 func TestDerivedSelector(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	elsewhere := service(labelsOf("app=x"))
@@ -316,7 +328,8 @@ func TestDerivedSelector(t *testing.T) {
 	}
 }
 
-// A hard constraint's selector that does not parse fails the cycle before any node is filtered, a soft one's when nodes are scored.
+// A malformed selector of a hard constraint fails the cycle before any node is filtered.
+// A soft constraint's selector fails it when nodes are scored.
 func TestSpreadSelectorThatDoesNotParse(t *testing.T) {
 	two := zoned("a=z1 b=z2")
 	a := Judge(cluster(two), pod(hard(zone, "app In")), DefaultProfile())

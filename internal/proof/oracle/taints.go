@@ -20,7 +20,8 @@ func toleratesAll(p *v1.Pod, n node) bool {
 	return true
 }
 
-// taintTolerationScore counts the PreferNoSchedule taints that the pod does not tolerate; fewer is better.
+// taintTolerationScore counts the PreferNoSchedule taints that the pod does not tolerate;
+// fewer is better.
 func taintTolerationScore(cy *cycle) (scores, error) {
 	var soft []v1.Toleration
 	for _, t := range cy.pod.Spec.Tolerations {
@@ -48,7 +49,8 @@ func tolerated(tolerations []v1.Toleration, taint v1.Taint) bool {
 	return false
 }
 
-// tolerates compares effect, key and value. Lt and Gt never tolerate: their feature gate (TaintTolerationComparisonOperators) is off.
+// tolerates compares effect, key and value. Lt and Gt never tolerate: their feature gate
+// (TaintTolerationComparisonOperators) is off.
 func tolerates(t v1.Toleration, taint v1.Taint) bool {
 	if t.Effect != "" && t.Effect != taint.Effect {
 		return false

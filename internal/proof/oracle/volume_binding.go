@@ -10,9 +10,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// VolumeBinding: a pod's bound volumes must be reachable from the node, and its unbound claims must find volumes there or be provisioned.
+// VolumeBinding: a pod's bound volumes must be reachable from the node, and its unbound
+// claims must find volumes there or be provisioned.
 
-// What VolumeBinding says about a node, in the order in which it says it.
+// VolumeBinding's reasons for a node, in its order.
 const (
 	volumeElsewhere = "node(s) didn't match PersistentVolume's node affinity"
 	noVolumeToBind  = "node(s) didn't find available persistent volumes to bind"
@@ -33,7 +34,7 @@ func volumeBindingPreFilter(cy *cycle) ([]string, *Rejection, error) {
 	return nil, nil, err
 }
 
-// unusable says why the pod cannot use a claim; "" if it can.
+// unusable returns why the pod cannot use a claim; "" if it can.
 func (cy *cycle) unusable(c claimName) string {
 	claim := cy.claim(cy.pod, c.name)
 	switch {
@@ -51,13 +52,15 @@ func (cy *cycle) unusable(c claimName) string {
 	return ""
 }
 
-// podClaims are the pod's claims by what has to be done about them. A claim that two volumes use is in it twice.
+// podClaims divides the pod's claims by whether they are bound. A claim that two volumes
+// use is in it twice.
 type podClaims struct {
 	bound, delayed []*v1.PersistentVolumeClaim
-	immediate      bool // there are claims that somebody else has to bind first
+	immediate      bool // another component must bind some claims first
 }
 
-// podClaims leaves out claims that are missing: volumeBindingPreFilter has rejected the pod for them.
+// podClaims leaves out missing claims: volumeBindingPreFilter has rejected the pod for
+// them.
 func (cy *cycle) podClaims() (podClaims, error) {
 	var all podClaims
 	for _, c := range claimNames(cy.pod) {
@@ -118,7 +121,8 @@ func volumeBindingFilter(cy *cycle) func(node) (*Rejection, error) {
 	}
 }
 
-// boundElsewhere stops at the first bound claim with a problem, so at most one of the two is true.
+// boundElsewhere stops at the first bound claim with a problem, so at most one of the
+// results is true.
 func (cy *cycle) boundElsewhere(bound []*v1.PersistentVolumeClaim, n node) (vanished, elsewhere bool, err error) {
 	for _, claim := range bound {
 		pv := cy.volume(claim.Spec.VolumeName)
@@ -137,8 +141,8 @@ func (cy *cycle) boundElsewhere(bound []*v1.PersistentVolumeClaim, n node) (vani
 	return false, false, nil
 }
 
-// reachable reports whether the volume's node affinity selects the node, by labels alone: field requirements are not looked at, but a term
-// with nothing else is not empty and matches.
+// reachable reports whether the volume's node affinity selects the node, by labels alone.
+// Field requirements are ignored, but a term with only these is not empty and matches.
 func reachable(pv *v1.PersistentVolume, n node) bool {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return true
@@ -152,12 +156,12 @@ func reachable(pv *v1.PersistentVolume, n node) bool {
 	return false
 }
 
-// bindings are what would be done on a node for the claims that are to be bound there.
+// bindings are the volumes for a pod's unbound claims on a node.
 type bindings struct {
 	static      []match     // in the order in which volumes were found
 	provisioned []provision // in the order in which they were checked
 
-	conflict, noStorage bool // the node will not do
+	conflict, noStorage bool // the node is infeasible
 }
 
 // match is a volume found for a claim.
@@ -166,13 +170,15 @@ type match struct {
 	volume *v1.PersistentVolume
 }
 
-// provision is a claim for which a volume is to be made, and where it has room; nil if nobody asked for room.
+// provision is a claim to provision, and the capacity to use; nil if capacity is not
+// tracked.
 type provision struct {
 	claim    *v1.PersistentVolumeClaim
 	capacity *storagev1.CSIStorageCapacity
 }
 
-// bind looks for volumes for the claims on a node, the smallest claim first, and checks whether the claims that find none can be provisioned.
+// bind finds volumes for the claims on a node, the smallest claim first. For claims
+// without a volume, it checks whether one can be provisioned.
 func (cy *cycle) bind(claims []*v1.PersistentVolumeClaim, n node) (bindings, error) {
 	var b bindings
 	var toFind, toProvision []*v1.PersistentVolumeClaim
@@ -202,7 +208,8 @@ func (cy *cycle) bind(claims []*v1.PersistentVolumeClaim, n node) (bindings, err
 			b.static = append(b.static, match{claim, pv})
 		}
 	}
-	drawn, seen := map[string]int64{}, map[*v1.PersistentVolumeClaim]bool{} // drawn by class
+	// drawn is by class.
+	drawn, seen := map[string]int64{}, map[*v1.PersistentVolumeClaim]bool{}
 	for _, claim := range toProvision {
 		room, conflict, noStorage := cy.provision(claim, n)
 		if room != nil && !seen[claim] {
@@ -219,9 +226,11 @@ func (cy *cycle) bind(claims []*v1.PersistentVolumeClaim, n node) (bindings, err
 	return b, nil
 }
 
-// find chooses a volume for a claim on a node; nil if there is none. A volume that is meant for the claim wins over all others, and if it is
-// not reachable from the node it hides them. Upstream visits the volumes in any order, and takes any of several smallest ones or
-// of several that are meant for the claim; here the smallest and, of equal ones, the first by name comes first.
+// find chooses a volume for a claim on a node, or returns nil. A volume that is meant for
+// the claim comes before all others, and hides them even if it is not reachable from the
+// node. Upstream visits the volumes in any order, and takes any of several smallest
+// volumes, or of several meant for the claim. Here the smallest comes first, then the
+// first by name.
 func (cy *cycle) find(claim *v1.PersistentVolumeClaim, n node, taken []match) (*v1.PersistentVolume, error) {
 	if claim.Spec.Selector != nil {
 		if err := parseSelector(claim.Spec.Selector); err != nil {
@@ -259,7 +268,8 @@ func (cy *cycle) volumesOf(class string) []*v1.PersistentVolume {
 	return all
 }
 
-// canHold reports whether the volume is large enough and of the right kind, and is not somebody else's or about to go.
+// canHold reports whether the volume is large enough, of the right kind, not assigned to
+// another claim, and not being deleted.
 func canHold(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) bool {
 	capacity, request := pv.Spec.Capacity[v1.ResourceStorage], claim.Spec.Resources.Requests[v1.ResourceStorage]
 	return (pv.Spec.ClaimRef == nil || meantFor(pv, claim)) && capacity.Cmp(request) >= 0 &&
@@ -268,13 +278,14 @@ func canHold(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) bool {
 		pv.DeletionTimestamp == nil
 }
 
-// meantFor reports whether the volume names the claim. A reference without UID names every claim of that name.
+// meantFor reports whether the volume names the claim. A reference without UID names
+// every claim of that name.
 func meantFor(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) bool {
 	ref := pv.Spec.ClaimRef
 	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
-// isFree reports whether a volume that names no claim may be bound to this one.
+// isFree reports whether a volume that names no claim may be bound to this claim.
 func isFree(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) bool {
 	for _, mode := range claim.Spec.AccessModes {
 		if !slices.Contains(pv.Spec.AccessModes, mode) {
@@ -285,8 +296,9 @@ func isFree(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) bool {
 	return selected && pv.Status.Phase == v1.VolumeAvailable
 }
 
-// provision reports whether a volume for the claim can be made for the node and, if its driver publishes capacities, which of them has room.
-// Upstream remembers any of several; here it is the first by namespace and name.
+// provision reports whether a volume for the claim can be provisioned for the node. If
+// its driver publishes capacities, it returns one that suffices. Upstream remembers any
+// of several; here it is the first by namespace and name.
 func (cy *cycle) provision(claim *v1.PersistentVolumeClaim, n node) (room *storagev1.CSIStorageCapacity, conflict, noStorage bool) {
 	class := cy.storageClass(classOfClaim(claim))
 	if class.Provisioner == "" || class.Provisioner == "kubernetes.io/no-provisioner" || !allows(class, n) {
@@ -300,7 +312,7 @@ func (cy *cycle) provision(claim *v1.PersistentVolumeClaim, n node) (room *stora
 	for _, c := range cy.cluster.CSIStorageCapacities {
 		limit := c.Capacity
 		if c.MaximumVolumeSize != nil && (limit == nil || c.MaximumVolumeSize.Cmp(*limit) < 0) {
-			limit = c.MaximumVolumeSize // upstream takes it instead of the capacity
+			limit = c.MaximumVolumeSize // upstream uses it instead of the capacity
 		}
 		reaches := parseSelector(c.NodeTopology) == nil && selectorOf(c.NodeTopology).matches(n.Labels)
 		if c.StorageClassName != class.Name || !reaches || limit == nil || ceiling(*limit, units) < ceiling(request, units) {
@@ -313,7 +325,8 @@ func (cy *cycle) provision(claim *v1.PersistentVolumeClaim, n node) (room *stora
 	return room, false, room == nil
 }
 
-// roomFor is how much all capacities of a class for a node have together. Upstream compares each claim alone.
+// roomFor is the sum of a class's capacities for a node. Upstream compares each claim
+// alone.
 func (cy *cycle) roomFor(class string, n node) (sum int64) {
 	for _, c := range cy.cluster.CSIStorageCapacities {
 		if c.StorageClassName != class || parseSelector(c.NodeTopology) != nil || !selectorOf(c.NodeTopology).matches(n.Labels) {
@@ -329,7 +342,8 @@ func (cy *cycle) roomFor(class string, n node) (sum int64) {
 	return sum
 }
 
-// allows reports whether the class may be provisioned for the node: it says nothing, or one of its terms matches.
+// allows reports whether the class may be provisioned for the node: it has no terms, or a
+// term matches.
 func allows(class *storagev1.StorageClass, n node) bool {
 	for _, term := range class.AllowedTopologies {
 		var t v1.NodeSelectorTerm

@@ -13,7 +13,8 @@ import (
 
 // The rows V are the worked examples of VolumeBinding.
 
-// classes are np, whose volumes somebody has to make, dp, whose volumes the driver d makes, and now, which does not wait for a pod.
+// classes returns the classes np, without a provisioner, dp, with the provisioner d, and
+// now, with Immediate binding.
 func classes(more ...runtime.Object) []runtime.Object {
 	return append(more, class("np", ""), class("dp", "provisioner=d"), class("now", "provisioner=d mode=Immediate"))
 }
@@ -54,7 +55,8 @@ func TestVolumeBindingPreFilter(t *testing.T) {
 	}
 }
 
-// A pod that a PreFilter rejects does not get its nominated node, although the filters would let it pass.
+// A pod that a PreFilter rejects does not get its nominated node, although the filters
+// would pass it.
 func TestNominatedButRejected(t *testing.T) {
 	c := storing("n1=z1 n2=z2", nil, classes(pvc("c", "class=now"))...)
 	a := Judge(c, pod(claims("c"), build.NominatedNodeName("n1")), DefaultProfile())
@@ -90,7 +92,7 @@ func TestVolumeBindingOfBoundClaims(t *testing.T) {
 			t.Errorf("row %s: got %s, want %s", tt.row, got, tt.want)
 		}
 	}
-	// Where the plugin is migrated, the driver's own label is asked for.
+	// If the plugin is migrated, the driver's own label is used.
 	c := storing("n1=z1 n2=z2 n3=z1", nil, inTree, pvc("c", "bound=v"), gceZone("n1"), gceZone("n2"), csiNode("n3", ""))
 	with(c.Nodes, "n2", labelled("topology.gke.io/zone=z1"))
 	if got, want := ruling(Judge(c, pod(claims("c")), DefaultProfile())), "elsewhere fits fits"; got != want {
@@ -113,7 +115,7 @@ func TestVolumeBindingOfUnboundClaims(t *testing.T) {
 		objects []runtime.Object
 		claims  string
 		want    string
-		n1      string // what is reserved there
+		n1      string // the reservation there
 	}{
 		{"V5", having(c5, pv("a", "class=np storage=10Gi", on1()), pv("b", "class=np storage=8Gi", on1()), pv("c", "class=np storage=6Gi phase=Released", on1())),
 			"c", "fits conflict", "c=b"},
@@ -129,7 +131,8 @@ func TestVolumeBindingOfUnboundClaims(t *testing.T) {
 		{"V10 without request", append(full, pvc("c", "class=dp")), "c", "fits fits", "c@n1"},
 		{"V10 without driver", append(full[1:], c50), "c", "fits fits", "c@n1"},
 		{"V10 the driver does not say", append(full[1:], driver("d", ""), c50), "c", "fits fits", "c@n1"},
-		{"V11", append(roomy, pvc("x", "class=dp storage=60Gi"), pvc("y", "class=dp storage=60Gi")), "x y", "storage storage", "rejected"}, // both fit in kube-scheduler
+		// Both fit in kube-scheduler.
+		{"V11", append(roomy, pvc("x", "class=dp storage=60Gi"), pvc("y", "class=dp storage=60Gi")), "x y", "storage storage", "rejected"},
 		{"a pool for nobody", having(driver("d", "storageCapacity"), pool("a", "class=dp capacity=1Ti", "absent"), c50), "c", "storage storage", "rejected"},
 		{"a pool for everybody", having(driver("d", "storageCapacity"), pool("a", "class=dp capacity=1Ti namespace=d", "everything"), c50), "c", "fits fits", "c@n1"},
 		{"a pool of another class", having(driver("d", "storageCapacity"), pool("a", "class=x capacity=1Ti", "everything"), c50), "c", "storage storage", "rejected"},
@@ -155,7 +158,7 @@ func TestVolumeBindingOfUnboundClaims(t *testing.T) {
 	}
 }
 
-// TestMatching asks for 5Gi of the class np; the volume good would do, too, if bad did not.
+// TestMatching needs 5Gi of the class np. The volume good is chosen if v is not suitable.
 func TestMatching(t *testing.T) {
 	tests := []struct {
 		row, claim, volume string

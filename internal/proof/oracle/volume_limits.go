@@ -10,12 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NodeVolumeLimits: as many volumes of a CSI driver are on a node as its CSINode allows.
+// NodeVolumeLimits: a node has at most as many volumes of a CSI driver as its CSINode
+// allows.
 
-// attachable is a volume that counts. Two of them are one volume if they are equal.
+// attachable is a volume that counts. Equal values are the same volume.
 type attachable struct {
 	driver, handle string
-	unbound        bool // the handle is that of a claim without a known volume, <namespace>/<claim>
+	// The handle is <namespace>/<claim>, of a claim without a known volume.
+	unbound bool
 }
 
 func volumeLimitsFilter(cy *cycle) func(node) (*Rejection, error) {
@@ -47,8 +49,9 @@ func volumeLimitsFilter(cy *cycle) func(node) (*Rejection, error) {
 	}
 }
 
-// exceeds compares, by driver, what counts on the node and what the pod adds. A volume that is attached to the node counts once, whoever uses
-// it. Upstream counts it twice if the pod wants it and no other pod uses it.
+// exceeds compares the used volumes and the pod's new volumes with the limits, by driver.
+// A volume that is attached to the node counts once, whoever uses it. Upstream counts it
+// twice if the pod uses it and no other pod does.
 func exceeds(limits map[string]int64, wanted, used, attached map[attachable]bool) bool {
 	needed, count := map[string]int64{}, map[string]int64{}
 	for v := range wanted {
@@ -72,7 +75,8 @@ func exceeds(limits map[string]int64, wanted, used, attached map[attachable]bool
 	return false
 }
 
-// volumeLimits are the counts of the CSINode by driver; drivers without one are unlimited.
+// volumeLimits are the limits of the CSINode by driver; drivers without a limit are
+// unlimited.
 func volumeLimits(on *storagev1.CSINode) map[string]int64 {
 	limits := map[string]int64{}
 	if on == nil {
@@ -86,7 +90,8 @@ func volumeLimits(on *storagev1.CSINode) map[string]int64 {
 	return limits
 }
 
-// notInstalled is a driver that must be on the node and is not; "" without one. Upstream reports any of several; here it is the first by name.
+// notInstalled is a driver that must be on the node and is not, or "". Upstream reports
+// any of several; here it is the first by name.
 func (cy *cycle) notInstalled(wanted map[attachable]bool, on *storagev1.CSINode) string {
 	var missing []string
 	for v := range wanted {
@@ -104,7 +109,8 @@ func (cy *cycle) notInstalled(wanted map[attachable]bool, on *storagev1.CSINode)
 	return slices.Min(missing)
 }
 
-// attached are the volumes of the node's VolumeAttachments that count, whatever their status.
+// attached are the volumes of the node's VolumeAttachments that count, whatever their
+// status.
 func (cy *cycle) attached(n node) map[attachable]bool {
 	all := map[attachable]bool{}
 	for _, a := range cy.cluster.VolumeAttachments {
@@ -118,7 +124,8 @@ func (cy *cycle) attached(n node) map[attachable]bool {
 	return all
 }
 
-// attachables are the volumes of a pod that count on a node. A claim that is missing rejects the pending pod; those of placed pods are left out.
+// attachables are the volumes of a pod that count on a node. A missing claim rejects the
+// pending pod; missing claims of placed pods are left out.
 func (cy *cycle) attachables(p *v1.Pod, on *storagev1.CSINode, pending bool) (map[attachable]bool, *Rejection, error) {
 	all := map[attachable]bool{}
 	for _, v := range p.Spec.Volumes {
@@ -145,7 +152,7 @@ func (cy *cycle) attachables(p *v1.Pod, on *storagev1.CSINode, pending bool) (ma
 	return all, nil, nil
 }
 
-// attachableClaim is the zero value for a claim that does not count.
+// attachableClaim returns the zero value for a claim that does not count.
 func (cy *cycle) attachableClaim(p *v1.Pod, c claimName, on *storagev1.CSINode) (attachable, *Rejection, error) {
 	if c.name == "" {
 		return attachable{}, nil, fmt.Errorf("PersistentVolumeClaim had no name")

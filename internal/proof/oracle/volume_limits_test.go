@@ -41,7 +41,8 @@ func TestVolumeLimits(t *testing.T) {
 		want    string
 	}{
 		{"L1", n1("c1"), threeVolumes(two, a1, a2), pod(claims("c3")), "count"},
-		{"L2", n1("c1"), threeVolumes(two, a1, a2), pod(claims("c2")), "fits"}, // "count" in kube-scheduler
+		// "count" in kube-scheduler
+		{"L2", n1("c1"), threeVolumes(two, a1, a2), pod(claims("c2")), "fits"},
 		{"L3", n1("c1"), threeVolumes(two, a1, a2), pod(claims("c1")), "fits"},
 		{"L4", n1("c1"), threeVolumes(csiNode("n1", "d=3"), a1, a2), pod(claims("c2")), "fits"},
 		{"attached elsewhere", n1("c1"), threeVolumes(two, attached("a", "attacher=d node=n2 volume=v2")), pod(claims("c3")), "fits"},
@@ -81,7 +82,7 @@ func TestVolumeLimits(t *testing.T) {
 	}
 }
 
-// A claim that is missing is rejected by other plugins first.
+// Other plugins reject a missing claim first.
 func TestVolumeLimitsWithoutClaim(t *testing.T) {
 	alone := Profile{Disabled: map[string]bool{"VolumeRestrictions": true, "VolumeBinding": true, "VolumeZone": true}}
 	want := `UU looking up PVC default/c: persistentvolumeclaim "c" not found`
@@ -90,7 +91,8 @@ func TestVolumeLimitsWithoutClaim(t *testing.T) {
 	}
 }
 
-// An error on a node that an earlier plugin rejects does not happen; on any other it ends the cycle, unless the pod's nominated node passes.
+// An error on a node is ignored if an earlier plugin rejects the node. Any other error
+// ends the cycle, unless the pod's nominated node passes.
 func TestFilterError(t *testing.T) {
 	cordonedNode := with(zoned("n1= n2="), "n1", cordoned)
 	p, want := pod(disks("ebs=aws://zone/disk")), `error: running "NodeVolumeLimits" filter plugin: `
@@ -112,7 +114,8 @@ func TestVolumeLimitsDryRun(t *testing.T) {
 	first, second := pod(on("n1"), claims("c1")), pod(on("n1"), claims("c2"))
 	a1, a2 := attached("a1", "attacher=d node=n1 volume=v1"), attached("a2", "attacher=d node=n1 volume=v2")
 	removed := DryRun{Node: "n1", Removed: []*v1.Pod{second}}
-	for want, objects := range map[string][]runtime.Object{"count": having(a1, a2), "fits": nil} { // row L13
+	// Row L13
+	for want, objects := range map[string][]runtime.Object{"count": having(a1, a2), "fits": nil} {
 		c := storing("n1=", []*v1.Pod{first, second}, append(threeVolumes(csiNode("n1", "d=2")), objects...)...)
 		if got := dryRuling(c, pod(claims("c3")), removed); got != want {
 			t.Errorf("row L13: got %s, want %s", got, want)

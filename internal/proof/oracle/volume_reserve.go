@@ -7,25 +7,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reservation is what VolumeBinding reserves on a node for a pod, and then writes, in this order: first the volumes, then the claims.
+// Reservation is VolumeBinding's reservation for a pod on a node. The volumes are written
+// first, then the claims.
 type Reservation struct {
 	Node string
-	// Static are the volumes that were found for claims.
+	// Static are the volumes found for claims.
 	Static []StaticBinding
-	// Provisioned are the claims for which volumes are to be made on the node. A claim that two volumes of the pod use may be in it twice.
+	// Provisioned are the claims to provision for the node. A claim that two volumes of
+	// the pod use may be in it twice.
 	Provisioned []*v1.PersistentVolumeClaim
 }
 
-// StaticBinding is a volume that was found for a claim; both as they were then.
+// StaticBinding is a volume found for a claim, with both versions at that time.
 type StaticBinding struct {
 	Claim  *v1.PersistentVolumeClaim
 	Volume *v1.PersistentVolume
 }
 
-// ReserveVolumes returns what VolumeBinding would reserve for the pod on the node; false if it rejects the pod or the node, or fails. A pod
-// whose claims are all bound reserves nothing.
+// ReserveVolumes returns VolumeBinding's reservation for the pod on the node. It returns
+// false if the plugin rejects the pod or the node, or fails. A pod whose claims are all
+// bound reserves nothing.
 //
-// Of several volumes or capacities that are equally good, upstream takes any; this is the smallest volume and the first by name.
+// Of several equally good volumes or capacities, upstream takes any. Here it is the
+// smallest volume, then the first by name.
 func ReserveVolumes(c Cluster, p *v1.Pod, nodeName string) (Reservation, bool) {
 	cy := newCycle(c, p, Profile{})
 	at := slices.IndexFunc(cy.nodes, func(n node) bool { return n.Name == nodeName })
@@ -56,8 +60,9 @@ func ReserveVolumes(c Cluster, p *v1.Pod, nodeName string) (Reservation, bool) {
 	return r, true
 }
 
-// Volumes are the volumes of Static as they are assumed and written: they name their claims. One that named its claim with the UID already is as
-// it was; one that named it without is not marked as bound by the controller.
+// Volumes are the volumes of Static in their assumed and written form: they name their
+// claims. A volume that already named its claim with the UID is unchanged. A volume that
+// named it without UID is not marked as bound by the controller.
 func (r Reservation) Volumes() []*v1.PersistentVolume {
 	var all []*v1.PersistentVolume
 	for _, b := range r.Static {
@@ -76,7 +81,8 @@ func (r Reservation) Volumes() []*v1.PersistentVolume {
 	return all
 }
 
-// Claims are the claims of Provisioned as they are assumed and written: they name the node.
+// Claims are the claims of Provisioned in their assumed and written form: they name the
+// node.
 func (r Reservation) Claims() []*v1.PersistentVolumeClaim {
 	var all []*v1.PersistentVolumeClaim
 	for _, claim := range r.Provisioned {
@@ -87,7 +93,7 @@ func (r Reservation) Claims() []*v1.PersistentVolumeClaim {
 	return all
 }
 
-// Assume returns the cluster as the scheduler sees it after Reserve. It does not change the cluster that it is given.
+// Assume returns the scheduler's view of the cluster after Reserve. It does not change c.
 func (r Reservation) Assume(c Cluster) Cluster {
 	c.PersistentVolumes, c.PersistentVolumeClaims = slices.Clone(c.PersistentVolumes), slices.Clone(c.PersistentVolumeClaims)
 	for _, pv := range r.Volumes() {
@@ -99,7 +105,7 @@ func (r Reservation) Assume(c Cluster) Cluster {
 	return c
 }
 
-// replace puts an object in the place of its namesake.
+// replace replaces the object of the same name.
 func replace[T metav1.Object](all []T, object T) {
 	for i, o := range all {
 		if o.GetNamespace() == object.GetNamespace() && o.GetName() == object.GetName() {

@@ -6,7 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// VolumeRestrictions: an inline disk is on a node once, unless all its users only read; a ReadWriteOncePod claim has one user.
+// VolumeRestrictions: a node uses an inline disk once, unless all its users only read. A
+// ReadWriteOncePod claim has one user.
 
 func volumeRestrictionsPreFilter(cy *cycle) ([]string, *Rejection, error) {
 	for _, name := range directClaims(cy.pod) {
@@ -26,9 +27,11 @@ func volumeRestrictionsFilter(cy *cycle) func(node) *Rejection {
 		}
 	}
 	if conflicts == 0 && !slices.ContainsFunc(cy.pod.Spec.Volumes, isExclusiveDisk) {
-		return func(node) *Rejection { return nil } // PreFilter's Skip holds, whatever pods the dry run adds
+		// PreFilter's Skip applies whatever pods the dry run adds.
+		return func(node) *Rejection { return nil }
 	}
-	// AddPod and RemovePod count volumes, not claims, and compare only their claims' names: a pod of another namespace changes the count.
+	// AddPod and RemovePod count volumes, not claims, and compare only their claims'
+	// names: a pod of another namespace changes the count.
 	for _, p := range cy.dryRun.Added {
 		conflicts += countClaims(p, exclusive)
 	}

@@ -7,14 +7,15 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// lowUtilization is the default shape: the emptier the storage, the better.
+// lowUtilization is the default shape: low utilization of storage is best.
 var lowUtilization = []configv1.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 
-// storage is what the claims of one class request, in bytes, and what there is for them.
+// storage is the requests of one class's claims and the capacity for them, in bytes.
 type storage struct{ requested, capacity int64 }
 
-// volumeBindingScore rates the use of the volumes or the pools that the pod's claims would take. Upstream gives 0 to all nodes for a pod without
-// claims to bind; here the plugin skips, which adds up to the same.
+// volumeBindingScore rates the use of the volumes or capacities that the pod's claims
+// would take. Upstream scores all nodes 0 for a pod without claims to bind. Here the
+// plugin skips, with the same total.
 func volumeBindingScore(cy *cycle) (scores, error) {
 	claims, err := cy.podClaims()
 	if err != nil || cy.profile.StorageCapacityScoringOff || len(claims.delayed) == 0 {
@@ -35,7 +36,7 @@ func volumeBindingScore(cy *cycle) (scores, error) {
 	return asTheyAre(raw), nil
 }
 
-// storage adds up by class. If any volume is there already, what is to be provisioned does not count.
+// storage adds up by class. If any volume was found, claims to provision do not count.
 func (b bindings) storage() map[string]storage {
 	classes := map[string]storage{}
 	for _, m := range b.static {
@@ -48,14 +49,15 @@ func (b bindings) storage() map[string]storage {
 		return classes
 	}
 	for _, p := range b.provisioned {
-		// Without a capacity, upstream would crash on a pool found by its maximum volume size, and so it would on a class that is only in the
-		// annotation. Neither counts here.
+		// Upstream would crash on a capacity with only a maximum volume size, and on a
+		// class that is only in the annotation. Neither counts here.
 		if p.capacity == nil || p.capacity.Capacity == nil || p.claim.Spec.StorageClassName == nil {
 			continue
 		}
 		s := classes[*p.claim.Spec.StorageClassName]
 		s.requested = plus(s.requested, storageOf(p.claim.Spec.Resources.Requests))
-		s.capacity = ceiling(*p.capacity.Capacity, units) // not added up: the claims share the pool
+		// Not added up: the claims share the capacity.
+		s.capacity = ceiling(*p.capacity.Capacity, units)
 		classes[*p.claim.Spec.StorageClassName] = s
 	}
 	return classes

@@ -32,7 +32,8 @@ func volumeZonePreFilter(cy *cycle) ([]string, *Rejection, error) {
 	return nil, nil, nil
 }
 
-// withoutPlace says why the place of a claim's volume is not known; "" if it is, or will be decided with the pod's.
+// withoutPlace returns why the place of a claim's volume is unknown. It returns "" if the
+// place is known, or will be decided with the pod's.
 func (cy *cycle) withoutPlace(name string) string {
 	if name == "" {
 		return "PersistentVolumeClaim had no name"
@@ -102,7 +103,8 @@ func placesOf(pv *v1.PersistentVolume) []place {
 	return all
 }
 
-// labelOf is the node's label. A beta label that it lacks is looked up under its present name, but not the other way round.
+// labelOf is the node's label. A missing beta label is looked up under its present name,
+// but not the other way round.
 func labelOf(n node, key string) (string, bool) {
 	present := map[string]string{betaZone: gaZone, betaRegion: gaRegion}[key]
 	if value, ok := n.Labels[key]; ok || present == "" {

@@ -36,7 +36,8 @@ func TestVolumeZone(t *testing.T) {
 	}
 }
 
-// VolumeBinding forestalls all of these but the missing volume, so it is off here.
+// VolumeBinding would reject all of these first, except the missing volume, so it is
+// disabled here.
 func TestVolumeZonePreFilter(t *testing.T) {
 	c := storing("n1=z1", nil, pvc("none", ""), pvc("lost", "class=gone"), pvc("vague", "class=vague"), class("vague", "mode="), pvc("now", "class=now"),
 		class("now", "mode=Immediate"), pvc("later", "class=later"), class("later", ""), pvc("vanished", "bound=v"), pvc("p-scratch", "volume=v owner=p"))

@@ -11,7 +11,8 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 )
 
-// What the four volume plugins have in common: the claims of pods, their classes, and in-tree volumes.
+// Shared code of the four volume plugins: the claims of pods, their classes, and in-tree
+// volumes.
 
 const (
 	annBindCompleted     = "pv.kubernetes.io/bind-completed"
@@ -21,7 +22,7 @@ const (
 	annMigratedPlugins   = "storage.alpha.kubernetes.io/migrated-plugins"
 )
 
-// translator knows which in-tree plugins have a CSI driver. It has no state.
+// translator maps in-tree plugins to CSI drivers. It has no state.
 var translator = csitranslation.New()
 
 // claimName is a claim that a volume of a pod uses, in the pod's namespace.
@@ -30,7 +31,7 @@ type claimName struct {
 	ephemeral bool // of a generic ephemeral volume
 }
 
-// claimOf is the claim that a volume of the pod uses, if it uses one.
+// claimOf is the claim that a volume of the pod uses, if any.
 func claimOf(p *v1.Pod, v v1.Volume) (claimName, bool) {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -41,7 +42,8 @@ func claimOf(p *v1.Pod, v v1.Volume) (claimName, bool) {
 	return claimName{}, false
 }
 
-// claimNames are in the order of the pod's volumes, one for each volume that uses a claim.
+// claimNames are in the order of the pod's volumes, one for each volume that uses a
+// claim.
 func claimNames(p *v1.Pod) []claimName {
 	var all []claimName
 	for _, v := range p.Spec.Volumes {
@@ -63,7 +65,7 @@ func directClaims(p *v1.Pod) []string {
 	return all
 }
 
-// claim finds a claim in the pod's namespace; nil without one.
+// claim finds a claim in the pod's namespace, or returns nil.
 func (cy *cycle) claim(p *v1.Pod, name string) *v1.PersistentVolumeClaim {
 	return named(cy.cluster.PersistentVolumeClaims, p.Namespace, name)
 }
@@ -76,10 +78,10 @@ func (cy *cycle) storageClass(name string) *storagev1.StorageClass {
 	return named(cy.cluster.StorageClasses, "", name)
 }
 
-// csiNode is the CSINode of a node; nil without one.
+// csiNode is the CSINode of a node, or nil.
 func (cy *cycle) csiNode(n node) *storagev1.CSINode { return named(cy.cluster.CSINodes, "", n.Name) }
 
-// notOwned is the error of an ephemeral volume whose claim belongs to something else; "" if there is none.
+// notOwned is the error of an ephemeral volume whose claim has another owner, or "".
 func notOwned(p *v1.Pod, claim *v1.PersistentVolumeClaim) string {
 	if owner := metav1.GetControllerOf(claim); owner != nil && owner.UID == p.UID {
 		return ""
@@ -101,25 +103,26 @@ func classOfVolume(v *v1.PersistentVolume) string {
 	return v.Spec.StorageClassName
 }
 
-// isBound does not ask for phases.
+// isBound ignores phases.
 func isBound(c *v1.PersistentVolumeClaim) bool {
 	_, completed := c.Annotations[annBindCompleted]
 	return c.Spec.VolumeName != "" && completed
 }
 
-// migratable reports whether the scheduler considers migration of an in-tree plugin to its CSI driver at all.
+// migratable reports whether the scheduler considers migration of an in-tree plugin to
+// its CSI driver at all.
 func migratable(inTree string) bool {
 	return slices.Contains([]string{
 		"kubernetes.io/aws-ebs", "kubernetes.io/gce-pd", "kubernetes.io/azure-disk", "kubernetes.io/cinder", "kubernetes.io/portworx-volume",
 	}, inTree)
 }
 
-// migratedOn reports whether the node says that the in-tree plugin is replaced there.
+// migratedOn reports whether the node's CSINode lists the in-tree plugin as migrated.
 func migratedOn(on *storagev1.CSINode, inTree string) bool {
 	return on != nil && migratable(inTree) && slices.Contains(strings.Split(on.Annotations[annMigratedPlugins], ","), inTree)
 }
 
-// inTreePlugin is the name of a volume's in-tree plugin that has a CSI driver; "" without one.
+// inTreePlugin is the name of a volume's in-tree plugin that has a CSI driver, or "".
 func inTreePlugin(pv *v1.PersistentVolume, inline *v1.Volume) string {
 	name, err := translator.GetInTreePluginNameFromSpec(pv, inline)
 	if err != nil {

@@ -14,19 +14,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Contract is what a plugin says about itself, whatever the pod: what the engine need not ask again, what is watched, which events wake its pods.
+// Contract is the part of a plugin's behaviour that does not depend on the pod: the
+// inputs that invalidate its cached results, the kinds it watches, and its event
+// registrations.
 type Contract struct {
 	Name string
-	// FilterReads and ScoreReads are the aspects of a node that filter and score depend on.
+	// FilterReads and ScoreReads are the aspects of a node that filter and score depend
+	// on.
 	FilterReads, ScoreReads model.Aspect
 	Normalization           model.Normalization
-	// Reads are the kinds of objects besides pods and nodes.
+	// Reads are the kinds of objects other than pods and nodes.
 	Reads []model.Kind
-	// Events are the registrations: the labels of their events, and which of hint, alike, cause and asked they have.
+	// Events are the registrations: the labels of their events, and which of hint, alike,
+	// cause and AskedHint they have.
 	Events []string
 }
 
-// CheckContract compares what a plugin says about itself.
+// CheckContract compares a plugin with its expected contract.
 func CheckContract(t testing.TB, p plugin.Plugin, want Contract) {
 	t.Helper()
 	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
@@ -77,7 +81,8 @@ func registrationText(r *model.EventToRegister) string {
 	return text
 }
 
-// Causes returns the causes of a pod's rejection, one for each registration that has one, each "wants <ways>; keys <keys>".
+// Causes returns the causes of a pod's rejection, each as "wants <ways>; keys <keys>".
+// Registrations without a cause are left out.
 func Causes(p plugin.EnqueueExtensions, waiting *model.Pod) (causes []string) {
 	for _, r := range p.EventsToRegister() {
 		if r.Cause != nil {
@@ -88,7 +93,8 @@ func Causes(p plugin.EnqueueExtensions, waiting *model.Pod) (causes []string) {
 	return causes
 }
 
-// Touched returns what an event touches, for each registration that concerns it and has causes, each "has <keys>; seeks <ways>".
+// Touched returns the keys that an event touches, each as "has <keys>; seeks <ways>". It
+// covers the registrations that concern the event and have causes.
 func Touched(p plugin.EnqueueExtensions, event model.Event) (touched []string) {
 	for _, r := range p.EventsToRegister() {
 		if r.Touches != nil && r.Concerns(event) {
@@ -100,7 +106,7 @@ func Touched(p plugin.EnqueueExtensions, event model.Event) (touched []string) {
 	return touched
 }
 
-// Meets reports whether an event touches what a cause says that it must.
+// Meets reports whether an event touches the keys that a cause requires.
 func Meets(r *model.EventToRegister, cause model.Cause, event model.Event) bool {
 	var touch model.Touch
 	r.Touches(event, &touch)
@@ -114,7 +120,8 @@ func Meets(r *model.EventToRegister, cause model.Cause, event model.Event) bool 
 	return met(cause.Wants, touch.Has) && (len(cause.Keys) == 0 || met(touch.Seeks, cause.Keys))
 }
 
-// waysText joins ways by " or ", their clauses by " & ", the keys of a clause by "|". There is "any" without ways, "all" in a way without clauses.
+// waysText joins ways by " or ", their clauses by " & " and the keys of a clause by "|".
+// It returns "any" without ways; a way without clauses is "all".
 func waysText(ways []model.Way) string {
 	if len(ways) == 0 {
 		return "any"
@@ -132,8 +139,9 @@ func waysText(ways []model.Way) string {
 	return strings.Join(texts, " or ")
 }
 
-// keysText sorts keys, since labels come from maps. A key is <kind>[@<namespace>][:<name>[=<value>]], with "!" for a label whatever its value; there is
-// "none" without keys.
+// keysText sorts keys, since labels come from maps. A key is
+// <kind>[@<namespace>][:<name>[=<value>]], with "!" for a label with any value. Without
+// keys it returns "none".
 func keysText(keys []model.Key, between string) string {
 	if len(keys) == 0 {
 		return "none"
@@ -158,7 +166,8 @@ func keysText(keys []model.Key, between string) string {
 	return strings.Join(texts, between)
 }
 
-// Alikes returns what of a pod the hints depend on, for each registration that says so.
+// Alikes returns the parts of a pod that the hints depend on, for each registration with
+// an Alike.
 func Alikes(p plugin.EnqueueExtensions, waiting *model.Pod) (alikes []string) {
 	for _, r := range p.EventsToRegister() {
 		if r.Alike != nil {

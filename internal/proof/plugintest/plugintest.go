@@ -1,7 +1,7 @@
 // Package plugintest builds the small clusters of plugins' test tables.
 //
-// It takes API objects and gives state views, through the same state that production uses. It owns nothing and is imported
-// by tests only.
+// It takes API objects and returns state views, built by the state that production uses.
+// It owns nothing. Only tests import it.
 package plugintest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Cluster returns a state that holds the nodes, and the pods on the nodes they name.
+// Cluster returns a state with the nodes, and with the pods on the nodes they name.
 func Cluster(nodes []*v1.Node, pods ...*v1.Pod) *state.State {
 	s := state.New()
 	var changes []model.Change
@@ -36,7 +36,8 @@ func Cluster(nodes []*v1.Node, pods ...*v1.Pod) *state.State {
 	return s
 }
 
-// DeviceClass returns a class whose devices are requested as an extended resource; none if that is empty.
+// DeviceClass returns a class whose devices are requested as an extended resource. An
+// empty resource sets none.
 func DeviceClass(name, resource string) *resourcev1.DeviceClass {
 	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if resource != "" {
@@ -45,7 +46,7 @@ func DeviceClass(name, resource string) *resourcev1.DeviceClass {
 	return c
 }
 
-// WithDevices gives a node devices, all in one pool, of which a claim has the first ones.
+// WithDevices gives a node devices in one pool. A claim holds the first of them.
 func WithDevices(s *state.State, node string, all, taken int) {
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "drv", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
@@ -71,9 +72,15 @@ func Set(s *state.State, objects ...runtime.Object) {
 	s.Apply(changes)
 }
 
-// Ruling asks a StateFilter about a pod, as in the pod's turn: "pod: <rejection>", "skip" without a need, or for each node, in the order of the slots,
-// "fits", "U <reasons>" (UU if it is not resolvable) or "E <error>". In is the view in which the nodes are asked about: that of the turn, or a dry run
-// of it.
+// Ruling returns the result of a StateFilter for a pod, as in the pod's turn:
+//
+//	error: <error>     FilterNeedIn failed
+//	pod: <rejection>   FilterNeedIn rejected the pod
+//	skip               the pod has no need
+//
+// Otherwise it returns a verdict for each node, in slot order: "fits", "U <reasons>" (UU
+// if unresolvable) or "E <error>". The nodes are judged in the view in, which is the view
+// of the turn or a dry run of it.
 func Ruling(f plugin.StateFilter, pod *model.Pod, turn, in state.View) string {
 	need, rejection, err := f.FilterNeedIn(turn, pod)
 	switch {
@@ -106,7 +113,8 @@ func verdictOf(verdicts plugin.Verdicts, code reason.Code) string {
 	return "U " + strings.Join(verdicts.Reasons(code), "; ")
 }
 
-// NeedIn returns the text of the pod's need of a StateFilter in a view; empty if it is nil or the pod is rejected.
+// NeedIn returns the text of the pod's need of a StateFilter in a view. It is empty if
+// the need is nil or the pod is rejected.
 func NeedIn(f plugin.StateFilter, pod *model.Pod, v state.View) string {
 	need, _, _ := f.FilterNeedIn(v, pod)
 	if need == nil {
@@ -115,8 +123,9 @@ func NeedIn(f plugin.StateFilter, pod *model.Pod, v state.View) string {
 	return string(need.AppendText(nil))
 }
 
-// Helped returns whether one of the plugin's registrations concerns the event and its hint is positive, for a pod that asked nothing. Where the registration has a cause, it must agree:
-// a positive hint for an event that does not find the pod is a failure of the test.
+// Helped reports whether a hint is positive for a registration that concerns the event,
+// for a pod without an AskedIn need. If the registration has a cause, the event must
+// touch it: otherwise the test fails.
 func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
 	t.Helper()
 	helped := false
@@ -132,7 +141,8 @@ func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event 
 	return helped
 }
 
-// Found returns whether an event finds the pod by one of the registrations that concern it, whatever the hint says.
+// Found reports whether the event finds the pod by a registration that concerns it,
+// without looking at the hint.
 func Found(p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
 	return slices.ContainsFunc(p.EventsToRegister(), func(r model.EventToRegister) bool {
 		return r.Concerns(event) && r.Asked == nil && (r.Cause == nil || finds(&r, waiting, event))
@@ -145,7 +155,7 @@ func finds(r *model.EventToRegister, waiting *model.Pod, event model.Event) bool
 	return meets(cause.Wants, touch.Has) && (len(cause.Keys) == 0 || meets(touch.Seeks, cause.Keys))
 }
 
-// meets reports whether one of the ways, if there are any, is met by the keys.
+// meets reports whether the keys meet a way. An empty list of ways is always met.
 func meets(ways []model.Way, keys []model.Key) bool {
 	return len(ways) == 0 || slices.ContainsFunc(ways, func(way model.Way) bool {
 		return !slices.ContainsFunc(way, func(clause model.Clause) bool {
@@ -167,7 +177,7 @@ func Node(node *v1.Node, pods ...*v1.Pod) state.Node {
 	return s.Node(slot)
 }
 
-// FilterNeed returns the pod's need of a filter, interned; zero if it is nil.
+// FilterNeed returns the pod's need of a filter, interned. It is zero for a nil need.
 func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
 	if counts, ok := p.(plugin.CountFilter); ok {
 		return plugin.NeedOf(counts.CountNeed(pod))
@@ -175,7 +185,8 @@ func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
 	return plugin.NeedOf(p.(plugin.NodeFilter).FilterNeed(pod))
 }
 
-// ScoreNeed returns the pod's need of a Score plugin, interned; zero if it is nil.
+// ScoreNeed returns the pod's need of a Score plugin, interned. It is zero for a nil
+// need.
 func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
 	if set, ok := p.(plugin.SetScore); ok {
 		return plugin.NeedOf(set.SetNeed(pod))
@@ -206,7 +217,7 @@ func Counting(p plugin.CountFilter, pod *model.Pod) plugin.Counting {
 	return p.CountNeed(pod).Compile()
 }
 
-// Rules returns the rules that hold in the state, after PreFilter, as in a pod's turn.
+// Rules returns the rules that apply in the state, after PreFilter, as in a pod's turn.
 func Rules(c plugin.Counting, s *state.State, to []plugin.CountRule) []plugin.CountRule {
 	if check, _, err := c.PreFilter(s.View()); !check || err != nil {
 		return to

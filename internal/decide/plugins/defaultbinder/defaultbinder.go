@@ -1,7 +1,8 @@
 // Package defaultbinder builds the Binding of a pod and decides about retries.
 //
-// It takes a pod, the name of its node, and the API's errors; it gives the Binding and the wait before the next try. It owns nothing. It never
-// sends, sleeps or adds jitter: commit does.
+// It takes a pod, a node name and the API's errors. It returns the Binding and the delay
+// before a retry. It owns nothing. It never sends, sleeps or adds jitter: package commit
+// does.
 package defaultbinder
 
 import (
@@ -33,7 +34,8 @@ const (
 	waitFactor = 5
 )
 
-// Binding returns the object to post to the pod's binding subresource. With the UID the API server rejects it for another pod of the same name.
+// Binding returns the object to post to the pod's binding subresource. The UID makes the
+// API server reject it if another pod has taken the name.
 func (Plugin) Binding(pod *model.Pod, nodeName string) *v1.Binding {
 	return &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
@@ -41,12 +43,13 @@ func (Plugin) Binding(pod *model.Pod, nodeName string) *v1.Binding {
 	}
 }
 
-// Tries is how often a binding is sent before its failure is final.
+// Tries returns how often a binding is sent before its failure is final.
 func (Plugin) Tries() int { return tries }
 
-// Retry reports whether to send a binding again after its try-th try, counted from 1, failed with err; and if so, after which wait: 10, 50 and
-// 250 ms. Only errors of an overloaded or unreachable server are retried. After a conflict, a missing pod, a rate limit or a timeout the pod
-// returns to the queue at once.
+// Retry reports whether to send a binding again after try number try, counted from 1,
+// failed with err, and the delay before: 10, 50 and 250 ms. Only errors of an overloaded
+// or unreachable server are retried. After a conflict, a missing pod, a rate limit or a
+// timeout, the pod returns to the queue at once.
 func (Plugin) Retry(err error, try int) (wait time.Duration, again bool) {
 	if try >= tries || !passing(err) {
 		return 0, false

@@ -31,7 +31,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// cycle is one whose filters read nothing but what pods occupy, and reject every node but those on which nobody is left.
+// cycle is a cycle whose filters read only the pods' usage, and reject every node that
+// still has pods.
 type cycle struct {
 	plugin.Cycle
 	view      state.View
@@ -68,7 +69,7 @@ func (c *cycle) Kept(name string, build func() any) any {
 	return c.kept[name]
 }
 
-// refusing is an extender that leaves no candidate.
+// refusing is an extender that rejects all candidates.
 type refusing struct{ plugin.Extender }
 
 func (refusing) Preempts() bool            { return true }

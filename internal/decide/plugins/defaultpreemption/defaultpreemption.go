@@ -1,7 +1,9 @@
-// Package defaultpreemption makes room for a pod without a feasible node by evicting pods of lower priority.
+// Package defaultpreemption makes room for a pod without a feasible node by evicting pods
+// of lower priority.
 //
-// It takes a pod's cycle; it gives the pods to evict, the nomination of the pod to their node, and a text. It owns nothing: the search is
-// engine/preempt's. It never evicts a pod: commit carries out what was decided.
+// It takes a pod's cycle. It returns the pods to evict, the nomination of the pod and a
+// message. It owns nothing: package engine/preempt searches for the victims. It never
+// evicts a pod: package commit executes the decision.
 package defaultpreemption
 
 import (
@@ -21,22 +23,23 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "DefaultPreemption"
 
-// prefix begins every text of the plugin.
+// prefix begins every message of the plugin.
 const prefix = "preemption: "
 
-// Groups says what of pod groups the plugin knows, by feature gates. The zero value knows of none.
+// Groups holds the feature gates for pod groups. The zero value ignores groups.
 type Groups struct {
-	// Units means that groups are evicted whole if they say so, and that a member's group decides how important it is.
+	// Units enables disruptionMode, so that some groups are only evicted whole. A member
+	// then has the importance of its group.
 	Units bool
-	// OwnPolicy means that a group has a preemption policy of its own, and that those of its members do not count.
+	// OwnPolicy makes a group's preemption policy replace the policies of its members.
 	OwnPolicy bool
 }
 
-// Plugin has pods evicted. It is immutable and can be shared.
+// Plugin preempts pods. It is immutable and can be shared.
 type Plugin struct{ groups Groups }
 
-// New returns the plugin without groups. Its arguments say how many candidates are enough for kube-scheduler, which then looks at no further node; Berth looks at
-// all nodes whatever they are.
+// New returns the plugin without support for groups. The arguments are ignored: they
+// limit kube-scheduler's number of candidates, and Berth examines all nodes.
 func New(args *configv1.DefaultPreemptionArgs) (*Plugin, error) { return Groups{}.New(args) }
 
 // New returns the plugin.
@@ -48,21 +51,23 @@ func (p *Plugin) ByGroupPolicy() bool { return p.groups.OwnPolicy }
 // Name returns "DefaultPreemption".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kind of budgets.
+// Reads returns the kind PodDisruptionBudget.
 func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PodDisruptionBudgetKind} }
 
-// PreEnqueue holds back no pod by itself: the queue knows for which pods evictions are under way, and holds these back where the plugin is enabled.
+// PreEnqueue gates no pod. The queue tracks the evictions under way and gates their
+// preemptors where the plugin is enabled.
 func (*Plugin) PreEnqueue(*model.Pod) string { return "" }
 
-// EventsToRegister registers for pods that are gone, by a hint that never helps. As in kube-scheduler, the pod is tried again when that helps the
-// filters that rejected it.
+// EventsToRegister registers for deleted pods, with a hint that never helps. As in
+// kube-scheduler, a deletion wakes the pod if it helps a filter that rejected the pod.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{
 		Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: func(*model.Pod, model.Event) bool { return false },
 	}}
 }
 
-// PostFilter returns the pods to evict. A pod that may not evict others now keeps its nomination; one for which nothing helps loses it.
+// PostFilter returns the pods to evict. A pod that may not preempt now keeps its
+// nomination. A pod that preemption cannot help loses it.
 func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	if text := preempt.Ineligible(c, pod); text != "" {
 		return plugin.PostFilterResult{Message: prefix + text}, nil
@@ -83,14 +88,17 @@ func (p *Plugin) resultOf(v state.View, pod *model.Pod, found *preempt.Candidate
 	node := v.Node(found.Slot).Name()
 	result := plugin.PostFilterResult{Done: true, Nomination: plan.Set, NodeName: node, Evictions: p.evictions(v, node, found.Victims)}
 	result.Message = fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(result.Evictions))
-	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) { // as in kube-scheduler, which starts nothing if all victims are leaving anyway
+	// Like kube-scheduler, leave Outranked empty if all victims are terminating anyway.
+	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) {
 		result.Outranked = v.NominatedBelow(pod, found.Slot)
 	}
 	return result
 }
 
-// evictions returns the evictions of victims on a node, and behind them those of pods that can only be evicted with one of them, wherever these run: the other members of a group, or of all groups below a
-// composite one, whose disruptionMode is all, by namespace and name.
+// evictions returns the evictions of the victims on a node, then those of pods that can
+// only be evicted together with a victim, on any node. These are the other members of the
+// victim's group, or of all groups below its composite group, if its disruptionMode is
+// all. They are sorted by name.
 func (p *Plugin) evictions(v state.View, node string, victims []*model.Pod) []plan.Eviction {
 	evictions := make([]plan.Eviction, 0, len(victims))
 	for _, victim := range victims {

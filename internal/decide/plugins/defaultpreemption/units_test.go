@@ -15,7 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestUnitsAreEvictedWhole evicts members of groups. Of one whose disruptionMode is all the others are evicted behind the victims, wherever they run and once, by name; of other groups only the victims.
+// TestUnitsAreEvictedWhole evicts members of groups. If a group's disruptionMode is all,
+// its other members are evicted after the victims, on any node, once each and by name. Of
+// other groups only the victims are evicted.
 func TestUnitsAreEvictedWhole(t *testing.T) {
 	s := plugintest.Cluster([]*v1.Node{build.Node("n0"), build.Node("n1")})
 	pods := map[string]*model.Pod{}

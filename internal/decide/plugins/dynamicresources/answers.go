@@ -8,24 +8,24 @@ type answer struct {
 	rating int32
 	// gives means that devices were needed and found.
 	gives bool
-	// err, unless nil, is the reason for a missing verdict; code is zero then.
+	// err, if set, is the reason for a missing verdict; code is then zero.
 	err error
 }
 
-// answers caches results by a hash of the demands and of a node's devices, for all needs
-// together. Filters and scores of the same claims share the cache. It outlasts columns,
-// so that a continued turn finds its earlier results.
+// answers caches results by a hash of the demands and of a node's devices. All needs
+// share it, so filters and scores of the same claims do too. It outlives columns, so a
+// continued turn finds its earlier results.
 //
-// The cache has two generations. A used answer moves to the young generation, and the old
-// generation is dropped when the young one is full.
+// The cache has two generations. A used answer moves to the young generation. When the
+// young generation is full, it replaces the old one, which is dropped.
 type answers struct {
-	// Invariant: young has at most answersMax entries, and so has old.
+	// Invariant: young and old have at most answersMax entries each.
 	young, old map[[32]byte]answer
 	max        int
 }
 
-// answersMax bounds a generation. At about 100 bytes an answer, both generations together
-// take up to 13 MB.
+// answersMax bounds a generation. At about 100 bytes per answer, both generations
+// together take up to 13 MB.
 const answersMax = 1 << 16
 
 func newAnswers() *answers { return &answers{young: map[[32]byte]answer{}, max: answersMax} }

@@ -13,18 +13,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// What a pod asks of devices when it is rejected stays what it asks until an event about its claims or about a class wakes it: claims and their requests do
-// not change. So an event about the devices of a pool is of no help to it if no request could be given a device of that pool, whatever is in use: neither
-// could a search take one from there, nor do other devices depend on those of this pool, whose counters are its own. Whatever is not known helps.
+// The device requests of a parked pod do not change until an event about its claims or a
+// class wakes the pod: claims and their requests are immutable. So an event about the
+// devices of a pool cannot help if no request could get a device of that pool, even a
+// free one. Devices outside the pool are not affected either, since counters belong to
+// one pool. Unclear cases wake the pod.
 
 var (
-	// nothing is what a pod asks for which no search would be made, whatever becomes of devices.
+	// nothing is the need of a pod that no change of devices can help.
 	nothing model.Need
-	// anything is what a pod asks of which nothing is known.
+	// anything is the need of a pod whose requests are unknown.
 	anything = model.NeedOf("anything")
 )
 
-// AskedIn returns what the pod's claims ask of devices that have no allocation, and what the one would ask that is made for its extended resources.
+// AskedIn returns the requests of the pod's claims without an allocation, and of the
+// claim that the scheduler would create for its extended resources.
 func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	store := v.Devices()
 	x := extendedOf(store, pod)
@@ -46,7 +49,7 @@ func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	text := []byte{'['}
 	for i, claim := range find {
 		if store.IsPromised(claim.Key) {
-			return anything // it waits for what comes of the promise, whatever devices that concerns
+			return anything // wait for the result of the promise, for any device
 		}
 		if i > 0 {
 			text = append(text, ',')
@@ -75,32 +78,34 @@ func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	return model.NeedOf(string(append(text, ']')))
 }
 
-// asked is what a pod asked, compiled.
+// asked is a compiled need.
 type asked struct {
 	id uint64
-	// requests are the selectors of each request, and of its class; where there are alternatives, of each of these.
+	// requests are the selectors of each request and its class. Each alternative counts
+	// as a request.
 	requests [][]resourcev1.DeviceSelector
-	// drivers are those of which devices can be given, nil if any driver's may be.
+	// drivers are those that can provide the devices; nil if any driver might.
 	drivers []string
-	// all means that a request is for all devices, which an invalid pool of any driver can keep from being given.
+	// all means that a request is for all devices. An invalid pool of any driver can
+	// block it.
 	all bool
 }
 
-// heard remembers what hints found. They are asked by the goroutine of the queue.
+// heard caches the results of hints. The hints run in the goroutine of the queue.
 //
-// Authors of claims write the selectors that hints evaluate, so hints have budgets of
-// counted work. Each need has a budget for each pool, and all hints about an event share
-// a budget. When either is used up, the result is that the event helps. A failed attempt
-// costs less than a hint without a limit.
+// Hints evaluate selectors written by the authors of claims, so hints have budgets, in
+// units of work. Each need has a budget per pool, and all hints for an event share a
+// budget. When a budget is used up, the event counts as helpful: a failed attempt costs
+// less than an unlimited hint.
 type heard struct {
 	hints *allocator.Hints
-	// Compiled needs, by need. Invariant: bytes is their approximate size.
+	// asked holds compiled needs. Invariant: bytes is their approximate size.
 	asked map[model.Need]*asked
 	bytes int
 	ids   uint64
-	// matches are whether a request could be given a device of a pool.
+	// matches records whether a request could get a device of a pool.
 	matches map[match]bool
-	// left is the remaining budget of the present event, spent the work of all hints so
+	// left is the remaining budget of the current event, spent the work of all hints so
 	// far.
 	left  int64
 	spent int64
@@ -119,11 +124,11 @@ const (
 
 // Budgets of hints, in units of work.
 const (
-	// poolWork is the budget of a need and a pool, parkedWork the budget to find the
-	// drivers of a need.
+	// poolWork is the budget for a need and a pool, parkedWork for finding a need's
+	// drivers.
 	poolWork, parkedWork = 2 * price.Millisecond, 5 * price.Millisecond
-	// eventWork is the budget of all hints about an event. It is shared with waiting
-	// events, down to leastEventWork.
+	// eventWork is the budget of all hints for an event. Waiting events share it, down to
+	// leastEventWork each.
 	eventWork, leastEventWork = 100 * price.Millisecond, 20 * price.Millisecond
 )
 
@@ -131,10 +136,10 @@ func newHeard(features allocator.Features) *heard {
 	return &heard{hints: allocator.NewHints(features), asked: map[model.Need]*asked{}, matches: map[match]bool{}, left: eventWork}
 }
 
-// begin sets the budget of an event, with a number of events waiting behind it.
+// begin sets the budget of an event. waiting is the number of events behind it.
 func (h *heard) begin(waiting int) { h.left = max(eventWork/int64(1+waiting), leastEventWork) }
 
-// does calls a function that may do at most that much work, and counts the work.
+// does calls a function with a budget of most, and subtracts its work from left.
 func (h *heard) does(most int64, work func(left *allocator.Work)) {
 	left := allocator.Work(most)
 	work(&left)
@@ -143,7 +148,7 @@ func (h *heard) does(most int64, work func(left *allocator.Work)) {
 	h.spent += done
 }
 
-// compile compiles what a pod asked, which is neither nothing nor anything.
+// compile compiles a need other than nothing and anything.
 func (h *heard) compile(need model.Need) *asked {
 	if a := h.asked[need]; a != nil {
 		return a
@@ -153,7 +158,7 @@ func (h *heard) compile(need model.Need) *asked {
 		Classes [][]resourcev1.DeviceSelector
 	}
 	if err := json.Unmarshal([]byte(need.String()), &claims); err != nil {
-		panic(fmt.Sprintf("decode what a pod asked: %v", err)) // AskedIn has encoded it
+		panic(fmt.Sprintf("decode what a pod asked: %v", err)) // encoded by AskedIn
 	}
 	h.ids++
 	a := &asked{id: h.ids}
@@ -177,10 +182,10 @@ func (h *heard) compile(need model.Need) *asked {
 	return a
 }
 
-// bytesOf returns the approximate bytes of a need and its compiled form.
+// bytesOf returns the approximate size of a need and its compiled form.
 func bytesOf(need model.Need) int { return 512 + 2*len(need.String()) }
 
-// findDrivers finds the drivers whose devices can be given, as far as the work allows.
+// findDrivers finds the drivers that can provide the devices, within the budget.
 func (a *asked) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
 	return func(left *allocator.Work) {
 		for _, selectors := range a.requests {
@@ -196,14 +201,14 @@ func (a *asked) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
 	}
 }
 
-// add adds a request, whose class is the first that is left.
+// add adds a request. Its class is the first of the remaining classes.
 func (a *asked) add(selectors []resourcev1.DeviceSelector, mode resourcev1.DeviceAllocationMode, classes *[][]resourcev1.DeviceSelector) {
 	a.requests = append(a.requests, slices.Concat((*classes)[0], selectors))
 	a.all = a.all || mode == resourcev1.DeviceAllocationModeAll
 	*classes = (*classes)[1:]
 }
 
-// within returns a compiled need, or nil if no work is left to compile it.
+// within returns a compiled need, or nil if the budget does not allow compiling it.
 func (h *heard) within(need model.Need) *asked {
 	if a := h.asked[need]; a != nil || h.left <= 0 {
 		return a
@@ -211,7 +216,7 @@ func (h *heard) within(need model.Need) *asked {
 	return h.compile(need)
 }
 
-// mayUse reports whether a request could be given a device of one of the pools.
+// mayUse reports whether a request could get a device of the given pools.
 func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
 	if len(pools) == 0 {
 		return false
@@ -227,7 +232,7 @@ func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
 			return matches
 		}
 		if h.left <= 0 {
-			return true // only this time: the next event has a budget of its own
+			return true // not cached: the next event has a new budget
 		}
 		h.does(poolWork, func(left *allocator.Work) {
 			matches = slices.ContainsFunc(a.requests, func(selectors []resourcev1.DeviceSelector) bool {
@@ -242,13 +247,13 @@ func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
 	})
 }
 
-// asksAll reports whether a request is for all devices, or might be.
+// asksAll reports whether a request is, or might be, for all devices.
 func (h *heard) asksAll(need model.Need) bool {
 	a := h.within(need)
 	return a == nil || a.all
 }
 
-// aboutClaims is the hint about claims that give devices back.
+// aboutClaims returns the hint for claims that release devices.
 func (h *heard) aboutClaims() *model.AskedHint {
 	return &model.AskedHint{
 		Hint: func(need model.Need, e model.Event) bool {
@@ -259,7 +264,7 @@ func (h *heard) aboutClaims() *model.AskedHint {
 	}
 }
 
-// aboutSlices is the hint about slices, and about rules that taint devices.
+// aboutSlices returns the hint for slices, and for rules that taint devices.
 func (h *heard) aboutSlices() *model.AskedHint {
 	return &model.AskedHint{
 		Hint: func(need model.Need, e model.Event) bool {
@@ -280,7 +285,7 @@ func isRule(e model.Event) bool {
 	return object.Ref().Kind == model.DeviceTaintRuleKind
 }
 
-// givesBack reports whether a claim has lost an allocation, or something of it.
+// givesBack reports whether a claim has lost its allocation or a part of it.
 func givesBack(e model.Event) bool {
 	had, ok := e.OldObject.(*model.ResourceClaim)
 	if !ok || had.Allocation() == nil {
@@ -290,7 +295,8 @@ func givesBack(e model.Event) bool {
 	return !ok || now.Allocation() == nil || len(e.Pools) > 0
 }
 
-// cause returns what an event about pools must touch; whoever asks for all devices may be helped by pools of any driver if these have changed.
+// cause returns the drivers that an event about pools must touch. A request for all
+// devices can be helped by pools of any driver if pools have changed.
 func (h *heard) cause(need model.Need, changed bool) (c model.Cause) {
 	if need == nothing {
 		c.Wants = model.Never()
@@ -298,7 +304,8 @@ func (h *heard) cause(need model.Need, changed bool) (c model.Cause) {
 	if !isKnown(need) {
 		return c
 	}
-	defer func(left int64) { h.left = left }(h.left) // pods are also parked while an event is being processed
+	// Pods are also parked while an event is processed.
+	defer func(left int64) { h.left = left }(h.left)
 	if a := h.compile(need); !a.all || !changed {
 		for _, driver := range a.drivers {
 			c.Keys = append(c.Keys, driverKey(driver))
@@ -309,7 +316,7 @@ func (h *heard) cause(need model.Need, changed bool) (c model.Cause) {
 
 func driverKey(driver string) model.Key { return model.Key{Kind: "driver", Name: driver} }
 
-// touches adds the drivers of the pools that an event is about. A rule may taint devices of any.
+// touches adds the drivers of an event's pools. A rule may taint devices of any driver.
 func touches(e model.Event, to *model.Touch) {
 	if isRule(e) {
 		return

@@ -27,7 +27,7 @@ func class(name string, expressions ...string) *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{Selectors: selecting(expressions...)}}
 }
 
-// ofClass lets the claim's first request be for devices of a class that match.
+// ofClass sets the class and the selectors of the claim's first request.
 func ofClass(name string, expressions ...string) func(*resourcev1.ResourceClaim) {
 	return func(c *resourcev1.ResourceClaim) {
 		c.Spec.Devices.Requests[0].Exactly.DeviceClassName, c.Spec.Devices.Requests[0].Exactly.Selectors = name, selecting(expressions...)
@@ -54,8 +54,9 @@ func sliceWith(node string, change ...func(*resourcev1.ResourceSlice)) *resource
 	return s
 }
 
-// TestWhomAPoolHelps has pods that ask for different things, and claims that give back a device of a pool, and versions of its slice. What helps is named; by cause
-// alone, no pod is found that the event cannot help.
+// TestWhomAPoolHelps has pods with different requests, claims that release a device of a
+// pool, and versions of its slice. Each row names the result for both events. By the
+// cause alone, an event finds no pod that it cannot help.
 func TestWhomAPoolHelps(t *testing.T) {
 	const drv, modelA = `device.driver == "drv"`, `device.attributes["drv"].model == "a"`
 	classes := []*resourcev1.DeviceClass{class("drv", drv), class("other", `"other" == device.driver && `+modelA), class("broken", `device.attributes["drv"].none == "a"`), class("any")}
@@ -76,7 +77,8 @@ func TestWhomAPoolHelps(t *testing.T) {
 	for _, row := range []struct {
 		what   string
 		change []func(*resourcev1.ResourceClaim)
-		// gives and slice are what is true of an event about a claim and about a slice: helps, no, or cause.
+		// gives and slice are the results for an event about a claim and about a slice:
+		// helps, no, or cause.
 		gives, slice string
 	}{
 		{"the driver's", []func(*resourcev1.ResourceClaim){ofClass("drv")}, "helps", "helps"},
@@ -133,7 +135,8 @@ func TestWhomAPoolHelps(t *testing.T) {
 	}
 }
 
-// A pod that waits for what becomes of a promise is helped by whatever gives devices back: no event says that the promise was broken.
+// A pod that waits for the result of a promise is helped by any released devices, since
+// no event reports a broken promise.
 func TestWhoWaitsForAPromise(t *testing.T) {
 	w := newWorld(t, sliceWith("a"), claim("c", 1), claim("o", 1, allocated("b", "x")))
 	placement, err := w.place(t, pod("first", "c"), "a")
@@ -156,8 +159,9 @@ func TestWhoWaitsForAPromise(t *testing.T) {
 	}
 }
 
-// TestNobodyHopefulIsLeft changes worlds at random. A pod that no node would do for is tried again when an event is said to help it. One that is not must still
-// be rejected by every node.
+// TestNobodyHopefulIsLeft changes worlds at random. A pod without a feasible node is
+// retried when an event helps it. If no event helps, every node must still reject the
+// pod.
 func TestNobodyHopefulIsLeft(t *testing.T) {
 	helped, kept := 0, 0
 	for seed := range uint64(60) {
@@ -203,7 +207,7 @@ func TestNobodyHopefulIsLeft(t *testing.T) {
 				case 0: // wide
 					s.Name, s.Spec.Pool.Name = driver, "wide-pool"
 					s.Spec.NodeName, s.Spec.AllNodes = nil, ptr.To(true)
-				case 1: // of devices that share
+				case 1: // devices with shared counters
 					s.Spec.Pool.ResourceSliceCount = 2
 					counters := s.DeepCopy()
 					counters.Name += "-counters"

@@ -8,11 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Bar rejects pods that need devices in a profile that has the plugin at some points and not at all that it takes: they would be bound without.
-// kube-scheduler's plugin fails there, or binds the pod, as it happens.
+// Bar rejects pods that need devices in a profile that enables the plugin at some but not
+// all of its extension points. Such pods would be bound without devices. kube-scheduler
+// fails or binds the pod, depending on the points.
 type Bar struct{ missing []string }
 
-// NewBar returns the bar of a profile that lacks the plugin at these points.
+// NewBar returns the bar for a profile that lacks the plugin at the given points.
 func NewBar(missing ...string) *Bar { return &Bar{missing} }
 
 // Name returns "DynamicResources".
@@ -30,7 +31,8 @@ func (b *Bar) rejection() string {
 	return "the pod needs devices, and DynamicResources is disabled at " + strings.Join(b.missing, ", ")
 }
 
-// Bars returns why a pending pod stays pending, empty if it needs no devices: neither by claims nor by extended resources for which the devices of a class stand.
+// Bars returns why a pod stays pending, or "" if it needs no devices. Devices are needed
+// by claims, and by extended resources that a class provides.
 func (b *Bar) Bars(pod *model.Pod, classes model.ClassResolver) string {
 	if pod.Devices == nil && !pod.Asks.AreDevices(classes) {
 		return ""
@@ -38,8 +40,9 @@ func (b *Bar) Bars(pod *model.Pod, classes model.ClassResolver) string {
 	return b.rejection()
 }
 
-// Skips reports whether the pod needs no devices, whatever classes there are.
+// Skips reports whether the pod needs no devices, whichever classes exist.
 func (*Bar) Skips(pod *model.Pod) bool { return (*Plugin)(nil).Skips(pod) }
 
-// EventsToRegister registers for nothing: a pod that needs devices is not helped. One whose extended resource is no longer of any class is tried again in time.
+// EventsToRegister registers for nothing, since no event helps a pod that needs devices.
+// If no class provides its extended resource any more, the pod is retried by time.
 func (*Bar) EventsToRegister() []model.EventToRegister { return nil }

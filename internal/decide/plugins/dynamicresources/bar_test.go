@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// A profile without the plugin at some points rejects pods that need devices.
+// A profile without the plugin at some extension points rejects pods that need devices.
 func TestBar(t *testing.T) {
 	bar := NewBar("filter", "reserve")
 	plugintest.CheckContract(t, bar, plugintest.Contract{Name: "DynamicResources"})

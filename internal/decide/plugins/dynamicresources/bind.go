@@ -21,9 +21,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Between the decision and the binding, each claim of the pod that has no allocation is promised devices. The promise counts until a version of the claim
-// shows an allocation. Writes say what they found: the answer of the API server is known before anything that follows, so that devices are never taken for
-// free between the write and the watch. What was allocated stays allocated when the placement fails; only the reservation is taken back.
+// Between the decision and the binding, each claim of the pod without an allocation has a
+// promise of devices. A promise counts until a version of the claim shows an allocation.
+// The API server's answers to writes are learned before any later decision, so devices
+// never count as free between a write and its watch event. If the placement fails, only
+// the reservation is reverted. The allocation stays.
 
 // Reserve promises devices to the pod's claims.
 func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error) {
@@ -39,7 +41,8 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 		switch {
 		case promise == nil:
 			find = append(find, claim)
-		case !slices.ContainsFunc(holds, func(h plan.Hold) bool { return h.Object == claim.Ref() }): // not named twice
+		// Not named twice
+		case !slices.ContainsFunc(holds, func(h plan.Hold) bool { return h.Object == claim.Ref() }):
 			holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: promise})
 		}
 	}
@@ -95,15 +98,17 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	return holds, nil
 }
 
-// nameAt returns the name of the search for a pod's devices on a node.
+// nameAt returns the cache key of the search for a pod's devices on a node.
 func nameAt(v state.View, pod *model.Pod, slot int32) allocator.Name {
 	store := v.Devices()
 	pods := fmt.Appendf(nil, "%s %s", v.Node(slot).Name(), pod.UID)
 	return allocator.Name{Need: sha256.Sum256(model.AppendClaims(pods, pod.Devices.Keys())), Devices: sha256.Sum256(store.AppendKey(nil, slot))}
 }
 
-// madeFor returns the claim to be made for the extended resources that the pod gets as devices on a node, and which container uses what of it; nil if there
-// are none. It is an error if no container requests one of them, as when only the pod's overhead does: the pod would be bound without.
+// madeFor returns the claim to create for the extended resources that the pod gets as
+// devices on a node, and the containers' shares of it. The claim is nil if no resource
+// needs devices. If no container requests a resource, for example because only the pod's
+// overhead does, madeFor fails: the pod would be bound without the devices.
 func (p *Plugin) madeFor(v state.View, pod *model.Pod, slot int32) (*resourcev1.ResourceClaim, []v1.ContainerExtendedResourceRequest, error) {
 	x := extendedOf(v.Devices(), pod)
 	if x == nil {
@@ -126,15 +131,16 @@ func (p *Plugin) madeFor(v state.View, pod *model.Pod, slot int32) (*resourcev1.
 	return x.claimFor(pod, nameOfMade(v, pod), bits), uses, nil
 }
 
-// Why a binding fails that waits for its devices, apart from errors; metrics tell them apart.
+// Reasons for a failed wait for devices. Metrics distinguish them from other errors.
 var (
 	// ErrBindingTimeout means that the devices were not ready in time.
 	ErrBindingTimeout = errors.New("device binding timeout")
-	// ErrBindingFailed means that the driver says that a device cannot be made ready.
+	// ErrBindingFailed means that the driver reports that a device cannot be prepared.
 	ErrBindingFailed = errors.New("device binding failed")
 )
 
-// PreBind writes allocations and for which pod claims are reserved, and waits for devices that must be prepared.
+// PreBind writes the allocations and reservations of claims, and waits for devices that
+// must be prepared.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	pod, promise := placement.Pod, madeBy(placement)
 	if pod.Devices == nil && promise == nil {
@@ -170,7 +176,8 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 			steps = append(steps, plan.Step{Write: addFinalizer(claim)})
 		}
 		step := plan.Step{Write: p.reserve(pod, consumer, claim, allocation)}
-		if consumer.UID == pod.UID { // what is reserved for the group stays, for the other members
+		// A reservation for the group stays, for the other members.
+		if consumer.UID == pod.UID {
 			step.Undo = takeBack(consumer, claim)
 		}
 		steps = append(steps, step)
@@ -180,7 +187,8 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		wait.For = append(wait.For, promise.Key().DeviceRef())
 		wait.Devices = appendDevices(wait.Devices, promise.Allocation)
 	}
-	// Done reads all claims: the last one to change may be one whose devices need no preparation.
+	// Done reads all claims, because the last claim to change may be without devices that
+	// need preparation.
 	awaited := slices.ContainsFunc(wait.Devices, func(d plan.Device) bool { return d.Awaited })
 	if p.config.Features.DeviceBindingAndStatus && awaited {
 		wait.Event = &plan.PodEvent{
@@ -191,8 +199,9 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 	return steps, nil
 }
 
-// allocationOf returns what is allocated to a claim, or promised to it by the placement. It is an error if neither is, as when a configuration disables the
-// plugin at Reserve: the pod would be bound without its devices.
+// allocationOf returns a claim's allocation, or the allocation that the placement
+// promises. If neither exists, for example because the plugin is disabled at Reserve, it
+// fails: the pod would be bound without its devices.
 func allocationOf(placement *plan.Placement, claim *model.ResourceClaim) (*resourcev1.AllocationResult, error) {
 	if a := claim.Allocation(); a != nil {
 		return a, nil
@@ -205,7 +214,7 @@ func allocationOf(placement *plan.Placement, claim *model.ResourceClaim) (*resou
 	return nil, fmt.Errorf("no devices are reserved for the pod's claim %s: DynamicResources must be enabled at Reserve", claim.Key)
 }
 
-// madeBy returns what a placement promises to a claim that is to be made, nil if there is none.
+// madeBy returns the placement's promise to a claim that is to be created, or nil.
 func madeBy(placement *plan.Placement) *devices.Promise {
 	for _, h := range placement.Holds {
 		if promise, ok := h.Value.(*devices.Promise); ok && promise.Made != nil {
@@ -215,7 +224,7 @@ func madeBy(placement *plan.Placement) *devices.Promise {
 	return nil
 }
 
-// appendDevices appends the devices of an allocation, as a wait names them.
+// appendDevices appends the devices of an allocation in the form of a wait.
 func appendDevices(to []plan.Device, a *resourcev1.AllocationResult) []plan.Device {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
@@ -224,7 +233,7 @@ func appendDevices(to []plan.Device, a *resourcev1.AllocationResult) []plan.Devi
 	return to
 }
 
-// claimWrite returns a write of a claim, whose answer is learned.
+// claimWrite returns a write of a claim. Its answer is learned.
 func claimWrite(claim *model.ResourceClaim, subresource string, kind types.PatchType, body any) *plan.Write {
 	return &plan.Write{
 		Resource: resourcev1.SchemeGroupVersion.WithResource("resourceclaims"), Namespace: claim.Key.Namespace, Name: claim.Key.Name, Subresource: subresource,
@@ -240,7 +249,8 @@ func encode(body any) []byte {
 	return data
 }
 
-// object is a strategic merge patch, which the API server refuses for another claim of that name.
+// object is a strategic merge patch. The UID makes the API server reject it for another
+// claim of the same name.
 type object struct {
 	Metadata objectMeta `json:"metadata"`
 	Status   any        `json:"status,omitempty"`
@@ -254,20 +264,21 @@ type objectMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// addFinalizer keeps a claim from being deleted while devices are allocated to it.
+// addFinalizer keeps a claim from being deleted while it has allocated devices.
 func addFinalizer(claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID, Finalizers: []string{resourcev1.Finalizer}}})
 }
 
 // fence annotates a claim in the version that the decision read. From then on, the API
-// server refuses writes of another process to that version. If such a write was stored
-// before, the fence itself is refused.
+// server rejects writes of another process to that version. If such a write was stored
+// before, the fence itself is rejected.
 func (p *Plugin) fence(pod *model.Pod, claim *model.ResourceClaim, leader string) *plan.Write {
 	write := claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{
 		UID: claim.Object.UID, ResourceVersion: claim.Version(), Annotations: map[string]string{model.LeaderAnnotation: leader},
 	}})
 	reserved := p.isReservedFor(pod, claim.Object)
-	write.Stored = func(stored metav1.Object) bool { // perhaps by another pod that shares the claim
+	// Perhaps by another pod that shares the claim.
+	write.Stored = func(stored metav1.Object) bool {
 		now, ok := stored.(*resourcev1.ResourceClaim)
 		return ok && now.UID == claim.Object.UID && now.Annotations[model.LeaderAnnotation] == leader &&
 			now.Status.Allocation != nil && sameDevices(now.Status.Allocation, claim.Allocation()) &&
@@ -276,29 +287,35 @@ func (p *Plugin) fence(pod *model.Pod, claim *model.ResourceClaim, leader string
 	return write
 }
 
-// testFinalizer tests that a claim has the finalizer behind those that it had before a step added it. A request that reaches the API server late, when the claim was given back and has
-// lost its finalizer, would allocate devices again to a claim that can be deleted at any time.
+// testFinalizer tests that a claim has the finalizer, after those it had before. A
+// delayed request could otherwise allocate devices to a claim that was released
+// meanwhile. Without the finalizer, that claim could be deleted at any time.
 func testFinalizer(before *resourcev1.ResourceClaim) operation {
 	return operation{"test", fmt.Sprint("/metadata/finalizers/", len(before.Finalizers)), resourcev1.Finalizer}
 }
 
-// operation is one of a JSON patch. A test with the value nil passes if there is nothing.
+// operation is an operation of a JSON patch. A test with the value nil passes if the path
+// does not exist.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// reserve writes for whom a claim is reserved and, if it has none, its allocation. An allocation is refused if the claim has got one meanwhile; a reservation is
-// added to those that others make at the same time, and is not taken for stored if the claim has another allocation by then. Where members of a group share a claim of
-// the group, each writes the same: whoever comes later finds it stored.
+// reserve writes the reservation of a claim and, if missing, its allocation. The API
+// server rejects an allocation if the claim already has one.
+//
+// A reservation is added to those of other writers. It does not count as stored if the
+// claim now has another allocation. Members that share a claim of their group all write
+// the same; later writers find it stored.
 func (p *Plugin) reserve(pod *model.Pod, consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim, allocation *resourcev1.AllocationResult) *plan.Write {
 	entry := []resourcev1.ResourceClaimConsumerReference{consumer}
 	var write *plan.Write
 	if claim.Allocation() == nil {
 		tests := []operation{{"test", "/metadata/uid", claim.Object.UID}, {"test", "/status/allocation", nil}}
 		if slices.Contains(claim.Object.Finalizers, resourcev1.Finalizer) {
-			// It is there from an earlier allocation, and whoever took that back may be about to remove it.
+			// The finalizer is left from an earlier allocation. The writer that released
+			// the allocation may be about to remove the finalizer.
 			tests = append(tests, operation{"test", "/metadata/resourceVersion", claim.Object.ResourceVersion})
 		} else {
 			tests = append(tests, testFinalizer(claim.Object))
@@ -306,8 +323,9 @@ func (p *Plugin) reserve(pod *model.Pod, consumer resourcev1.ResourceClaimConsum
 		write = claimWrite(claim, "status", types.JSONPatchType, append(tests,
 			operation{"add", "/status/allocation", allocation}, operation{"add", "/status/reservedFor", entry}))
 	} else {
-		// kube-scheduler also adds the time to an allocation of an older scheduler that has none. The API server refuses that, and with it the reservation: an
-		// allocation cannot be changed.
+		// kube-scheduler also adds the timestamp to an allocation of an older scheduler
+		// that has none. Allocations are immutable, so the API server rejects that and
+		// the reservation with it.
 		status := map[string]any{"reservedFor": entry}
 		write = claimWrite(claim, "status", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID}, Status: status})
 	}
@@ -317,13 +335,14 @@ func (p *Plugin) reserve(pod *model.Pod, consumer resourcev1.ResourceClaimConsum
 	return write
 }
 
-// reservation says that a claim is reserved for a pod.
+// reservation returns the entry that reserves a claim for a pod.
 func reservation(pod *model.Pod) resourcev1.ResourceClaimConsumerReference {
 	return resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID}
 }
 
-// consumerOf returns for whom a claim is to be reserved that the pod uses: for its PodGroup if that lists the claim by the same name and from the same source,
-// otherwise for the pod. It is an error if an entry of the PodGroup is of a kind that this version does not know.
+// consumerOf returns the consumer to reserve the pod's claim for. It is the PodGroup if
+// the group lists the claim by the same name and from the same source, otherwise the pod.
+// An entry of the PodGroup of an unknown kind is an error.
 func (p *Plugin) consumerOf(v state.View, pod *model.Pod, use model.PodResourceClaim) (resourcev1.ResourceClaimConsumerReference, error) {
 	if !p.config.GroupClaims {
 		return reservation(pod), nil
@@ -336,36 +355,37 @@ func (p *Plugin) consumerOf(v state.View, pod *model.Pod, use model.PodResourceC
 	return resourceclaim.BindTo(pod.Object, group.Object, &pod.Object.Spec.ResourceClaims[at])
 }
 
-// isReservedFor reports whether a claim is reserved for a pod, or for a PodGroup of the name of the pod's.
+// isReservedFor reports whether a claim is reserved for a pod or its PodGroup.
 func (p *Plugin) isReservedFor(pod *model.Pod, claim *resourcev1.ResourceClaim) bool {
 	return resourceclaim.IsReservedForPod(pod.Object, claim, p.config.GroupClaims)
 }
 
-// holdsFor reports whether a claim has an allocation and is reserved for a pod.
+// holdsFor reports whether a claim has the allocation and is reserved for the pod.
 func (p *Plugin) holdsFor(pod *model.Pod, claim metav1.Object, allocation *resourcev1.AllocationResult) bool {
 	now, ok := claim.(*resourcev1.ResourceClaim)
 	return ok && now.Status.Allocation != nil && sameDevices(now.Status.Allocation, allocation) && p.isReservedFor(pod, now)
 }
 
-// sameDevices reports whether two allocations are of the same devices.
+// sameDevices reports whether two allocations have the same devices.
 func sameDevices(a, b *resourcev1.AllocationResult) bool {
 	return slices.EqualFunc(a.Devices.Results, b.Devices.Results, func(a, b resourcev1.DeviceRequestAllocationResult) bool {
 		return a.Request == b.Request && a.Driver == b.Driver && a.Pool == b.Pool && a.Device == b.Device && equal(a.ShareID, b.ShareID)
 	})
 }
 
-// takeBack writes that a claim is no longer reserved for a pod, or for a PodGroup.
+// takeBack returns a write that removes a reservation for a pod or PodGroup.
 func takeBack(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "status", types.StrategicMergePatchType, withoutReservation(consumer, objectMeta{UID: claim.Object.UID}))
 }
 
-// withoutReservation is the patch that removes a reservation.
+// withoutReservation returns the patch that removes a reservation.
 func withoutReservation(consumer resourcev1.ResourceClaimConsumerReference, of objectMeta) object {
 	entry := map[string]any{"$patch": "delete", "uid": consumer.UID}
 	return object{Metadata: of, Status: map[string]any{"reservedFor": []any{entry}}}
 }
 
-// Done reports whether the devices of a placement are ready. An error, in kube-scheduler's words, means that they will not be.
+// Done reports whether the devices of a placement are ready. An error, worded as in
+// kube-scheduler, means that they will never be.
 func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 	claims, unusable := p.claimsOf(v.Devices(), placement.Pod)
 	if unusable != "" {
@@ -374,7 +394,7 @@ func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 	if promise := madeBy(placement); promise != nil {
 		made := v.Devices().Claim(promise.Key())
 		switch {
-		case made == nil && v.Devices().IsPromised(promise.Key()): // it is not made yet
+		case made == nil && v.Devices().IsPromised(promise.Key()): // not created yet
 			return false, nil
 		case made == nil:
 			return false, fmt.Errorf("claim %s got deleted in the meantime", promise.Key())
@@ -382,7 +402,8 @@ func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 		claims = append(claims, made)
 	}
 	for _, claim := range claims {
-		if claim.Allocation() == nil && v.Devices().IsPromised(claim.Key) { // nothing is written yet
+		// Not written yet
+		if claim.Allocation() == nil && v.Devices().IsPromised(claim.Key) {
 			return false, nil
 		}
 		if claim.Allocation() == nil {

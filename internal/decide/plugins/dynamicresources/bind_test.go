@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// stored is what an API server makes of a write of a claim; an error if it refuses it.
+// stored returns the claim as an API server stores it after a write, or the error of a
+// rejected write.
 func stored(t testing.TB, of *resourcev1.ResourceClaim, write *plan.Write) (*resourcev1.ResourceClaim, error) {
 	t.Helper()
 	before, err := json.Marshal(of)
@@ -47,7 +48,7 @@ func stored(t testing.TB, of *resourcev1.ResourceClaim, write *plan.Write) (*res
 	return now, nil
 }
 
-// describe says what has become of a claim.
+// describe describes the state of a claim.
 func describe(c *resourcev1.ResourceClaim) string {
 	text := "free"
 	if a := c.Status.Allocation; a != nil {
@@ -65,8 +66,9 @@ func describe(c *resourcev1.ResourceClaim) string {
 	return text
 }
 
-// A claim is kept from deletion, then allocated and reserved in one write; one with an allocation is reserved; one that is reserved is left alone. What is
-// undone is the reservation.
+// A claim is protected from deletion, then allocated and reserved in one write. An
+// allocated claim is only reserved, and a reserved claim is not written. Undoing removes
+// the reservation.
 func TestWrites(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -124,7 +126,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// A claim that others have changed meanwhile is not taken from them, and a write that was stored is known again.
+// A claim that others have changed is not overwritten, and a write that was stored is
+// recognized.
 func TestWritesOfOthers(t *testing.T) {
 	other := func(c *resourcev1.ResourceClaim) { c.UID = "other" }
 	for _, row := range []struct {
@@ -163,7 +166,8 @@ func TestWritesOfOthers(t *testing.T) {
 	}
 }
 
-// Devices that are promised are not promised again, and a claim that is promised something is in use by its pod alone.
+// Promised devices are not promised again, and a claim with a promise is in use by its
+// pod alone.
 func TestReserve(t *testing.T) {
 	w := newWorld(t, slice("a", "d0", "d1"), claim("c", 1), claim("d", 1), claim("e", 1))
 	devicesOf := func(p *plan.Placement) string {
@@ -215,7 +219,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Of a pod's claims each is written what it is promised itself, whichever of them have an allocation already, and wherever in the pod's spec they are.
+// Each of a pod's claims is written with its own promise, whichever of them have an
+// allocation already, and in any order.
 func TestEachClaimIsGivenItsOwn(t *testing.T) {
 	has := claim("has", 1, allocated("a", "d3"))
 	one, two := claim("one", 1), claim("two", 2)
@@ -311,7 +316,7 @@ func TestWaitsForDevices(t *testing.T) {
 	}
 }
 
-// refOf names a claim of the tests.
+// refOf returns the reference of a claim in these tests.
 func refOf(claim string) model.Ref { return model.ClaimKey{Namespace: "ns", Name: claim}.DeviceRef() }
 
 func errorText(err error) string {
@@ -321,7 +326,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// A pod is tried again when the names of all its claims are known.
+// A pod is retried when the names of all its claims are known.
 func TestNamesOfClaims(t *testing.T) {
 	made := pod("p", "c").Object.DeepCopy()
 	made.Spec.ResourceClaims[0].ResourceClaimName = nil
@@ -342,7 +347,8 @@ func TestNamesOfClaims(t *testing.T) {
 	}
 }
 
-// Hints: a claim that gives devices back helps those that could be given them, another change only the pods that use the claim.
+// Hints: a claim that releases devices helps the pods that could get them. Another change
+// helps only the pods that use the claim.
 func TestHints(t *testing.T) {
 	w := newWorld(t, slice("a", "d0"), claim("c", 1))
 	version := func(c *resourcev1.ResourceClaim) model.Compiled { return model.NewResourceClaim(c) }

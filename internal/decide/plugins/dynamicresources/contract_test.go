@@ -23,7 +23,7 @@ var (
 	_ plugin.StateEnqueueExtensions = (*Plugin)(nil)
 )
 
-// defaults is the plugin with kube-scheduler's defaults.
+// defaults returns the plugin with kube-scheduler's defaults.
 func defaults() *Plugin {
 	return New(Config{
 		Features: allocator.Features{

@@ -20,14 +20,16 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "DynamicResources"
 
-// Config is what the plugin is configured by: its arguments and feature gates.
+// Config holds the plugin's arguments and feature gates.
 type Config struct {
 	Features allocator.Features
-	// TaintRules makes DeviceTaintRules count.
+	// TaintRules enables DeviceTaintRules.
 	TaintRules bool
-	// GroupClaims makes the claims of PodGroups count: members use them, and they are reserved for the group.
+	// GroupClaims enables the claims of PodGroups. Members use these claims, which are
+	// reserved for the group.
 	GroupClaims bool
-	// FilterTimeout is how long devices are searched on one node, BindingTimeout how long a placement waits for its devices to be prepared.
+	// FilterTimeout limits the search for devices on a node. BindingTimeout limits the
+	// wait of a placement for its devices to be prepared.
 	FilterTimeout, BindingTimeout time.Duration
 }
 
@@ -48,7 +50,7 @@ func New(config Config) *Plugin {
 // Name returns "DynamicResources".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kinds of devices.
+// Reads returns the kinds of device objects.
 func (p *Plugin) Reads() []model.Kind {
 	kinds := []model.Kind{model.ResourceClaimKind, model.ResourceSliceKind, model.DeviceClassKind}
 	if p.config.Features.DeviceTaints && p.config.TaintRules {
@@ -57,7 +59,7 @@ func (p *Plugin) Reads() []model.Kind {
 	return kinds
 }
 
-// PreEnqueueIn holds a pod until its claims exist, and while a claim is being given back.
+// PreEnqueueIn gates a pod until its claims exist, and while a claim is being released.
 func (p *Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
 	if v.AwaitsWrite(pod) {
 		return givenBack
@@ -70,10 +72,11 @@ func (p *Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
 }
 
 // givenBack is the PreEnqueue reason while an allocation or a reservation of a pod's
-// claim is being given back.
+// claim is being released.
 const givenBack = "a resource claim is in the process of being given back"
 
-// claimsOf returns the claims that the pod uses, in the order of its spec; the reason says why one cannot be used.
+// claimsOf returns the pod's claims in the order of its spec, or the reason why a claim
+// is unusable.
 func (p *Plugin) claimsOf(store *devices.Store, pod *model.Pod) (claims []*model.ResourceClaim, reason string) {
 	if pod.Devices == nil {
 		return nil, ""
@@ -91,8 +94,8 @@ func (p *Plugin) claimsOf(store *devices.Store, pod *model.Pod) (claims []*model
 	return claims, ""
 }
 
-// claimsInTurn returns the claims that the pod uses as claimsOf does. In the turn of a pod group a claim that is promised to a member before has the promised
-// allocation: the members after it use that.
+// claimsInTurn is claimsOf for the turn of a pod group. A claim promised to an earlier
+// member has the promised allocation, so that later members use it.
 func (p *Plugin) claimsInTurn(store *devices.Store, pod *model.Pod) (claims []*model.ResourceClaim, reason string) {
 	claims, reason = p.claimsOf(store, pod)
 	for i, claim := range claims {
@@ -108,7 +111,8 @@ func (p *Plugin) claimsInTurn(store *devices.Store, pod *model.Pod) (claims []*m
 	return claims, reason
 }
 
-// unusable returns why the pod cannot use a claim, which is nil if it does not exist; empty if it can.
+// unusable returns why the pod cannot use a claim, or "" if it can. A missing claim is
+// nil.
 func (p *Plugin) unusable(claim *model.ResourceClaim, use model.PodResourceClaim, pod *model.Pod) string {
 	switch {
 	case claim == nil:
@@ -128,8 +132,9 @@ func unallocated(claims []*model.ResourceClaim) []*model.ResourceClaim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c *model.ResourceClaim) bool { return c.Allocation() != nil })
 }
 
-// requestsOf calls yield with each request of a claim, or with each of the alternatives where there are some, until it returns false: the name, as
-// results have it, and the class; known is false for a request of a kind that this version does not know.
+// requestsOf yields each request of a claim until yield returns false; alternatives count
+// as requests. name is as in allocation results. known is false for requests of an
+// unknown kind.
 func requestsOf(claim *resourcev1.ResourceClaim, yield func(name, class string, known bool) bool) {
 	for i := range claim.Spec.Devices.Requests {
 		r := &claim.Spec.Devices.Requests[i]
@@ -153,9 +158,10 @@ func requestsOf(claim *resourcev1.ResourceClaim, yield func(name, class string, 
 	}
 }
 
-// PreFilter rejects a pod whose claims cannot be used anywhere for now.
+// PreFilter rejects a pod whose claims are unusable on every node for now.
 func (p *Plugin) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
-	if v.AwaitsWrite(pod) { // a profile without the plugin at PreEnqueue does not hold the pod
+	// A profile without the plugin at PreEnqueue does not gate the pod.
+	if v.AwaitsWrite(pod) {
 		return plugin.PreFilterResult{Rejection: givenBack}
 	}
 	if pod.Devices == nil {
@@ -204,12 +210,13 @@ func checkClasses(store *devices.Store, claim *model.ResourceClaim) (result plug
 	return result
 }
 
-// Skips reports whether the pod asks for no devices, whatever classes there are.
+// Skips reports whether the pod requests no devices, whichever classes exist.
 func (*Plugin) Skips(pod *model.Pod) bool {
 	return pod.Devices == nil && !slices.ContainsFunc(pod.Asks.Scalars, func(s model.Scalar) bool { return s.Value != 0 && model.CanBeDevices(s.Name) })
 }
 
-// isBroken reports whether an allocation can no longer be used: a device has failed to be prepared, or is not ready although the time for that has passed.
+// isBroken reports whether an allocation is unusable: the preparation of a device failed
+// or timed out.
 func (p *Plugin) isBroken(claim *model.ResourceClaim, now time.Time) bool {
 	a := claim.Allocation()
 	if a == nil || !p.config.Features.DeviceBindingAndStatus {
@@ -219,8 +226,12 @@ func (p *Plugin) isBroken(claim *model.ResourceClaim, now time.Time) bool {
 	return failed != nil || !ready && a.AllocationTimestamp != nil && now.After(a.AllocationTimestamp.Add(p.config.BindingTimeout))
 }
 
-// isPrepared returns whether all allocated devices that must be prepared are, and the condition by which one failed to be. As in kube-scheduler, devices behind
-// the first that is not ready are not looked at, nor are conditions of failure of a device without others, and a device has the same conditions in all its shares.
+// isPrepared reports whether all allocated devices that need preparation are ready.
+// failed is the failure condition of a device.
+//
+// As in kube-scheduler, devices after the first unprepared one are not examined. Failure
+// conditions count only for devices with binding conditions. All shares of a device have
+// the same conditions.
 func isPrepared(claim *resourcev1.ResourceClaim) (ready bool, failed *metav1.Condition) {
 	for i := range claim.Status.Allocation.Devices.Results {
 		r := &claim.Status.Allocation.Devices.Results[i]
@@ -234,7 +245,8 @@ func isPrepared(claim *resourcev1.ResourceClaim) (ready bool, failed *metav1.Con
 	return true, nil
 }
 
-// conditionsOf returns whether a device is ready for its pod, and the condition by which it failed to become so.
+// conditionsOf reports whether a device is ready for its pod. failed is its failure
+// condition.
 func conditionsOf(claim *resourcev1.ResourceClaim, r *resourcev1.DeviceRequestAllocationResult) (ready bool, failed *metav1.Condition) {
 	at := slices.IndexFunc(claim.Status.Devices, func(d resourcev1.AllocatedDeviceStatus) bool {
 		return d.Driver == r.Driver && d.Pool == r.Pool && d.Device == r.Device

@@ -8,16 +8,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before. As far as kube-scheduler's plugin is woken by
-// devices that a pod cannot be given, it is not.
+// EventsToRegister registers for all events that can satisfy a pod's claims. Unlike in
+// kube-scheduler, devices that the pod cannot get do not wake it.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable},
 		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update},
 		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Asked: p.heard.aboutSlices(), Touches: touches},
-		// A claim that gives devices back helps whoever waits for such; another change of a claim helps the pods that use it.
+		// A claim that releases devices helps all pods that wait for such devices. Other
+		// changes of a claim help the pods that use it.
 		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Asked: p.heard.aboutClaims(), Touches: touches},
-		// While the claim is there that was made for the pod in an earlier turn, no other is made.
+		// No claim is created while a claim from an earlier turn of the pod exists.
 		{
 			Resource: model.ResourceClaimEvent, Actions: model.Delete, Hint: wasMadeFor,
 			Alike: func(waiting *model.Pod) model.Need { return model.NeedOf("made for " + string(waiting.UID)) },
@@ -48,16 +49,17 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// madeKey is the key of a claim that was made for the extended resources of a pod.
+// madeKey returns the key of a claim created for a pod's extended resources.
 func madeKey(pod types.UID) model.Key { return model.Key{Kind: "made for", Name: string(pod)} }
 
-// wasMadeFor reports whether a claim was made for the extended resources of the waiting pod.
+// wasMadeFor reports whether a claim was created for the waiting pod's extended
+// resources.
 func wasMadeFor(waiting *model.Pod, e model.Event) bool {
 	before, ok := e.OldObject.(*model.ResourceClaim)
 	return ok && devices.OwnerOfMade(before) == waiting.UID
 }
 
-// claimIn returns the claim that an event is about, in its last version.
+// claimIn returns the last version of an event's claim.
 func claimIn(e model.Event) *model.ResourceClaim {
 	if e.Object == nil {
 		return e.OldObject.(*model.ResourceClaim)
@@ -65,9 +67,10 @@ func claimIn(e model.Event) *model.ResourceClaim {
 	return e.Object.(*model.ResourceClaim)
 }
 
-// changesOwn reports whether a claim of the waiting pod is new, or its status has changed, or
-// it is gone and had an allocation. A claim that was deleted and created again is new, also
-// if the watch shows that as one change: a pod waits while its claim is being deleted.
+// changesOwn reports whether a claim of the waiting pod is new, changed its status, or
+// was deleted with an allocation. A claim that was deleted and recreated is new, even if
+// the watch delivers that as one change: the pod cannot use a claim that is being
+// deleted.
 func changesOwn(waiting *model.Pod, e model.Event) bool {
 	claim := claimIn(e)
 	switch {

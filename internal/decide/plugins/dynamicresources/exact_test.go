@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestAskedForExtendedResources has pods that ask for one device of a class as an extended resource, and for one that no container requests: no claim is made for
-// the latter, and no device helps it.
+// TestAskedForExtendedResources has pods that request a device of a class as an extended
+// resource, in a container or only in the overhead. For the latter no claim is created,
+// and no device helps it.
 func TestAskedForExtendedResources(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))
 	overhead := requesting("p", "c cpu=1").Object.DeepCopy()
@@ -37,7 +38,8 @@ func TestCauseNamesEachDriverOnce(t *testing.T) {
 	}
 }
 
-// TestReserveFails has a search that ends with an error when a pod is placed: its words are those of the search.
+// TestReserveFails has a search that fails when a pod is placed. The error is the
+// search's.
 func TestReserveFails(t *testing.T) {
 	incomplete := slice("b", "d0")
 	incomplete.Spec.Pool.ResourceSliceCount = 2
@@ -49,7 +51,7 @@ func TestReserveFails(t *testing.T) {
 	}
 }
 
-// TestSameDevices has allocations that differ in one thing.
+// TestSameDevices has allocations that differ in one field.
 func TestSameDevices(t *testing.T) {
 	result := func(change func(*resourcev1.DeviceRequestAllocationResult)) *resourcev1.AllocationResult {
 		r := resourcev1.DeviceRequestAllocationResult{Request: "r", Driver: "drv", Pool: "pool", Device: "d0", ShareID: new(types.UID("s"))}
@@ -79,7 +81,7 @@ func TestSameDevices(t *testing.T) {
 	}
 }
 
-// TestNeedsOfClasses has a class of one name that selects different devices.
+// TestNeedsOfClasses has classes of the same name that select different devices.
 func TestNeedsOfClasses(t *testing.T) {
 	textOf := func(expressions ...string) string {
 		c := byName("gpu", "example.com/gpu", 0)
@@ -95,7 +97,8 @@ func TestNeedsOfClasses(t *testing.T) {
 	}
 }
 
-// TestAllocationOfAMadeClaim has the claim for extended resources allocated meanwhile: that is not overwritten. The write goes to the claim's status.
+// TestAllocationOfAMadeClaim has the claim for extended resources allocated meanwhile.
+// That allocation is not overwritten. The write goes to the claim's status.
 func TestAllocationOfAMadeClaim(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))
 	placement, err := w.place(t, requesting("p", "c example.com/gpu=1"), "a")
@@ -121,7 +124,8 @@ func TestAllocationOfAMadeClaim(t *testing.T) {
 	}
 }
 
-// TestNameOfMadeIsShort has a pod with the longest name that there is: the claim's is as long as names of pods' claims are at most.
+// TestNameOfMadeIsShort has a pod with the longest possible name. The claim's name has at
+// most 63 characters.
 func TestNameOfMadeIsShort(t *testing.T) {
 	w := newWorld(t)
 	for length, want := range map[int]int{1: 1 + len("-extended-resources-") + 5, 38: 63, 39: 63, 253: 63} {
@@ -132,7 +136,7 @@ func TestNameOfMadeIsShort(t *testing.T) {
 	}
 }
 
-// TestRequestsOf stops at the request, or the alternative, where it is told to.
+// TestRequestsOf stops at a request or an alternative when yield returns false.
 func TestRequestsOf(t *testing.T) {
 	c := &resourcev1.ResourceClaim{}
 	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{
@@ -158,7 +162,7 @@ func TestRequestsOf(t *testing.T) {
 	}
 }
 
-// TestBrokenSelectorOfAnAllocation has an allocation for nodes that cannot be told.
+// TestBrokenSelectorOfAnAllocation has an allocation with a malformed node selector.
 func TestBrokenSelectorOfAnAllocation(t *testing.T) {
 	w := newWorld(t, claim("c", 1, allocated("a", "d0"), func(c *resourcev1.ResourceClaim) {
 		c.Status.Allocation.NodeSelector.NodeSelectorTerms[0].MatchFields[0].Operator = "Near"
@@ -168,7 +172,7 @@ func TestBrokenSelectorOfAnAllocation(t *testing.T) {
 	}
 }
 
-// TestSkips has pods that ask for devices, may do so by a class, and cannot.
+// TestSkips has pods that request devices, may do so by a class, and cannot.
 func TestSkips(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -187,7 +191,7 @@ func TestSkips(t *testing.T) {
 	}
 }
 
-// TestIsKnown has what a pod may be known to ask for.
+// TestIsKnown has the kinds of needs.
 func TestIsKnown(t *testing.T) {
 	for need, want := range map[model.Need]bool{nothing: false, anything: false, model.NeedOf("[]"): true} {
 		if isKnown(need) != want {

@@ -21,33 +21,39 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// A pod that requests an extended resource which a DeviceClass stands for gets it from the device plugin of a node that has any, and as devices from a node
-// that has none. For the devices the scheduler makes a claim, which the pod owns: there is a request for each container that uses them at a time of its own.
+// A DeviceClass can provide an extended resource. A pod that requests it gets it from the
+// device plugin of a node that offers any, and as devices from other nodes. For the
+// devices the scheduler creates a claim that the pod owns. It has a request for each
+// container that uses devices at a separate time.
 
-// extended is what a pod requests of resources that devices can stand for.
+// extended is the part of a pod's requests that devices can provide.
 type extended struct {
-	// left is a claim that was made in an earlier turn; nil if there is none. Until it is gone no other is made.
+	// left is a claim from an earlier turn, or nil. No other is created until it is
+	// deleted.
 	left *model.ResourceClaim
-	// resources are all of which the pod requests any, by name; for at least one of them there is a class.
+	// resources are the extended resources that the pod requests, by name. A class
+	// provides at least one.
 	resources []standIn
-	// requests are those for all resources for which there is a class, by name; uses says which container uses what of them.
+	// requests are for all resources that a class provides, by name. uses maps containers
+	// to requests.
 	requests []extendedRequest
 	uses     []v1.ContainerExtendedResourceRequest
 }
 
-// standIn is a resource and the class whose devices stand for it; nil if there is none.
+// standIn is a resource and the class whose devices provide it, or nil.
 type standIn struct {
 	name  model.ResourceName
 	class *model.DeviceClass
 }
 
-// extendedRequest is a request for devices that stand for a resource.
+// extendedRequest is a request for the devices that provide a resource.
 type extendedRequest struct {
 	resource v1.ResourceName
 	request  resourcev1.DeviceRequest
 }
 
-// extendedOf returns what the pod requests of resources that devices can stand for, nil if none of them is of a class.
+// extendedOf returns the part of a pod's requests that devices can provide, or nil if no
+// class provides any of its resources.
 func extendedOf(store *devices.Store, pod *model.Pod) *extended {
 	if !pod.Asks.AreDevices(store) {
 		return nil
@@ -68,7 +74,7 @@ func extendedOf(store *devices.Store, pod *model.Pod) *extended {
 	return x
 }
 
-// appendText appends a canonical text of what verdicts depend on.
+// appendText appends a canonical text of everything that verdicts depend on.
 func (x *extended) appendText(text []byte) []byte {
 	text = strconv.AppendBool(append(text, 'x'), x.left != nil)
 	for _, r := range x.resources {
@@ -84,11 +90,12 @@ func (x *extended) appendText(text []byte) []byte {
 	return text
 }
 
-// resourcesMax is how many extended resources have bits. A claim has room for half as many requests.
+// resourcesMax limits the extended resources, because each has a bit. A claim can hold
+// half as many requests.
 const resourcesMax = 64
 
-// through returns which of the resources a node gives as devices, as bits; ok is false if it has no other way to give one of the others, or if there are too
-// many.
+// through returns the resources that a node provides as devices, as bits. ok is false if
+// the node cannot provide the others, or if the pod requests too many resources.
 func (x *extended) through(node state.Node) (bits uint64, ok bool) {
 	if len(x.resources) > resourcesMax {
 		return 0, false
@@ -96,7 +103,8 @@ func (x *extended) through(node state.Node) (bits uint64, ok bool) {
 	allocatable := node.Allocatable()
 	for i, r := range x.resources {
 		switch {
-		case r.class != nil && allocatable.Scalar(r.name) <= 0: // as NodeResourcesFit leaves it to devices
+		// NodeResourcesFit leaves it to devices.
+		case r.class != nil && allocatable.Scalar(r.name) <= 0:
 			bits |= 1 << i
 		case !allocatable.IsListed(r.name):
 			return 0, false
@@ -105,7 +113,7 @@ func (x *extended) through(node state.Node) (bits uint64, ok bool) {
 	return bits, true
 }
 
-// has reports whether a resource is one of those in bits.
+// has reports whether bits includes a resource.
 func (x *extended) has(bits uint64, name v1.ResourceName) bool {
 	for i, r := range x.resources {
 		if r.name.Value() == string(name) {
@@ -115,7 +123,7 @@ func (x *extended) has(bits uint64, name v1.ResourceName) bool {
 	return false
 }
 
-// requestsOf returns the requests for some of the resources.
+// requestsOf returns the requests for the resources in bits.
 func (x *extended) requestsOf(bits uint64) []resourcev1.DeviceRequest {
 	var requests []resourcev1.DeviceRequest
 	for i := range x.requests {
@@ -126,7 +134,7 @@ func (x *extended) requestsOf(bits uint64) []resourcev1.DeviceRequest {
 	return requests
 }
 
-// usesOf returns which container gets what of the requests for some of the resources.
+// usesOf returns the containers' uses of the requests for the resources in bits.
 func (x *extended) usesOf(bits uint64) []v1.ContainerExtendedResourceRequest {
 	var uses []v1.ContainerExtendedResourceRequest
 	for _, use := range x.uses {
@@ -137,11 +145,11 @@ func (x *extended) usesOf(bits uint64) []v1.ContainerExtendedResourceRequest {
 	return uses
 }
 
-// container is one of a pod, with its position among all: init containers come first.
+// container is a container with its position in the pod: init containers come first.
 type container struct {
 	*v1.Container
 	at    int
-	short bool // it ends before the containers that live long begin
+	short bool // ends before the long-lived containers start
 }
 
 func containersOf(pod *v1.Pod) []container {
@@ -157,15 +165,19 @@ func containersOf(pod *v1.Pod) []container {
 	return all
 }
 
-// requestName returns the name of the request for a container's resource: its position among all that the container requests.
+// requestName names the request for a container's resource by its position among all
+// resources that the container requests.
 func (c *container) requestName(resource v1.ResourceName) string {
 	names := slices.Sorted(maps.Keys(c.Resources.Requests))
 	return fmt.Sprintf("container-%d-request-%d", c.at, slices.Index(names, resource))
 }
 
-// requestsFor returns the requests for devices of classes, given by the resources that they stand for, and which container uses which. Containers that live
-// long have a request each. An init container that ends before them uses what those behind it have requested; what it needs besides is in one further request
-// for each resource, which all such containers use.
+// requestsFor returns the requests for devices of the classes, which are given by the
+// resources that they provide, and the uses of the containers.
+//
+// Each long-lived container has a request of its own. An init container that ends before
+// them reuses the requests of later containers. If it needs more, one further request per
+// resource, shared by all such containers, covers the rest.
 func requestsFor(pod *v1.Pod, classes map[v1.ResourceName]string) (requests []extendedRequest, uses []v1.ContainerExtendedResourceRequest) {
 	containers := containersOf(pod)
 	for _, resource := range slices.Sorted(maps.Keys(classes)) {
@@ -187,7 +199,7 @@ func requestsFor(pod *v1.Pod, classes map[v1.ResourceName]string) (requests []ex
 				long[i] = requests[len(requests)-1].request
 			}
 		}
-		var short []int // of uses: those that no request covers yet
+		var short []int // indexes of uses that no request covers yet
 		var extra *container
 		var largest int64
 		for i := range containers {
@@ -221,7 +233,7 @@ func requestsFor(pod *v1.Pod, classes map[v1.ResourceName]string) (requests []ex
 	return requests, uses
 }
 
-// claimFor returns the claim for some of the resources, not yet made: it has no UID.
+// claimFor returns the claim for the resources in bits. It has no UID yet.
 func (x *extended) claimFor(pod *model.Pod, name string, bits uint64) *resourcev1.ResourceClaim {
 	yes := true
 	return &resourcev1.ResourceClaim{
@@ -236,9 +248,10 @@ func (x *extended) claimFor(pod *model.Pod, name string, bits uint64) *resourcev
 	}
 }
 
-// nameOfMade returns the name of the claim for a pod's extended resources: as the API server would generate it from kube-scheduler's prefix, but known
-// beforehand, so that the claim is made once however often that is asked for. It differs from turn to turn: a request of an earlier turn that arrives late does
-// nothing to the claim of a later one.
+// nameOfMade returns the name of the claim for a pod's extended resources. It has the
+// form that the API server would generate from kube-scheduler's prefix. It is chosen here
+// so that repeated requests create one claim. Each turn has another name, so a delayed
+// request of an earlier turn cannot affect the claim of a later turn.
 func nameOfMade(v state.View, pod *model.Pod) string {
 	const longest, suffix = 63, 5
 	prefix := pod.Name + "-extended-resources-"
@@ -252,8 +265,10 @@ func nameOfMade(v state.View, pod *model.Pod) string {
 	}
 }
 
-// makeClaim returns the steps that make the claim for a pod's extended resources: the claim, its finalizer, its allocation, and what the pod's status says of it.
-// The pod is not bound without all of them. What is undone is undone in the opposite order, and ends with no claim.
+// makeClaim returns the steps that create the claim for a pod's extended resources: the
+// claim, its finalizer, its allocation and the entry in the pod's status. The pod is
+// bound only after all of them. They are undone in reverse order, which ends with
+// deleting the claim.
 func (p *Plugin) makeClaim(pod *model.Pod, promise *devices.Promise) []plan.Step {
 	made := promise.Made
 	claim := &model.ResourceClaim{Object: made, Key: promise.Key()}
@@ -280,7 +295,8 @@ func (p *Plugin) makeClaim(pod *model.Pod, promise *devices.Promise) []plan.Step
 	}
 }
 
-// noteMade writes to a pod's status which claim was made for it, and which container uses what of it, for the kubelet.
+// noteMade writes the created claim and the containers' uses of it to the pod's status,
+// for the kubelet.
 func noteMade(pod *model.Pod, promise *devices.Promise) *plan.Write {
 	return &plan.Write{
 		Resource: v1.SchemeGroupVersion.WithResource("pods"), Namespace: pod.Namespace, Name: pod.Name, Subresource: "status", Type: types.StrategicMergePatchType,
@@ -290,14 +306,15 @@ func noteMade(pod *model.Pod, promise *devices.Promise) *plan.Write {
 	}
 }
 
-// removeFinalizer writes that a claim can be deleted although devices are allocated to it.
+// removeFinalizer lets a claim be deleted although it has allocated devices.
 func removeFinalizer(claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "", types.StrategicMergePatchType, map[string]any{
 		"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []string{resourcev1.Finalizer}},
 	})
 }
 
-// deleteClaim returns a write that deletes a claim; with a UID it is refused for another one of that name.
+// deleteClaim deletes a claim. With a UID, the API server rejects it for another claim of
+// the same name.
 func deleteClaim(claim *model.ResourceClaim, uid types.UID) *plan.Write {
 	options := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}
 	if uid != "" {

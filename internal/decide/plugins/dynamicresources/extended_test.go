@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// requesting returns a pod with containers that request resources, such as "c cpu=1 example.com/gpu=2"; the name of an init container has the prefix
-// "init-", that of a sidecar "side-".
+// requesting returns a pod with containers that request resources, such as "c cpu=1
+// example.com/gpu=2". Init containers have the name prefix "init-", sidecars "side-".
 func requesting(name string, containers ...string) *model.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}}
 	for _, text := range containers {
@@ -39,7 +39,7 @@ func requesting(name string, containers ...string) *model.Pod {
 	return model.NewPod(p)
 }
 
-// byName is a class whose devices are also requested as a resource that it names.
+// byName returns a class whose devices are also requested as a resource that it names.
 func byName(class, resource string, age time.Duration) *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class, CreationTimestamp: metav1.NewTime(turn.Add(-age))},
@@ -47,13 +47,14 @@ func byName(class, resource string, age time.Duration) *resourcev1.DeviceClass {
 	}
 }
 
-// Each container that lives long has a request of its own; an init container that ends before uses those of the containers behind it.
+// Each long-lived container has a request of its own. An init container that ends before
+// uses the requests of later containers.
 func TestRequestsForExtendedResources(t *testing.T) {
 	const gpu, nic = "example.com/gpu", "example.com/nic"
 	for _, row := range []struct {
 		name       string
 		containers []string
-		want       string // requests, then what containers use
+		want       string // requests, then the containers' uses
 	}{
 		{"one container", []string{"c cpu=1 example.com/gpu=2 memory=1"}, "container-0-request-1=2; c:gpu:container-0-request-1"},
 		{"not covered", []string{"init-0 example.com/gpu=3", "c example.com/gpu=2"}, "container-0-request-0=1 container-1-request-0=2; c:gpu:container-1-request-0 init-0:gpu:container-1-request-0 init-0:gpu:container-0-request-0"},
@@ -82,7 +83,8 @@ func TestRequestsForExtendedResources(t *testing.T) {
 	}
 }
 
-// A node whose device plugin has a single device gives that, and no devices of the class: NodeResourcesFit says whether it is enough.
+// A node whose device plugin has a single device offers that device, and no devices of
+// the class. NodeResourcesFit decides whether it suffices.
 func TestFilterOfAnAlmostEmptyDevicePlugin(t *testing.T) {
 	plugged := build.Node("b", func(n *v1.Node) { n.Status.Allocatable = build.Resources("pods=110 example.com/gpu=1") })
 	w := newWorld(t, plugged, byName("gpu", "example.com/gpu", 0), slice("a", "d0", "d1"), slice("b", "d2"))
@@ -91,7 +93,8 @@ func TestFilterOfAnAlmostEmptyDevicePlugin(t *testing.T) {
 	}
 }
 
-// Pods have a verdict in common if they request the same resources, whether or not devices stand for them.
+// Pods share a verdict if they request the same resources, whether or not devices provide
+// them.
 func TestNeedsOfExtendedResources(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), byName("nic", "example.com/nic", 0))
 	textOf := func(requests string) string {
@@ -103,7 +106,8 @@ func TestNeedsOfExtendedResources(t *testing.T) {
 	}
 	const one = "example.com/gpu=1 example.com/other=1"
 	for requests, same := range map[string]bool{
-		one: true, "example.com/gpu=1 example.com/other=3": true, // how much there is of a resource of no class is not for this plugin to say
+		// The amount of a resource without a class is not this plugin's concern.
+		one: true, "example.com/gpu=1 example.com/other=3": true,
 		"example.com/gpu=1 example.com/another=1": false, "example.com/gpu=1": false, "example.com/gpu=2 example.com/other=1": false, "example.com/nic=1 example.com/other=1": false,
 	} {
 		if got := textOf(requests) == textOf(one); got != same {
@@ -112,7 +116,7 @@ func TestNeedsOfExtendedResources(t *testing.T) {
 	}
 }
 
-// Of a resource that a class stands for, a node gives devices if it has none from a device plugin.
+// If a class provides a resource, a node offers devices if its device plugins offer none.
 func TestFilterOfExtendedResources(t *testing.T) {
 	const implied = "deviceclass.resource.kubernetes.io/gpu"
 	plugged := build.Node("b", func(n *v1.Node) { n.Status.Allocatable = build.Resources("pods=110 example.com/gpu=4") })
@@ -147,7 +151,7 @@ func withClaim(p *model.Pod, claim string) *model.Pod {
 	return model.NewPod(object)
 }
 
-// made returns the claim that was made for a pod's extended resources.
+// made returns the claim created for a pod's extended resources.
 func made(pod string) *resourcev1.ResourceClaim {
 	return claim("made-for-"+pod, 1, func(c *resourcev1.ResourceClaim) {
 		c.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
@@ -155,7 +159,7 @@ func made(pod string) *resourcev1.ResourceClaim {
 	})
 }
 
-// Of classes that name the same resource the youngest stands for it, and of those the first by name.
+// If classes name the same resource, the youngest provides it, then the first by name.
 func TestClassForAResource(t *testing.T) {
 	gpu := model.ResourceNameOf("example.com/gpu")
 	w := newWorld(t)
@@ -186,7 +190,8 @@ func TestClassForAResource(t *testing.T) {
 	}
 }
 
-// The claim for extended resources is made, kept from being deleted, allocated and reserved, and the pod's status says what containers use of it.
+// The claim for extended resources is created, protected from deletion, allocated and
+// reserved. The pod's status gets the containers' uses.
 func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0", "d1"))
 	p := requesting("p", "init-0 example.com/gpu=1", "c cpu=1 example.com/gpu=2")
@@ -250,7 +255,8 @@ func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	}
 }
 
-// Devices of a claim that is made for a pod are waited for like those of other claims, from before the claim is there.
+// Binding waits for the devices of a created claim like for others, even before the claim
+// exists.
 func TestMadeClaimWaitsForItsDevices(t *testing.T) {
 	devices := slice("a", "d0")
 	devices.Spec.Devices[0].BindingConditions, devices.Spec.Devices[0].BindingFailureConditions = []string{"Ready"}, []string{"Broken"}
@@ -289,7 +295,8 @@ func TestMadeClaimWaitsForItsDevices(t *testing.T) {
 	expect("gone", false, "claim "+key.String()+" got deleted in the meantime")
 }
 
-// A pod is not placed where it would get less than it requests: only its overhead requests a device, or it requests more kinds than can be told apart.
+// A pod is not placed where it would get less than it requests. Either only its overhead
+// requests a device, or it requests more kinds than have bits.
 func TestExtendedResourcesThatCannotBeGiven(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))
 	object := requesting("p", "c cpu=1").Object.DeepCopy()
@@ -312,7 +319,8 @@ func TestExtendedResourcesThatCannotBeGiven(t *testing.T) {
 	}
 }
 
-// What is promised to a claim that is not made yet is taken, until the claim shows it.
+// A promise to a claim that does not exist yet takes its devices, until the claim shows
+// them.
 func TestPromiseToAClaimThatIsNotMade(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))
 	p, other := requesting("p", "c example.com/gpu=1"), requesting("other", "c example.com/gpu=1")
@@ -341,7 +349,8 @@ func TestPromiseToAClaimThatIsNotMade(t *testing.T) {
 	}
 }
 
-// A claim that was made in an earlier turn is deleted, unless an allocation is in the way, which comes first; when it is gone its pod is tried again.
+// A claim of an earlier turn is deleted, after any unusable allocation is released. When
+// the claim is gone, its pod is retried.
 func TestClaimOfAnEarlierTurnIsDeleted(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), made("p"))
 	p := requesting("p", "c example.com/gpu=1")

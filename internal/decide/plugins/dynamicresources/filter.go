@@ -26,18 +26,18 @@ import (
 
 // The verdicts.
 const (
-	// none means that no solution was found for the claims without an allocation.
+	// none means that no devices were found for the claims without an allocation.
 	none = reason.Unresolvable | iota + 1
-	// unavailable means that what is allocated to a claim cannot be used on the node, or no longer anywhere.
+	// unavailable means that an allocation is unusable on the node, or on all nodes.
 	unavailable
 	invalidPools
-	// left means that a claim for the pod's extended resources is there from an earlier turn.
+	// left means that a claim of an earlier turn exists for the pod's extended resources.
 	left
-	// lacking means that the node does not know an extended resource, which no class stands for either.
+	// lacking means that neither the node nor a class provides an extended resource.
 	lacking
 )
 
-// texts are kube-scheduler's, by verdict.
+// texts are kube-scheduler's messages, by verdict.
 var texts = map[reason.Code]string{
 	none:         "cannot allocate all claims",
 	unavailable:  "resourceclaim not available on the node",
@@ -46,10 +46,12 @@ var texts = map[reason.Code]string{
 	lacking:      "cannot fit resource",
 }
 
-// FilterReads returns what of a node decides which devices it can use, what of these is allocated, and for which extended resources they are used.
+// FilterReads returns the aspects that decide which devices the node can use, which of
+// them are allocated, and which extended resources they provide.
 func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Devices | model.Allocatable }
 
-// FilterNeedIn is what the pod's claims ask of a node at the time. It is nil if every node will do.
+// FilterNeedIn returns the demands of the pod's claims on a node. It is nil if the claims
+// allow every node.
 func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	d, err := p.demandsOf(v, pod)
 	if d == nil || err != nil {
@@ -58,26 +60,29 @@ func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 	return filterNeed{d}, "", nil
 }
 
-// demands are what a pod's claims ask of a node.
+// demands are the requirements of a pod's claims on a node.
 //
-// Pods that are made from one template have a claim each of their own, so the canonical text names none: of a claim without an allocation it has what the
-// claim asks for, and what the devices of its classes are like; of one with an allocation it has on which nodes that can be used. What there is of devices
-// is not in it, and is looked up on the node; what more than one node can use is followed (plugin.Following).
+// Pods from one template have a claim each, so the canonical text names no claims. For a
+// claim without an allocation it has the requests and the selectors of their classes. For
+// an allocated claim it has the nodes that can use the allocation. Available devices are
+// not part of the text: they are looked up on the node. Devices that several nodes can
+// use are tracked by plugin.Following.
 type demands struct {
 	search  *allocator.Allocator
 	answers *answers
 	// claimsOf returns the claims of a pod.
 	claimsOf func(*devices.Store, *model.Pod) ([]*model.ResourceClaim, string)
-	// find are the claims to find devices for, given those that have an allocation; both are in the order of the pod's spec.
+	// find are the claims that need devices, given the claims with an allocation. Both
+	// are in the order of the pod's spec.
 	find, given []*model.ResourceClaim
-	// broken are by given: the allocation can no longer be used.
+	// broken marks the allocations in given that are unusable on all nodes.
 	broken []bool
-	// extended are the extended resources to find devices for; nil if there are none.
+	// extended are the extended resources to find devices for, or nil.
 	extended *extended
 	classes  map[string]*model.DeviceClass
 }
 
-// demandsOf returns what the pod's claims ask of a node, nil if nothing.
+// demandsOf returns the demands of the pod's claims, or nil without any.
 func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 	store := v.Devices()
 	x := extendedOf(store, pod)
@@ -130,7 +135,8 @@ func (d *demands) appendText(text []byte) []byte {
 	return text
 }
 
-// SharesDevices reports whether verdicts and scores depend on devices that more than one node can use.
+// SharesDevices reports whether verdicts and scores depend on devices that several nodes
+// can use.
 func (d *demands) SharesDevices() bool { return len(d.find) > 0 || d.extended != nil }
 
 type filterNeed struct{ *demands }
@@ -139,16 +145,17 @@ func (n filterNeed) AppendText(text []byte) []byte { return n.appendText(text) }
 
 func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{finder: n.compile()} }
 
-// finder finds devices for claims that ask alike.
+// finder finds devices for claims with equal requests.
 type finder struct {
 	allocator *allocator.Allocator
 	claimsOf  func(*devices.Store, *model.Pod) ([]*model.ResourceClaim, string)
-	// claims have no names but the marks by which they are known in errors.
+	// claims have placeholders as names. Errors are reported with the real names.
 	claims  []*resourcev1.ResourceClaim
 	classes map[string]*resourcev1.DeviceClass
-	// selectors are those of allocations; nil stands for one that can no longer be used.
+	// selectors belong to allocations. A nil selector is a broken allocation.
 	selectors []*nodeaffinity.NodeSelector
-	// extended are extended resources, withExtended the claims and a claim for some of them, by their bits.
+	// extended are the extended resources. withExtended holds claims plus a claim for
+	// some of these resources, by their bits.
 	extended     *extended
 	withExtended map[uint64][]*resourcev1.ResourceClaim
 	// need is the hash of the demands.
@@ -158,23 +165,27 @@ type finder struct {
 	answers *answers
 	key     []byte
 	slices  []*resourcev1.ResourceSlice
-	// errs are what failed codes stand for, by the number in the code.
+	// errs are the errors of failed codes, by the number in the code.
 	errs []error
-	// patterns are the bits of nodes that were asked about; once there are too many of them, manyPatterns is set.
+	// patterns are the bits of the nodes searched so far. Beyond patternsMax,
+	// manyPatterns is set.
 	patterns     []uint64
 	manyPatterns bool
-	// followed are answers for nodes with alike devices at a version of wide pools.
+	// followed are the answers for nodes with equal devices, at a version of the wide
+	// pools.
 	followed map[alikeNodes]answer
 	version  uint64
 }
 
-// alikeNodes are nodes of one list of alike nodes that give the same extended resources as devices.
+// alikeNodes identifies nodes in a list of nodes with equal devices that also provide the
+// same extended resources as devices.
 type alikeNodes struct{ list, bits uint64 }
 
-// errsMax bounds the errors that are kept for one need: each fails the turn of a pod.
+// errsMax bounds the errors kept for a need. Each fails the turn of a pod.
 const errsMax = 64
 
-// compile prepares the demands. What it returns keeps no pod, and of claims what they ask for.
+// compile prepares the demands. The result references no pod, and only the requests of
+// claims.
 func (d *demands) compile() *finder {
 	f := &finder{
 		allocator: d.search, classes: map[string]*resourcev1.DeviceClass{}, answers: d.answers, followed: map[alikeNodes]answer{},
@@ -198,9 +209,9 @@ func (d *demands) compile() *finder {
 	return f
 }
 
-// selectors returns the distinct node selectors of allocations. Nil stands for an
-// allocation that is no longer usable. A pod may have very many claims, but most of their
-// allocations are usable on the same nodes.
+// selectors returns the distinct node selectors of allocations. A nil selector is a
+// broken allocation. A pod may have many claims, but most of their allocations are usable
+// on the same nodes.
 func (d *demands) selectors() (different []*nodeaffinity.NodeSelector) {
 	known := map[string]bool{}
 	for i, claim := range d.given {
@@ -219,16 +230,17 @@ func (d *demands) selectors() (different []*nodeaffinity.NodeSelector) {
 	return different
 }
 
-// nodesText returns a canonical text of the nodes on which an allocation can be used.
+// nodesText returns a canonical text of the nodes that can use an allocation.
 func nodesText(a *resourcev1.AllocationResult) string {
 	text, err := json.Marshal(a.NodeSelector)
 	if err != nil {
-		panic(fmt.Sprintf("encode a node selector: %v", err)) // API types can always be encoded
+		// API types can always be encoded.
+		panic(fmt.Sprintf("encode a node selector: %v", err))
 	}
 	return string(text)
 }
 
-// selectorOf returns the nodes on which an allocation can be used, nil if on all.
+// selectorOf returns the nodes that can use an allocation, or nil if all can.
 func selectorOf(a *resourcev1.AllocationResult) (*nodeaffinity.NodeSelector, error) {
 	if a.NodeSelector == nil {
 		return nil, nil
@@ -236,10 +248,10 @@ func selectorOf(a *resourcev1.AllocationResult) (*nodeaffinity.NodeSelector, err
 	return nodeaffinity.NewNodeSelector(a.NodeSelector)
 }
 
-// IsCostly reports whether devices are searched for.
+// IsCostly reports whether filtering searches for devices.
 func (f *finder) IsCostly() bool { return len(f.claims) > 0 || f.extended != nil }
 
-// find answers for a node.
+// find returns the answer for a node.
 func (f *finder) find(node state.Node) answer {
 	a := f.allocate(node)
 	if a.err == nil && a.code == reason.None && !f.available(node.Object()) {
@@ -248,7 +260,7 @@ func (f *finder) find(node state.Node) answer {
 	return a
 }
 
-// available reports whether what is allocated already can be used on a node.
+// available reports whether a node can use the existing allocations.
 func (f *finder) available(node *v1.Node) bool {
 	for _, selector := range f.selectors {
 		if selector == nil || !selector.Match(node) {
@@ -258,7 +270,7 @@ func (f *finder) available(node *v1.Node) bool {
 	return true
 }
 
-// allocate answers for the claims without an allocation, and for extended resources.
+// allocate returns the answer for claims without an allocation and extended resources.
 func (f *finder) allocate(node state.Node) answer {
 	claims, bits := f.claims, uint64(0)
 	if f.extended != nil {
@@ -278,7 +290,7 @@ func (f *finder) allocate(node state.Node) answer {
 	return f.search(node, claims, bits)
 }
 
-// notePattern notes that a node that gives the extended resources of some bits as devices was asked about.
+// notePattern records the bits of a searched node.
 func (f *finder) notePattern(bits uint64) {
 	switch {
 	case slices.Contains(f.patterns, bits), f.manyPatterns:
@@ -289,7 +301,8 @@ func (f *finder) notePattern(bits uint64) {
 	}
 }
 
-// search finds devices for claims, the last of which is for the extended resources of bits, as if the node gave just these as devices.
+// search finds devices for claims. The last claim is for the extended resources of bits,
+// as if the node provided exactly these as devices.
 func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bits uint64) answer {
 	store := node.Devices()
 	name := f.name(store, node.Slot(), bits)
@@ -309,7 +322,8 @@ func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bit
 	case errors.Is(err, allocator.ErrUnfinished):
 		return answer{err: plugin.ErrUnfinished}
 	case errors.Is(err, allocator.ErrTimeout):
-		a.err = allocator.ErrTimeout // without the node's name, since nodes with equal keys share the answer
+		// Without the node's name, since nodes with equal keys share the answer.
+		a.err = allocator.ErrTimeout
 	case err != nil:
 		a.err = err
 	case len(results) < len(claims):
@@ -324,8 +338,8 @@ func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bit
 	return a
 }
 
-// name returns the name of a search. For equal names, the allocator either finds a
-// solution each time or never.
+// name returns the cache key of a search. For equal keys, the allocator either always
+// finds a solution or never.
 func (f *finder) name(store *devices.Store, slot int32, bits uint64) allocator.Name {
 	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), slot)
 	return allocator.Name{Need: f.need, Devices: sha256.Sum256(f.key)}
@@ -339,7 +353,8 @@ func sumOf(name allocator.Name) [32]byte {
 	return sha256.Sum256(both[:])
 }
 
-// claimsWith returns the claims without an allocation and, behind them, one for some of the extended resources.
+// claimsWith returns the claims without an allocation, followed by a claim for the
+// extended resources in bits.
 func (f *finder) claimsWith(bits uint64) []*resourcev1.ResourceClaim {
 	if bits == 0 {
 		return f.claims
@@ -355,7 +370,7 @@ func (f *finder) claimsWith(bits uint64) []*resourcev1.ResourceClaim {
 	return claims
 }
 
-// Filled notes that all nodes have been asked about.
+// Filled records that all nodes have answers.
 func (f *finder) Filled(s *state.State) {
 	store := s.View().Devices()
 	f.version = store.WideVersion()
@@ -373,14 +388,16 @@ func (f *finder) Filled(s *state.State) {
 	}
 }
 
-// followedMax bounds what is followed for one need. Of nodes about whose list nothing is known, each is asked about.
+// followedMax bounds the followed answers of a need. Without an answer for their list,
+// all nodes are searched again.
 const followedMax = 10_000
 
-// patternsMax bounds in how many ways nodes may differ in what they give as devices. Beyond it, each node that can use what has changed is asked about.
+// patternsMax bounds the different sets of extended resources that nodes provide as
+// devices. Beyond it, each node that can use a changed pool is searched again.
 const patternsMax = 8
 
-// Follow returns the slots of nodes for which what they can use of wide pools makes a difference that it did not make before. Of nodes with alike devices it asks
-// about one, once for each way in which nodes differ in the extended resources that they give as devices.
+// Follow returns the slots of nodes whose answer has changed with the wide pools. It
+// searches one node of each list of nodes with equal devices, once per pattern.
 func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
 	store := s.View().Devices()
 	if len(f.patterns) == 0 || f.version == store.WideVersion() {
@@ -430,8 +447,9 @@ func (f *finder) fails(err error) reason.Code {
 	return reason.Failed | reason.Code(len(f.errs)-1)
 }
 
-// ratingOf rates which alternatives of its requests a claim got: 8 for the first of a request, and 1 less for each further one. Schedulers allocate one of
-// them; as in kube-scheduler, all of those count that have devices.
+// ratingOf rates the alternatives that a claim got: 8 for the first of a request, and 1
+// less for each further one. Schedulers allocate one alternative. As in kube-scheduler,
+// all alternatives with devices count.
 func ratingOf(claim *resourcev1.ResourceClaim, a *resourcev1.AllocationResult) (rating int32) {
 	for i := range claim.Spec.Devices.Requests {
 		r := &claim.Spec.Devices.Requests[i]
@@ -469,11 +487,11 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 	return f.fails(a.err)
 }
 
-// timedOut marks the code of a search that was given up. The code also has the slot of
-// the node, which the error names.
+// timedOut marks the code of a search that timed out. The code also has the node's slot,
+// for the error message.
 const timedOut reason.Code = 1 << 29
 
-// Reasons returns kube-scheduler's text.
+// Reasons returns kube-scheduler's message.
 func (*verdicts) Reasons(code reason.Code) []string { return []string{texts[code]} }
 
 // Err returns the error of a failed code.
@@ -487,8 +505,8 @@ func (f *finder) Err(code reason.Code) error {
 	return f.errs[code&^reason.Failed]
 }
 
-// ErrOf returns the error of a failed code in the turn of a pod. The error names the
-// node, or the pod's claims.
+// ErrOf returns the error of a failed code in the turn of a pod. The error names the node
+// or the pod's claims.
 func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	err := f.Err(code)
 	switch {
@@ -510,8 +528,8 @@ func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	return errors.New(text)
 }
 
-// unnamed stands for the name of a claim that is not made yet.
+// unnamed is the name, in errors, of a claim that is not created yet.
 const unnamed = "<extended-resources>"
 
-// markOf returns the name that stands for the i-th claim of a need.
+// markOf returns the placeholder for the name of the i-th claim of a need.
 func markOf(i int) string { return "\x00claim-" + strconv.Itoa(i) + "\x00" }

@@ -83,7 +83,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A claim that is made for a pod is asked for by PreEnqueue until it is there, and must be the pod's own.
+// PreEnqueue gates a pod until its claim from a template exists. The claim must belong to
+// the pod.
 func TestClaimOfTemplate(t *testing.T) {
 	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid-p"}, Spec: v1.PodSpec{
 		ResourceClaims: []v1.PodResourceClaim{{Name: "e", ResourceClaimTemplateName: ptr.To("t")}},
@@ -119,7 +120,8 @@ func TestClaimOfTemplate(t *testing.T) {
 	}
 }
 
-// Pods whose claims ask alike share columns, whatever the names; what verdicts depend on makes needs differ.
+// Pods whose claims have equal requests share columns, whatever the names. All inputs of
+// verdicts make needs differ.
 func TestNeeds(t *testing.T) {
 	text := func(w *world, p *model.Pod) string {
 		need, _, err := w.plugin.FilterNeedIn(w.View(), p)
@@ -178,7 +180,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Of alternatives, the first counts 8, and each further one 1 less.
+// The first alternative counts 8, and each further alternative 1 less.
 func TestScore(t *testing.T) {
 	device := func(s *resourcev1.ResourceSlice, kinds ...string) *resourcev1.ResourceSlice {
 		for i, kind := range kinds {
@@ -236,7 +238,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Needs for scores differ by what was allocated before, and by what is asked. One alternative is enough for a need.
+// Needs for scores differ by existing allocations and by requests. A single alternative
+// suffices for a need.
 func TestScoreNeedsDiffer(t *testing.T) {
 	given := func(request string) func(*resourcev1.ResourceClaim) {
 		return func(c *resourcev1.ResourceClaim) {
@@ -270,7 +273,7 @@ func TestScoreNeedsDiffer(t *testing.T) {
 	}
 }
 
-// However many errors there are, each has a code of one that is kept.
+// Beyond the bound, further errors share the code of the last kept error.
 func TestErrorsAreBounded(t *testing.T) {
 	f := &finder{}
 	for i := range 2 * errsMax {

@@ -29,7 +29,7 @@ func wide(devices ...string) *resourcev1.ResourceSlice {
 	return s
 }
 
-// askAll asks about each node and notes that all have been asked about, as when a column is filled.
+// askAll filters each node and records that, as when a column is filled.
 func (w *world) askAll(f *verdicts) {
 	for slot, alive := range w.State.Alive() {
 		if alive {
@@ -39,7 +39,7 @@ func (w *world) askAll(f *verdicts) {
 	f.Filled(w.State)
 }
 
-// compiled returns the pod's verdicts after all nodes have been asked about.
+// compiled returns the pod's verdicts after all nodes have been filtered.
 func (w *world) compiled(t testing.TB, p *model.Pod) *verdicts {
 	t.Helper()
 	need, rejection, err := w.plugin.FilterNeedIn(w.View(), p)
@@ -51,7 +51,8 @@ func (w *world) compiled(t testing.TB, p *model.Pod) *verdicts {
 	return f
 }
 
-// follow returns the names of the nodes for which something may have changed, and how many nodes were asked about to find that.
+// follow returns the names of the nodes that may have changed, and the number of nodes
+// searched to find them.
 func (w *world) follow(f plugin.Following) string {
 	slots, asked := f.Follow(w.State, nil)
 	var names []string
@@ -62,8 +63,9 @@ func (w *world) follow(f plugin.Following) string {
 	return fmt.Sprintf("%s asked %d", strings.Join(slices.Compact(names), " "), asked)
 }
 
-// TestFollow changes what is in use of a pool that all nodes can use. Only those nodes are named for which it makes a difference, one of those that are alike is
-// asked about, and none is if nothing has changed. The nodes a and c are alike, b has a device of its own.
+// TestFollow changes the use of a pool that all nodes can use. Only nodes with another
+// result are named. One node of each list of equal nodes is searched, and none if nothing
+// has changed. The nodes a and c are equal; b has a device of its own.
 func TestFollow(t *testing.T) {
 	taken := func(devices ...string) *resourcev1.ResourceClaim { return claim("o", 1, allocated("wide", devices...)) }
 	type step struct {
@@ -72,7 +74,7 @@ func TestFollow(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name  string
-		count int64 // of the devices that the pod's claim asks for
+		count int64 // of devices that the pod's claim requests
 		steps []step
 	}{
 		{"for one", 1, []step{
@@ -99,7 +101,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowAfterAllAreAskedAgain has all nodes asked about when a device is taken: what was found before that is not compared with.
+// TestFollowAfterAllAreAskedAgain filters all nodes again after a device is taken.
+// Earlier results are not compared.
 func TestFollowAfterAllAreAskedAgain(t *testing.T) {
 	w := newWorld(t, wide("w0"), claim("c", 1))
 	f := w.compiled(t, pod("p", "c"))
@@ -114,7 +117,8 @@ func TestFollowAfterAllAreAskedAgain(t *testing.T) {
 	}
 }
 
-// TestFollowScores has alternatives of which the better one is taken: the nodes remain, and their scores change.
+// TestFollowScores has the better of two alternatives taken: the nodes stay feasible, and
+// their scores change.
 func TestFollowScores(t *testing.T) {
 	either := func(c *resourcev1.ResourceClaim) {
 		r := resourcev1.DeviceRequest{Name: "r"}
@@ -155,12 +159,14 @@ func TestFollowScores(t *testing.T) {
 	}
 }
 
-// TestFollowPatterns has nodes that differ in which of four extended resources their device plugins give. While there are few such ways, one node is asked about for
-// each; if there are more, all nodes are named that can use the pool, and none is asked about.
+// TestFollowPatterns has nodes whose device plugins provide different subsets of four
+// extended resources. For few subsets, one node is searched for each. For more, all nodes
+// that can use the pool are named without a search.
 func TestFollowPatterns(t *testing.T) {
 	for _, row := range []struct {
 		ways int
-		// same is what is said of a change that makes no difference, less of one by which there are devices for two resources only.
+		// same is the result of a change without effect. less is the result of a change
+		// that leaves devices for two resources only.
 		same, less string
 	}{
 		{1, " asked 1", "a b asked 1"},
@@ -174,7 +180,7 @@ func TestFollowPatterns(t *testing.T) {
 			w.set(byName(fmt.Sprint("r", i), fmt.Sprint("example.com/r", i), 0))
 			asks += fmt.Sprintf(" example.com/r%d=1", i)
 		}
-		for way := 1; way < row.ways; way++ { // the nodes a and b give none
+		for way := 1; way < row.ways; way++ { // the nodes a and b provide none
 			gives := "pods=110"
 			for i := range 4 {
 				if way&(1<<i) != 0 {
@@ -198,7 +204,8 @@ func TestFollowPatterns(t *testing.T) {
 	}
 }
 
-// TestSharesDevices has needs that depend on what many nodes share: whoever has to be given devices.
+// TestSharesDevices has needs that depend on devices shared by many nodes: all needs that
+// search for devices.
 func TestSharesDevices(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), claim("c", 1), claim("given", 1, allocated("a", "d0")))
 	for _, row := range []struct {
@@ -221,7 +228,8 @@ func TestSharesDevices(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedIsBounded fills what one need remembers: it is forgotten, rather than growing with each change of a large cluster, and answers stay right.
+// TestWhatIsRememberedIsBounded fills the cache of a need. The cache is dropped instead
+// of growing with each change of a large cluster, and answers stay right.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	w := newWorld(t, wide("w0"), claim("c", 1))
 	f := w.compiled(t, pod("p", "c"))

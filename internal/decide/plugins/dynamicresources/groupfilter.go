@@ -15,28 +15,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// What kube-scheduler's plugin says of a group.
+// kube-scheduler's messages for groups.
 const (
-	groupFreed       = "deallocation and deletion of ResourceClaims completed" // also if there was nothing to be given back
+	// Also if nothing was released.
+	groupFreed       = "deallocation and deletion of ResourceClaims completed"
 	groupDeallocated = "deallocation of PodGroup ResourceClaim completed"
 	groupUnreserved  = "ResourceClaim unreserved for PodGroup"
 )
 
-// memberNote is what is noted of a member's turn.
+// memberNote records the turn of a member.
 type memberNote struct {
-	// unavailable are the claims whose allocation cannot be used on a node where all else fits, in the order of the pod's spec. A claim that was promised devices in the
-	// group's turn has that as its allocation.
+	// unavailable are the claims with an allocation that is unusable on an otherwise
+	// feasible node, in the order of the pod's spec. A claim promised in the group's turn
+	// has the promised allocation.
 	unavailable []*model.ResourceClaim
-	// freed is the first of these that nobody else has reserved, left a claim that was made for the pod in an earlier turn and is to be deleted.
+	// freed is the first of these that is not reserved for others. left is a claim from
+	// an earlier turn of the pod, which will be deleted.
 	freed, left *model.ResourceClaim
 }
 
-// ConcernsGroup reports whether the member has claims, or one was made for it.
+// ConcernsGroup reports whether the member has claims or a claim was created for it.
 func (p *Plugin) ConcernsGroup(v state.View, member *model.Pod) bool {
 	return member.Devices != nil && len(member.Devices.Claims) > 0 || v.Devices().MadeFor(member.UID) != nil
 }
 
-// Member notes which of the member's claims are in its way.
+// Member records which of the member's claims make nodes infeasible.
 func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) any {
 	if !c.PreFiltered(Name) {
 		return nil
@@ -62,13 +65,17 @@ func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) any {
 	return note
 }
 
-// FreeForGroup gives back one claim for each member, as PostFilter does. If there was nothing to be given back for one of them, it gives back a claim of the group, or, if none is in the way,
-// ends the group's reservation of one: all of its members that are tried are to be placed anew. Neither happens while members are on nodes.
+// FreeForGroup releases one claim for each member, as PostFilter does.
+//
+// If this released nothing for a member, it releases an allocation of the group. If no
+// claim of the group makes nodes infeasible, it ends a reservation of the group, so that
+// all members are placed anew. Neither happens while members are placed.
 func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []any) (freed plugin.GroupFreed, err error) {
 	freed.Message = groupFreed
 	deallocated := map[model.ClaimKey]bool{}
 	give := func(claim *model.ResourceClaim) {
-		// What was promised in the turn is taken back with it, and a claim that several members use is given back once.
+		// A promise of this turn ends with the turn. A claim of several members is
+		// released once.
 		if stored := v.Devices().Claim(claim.Key); stored != nil && stored.Allocation() != nil && !deallocated[claim.Key] {
 			deallocated[claim.Key] = true
 			freed.Writes = append(freed.Writes, *deallocate(stored))
@@ -110,7 +117,8 @@ func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.
 	return freed, err
 }
 
-// reservedFor returns the first claim of a group that has an allocation and is reserved for it, nil if there is none. It is an error if a claim of the group is not there.
+// reservedFor returns the first claim of a group that is allocated and reserved for the
+// group, or nil. A missing claim of the group is an error.
 func (p *Plugin) reservedFor(v state.View, group *model.PodGroup, member *model.Pod) (*model.ResourceClaim, error) {
 	for i := range group.Object.Spec.ResourceClaims {
 		name, made, err := resourceclaim.NameFromPodGroup(group.Object, &group.Object.Spec.ResourceClaims[i])
@@ -134,8 +142,8 @@ func (p *Plugin) reservedFor(v state.View, group *model.PodGroup, member *model.
 	return nil, nil
 }
 
-// endReservation writes that a claim is no longer reserved for a PodGroup. It is refused
-// if the claim has changed meanwhile: a request that arrives late must not end a
+// endReservation removes the reservation of a claim for a PodGroup. The API server
+// rejects it if the claim has changed. Otherwise a delayed request could end a
 // reservation that a later turn relies on.
 func endReservation(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
 	write := takeBack(consumer, claim)
@@ -149,7 +157,7 @@ func endReservation(consumer resourcev1.ResourceClaimConsumerReference, claim *m
 	return write
 }
 
-// reservationOf says that a claim is reserved for a PodGroup.
+// reservationOf returns the entry that reserves a claim for a PodGroup.
 func reservationOf(group *schedulingv1beta1.PodGroup) resourcev1.ResourceClaimConsumerReference {
 	return resourcev1.ResourceClaimConsumerReference{APIGroup: schedulingv1beta1.GroupName, Resource: "podgroups", Name: group.Name, UID: group.UID}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// group returns the PodGroup g with entries NAME=CLAIM; an entry NAME=template/TEMPLATE has the claim of that name made from a template.
+// group returns the PodGroup g with entries NAME=CLAIM. An entry NAME=template/TEMPLATE
+// has the claim of that name made from a template.
 func group(entries ...string) *schedulingv1beta1.PodGroup {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "uid-g"}}
 	for _, entry := range entries {
@@ -46,12 +47,12 @@ func forGroup(c *resourcev1.ResourceClaim) {
 	c.Status.ReservedFor = append(c.Status.ReservedFor, reservationOf(group()))
 }
 
-// ofGroup makes a claim one that was made for the PodGroup g.
+// ofGroup makes the PodGroup g the owner of a claim.
 func ofGroup(c *resourcev1.ResourceClaim) {
 	c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(group(), schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"))}
 }
 
-// withGroups is a world in which claims of PodGroups count.
+// withGroups returns a world in which claims of PodGroups count.
 func withGroups(t testing.TB, claims ...*resourcev1.ResourceClaim) *world {
 	t.Helper()
 	w := newWorld(t, slice("a", "d0"), slice("b", "d0"))
@@ -62,7 +63,8 @@ func withGroups(t testing.TB, claims ...*resourcev1.ResourceClaim) *world {
 	return w
 }
 
-// A claim is reserved for the group that lists it as the member does, and otherwise for the member.
+// A claim is reserved for the group that lists it as the member does, and otherwise for
+// the member.
 func TestForWhomAClaimIsReserved(t *testing.T) {
 	fromTemplate := member("p").Object.DeepCopy()
 	fromTemplate.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "entry-0", ResourceClaimTemplateName: new("one")}}
@@ -110,7 +112,8 @@ func TestForWhomAClaimIsReserved(t *testing.T) {
 	}
 }
 
-// A claim of the group is reserved for it once, and that is not undone with a member: others use it.
+// A claim of the group is reserved for it once. A member does not undo this, because
+// others use it.
 func TestReservationForAGroup(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -142,7 +145,7 @@ func TestReservationForAGroup(t *testing.T) {
 	}
 }
 
-// A claim that was made for the group can be used by its members, and by no others.
+// A claim made for the group can be used by its members only.
 func TestClaimMadeForAGroup(t *testing.T) {
 	owned := func(p *model.Pod) *model.Pod {
 		o := p.Object.DeepCopy()
@@ -164,7 +167,8 @@ func TestClaimMadeForAGroup(t *testing.T) {
 	}
 }
 
-// What is given back for a group that was rejected: a claim for each member, or else one of the group's, or its reservation.
+// The claims released for a rejected group: a claim for each member, or else a claim or a
+// reservation of the group.
 func TestFreeForGroup(t *testing.T) {
 	inTheWay := reason.Rejection{Plugin: Name, Unresolvable: true, Reasons: []string{"resourceclaim not available on the node"}}
 	onB := map[string]reason.Rejection{"b": inTheWay}
@@ -177,11 +181,11 @@ func TestFreeForGroup(t *testing.T) {
 		claims  []*resourcev1.ResourceClaim
 		group   *schedulingv1beta1.PodGroup
 		members []*model.Pod
-		running bool // another member is on a node
+		running bool // another member is placed
 		off     bool
-		unseen  bool // turns are not shown
+		unseen  bool // Member is not called
 		by      map[string]reason.Rejection
-		want    string // what is said, then what has become of each claim that is written
+		want    string // the message, then the state of each written claim
 	}{
 		{name: "nothing", members: []*model.Pod{member("p")}, want: nothing},
 		{name: "a member's own", claims: []*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"))}, members: []*model.Pod{member("p", "c")}, by: onB, want: nothing + "; c free, kept"},
@@ -276,7 +280,8 @@ func TestFreeForGroup(t *testing.T) {
 	}
 }
 
-// Of a member's turn nothing is noted in which the plugin had no part. What was promised in the group's turn is no allocation that could be given back, but it can be in the way.
+// Member records nothing if the plugin did not run. A promise of the group's turn cannot
+// be released, but it can make nodes infeasible.
 func TestMemberOfAGroup(t *testing.T) {
 	w := withGroups(t, claim("c", 1))
 	w.set(group("entry-0=c"))

@@ -136,7 +136,7 @@ func TestOrdinaryHintsStayExact(t *testing.T) {
 }
 
 // TestWhatHintsRememberIsBounded parks pods whose claims have long texts. The memory that
-// hints keep for them is bounded.
+// hints use for them is bounded.
 func TestWhatHintsRememberIsBounded(t *testing.T) {
 	w := newWorld(t)
 	h := w.plugin.heard

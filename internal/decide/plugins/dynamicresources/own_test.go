@@ -12,12 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TestLooksAtOwn has pods whose own claims PostFilter may give back, or may not: what it says of these is not remembered for others.
+// TestLooksAtOwn has pods whose own claims PostFilter may or may not release. Rejections
+// of the former are not cached for others.
 func TestLooksAtOwn(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		claims []*resourcev1.ResourceClaim
-		of     []string // the pod's
+		of     []string // the pod's claims
 		want   bool
 	}{
 		{"none", nil, nil, false},
@@ -38,7 +39,8 @@ func TestLooksAtOwn(t *testing.T) {
 	}
 }
 
-// TestEndOfAMadeClaimTouchesItsPod has claims go: one that was made for a pod touches that pod alone, and what is no claim touches none.
+// TestEndOfAMadeClaimTouchesItsPod deletes claims. A claim created for a pod touches that
+// pod alone, and other objects touch none.
 func TestEndOfAMadeClaimTouchesItsPod(t *testing.T) {
 	events := defaults().EventsToRegister()
 	at := slices.IndexFunc(events, func(r model.EventToRegister) bool {
@@ -76,7 +78,7 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// An event of a claim touches those that wait for it, by its key.
+// An event about a claim touches the pods that wait for it, by its key.
 func TestClaimsTouchWhoeverHasThem(t *testing.T) {
 	found := 0
 	for _, r := range defaults().EventsToRegister() {
@@ -99,8 +101,9 @@ func TestClaimsTouchWhoeverHasThem(t *testing.T) {
 	}
 }
 
-// TestRecreatedClaim has a claim of the waiting pod deleted and created again, shown as one
-// change with the same status. A pod waits while its claim is being deleted, so it is woken.
+// TestRecreatedClaim has a claim of the waiting pod deleted and recreated, shown as one
+// change with the same status. A pod waits while its claim is being deleted, so it is
+// woken.
 func TestRecreatedClaim(t *testing.T) {
 	before := claim("c", 1)
 	before.UID, before.DeletionTimestamp = "first", &metav1.Time{Time: time.Unix(1, 0)}

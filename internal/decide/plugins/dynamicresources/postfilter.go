@@ -15,12 +15,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// errNotFound is the error of kube-scheduler's plugin that does not find what it writes down at PreFilter.
+// errNotFound is kube-scheduler's error if the plugin's PreFilter state is missing.
 var errNotFound = errors.New("not found")
 
-// PostFilter gives back one allocation that cannot be used on a node where all else fits, unless another pod has it reserved; if there is none, it deletes a
-// claim that was made for the pod's extended resources in an earlier turn. It fails if another plugin rejected the pod at PreFilter before this one would have
-// run; kube-scheduler then says only "not found", no plugin behind it runs, and the pod keeps its nomination.
+// PostFilter releases one allocation that is unusable on an otherwise feasible node and
+// is not reserved for another pod. If none is found, it deletes a claim that an earlier
+// turn created for the pod's extended resources.
+//
+// If another plugin rejected the pod at PreFilter before this one ran, PostFilter fails,
+// as in kube-scheduler: the error is "not found", no later plugin runs, and the pod keeps
+// its nomination.
 func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	if !c.PreFiltered(Name) {
 		return plugin.PostFilterResult{}, errNotFound
@@ -44,7 +48,8 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	return plugin.PostFilterResult{}, nil
 }
 
-// leftFor returns the claim that was made for the pod's extended resources in an earlier turn, nil if there is none. If PreFilter rejects the pod, kube-scheduler's plugin does not know of it.
+// leftFor returns a claim from an earlier turn for the pod's extended resources, or nil.
+// If PreFilter rejects the pod, kube-scheduler does not find this claim either.
 func (p *Plugin) leftFor(v state.View, pod *model.Pod, d *demands) *model.ResourceClaim {
 	if d.extended == nil || d.extended.left == nil {
 		return nil
@@ -55,7 +60,7 @@ func (p *Plugin) leftFor(v state.View, pod *model.Pod, d *demands) *model.Resour
 	return d.extended.left
 }
 
-// deletion deletes a claim that was made for a pod.
+// deletion returns the writes that delete a claim created for a pod.
 func deletion(claim *model.ResourceClaim) []plan.Write {
 	writes := []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)}
 	for i := range writes {
@@ -64,13 +69,15 @@ func deletion(claim *model.ResourceClaim) []plan.Write {
 	return writes
 }
 
-// LooksAtOwn reports whether a claim of the pod has an allocation, or one was made for it in an earlier turn.
+// LooksAtOwn reports whether a claim of the pod has an allocation, or an earlier turn
+// created a claim for it.
 func (p *Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool {
 	claims, _ := p.claimsOf(v.Devices(), pod)
 	return len(unallocated(claims)) < len(claims) || v.Devices().MadeFor(pod.UID) != nil
 }
 
-// isReservedForOthers reports whether a claim is reserved for anybody but the pod or PodGroup of this UID.
+// isReservedForOthers reports whether a claim is reserved for a consumer with another
+// UID.
 func isReservedForOthers(claim *model.ResourceClaim, uid types.UID) bool {
 	for i := range claim.Object.Status.ReservedFor {
 		if claim.Object.Status.ReservedFor[i].UID != uid {
@@ -80,9 +87,9 @@ func isReservedForOthers(claim *model.ResourceClaim, uid types.UID) bool {
 	return false
 }
 
-// unavailableNodes are the nodes that the filter rejected because a claim's allocation
-// cannot be used there. Each node is looked up once for all claims. Allocations with the
-// same usable nodes are judged once.
+// unavailableNodes are the nodes that the filter rejected because an allocation is
+// unusable there. Each node is looked up once for all claims. Allocations with the same
+// usable nodes are judged once.
 type unavailableNodes struct {
 	cycle plugin.Cycle
 	known map[int32]bool
@@ -91,7 +98,7 @@ type unavailableNodes struct {
 	judged map[string]bool
 }
 
-// because reports whether there is one where the allocation of this claim cannot be used.
+// because reports whether this claim's allocation is unusable on such a node.
 func (u *unavailableNodes) because(claim *model.ResourceClaim, broken bool) bool {
 	selector, err := selectorOf(claim.Allocation())
 	if err != nil || selector == nil && !broken {
@@ -134,7 +141,8 @@ func (u *unavailableNodes) has(slot int32) bool {
 	return is
 }
 
-// deallocate writes that a claim has no allocation. It is refused if the claim has changed meanwhile.
+// deallocate removes the allocation of a claim. The API server rejects it if the claim
+// has changed.
 func deallocate(claim *model.ResourceClaim) *plan.Write {
 	patch := []operation{
 		{"test", "/metadata/uid", claim.Object.UID},

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// rejectedCycle is a turn in which nodes were rejected, of which nothing else is known.
+// rejectedCycle is a turn with rejected nodes and nothing else.
 type rejectedCycle struct {
 	plugin.Cycle
 	view state.View
 	ran  bool
 	by   map[string]reason.Rejection // by node
 
-	asked int // how often Rejected was called
+	asked int // number of calls of Rejected
 }
 
 func (c *rejectedCycle) View() state.View          { return c.view }
@@ -31,7 +31,8 @@ func (c *rejectedCycle) Rejected(slot int32) reason.Rejection {
 	return c.by[c.view.Node(slot).Name()]
 }
 
-// An allocation that is in the way is given back, one at a time, unless another pod has it reserved.
+// An allocation that makes nodes infeasible is released, one at a time, unless another
+// pod has it reserved.
 func TestPostFilter(t *testing.T) {
 	own := reason.Rejection{Plugin: Name, Unresolvable: true, Reasons: []string{"resourceclaim not available on the node"}}
 	full := reason.Rejection{Plugin: Name, Unresolvable: true, Reasons: []string{"cannot allocate all claims"}}
@@ -42,7 +43,7 @@ func TestPostFilter(t *testing.T) {
 		name   string
 		claims []*resourcev1.ResourceClaim
 		by     map[string]reason.Rejection
-		want   string // the claim that is given back
+		want   string // the claim that is released
 	}{
 		{"in the way", []*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"))}, onB, "c"},
 		{"reserved for the pod", []*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"), reserved("p"))}, onB, "c"},
@@ -104,7 +105,8 @@ func TestPostFilter(t *testing.T) {
 	}
 }
 
-// However many claims have an allocation, each node is looked up once at most, and none where the allocation can be used.
+// Whatever the number of allocated claims, each node is looked up at most once. Nodes
+// that can use the allocation are not looked up.
 func TestPostFilterLooksAtEachNodeOnce(t *testing.T) {
 	other := reason.Rejection{Plugin: "NodeAffinity", Unresolvable: true, Reasons: []string{"x"}}
 	for _, row := range []struct {
@@ -129,7 +131,7 @@ func TestPostFilterLooksAtEachNodeOnce(t *testing.T) {
 	}
 }
 
-// What gates turn off has no effect.
+// Disabled feature gates have no effect.
 func TestFeatures(t *testing.T) {
 	for _, row := range []struct {
 		taints, rules, reads bool

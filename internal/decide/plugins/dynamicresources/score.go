@@ -8,13 +8,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// ScoreReads returns what FilterReads does: the same devices are found.
+// ScoreReads returns the same aspects as FilterReads: both find the same devices.
 func (p *Plugin) ScoreReads() model.Aspect { return p.FilterReads() }
 
-// Normalization returns that the best node gets 100.
+// Normalization gives the best node a score of 100.
 func (*Plugin) Normalization() model.Normalization { return model.Largest }
 
-// ScoreNeedIn is what the pod's claims that have no allocation ask of a node, if any request of the pod's claims has alternatives; nil otherwise.
+// ScoreNeedIn returns the demands of the pod's claims without an allocation. It is nil
+// unless a request of the pod's claims has alternatives.
 func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, error) {
 	if pod.Devices == nil {
 		return nil, nil
@@ -25,7 +26,7 @@ func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, er
 	}
 	need := scoreNeed{demands: d}
 	alternatives := false
-	for _, claim := range d.given { // the same on all nodes, which matters for how much the others do
+	for _, claim := range d.given { // a constant for all nodes; it affects normalization
 		need.base += ratingOf(claim.Object, claim.Allocation())
 	}
 	for _, claim := range d.find {
@@ -39,10 +40,10 @@ func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, er
 	return need, nil
 }
 
-// scoreNeed asks for scores.
+// scoreNeed is the need for scores.
 type scoreNeed struct {
 	*demands
-	// base is the rating of allocations.
+	// base is the rating of existing allocations.
 	base int32
 }
 
@@ -57,7 +58,7 @@ type scores struct {
 	base int32
 }
 
-// Score rates which alternatives the pod's claims would get on the node.
+// Score rates the alternatives that the pod's claims would get on the node.
 func (s *scores) Score(node state.Node) int32 {
 	switch a := s.allocate(node); {
 	case errors.Is(a.err, plugin.ErrUnfinished):

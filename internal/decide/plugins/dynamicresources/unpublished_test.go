@@ -20,7 +20,7 @@ import (
 type card struct {
 	memory     int64 // in GiB
 	partitions map[string]int64
-	shared     bool // by all nodes
+	shared     bool // usable by all nodes
 }
 
 // slices returns the slices of a card without some of its partitions.
@@ -49,8 +49,8 @@ func gibibytes(n int64) map[string]resourcev1.Counter {
 	return map[string]resourcev1.Counter{"memory": {Value: *resource.NewQuantity(n<<30, resource.BinarySI)}}
 }
 
-// TestUnpublishedDeviceCounts is a property test: a pod is judged as if the allocated
-// devices that have left their slices were still published.
+// TestUnpublishedDeviceCounts is a property test: a pod is judged as if allocated devices
+// that were withdrawn from their slices were still published.
 func TestUnpublishedDeviceCounts(t *testing.T) {
 	fits := map[bool]int{}
 	for seed := range uint64(300) {
@@ -85,8 +85,8 @@ func TestUnpublishedDeviceCounts(t *testing.T) {
 	}
 }
 
-// TestUnpublishedDeviceIsReleased deallocates a device that is not published: the pod that
-// waits for its counters is woken, and fits. Another version of the claim does not wake it.
+// TestUnpublishedDeviceIsReleased deallocates an unpublished device: the pod that waits
+// for its counters is woken, and fits. Another version of the claim does not wake it.
 func TestUnpublishedDeviceIsReleased(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		c := card{memory: 4, partitions: map[string]int64{"d0": 4, "d1": 1}, shared: shared}
@@ -119,8 +119,8 @@ func TestUnpublishedDeviceIsReleased(t *testing.T) {
 	}
 }
 
-// TestPromisedDeviceIsUnpublished withdraws a device between the decision and the write of
-// its allocation. The counters stay in use while the promise becomes an allocation.
+// TestPromisedDeviceIsUnpublished withdraws a device between the decision and the write
+// of its allocation. The counters stay in use while the promise becomes an allocation.
 func TestPromisedDeviceIsUnpublished(t *testing.T) {
 	c := card{memory: 4, partitions: map[string]int64{"d0": 4}}
 	w := newWorld(t, append(c.slices(1), claim("old", 1), claim("c", 1))...)
@@ -153,8 +153,8 @@ func TestPromisedDeviceIsUnpublished(t *testing.T) {
 	}
 }
 
-// TestUnpublishedDeviceIsUnknown states the limit: a scheduler that has not seen the device
-// published while it was in use counts its counters as free.
+// TestUnpublishedDeviceIsUnknown states the limit: if a scheduler never saw the device
+// published while it was in use, its counters count as free.
 func TestUnpublishedDeviceIsUnknown(t *testing.T) {
 	c := card{memory: 4, partitions: map[string]int64{"d0": 4, "d1": 1}}
 	old, waiting := claim("old", 1, allocated("a", "d0")), claim("c", 1)

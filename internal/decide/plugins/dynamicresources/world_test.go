@@ -23,7 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// world is a real state with the nodes a and b, and the class gpu, of all devices.
+// world is a real state with the nodes a and b, and the class gpu, which selects all
+// devices.
 type world struct {
 	*state.State
 	plugin *Plugin
@@ -35,7 +36,8 @@ var turn = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{state.New(), defaults()}
-	w.SetTimes(turn.Add(time.Hour), turn) // the system's clock was set back since the process began
+	// The system's clock was set back after the process started.
+	w.SetTimes(turn.Add(time.Hour), turn)
 	for _, n := range build.NodesInZones("a=z1 b=z2") {
 		w.set(n)
 	}
@@ -44,7 +46,7 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	return w
 }
 
-// set shows versions of objects to the state.
+// set applies versions of objects to the state.
 func (w *world) set(objects ...runtime.Object) {
 	var changes []model.Change
 	for _, o := range objects {
@@ -67,7 +69,7 @@ func slice(node string, devices ...string) *resourcev1.ResourceSlice {
 	return s
 }
 
-// claim returns a claim for some devices of a class, as a request r.
+// claim returns a claim with a request r for some devices of a class.
 func claim(name string, count int64, change ...func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
@@ -81,7 +83,7 @@ func claim(name string, count int64, change ...func(*resourcev1.ResourceClaim)) 
 	return c
 }
 
-// allocated gives a claim devices of a node's pool.
+// allocated allocates devices of a node's pool to a claim.
 func allocated(node string, devices ...string) func(*resourcev1.ResourceClaim) {
 	return func(c *resourcev1.ResourceClaim) {
 		c.Finalizers = []string{resourcev1.Finalizer}
@@ -108,7 +110,8 @@ func reserved(pods ...string) func(*resourcev1.ResourceClaim) {
 	}
 }
 
-// prepared gives each device of a claim a condition that it must have, and one that it must not have; have is what it has of them.
+// prepared gives each device of a claim a required condition and a failure condition.
+// have are the conditions that it has.
 func prepared(have ...string) func(*resourcev1.ResourceClaim) {
 	return func(c *resourcev1.ResourceClaim) {
 		for i := range c.Status.Allocation.Devices.Results {
@@ -132,7 +135,7 @@ func pod(name string, claims ...string) *model.Pod {
 	return model.NewPod(p)
 }
 
-// filter returns what the plugin says of the pod at PreFilter, or else of each node.
+// filter returns the plugin's result for the pod at PreFilter, or else for each node.
 func (w *world) filter(t testing.TB, pod *model.Pod) string {
 	t.Helper()
 	v := w.View()
@@ -170,7 +173,8 @@ func (w *world) filter(t testing.TB, pod *model.Pod) string {
 	return strings.Join(texts, "; ")
 }
 
-// helps reports whether a hint says that an event helps a pod that asks what it asks now. Of an event about a claim or a slice it finds the pools.
+// helps reports whether a hint is positive for an event, for the pod's current requests.
+// For an event about a claim or a slice it finds the pools.
 func (w *world) helps(waiting *model.Pod, e model.Event) bool {
 	if e.Pools == nil {
 		e.Pools = w.View().Devices().PoolsOf(e.OldObject, e.Object)
@@ -178,7 +182,8 @@ func (w *world) helps(waiting *model.Pod, e model.Event) bool {
 	return w.helpsAsking(w.plugin.AskedIn(w.View(), waiting), waiting, e)
 }
 
-// helpsAsking reports whether a hint says that an event helps a pod that asked something when it was rejected, and which the queue would find.
+// helpsAsking reports whether a hint is positive for an event, for the requests at
+// rejection, and the queue would find the pod.
 func (w *world) helpsAsking(asked model.Need, waiting *model.Pod, e model.Event) bool {
 	for _, r := range w.plugin.EventsToRegister() {
 		switch {
@@ -190,7 +195,8 @@ func (w *world) helpsAsking(asked model.Need, waiting *model.Pod, e model.Event)
 	return false
 }
 
-// place reserves devices for a pod on a node, and returns the placement with its steps before the binding.
+// place reserves devices for a pod on a node, and returns the placement with its steps
+// before the binding.
 func (w *world) place(t testing.TB, pod *model.Pod, node string) (*plan.Placement, error) {
 	t.Helper()
 	slot, _ := w.Slot(node)

@@ -1,7 +1,8 @@
-// Package gangscheduling keeps gangs from being tried before they have enough members.
+// Package gangscheduling gates gangs until they have enough members.
 //
-// It takes a PodGroup and how many members it has; it gives the reason why the group must wait. It owns nothing. It never looks at a node, and never places
-// members: the loop does, all or nothing.
+// It takes a PodGroup and its number of members, and returns why the group must wait. It
+// owns nothing. It never looks at a node and never places members: the loop places all or
+// none.
 package gangscheduling
 
 import (
@@ -15,7 +16,7 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "GangScheduling"
 
-// Plugin holds back gangs that are too small.
+// Plugin gates gangs that are too small.
 type Plugin struct{}
 
 // New returns the plugin.
@@ -24,7 +25,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "GangScheduling".
 func (*Plugin) Name() string { return Name }
 
-// PreEnqueueGroup holds back a gang with fewer members than its minCount, with and without a node.
+// PreEnqueueGroup gates a gang with fewer than minCount members, placed or not.
 func (*Plugin) PreEnqueueGroup(group *model.PodGroup, all int) string {
 	if group.IsGang && all < group.MinCount {
 		return "waiting for minCount pods from a gang to appear in scheduling queue"
@@ -32,8 +33,9 @@ func (*Plugin) PreEnqueueGroup(group *model.PodGroup, all int) string {
 	return ""
 }
 
-// PreEnqueueTree holds back the groups below a composite one while fewer than its minGroupCount of those directly below it are ready: groups with as many members as
-// they need, and composite ones of which the same is true.
+// PreEnqueueTree gates the groups below a composite group until minGroupCount of its
+// children are ready. A group is ready with minCount members, a composite group with
+// minGroupCount ready children.
 func (*Plugin) PreEnqueueTree(tree *model.GroupTree, all func(model.GroupKey) int) string {
 	if isReady(tree, all) {
 		return ""
@@ -54,5 +56,6 @@ func isReady(tree *model.GroupTree, all func(model.GroupKey) int) bool {
 	return ready >= tree.Composite.MinGroupCount
 }
 
-// Permit makes nobody wait. kube-scheduler's plugin does, until minCount members are assumed; here they are assumed in one step, before the first is bound.
+// Permit returns no steps. In kube-scheduler the plugin waits here until minCount members
+// are assumed. Berth assumes them in one step, before the first is bound.
 func (*Plugin) Permit(state.View, *plan.Placement) ([]plan.Step, error) { return nil, nil }

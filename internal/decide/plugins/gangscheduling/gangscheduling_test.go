@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// TestQuorum: a gang is held while it has fewer members than its minCount; a group of a basic policy, or of none that is known, never is.
+// TestQuorum: a gang is gated while it has fewer members than its minCount. A group with
+// a basic policy, or without a known policy, is never gated.
 func TestQuorum(t *testing.T) {
 	const waits = "waiting for minCount pods from a gang to appear in scheduling queue"
 	gang := schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}}
@@ -34,7 +35,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// TestQuorumOfATree: a tree waits until as many groups directly below a composite one as this needs have as many members as they need, at each level.
+// TestQuorumOfATree: a tree is gated until, at each level, enough groups below each
+// composite group have enough members.
 func TestQuorumOfATree(t *testing.T) {
 	leaf := func(name string, least int32) *model.GroupTree {
 		g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -63,7 +65,7 @@ func TestQuorumOfATree(t *testing.T) {
 	}
 }
 
-// TestContract: the plugin takes part at PreEnqueue and at Permit, where nobody waits.
+// TestContract: the plugin implements PreEnqueue and Permit, and no pod waits at Permit.
 func TestContract(t *testing.T) {
 	p := gangscheduling.New()
 	if _, ok := plugin.AsPreEnqueue(p); !ok || p.Name() != "GangScheduling" {

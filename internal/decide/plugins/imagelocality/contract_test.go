@@ -16,8 +16,9 @@ func TestContract(t *testing.T) {
 	plugintest.CheckContract(t, New(), plugintest.Contract{Name: "ImageLocality", ScoreReads: model.Images})
 }
 
-// TestManyImages has more images than a byte has bits. On node i are all images before the i-th: each has a class and a score of its own, whatever node was
-// asked about before it.
+// TestManyImages has more images than a byte has bits. Node i has all images before the
+// i-th. Each node has a class and a score of its own, independent of the nodes scored
+// before.
 func TestManyImages(t *testing.T) {
 	const images = 18
 	names := make([]string, images)

@@ -1,7 +1,8 @@
 // Package imagelocality prefers nodes that already have the pod's images.
 //
-// It takes the images in a pod's spec, the images on a node and how many nodes have each; it gives a raw score that is in range already. It owns
-// nothing. It never resolves an image name: names are compared as text, the pod's with a default tag.
+// It takes the images in a pod's spec, the images on a node and how many nodes have each.
+// It returns a score that needs no normalization. It owns nothing. It never resolves an
+// image name: names are compared as text, the pod's names with a default tag.
 package imagelocality
 
 import (
@@ -21,9 +22,10 @@ const Name = "ImageLocality"
 
 const (
 	mebibyte = 1 << 20
-	// Images of less than this in sum are pulled so fast that they do not matter.
+	// leastBytes is the sum below which images score 0: they are pulled too fast to
+	// matter.
 	leastBytes int64 = 23 * mebibyte
-	// More than this, for each image of the pod, does not raise the score further.
+	// mostBytesPerImage, times the pod's images, is the sum that already scores 100.
 	mostBytesPerImage int64 = 1000 * mebibyte
 	maxScore          int64 = 100
 )
@@ -37,7 +39,8 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "ImageLocality".
 func (*Plugin) Name() string { return Name }
 
-// ScoreNeed is the images, with repetitions, because each occurrence counts. It is nil for a pod without images.
+// ScoreNeed returns the pod's images with repetitions, because each occurrence counts. It
+// returns nil for a pod without images.
 func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	names := imagesOf(&pod.Object.Spec)
 	if len(names) == 0 {
@@ -46,10 +49,10 @@ func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return mentioned(names)
 }
 
-// ScoreReads names the node's images.
+// ScoreReads returns the node's images.
 func (*Plugin) ScoreReads() model.Aspect { return model.Images }
 
-// mentioned are the image names in a pod's spec, sorted, with repetitions.
+// mentioned holds the image names in a pod's spec, sorted, with repetitions.
 type mentioned []string
 
 func (names mentioned) AppendText(text []byte) []byte {
@@ -82,33 +85,33 @@ func (names mentioned) Compile() (plugin.NodeScores, error) {
 	return s, nil
 }
 
-// fewImages is up to how many images are looked up on each node. Of more, each node looks up its
-// own: a kubelet reports 50 at most.
+// fewImages is the number of images up to which each is looked up on the node. For a pod
+// with more, the node's images are looked up in the pod's: a kubelet reports at most 50.
 const fewImages = 32
 
 // Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// image is one image name and how often the pod's spec has it.
+// image is an image name and its number of occurrences in the pod's spec.
 type image struct {
 	name     string
 	mentions int64
 }
 
-// scorer is a compiled need. A node's class is the set of the pod's images that it has.
+// scorer is a compiled need. A node's class is the set of the pod's images on it.
 type scorer struct {
 	images    []image          // sorted by name
-	at        map[string]int32 // by name the position in images; nil if they are few
+	at        map[string]int32 // position in images, by name; nil for few images
 	mostBytes int64
 
-	classes map[string]int32 // by set, as a text of positions; the empty set is class 0
-	sets    [][]int32        // by class the positions of the images, ascending
-	set     []int32          // working memory
-	text    []byte           // working memory
+	classes map[string]int32 // class by set, as text; the empty set is class 0
+	sets    [][]int32        // by class: positions in images, ascending
+	set     []int32          // scratch
+	text    []byte           // scratch
 
 	scores  []int32 // by class
-	worth   []int64 // by image: what it adds to the sum of a node that has it
-	version uint64  // of the spread of images plus one, for which worth and scores are valid
+	worth   []int64 // by image: its contribution on a node that has it
+	version uint64  // SpreadVersion of worth and scores, plus one
 }
 
 // Score returns the class of the node.
@@ -153,9 +156,12 @@ func (s *scorer) appendPresent(to []int32, present map[string]int64) []int32 {
 	return to
 }
 
-// Classes returns the scores of nodes by the images that they have. A score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi,
-// hi = 1000 Mi for each image of the pod. The sum is over those that the node has, each size scaled by the share of all nodes that have the image, so
-// that a node does not attract all pods only because it was the first to pull their image.
+// Classes returns the score of each class. A score is ⌊100·(c − lo)/(hi − lo)⌋ with c =
+// clamp(sum, lo, hi), lo = 23 Mi and hi = 1000 Mi for each image of the pod.
+//
+// The sum is over the images of the pod that the node has. Each size is scaled by the
+// share of all nodes that have the image. Otherwise the first node to pull an image would
+// attract all pods that use it.
 func (s *scorer) Classes(v state.View) []int32 {
 	if version := v.SpreadVersion() + 1; s.version != version {
 		s.version, s.scores = version, s.scores[:0]
@@ -181,12 +187,14 @@ func (s *scorer) score(set []int32) int32 {
 	return int32(maxScore * (min(sum, s.mostBytes) - leastBytes) / (s.mostBytes - leastBytes))
 }
 
-// scaled computes kube-scheduler's formula in the same order and types, so that both truncate alike.
+// scaled evaluates kube-scheduler's formula in the same order and types, so that both
+// truncate alike.
 func scaled(sizeBytes int64, nodes, clusterNodes int) int64 {
 	return int64(float64(sizeBytes) * (float64(nodes) / float64(clusterNodes)))
 }
 
-// imagesOf returns the images of init containers, containers and image volumes, sorted, with repetitions.
+// imagesOf returns the images of init containers, containers and image volumes, sorted,
+// with repetitions.
 func imagesOf(spec *v1.PodSpec) []string {
 	names := make([]string, 0, len(spec.InitContainers)+len(spec.Containers)+1)
 	for i := range spec.InitContainers {
@@ -204,7 +212,8 @@ func imagesOf(spec *v1.PodSpec) []string {
 	return names
 }
 
-// tagged adds the default tag to a name that has neither tag nor digest. A colon before the last slash is part of a port.
+// tagged adds the default tag to a name that has neither tag nor digest. A colon before
+// the last slash belongs to a port.
 func tagged(name string) string {
 	if strings.LastIndexByte(name, ':') <= strings.LastIndexByte(name, '/') {
 		return name + ":latest"

@@ -18,7 +18,7 @@ var _ plugin.NodeScore = (*Plugin)(nil)
 // images maps names to sizes in Mi.
 type images map[string]int64
 
-// cluster returns a cluster of total nodes, of which the first having have the images.
+// cluster returns a cluster of total nodes. The first having nodes have the images.
 func cluster(total, having int, on images) *state.State {
 	nodes := make([]*v1.Node, total)
 	for i := range nodes {
@@ -97,7 +97,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// A node's own size of an image does not count where another node was first to report one.
+// Only the size from the node that first reported an image counts.
 func TestFirstReportedSizeCounts(t *testing.T) {
 	node := func(name string, size int64) *v1.Node {
 		return &v1.Node{
@@ -114,8 +114,8 @@ func TestFirstReportedSizeCounts(t *testing.T) {
 	}
 }
 
-// TestSpreadOfImages changes how many nodes there are, and how many have an image, beside a node that stays as it is: its class stays, its score
-// follows.
+// TestSpreadOfImages changes the number of nodes, and the number of nodes with an image.
+// An unchanged node keeps its class, and its score follows.
 func TestSpreadOfImages(t *testing.T) {
 	s := cluster(2, 1, images{"a:latest": 500, "b:latest": 300})
 	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a")))
@@ -178,7 +178,7 @@ func TestNeed(t *testing.T) {
 func TestScoreAllocatesNothing(t *testing.T) {
 	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a", "b", "c")))
 	n := cluster(2, 1, images{"a:latest": 40, "b:latest": 300}).Node(0)
-	scorer.Score(n) // numbers the class
+	scorer.Score(n) // assigns a number to the class
 	if allocs := testing.AllocsPerRun(100, func() { scorer.Score(n) }); allocs != 0 {
 		t.Errorf("Score allocates %v times", allocs)
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// A bench is a cluster in three zones that runs ten pods on each node, of a hundred plain applications.
+// bench is a cluster in three zones with ten pods on each node, from a hundred plain
+// applications.
 type bench struct {
 	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
@@ -28,7 +29,7 @@ type bench struct {
 	profile *plugin.Profile
 	plugin  *interpodaffinity.Plugin
 	nodes   int
-	pods    int // made so far
+	pods    int // number of pods made so far
 }
 
 func newBench(t testing.TB, nodes int) *bench {
@@ -44,7 +45,8 @@ func newBench(t testing.TB, nodes int) *bench {
 	return b
 }
 
-// run places the given number of pods on each node; shape returns the parts of the i-th pod.
+// run places the given number of pods on each node; shape returns the parts of the i-th
+// pod.
 func (b *bench) run(each int, shape func(i int) part) { b.runOn(b.nodes, each, shape) }
 
 func (b *bench) runOn(nodes, each int, shape func(i int) part) {
@@ -68,7 +70,7 @@ func (b *bench) pending(parts ...part) *model.Pod {
 	return p
 }
 
-// place decides and assumes, as a round of the loop does.
+// place decides and assumes, like a round of the loop.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
 	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
 	if d.Outcome != plan.Placed {
@@ -77,7 +79,7 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// shapes are clusters and pods for which the plugin is measured.
+// shapes are the measured clusters and pods.
 var shapes = []struct {
 	name string
 	// fill places further pods.
@@ -124,7 +126,8 @@ func both(parts ...part) part {
 	}
 }
 
-// selfish pods have anti-affinity to their own application: required by host, preferred by zone.
+// selfish pods have anti-affinity to their own application: required by host, preferred
+// by zone.
 func selfish(labels string) part {
 	return both(wearing(labels), apart(term(host, labels)), dislikes(10, term(zone, labels)))
 }
@@ -175,7 +178,8 @@ func BenchmarkScores(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSight compiles a need and makes its rules and scores from existing tallies.
+// BenchmarkFirstSight compiles a need and makes its rules and scores from existing
+// tallies.
 func BenchmarkFirstSight(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
@@ -194,12 +198,12 @@ func BenchmarkFirstSight(b *testing.B) {
 	}
 }
 
-// BenchmarkDecision decides and assumes, one pod after the other, with all of the default profile but PodTopologySpread: each decision follows a
-// change of one node.
+// BenchmarkDecision decides and assumes, one pod after the other, with the default
+// profile except PodTopologySpread. Each decision follows a change of one node.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range shapes {
 		if shape.name == "required anti-affinity host, all hosts" {
-			continue // nothing is left to decide
+			continue // no node is feasible
 		}
 		b.Run(shape.name, func(b *testing.B) {
 			batch := build.Sized(2000) // fewer pods than fit
@@ -222,7 +226,8 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// BenchmarkHints calls the hints of a waiting pod with two required terms for an added pod.
+// BenchmarkHints calls the hints of a waiting pod with two required terms for an added
+// pod.
 func BenchmarkHints(b *testing.B) {
 	hint := newPlugin(b, nil).EventsToRegister()[0]
 	waiting := model.NewPod(pod(near(term(zone, "app=db")), apart(term(host, "app=web"))))

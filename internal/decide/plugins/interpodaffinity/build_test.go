@@ -38,7 +38,7 @@ func newPlugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffin
 	return p
 }
 
-// The words in which the tables are written, so that a row fits on a line.
+// Abbreviations for the tables, so that a row fits on a line.
 
 type part = build.PodOption
 
@@ -65,7 +65,8 @@ var (
 	labelsOf  = build.LabelSet
 )
 
-// pod returns a pending pod with a container, which the API server requires; without one ImageLocality would have nothing to score.
+// pod returns a pending pod with a container, which the API server requires; without it
+// ImageLocality would have nothing to score.
 func pod(parts ...part) *v1.Pod {
 	return build.Pod(append([]part{build.Container("")}, parts...)...)
 }
@@ -86,7 +87,8 @@ func cluster(nodes []*v1.Node, pods ...*v1.Pod) oracle.Cluster {
 	return oracle.Cluster{Nodes: nodes, Pods: pods, Namespaces: []*v1.Namespace{namespace("default", "")}}
 }
 
-// pairOf returns an engine with these arguments, without PodTopologySpread, and the oracle.
+// pairOf returns an engine with these arguments, without PodTopologySpread, and the
+// oracle.
 func pairOf(t testing.TB, c oracle.Cluster, args configv1.InterPodAffinityArgs) *enginetest.Pair {
 	profile := oracle.Profile{PodAffinity: args, Disabled: map[string]bool{"PodTopologySpread": true}}
 	return enginetest.NewPair(t, c, profile, engine.Config{})

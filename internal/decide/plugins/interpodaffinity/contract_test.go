@@ -20,7 +20,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestCauses has, of each pod, what hints depend on and the causes: about pods that it wants or avoids, about pods that avoid it, about nodes.
+// TestCauses has, for each pod, the inputs of its hints and the causes: about pods that
+// it wants or avoids, about pods that avoid it, about nodes.
 func TestCauses(t *testing.T) {
 	web := wearing("app=web")
 	db, c, all := term("rack", "app=db"), term("zone", "tier=c"), term("zone", "app=db", whereNamespace("everything"))

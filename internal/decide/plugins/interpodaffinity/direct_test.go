@@ -12,14 +12,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// A pod is judged by what it relates to in the view: PreFilter says whether there is anything to check, and the rules are those of the terms that pods
-// of the view carry in some domain. The nodes are n1 in zone z1 and n2 without a zone.
+// PreFilter decides by the view whether anything must be checked. The rules are those for
+// terms of the view's pods in some domain. The nodes are n1 in zone z1 and n2 without a
+// zone.
 func TestWhatThereIsToCheck(t *testing.T) {
 	db := wearing("app=db")
 	zoneDB, hostDB := term(zone, "app=db"), term(host, "app=db")
 	for _, row := range []struct {
 		name string
-		// placed are pods of the state; added come to a node in a draft, and gone are how many of the placed ones leave it there.
+		// placed are pods of the state. In a draft, added are added to a node, and gone
+		// placed pods are removed.
 		placed, added []*v1.Pod
 		gone          int
 		pod           *v1.Pod
@@ -68,19 +70,20 @@ func TestWhatThereIsToCheck(t *testing.T) {
 	}
 }
 
-// The first term that a pod of the cluster carries, before any namespace is known, counts, and so do later ones for what was compiled before.
+// The first term of any pod counts, even before any namespace is known. Later terms count
+// too, for rules compiled earlier.
 func TestFirstTermOfACluster(t *testing.T) {
 	db := model.NewPod(pod(wearing("app=db")))
 	nodes := zoned("n1=z1 n2=z2")
 	for _, row := range []struct {
 		name   string
 		parts  part
-		repels bool // else it attracts
+		repels bool // otherwise it attracts
 	}{
 		{"anti-affinity", apart(term(zone, "app=db")), true},
 		{"preferred affinity", likes(1, term(zone, "app=db")), false},
 	} {
-		for first := range 3 { // how many pods come before the plugin is asked for the first time
+		for first := range 3 { // number of pods before the plugin is first called
 			s := plugintest.Cluster(nodes)
 			rules := plugintest.Counting(newPlugin(t, nil), db)
 			scores, err := plugintest.SetScores(newPlugin(t, nil), db)
@@ -105,7 +108,8 @@ func TestFirstTermOfACluster(t *testing.T) {
 	}
 }
 
-// Without arguments, and without a weight among them, a required affinity term of a pod on a node weighs as much as a preferred one of weight 1.
+// Without arguments, or without a weight in them, a required affinity term of a placed
+// pod weighs as much as a preferred term of weight 1.
 func TestDefaultWeight(t *testing.T) {
 	zoneA := term(zone, "app=a")
 	c := cluster(zoned("n1=z1 n2=z2 n3=z3"), append(fill("n1=1", near(zoneA)), fill("n2=1", likes(2, zoneA))...)...)
@@ -122,8 +126,9 @@ func TestDefaultWeight(t *testing.T) {
 	}
 }
 
-// The versions say when any count behind the rules has changed: of pods that are wanted or unwanted, and of each term that selects the pod, also of
-// several terms of one key.
+// The versions change with any count that the rules use. These are counts of wanted or
+// unwanted pods, and of each term that selects the pod, also if several terms share a
+// key.
 func TestVersionsOfAllCounts(t *testing.T) {
 	zoneDB, zoneAny := term(zone, "app=db"), term(zone, "app Exists")
 	s := plugintest.Cluster(zoned("n1=z1 n2=z2"))

@@ -11,8 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// TestDraftAgreesWithOracle takes pods off nodes and adds others in drafts of random clusters, as for groups and in preemption: terms that pods of the draft alone carry
-// count as those of the state do, and those that no pod carries any more do not.
+// TestDraftAgreesWithOracle removes and adds pods in drafts of random clusters, as for
+// groups and in preemption. Terms that only pods of the draft have count like those in
+// the state. Terms without any remaining pod do not.
 func TestDraftAgreesWithOracle(t *testing.T) {
 	compared, rejected, scored := 0, 0, 0
 	for n := range uint64(40) {

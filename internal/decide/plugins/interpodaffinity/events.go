@@ -9,13 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for everything that the filter reads: pods that come, go or
-// are relabelled, nodes likewise, and labels of namespaces. For a waiting pod whose terms
-// cannot be parsed every hint is positive, as in kube-scheduler.
+// EventsToRegister registers for everything that the filter reads: added, deleted and
+// relabelled pods and nodes, and labels of namespaces. As in kube-scheduler, every hint
+// is positive for a waiting pod with malformed terms.
 //
-// kube-scheduler matches namespace selectors against no labels, and its hints about nodes
-// look at the waiting pod's own terms only. A pod that the anti-affinity of running pods
-// keeps out of all nodes then waits beside a new node until the flush.
+// kube-scheduler matches namespace selectors against no labels, and its node hints check
+// only the waiting pod's own terms. If the anti-affinity of running pods makes all nodes
+// infeasible, a new node does not wake the pod there until the flush.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
@@ -44,16 +44,19 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 
 // Kinds of keys.
 const (
-	wantedKey   = "wanted"   // a pod that all affinity terms select
-	unwantedKey = "unwanted" // a pod that an anti-affinity term selects
-	changedKey  = "changed"  // a label of pods that a selector names
-	ownKey      = "own"      // a label of the waiting pod
-	topologyKey = "topology" // a topology key
-	leftKey     = "left"     // a topology key of a node that is gone, or that lost the label
-	labelKey    = "label"    // a label of the namespace of a pod
+	wantedKey   = "wanted"   // a pod that all affinity terms select.
+	unwantedKey = "unwanted" // a pod that an anti-affinity term selects.
+	changedKey  = "changed"  // a label of pods that a selector names.
+	ownKey      = "own"      // a label of the waiting pod.
+	topologyKey = "topology" // a topology key.
+	// A topology key of a deleted node, or of a node that lost the label.
+	leftKey  = "left"
+	labelKey = "label" // a label of the namespace of a pod.
 )
 
-// podHelps reports whether a pod appeared that the affinity requires, or one was deleted that anti-affinity kept the waiting pod away from.
+// podHelps reports whether the event adds a pod that the affinity requires, or removes a
+// pod that the anti-affinity forbids. Relabelling can do both. If the waiting pod may be
+// the first, removing a required pod also helps.
 func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	if !hasPlace(e) {
 		return false
@@ -68,8 +71,8 @@ func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	return p.repelsNoMore(waiting, &e)
 }
 
-// repelsNoMore reports whether a required anti-affinity term of the pod ceases to select the
-// pod of an event. Another term may select it now: in domains of another key.
+// repelsNoMore reports whether a required anti-affinity term of the pod no longer selects
+// the event's pod. Another term may select it now: that term has domains of another key.
 func (p *Plugin) repelsNoMore(pod *model.Pod, e *model.Event) bool {
 	for i := range pod.Terms {
 		ref := &pod.Terms[i]
@@ -89,8 +92,8 @@ func selects(term *model.Term, pod *model.Pod, e *model.Event) bool {
 	return pod != nil && term.Selector.Matches(pod.Labels) && selectsNamespace(term, pod.Namespace, e.NamespaceLabels(pod.Namespace))
 }
 
-// mayBeFirst reports whether the affinity terms may select the pod itself. If the last pod
-// goes that they select, such a pod may go anywhere.
+// mayBeFirst reports whether the affinity terms may select the pod itself. Such a pod may
+// go anywhere once no other selected pod exists.
 func (p *Plugin) mayBeFirst(pod *model.Pod) bool {
 	terms := 0
 	for i := range pod.Terms {
@@ -108,7 +111,7 @@ func (p *Plugin) mayBeFirst(pod *model.Pod) bool {
 	return terms > 0
 }
 
-// hasPlace reports whether the event's pod, in its last version, is on a node or nominated to one.
+// hasPlace reports whether the event's pod, in its last version, is placed or nominated.
 func hasPlace(e model.Event) bool {
 	pod := e.Pod
 	if pod == nil {
@@ -117,7 +120,7 @@ func hasPlace(e model.Event) bool {
 	return pod.NodeName != "" || pod.NominatedNode != ""
 }
 
-// requiredTerms is what hints about pods depend on.
+// requiredTerms returns the part of a pod that hints about pods depend on.
 func (p *Plugin) requiredTerms(pod *model.Pod) model.Need {
 	terms := make([]string, 0, len(pod.Terms))
 	for i := range pod.Terms {
@@ -136,9 +139,9 @@ func (p *Plugin) requiredTerms(pod *model.Pod) model.Need {
 	return model.NeedOf(text + strings.Join(terms, "\n"))
 }
 
-// causeOfPods returns that a pod must be selected by all affinity terms, or by one of the anti-affinity terms; and that a pod that is relabelled
-// must change a label that a selector names. For a pod that may be the first, the pod may
-// also be one that goes.
+// causeOfPods requires that all affinity terms or an anti-affinity term select the
+// event's pod. A relabelled pod must change a label that a selector names. For a pod that
+// may be the first, a deleted pod that the affinity selected also counts.
 func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	cause := model.Cause{Wants: append(make([]model.Way, 0, 2+len(pod.Terms)), model.Never()...), Keys: make([]model.Key, 1, 1+len(pod.Terms))}
 	wanted := make(model.Way, 0, len(pod.Terms))
@@ -176,9 +179,8 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// wayOf returns the way that is met by the pods that a term selects. The labels of their
-// namespaces are keys of a kind of their own: thousands of tenants can have pods with the
-// same labels.
+// wayOf returns the way that the pods selected by a term meet. Namespace labels are keys
+// of a separate kind: thousands of tenants can have pods with the same labels.
 func wayOf(kind string, term *model.Term) model.Way {
 	if term.NamespaceSelector == nil {
 		return model.PodWay(kind, term.Namespaces, term.Selector)
@@ -190,11 +192,11 @@ func wayOf(kind string, term *model.Term) model.Way {
 	return append(way, model.PodWay(kind, anywhere, term.Selector)...)
 }
 
-// anywhere are all namespaces, as PodWay takes them.
+// anywhere means all namespaces, for PodWay.
 var anywhere = []string{""}
 
-// touchesPods adds the pod that comes as one that affinity can want, and the pod that goes as one that anti-affinity can repel. A pod that is
-// relabelled does both.
+// touchesPods adds the new pod for affinity, and the deleted pod for anti-affinity. A
+// relabelled pod counts as both.
 func touchesPods(e model.Event, to *model.Touch) {
 	if e.Pod != nil {
 		to.Has = model.AppendPodKeys(to.Has, wantedKey, e.Pod)
@@ -214,7 +216,7 @@ func touchesPods(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// repellerWent reports whether a pod was deleted whose anti-affinity kept the waiting pod away.
+// repellerWent reports whether a deleted pod's anti-affinity repelled the waiting pod.
 func (p *Plugin) repellerWent(waiting *model.Pod, e model.Event) bool {
 	if !hasPlace(e) {
 		return false
@@ -232,25 +234,26 @@ func (p *Plugin) repellerWent(waiting *model.Pod, e model.Event) bool {
 	return false
 }
 
-// selectsNamespace reports whether a term of the waiting pod selects a namespace. Labels are
-// nil for one that is not known, which only the empty selector selects. To the terms of pods
-// on nodes such a namespace has no labels.
+// selectsNamespace reports whether a term of the waiting pod selects a namespace. Labels
+// are nil for an unknown namespace, which only the empty selector selects. For terms of
+// placed pods, an unknown namespace has no labels.
 func selectsNamespace(term *model.Term, name string, of labels.Set) bool {
 	known := of != nil || term.NamespaceSelector != nil && term.NamespaceSelector.Empty()
 	return slices.Contains(term.Namespaces, name) || known && term.SelectsNamespace(name, of)
 }
 
-// mostNamespaces bounds the namespaces of which the pods are found one namespace at a time.
+// mostNamespaces bounds the namespaces whose pods are indexed by namespace.
 const mostNamespaces = 64
 
-// selected returns the namespaces that a term of a pod on a node selects, as PodWay takes
-// them. Without this, an event would find the pods of thousands of tenants that have the
-// same labels.
+// selected returns the namespaces that a term of a placed pod selects, for PodWay.
+// Without them, an event would match the pods of thousands of tenants with the same
+// labels.
 func selected(term *model.Term, e *model.Event) []string {
 	switch {
 	case term.NamespaceSelector == nil:
 		return term.Namespaces
-	case e.Cluster == nil || term.NamespaceSelector.Matches(labels.Set{}): // also namespaces that are not known
+	// Also unknown namespaces
+	case e.Cluster == nil || term.NamespaceSelector.Matches(labels.Set{}):
 		return anywhere
 	}
 	names, ok := e.Cluster.NamespacesSelected(term.NamespaceSelector, mostNamespaces)
@@ -261,12 +264,13 @@ func selected(term *model.Term, e *model.Event) []string {
 	return append(names, term.Namespaces...)
 }
 
-// ownLabels is what the terms of other pods select by.
+// ownLabels returns the part of a pod that the terms of other pods select by.
 func ownLabels(pod *model.Pod) model.Need {
 	return model.NeedOf(string(model.AppendLabels(model.AppendQuote(make([]byte, 0, 128), pod.Namespace), pod.Labels)))
 }
 
-// causeOfRepellers returns the pod's own keys, of which a deleted pod's anti-affinity must select some.
+// causeOfRepellers returns the pod's own keys. A deleted pod's anti-affinity must select
+// some.
 func causeOfRepellers(pod *model.Pod) model.Cause {
 	return model.Cause{Keys: model.AppendPodKeys(nil, ownKey, pod)}
 }
@@ -288,7 +292,8 @@ func (p *Plugin) touchesRepelled(e model.Event, to *model.Touch) {
 	}
 }
 
-// topologies is what hints about nodes depend on: the topology keys of the required terms of each kind, and whether they can be parsed.
+// topologies returns the part of a pod that hints about nodes depend on: the topology
+// keys of the required terms of each kind, and whether all terms can be parsed.
 func (p *Plugin) topologies(pod *model.Pod) model.Need {
 	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
 		return model.NeedOf("broken")
@@ -318,9 +323,9 @@ func keysOf(pod *model.Pod, kind model.TermKind) []string {
 	return slices.Compact(keys)
 }
 
-// causeOfNodes returns that a new node must have one of the topology keys, or may be any if there is anti-affinity; and that an update must
-// change one of the keys. A node that goes, or that loses a key, matters to anti-affinity
-// and to a pod that may be the first.
+// causeOfNodes requires that a new node has a topology key of the pod, or allows any node
+// if the pod has anti-affinity. An update must change a key. A node that is deleted or
+// loses a key matters to anti-affinity, and to a pod that may be the first.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
 		return model.Cause{}
@@ -359,7 +364,7 @@ func touchesNodes(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// labelsOf returns the labels of a node, none if it is nil.
+// labelsOf returns the labels of a node, or nil for a nil node.
 func labelsOf(node *model.Node) labels.Set {
 	if node == nil {
 		return nil
@@ -367,9 +372,14 @@ func labelsOf(node *model.Node) labels.Set {
 	return node.Object.Labels
 }
 
-// nodeHelps reports whether a node with a topology key of the waiting pod's terms was added, or an update gave a node the key of an affinity
-// term, took away that of an anti-affinity term, or changed a key's value. For anti-affinity any added node helps.
-// Pods on a node that goes count no more in its domains.
+// nodeHelps reports whether a change of nodes may help the waiting pod:
+//
+//   - A node with a topology key of its terms was added.
+//   - An update added the key of an affinity term, or changed the value of a key.
+//   - A node was deleted or lost a key, and the pod has an anti-affinity term with the
+//     key or may be the first. Pods on the node then no longer count in its domains.
+//
+// For anti-affinity any added node helps.
 func (p *Plugin) nodeHelps(waiting *model.Pod, e model.Event) bool {
 	if p.isBroken(waiting, model.RequiredAffinity) || p.isBroken(waiting, model.RequiredAntiAffinity) {
 		return true
@@ -396,13 +406,14 @@ func (p *Plugin) nodeHelps(waiting *model.Pod, e model.Event) bool {
 	return false
 }
 
-// wants reports whether the pod has required affinity terms and all of them select the other pod.
+// wants reports whether the pod has required affinity terms and all of them select other.
 func (p *Plugin) wants(pod, other *model.Pod, e *model.Event) bool {
 	terms, selecting := p.count(pod, model.RequiredAffinity, other, e)
 	return terms > 0 && selecting == terms
 }
 
-// count returns how many terms of a kind the pod has, and how many of them select the other pod.
+// count returns the number of the pod's terms of a kind, and how many of them select
+// other.
 func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod, e *model.Event) (terms, selecting int) {
 	for i := range pod.Terms {
 		ref := &pod.Terms[i]
@@ -417,7 +428,7 @@ func (p *Plugin) count(pod *model.Pod, kind model.TermKind, other *model.Pod, e 
 	return terms, selecting
 }
 
-// isBroken reports whether the pod has a term of the kind that cannot be parsed.
+// isBroken reports whether the pod has a malformed term of the kind.
 func (p *Plugin) isBroken(pod *model.Pod, kind model.TermKind) bool {
 	for i := range pod.Terms {
 		if ref := &pod.Terms[i]; ref.Kind == kind {

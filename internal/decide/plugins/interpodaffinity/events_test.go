@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// came, went and relabelled are events about an assigned pod, unless the parts change that.
+// came, went and relabelled return events about an assigned pod, unless the parts change
+// that.
 func came(parts ...part) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: model.NewPod(placed(parts))}
 }
@@ -30,7 +31,7 @@ func nominatedTo(node string) part {
 	return func(p *v1.Pod) { p.Spec.NodeName, p.Status.NominatedNodeName = "", node }
 }
 
-// nodeCame and nodeRelabelled are events about a node with these labels.
+// nodeCame and nodeRelabelled return events about a node with these labels.
 func nodeCame(labels string) model.Event {
 	return model.Event{Resource: model.NodeEvent, Action: model.Add, Node: nodeWith(labels)}
 }
@@ -87,8 +88,8 @@ func nodeWith(labels string) *model.Node {
 	return model.NewNode(n)
 }
 
-// The rows follow docs/reference/topology.md#affinity-events, except where hints of
-// kube-scheduler forget what its filter reads.
+// The rows follow docs/reference/topology.md#affinity-events, except where
+// kube-scheduler's hints ignore inputs of its filter.
 func TestEventsToRegister(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	rackDB, zoneC := term("rack", "app=db"), term("zone", "tier=c")

@@ -19,16 +19,17 @@ const (
 	unwanted      = reason.Code(3)
 )
 
-// CountNeed is the pod's namespace and labels, which the anti-affinity of other pods may select, and its required terms. It is never nil: the
-// pod alone does not show which terms the pods on nodes carry.
+// CountNeed returns the pod's namespace, labels and required terms. The anti-affinity of
+// other pods may select it by namespace and labels, so the need is never nil: the pod
+// alone does not show the terms of placed pods.
 func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
 	return &required{need: p.need(pod, model.RequiredAffinity, model.RequiredAntiAffinity)}
 }
 
-// demanded are a pod's required terms, compiled. They are only read.
+// demanded are a pod's required terms, compiled. They are read-only.
 type demanded struct {
-	// wanted are the pods that all affinity terms select; each key requires one of them in the node's domain. It is empty when there are no
-	// keys.
+	// wanted are the pods that all affinity terms select. Each key requires such a pod in
+	// the node's domain. wanted is empty without keys.
 	wanted state.PodSet
 	keys   []state.TopologyKey
 	// unwanted are the pods of each anti-affinity term.
@@ -83,8 +84,8 @@ func (n *required) Compile() plugin.Counting {
 	return &rules{pod: likeness(n.pod), demanded: *n.prepared}
 }
 
-// together puts the terms of each topology key together: a domain with a pod that one of them selects
-// is out of question, whichever selects it.
+// together merges the terms of each topology key. A domain with a pod that any of them
+// selects is infeasible, whichever term it is.
 func together(terms []selection) []selection {
 	byKey := map[state.TopologyKey][]selection{}
 	var keys []state.TopologyKey
@@ -101,7 +102,7 @@ func together(terms []selection) []selection {
 	return all
 }
 
-// anyOf returns the pods that one of the terms selects.
+// anyOf returns the pods that at least one term selects.
 func anyOf(terms []selection) state.PodSet {
 	if len(terms) == 1 {
 		return terms[0].pods
@@ -117,16 +118,18 @@ func anyOf(terms []selection) state.PodSet {
 	return state.PodSet{Text: "any of" + strings.Join(texts, ""), Terms: []*model.Term{every}, Matcher: m, Any: true}
 }
 
-// rules are a pod's required terms, and the anti-affinity terms of other pods that select it.
+// rules are a pod's required terms, and other pods' anti-affinity terms that select it.
 type rules struct {
 	rejection string
-	pod       model.Pod // one that the same terms select
+	pod       model.Pod // stands for the pod; equal for all terms
 	demanded
 
-	version uint64 // of the state's terms plus one, for which the following fields are valid
-	// first means that the affinity terms select the pod itself: if no pod that they select is on a node, the pod may be the first.
+	version uint64 // TermsVersion of the fields below, plus one
+	// first means that the affinity terms select the pod itself. If they select no placed
+	// pod, this pod may be the first.
 	first bool
-	// repelling are the anti-affinity terms of pods on nodes that select the pod, by topology key.
+	// repelling are the anti-affinity terms of placed pods that select the pod, by
+	// topology key.
 	repelling [][]*state.TermCounts
 
 	found
@@ -147,7 +150,7 @@ type counted struct {
 
 func count(v state.View, t *state.Tally) counted { return counted{t, v.Expanded(t)} }
 
-// repelled counts, by the domains of a topology key, the pods whose anti-affinity selects this one.
+// repelled counts the pods whose anti-affinity selects this pod, by the domains of a key.
 type repelled struct {
 	key     string
 	domains []int32
@@ -155,7 +158,8 @@ type repelled struct {
 	layout  state.Layout
 }
 
-// PreFilter finds the counts that the rules are about. There is nothing to check for a pod without required terms that no pod repels.
+// PreFilter finds the counts that the rules use. It has nothing to check for a pod
+// without required terms that no pod repels.
 func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error) {
 	if r.rejection != "" {
 		return false, r.rejection, nil
@@ -163,7 +167,8 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	r.catchUp(v)
 	f := found{r.wantedBy[:0], r.unwantedBy[:0], r.repelled[:0]}
 	if absent := slices.IndexFunc(r.keys, func(key state.TopologyKey) bool { return !isCarried(v, key) }); absent >= 0 {
-		f.wantedBy = append(f.wantedBy, count(v, v.None(r.keys[absent]))) // which rejects every node
+		// Rejects every node
+		f.wantedBy = append(f.wantedBy, count(v, v.None(r.keys[absent])))
 	} else {
 		for _, key := range r.keys {
 			f.wantedBy = append(f.wantedBy, count(v, v.Tally(r.wanted, key, state.NodeSet{})))
@@ -185,12 +190,13 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 
 func carried(t *state.TermCounts) bool { return t.Total() > 0 }
 
-// isCarried reports whether a node carries a topology key.
+// isCarried reports whether some node has a topology key.
 func isCarried(v state.View, key state.TopologyKey) bool {
 	return key.Label == "" || v.Carried(key.Label)
 }
 
-// repelledIn reports whether the anti-affinity of a pod in the view, on a node with the term's topology key, selects this pod.
+// repelledIn reports whether the view has a pod whose anti-affinity selects this pod, on
+// a node with the term's topology key.
 func (r *rules) repelledIn(v state.View) bool {
 	for _, terms := range r.repelling {
 		if slices.ContainsFunc(terms, func(t *state.TermCounts) bool { return t.TotalWith(v.TermDifference(t)) > 0 }) {
@@ -204,7 +210,7 @@ func (r *rules) repelledIn(v state.View) bool {
 	return only
 }
 
-// catchUp finds the terms that select the pod again, if they may have changed.
+// catchUp refreshes the terms that select the pod, if they may have changed.
 func (r *rules) catchUp(v state.View) {
 	version := v.TermsVersion() + 1
 	if r.version == version {
@@ -231,14 +237,15 @@ func byKey(all [][]*state.TermCounts, t *state.TermCounts) [][]*state.TermCounts
 	return append(all, []*state.TermCounts{t})
 }
 
-// Rules returns the rules that hold in the view.
+// Rules returns the rules that apply in the view.
 func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	to = r.near(v, to)
 	to = r.far(v, to)
 	return r.tolerated(v, to)
 }
 
-// near appends, for each key, the rule that requires a wanted pod. Where the pod is the first, nodes need only have the keys.
+// near appends, for each key, the rule that requires a wanted pod. If this pod is the
+// first, nodes only need the keys.
 func (r *rules) near(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	own := len(to)
 	anywhere := false
@@ -270,7 +277,7 @@ func (r *rules) far(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	return to
 }
 
-// tolerated appends the rules against pods whose anti-affinity selects this one.
+// tolerated appends the rules against pods whose anti-affinity selects this pod.
 func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	own := len(to)
 	for _, x := range r.repelled {
@@ -291,7 +298,8 @@ func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRul
 	return to
 }
 
-// AppendVersions appends those of the tallies, and of the terms that select the pod, also of terms that no pod carries in a domain.
+// AppendVersions appends the versions of the tallies and of the terms that select the
+// pod, including terms that no pod in a domain has.
 func (r *rules) AppendVersions(to []uint64) []uint64 {
 	for _, counts := range [][]counted{r.wantedBy, r.unwantedBy} {
 		for i := range counts {
@@ -306,7 +314,7 @@ func (r *rules) AppendVersions(to []uint64) []uint64 {
 	return to
 }
 
-// Reasons returns kube-scheduler's texts for a code.
+// Reasons returns kube-scheduler's message for a code.
 func (*rules) Reasons(code reason.Code) []string {
 	switch code {
 	case farFromWanted:

@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// verdicts lists the filter's verdicts by node: fits, affinity (unresolvable), anti or existing.
+// verdicts lists the filter's verdicts by node: fits, affinity (unresolvable), anti or
+// existing.
 func verdicts(answer plan.Answer) string {
 	words := map[string]string{
 		"true node(s) didn't match pod affinity rules":                   "affinity",
@@ -32,7 +33,7 @@ func verdicts(answer plan.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// Rows A are those of docs/reference/topology.md#affinity-filter.
+// Rows A come from docs/reference/topology.md#affinity-filter.
 func TestFilter(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	zoneDB, hostDB, zoneC := term(zone, "app=db"), term(host, "app=db"), term(zone, "tier=c")
@@ -95,8 +96,8 @@ func TestFilterByEmptyValue(t *testing.T) {
 	}
 }
 
-// The namespaces that a term selects: the other pod is in namespace a, the pending one in b. Rows A9 are those of
-// docs/reference/topology.md#affinity-filter.
+// The namespaces that a term selects: the other pod is in namespace a, the pending pod in
+// b. Rows A9 come from docs/reference/topology.md#affinity-filter.
 func TestFilterByNamespace(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
 	tests := []struct {
@@ -130,7 +131,8 @@ func TestFilterByNamespace(t *testing.T) {
 	}
 }
 
-// A namespace selector does not imply the own namespace, and the first-pod rule applies only in namespaces that exist.
+// A namespace selector does not imply the own namespace, and the first-pod rule applies
+// only in namespaces that exist.
 func TestFirstPodByNamespace(t *testing.T) {
 	first := func(selector string) *v1.Pod {
 		return pod(wearing("app=db"), near(term(zone, "app=db", whereNamespace(selector))))
@@ -156,7 +158,8 @@ func TestFirstPodByNamespace(t *testing.T) {
 	}
 }
 
-// A pod is the first only if no pod that it wants is on a node with any of the keys: here there is one in a zone, without a rack.
+// A pod is the first only if no wanted pod is on a node with any of the keys. Here a
+// wanted pod is in a zone, without a rack.
 func TestFirstPodByKey(t *testing.T) {
 	db := wearing("app=db")
 	byZone, byRack := term(zone, "app=db"), term("rack", "app=db")
@@ -172,7 +175,8 @@ func TestFirstPodByKey(t *testing.T) {
 	}
 }
 
-// Whether the pod may be the first changes with its namespace's labels, also while others' anti-affinity selects it.
+// Whether the pod may be the first changes with its namespace's labels, even while other
+// pods' anti-affinity selects it.
 func TestFirstPodFollowsItsNamespace(t *testing.T) {
 	c := cluster(zoned("n1=z1 n2=z2"), fill("n2=1", apart(term(host, "app=db")))...)
 	pair := pairOf(t, c, configv1.InterPodAffinityArgs{})
@@ -185,7 +189,7 @@ func TestFirstPodFollowsItsNamespace(t *testing.T) {
 	}
 }
 
-// A term of any kind that cannot be parsed rejects the pod as a whole, in kube-scheduler's words.
+// A malformed term of any kind rejects the pod as a whole, with kube-scheduler's message.
 func TestTermsThatCannotBeParsed(t *testing.T) {
 	broken, brokenNamespace := term(zone, "app In"), term(zone, "app=a", whereNamespace("team Near x"))
 	const inWithoutValues = `values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`
@@ -207,7 +211,7 @@ func TestTermsThatCannotBeParsed(t *testing.T) {
 	}
 }
 
-// Arguments are checked as kube-scheduler checks them.
+// Arguments are checked as in kube-scheduler.
 func TestNewChecksArguments(t *testing.T) {
 	for weight, want := range map[int32]string{
 		-1: "hardPodAffinityWeight: Invalid value: -1: not in valid range [0, 100]", 0: "", 100: "",

@@ -1,9 +1,11 @@
-// Package interpodaffinity places pods near to or away from other pods: near those that their affinity terms select, away from those that their
-// anti-affinity terms select, and away from those whose anti-affinity terms select them.
+// Package interpodaffinity places pods near or away from other pods: near pods that their
+// affinity terms select, away from pods that their anti-affinity terms select, and away
+// from pods whose anti-affinity terms select them.
 //
-// It takes a pod's namespace, labels and terms, and the state's tallies and term counts; it gives rules about counts, and scores of all
-// feasible nodes together. It owns its checked arguments and a bounded cache of parsed terms. It never looks at single pods or nodes:
-// the state keeps the counts up to date.
+// It takes a pod's namespace, labels and terms, and the state's tallies and term counts.
+// It returns rules about counts, and scores of all feasible nodes together. It owns its
+// checked arguments and a bounded cache of parsed terms. It never looks at single pods or
+// nodes: the state keeps the counts up to date.
 package interpodaffinity
 
 import (
@@ -19,14 +21,16 @@ const Name = "InterPodAffinity"
 
 // Plugin places pods by their affinity to other pods. It can be shared.
 type Plugin struct {
-	// hardWeight is what a required affinity term of a pod on a node adds to the scores of its domain; with 0, such terms are ignored.
+	// hardWeight is added to the scores of a domain for each required affinity term of a
+	// placed pod. With 0, such terms are ignored.
 	hardWeight int64
 	// ignorePreferred means that only pods with preferred terms of their own are scored.
 	ignorePreferred bool
 	terms           parsedTerms
 }
 
-// New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
+// New checks the arguments and returns the plugin. Missing arguments get kube-scheduler's
+// defaults. The error has kube-scheduler's text.
 func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 	p := &Plugin{hardWeight: 1}
 	if args == nil {
@@ -48,7 +52,7 @@ func (*Plugin) Name() string { return Name }
 // Reads returns namespaces, because terms select them by label.
 func (p *Plugin) Reads() []model.Kind { return p.CountReads().Objects }
 
-// CountReads returns domains, and namespaces.
+// CountReads returns domains and namespaces.
 func (*Plugin) CountReads() plugin.Reads {
 	return plugin.Reads{Nodes: model.Labels, Domains: true, Objects: []model.Kind{model.NamespaceKind}}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// ownTerms are shapes of a pending pod with n terms, all different; i makes those of one pod differ
-// from those of others.
+// ownTerms are shapes of a pending pod with n terms, all different. i makes the terms of
+// different pods differ.
 var ownTerms = map[string]func(p *v1.Pod, i, n int){
 	"required anti-affinity by host": func(p *v1.Pod, i, n int) {
 		for k := range n {
@@ -64,9 +64,9 @@ func (b *bench) withTerms(i, n int, shape func(p *v1.Pod, i, n int)) *model.Pod 
 	return b.pending(wearing("app=own"), func(p *v1.Pod) { shape(p, i, n) })
 }
 
-// TestOwnTermsCostInProportion decides for the first time about pods with some terms and with four
-// times as many, and places them: that allocates at most five times the bytes. Label sets are
-// visited once for each topology key, however many terms have it.
+// TestOwnTermsCostInProportion decides for the first time about pods with some terms and
+// with four times as many, and places them. This allocates at most five times the bytes.
+// Label sets are visited once for each topology key, however many terms have it.
 func TestOwnTermsCostInProportion(t *testing.T) {
 	build.NotRaced(t)
 	for name, shape := range ownTerms {
@@ -106,8 +106,9 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestWeighedTermsAreBounded decides about pods with many preferred terms, each pod with others: what
-// is kept of them is bounded in bytes, and is dropped when a namespace that they select changes.
+// TestWeighedTermsAreBounded decides about pods with many preferred terms, each pod with
+// others. The cache for them is bounded in bytes, and is dropped when a namespace that
+// they select changes.
 func TestWeighedTermsAreBounded(t *testing.T) {
 	build.NotRaced(t)
 	b := newBench(t, 1000)
@@ -122,8 +123,8 @@ func TestWeighedTermsAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkOwnTerms decides for the first time about a pod with 2,000 terms at 5,000 nodes with ten
-// pods each.
+// BenchmarkOwnTerms decides for the first time about a pod with 2,000 terms at 5,000
+// nodes with ten pods each.
 func BenchmarkOwnTerms(b *testing.B) {
 	for name, shape := range ownTerms {
 		b.Run(name, func(b *testing.B) {

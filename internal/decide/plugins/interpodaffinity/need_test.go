@@ -54,7 +54,8 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Only the arguments can make the plugin skip a pod: the terms of any other pod may select it.
+// Only the arguments can make the plugin skip a pod: the terms of any other pod may
+// select it.
 func TestZeroNeeds(t *testing.T) {
 	zoneDB := term(zone, "app=db")
 	ignoring := newPlugin(t, &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: true})

@@ -22,8 +22,9 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: the plugin's results for
-// every node, from counts that follow each change, must equal the oracle's, which starts from nothing.
+// TestAgreesWithOracle changes random clusters step by step, and compares the results for
+// old and new pods after each change. The plugin's results come from counts that follow
+// each change. They must equal the oracle's for every node, which counts from nothing.
 func TestAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/plugins/interpodaffinity", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -35,15 +36,16 @@ func TestAgreesWithOracle(t *testing.T) {
 }
 
 func newPair(t *testing.T, r *rand.Rand, n uint64) *enginetest.Pair {
-	// Some clusters have so many hosts, and so few pods with a term, that carriers are kept as lists, others as arrays.
+	// Some clusters have so many hosts, and so few pods with a term, that carriers are
+	// kept as lists, others as arrays.
 	cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
 	profile := random.TopologyProfile(r)
 	profile.Disabled["PodTopologySpread"] = true
 	return enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n})
 }
 
-// TestBrokenSelectorsAgreeWithOracle compares for pods with a term that cannot be parsed. The texts of parse errors are the library's, so only
-// the rejecting plugin is compared.
+// TestBrokenSelectorsAgreeWithOracle compares for pods with a malformed term. The texts
+// of parse errors are the library's, so only the rejecting plugin is compared.
 func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 	rejected := 0
 	for n := range uint64(100) {
@@ -64,8 +66,8 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 	}
 }
 
-// TestManyTermsAgreeWithOracle is TestAgreesWithOracle for pods with so many terms that these are
-// counted together, pending ones and those on nodes.
+// TestManyTermsAgreeWithOracle is TestAgreesWithOracle for pods, pending and placed, with
+// so many terms that these are counted together.
 func TestManyTermsAgreeWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/plugins/interpodaffinity", 2**seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -92,8 +94,8 @@ func TestManyTermsAgreeWithOracle(t *testing.T) {
 	})
 }
 
-// manyTerms gives a pod the terms of other pods, of which most are preferred ones: with many required
-// ones no node would do.
+// manyTerms gives a pod the terms of other pods. Most are preferred: with many required
+// terms no node would be feasible.
 func manyTerms(r *rand.Rand, p *v1.Pod) {
 	near, apart := &v1.PodAffinity{}, &v1.PodAntiAffinity{}
 	required := []int{0, 0, 1, 30}[r.IntN(4)]

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// AskedIn returns the topology keys of the running pods' anti-affinity terms that select
-// the pod. They are part of what keeps it waiting, and its own object does not show them.
-// A term that comes later matters only after an event that wakes the pod.
+// AskedIn returns the topology keys of running pods' anti-affinity terms that select the
+// pod. They can make the pod unschedulable, and its own object does not show them. A
+// later term matters only after an event that wakes the pod.
 func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	var keys []string
 	for _, t := range v.TermsMatching(pod) {
@@ -28,7 +28,7 @@ func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	return model.NeedOf(strings.Join(keys, "\n"))
 }
 
-// repellingKeys returns the topology keys of AskedIn. A label has no line break in its name.
+// repellingKeys returns the topology keys of AskedIn. Label names have no line breaks.
 func repellingKeys(asked model.Need) []string {
 	if asked == (model.Need{}) {
 		return nil
@@ -36,8 +36,8 @@ func repellingKeys(asked model.Need) []string {
 	return strings.Split(asked.String(), "\n")
 }
 
-// opensDomain reports whether a node came, or one left a domain of a key by which running
-// pods keep the waiting pod out.
+// opensDomain reports whether a node was added, or a node left a domain of a key by which
+// running pods repel the waiting pod.
 func opensDomain(asked model.Need, e model.Event) bool {
 	keys := repellingKeys(asked)
 	if e.OldNode == nil {
@@ -51,7 +51,7 @@ func opensDomain(asked model.Need, e model.Event) bool {
 	})
 }
 
-// newNode is the kind of the key of nodes that came.
+// newNode is the kind of the key of added nodes.
 const newNode = "new"
 
 func causeOfRepelled(asked model.Need) model.Cause {
@@ -92,9 +92,10 @@ func (p *Plugin) selectingNamespaces(pod *model.Pod, yield func(ref *model.TermR
 	}
 }
 
-// namespaceHelps reports whether the labels of the waiting pod's own namespace changed, by
-// which the terms of other pods may select it, or whether one of its terms starts or
-// ceases to select pods of the namespace.
+// namespaceHelps reports whether a change of a namespace's labels may help the waiting
+// pod. If it is the pod's own namespace, terms of other pods may change their selection
+// of the pod. Otherwise the pod's terms must start or stop selecting pods of the
+// namespace.
 func (p *Plugin) namespaceHelps(waiting *model.Pod, e model.Event) bool {
 	change := e.Labels
 	helps := change.Ref.Name == waiting.Namespace
@@ -107,7 +108,7 @@ func (p *Plugin) namespaceHelps(waiting *model.Pod, e model.Event) bool {
 	return helps
 }
 
-// namespaceTerms is what hints about namespaces depend on.
+// namespaceTerms returns the part of a pod that hints about namespaces depend on.
 func (p *Plugin) namespaceTerms(pod *model.Pod) model.Need {
 	var terms []string
 	p.selectingNamespaces(pod, func(ref *model.TermRef, _ *model.Term) {
@@ -125,8 +126,8 @@ func (p *Plugin) namespaceTerms(pod *model.Pod) model.Need {
 	return model.NeedOf(string(text) + strings.Join(terms, "\n"))
 }
 
-// causeOfNamespaces returns that the namespace must be the pod's own, or that a label must
-// change that one of its namespace selectors names, from or to a value that it demands.
+// causeOfNamespaces requires that the namespace is the pod's own, or that a label named
+// by a namespace selector changes from or to a demanded value.
 func (p *Plugin) causeOfNamespaces(pod *model.Pod) model.Cause {
 	keys := model.Clause{{Kind: ownKey, Namespace: pod.Namespace}}
 	p.selectingNamespaces(pod, func(_ *model.TermRef, term *model.Term) {
@@ -136,9 +137,9 @@ func (p *Plugin) causeOfNamespaces(pod *model.Pod) model.Cause {
 	return model.Cause{Wants: []model.Way{{slices.Compact(keys)}}}
 }
 
-// appendLabelsNamed appends the labels that must change for a selector to start or cease to
-// select a namespace. A selector that demands no label can also select a new namespace
-// without any.
+// appendLabelsNamed appends the labels that must change for a selector to start or stop
+// selecting a namespace. A selector that demands no label can also select a new namespace
+// without labels.
 func appendLabelsNamed(keys model.Clause, selector labels.Selector) model.Clause {
 	requirements, _ := selector.Requirements()
 	demands := false
@@ -166,7 +167,8 @@ func appendLabelsNamed(keys model.Clause, selector labels.Selector) model.Clause
 
 func touchesNamespace(e model.Event, to *model.Touch) {
 	to.Has = append(to.Has, model.Key{Kind: ownKey, Namespace: e.Labels.Ref.Name})
-	if e.Labels.Before == nil || e.Labels.After == nil { // a selector can select it without any label
+	// A selector can match without any label.
+	if e.Labels.Before == nil || e.Labels.After == nil {
 		to.Has = append(to.Has, model.Key{Kind: labelKey})
 	}
 	model.ChangedLabels(e.Labels.Before, e.Labels.After, func(name, value string, has bool) {

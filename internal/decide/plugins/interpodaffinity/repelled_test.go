@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestRepelledPodsHearOfNodes: a pod that running pods keep out is woken by a node that can
+// TestRepelledPodsHearOfNodes: a pod that running pods repel is woken by a node that can
 // be in another domain, and by a node that leaves a domain of their topology key.
 func TestRepelledPodsHearOfNodes(t *testing.T) {
 	web := wearing("app=web")
@@ -40,7 +40,7 @@ func TestRepelledPodsHearOfNodes(t *testing.T) {
 	}
 }
 
-// askedHelps reports whether an event finds and helps a pod by what it asked.
+// askedHelps reports whether an event finds and helps a pod by its AskedIn need.
 func askedHelps(p asking, s *state.State, waiting *model.Pod, e model.Event) (helps bool) {
 	asked := p.AskedIn(s.View(), waiting)
 	for _, r := range p.EventsToRegister() {

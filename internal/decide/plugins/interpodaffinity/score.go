@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// SetNeed is the pod's namespace and labels, and its preferred terms. It is nil for pods without preferred terms if the arguments exclude them.
+// SetNeed returns the pod's namespace, labels and preferred terms. It is nil for pods
+// without preferred terms if the arguments exclude them.
 func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
 	if p.ignorePreferred && !slices.ContainsFunc(pod.Terms, isPreferred) {
 		return nil
@@ -21,8 +22,8 @@ func isPreferred(ref model.TermRef) bool {
 	return ref.Kind == model.PreferredAffinity || ref.Kind == model.PreferredAntiAffinity
 }
 
-// Compile prepares the pod's preferred terms. It fails if any of its terms cannot be parsed; the filter, unless it is disabled, rejects such a
-// pod before.
+// Compile prepares the pod's preferred terms. It fails if any of its terms is malformed;
+// the filter, unless disabled, rejects such a pod earlier.
 func (n *preferred) Compile() (plugin.SetScores, error) {
 	if n.err != nil {
 		return nil, fmt.Errorf("failed to parse pod: %w", n.err)
@@ -65,7 +66,7 @@ func (n *preferred) Prepare() {
 	}
 }
 
-// weightOf returns what a preferred term adds for each pod that it selects.
+// weightOf returns the weight that a preferred term adds for each selected pod.
 func weightOf(kind model.TermKind, weight int32) int64 {
 	if kind == model.PreferredAntiAffinity {
 		return -int64(weight)
@@ -75,15 +76,15 @@ func weightOf(kind model.TermKind, weight int32) int64 {
 
 // set scores by a pod's preferred terms and by the terms of other pods that select it.
 type set struct {
-	pod        model.Pod // one that the same terms select
+	pod        model.Pod // stands for the pod; equal for all terms
 	hardWeight int64
 	byKey      []relations
-	long       []longTerms // instead of own terms in byKey; only read
-	version    uint64      // of the state's terms plus one, for which theirs are valid
+	long       []longTerms // instead of own terms in byKey; read-only
+	version    uint64      // TermsVersion of theirs, plus one
 	shares     shares
 }
 
-// relations are the terms of one topology key that relate the pod to pods on nodes.
+// relations are the terms of one topology key between the pod and placed pods.
 type relations struct {
 	key    state.TopologyKey
 	own    []ownTerm
@@ -116,8 +117,8 @@ func (c *set) under(key state.TopologyKey) *relations {
 	return &c.byKey[i]
 }
 
-// Score adds up the weights of the terms that relate the pod to the pods in each node's domains, and scales the sums to 0..100. It returns false
-// if no term does.
+// Score adds up the weights of the terms between the pod and the pods in each node's
+// domains, and scales the sums to 0..100. It returns false if no term applies.
 func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	c.catchUp(v)
 	clear(scores)
@@ -140,7 +141,8 @@ func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	return related, nil
 }
 
-// add adds the weights of the terms to the scores. It returns false if they select no pod.
+// add adds the weights of the terms to the scores. It returns false if they select no
+// pod.
 func (l *longTerms) add(v state.View, slots []int32, scores []int64) bool {
 	w := v.Weigh(l.matcher, l.key.Label)
 	if w == nil {
@@ -154,7 +156,8 @@ func (l *longTerms) add(v state.View, slots []int32, scores []int64) bool {
 	return true
 }
 
-// Axes are one for each topology key of a term that relates the pod to others: nodes in one domain are alike. So few nodes are where each is a domain of its own.
+// Axes returns an axis for each topology key of a term between the pod and others: nodes
+// in one domain score alike. Few nodes are alike if each is a domain of its own.
 func (c *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	c.catchUp(v)
 	for i := range c.byKey {
@@ -170,7 +173,7 @@ func (c *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	return to, !c.addTermsOfView(v, nil, nil)
 }
 
-// isRelated reports whether sums returns any.
+// isRelated reports whether sums would return any.
 func (r *relations) isRelated(v state.View) bool {
 	for i := range r.own {
 		if there := r.own[i].tally(v); there.TotalWith(v.Differences(there, nil)) > 0 {
@@ -180,12 +183,12 @@ func (r *relations) isRelated(v state.View) bool {
 	return slices.ContainsFunc(r.theirs, func(t theirTerm) bool { return t.TotalWith(v.TermDifference(t.TermCounts)) > 0 })
 }
 
-// ScoreAlike is Score, for which it does not matter how many nodes are alike.
+// ScoreAlike is Score: the number of alike nodes does not matter.
 func (c *set) ScoreAlike(v state.View, slots []int32, _ []int, scores []int64) (bool, error) {
 	return c.Score(v, slots, scores)
 }
 
-// catchUp finds the terms that select the pod again, if they may have changed.
+// catchUp refreshes the terms that select the pod, if they may have changed.
 func (c *set) catchUp(v state.View) {
 	version := v.TermsVersion() + 1
 	if c.version == version {
@@ -203,13 +206,14 @@ func (c *set) catchUp(v state.View) {
 	}
 }
 
-// weightOfTheirs returns what terms of a pod on a node add to its domain; counts is false if terms of their kinds add nothing.
+// weightOfTheirs returns the weight that a placed pod's terms add to its domain. counts
+// is false if terms of their kinds add nothing.
 func (c *set) weightOfTheirs(t *state.Effect) (weight int64, counts bool) {
 	return t.Weights + c.hardWeight*int64(t.Near), t.Preferred > 0 || t.Near > 0 && c.hardWeight > 0
 }
 
-// sums adds up weights by domain. It is nil if no pod of the view is related by a term that pods of the state carry, which differs from weights
-// that add up to 0.
+// sums adds up weights by domain. It is nil if no term of the state's pods relates the
+// pod to a pod of the view. That differs from weights with the sum 0.
 func (r *relations) sums(v state.View) []int64 {
 	var sums []int64
 	some := func() {
@@ -240,7 +244,8 @@ func (r *relations) sums(v state.View) []int64 {
 	return sums
 }
 
-// addTermsOfView adds the terms that pods of the view carry and no pod of the state. It reports whether there is any.
+// addTermsOfView adds the terms of pods that are in the view but not in the state. It
+// reports whether any exist.
 func (c *set) addTermsOfView(v state.View, slots []int32, scores []int64) (some bool) {
 	v.TermDifferences(&c.pod, func(t state.Matching, differences []state.Difference) {
 		weight, counts := c.weightOfTheirs(&t.Effect)
@@ -275,13 +280,13 @@ func add(scores []int64, slots, domains []int32, sums []int64) {
 	}
 }
 
-// shares are the scaled scores by raw score above the lowest, for the last difference between lowest and highest.
+// shares are the scaled scores, by raw score above the lowest, for the last span.
 type shares struct {
 	span  int64
 	table []uint8
 }
 
-// tabulated is up to which difference a table is cheaper than a division for each node.
+// tabulated is the span up to which a table is cheaper than a division for each node.
 const tabulated = 1024
 
 // stretch scales scores so that the lowest is 0 and the highest 100.
@@ -318,7 +323,8 @@ func (t *shares) tabulate(span int64) {
 	}
 }
 
-// share divides first, then multiplies, then truncates, as kube-scheduler does: 29 of 100 is 28.
+// share divides first, then multiplies, then truncates, as kube-scheduler does: 29 of 100
+// is 28.
 func share(above, span int64) int64 {
 	return int64(plugin.MaxScore * float64(float64(above)/float64(span)))
 }

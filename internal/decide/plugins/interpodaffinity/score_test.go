@@ -27,7 +27,7 @@ func marks(answer plan.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// Rows B are those of docs/reference/topology.md#affinity-score.
+// Rows B come from docs/reference/topology.md#affinity-score.
 func TestScore(t *testing.T) {
 	a, b := wearing("app=a"), wearing("app=b")
 	zoneA, zoneB := term(zone, "app=a"), term(zone, "app=b")
@@ -83,9 +83,10 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// The four cases of docs/reference/topology.md#affinity-score where dividing first makes a difference; there is no other up to 100. Each step
-// adds one preferred pod to a node, so the raw scores are 0 to span; clusters with fewer and with more nodes than steps use the division and the
-// table.
+// The four cases of docs/reference/topology.md#affinity-score where dividing first makes
+// a difference, which are all up to 100. Each step adds one preferred pod to a node, so
+// the raw scores are 0 to span. Clusters with fewer and with more nodes than steps use
+// the division and the table.
 func TestStretching(t *testing.T) {
 	differs := map[[2]int]int{{29, 50}: 57, {29, 100}: 28, {57, 100}: 56, {58, 100}: 57}
 	for span := 1; span <= 100; span++ {

@@ -12,9 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// parsedTerms caches terms by their text: pods of one deployment have the same, and hints need those of each waiting pod. It drops all when
-// there are too many, and is safe for concurrent use. Terms that cannot be parsed are not cached: the error may depend on the order of the
-// source's parts, and the text does not.
+// parsedTerms caches terms by their text, because pods of a deployment have equal terms
+// and hints need the terms of each waiting pod. It drops all when full, and is safe for
+// concurrent use. Malformed terms are not cached: the error may depend on the order of
+// the source's parts, which the text does not preserve.
 type parsedTerms struct {
 	known sync.Map // unique.Handle[string] to *model.Term
 	count atomic.Int32
@@ -39,7 +40,7 @@ func (p *parsedTerms) parse(owner string, ref *model.TermRef) (*model.Term, erro
 	return term, nil
 }
 
-// kinds are kube-scheduler's names of the lists of terms, in the order in which it parses them.
+// kinds are kube-scheduler's names of the lists of terms, in its parsing order.
 var kinds = [...]string{
 	model.RequiredAffinity:      "requiredAffinityTerms",
 	model.RequiredAntiAffinity:  "requiredAntiAffinityTerms",
@@ -47,7 +48,8 @@ var kinds = [...]string{
 	model.PreferredAntiAffinity: "preferredAntiAffinityTerms",
 }
 
-// check returns kube-scheduler's error for a pod with terms that cannot be parsed: the first of each kind.
+// check returns kube-scheduler's error for a pod with malformed terms: the first of each
+// kind.
 func (p *Plugin) check(pod *model.Pod) error {
 	var first []error
 	for i := range pod.Terms {
@@ -64,12 +66,13 @@ func (p *Plugin) check(pod *model.Pod) error {
 	return utilerrors.NewAggregate(first)
 }
 
-// need is the pod's namespace and labels, by which others' terms select it, and its own terms of two kinds: the required or the preferred ones.
+// need is the pod's namespace and labels, by which other pods' terms select it, and its
+// own required or preferred terms.
 type need struct {
 	plugin *Plugin
 	pod    *model.Pod
 	kinds  [2]model.TermKind
-	err    error // why a term, of whatever kind, cannot be parsed
+	err    error // why a term of any kind cannot be parsed
 }
 
 // required and preferred are the needs of CountNeed and SetNeed.
@@ -80,7 +83,7 @@ type (
 	}
 	preferred struct {
 		need
-		prepared []longTerms // set by Prepare if there are many terms
+		prepared []longTerms // set by Prepare for many terms
 	}
 )
 
@@ -88,7 +91,8 @@ func (p *Plugin) need(pod *model.Pod, kinds ...model.TermKind) need {
 	return need{p, pod, [2]model.TermKind(kinds), p.check(pod)}
 }
 
-// AppendText appends the canonical text. Needs with terms that cannot be parsed are equal exactly if they fail with the same error.
+// AppendText appends the canonical text. Needs with malformed terms are equal exactly if
+// they fail with the same error.
 func (n *need) AppendText(text []byte) []byte {
 	if n.err != nil {
 		return fmt.Appendf(text, "error %v", n.err)
@@ -115,10 +119,11 @@ func (n *need) terms(yield func(ref *model.TermRef) bool) {
 	}
 }
 
-// few is up to how many terms are counted one by one, as pods share single terms with others.
+// few is the number of terms up to which each is counted alone. Pods often share single
+// terms.
 const few = 16
 
-// isLong reports whether the need has more terms.
+// isLong reports whether the need has more than few terms.
 func (n *need) isLong() bool {
 	count := 0
 	for range n.terms {
@@ -129,7 +134,7 @@ func (n *need) isLong() bool {
 	return false
 }
 
-// likeness returns a pod that others' terms select exactly if they select this one.
+// likeness returns a pod that other pods' terms select exactly if they select this pod.
 func likeness(pod *model.Pod) model.Pod {
 	return model.Pod{Namespace: pod.Namespace, Labels: pod.Labels}
 }
@@ -154,7 +159,8 @@ func (p *Plugin) selectionOf(pod *model.Pod, ref *model.TermRef) (selection, err
 	return selection{pods, state.TopologyKey{Label: term.Key}}, nil
 }
 
-// setText returns the canonical text of the pods that a term selects, whatever its key.
+// setText returns the canonical text of the pods that a term selects, independent of its
+// key.
 func setText(term *model.Term, ref *model.TermRef) string {
 	size := 128
 	for _, name := range term.Namespaces {

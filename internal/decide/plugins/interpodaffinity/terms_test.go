@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The cache of parsed terms is bounded, and goes on being one after it was full: a term that is asked for again is not parsed again.
+// The cache of parsed terms is bounded, and still works after it was full: a repeated
+// term is not parsed again.
 func TestParsedTermsAreBounded(t *testing.T) {
 	var terms parsedTerms
 	ref := func(app string) *model.TermRef {
@@ -61,7 +62,8 @@ func TestParsedTermsAreBounded(t *testing.T) {
 	}
 }
 
-// The terms of one topology key are listed together, however often those of other pods change.
+// The terms of a topology key are listed together, however often the terms of other pods
+// change.
 func TestRelationsByKey(t *testing.T) {
 	zone, host := state.TopologyKey{Label: "zone"}, state.TopologyKey{Label: "host"}
 	var c set
@@ -77,7 +79,7 @@ func TestRelationsByKey(t *testing.T) {
 	}
 }
 
-// Scores are scaled as by dividing each, whatever was scaled before with what is kept of it.
+// Scores are scaled as by dividing each, whatever the kept table was built for.
 func TestStretchAfterStretch(t *testing.T) {
 	var shares shares
 	for _, span := range []int64{100, 50, 57, 29, 100, 7, 1, 0, 1, tabulated + 1, 50, tabulated, 2000, 58} {

@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestSeenNeedCostsWhatChanged measures the work of decisions: with a compiled need no tally is built, and a placed pod is added once to each
-// tally that counts it, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of decisions. With a compiled need no
+// tally is built, and a placed pod is added once to each tally that counts it, whatever
+// the size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	shape := both(wearing("app=w"), near(term(zone, "app Exists")), apart(term(host, "app=x")), dislikes(5, term(zone, "app=w")), dislikes(7, term(host, "app=w")))
 	const counting, pods = 3, 50 // app Exists by zone; app=w by zone and by host

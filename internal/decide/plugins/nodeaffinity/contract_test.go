@@ -19,7 +19,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+// The texts of needs are compared literally: an incomplete text would let pods share a
+// wrong column.
 func TestTexts(t *testing.T) {
 	p := newPlugin(t, nil)
 	for _, row := range []struct {
@@ -95,11 +96,13 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestOperators has the edges of what a requirement says of one label, or of the name; a random one rarely meets them.
+// TestOperators has the edge cases of requirements on a label or on the name, which
+// random requirements rarely reach.
 func TestOperators(t *testing.T) {
 	for _, row := range []struct {
 		requires string
-		fits     string // the values of the label "k" with which it fits, of those below; "-" is without the label
+		// Those of the values below of the label "k" that fit; "-" is without the label.
+		fits string
 	}{
 		{"k In a", "a"},
 		{"k In b a", "a b"},
@@ -109,7 +112,7 @@ func TestOperators(t *testing.T) {
 		{"k Exists", "a b 4 5 6"},
 		{"k DoesNotExist", "-"},
 		{"k Gt 5", "6"},
-		{"k Gt -5", ""}, // no value of a label,
+		{"k Gt -5", ""}, // not a value of a label
 		{"k Lt 5", "4"},
 		{"k Lt 7", "4 5 6"},
 		{".metadata.name In n", "- a b 4 5 6"},

@@ -20,7 +20,7 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}}
 }
 
-// alike is the pod's need.
+// alike returns the pod's filter need.
 func (p *Plugin) alike(pod *model.Pod) model.Need {
 	if _, at, ok := model.Prepared[*requirements](pod); ok {
 		return pod.Needs[at]
@@ -32,11 +32,12 @@ func (p *Plugin) alike(pod *model.Pod) model.Need {
 const (
 	labelKey = "label"
 	nameKey  = "name"
-	noKey    = "" // of pods that no change of a label helps
+	noKey    = "" // for pods that no change of a label helps
 )
 
-// cause returns that a node must have what the pod requires. A change of labels helps only
-// if it changes a label that the pod's requirements name, or those that the profile adds.
+// cause requires that a node has the labels that the pod requires. An update helps only
+// if it changes a label named by the pod's requirements or by the profile's added
+// affinity.
 func (p *Plugin) cause(pod *model.Pod) model.Cause {
 	cause := own(pod)
 	if len(cause.Keys) > 0 {
@@ -45,8 +46,8 @@ func (p *Plugin) cause(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// own returns that a node must have what the selector and one of the terms require. A change of labels helps only if a label that they name
-// changed, to a value that they require if they require any.
+// own requires that a node meets the selector and one term. An update helps only if a
+// label that they name changed, and to a required value if they list any.
 func own(pod *model.Pod) model.Cause {
 	selector, terms := pod.Object.Spec.NodeSelector, required(pod.Object)
 	selected := wayOfSelector(selector)
@@ -57,7 +58,8 @@ func own(pod *model.Pod) model.Cause {
 		return model.Cause{Wants: []model.Way{selected}, Keys: labelsNamed(selector, terms)}
 	}
 	if slices.ContainsFunc(terms.NodeSelectorTerms, func(t v1.NodeSelectorTerm) bool { return !isEmpty(&t) && !parses(&t) }) {
-		return model.Cause{Wants: []model.Way{selected}} // if the selector matches, its hint is always positive
+		// If the selector matches, its hint is always positive.
+		return model.Cause{Wants: []model.Way{selected}}
 	}
 	wants := model.Never()
 	for i := range terms.NodeSelectorTerms {
@@ -68,11 +70,11 @@ func own(pod *model.Pod) model.Cause {
 	return model.Cause{Wants: wants, Keys: changesOf(selector, terms)}
 }
 
-// keysMax bounds the keys of a cause. The ways of longer terms would cost more than hints do that
-// find nothing; only the labels are keys then.
+// keysMax bounds the keys of a cause. For longer terms, the ways would cost more than
+// hints without effect, so only the labels are keys.
 const keysMax = 256
 
-// sizeOfTerms returns how many requirements and values terms have.
+// sizeOfTerms returns the number of requirements and values in terms.
 func sizeOfTerms(terms *v1.NodeSelector) (size int) {
 	for i := range terms.NodeSelectorTerms {
 		t := &terms.NodeSelectorTerms[i]
@@ -84,13 +86,14 @@ func sizeOfTerms(terms *v1.NodeSelector) (size int) {
 	return size
 }
 
-// LabelsNamed returns the names of the labels that the pod's node selector and required
-// terms name, sorted.
+// LabelsNamed returns the label names in the pod's node selector and required terms,
+// sorted.
 func LabelsNamed(pod *model.Pod) []string {
 	return slices.Sorted(maps.Keys(labelNamesOf(pod.Object.Spec.NodeSelector, required(pod.Object))))
 }
 
-// labelsNamed returns a key for each label that the selector and the terms name, whatever its value.
+// labelsNamed returns a key for each label that the selector and the terms name, for any
+// value.
 func labelsNamed(selector map[string]string, terms *v1.NodeSelector) []model.Key {
 	names := labelNamesOf(selector, terms)
 	keys := append(make([]model.Key, 0, 1+len(names)), model.Key{Kind: noKey})
@@ -116,7 +119,8 @@ func labelNamesOf(selector map[string]string, terms *v1.NodeSelector) map[string
 	return names
 }
 
-// wayOfSelector returns a clause for each label. Labels that tell few nodes apart are last, so that the others are looked up.
+// wayOfSelector returns a clause for each label. Labels that most nodes share come last,
+// so that the index uses the others.
 func wayOfSelector(selector map[string]string) model.Way {
 	way, common := make(model.Way, 0, len(selector)), model.Way(nil)
 	for _, l := range labelsOf(selector) {
@@ -130,7 +134,8 @@ func wayOfSelector(selector map[string]string) model.Way {
 	return append(way, common...)
 }
 
-// wayOf returns the clauses of a term. Requirements that a node without the label can meet give none.
+// wayOf returns the clauses of a term. A requirement that a node without the label can
+// meet has no clause.
 func wayOf(t *v1.NodeSelectorTerm) model.Way {
 	var way model.Way
 	for i := range t.MatchFields {
@@ -164,10 +169,11 @@ func changesOf(selector map[string]string, terms *v1.NodeSelector) []model.Key {
 	return keys
 }
 
-// valuesMax bounds how many values of one requirement are keys: beyond that the label is.
+// valuesMax bounds the values of a requirement that are keys. Beyond it, the label is the
+// key.
 const valuesMax = 64
 
-// appendChanges appends the keys of changes with which the requirement can start to be met.
+// appendChanges appends the keys of changes after which the requirement may be met.
 func appendChanges(to []model.Key, r *v1.NodeSelectorRequirement) []model.Key {
 	if r.Operator != v1.NodeSelectorOpIn || len(r.Values) > valuesMax {
 		return append(to, model.Key{Kind: labelKey, Name: r.Key, Present: true})
@@ -194,9 +200,9 @@ func touches(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// comesToMatch reports whether the node matches what the pod and the profile require, and
-// did not before. kube-scheduler ignores an update that makes only the added affinity
-// match. For terms that cannot be parsed it returns true.
+// comesToMatch reports whether the node now meets the requirements of the pod and the
+// profile, and did not before. kube-scheduler ignores an update that makes only the added
+// affinity match. Malformed terms return true.
 func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
 	matches, err := p.Matches(waiting, e.Node.Object)
 	if err != nil {
@@ -209,8 +215,8 @@ func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
 	return !matched
 }
 
-// Matches reports whether the node matches what the profile and the pod require. It fails
-// if no term matches and one cannot be parsed.
+// Matches reports whether the node meets the requirements of the profile and the pod. It
+// fails if no term matches and one is malformed.
 func (p *Plugin) Matches(waiting *model.Pod, node *v1.Node) (bool, error) {
 	if p.addedRequired != nil && !p.addedRequired.matches(node) {
 		return false, nil
@@ -226,7 +232,8 @@ func (p *Plugin) Matches(waiting *model.Pod, node *v1.Node) (bool, error) {
 
 var errTerm = errors.New("a term cannot be parsed")
 
-// matcher returns the library's Match: it fails if no term matches, and one cannot be parsed.
+// matcher returns the library's Match, which fails if no term matches and one is
+// malformed.
 func (r *requirements) matcher() func(*v1.Node) (bool, error) {
 	labels := labelsOf(r.labels)
 	if r.compiled == nil {

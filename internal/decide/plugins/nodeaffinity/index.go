@@ -9,11 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// indexFrom is from how many requirements and values on terms are indexed. Below it, going
-// through the terms costs less.
+// indexFrom is the number of requirements and values from which terms are indexed. Below
+// it, a linear scan is faster.
 const indexFrom = 64
 
-// sizeOf returns how many requirements and values terms have.
+// sizeOf returns the number of requirements and values in terms.
 func sizeOf(terms []term) (size int) {
 	for i := range terms {
 		size += len(terms[i].labels) + len(terms[i].fields)
@@ -24,47 +24,47 @@ func sizeOf(terms []term) (size int) {
 	return size
 }
 
-// index is many terms, by the labels that they mention. It finds the terms that a node meets in
-// time that grows with the node's labels: a value that no term lists costs the same however many
-// values the terms list.
+// index finds the terms that a node meets, by the labels in many terms. The time grows
+// with the node's labels: a value that no term lists costs the same however many values
+// the terms list.
 //
-// The terms that a node can meet are a set of bits. Without any label these are the terms that
-// require none; each label of the node adds the terms that require it, and removes those that
-// object to its value. It is immutable.
+// The terms that a node can meet are a bit set. It starts with the terms that require no
+// label. Each label of the node adds the terms that require it, and removes those that
+// reject its value. The index is immutable.
 type index struct {
 	terms int
 	// unconditional are the terms that a node without labels meets.
 	unconditional set
-	// requires is, by term, how many keys a node must have.
+	// requires is, by term, the number of keys that a node must have.
 	requires []int32
 	keys     map[string]int32
 	byKey    []namedKey
-	// names are the requirements on the node's name; nil if no term has any.
+	// names are the requirements on the node's name, or nil.
 	names *keyed
-	// planes, of weighted terms, are the terms by the bits of their weights, the lowest first.
+	// planes are the weighted terms by the bits of their weights, the lowest first.
 	planes []set
 }
 
-// keyed is what terms demand of one label.
+// keyed holds the requirements of all terms on one label.
 type keyed struct {
-	// requiring are the terms that the label must be present for.
+	// requiring are the terms that require the label.
 	requiring []int32
-	// objecting are the terms that object to values which none of them lists.
+	// objecting are the terms that reject values which none of them lists.
 	objecting members
-	// listed are the values that terms list, each with a number; by number, verdicts are the
-	// differences to objecting.
+	// listed are the values in terms, each with a number. verdicts are, by that number,
+	// the differences from objecting.
 	listed   map[string]int32
 	verdicts [][]verdict
-	// objectors, where very many terms judge a listed value differently, are all terms that object
-	// to it: a set is shorter then.
+	// objectors are all terms that reject a listed value. A set is used if very many
+	// terms judge the value differently, because it is then shorter.
 	objectors map[int32]set
-	// ranged are the terms that demand a number.
+	// ranged are the terms that require a number.
 	ranged []within
-	// noted is verdicts while the index is built.
+	// noted holds the verdicts while the index is built.
 	noted []noted
 }
 
-// verdict is a term that judges a listed value in another way than values that are not listed.
+// verdict is a term that judges a listed value differently from unlisted values.
 type verdict int32
 
 func verdictOf(term int32, accepts bool) verdict {
@@ -83,11 +83,11 @@ func (v verdict) term() int32 {
 	return int32(^v)
 }
 
-// within is a term that demands a number between two bounds, both excluded.
+// within is a term that requires a number between two exclusive bounds.
 type within struct {
 	term     int32
 	low, top int64
-	// bounded below and above.
+	// bounded below and above
 	hasLow, hasTop bool
 }
 
@@ -95,7 +95,7 @@ func (w *within) holds(number int64) bool {
 	return (!w.hasLow || number > w.low) && (!w.hasTop || number < w.top)
 }
 
-// set is a set of terms, a bit for each.
+// set is a bit set of terms.
 type set []uint64
 
 func newSet(terms int) set { return make(set, (terms+63)/64) }
@@ -104,13 +104,13 @@ func (s set) put(term int32)      { s[term/64] |= 1 << (term % 64) }
 func (s set) drop(term int32)     { s[term/64] &^= 1 << (term % 64) }
 func (s set) has(term int32) bool { return s[term/64]>>(term%64)&1 != 0 }
 
-// members are terms: a list while they are few, or a set.
+// members are terms: a list for few, otherwise a set.
 type members struct {
 	few []int32
 	all set
 }
 
-// sparse is for how many terms a list takes no longer to go through than a set.
+// sparse is the number of terms up to which a list is as fast to scan as a set.
 func sparse(terms int) int { return max(terms/64, 16) }
 
 func membersOf(list []int32, terms int) members {
@@ -163,8 +163,8 @@ func indexOf(terms []term, weights []int32) *index {
 	return b.x
 }
 
-// isPossible reports whether what the term demands of fields other than the name holds. It is the
-// same for all nodes.
+// isPossible reports whether the term's requirements on fields other than the name are
+// met. The result is the same for all nodes.
 func (t *term) isPossible() bool {
 	return !slices.ContainsFunc(t.fields, func(r fieldRequirement) bool { return !r.isName && !r.matches("") })
 }
@@ -173,16 +173,16 @@ func (t *term) isPossible() bool {
 type matcher struct {
 	*index
 	mu sync.Mutex
-	// met is the terms that the node meets, as far as it has been looked at.
+	// met is the set of terms that the node may still meet during a lookup.
 	met set
-	// counts is, by term, how many of the keys that it requires the node has.
+	// counts is, by term, the number of required keys that the node has.
 	counts  []int32
 	present []int32
 	key     []byte
 	saved   []int32
-	// bases are the terms that nodes with the same of the mentioned keys can meet, by these keys.
+	// bases are the terms that a node can meet, by its keys that terms name.
 	bases map[string]set
-	// outOf are the terms that object to a number, by key and number.
+	// outOf are the terms that reject a number, by key and number.
 	outOf map[numbered]set
 }
 
@@ -191,7 +191,7 @@ type numbered struct {
 	number int64
 }
 
-// basesMax bounds what a matcher remembers. Nodes have few sets of keys, and few numbers.
+// basesMax bounds each cache of a matcher. Nodes have few sets of keys, and few numbers.
 const basesMax = 64
 
 func matcherOf(x *index) *matcher {
@@ -285,7 +285,7 @@ func (m *matcher) base() set {
 	return base
 }
 
-// judge removes the terms that object to the value of a label.
+// judge removes the terms that reject the value of a label.
 func (m *matcher) judge(at int32, value string) {
 	k := &m.byKey[at]
 	m.apply(&k.keyed, value)
@@ -303,7 +303,7 @@ func (m *matcher) judge(at int32, value string) {
 	objecting.removeFrom(m.met)
 }
 
-// objectingTo returns the terms that a number is out of range for.
+// objectingTo returns the terms whose range excludes a number.
 func (m *matcher) objectingTo(at int32, number int64) members {
 	id := numbered{at, number}
 	if out, known := m.outOf[id]; known {
@@ -326,7 +326,7 @@ func (m *matcher) objectingTo(at int32, number int64) members {
 	return members{all: m.outOf[id]}
 }
 
-// apply removes the terms that object to a value, whether or not it is listed.
+// apply removes the terms that reject a value, listed or not.
 func (m *matcher) apply(k *keyed, value string) {
 	number, listed := k.listed[value]
 	if !listed {

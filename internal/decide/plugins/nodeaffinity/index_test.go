@@ -58,7 +58,7 @@ func TestIndexAgreesWithTheLibrary(t *testing.T) {
 		for range pick(r, 1, 3, 20, 90, 700) {
 			term := randomTerm(r, values)
 			if isEmpty(&term) || r.IntN(3) == 0 && len(source.NodeSelectorTerms) > 3 {
-				term = randomTerm(r, 1000) // of values that few terms share
+				term = randomTerm(r, 1000) // with values that few terms share
 			}
 			source.NodeSelectorTerms = append(source.NodeSelectorTerms, term)
 			weighted = append(weighted, v1.PreferredSchedulingTerm{Weight: pick[int32](r, 0, 1, 7, 100, -3), Preference: term})
@@ -125,7 +125,8 @@ func (m *matcher) stepsFor(node *v1.Node) (steps int) {
 }
 
 // TestManyTermsCostANodeItsLabels: 10,000 terms cost a node a few hundred steps for each
-// of its labels, whatever the operator, also where all terms judge the value of the node.
+// of its labels. This holds for any operator, even if all terms judge the value of the
+// node.
 func TestManyTermsCostANodeItsLabels(t *testing.T) {
 	const terms = 10_000
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "7", "zone": "a", "host": "n"}}}

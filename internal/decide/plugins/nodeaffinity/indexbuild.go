@@ -11,20 +11,20 @@ import (
 // builder builds an index, term by term.
 type builder struct {
 	x *index
-	// objecting are by key, and those to the node's name.
+	// objecting is by key; names is the same for the node's name.
 	objecting [][]int32
 	names     []int32
 	sorted    []*labelRequirement
 	counts    map[string]int
 }
 
-// namedKey is a label that terms mention.
+// namedKey is a label that terms name.
 type namedKey struct {
 	keyed
 	name string
 }
 
-// add adds a term: what it demands of each label, and of the name.
+// add adds the requirements of a term on labels and on the node's name.
 func (b *builder) add(at int32, t *term) {
 	b.sorted = b.sorted[:0]
 	for i := range t.labels {
@@ -60,8 +60,8 @@ func (b *builder) key(name string) int32 {
 	return at
 }
 
-// addKey adds all requirements of a term on one label. It reports whether the label must be
-// present.
+// addKey adds all requirements of a term on one label. It reports whether the label must
+// be present.
 func (b *builder) addKey(term int32, all []*labelRequirement) (required bool) {
 	at := b.key(all[0].key)
 	k := &b.x.byKey[at]
@@ -82,7 +82,7 @@ func (b *builder) addKey(term int32, all []*labelRequirement) (required bool) {
 	return d.required
 }
 
-// demand is what a term demands of one label.
+// demand combines the requirements of a term on one label.
 type demand struct {
 	required, absent bool
 	in, notIn        [][]string
@@ -114,8 +114,9 @@ func demandOf(all []*labelRequirement) (d demand) {
 	return d
 }
 
-// values lists the values that a term judges differently from others: with requirements In those
-// that all of them list and no NotIn does, without any In those that a NotIn lists.
+// values records the values that a term judges differently from others. With In
+// requirements, these are the values that all In lists have and no NotIn list has.
+// Without In, these are the values of the NotIn lists.
 func (b *builder) values(k *keyed, term int32, in, notIn [][]string) {
 	if len(in) == 0 {
 		b.distinct(notIn, func(value string, _ int) { k.put(value, verdictOf(term, false)) })
@@ -143,7 +144,8 @@ func (b *builder) values(k *keyed, term int32, in, notIn [][]string) {
 	})
 }
 
-// distinct calls yield with each value of sorted lists, in order, and how many of the lists have it.
+// distinct yields each value of the sorted lists, in any order, with the number of lists
+// that have it.
 func (b *builder) distinct(lists [][]string, yield func(value string, lists int)) {
 	if b.counts == nil {
 		b.counts = map[string]int{}
@@ -156,12 +158,13 @@ func (b *builder) distinct(lists [][]string, yield func(value string, lists int)
 			}
 		}
 	}
-	for value, lists := range b.counts { // the order does not show: each value has a list of its own
+	// The order has no effect: each value has its own verdicts.
+	for value, lists := range b.counts {
 		yield(value, lists)
 	}
 }
 
-// put notes how a term judges a listed value. Until finish, verdicts are not shared out.
+// put records a term's verdict on a listed value. finish moves it to verdicts.
 func (k *keyed) put(value string, v verdict) {
 	if k.listed == nil {
 		k.listed = map[string]int32{}
@@ -232,7 +235,7 @@ func (k *keyed) finish(objecting []int32, terms int) {
 	}
 }
 
-// objectTo notes all terms that object to a value.
+// objectTo records all terms that reject a value.
 func (k *keyed) objectTo(value int32, verdicts []verdict, objecting []int32, terms int) {
 	if k.objectors == nil {
 		k.objectors = map[int32]set{}

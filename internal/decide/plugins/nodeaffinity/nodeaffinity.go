@@ -1,8 +1,10 @@
-// Package nodeaffinity limits a pod to the nodes that its node selector and node affinity allow, and prefers those that the pod prefers.
+// Package nodeaffinity limits a pod to the nodes that its node selector and node affinity
+// allow, and prefers the nodes that the pod prefers.
 //
-// It takes a pod's spec, the affinity that the configuration adds to every pod's, and a node's labels and name; it gives a verdict, a raw score
-// and, if the pod names nodes, the only nodes to check. It owns the compiled added affinity. It never fails because of an invalid required term:
-// such a term matches nothing.
+// It takes a pod's spec, the configured affinity that is added to every pod's, and a
+// node's labels and name. It returns a verdict, a raw score and, if the pod names nodes,
+// the only nodes to check. It owns the compiled added affinity. It never fails because of
+// an invalid required term: such a term matches nothing.
 package nodeaffinity
 
 import (
@@ -29,16 +31,18 @@ const (
 	podMismatch   = reason.Unresolvable | 2
 )
 
-// Plugin judges nodes by their labels and names.
+// Plugin filters and scores nodes by their labels and names.
 type Plugin struct {
-	// What the configuration adds to every pod. addedRequired is nil if nothing is added; a selector without terms matches no node.
+	// The configured affinity that is added to every pod's. addedRequired is nil if
+	// nothing is added; a selector without terms matches no node.
 	addedRequired  *matching
 	addedPreferred []weightedTerm
-	// addedKeys are the keys of the labels that the added affinity names, for hints.
+	// addedKeys are the keys of the labels in the added affinity, for hints.
 	addedKeys []model.Key
 }
 
-// New returns the plugin. Args may be nil. The error names the invalid field of the added affinity.
+// New returns the plugin. Args may be nil. The error names the invalid field of the added
+// affinity.
 func New(args *configv1.NodeAffinityArgs) (*Plugin, error) {
 	if args == nil || args.AddedAffinity == nil {
 		return &Plugin{}, nil
@@ -77,7 +81,7 @@ func check(added *v1.NodeAffinity) error {
 // Name returns "NodeAffinity".
 func (*Plugin) Name() string { return Name }
 
-// required returns the pod's required node affinity, nil if it has none.
+// required returns the pod's required node affinity, or nil.
 func required(pod *v1.Pod) *v1.NodeSelector {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
@@ -93,14 +97,16 @@ func preferred(pod *v1.Pod) []v1.PreferredSchedulingTerm {
 	return nil
 }
 
-// FilterNeed is the pod's node selector and required terms; it is nil if the pod has neither and nothing is added.
+// FilterNeed returns the pod's node selector and required terms. It is nil if the pod has
+// neither and nothing is added.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	need := requirements{added: p.addedRequired, labels: pod.Object.Spec.NodeSelector, terms: required(pod.Object)}
 	if len(need.labels) == 0 && need.terms == nil && need.added == nil {
 		return nil
 	}
 	if prepared, _, ok := model.Prepared[*requirements](pod); ok {
-		need.compiled = prepared.compiled // also for plugins that count nodes by the affinity
+		// Also for plugins that count nodes by the affinity.
+		need.compiled = prepared.compiled
 	}
 	return &need
 }
@@ -108,12 +114,12 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 // FilterReads returns the labels. A node's name, the only field in terms, never changes.
 func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
-// requirements are what a pod requires of a node.
+// requirements are the node requirements of a pod.
 type requirements struct {
-	added  *matching // the same for all pods, so it is no part of the text
+	added  *matching // equal for all pods, so not in the text
 	labels map[string]string
 	terms  *v1.NodeSelector // may be nil
-	// compiled are terms, once Prepare has been called.
+	// compiled is set by Prepare from terms.
 	compiled *selector
 }
 
@@ -136,9 +142,9 @@ func (r *requirements) Compile() plugin.Verdicts {
 }
 
 type filter struct {
-	added  *matching // nil when nothing is added
+	added  *matching // nil if nothing is added
 	labels []label
-	terms  *matching // nil when the pod requires none
+	terms  *matching // nil if the pod has none
 }
 
 func (f *filter) Filter(node state.Node) reason.Code {
@@ -159,8 +165,9 @@ func (*filter) Reasons(code reason.Code) []string {
 	return []string{"node(s) didn't match Pod's node affinity/selector"}
 }
 
-// ScoreNeed is the pod's preferred terms; it is nil if there are none and none are added. With terms that add nothing, such as those of weight
-// 0, the plugin scores every node 0 instead of skipping, as in kube-scheduler.
+// ScoreNeed returns the pod's preferred terms. It is nil without any, if none are added
+// either. As in kube-scheduler, terms without effect, such as terms of weight 0, make the
+// plugin score every node 0 instead of skipping.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	need := &preferences{added: p.addedPreferred, terms: preferred(pod.Object)}
 	if len(need.terms) == 0 && len(need.added) == 0 {
@@ -172,16 +179,17 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return need
 }
 
-// preferences are what a pod prefers in a node.
+// preferences are the node preferences of a pod.
 type preferences struct {
-	added []weightedTerm // the same for all pods, so they are no part of the text
+	added []weightedTerm // equal for all pods, so not in the text
 	terms []v1.PreferredSchedulingTerm
 	err   error // why the terms cannot be parsed
-	// compiled, once Prepare has been called, has the added terms and the pod's.
+	// compiled is set by Prepare from the added terms and the pod's terms.
 	compiled *rated
 }
 
-// AppendText appends the terms. Needs with terms that cannot be parsed are equal exactly if they fail with the same error.
+// AppendText appends the terms. Needs with malformed terms are equal exactly if they fail
+// with the same error.
 func (p *preferences) AppendText(text []byte) []byte {
 	if p.err != nil {
 		return fmt.Appendf(text, "error %v", p.err)
@@ -189,7 +197,8 @@ func (p *preferences) AppendText(text []byte) []byte {
 	return append(append(text, "score"...), scoreText(p.terms)...)
 }
 
-// Compile prepares the added and the pod's preferred terms. It fails if one of the pod's cannot be parsed.
+// Compile prepares the added and the pod's preferred terms. It fails if a term of the pod
+// is malformed.
 func (p *preferences) Compile() (plugin.NodeScores, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -208,7 +217,7 @@ func (p *preferences) Prepare() {
 	}
 }
 
-// rated are weighted terms, compiled.
+// rated holds weighted terms, compiled.
 type rated struct {
 	terms []weightedTerm
 	many  *index // instead of terms, if they are many
@@ -228,7 +237,7 @@ func ratedOf(weighted []weightedTerm) *rated {
 // manyScorer is a scorer with many terms.
 type manyScorer struct{ terms *matcher }
 
-// Score is the sum of the weights of the terms that the node meets.
+// Score returns the sum of the weights of the terms that the node meets.
 func (s *manyScorer) Score(node state.Node) int32 { return s.terms.weight(node.Object()) }
 
 // ScoreReads returns the labels.
@@ -239,7 +248,7 @@ func (*Plugin) Normalization() model.Normalization { return model.Largest }
 
 type scorer struct{ terms []weightedTerm }
 
-// Score is the sum of the weights of the terms that the node meets.
+// Score returns the sum of the weights of the terms that the node meets.
 func (s *scorer) Score(node state.Node) int32 {
 	object := node.Object()
 	var sum int32

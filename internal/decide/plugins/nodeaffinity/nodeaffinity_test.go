@@ -27,8 +27,8 @@ const (
 	podText   = "node(s) didn't match Pod's node affinity/selector"
 )
 
-// terms parses required terms: terms are separated by "|", requirements by "&", the words of a requirement by spaces. A requirement that starts
-// with "." is about a field.
+// terms parses required terms: terms are separated by "|", requirements by "&", the words
+// of a requirement by spaces. A requirement that starts with "." is about a field.
 func terms(text string) []v1.NodeSelectorTerm {
 	var list []v1.NodeSelectorTerm
 	for _, term := range strings.Split(text, "|") {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The library's errors are made here: it copies all requirements of a term for each of them, which
-// costs the square of their number. A test compares both.
+// This file reproduces the library's errors. The library copies all requirements of a
+// term for each of them, which is quadratic. A test compares both.
 
 var selections = map[v1.NodeSelectorOperator]selection.Operator{
 	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn, v1.NodeSelectorOpExists: selection.Exists,
@@ -23,7 +23,7 @@ var (
 	fieldOperators = labelOperators[:2]
 )
 
-// preferredErr returns why terms cannot be parsed, nil if they can.
+// preferredErr returns why terms cannot be parsed, or nil.
 func preferredErr(terms []v1.PreferredSchedulingTerm) error {
 	var errs []error
 	for i := range terms {

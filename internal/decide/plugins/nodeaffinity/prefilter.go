@@ -12,8 +12,9 @@ import (
 
 const nameField = "metadata.name"
 
-// PreFilter returns the node names that the pod's required terms allow, sorted, if every term has a requirement on metadata.name. If the terms
-// contradict each other and no name is left, it rejects every node.
+// PreFilter returns the node names that the pod's required terms allow, sorted, if every
+// term has a requirement on metadata.name. If contradictory terms leave no name, it
+// rejects every node.
 func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	terms := required(pod.Object)
 	if terms == nil || len(terms.NodeSelectorTerms) == 0 {
@@ -34,14 +35,15 @@ func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Narrowed: true, Nodes: slices.Compact(names)}
 }
 
-// Skips reports whether the pod's terms leave all names.
+// Skips reports whether the pod's terms allow all names.
 func (p *Plugin) Skips(pod *model.Pod) bool {
 	result := p.PreFilter(state.View{}, pod)
 	return result.IsZero()
 }
 
-// namesOf returns the names that all of the term's requirements metadata.name In [...] have in common; named is false if it has no such
-// requirement. Other requirements do not narrow, and whether the term can be parsed does not matter here.
+// namesOf returns the names common to all requirements metadata.name In [...] of the
+// term. named is false without such a requirement. Other requirements are ignored, even
+// if malformed.
 func namesOf(term *v1.NodeSelectorTerm) (names []string, named bool) {
 	for i := range term.MatchFields {
 		r := &term.MatchFields[i]

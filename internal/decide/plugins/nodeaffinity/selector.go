@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The library k8s.io/component-helpers decides which terms can be parsed. Its matching allocates for every node; the following code gives the
-// same results without allocating, and a test compares both.
+// The library k8s.io/component-helpers decides which terms can be parsed. Its matching
+// allocates for every node. This file gives the same results without allocating; a test
+// compares both.
 
 // label is an entry of a node selector.
 type label struct{ key, value string }
@@ -37,15 +38,16 @@ func haveAll(have map[string]string, wanted []label) bool {
 	return true
 }
 
-// selector matches if one of its terms does; without terms it never matches. It is immutable.
+// selector matches if any of its terms does; without terms it never matches. It is
+// immutable.
 type selector struct {
 	terms []term
 	many  *index // instead of terms, if they are many
-	// unreadable means that a term cannot be parsed.
+	// unreadable means that a term is malformed.
 	unreadable bool
 }
 
-// selectorOf omits terms that are empty or cannot be parsed: they match nothing.
+// selectorOf omits empty and malformed terms: they match nothing.
 func selectorOf(from *v1.NodeSelector) (s selector) {
 	for i := range from.NodeSelectorTerms {
 		switch t := &from.NodeSelectorTerms[i]; {
@@ -66,7 +68,7 @@ func isEmpty(t *v1.NodeSelectorTerm) bool {
 	return len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0
 }
 
-// matching looks nodes up in a selector.
+// matching matches nodes against a selector.
 type matching struct {
 	terms []term
 	many  *matcher
@@ -98,7 +100,8 @@ type weightedTerm struct {
 	weight int32
 }
 
-// weightedTermsOf compiles terms that can be parsed. It omits those without weight or requirements.
+// weightedTermsOf compiles terms that can be parsed. It omits terms without weight or
+// requirements.
 func weightedTermsOf(terms []v1.PreferredSchedulingTerm) []weightedTerm {
 	var compiled []weightedTerm
 	for i := range terms {
@@ -145,7 +148,8 @@ func (t *term) matches(node *v1.Node) bool {
 	return true
 }
 
-// fieldRequirement compares a field with a value. Fields other than the name have the value "".
+// fieldRequirement compares a field with a value. Fields other than the name have the
+// value "".
 type fieldRequirement struct {
 	isName, equal bool
 	value         string
@@ -204,7 +208,8 @@ func (r *labelRequirement) lists(value string) bool {
 	return found
 }
 
-// integer parses as strconv.ParseInt does in base 10 and 64 bits. strconv allocates an error for every label that is not a number.
+// integer parses like strconv.ParseInt in base 10 and 64 bits. strconv would allocate an
+// error for every label that is not a number.
 func integer(text string) (value int64, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if !negative {

@@ -41,10 +41,11 @@ func TestAgreesWithTheLibrary(t *testing.T) { rapid.Check(t, agreement(t)) }
 
 func FuzzAgreesWithTheLibrary(f *testing.F) { f.Fuzz(rapid.MakeFuzz(agreement(f))) }
 
-// agreement returns a property: the library, which allocates for every node, gives the same results; and pods with the same need get the same results.
+// agreement returns a property. The library, which allocates for every node, gives the
+// same results. Pods with the same need get the same results.
 func agreement(t testing.TB) func(*rapid.T) {
 	p := newPlugin(t, nil)
-	var mu sync.Mutex // of the maps: fuzzing may check several inputs at once
+	var mu sync.Mutex // for the maps: fuzzing may check several inputs at once
 	filters, scores := map[model.Need]bool{}, map[model.Need]int64{}
 	n := node("n1", "a=x", "b=-2")
 	view := plugintest.Node(n)

@@ -10,10 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The canonical texts quote every name and sort everything whose order does not matter: selector entries, terms, the requirements of a term, the
-// values of a requirement. Repetitions stay, because they can make a term invalid or count twice.
+// The canonical texts quote every name and sort everything whose order has no effect:
+// selector entries, terms, the requirements of a term, the values of a requirement.
+// Repetitions stay, because they can make a term invalid or count twice.
 
-// appendFilter appends the text of a node selector and of required terms, which may be nil. Terms that match nothing have another text than nil.
+// appendFilter appends the text of a node selector and of required terms, which may be
+// nil. Terms that match nothing differ from nil.
 func appendFilter(text []byte, selector map[string]string, terms *v1.NodeSelector) []byte {
 	text = append(text, "filter"...)
 	for _, l := range labelsOf(selector) {
@@ -34,7 +36,7 @@ func appendFilter(text []byte, selector map[string]string, terms *v1.NodeSelecto
 	return append(append(text, " one of"...), sortedText(texts)...)
 }
 
-// scoreText returns the text of the preferred terms that add to a score; it is empty if none does.
+// scoreText returns the text of the preferred terms that affect a score; it may be empty.
 func scoreText(terms []v1.PreferredSchedulingTerm) string {
 	texts := make([]string, 0, len(terms))
 	for i := range terms {

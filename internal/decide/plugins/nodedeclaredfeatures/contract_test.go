@@ -21,7 +21,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// Each known feature, and each pair of them, is looked for among declared features that are known, unknown before and between them, or absent.
+// Each known feature, and each pair of them, is matched against declared features that
+// are known, unknown before and between them, or absent.
 func TestEachFeature(t *testing.T) {
 	known := New().known
 	for i, one := range known {
@@ -49,7 +50,7 @@ func TestEachFeature(t *testing.T) {
 	}
 }
 
-// A plugin that does not know its version panics with what it was doing, as no pod can be compiled then.
+// A plugin without a version panics with its action, since no pod can be compiled then.
 func TestMissingVersion(t *testing.T) {
 	defer func() {
 		_, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &pod(users).Object.Spec}, nil)

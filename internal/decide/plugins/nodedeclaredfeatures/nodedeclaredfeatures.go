@@ -1,7 +1,9 @@
-// Package nodedeclaredfeatures keeps a pod off nodes that do not declare the features that its spec requires.
+// Package nodedeclaredfeatures keeps a pod off nodes that do not declare the features
+// that its spec requires.
 //
-// It takes a pod's spec, from which it infers features, and the features that a node declares; it gives a verdict. It owns the list of existing
-// features, which is fixed when the plugin is made. It never infers anything from a node's version.
+// It takes a pod's spec, from which it infers features, and the features that a node
+// declares, and returns a verdict. It owns the list of known features, which is fixed in
+// New. It never infers anything from a node's version.
 package nodedeclaredfeatures
 
 import (
@@ -27,10 +29,11 @@ const undeclared = reason.Unresolvable | 1
 // Plugin rejects nodes that lack a feature.
 type Plugin struct {
 	version *version.Version
-	known   []string // the names of all features, sorted
+	known   []string // names of all features, sorted
 }
 
-// New returns the plugin for a scheduler of Kubernetes 1.37. Features whose last relevant version is older are not required.
+// New returns the plugin for a scheduler of Kubernetes 1.37. Features whose last relevant
+// version is older are not required.
 func New() *Plugin {
 	p := &Plugin{version: version.MajorMinor(1, 37)}
 	for _, f := range features.AllFeatures {
@@ -43,7 +46,7 @@ func New() *Plugin {
 // Name returns "NodeDeclaredFeatures".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the set of required features; it is nil when the pod requires none.
+// FilterNeed returns the set of required features, or nil if the pod requires none.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	set := p.required(&pod.Object.Spec)
 	if set.IsEmpty() {
@@ -65,7 +68,7 @@ func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
 // FilterReads returns the declared features.
 func (*Plugin) FilterReads() model.Aspect { return model.Features }
 
-// required is the need for features, as a set of known ones.
+// required is the set of features that a pod requires.
 type required struct {
 	set   nodedeclaredfeatures.FeatureSet
 	known []string
@@ -87,11 +90,11 @@ func (r required) Compile() plugin.Verdicts {
 type filter struct {
 	known    []string // sorted
 	required []bool   // by position in known
-	count    int      // how many are required
+	count    int      // number of required features
 }
 
-// Filter merges the declared features with the known ones. Nodes must declare theirs in sorted order; it may miss a name that is out of order,
-// as kube-scheduler does.
+// Filter merges the declared features with the known ones. Nodes must declare features in
+// sorted order. Like kube-scheduler, Filter can miss a name that is out of order.
 func (f *filter) Filter(node state.Node) reason.Code {
 	declared := node.Object().Status.DeclaredFeatures
 	found := 0
@@ -118,7 +121,8 @@ func (*filter) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't match Pod's required features"}
 }
 
-// EventsToRegister registers for nodes whose features change and for updates of the waiting pod that change its required features.
+// EventsToRegister registers for nodes whose features change, and for updates of the
+// waiting pod that change its required features.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeDeclaredFeature, Hint: declaresOthers},
@@ -126,7 +130,8 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// declaresOthers reports whether the list of features changed, whether or not the pod requires any of them.
+// declaresOthers reports whether the list of features changed, even by features that the
+// pod does not require.
 func declaresOthers(_ *model.Pod, e model.Event) bool {
 	return e.OldNode == nil || !slices.Equal(e.OldNode.Object.Status.DeclaredFeatures, e.Node.Object.Status.DeclaredFeatures)
 }

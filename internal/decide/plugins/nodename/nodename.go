@@ -1,7 +1,8 @@
 // Package nodename limits a pod to the node that its spec names.
 //
-// It takes a pod and nodes; it gives the name of the only node to check, and a verdict on any node. It owns nothing. It never checks that the
-// node exists: a name without a node simply leaves no node to check.
+// It takes a pod and nodes. It returns the name of the only node to check, and a verdict
+// on any node. It owns nothing. It never checks that the node exists: an unknown name
+// leaves no node to check.
 package nodename
 
 import (
@@ -36,7 +37,7 @@ func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 // Skips reports whether the pod names no node.
 func (*Plugin) Skips(pod *model.Pod) bool { return pod.NodeName == "" }
 
-// FilterNeed is the node's name.
+// FilterNeed returns the node's name, or nil if the pod names none.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if pod.NodeName == "" {
 		return nil
@@ -48,7 +49,7 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 // FilterReads returns no aspect: a node's name never changes.
 func (*Plugin) FilterReads() model.Aspect { return 0 }
 
-// name is the need for the node of that name.
+// name is the node that a pod requires.
 type name string
 
 func (n *name) AppendText(text []byte) []byte { return append(text, *n...) }
@@ -65,7 +66,7 @@ func (*name) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't match the requested node name"}
 }
 
-// EventsToRegister registers for new nodes, one of which may have the name.
+// EventsToRegister registers for new nodes, which may have the name.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add}}
 }

@@ -1,7 +1,9 @@
-// Package nodeports keeps a pod off nodes where another pod uses a host port that it wants.
+// Package nodeports keeps a pod off nodes where another pod uses a host port that it
+// needs.
 //
-// It takes a pod's host ports and the ports in use on a node; it gives a verdict. It owns nothing: the state counts the ports in use. It never
-// compares the ports of one pod with each other.
+// It takes a pod's host ports and the ports in use on a node, and returns a verdict. It
+// owns nothing: the state counts the ports in use. It never compares a pod's ports with
+// each other.
 package nodeports
 
 import (
@@ -17,7 +19,7 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodePorts"
 
-// taken is resolvable: the pod with the port may be evicted.
+// taken is resolvable: preemption may evict the pod with the port.
 const taken reason.Code = 1
 
 // Plugin rejects nodes where a wanted port is in use.
@@ -29,7 +31,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodePorts".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the wanted host ports; it is nil when there are none.
+// FilterNeed returns the pod's host ports, or nil if it has none.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if len(pod.Ports) == 0 {
 		return nil
@@ -49,7 +51,7 @@ func sorted(ports []model.HostPort) []model.HostPort {
 // FilterReads returns the host ports in use.
 func (*Plugin) FilterReads() model.Aspect { return model.Ports }
 
-// wanted is the need for free host ports, sorted.
+// wanted is the host ports that a pod needs, sorted.
 type wanted struct{ ports []model.HostPort }
 
 func (w *wanted) AppendText(text []byte) []byte {
@@ -88,7 +90,7 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// alike is the pod's need.
+// alike returns the pod's filter need.
 func (p *Plugin) alike(pod *model.Pod) model.Need {
 	if _, at, ok := model.Prepared[*wanted](pod); ok {
 		return pod.Needs[at]
@@ -96,7 +98,7 @@ func (p *Plugin) alike(pod *model.Pod) model.Need {
 	return plugin.NeedOf(p.FilterNeed(pod))
 }
 
-// cause returns that a deleted pod must have used one of the wanted ports, on whatever address.
+// cause requires that the deleted pod used a wanted port, on any address.
 func cause(pod *model.Pod) model.Cause {
 	wanted := make(model.Clause, 0, len(pod.Ports))
 	for _, port := range pod.Ports {
@@ -116,7 +118,8 @@ func touches(e model.Event, to *model.Touch) {
 	}
 }
 
-// freesPort reports whether the deleted pod used, or was nominated with, a port that conflicts with the waiting pod's, on whatever node.
+// freesPort reports whether the deleted pod conflicted with a port of the waiting pod.
+// The deleted pod may have been placed on or nominated to any node.
 func freesPort(waiting *model.Pod, e model.Event) bool {
 	gone := e.OldPod
 	if gone.NodeName == "" && gone.NominatedNode == "" {

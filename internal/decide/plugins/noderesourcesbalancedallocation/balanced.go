@@ -1,7 +1,10 @@
-// Package noderesourcesbalancedallocation prefers nodes on which a pod makes the use of resources more balanced.
+// Package noderesourcesbalancedallocation prefers nodes whose resource usage a pod makes
+// more balanced.
 //
-// It takes a pod's requests and the allocatable and used amounts of nodes; it gives each node a score between 50 and 100, where 75 means that
-// the pod changes nothing. It owns its checked arguments. It never rejects a node, and it skips pods that request none of its resources.
+// It takes a pod's requests, and the allocatable and used amounts of nodes. It returns a
+// score between 50 and 100 for each node; 75 means that the pod changes nothing. It owns
+// its checked arguments. It never rejects a node, and it skips pods that request none of
+// its resources.
 package noderesourcesbalancedallocation
 
 import (
@@ -21,16 +24,19 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodeResourcesBalancedAllocation"
 
-// Plugin compares the fractions of resources that are in use. It is immutable and can be shared.
+// Plugin compares the used fractions of resources. It is immutable and can be shared.
 type Plugin struct {
-	// resources are the configured ones that scheduling counts; no node has any of the others.
+	// resources are the configured resources that are scheduled. No node has any of the
+	// others.
 	resources []v1.ResourceName
-	// standIns are those of resources for which devices may stand, and matcher knows which.
+	// standIns are the resources that DRA devices can provide; matcher selects the
+	// devices.
 	standIns []model.ResourceName
 	matcher  *allocator.Matcher
 }
 
-// New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
+// New checks the arguments and returns the plugin. Missing arguments get kube-scheduler's
+// defaults. The error has kube-scheduler's text.
 func New(args *configv1.NodeResourcesBalancedAllocationArgs) (*Plugin, error) {
 	var configured []configv1.ResourceSpec
 	if args != nil {
@@ -57,7 +63,7 @@ func New(args *configv1.NodeResourcesBalancedAllocationArgs) (*Plugin, error) {
 	return p, nil
 }
 
-// check accepts each name once. The only weight is 1, and 0 stands for it.
+// check rejects duplicate names and weights other than 1. A weight of 0 means 1.
 func check(resources []configv1.ResourceSpec) error {
 	var errs field.ErrorList
 	seen := map[string]bool{}
@@ -81,7 +87,7 @@ func accounted(name v1.ResourceName) bool {
 // Name returns "NodeResourcesBalancedAllocation".
 func (*Plugin) Name() string { return Name }
 
-// ScoreNeed is what the pod occupies of the configured resources; nil when it occupies none of them.
+// ScoreNeed returns the pod's usage of the configured resources, or nil if it uses none.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	for _, name := range p.resources {
 		if model.KeyOf(name).In(&pod.Occupies) != 0 {
@@ -91,7 +97,8 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return nil
 }
 
-// ScoreReads returns the allocatable and used amounts and, if a resource is rated for which devices may stand, those.
+// ScoreReads returns the allocatable and used amounts. Devices are included if they can
+// provide any of the resources.
 func (p *Plugin) ScoreReads() model.Aspect {
 	if len(p.standIns) > 0 {
 		return model.Usage | model.Allocatable | model.Labels | model.Devices
@@ -99,7 +106,8 @@ func (p *Plugin) ScoreReads() model.Aspect {
 	return model.Usage | model.Allocatable
 }
 
-// VaryingScoreNeed is what the pod occupies of the configured resources, if devices of a class stand for any of it.
+// VaryingScoreNeed returns the pod's usage of the configured resources if devices of a
+// class can provide any of it.
 func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.ScoreNeed, varies bool) {
 	classes := v.Devices()
 	for _, name := range p.standIns {
@@ -110,7 +118,7 @@ func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.Sco
 	return nil, false
 }
 
-// occupiedWithDevices are the amounts that a pod occupies, of which some are devices on some nodes.
+// occupiedWithDevices is a pod's usage, part of which is devices on some nodes.
 type occupiedWithDevices struct {
 	occupied
 	classes *devices.Store
@@ -120,15 +128,16 @@ func (o occupiedWithDevices) AppendText(text []byte) []byte {
 	return allocator.AppendClasses(o.occupied.AppendText(text), o.plugin.standIns, o.classes)
 }
 
-// Compile selects the resources that count for the pod, with the classes that stand for them.
+// Compile selects the resources that count for the pod, with the device classes that
+// provide them.
 func (o occupiedWithDevices) Compile() (plugin.NodeScores, error) {
 	return o.compile(func(name model.ResourceName) *allocator.Counter { return o.plugin.matcher.CounterFor(o.classes, name) })
 }
 
-// Normalization returns AsIs: scores are in range.
+// Normalization returns AsIs: scores are already in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// occupied are the amounts that a pod occupies.
+// occupied is the amount of each resource that a pod occupies.
 type occupied struct {
 	*model.Resources
 	plugin *Plugin
@@ -141,10 +150,12 @@ func (o occupied) AppendText(text []byte) []byte {
 	return text
 }
 
-// Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
+// Compile selects the resources that count for the pod. A scalar resource that the pod
+// does not request counts on no node. Compile never fails.
 func (o occupied) Compile() (plugin.NodeScores, error) { return o.compile(nil) }
 
-// compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
+// compile selects the resources that count for the pod. counter returns the counter of
+// the devices that provide a resource, or nil if no devices do.
 func (o occupied) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
 	s := &scorer{make([]part, 0, len(o.plugin.resources))}
 	var counters []*allocator.Counter
@@ -166,7 +177,7 @@ func (o occupied) compile(counter func(model.ResourceName) *allocator.Counter) (
 	return s, nil
 }
 
-// following are scores that depend on what many nodes share of devices.
+// following is a scorer whose scores depend on devices shared by many nodes.
 type following struct {
 	*scorer
 	*allocator.Counters

@@ -56,7 +56,8 @@ func compile(t testing.TB, p *Plugin, pod *v1.Pod) plugin.NodeScores {
 
 var gpu = []string{"cpu", "memory", "example.com/gpu"}
 
-// The numbered rows are those of docs/reference/resources.md#balanced-allocation; the others are of the same kind.
+// The numbered rows come from docs/reference/resources.md#balanced-allocation; the others
+// are similar.
 func TestScore(t *testing.T) {
 	for _, row := range []struct {
 		name                string
@@ -93,7 +94,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// The values of B in docs/reference/resources.md#balanced-allocation, with and without the pod.
+// The values of B in docs/reference/resources.md#balanced-allocation, with and without
+// the pod.
 func TestBalance(t *testing.T) {
 	for _, row := range []struct {
 		fractions []float64

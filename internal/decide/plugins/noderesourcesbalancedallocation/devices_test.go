@@ -14,7 +14,8 @@ import (
 
 var _ plugin.VaryingScore = (*Plugin)(nil)
 
-// withClass returns a cluster of one node, n, with eight devices, of which two are taken, and a class of them.
+// withClass returns a cluster of one node, n, with eight devices, two of them taken, and
+// their class.
 func withClass(allocatable string, class *resourcev1.DeviceClass) *state.State {
 	s := plugintest.Cluster([]*v1.Node{nodeOf("n", allocatable)})
 	plugintest.WithDevices(s, "n", 8, 2)
@@ -22,15 +23,16 @@ func withClass(allocatable string, class *resourcev1.DeviceClass) *state.State {
 	return s
 }
 
-// gpusBy returns a class of the devices that a selector finds.
+// gpusBy returns a class of the devices that match a selector.
 func gpusBy(selector string) *resourcev1.DeviceClass {
 	c := plugintest.DeviceClass("gpu", "nvidia.com/gpu")
 	c.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: selector}}}
 	return c
 }
 
-// Devices count as the capacity of what they stand for, on a node that has none of it from a device plugin. With a quarter of them and none of the CPU
-// in use the balance is 87; with the pod, 93.
+// Devices count as the capacity of the resource that they provide, on a node without a
+// device plugin for it. With a quarter of them and none of the CPU in use the balance is
+// 87; with the pod, 93.
 func TestScoreByDevices(t *testing.T) {
 	p := newPlugin(t, "cpu", "nvidia.com/gpu")
 	if p.ScoreReads() != model.Usage|model.Allocatable|model.Labels|model.Devices || newPlugin(t).ScoreReads() != model.Usage|model.Allocatable {
@@ -66,7 +68,8 @@ func TestScoreByDevices(t *testing.T) {
 	}
 }
 
-// The need of a pod varies with classes if it requests what one stands for, and says what that is.
+// A pod's need varies with classes if it requests a resource that a class provides. The
+// need then includes the class's selectors.
 func TestNeedsThatVary(t *testing.T) {
 	p := newPlugin(t, "cpu", "nvidia.com/gpu")
 	text := func(asks string, class *resourcev1.DeviceClass) string {

@@ -13,11 +13,13 @@ import (
 type part struct {
 	resource model.ResourceKey
 	asked    int64
-	// devices counts those that stand for the resource on nodes that have none of it; nil if none do.
+	// devices counts the devices that provide the resource on nodes without it; nil if
+	// none.
 	devices *allocator.Counter
 }
 
-// fractions returns the fraction of the node's resource in use, without the pod and with it. ok is false for nodes without the resource.
+// fractions returns the used fraction of the node's resource, without and with the pod.
+// ok is false for nodes without the resource.
 func (p *part) fractions(node state.Node) (before, after float64, ok bool) {
 	capacity, taken := p.resource.In(node.Allocatable()), p.resource.In(node.Used())
 	if p.devices != nil && capacity == 0 {
@@ -31,7 +33,7 @@ func (p *part) fractions(node state.Node) (before, after float64, ok bool) {
 	return fraction(taken, capacity), fraction(amount.Add(taken, p.asked), capacity), true
 }
 
-// fraction is at most 1, also on a node with more in use than it has.
+// fraction is at most 1, even on an overcommitted node.
 func fraction(used, capacity int64) float64 {
 	if used > capacity {
 		return 1
@@ -41,12 +43,13 @@ func fraction(used, capacity int64) float64 {
 
 // scorer is a compiled need.
 //
-// Its floating point must equal kube-scheduler's to the last bit, because the last bit decides how a score is truncated. So the order of
-// operations is part of the result, and a product is rounded by an explicit conversion before it is added to something: the Go specification
-// lets a compiler fuse x*y + z into one operation with another result, except across a conversion.
+// Its floating point must equal kube-scheduler's to the last bit, because that bit
+// decides how a score is truncated. The order of operations is therefore part of the
+// result. A product is converted explicitly before an addition: Go compilers may fuse x*y
+// + z into one operation with another result, but not across a conversion.
 type scorer struct{ parts []part }
 
-// Score rates one node: 75 plus or minus half of what the pod adds to the node's balance.
+// Score returns 75 plus or minus half of the pod's effect on the node's balance.
 func (s *scorer) Score(node state.Node) int32 {
 	var before, after spread
 	for i := range s.parts {
@@ -56,7 +59,7 @@ func (s *scorer) Score(node state.Node) int32 {
 		}
 	}
 	if before.count > 2 {
-		// The fractions are computed again rather than stored, because storing any number of them would allocate.
+		// Storing the fractions would allocate, so they are computed again.
 		for i := range s.parts {
 			if b, a, ok := s.parts[i].fractions(node); ok {
 				before.deviate(b)
@@ -67,7 +70,8 @@ func (s *scorer) Score(node state.Node) int32 {
 	return 50 + (50+after.balance()-before.balance())/2
 }
 
-// spread computes the standard deviation of fractions. First all are added, then, if there are more than two, the deviation of each.
+// spread computes the standard deviation of fractions. All are added first. If more than
+// two were added, the deviation of each follows.
 type spread struct {
 	count       int
 	first, last float64
@@ -89,7 +93,7 @@ func (s *spread) deviate(f float64) {
 	s.squares += float64(d * d)
 }
 
-// balance is 100 for equal fractions, less the standard deviation in percent, truncated.
+// balance is 100 for equal fractions, minus the standard deviation in percent, truncated.
 func (s *spread) balance() int32 {
 	var deviation float64
 	switch {

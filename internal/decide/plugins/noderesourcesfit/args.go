@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/shape"
 )
 
-// The ranges that arguments may have.
+// The upper bounds of arguments.
 const (
 	maxWeight      = 100
 	maxUtilization = 100
@@ -30,7 +30,8 @@ func check(args *configv1.NodeResourcesFitArgs) (*configv1.NodeResourcesFitArgs,
 	return checked, errs.ToAggregate()
 }
 
-// defaulted returns a copy with defaults. A strategy without a type gets none, so that it is rejected, as in kube-scheduler.
+// defaulted returns a copy with defaults. A strategy without a type stays without, so
+// that it is rejected as in kube-scheduler.
 func defaulted(args *configv1.NodeResourcesFitArgs) *configv1.NodeResourcesFitArgs {
 	if args == nil {
 		args = &configv1.NodeResourcesFitArgs{}

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// benchNodes is a cluster whose nodes have loads from a fixed random sequence: neighbours differ, as in real clusters, and the processor cannot
-// predict branches from a repeated load.
+// benchNodes returns nodes with loads from a fixed random sequence. Neighbours differ, as
+// in real clusters, and the processor cannot predict branches from a repeated load.
 func benchNodes(count int) []state.Node {
 	var nodes []*v1.Node
 	var pods []*v1.Pod

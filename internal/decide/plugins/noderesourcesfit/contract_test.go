@@ -23,7 +23,8 @@ func TestContract(t *testing.T) {
 
 const many = "cpu=1500m memory=20 ephemeral-storage=30 example.com/a=40 example.com/b=0"
 
-// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+// The texts of needs are compared literally: an incomplete text would let pods share a
+// wrong column.
 func TestTexts(t *testing.T) {
 	p := newPlugin(t, strategy(configv1.LeastAllocated, "cpu=1 memory=1 example.com/a=1 example.com/none=1"))
 	pod := model.NewPod(podOf(many))
@@ -76,7 +77,8 @@ func TestTouched(t *testing.T) {
 	}
 }
 
-// TestExceeds has each resource at the edge: asked or not, and by one more or equal.
+// TestExceeds has edge cases for each resource: requested or not, and larger by one or
+// equal.
 func TestExceeds(t *testing.T) {
 	of := func(text string) *model.Resources { return &model.NewPod(podOf(text)).Asks }
 	for _, name := range []string{"cpu", "memory", "ephemeral-storage", "example.com/a"} {
@@ -100,7 +102,7 @@ func TestExceeds(t *testing.T) {
 	}
 }
 
-// TestScoreByEachResource has nodes that lack one resource, or all.
+// TestScoreByEachResource has nodes that lack a resource, or all.
 func TestScoreByEachResource(t *testing.T) {
 	for _, kind := range []configv1.ScoringStrategyType{configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio} {
 		args := strategy(kind, "cpu=1 memory=3")
@@ -120,7 +122,8 @@ func TestScoreByEachResource(t *testing.T) {
 	}
 }
 
-// TestWideSets has as many scalars as fill whole bytes of a set, and one more: the same shortage has the same code, another has another.
+// TestWideSets has as many scalars as fill whole bytes of a set, and one more. The same
+// shortage has the same code; another shortage has another.
 func TestWideSets(t *testing.T) {
 	for _, count := range []int{27, 28, 29, 36, 37} {
 		f := plugintest.Verdicts(newPlugin(t, nil), model.NewPod(podOf(manyScalars(count))))

@@ -10,8 +10,8 @@ import (
 )
 
 // EventsToRegister registers for pods that are deleted or shrink, and for nodes that are
-// added or grow. Hints check the amounts that the filter checks; those of kube-scheduler
-// also check resources that the arguments ignore. Any deleted pod helps any waiting pod.
+// added or grow. Hints check the amounts that the filter checks; kube-scheduler's hints
+// also check ignored resources. Any deleted pod helps any waiting pod.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: podWasPlaced},
@@ -31,7 +31,8 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// namesAsked is what hints about classes depend on: which resources the pod requests, even if none of them.
+// namesAsked returns the part of a pod that hints about classes depend on: the resources
+// that it lists, even with amount 0.
 func namesAsked(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "names"...)
 	for _, s := range pod.Asks.Scalars {
@@ -41,12 +42,12 @@ func namesAsked(pod *model.Pod) model.Need {
 	return need
 }
 
-// keysMax is the number of scalars up to which their names are keys of a cause. With more,
-// events find the pod by few of the names, or always: hints search long lists by name, so
-// they cost less than thousands of keys.
+// keysMax is the number of scalars up to which their names are keys of a cause. Beyond
+// it, events find the pod by few names or always. Hints check long lists by name, so they
+// cost less than thousands of keys.
 const keysMax = 64
 
-// causeOfClasses returns that the class must stand for a resource that the pod requests.
+// causeOfClasses requires that the class provides a resource that the pod requests.
 func causeOfClasses(pod *model.Pod) model.Cause {
 	if len(pod.Asks.Scalars) > keysMax {
 		return model.Cause{}
@@ -66,7 +67,7 @@ func touchesNamed(e model.Event, to *model.Touch) {
 	}
 }
 
-// newlyNamed returns the resources that the devices of a class have not been requested by before.
+// newlyNamed returns the resources that a class did not provide before.
 func newlyNamed(e model.Event) (names []string) {
 	class := e.Object.(*model.DeviceClass)
 	named := class.Object.Spec.ExtendedResourceName
@@ -81,7 +82,7 @@ func newlyNamed(e model.Event) (names []string) {
 	return names
 }
 
-// classStandsIn reports whether devices of a class now stand for a resource that the pod requests.
+// classStandsIn reports whether a class now provides a resource that the pod requests.
 func classStandsIn(waiting *model.Pod, event model.Event) bool {
 	for _, name := range newlyNamed(event) {
 		if waiting.Asks.IsListed(model.ResourceNameOf(name)) {
@@ -91,7 +92,7 @@ func classStandsIn(waiting *model.Pod, event model.Event) bool {
 	return false
 }
 
-// amountsAsked is what hints about nodes depend on.
+// amountsAsked returns the part of a pod that hints about nodes depend on.
 func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "asks"...)
 	eachAsked(p.checked(&pod.Asks), func(name string, asked int64) {
@@ -101,7 +102,8 @@ func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
 	return need
 }
 
-// namesOccupied is what hints about pods that shrink depend on: of which resources the waiting pod would occupy any.
+// namesOccupied returns the part of a pod that hints about shrinking pods depend on: the
+// resources that the waiting pod would occupy.
 func namesOccupied(pod *model.Pod) model.Need {
 	text := append(make([]byte, 0, 64), "occupies"...)
 	eachAsked(&pod.Occupies, func(name string, _ int64) { text = append(append(text, ' '), name...) })
@@ -114,11 +116,12 @@ var podsKey = resourceKey(string(v1.ResourcePods))
 
 func resourceKey(name string) model.Key { return model.Key{Name: name} }
 
-// devicesKey is the key of resources for which devices may stand: a node need not have any.
+// devicesKey is the key of resources that devices can provide: a node need not have any.
 var devicesKey = resourceKey("")
 
-// causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one; or that devices
-// may stand for it. Of more than keysMax scalars, it returns only the first keysMax that a node must have.
+// causeOfNodes requires that a node has each resource that the pod requests, and that an
+// existing node has grown in at least one. Devices may provide resources that the node
+// lacks. With more than keysMax scalars, it uses the first keysMax that a node must have.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	asks := p.checked(&pod.Asks)
 	many := len(asks.Scalars) > keysMax
@@ -144,7 +147,7 @@ func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// touchesGrown adds the resources that the node has, and seeks those of which it has more than before.
+// touchesGrown adds the resources that the node has, and seeks those that have grown.
 func touchesGrown(e model.Event, to *model.Touch) {
 	to.Has = append(to.Has, podsKey)
 	eachAsked(&e.Node.Allocatable, func(name string, _ int64) { to.Has = append(to.Has, resourceKey(name)) })
@@ -167,7 +170,8 @@ func touchesGrown(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{grown})
 }
 
-// causeOfShrinking returns that the other pod must have shrunk in a resource that the waiting pod would occupy.
+// causeOfShrinking requires that the other pod shrank in a resource that the waiting pod
+// would occupy.
 func causeOfShrinking(pod *model.Pod) model.Cause {
 	if len(pod.Occupies.Scalars) > keysMax {
 		return model.Cause{}
@@ -185,7 +189,7 @@ func touchesShrunk(e model.Event, to *model.Touch) {
 	})
 }
 
-// eachAsked calls yield with each resource whose amount is not 0.
+// eachAsked yields each resource whose amount is not 0.
 func eachAsked(r *model.Resources, yield func(name string, amount int64)) {
 	one := func(name v1.ResourceName, amount int64) {
 		if amount > 0 {
@@ -208,13 +212,15 @@ func podWasPlaced(_ *model.Pod, event model.Event) bool {
 	return event.OldPod.NodeName != "" || event.OldPod.NominatedNode != ""
 }
 
-// podShrinks reports whether a pod on a node shrinks in a resource that the waiting pod would occupy.
+// podShrinks reports whether a placed pod shrinks in a resource that the waiting pod
+// would occupy.
 func podShrinks(waiting *model.Pod, event model.Event) bool {
 	return event.Pod.NodeName != "" && exceeds(&waiting.Occupies, &event.OldPod.Occupies, &event.Pod.Occupies)
 }
 
-// nodeOffersRoom reports whether the pod would fit on the node if it were empty and, if the node existed before, whether it grew in a resource
-// that the pod needs, or devices stand for one.
+// nodeOffersRoom reports whether the pod would fit on the node if it were empty. An
+// existing node must also have grown in a resource that the pod needs, or have a resource
+// that devices provide.
 func (p *Plugin) nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	node, before := event.Node, event.OldNode
 	asks, delegated := notDelegated(p.checked(&waiting.Asks), event)
@@ -224,7 +230,8 @@ func (p *Plugin) nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	return before == nil || delegated || node.AllowedPods > before.AllowedPods || exceeds(asks, &node.Allocatable, &before.Allocatable)
 }
 
-// notDelegated returns the amounts that are checked on the node of an event, and whether there are others, which are left to DynamicResources.
+// notDelegated returns the amounts that are checked on an event's node. delegated reports
+// whether others are left to DynamicResources.
 func notDelegated(asks *model.Resources, event model.Event) (checked *model.Resources, delegated bool) {
 	if event.Classes == nil || !asks.AreDevices(event.Classes) {
 		return asks, false
@@ -243,7 +250,8 @@ func exceeds(asks, a, b *model.Resources) bool {
 		asks.EphemeralBytes > 0 && a.EphemeralBytes > b.EphemeralBytes {
 		return true
 	}
-	if len(a.Scalars) < len(asks.Scalars) { // scalars that a does not list are 0, and not larger
+	// Scalars that a does not list are 0, and not larger.
+	if len(a.Scalars) < len(asks.Scalars) {
 		for _, s := range a.Scalars {
 			if s.Value > b.Scalar(s.Name) && asks.Scalar(s.Name) > 0 {
 				return true

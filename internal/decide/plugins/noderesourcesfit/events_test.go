@@ -31,7 +31,7 @@ func deleted(nodeName, nominated string) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: model.NewPod(p)}
 }
 
-// The numbered rows are those of docs/reference/resources.md#fit-events.
+// The numbered rows come from docs/reference/resources.md#fit-events.
 func TestEventsToRegister(t *testing.T) {
 	const (
 		add, grow     = model.Add, model.UpdateNodeAllocatable
@@ -81,7 +81,7 @@ func TestEventsToRegister(t *testing.T) {
 	}
 }
 
-// Hints leave out what the filter ignores. Those of kube-scheduler check it, row 7 of
+// Hints leave out ignored resources. kube-scheduler's hints check them, row 7 of
 // docs/reference/resources.md#fit-events.
 func TestHintsLeaveOutIgnoredResources(t *testing.T) {
 	for _, args := range []*configv1.NodeResourcesFitArgs{
@@ -107,7 +107,8 @@ func TestHintsLeaveOutIgnoredResources(t *testing.T) {
 	}
 }
 
-// Row 10 of docs/reference/resources.md#fit-events: usage falls when what is allocated and in effect has fallen, not when the spec has.
+// Row 10 of docs/reference/resources.md#fit-events: usage falls when the allocated and
+// actual resources have fallen, not when the spec has.
 func TestScaleDownFollowsStatus(t *testing.T) {
 	resized := func(spec, actual string) *model.Pod {
 		p := podOf(spec)

@@ -27,7 +27,8 @@ func withClasses(allocatable string, classes ...*resourcev1.DeviceClass) *state.
 	return s
 }
 
-// What devices stand for is left to DynamicResources on a node that has none of it. Row 10 is that of docs/reference/resources.md#fit-filter.
+// On nodes without a resource that devices provide, the resource is left to
+// DynamicResources. Row 10 comes from docs/reference/resources.md#fit-filter.
 func TestDevicesStandForResources(t *testing.T) {
 	for _, row := range []struct{ name, node, pod, want string }{
 		{"10", "cpu=4 pods=110", "nvidia.com/gpu=1", "fits"},
@@ -62,7 +63,8 @@ func slotOf(t *testing.T, s *state.State) int32 {
 	return slot
 }
 
-// Of most pods the need is the pod's own, and where it is not, it says for what devices stand.
+// Most pods have their own need. If it varies, it includes the resources that devices
+// provide.
 func TestNeedsThatVary(t *testing.T) {
 	p, s := newPlugin(t, nil), withClasses("", plugintest.DeviceClass("gpu", "nvidia.com/gpu"))
 	for _, asks := range []string{"", "cpu=1", "example.com/other=1", "nvidia.com/gpu=0", "deviceclass.resource.kubernetes.io/other=1", "hugepages-2Mi=2Mi"} {
@@ -86,7 +88,7 @@ func TestNeedsThatVary(t *testing.T) {
 	}
 }
 
-// Rows 11 and 12 are those of docs/reference/resources.md#fit-events.
+// Rows 11 and 12 come from docs/reference/resources.md#fit-events.
 func TestHintsOfClasses(t *testing.T) {
 	other := func(n int) *resourcev1.DeviceClass {
 		c := plugintest.DeviceClass("a", "")
@@ -129,7 +131,7 @@ func helps(t *testing.T, waiting string, e model.Event) bool {
 	return queue
 }
 
-// A node may help a pod with what it has none of, if devices stand for that.
+// A node may help a pod with a resource that it lacks, if devices provide the resource.
 func TestHintsOfNodesWithClasses(t *testing.T) {
 	const asks = "cpu=1 nvidia.com/gpu=1"
 	classes := withClasses("", plugintest.DeviceClass("gpu", "nvidia.com/gpu")).View().Devices()
@@ -161,8 +163,9 @@ func TestHintsOfNodesWithClasses(t *testing.T) {
 
 var _ plugin.VaryingFilter = (*Plugin)(nil)
 
-// Devices count as the capacity of what they stand for: of 8 devices 4 are in use with the pod, and half of 100 is left. On a node that has any from a device
-// plugin they do not count.
+// Devices count as the capacity of the resource that they provide: with the pod, 4 of 8
+// devices are in use, so the score is 50. On a node whose device plugin offers any, they
+// do not count.
 func TestScoreByDevices(t *testing.T) {
 	p := newPlugin(t, strategy(configv1.LeastAllocated, "nvidia.com/gpu=1"))
 	if p.ScoreReads()&model.Devices == 0 || newPlugin(t, nil).ScoreReads()&model.Devices != 0 {
@@ -187,7 +190,7 @@ func TestScoreByDevices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second time from the cache
 			if got := scores.Score(s.View().Node(slotOf(t, s))); got != row.want {
 				t.Errorf("%s: %d, want %d", row.name, got, row.want)
 			}

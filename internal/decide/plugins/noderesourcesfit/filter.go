@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// A verdict is a set of shortages: one bit for each fixed check and one for each scalar of the need, in the order of the reasons.
+// A verdict is a set of shortages: a bit for each fixed check and for each scalar of the
+// need, in the order of the reasons.
 const (
 	tooManyPods reason.Code = 1 << iota
 	noCPU
@@ -18,11 +19,13 @@ const (
 	noEphemeral
 	firstScalar
 
-	fixedBits  = 4
-	maxScalars = 30 - fixedBits // the highest bits of a code are reason.Unresolvable and reason.Failed
+	fixedBits = 4
+	// The highest bits of a code are reason.Unresolvable and reason.Failed.
+	maxScalars = 30 - fixedBits
 )
 
-// FilterNeed is the part of the pod's requests that the filter checks. It is never nil: every pod counts towards the number of pods.
+// FilterNeed returns the part of the pod's requests that the filter checks. It is never
+// nil, because every pod counts towards the number of pods.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return (*asks)(p.checked(&pod.Asks))
 }
@@ -38,7 +41,8 @@ func (p *Plugin) checked(all *model.Resources) *model.Resources {
 	return &checked
 }
 
-// VaryingFilterNeed is the need of a pod that requests an extended resource for which devices of a class stand in on nodes that have none of it.
+// VaryingFilterNeed returns the need of a pod that requests an extended resource provided
+// by a class. On nodes without the resource, devices of the class are used.
 func (p *Plugin) VaryingFilterNeed(v state.View, pod *model.Pod) (need plugin.FilterNeed, varies bool) {
 	if classes := v.Devices(); pod.Asks.AreDevices(classes) {
 		return &delegating{p.FilterNeed(pod).(*asks), classes}, true
@@ -46,7 +50,7 @@ func (p *Plugin) VaryingFilterNeed(v state.View, pod *model.Pod) (need plugin.Fi
 	return nil, false
 }
 
-// delegating are the amounts that are checked, of which some are left to DynamicResources on some nodes.
+// delegating are the amounts to check. Some nodes leave some of them to DynamicResources.
 type delegating struct {
 	*asks
 	classes model.ClassResolver
@@ -60,12 +64,13 @@ func (d *delegating) AppendText(text []byte) []byte {
 	return text
 }
 
-// Compile returns verdicts that are about more than requests.
+// Compile hides all methods but those of Verdicts: the verdicts depend on more than
+// requests.
 func (d *delegating) Compile() plugin.Verdicts {
 	return struct{ plugin.Verdicts }{d.compile(d.classes)}
 }
 
-// asks are the amounts that are checked.
+// asks are the amounts to check.
 type asks model.Resources
 
 func (a *asks) AppendText(text []byte) []byte {
@@ -79,7 +84,7 @@ func (a *asks) AppendText(text []byte) []byte {
 	return text
 }
 
-// eachScalar calls yield with the scalars of which there is an amount, by name.
+// eachScalar yields the scalars with an amount, by name.
 func (a *asks) eachScalar(yield func(model.Scalar)) {
 	for _, s := range a.Scalars { // sorted by name
 		if s.Value != 0 {
@@ -94,7 +99,7 @@ func (*Plugin) FilterReads() model.Aspect { return reads }
 // Compile copies the amounts to check.
 func (a *asks) Compile() plugin.Verdicts { return a.compile(nil) }
 
-// compile copies the amounts to check, and notes which of them devices of classes stand for.
+// compile copies the amounts to check, and records which of them devices can provide.
 func (a *asks) compile(classes model.ClassResolver) plugin.Verdicts {
 	f := filter{
 		cpuMilli:       demandOf(a.CPUMilli, noCPU),
@@ -113,15 +118,16 @@ func (a *asks) compile(classes model.ClassResolver) plugin.Verdicts {
 	return &f
 }
 
-// filter is a need with so few scalars that a verdict has a bit for each.
+// filter is a need with few enough scalars for a bit each in a verdict.
 type filter struct {
 	cpuMilli, memoryBytes, ephemeralBytes demand
-	scalars                               []scalarDemand // without zeros and ignored ones, sorted by name
-	// request is the amounts of all of them.
+	// Without zeros and ignored ones, sorted by name.
+	scalars []scalarDemand
+	// request is the amounts of all demands.
 	request model.Resources
 }
 
-// Filter checks everything, also after a failed check.
+// Filter checks everything, even after a failed check.
 func (f *filter) Filter(node state.Node) reason.Code {
 	size, used := node.Model(), node.Used()
 	code := f.fixed(size, used, node.PodCount())
@@ -142,8 +148,9 @@ func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason
 		f.ephemeralBytes.shortage(size.Allocatable.EphemeralBytes, used.EphemeralBytes)
 }
 
-// demand is an amount with the bit that means a shortage of it. An amount of 0 has no bit: a pod that requests none fits even if free space is
-// negative, as it is after a node has shrunk. Amounts are never negative; see package amount.
+// demand is an amount with the bit of its shortage. An amount of 0 has no bit: a pod that
+// requests none fits even if free space is negative, as on a node that has shrunk.
+// Amounts are never negative; see package amount.
 type demand struct {
 	asked int64
 	bit   reason.Code
@@ -156,26 +163,29 @@ func demandOf(asked int64, bit reason.Code) demand {
 	return demand{asked, bit}
 }
 
-// shortage compares with a node's amounts. If not even an empty node has enough, the shortage is unresolvable.
-// Neither size nor used is negative, so their difference does not overflow.
+// shortage compares with a node's amounts. If even an empty node is too small, the
+// shortage is unresolvable. Neither size nor used is negative, so their difference does
+// not overflow.
 func (d demand) shortage(size, used int64) reason.Code {
 	return d.bit&ifLess(size-used, d.asked) | reason.Unresolvable&ifNegative(size-d.asked)
 }
 
-// ifLess is a mask of ones if a < b, also if a - b overflows, as it does for very large requests.
+// ifLess returns a mask of ones if a < b, even if a - b overflows, as for very large
+// requests.
 func ifLess(a, b int64) reason.Code {
 	d := a - b
 	return ifNegative(d ^ (a^b)&(d^a))
 }
 
-// ifNegative is a mask of ones for negative numbers. There are no branches here because the verdicts of neighbouring nodes differ, and one
-// mispredicted branch costs more than all the arithmetic.
+// ifNegative returns a mask of ones for negative numbers. This code has no branches
+// because verdicts of neighbouring nodes differ, and a mispredicted branch costs more
+// than all the arithmetic.
 func ifNegative(n int64) reason.Code { return reason.Code(n >> 63) }
 
 type scalarDemand struct {
 	demand
 	name model.ResourceName
-	// devices means that devices stand for the resource on a node that has none of it.
+	// devices means that devices provide the resource on nodes without it.
 	devices bool
 }
 
@@ -187,7 +197,8 @@ func (d *scalarDemand) shortage(size *model.Node, used *model.Resources) reason.
 	return d.demand.shortage(allocatable, used.Scalar(d.name))
 }
 
-// Reasons lists the shortages: pods, cpu, memory, ephemeral-storage, then scalars by name.
+// Reasons lists the shortages: pods, cpu, memory, ephemeral-storage, then scalars by
+// name.
 func (f *filter) Reasons(code reason.Code) []string {
 	var texts []string
 	for bit := range fixedBits + len(f.scalars) {

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// exampleNode is the node of docs/reference/resources.md#fit-filter, with the given changes of its allocatable.
+// exampleNode returns the node of docs/reference/resources.md#fit-filter, with the given
+// changes of its allocatable.
 func exampleNode(changes string) state.Node {
 	n := nodeOf("cpu=4 memory=8Gi pods=110 example.com/fpga=2")
 	for name, q := range list(changes) {
@@ -41,7 +42,7 @@ func verdictOf(f plugin.Verdicts, node state.Node) string {
 	return "U " + strings.Join(f.Reasons(code), ", ")
 }
 
-// The numbered rows are those of docs/reference/resources.md#fit-filter.
+// The numbered rows come from docs/reference/resources.md#fit-filter.
 func TestFilter(t *testing.T) {
 	resources := func(names ...string) *configv1.NodeResourcesFitArgs {
 		return &configv1.NodeResourcesFitArgs{IgnoredResources: names}
@@ -95,7 +96,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A node on which pods use almost the largest countable amount has nothing left for a pod that requests a lot, either.
+// A node whose pods use almost the largest countable amount has no space for a pod with a
+// large request either.
 func TestIfLess(t *testing.T) {
 	const most, least = math.MaxInt64, math.MinInt64
 	numbers := []int64{least, least + 1, -5, -1, 0, 1, 5, most - 1, most}
@@ -112,7 +114,7 @@ func TestIfLess(t *testing.T) {
 	}
 }
 
-// manyScalars requests one of each of n devices.
+// manyScalars requests 1 of each of n devices.
 func manyScalars(n int) string {
 	var text strings.Builder
 	for i := range n {

@@ -1,8 +1,10 @@
-// Package noderesourcesfit keeps pods off nodes that lack the requested resources, and prefers the nodes where they fit best.
+// Package noderesourcesfit keeps pods off nodes that lack the requested resources, and
+// prefers the nodes where they fit best.
 //
-// It takes a pod's request vectors and the allocatable and used amounts of nodes; it gives a verdict that names every resource in short supply,
-// and a score by one of three strategies. It owns its checked arguments. It never adds up requests itself (model does), and it never looks at
-// single pods on a node, only at their sums.
+// It takes a pod's request vectors, and the allocatable and used amounts of nodes. It
+// returns a verdict that names every insufficient resource, and a score by one of three
+// strategies. It owns its checked arguments. It never adds up requests itself (model
+// does), and it never looks at single pods on a node, only at their sums.
 package noderesourcesfit
 
 import (
@@ -19,16 +21,18 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodeResourcesFit"
 
-// reads is all aspects that verdicts and scores depend on.
+// reads are all aspects that verdicts and scores depend on.
 const reads = model.Usage | model.Allocatable
 
 // Plugin compares requests with free resources. It is immutable and can be shared.
 type Plugin struct {
 	ignored, ignoredGroups map[string]bool
 	strategy               configv1.ScoringStrategyType
-	resources              []weighed      // in the order of the configuration, which only determines the order in the need
-	ratings                *shape.Ratings // of RequestedToCapacityRatio
-	// standIns are those of resources for which devices may stand, and matcher knows which.
+	// In the order of the configuration, which only determines the order in the need.
+	resources []weighed
+	ratings   *shape.Ratings // for RequestedToCapacityRatio
+	// standIns are the resources that DRA devices can provide; matcher selects the
+	// devices.
 	standIns []model.ResourceName
 	matcher  *allocator.Matcher
 }
@@ -39,7 +43,8 @@ type weighed struct {
 	weight int64
 }
 
-// New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
+// New checks the arguments and returns the plugin. Missing arguments get kube-scheduler's
+// defaults. The error has kube-scheduler's text.
 func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 	checked, err := check(args)
 	if err != nil {
@@ -67,7 +72,8 @@ func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 	return p, nil
 }
 
-// accounted reports whether scheduling counts the resource. No node has any other, so it never affects a score.
+// accounted reports whether scheduling counts the resource. No node has any other, so
+// others never affect a score.
 func accounted(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage || model.IsScalarName(name)
 }
@@ -83,7 +89,8 @@ func setOf(names []string) map[string]bool {
 // Name returns "NodeResourcesFit".
 func (*Plugin) Name() string { return Name }
 
-// ignores reports whether the filter does not check a scalar. Only extended resources can be ignored.
+// ignores reports whether the filter does not check a scalar. Only extended resources can
+// be ignored.
 func (p *Plugin) ignores(name model.ResourceName) bool {
 	if len(p.ignored) == 0 && len(p.ignoredGroups) == 0 {
 		return false

@@ -21,7 +21,7 @@ func scalarsOf(from, n int, amount string) v1.ResourceList {
 	return list
 }
 
-// podWith returns a pod that requests the amounts, on a node unless that is empty.
+// podWith returns a pod that requests the amounts, placed unless node is empty.
 func podWith(node string, list v1.ResourceList) *model.Pod {
 	p := podOf("")
 	p.Spec.NodeName = node
@@ -53,8 +53,8 @@ func TestManyScalarsHaveFewKeys(t *testing.T) {
 	}
 }
 
-// TestEventsFindManyScalars has events about a single scalar of a pod with many. The pod is
-// found and helped, whichever scalar it is, and not by other scalars.
+// TestEventsFindManyScalars has events about a single scalar of a pod with many. Each of
+// the pod's scalars finds and helps it, and other scalars do not.
 func TestEventsFindManyScalars(t *testing.T) {
 	p := newPlugin(t, nil)
 	const n = 3 * keysMax
@@ -93,8 +93,8 @@ func TestEventsFindManyScalars(t *testing.T) {
 	}
 }
 
-// TestHintsOfManyScalarsAreCheap has hints for a pod with thousands of scalars. They search
-// by the few names of the event, and allocate nothing.
+// TestHintsOfManyScalarsAreCheap has hints for a pod with thousands of scalars. They
+// search by the few names of the event, and allocate nothing.
 func TestHintsOfManyScalarsAreCheap(t *testing.T) {
 	build.NotRaced(t)
 	waiting := podWith("", scalarsOf(0, 10_000, "2"))

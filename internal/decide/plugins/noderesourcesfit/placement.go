@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// ScorePlacements prefers domain placements of which the group's members would leave little free, whatever the strategy by which nodes are rated: the weighted mean
-// of the taken shares in percent, each of all nodes together. Devices that stand for a resource do not count.
+// ScorePlacements prefers domain placements that the group's members would fill most,
+// whatever the plugin's strategy. The score is the weighted mean of the used shares in
+// percent, over all nodes together. Devices that provide a resource do not count.
 func (p *Plugin) ScorePlacements(v state.View, _ *model.GroupTree, proposals []plugin.Proposal, scores []int64) error {
 	for i := range proposals {
 		scores[i] = p.taken(v, &proposals[i])
@@ -16,7 +17,7 @@ func (p *Plugin) ScorePlacements(v state.View, _ *model.GroupTree, proposals []p
 	return nil
 }
 
-// taken rates one proposal from 0 to 100.
+// taken scores a proposal from 0 to 100.
 func (p *Plugin) taken(v state.View, proposal *plugin.Proposal) int64 {
 	sums := make([]sum, 0, len(p.resources))
 	for _, r := range p.resources {
@@ -24,7 +25,8 @@ func (p *Plugin) taken(v state.View, proposal *plugin.Proposal) int64 {
 		for _, pod := range proposal.Members {
 			s.requested = amount.Add(s.requested, s.resource.In(&pod.Scored))
 		}
-		if s.requested != 0 || !s.resource.IsScalar() { // as on one node: a scalar that is not requested does not count
+		// As on one node, a scalar that is not requested does not count.
+		if s.requested != 0 || !s.resource.IsScalar() {
 			sums = append(sums, s)
 		}
 	}
@@ -44,7 +46,7 @@ func (p *Plugin) taken(v state.View, proposal *plugin.Proposal) int64 {
 	return int64(mean(shares, weights))
 }
 
-// sum is the amounts of one resource that nodes have, and that would be requested of them.
+// sum is the capacity and the requests of a resource over several nodes.
 type sum struct {
 	resource            model.ResourceKey
 	weight              int64

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestScorePlacements rates the nodes n0 and n1 together, for members that would go there, and n2 alone, which is empty and takes the same members.
+// TestScorePlacements scores the nodes n0 and n1 together, for members that would go
+// there. n2 alone is empty and takes the same members.
 func TestScorePlacements(t *testing.T) {
 	const (
 		size = "cpu=4 memory=8Gi"
@@ -67,7 +68,7 @@ func TestScorePlacements(t *testing.T) {
 	}
 }
 
-// TestScoreAllNodes: a proposal that names no nodes is one of all.
+// TestScoreAllNodes: a proposal without nodes means all nodes.
 func TestScoreAllNodes(t *testing.T) {
 	one, two := nodeOf("cpu=2"), nodeOf("cpu=6")
 	two.Name = "m"

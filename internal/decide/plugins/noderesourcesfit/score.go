@@ -15,10 +15,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// ScoreNeed is the pod's assumed requests of the configured resources. It is never nil: best-effort pods are scored, too.
+// ScoreNeed returns the pod's assumed requests of the configured resources. It is never
+// nil, because best-effort pods are scored too.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
 
-// ScoreReads returns the allocatable and used amounts and, if a resource is rated for which devices may stand, those.
+// ScoreReads returns the allocatable and used amounts. Devices are included if they can
+// provide one of the scored resources.
 func (p *Plugin) ScoreReads() model.Aspect {
 	if len(p.standIns) > 0 {
 		return reads | model.Labels | model.Devices
@@ -26,7 +28,8 @@ func (p *Plugin) ScoreReads() model.Aspect {
 	return reads
 }
 
-// VaryingScoreNeed is the pod's assumed requests if it requests a resource that is rated, and that devices of a class stand for.
+// VaryingScoreNeed returns the pod's assumed requests if it requests a scored resource
+// that a class provides.
 func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.ScoreNeed, varies bool) {
 	classes := v.Devices()
 	for _, name := range p.standIns {
@@ -37,7 +40,8 @@ func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.Sco
 	return nil, false
 }
 
-// scoredWithDevices are a pod's assumed requests, of which some are for devices on some nodes.
+// scoredWithDevices are a pod's assumed requests, part of which are for devices on some
+// nodes.
 type scoredWithDevices struct {
 	scored
 	classes *devices.Store
@@ -47,12 +51,13 @@ func (x scoredWithDevices) AppendText(text []byte) []byte {
 	return allocator.AppendClasses(x.scored.AppendText(text), x.plugin.standIns, x.classes)
 }
 
-// Compile selects the resources that count for the pod, with the classes that stand for them.
+// Compile selects the resources that count for the pod, with the device classes that
+// provide them.
 func (x scoredWithDevices) Compile() (plugin.NodeScores, error) {
 	return x.compile(func(name model.ResourceName) *allocator.Counter { return x.plugin.matcher.CounterFor(x.classes, name) })
 }
 
-// Normalization returns AsIs: scores are in range.
+// Normalization returns AsIs: scores are already in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
 // scored are a pod's assumed requests.
@@ -69,10 +74,12 @@ func (x scored) AppendText(text []byte) []byte {
 	return text
 }
 
-// Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
+// Compile selects the resources that count for the pod. A scalar resource that the pod
+// does not request counts on no node. Compile never fails.
 func (x scored) Compile() (plugin.NodeScores, error) { return x.compile(nil) }
 
-// compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
+// compile selects the resources that count for the pod. counter returns the counter of
+// the devices that provide a resource, or nil if no devices do.
 func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
 	parts := make([]part, 0, len(x.plugin.resources))
 	var counters []*allocator.Counter
@@ -94,7 +101,7 @@ func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (pl
 	return x.rated(parts), nil
 }
 
-// rated returns what rates nodes by some resources.
+// rated returns the scorer for the configured strategy.
 func (x scored) rated(parts []part) plugin.NodeScores {
 	switch x.plugin.strategy {
 	case configv1.MostAllocated:
@@ -105,7 +112,7 @@ func (x scored) rated(parts []part) plugin.NodeScores {
 	return &leastAllocated{parts}
 }
 
-// following are scores that depend on what many nodes share of devices.
+// following is a scorer whose scores depend on devices shared by many nodes.
 type following struct {
 	plugin.NodeScores
 	*allocator.Counters
@@ -118,12 +125,13 @@ type part struct {
 	resource model.ResourceKey
 	asked    int64
 	weight   int64
-	// devices counts those that stand for the resource on nodes that have none of it; nil if none do.
+	// devices counts the devices that provide the resource on nodes without it; nil if
+	// none.
 	devices *allocator.Counter
 }
 
-// on returns the node's amount of the resource, and how much would be in use with the pod on it. For cpu and memory, pods without requests count
-// with defaults.
+// on returns the node's amount of the resource, and the amount in use with the pod on it.
+// For cpu and memory, pods without requests count with defaults.
 func (p *part) on(node state.Node) (capacity, requested int64) {
 	if p.devices != nil && p.resource.In(node.Allocatable()) == 0 {
 		all, used, ok := p.devices.Count(node.Devices(), node.Slot(), node.Object())
@@ -141,10 +149,10 @@ func (p *part) on(node state.Node) (capacity, requested int64) {
 	return p.resource.In(node.Allocatable()), amount.Add(used, p.asked)
 }
 
-// leastAllocated prefers nodes with much left: the weighted mean of the free shares in percent.
+// leastAllocated prefers empty nodes: the weighted mean of the free shares in percent.
 type leastAllocated struct{ parts []part }
 
-// Score rates one node from 0 to 100.
+// Score returns 0 to 100.
 func (s *leastAllocated) Score(node state.Node) int32 {
 	var sum, weights int64
 	for i := range s.parts {
@@ -159,10 +167,10 @@ func (s *leastAllocated) Score(node state.Node) int32 {
 	return mean(sum, weights)
 }
 
-// mostAllocated prefers nodes with little left: the weighted mean of the taken shares in percent.
+// mostAllocated prefers full nodes: the weighted mean of the used shares in percent.
 type mostAllocated struct{ parts []part }
 
-// Score rates one node from 0 to 100.
+// Score returns 0 to 100.
 func (s *mostAllocated) Score(node state.Node) int32 {
 	var sum, weights int64
 	for i := range s.parts {
@@ -184,13 +192,14 @@ func mean(sum, weights int64) int32 {
 	return int32(sum / weights)
 }
 
-// requestedToCapacityRatio rates the used shares by a shape. A resource that the shape rates 0 is left out of the mean, so it does not lower it.
+// requestedToCapacityRatio rates the used shares by a shape. A resource that the shape
+// rates 0 is left out of the mean, so it does not lower the mean.
 type requestedToCapacityRatio struct {
 	parts   []part
 	ratings *shape.Ratings
 }
 
-// Score rates one node from 0 to 100; halves are rounded up.
+// Score returns 0 to 100; halves are rounded up.
 func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
 	var sum, weights int64
 	for i := range s.parts {

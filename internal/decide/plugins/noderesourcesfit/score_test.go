@@ -29,8 +29,8 @@ func scoreOf(t *testing.T, args *configv1.NodeResourcesFitArgs, pod *v1.Pod, nod
 	return s.Score(node)
 }
 
-// The numbered rows are those of docs/reference/resources.md#fit-score, where totals include the pod. Here one part of the total is in use on
-// the node and the rest is the pod's.
+// The numbered rows come from docs/reference/resources.md#fit-score, where totals include
+// the pod. Here a part of the total is in use on the node and the rest is the pod's.
 func TestScore(t *testing.T) {
 	const (
 		least = configv1.LeastAllocated
@@ -92,7 +92,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Rows 8 and 9 of docs/reference/resources.md#fit-score: pod-level requests do not count while the pod is scored, but do once it is on the node.
+// Rows 8 and 9 of docs/reference/resources.md#fit-score: pod-level requests do not count
+// while the pod is scored, but do when it is placed.
 func TestScorePodLevel(t *testing.T) {
 	podLevel := podOf("")
 	podLevel.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=2 memory=4Gi")}

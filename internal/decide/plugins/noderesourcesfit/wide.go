@@ -10,28 +10,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// wideFilter is a need with more scalars than a verdict has bits. It numbers the distinct sets of shortages as they occur, so it allocates where
-// a filter does not. Only a test is known to request 27 kinds of device.
+// wideFilter is a need with more scalars than a verdict has bits. It numbers the distinct
+// sets of shortages as they occur, so unlike filter it allocates. Only a test is known to
+// request 27 kinds of device.
 //
-// A node lists few of the scalars, and of all others it is short: so a verdict costs the node's
-// scalars, and a set is known by the requested ones among them that suffice.
+// A node lists few of the scalars and lacks all others. So a verdict costs time in the
+// node's scalars, and a set is identified by the sufficient ones among them.
 type wideFilter struct {
 	filter
 	// at are the positions of the scalars that every node must have, by name.
 	at map[model.ResourceName]int32
-	// excused are the positions of the others, by name: devices stand for them on nodes without them,
-	// or nothing is requested.
+	// excused are the positions of the other scalars, by name: devices provide them on
+	// nodes without them, or the requested amount is 0.
 	excused map[model.ResourceName]int32
 
 	mu    sync.Mutex
-	codes map[string]reason.Code // by set, as appendKey writes it
-	sets  []shortages            // by code, less one
-	found shortages              // working memory
-	key   []byte                 // working memory
+	codes map[string]reason.Code // by set, in the form of appendKey
+	sets  []shortages            // by code, less 1
+	found shortages              // scratch
+	key   []byte                 // scratch
 }
 
-// shortages are the fixed checks that fail, and the scalars that do not follow the rule: of those
-// requested and not excused these suffice, of those excused these do not. Ascending.
+// shortages are the failed fixed checks, and the exceptions among the scalars. suffice
+// are required scalars that suffice, not are excused scalars that do not. Both are
+// ascending.
 type shortages struct {
 	fixed        reason.Code
 	suffice, not []int32
@@ -41,7 +43,7 @@ func (s *shortages) clone() shortages {
 	return shortages{s.fixed, slices.Clone(s.suffice), slices.Clone(s.not)}
 }
 
-// appendKey appends a text that two sets share exactly if they are equal.
+// appendKey appends a text that is equal exactly for equal sets.
 func (s *shortages) appendKey(text []byte) []byte {
 	text = binary.AppendUvarint(text, uint64(s.fixed))
 	text = binary.AppendUvarint(text, uint64(len(s.suffice)))
@@ -95,7 +97,7 @@ func (f *wideFilter) Filter(node state.Node) reason.Code {
 			}
 		}
 	}
-	if listed < len(f.at) { // of the others not even the empty node has enough
+	if listed < len(f.at) { // even the empty node lacks the others
 		code |= firstScalar | reason.Unresolvable
 	}
 	if code == reason.None {
@@ -118,7 +120,7 @@ func (f *wideFilter) number(found *shortages) reason.Code {
 	return code
 }
 
-// Reasons lists the shortages in the order of filter's.
+// Reasons lists the shortages in filter's order.
 func (f *wideFilter) Reasons(code reason.Code) []string {
 	f.mu.Lock()
 	set := f.sets[code&^reason.Unresolvable-1]

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestWideAgreesWithFilter: a filter that finds shortages by the scalars of the node gives the
-// verdicts and the reasons of the filter with a bit for each.
+// TestWideAgreesWithFilter: a filter that finds shortages by the node's scalars gives the
+// same verdicts and reasons as the filter with a bit for each.
 func TestWideAgreesWithFilter(t *testing.T) {
 	fits, short := 0, 0
 	for seed := range 500 {

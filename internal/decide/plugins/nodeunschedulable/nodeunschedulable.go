@@ -1,7 +1,7 @@
 // Package nodeunschedulable keeps pods off cordoned nodes.
 //
-// It takes a pod's tolerations and a node's spec.unschedulable; it gives a verdict. It owns nothing. It never looks at the node's taints: those
-// are TaintToleration's.
+// It takes a pod's tolerations and a node's spec.unschedulable, and returns a verdict. It
+// owns nothing. It never looks at the node's taints: TaintToleration does.
 package nodeunschedulable
 
 import (
@@ -27,7 +27,8 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeUnschedulable".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the same for all pods that do not tolerate a cordon, and nil for those that do: they pass every node.
+// FilterNeed returns nil for pods that tolerate a cordon, since they pass every node. All
+// other pods have the same need.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if tolerates(pod.Object.Spec.Tolerations) {
 		return nil
@@ -53,7 +54,8 @@ func (schedulable) Filter(node state.Node) reason.Code {
 
 func (schedulable) Reasons(reason.Code) []string { return []string{"node(s) were unschedulable"} }
 
-// EventsToRegister registers for nodes that become schedulable and for tolerations that the waiting pod gains.
+// EventsToRegister registers for nodes that become schedulable, and for tolerations that
+// the waiting pod gains.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeTaint, Hint: becomesSchedulable},
@@ -69,8 +71,9 @@ func gainsToleration(_ *model.Pod, e model.Event) bool {
 	return tolerates(e.Pod.Object.Spec.Tolerations)
 }
 
-// tolerates reports whether some toleration tolerates the taint of a cordon: its key is node.kubernetes.io/unschedulable, its value empty, its
-// effect NoSchedule. Operators that compare numbers never match an empty value.
+// tolerates reports whether some toleration tolerates the taint of a cordon. The taint
+// has the key node.kubernetes.io/unschedulable, an empty value and the effect NoSchedule.
+// Operators that compare numbers never match an empty value.
 func tolerates(tolerations []v1.Toleration) bool {
 	for i := range tolerations {
 		t := &tolerations[i]

@@ -33,7 +33,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+// The texts of needs are compared literally: an incomplete text would let pods share a
+// wrong column.
 func TestTexts(t *testing.T) {
 	objects := threeVolumes(driverObject("d", "preventPodSchedulingIfMissing"), driverObject("ebs.csi.aws.com", "preventPodSchedulingIfMissing"),
 		pv("in", "phase=Bound ebs=vol-1"), pvc("cin", "bound=in"))
@@ -80,7 +81,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestVariant: a volume that other pods use gives the verdicts of one that nobody uses, except on the nodes where it is in use.
+// TestVariant: a volume that other pods use gives the verdicts of an unused volume,
+// except on the nodes where it is in use.
 func TestVariant(t *testing.T) {
 	var objects []runtime.Object
 	for i := 2; i <= 16; i++ {
@@ -137,8 +139,8 @@ func TestVariant(t *testing.T) {
 	}
 }
 
-// TestAttachesOwn compares new attachments with a pod's volumes. A pod is not woken for each
-// status of an attachment.
+// TestAttachesOwn compares new attachments with a pod's volumes. Status updates of an
+// attachment do not wake a pod.
 func TestAttachesOwn(t *testing.T) {
 	on := func(node, volume string) *model.VolumeAttachment {
 		return model.NewVolumeAttachment(attached("a", "attacher=d node="+node+" volume="+volume))

@@ -8,11 +8,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for nodes that come or can attach more, for pods and
-// attachments that go, for attachments of the pod's volumes, for the pod's claims, and for
-// drivers that need not be installed any more. kube-scheduler does not register for the
-// last of these and for new attachments, nor for nodes without a CSINode, limits that are
-// lifted, and drivers without a limit.
+// EventsToRegister registers for:
+//
+//   - Nodes that appear or can attach more volumes.
+//   - Deleted pods and attachments.
+//   - Placed pods that share a volume with the pod, and new attachments of its volumes.
+//   - The pod's claims, and objects that identify the volumes of claims.
+//   - Drivers that no longer need to be installed.
+//
+// kube-scheduler does not register for new attachments and for the drivers. Its hints
+// also miss nodes without a CSINode, lifted limits and drivers without a limit.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add},
@@ -38,9 +43,9 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// attachesMore reports whether a node can attach more volumes of a driver, whoever uses it.
-// A driver that comes may have been required; one that goes had a limit. In-tree volumes
-// count where their plugin is migrated, and nothing counts on a node without a CSINode.
+// attachesMore reports whether a node can attach more volumes of any driver. A new driver
+// may have been required; a removed driver had a limit. In-tree volumes count only where
+// their plugin is migrated. On a node without a CSINode nothing counts.
 func attachesMore(_ *model.Pod, e model.Event) bool {
 	before, existed := e.OldObject.(*model.CSINode)
 	now, exists := e.Object.(*model.CSINode)
@@ -60,13 +65,13 @@ func attachesMore(_ *model.Pod, e model.Event) bool {
 	return false
 }
 
-// isRequiredNoMore reports whether pods may go to nodes that do not list the driver.
+// isRequiredNoMore reports whether pods may now go to nodes that do not list the driver.
 func isRequiredNoMore(_ *model.Pod, e model.Event) bool {
 	now, exists := e.Object.(*model.CSIDriver)
 	return e.OldObject.(*model.CSIDriver).MustBeInstalled && !(exists && now.MustBeInstalled)
 }
 
-// hadVolumes reports whether the deleted pod, on whatever node, used a volume of a kind that can count.
+// hadVolumes reports whether the deleted pod, on any node, used a volume that can count.
 func hadVolumes(_ *model.Pod, e model.Event) bool {
 	gone := e.OldPod
 	return (gone.NodeName != "" || gone.NominatedNode != "") && slices.ContainsFunc(gone.Object.Spec.Volumes, func(v v1.Volume) bool {
@@ -74,7 +79,8 @@ func hadVolumes(_ *model.Pod, e model.Event) bool {
 	})
 }
 
-// driversOf returns the names of the drivers of the pod's inline volumes, sorted, each once; anyDriver if it has a claim.
+// driversOf returns the drivers of the pod's inline volumes, sorted and distinct. For a
+// pod with a claim it returns anyDriver.
 func driversOf(pod *model.Pod) []string {
 	var drivers []string
 	for i := range pod.Object.Spec.Volumes {
@@ -90,11 +96,12 @@ func driversOf(pod *model.Pod) []string {
 	return slices.Compact(drivers)
 }
 
-// anyDriver stands for all drivers. It is no name of one.
+// anyDriver stands for all drivers. No driver can have this name.
 const anyDriver = "*"
 
-// usesDriver reports whether a volume that was detached may be of one of the pod's drivers. A pod with a claim may have volumes of any. kube-scheduler
-// does not wake a pod that has ephemeral volumes alone.
+// usesDriver reports whether a detached volume may belong to one of the pod's drivers. A
+// pod with a claim may use any driver. kube-scheduler does not wake a pod that has only
+// ephemeral volumes.
 func usesDriver(waiting *model.Pod, e model.Event) bool {
 	if !detaches(e) {
 		return false
@@ -103,8 +110,8 @@ func usesDriver(waiting *model.Pod, e model.Event) bool {
 	return slices.Contains(drivers, anyDriver) || slices.Contains(drivers, e.OldObject.(*model.VolumeAttachment).Attacher)
 }
 
-// detaches reports whether an attachment goes, or is of another volume or node. Otherwise
-// its status has changed, as the status of each attachment does several times.
+// detaches reports whether an attachment was deleted or now has another volume or node.
+// Other updates only change the status, as happens several times for each attachment.
 func detaches(e model.Event) bool {
 	before := e.OldObject.(*model.VolumeAttachment)
 	now, exists := e.Object.(*model.VolumeAttachment)
@@ -112,7 +119,7 @@ func detaches(e model.Event) bool {
 		before.Object.UID != now.Object.UID
 }
 
-// attachments returns what of a pod usesDriver depends on.
+// attachments returns the part of a pod that usesDriver depends on.
 func attachments(pod *model.Pod) model.Need {
 	text := []byte("drivers")
 	for _, driver := range driversOf(pod) {

@@ -8,18 +8,19 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Hints about the objects that say which volume a claim stands for, and of which driver.
+// The hints below are for objects that identify the volume of a claim, or its driver.
 
 // Kinds of keys.
 const (
-	volumeKey    = "volume"    // the volume of one of the pod's claims
-	classKey     = "class"     // the class of one of the pod's claims
-	handleKey    = "handle"    // a volume of the pod, by driver and handle
-	recountedKey = "recounted" // an event that changes how many volumes a node has in use
+	volumeKey = "volume" // the volume of one of the pod's claims
+	classKey  = "class"  // the class of one of the pod's claims
+	handleKey = "handle" // a volume of the pod, by driver and handle
+	// An event that changes the number of volumes in use on a node.
+	recountedKey = "recounted"
 )
 
-// AskedIn returns the volumes and the classes of the pod's claims, and the handles of its
-// volumes. A claim that changes wakes the pod.
+// AskedIn returns the volumes and classes of the pod's claims, and the handles of its
+// volumes. An update of a claim wakes the pod by another registration.
 func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	if pod.Volumes == nil {
 		return model.Need{}
@@ -45,8 +46,8 @@ func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	return model.NeedOf(strings.Join(slices.Compact(names), "\n"))
 }
 
-// asking registers for an object that says which volumes claims stand for: those of the
-// waiting pod, or those of pods on nodes.
+// asking registers for objects that identify the volumes of claims. These can be claims
+// of the waiting pod or of placed pods.
 func asking(resource model.EventResource) model.EventToRegister {
 	return model.EventToRegister{
 		Resource: resource, Actions: model.AllActions,
@@ -71,8 +72,8 @@ func keysOf(asked model.Need) (keys model.Clause) {
 	return keys
 }
 
-// keyOf returns the key of the object that an event is about. Claims have none: those of
-// the pod have a registration of their own.
+// keyOf returns the key of an event's object. Claims have none: the pod's claims have a
+// registration of their own.
 func keyOf(e model.Event) (key model.Key, ok bool) {
 	object := e.Object
 	if object == nil {
@@ -100,16 +101,16 @@ func touchesIdentity(e model.Event, to *model.Touch) {
 	}
 }
 
-// sharesVolume reports whether a pod came to a node with a volume of the waiting pod, which
-// then takes no further place there.
+// sharesVolume reports whether a pod with a volume of the waiting pod was placed. The
+// volume then needs no further attachment on that node.
 func sharesVolume(asked model.Need, e model.Event) bool {
 	return slices.ContainsFunc(handlesOf(e), func(key model.Key) bool { return slices.Contains(keysOf(asked), key) })
 }
 
 func touchesHandles(e model.Event, to *model.Touch) { to.Has = append(to.Has, handlesOf(e)...) }
 
-// attachesOwn reports whether a volume of the waiting pod was attached to a node, where the
-// pod then takes no further place.
+// attachesOwn reports whether a volume of the waiting pod was attached to a node. The
+// volume then needs no further attachment on that node.
 func attachesOwn(asked model.Need, e model.Event) bool {
 	key, attaches := attachedBy(e)
 	return attaches && slices.Contains(keysOf(asked), key)
@@ -123,8 +124,8 @@ func touchesAttached(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Never()...)
 }
 
-// attachedBy returns the key of the volume of a new attachment. Changes of the status
-// attach nothing.
+// attachedBy returns the key of a newly attached volume. Changes of the status attach
+// nothing.
 func attachedBy(e model.Event) (key model.Key, attaches bool) {
 	now, exists := e.Object.(*model.VolumeAttachment)
 	if !exists || e.OldObject != nil && !detaches(e) {
@@ -133,7 +134,7 @@ func attachedBy(e model.Event) (key model.Key, attaches bool) {
 	return model.Key{Kind: volumeKey, Name: now.Volume}, true
 }
 
-// handlesOf returns the keys of the volumes of the pod that came.
+// handlesOf returns the keys of the new pod's volumes.
 func handlesOf(e model.Event) (keys []model.Key) {
 	if e.Pod.Volumes == nil || e.Cluster == nil {
 		return nil

@@ -13,32 +13,38 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// need is the need for room for a pod's volumes.
+// need is the demand for attachments of a pod's volumes.
 type need struct {
-	// stops are the first of the pod's volumes that cannot be counted: at most one that stops everywhere, after one that stops where in-tree volumes
-	// count.
+	// stops are the first of the pod's volumes that cannot be counted. At most one
+	// applies to every node; before it comes at most one that applies only where in-tree
+	// volumes count.
 	stops []stop
-	// drivers are sorted by name, so that it is always the same that is reported as missing.
+	// drivers are sorted by name, so that the driver reported as missing is always the
+	// same.
 	drivers []driver
-	// store puts failures of nodes into words. It is no part of the text: there is one.
+	// store words the errors of nodes. It is not part of the need's text: only one
+	// exists.
 	store *storage.Store
 }
 
-// stop is the verdict of a volume that cannot be counted.
+// stop is the verdict for a volume that cannot be counted.
 type stop struct {
 	code reason.Code // claimMissing or ownFailure
 	text string
-	// onlyMigrated means that this holds only on nodes with a CSINode: elsewhere in-tree volumes are not looked at.
+	// onlyMigrated limits the verdict to nodes with a CSINode. Elsewhere in-tree volumes
+	// are not examined.
 	onlyMigrated bool
 }
 
-// driver is the volumes of one CSI driver that the pod brings along.
+// driver holds the volumes of one CSI driver that the pod needs.
 type driver struct {
 	name string
-	// mustBeInstalled means that pods with its volumes only go to nodes that list it; anywhere that this holds on nodes without a CSINode too, because
-	// one of the volumes is not in-tree.
+	// mustBeInstalled limits pods with these volumes to nodes that list the driver.
+	// anywhere extends this to nodes without a CSINode, because one of the volumes is not
+	// in-tree.
 	mustBeInstalled, anywhere bool
-	// unused is how many of its volumes are attached nowhere, and no other pod can be using, on whatever node, also in a dry run. used are the others, sorted.
+	// unused counts volumes that are attached nowhere and that no other pod can be using,
+	// on any node, also in a dry run. used lists the others, sorted.
 	unused int
 	used   []string
 }
@@ -53,7 +59,7 @@ func needOf(v state.View, pod *model.Pod) *need {
 	n := &need{store: v.Storage()}
 	volumes := pod.Volumes
 	all := make([]attachable, 0, len(volumes.Claims)+len(volumes.Inline))
-	stopped := false // everywhere
+	stopped := false // on every node
 	inline := volumes.Inline
 	for i := 0; i <= len(volumes.Claims) && !stopped; i++ {
 		for ; len(inline) > 0 && inline[0].After == i; inline = inline[1:] {
@@ -81,7 +87,7 @@ func needOf(v state.View, pod *model.Pod) *need {
 	return n
 }
 
-// stopOf returns why a claim cannot be counted; the code is None if it can.
+// stopOf returns why a claim cannot be counted. The code is None if it can.
 func (n *need) stopOf(pod *model.Pod, use *model.PodClaim) stop {
 	if use.Key.Name == "" {
 		return stop{code: ownFailure, text: "PersistentVolumeClaim had no name"}
@@ -95,7 +101,8 @@ func (n *need) stopOf(pod *model.Pod, use *model.PodClaim) stop {
 	return stop{}
 }
 
-// addedIn returns the pods that the view has more than the state: the store does not know what they use.
+// addedIn returns the pods that the view adds to the state. The store does not count
+// them.
 func addedIn(v state.View) (added []*model.Pod) {
 	for _, slot := range v.Touched() {
 		for pod, n := range v.Node(slot).Changes {
@@ -107,7 +114,7 @@ func addedIn(v state.View) (added []*model.Pod) {
 	return added
 }
 
-// count counts volumes, each once.
+// count counts the volumes of each driver, each volume once.
 func (n *need) count(all []attachable, added []*model.Pod) {
 	slices.SortFunc(all, func(a, b attachable) int {
 		return cmp.Or(strings.Compare(a.driver, b.driver), strings.Compare(a.name, b.name))

@@ -1,8 +1,11 @@
-// Package nodevolumelimits keeps a pod off nodes that could not attach its volumes: a CSI driver is not installed there, or has no room for more.
+// Package nodevolumelimits keeps a pod off nodes that cannot attach its volumes, because
+// a CSI driver is not installed there or has reached its limit.
 //
-// It takes the volumes that a pod's claims and inline volumes stand for, which of them other pods use, and on a node the volumes in use, the attached
-// ones and what its CSINode says; it gives a verdict, or the error that volumes cannot be counted. It owns nothing: the store of volumes counts. It
-// never waits for an attachment, and counts no volume that no CSI driver attaches.
+// It takes the volumes of a pod's claims and inline volumes, and which of them other pods
+// use. For a node it takes the CSINode, the volumes in use and the attached volumes. It
+// returns a verdict, or the error that volumes cannot be counted. It owns nothing: the
+// volume store counts. It never waits for an attachment, and it ignores volumes that no
+// CSI driver attaches.
 package nodevolumelimits
 
 import (
@@ -18,7 +21,7 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodeVolumeLimits"
 
-// Plugin rejects nodes by the drivers of volumes and their limits.
+// Plugin rejects nodes by CSI drivers and their limits.
 type Plugin struct{}
 
 // New returns the plugin.
@@ -27,7 +30,8 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeVolumeLimits".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kinds that lead from a pod to its volumes, and those that say what a node can attach and has attached.
+// Reads returns the kinds that identify a pod's volumes, and those that describe a node's
+// limits and attachments.
 func (*Plugin) Reads() []model.Kind {
 	return []model.Kind{
 		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind,
@@ -35,11 +39,12 @@ func (*Plugin) Reads() []model.Kind {
 	}
 }
 
-// FilterReads returns the volumes in use and attached, and the CSINode.
+// FilterReads returns the aspect Volumes: the CSINode, and volumes in use or attached.
 func (*Plugin) FilterReads() model.Aspect { return model.Volumes }
 
-// FilterNeedIn is how many volumes of which drivers the pod brings along; it is nil if there are none. It names only volumes that other pods use or that
-// are attached, so that pods with new claims of their own have needs in common.
+// FilterNeedIn returns how many volumes of each driver the pod needs, or nil if none.
+// Only volumes that are attached or used by other pods are named. So pods with new claims
+// of their own share needs.
 func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 && len(pod.Volumes.Inline) == 0 {
 		return nil, "", nil
@@ -53,7 +58,8 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 
 func (n *need) Compile() plugin.Verdicts { return (*filter)(n) }
 
-// Codes that stand for one thing alone; the others count up from the last of a kind.
+// exceeded, claimMissing and ownFailure are single codes. The others are the first of a
+// range.
 const (
 	exceeded          = reason.Code(1)
 	firstNotInstalled = reason.Code(2) // plus the driver's position
@@ -64,7 +70,8 @@ const (
 
 type filter need
 
-// Filter looks in kube-scheduler's order: at the pod's own volumes, at the drivers, and only where the node has a limit at what is in use there.
+// Filter follows kube-scheduler's order: the pod's own volumes, then the drivers. It
+// counts the volumes in use only where the node has a limit.
 func (f *filter) Filter(node state.Node) reason.Code {
 	usage := node.Volumes()
 	csi := usage.CSINode()
@@ -99,8 +106,9 @@ func (f *filter) Filter(node state.Node) reason.Code {
 		}
 		adds := d.unused
 		for _, volume := range d.used {
-			// A volume that is attached to the node takes no further place, also if no pod uses it:
-			// such a pod comes back to a node at its limit. kube-scheduler counts the volume twice.
+			// A volume that is already attached to the node needs no further attachment,
+			// even if no pod uses it. Otherwise such a pod could not return to a node at
+			// its limit. kube-scheduler counts the volume twice.
 			if !usage.Has(d.name, volume) {
 				adds++
 			}
@@ -112,10 +120,12 @@ func (f *filter) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// fewSlots bounds the slots of a Variant by a share of all: with more, looking them up costs as much as asking about each node.
+// fewSlots limits the slots of a Variant to a share of all slots. Beyond it, the lookups
+// cost as much as filtering each node.
 const fewSlots = 8
 
-// Variant is the need of a pod with as many volumes that no other pod uses, except on the nodes where they are in use.
+// Variant returns the need of a pod with equally many volumes that no other pod uses. It
+// holds except on the returned nodes, where the volumes are in use.
 func (f *filter) Variant(s *state.State) (of plugin.FilterNeed, slots []int32, ok bool) {
 	base := &need{stops: f.stops, drivers: slices.Clone(f.drivers), store: f.store}
 	shares := false
@@ -132,7 +142,7 @@ func (f *filter) Variant(s *state.State) (of plugin.FilterNeed, slots []int32, o
 	return base, slots, shares
 }
 
-// Reasons returns the text of a code.
+// Reasons returns the message of a code.
 func (f *filter) Reasons(code reason.Code) []string {
 	switch {
 	case code == exceeded:
@@ -152,7 +162,7 @@ func (f *filter) stopWith(code reason.Code) string {
 	return ""
 }
 
-// Err returns the error of the pod's own volumes, or of the volumes of a node.
+// Err returns the error of the pod's own volumes, or of a node's volumes.
 func (f *filter) Err(code reason.Code) error {
 	if code < firstNodeFailure {
 		return errors.New(f.stopWith(code))

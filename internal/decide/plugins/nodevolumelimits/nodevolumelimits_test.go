@@ -25,7 +25,7 @@ var (
 	claims, disks, ephemeral, attached    = build.Claims, build.Disks, build.Ephemeral, build.VolumeAttachment
 )
 
-// cluster is a node n1, pods on it, and objects.
+// cluster returns a state with a node n1, pods on it, and objects.
 func cluster(pods []*v1.Pod, objects ...runtime.Object) *state.State {
 	s := state.New()
 	all := []runtime.Object{&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}}}
@@ -41,7 +41,7 @@ func cluster(pods []*v1.Pod, objects ...runtime.Object) *state.State {
 
 func waiting(options ...build.PodOption) *model.Pod { return model.NewPod(build.Pod(options...)) }
 
-// n1 is a pod on the node for each text of claims.
+// n1 returns a pod on the node for each text of claims.
 func n1(names ...string) []*v1.Pod {
 	var all []*v1.Pod
 	for _, name := range names {
@@ -50,7 +50,7 @@ func n1(names ...string) []*v1.Pod {
 	return all
 }
 
-// inShort replaces the texts of reasons.
+// inShort abbreviates the reasons.
 func inShort(ruling string) string {
 	return strings.NewReplacer("U node(s) exceed max volume count", "count", " CSI driver is not installed on the node", " is missing").Replace(ruling)
 }
@@ -169,7 +169,8 @@ func TestDryRun(t *testing.T) {
 	for _, row := range []struct {
 		want    string
 		objects []runtime.Object
-	}{{"count", threeVolumes(csiNode("n1", "d=2"), a1, a2)}, {"fits", threeVolumes(csiNode("n1", "d=2"))}} { // row L13
+		// Row L13
+	}{{"count", threeVolumes(csiNode("n1", "d=2"), a1, a2)}, {"fits", threeVolumes(csiNode("n1", "d=2"))}} {
 		s := cluster([]*v1.Pod{first, second}, row.objects...)
 		d := s.View().DryRun(new(state.Draft))
 		d.Remove(model.NewPod(second).Key())
@@ -179,8 +180,9 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// A pod that is nominated to the node shares a volume with the waiting one, and nobody uses it yet: with both on the node it counts once. In a turn that
-// takes place in a draft the same holds for the draft's pods.
+// A pod that is nominated to the node shares an unused volume with the waiting pod. With
+// both on the node the volume counts once. In a turn in a draft the same holds for the
+// draft's pods.
 func TestSharedWithPodsThatAreNotPlaced(t *testing.T) {
 	nominated := build.Pod(build.Named("nominee"), build.NominatedNodeName("n1"), claims("c1"))
 	s := cluster(nil, threeVolumes(csiNode("n1", "d=1"), nominated)...)
@@ -248,7 +250,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// A thousand pods with a claim each have one need, while a hundred others are on nodes.
+// A thousand pods with a claim each share one need, while a hundred others are on nodes.
 func TestOneNeedForMany(t *testing.T) {
 	var objects []runtime.Object
 	for i := range 1100 {

@@ -1,6 +1,8 @@
-// Package podgrouppodscount prefers the domain placements that hold most members of a pod group.
+// Package podgrouppodscount prefers the domain placements that hold most members of a pod
+// group.
 //
-// It takes proposals; it gives each the share of members that it would hold, in percent of those of the best. It owns nothing. It never looks at a node.
+// It takes proposals and returns a score for each: its number of placed members, in
+// percent of the best proposal's. It owns nothing. It never looks at a node.
 package podgrouppodscount
 
 import (
@@ -23,7 +25,8 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "PodGroupPodsCount".
 func (*Plugin) Name() string { return Name }
 
-// ScorePlacements rates proposals by how many members would be on nodes, those that are there already included.
+// ScorePlacements scores proposals by their number of placed members. Members that
+// already have a node count too.
 func (*Plugin) ScorePlacements(v state.View, tree *model.GroupTree, proposals []plugin.Proposal, scores []int64) error {
 	before, most := v.TreePlaced(tree), int64(0)
 	for i := range proposals {

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// The words in which the tables are written, so that a row fits on a line.
+// Abbreviations for the tables, so that a row fits on a line.
 
 const (
 	zone = v1.LabelTopologyZone
@@ -62,7 +62,7 @@ var (
 	choose   = build.Selector
 )
 
-// zoned returns nodes with room for many pods.
+// zoned returns nodes with space for many pods.
 func zoned(text string) []*v1.Node { return build.NodesInZones(text, build.Allocatable("pods=5000")) }
 
 func tolerating(keys ...string) podPart {

@@ -17,9 +17,9 @@ import (
 type constraint struct {
 	key                 string
 	maxSkew, minDomains int32
-	// selected are the pods that it counts; all default constraints of a pod share one.
+	// selected are the pods to count. All default constraints of a pod share one.
 	selected *selected
-	// nodes are those whose pods count.
+	// nodes are the nodes whose pods count.
 	nodes state.NodeSet
 }
 
@@ -46,7 +46,7 @@ func (n *need) compile() (constraints, error) {
 	return all, nil
 }
 
-// hardness is what kube-scheduler calls constraints of the action.
+// hardness returns kube-scheduler's word for constraints of the action.
 func hardness(action v1.UnsatisfiableConstraintAction) string {
 	if action == v1.DoNotSchedule {
 		return "hard"
@@ -64,7 +64,8 @@ func keysOf(list []demand) []string {
 	return slices.Compact(keys)
 }
 
-// apply updates the default selector. It reports whether any constraint applies at present.
+// apply updates the default selector. It reports whether any constraint applies at
+// present.
 func (c *constraints) apply(v state.View) bool {
 	if c.defaults == nil {
 		return true
@@ -72,24 +73,26 @@ func (c *constraints) apply(v state.View) bool {
 	return c.defaults.refresh(v)
 }
 
-// anyAbsent reports whether no node carries the key of some constraint. Then no node counts for any
-// of them, where nodes must have all keys.
+// anyAbsent reports whether no node has the key of some constraint. If nodes must have
+// all keys, no node then counts for any constraint.
 func (c *constraints) anyAbsent(v state.View) bool {
 	return slices.ContainsFunc(c.list, func(c constraint) bool { return c.isAbsent(v) })
 }
 
-// isAbsent reports whether no node carries the constraint's key.
+// isAbsent reports whether no node has the constraint's key.
 func (c *constraint) isAbsent(v state.View) bool { return c.key != "" && !v.Carried(c.key) }
 
 // selected are the pods that a constraint counts.
 type selected struct {
-	// pods are not counted where the selector selects nothing, or everything, which is defined to count 0.
+	// pods are not counted if the selector selects nothing, or everything, which counts 0
+	// by definition.
 	pods state.PodSet
-	// self is 1 if the pod itself is among them.
+	// self is 1 if the selector selects the pod itself.
 	self int32
 }
 
-// selectPods returns the pods in the pod's namespace that a selector with this canonical text selects.
+// selectPods returns the pods in the pod's namespace that a selector with this canonical
+// text selects.
 func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected {
 	s := &selected{pods: state.PodSet{
 		Text:    string(append(append(model.AppendQuote([]byte("spread "), pod.Namespace), ' '), text...)),
@@ -104,13 +107,14 @@ func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected
 	return s
 }
 
-// defaultSelector is the selector of a pod's default constraints. It depends on services and on the pod's controller, so it is built again
-// when one changed that can have a say in it.
+// defaultSelector is the selector of a pod's default constraints. It depends on services
+// and the pod's controller, and is rebuilt if a relevant one has changed.
 type defaultSelector struct {
-	pod      *model.Pod            // only what the selector depends on
-	version  state.SelectorVersion // of what it depends on, when it was last built or found to be the same
+	pod      *model.Pod            // only the parts that the selector depends on
+	version  state.SelectorVersion // of its inputs, at the last build or check
 	selected selected
-	empty    bool // no service or controller has a selector, so no constraint applies to the pod
+	// No service or controller has a selector, so no constraint applies to the pod.
+	empty bool
 }
 
 func newDefaultSelector(pod *model.Pod) *defaultSelector {

@@ -21,7 +21,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestCauses has, of each pod, what hints depend on and the causes: about pods that it counts, and about nodes.
+// TestCauses has, for each pod, the inputs of its hints and the causes: about pods that
+// it counts, and about nodes.
 func TestCauses(t *testing.T) {
 	x := wearing("app=x v=1")
 	defaults := listed(constraint(v1.DoNotSchedule, zone), constraint(v1.DoNotSchedule, "rack"))

@@ -9,21 +9,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Hints about what default selectors are made of: services and controllers.
+// Hints about the inputs of default selectors: services and controllers.
 
 const (
 	serviceKey    = "service"    // a label by which services select
 	controllerKey = "controller" // a controller of the waiting pod
 )
 
-// hasDefaults reports whether default constraints keep the pod off nodes.
+// hasDefaults reports whether default constraints can make nodes infeasible for the pod.
 func (p *Plugin) hasDefaults(pod *model.Pod) bool {
 	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
 	return !own && len(hard) > 0
 }
 
-// changesDefaults reports whether a service selects the pod, or did, or whether the pod's
-// controller has another selector.
+// changesDefaults reports whether a service selects or selected the pod, or the selector
+// of the pod's controller has changed.
 func (p *Plugin) changesDefaults(waiting *model.Pod, e model.Event) bool {
 	change := e.Labels
 	if change.Ref.Namespace != waiting.Namespace || !p.hasDefaults(waiting) {
@@ -55,7 +55,7 @@ func controllerRefOf(pod *model.Pod) (ref model.Ref, ok bool) {
 	return ref, true
 }
 
-// defaultsOf is what hints about selectors depend on.
+// defaultsOf returns the part of a pod that hints about selectors depend on.
 func (p *Plugin) defaultsOf(pod *model.Pod) model.Need {
 	if !p.hasDefaults(pod) {
 		return model.Need{}
@@ -63,8 +63,8 @@ func (p *Plugin) defaultsOf(pod *model.Pod) model.Need {
 	return model.NeedOf(string(appendDefaultSelector(model.AppendQuote(nil, pod.Namespace), pod.Object)))
 }
 
-// causeOfSelectors returns that a service must select by labels of the pod, or that the
-// controller must be its own.
+// causeOfSelectors requires that a service selects by labels of the pod, or that the
+// controller is the pod's own.
 func (p *Plugin) causeOfSelectors(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{}}}
 	if !p.hasDefaults(pod) {

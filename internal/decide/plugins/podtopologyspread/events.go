@@ -14,12 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for pods that become counted or are counted no longer, for nodes that add or remove domains, and for updates of the
-// waiting pod. Hints cannot see the default selector, so a pod that waits for default constraints is requeued for every pod of its namespace
+// EventsToRegister registers for pods that start or stop counting, for nodes that add or
+// remove domains, and for updates of the waiting pod. Hints cannot see the default
+// selector. So a pod with default constraints is requeued for every pod of its namespace
 // that the selector might select.
 //
-// kube-scheduler forgets that a pod which is being deleted no longer counts, that a node
-// can leave a constraint by its labels, and what default selectors are made of.
+// kube-scheduler's hints ignore three cases: a pod being deleted no longer counts, a
+// node's labels can exclude it from a constraint, and the inputs of default selectors can
+// change.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	events := []model.EventToRegister{
 		{
@@ -41,18 +43,20 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return events
 }
 
-// keysMax is the number of hard constraints up to which all their topology keys are keys of
-// a cause.
+// keysMax is the number of hard constraints up to which all their topology keys are keys
+// of a cause.
 const keysMax = 64
 
 // Kinds of keys.
 const (
-	podKey      = "pod"      // a pod that a constraint may count
-	changedKey  = "changed"  // a label of pods of a namespace that a selector names; without a name any label
+	podKey = "pod" // a pod that a constraint may count
+	// A label in a selector for pods of a namespace; any label if nameless.
+	changedKey  = "changed"
 	topologyKey = "topology" // a node label that is a topology key
 )
 
-// selectors is what hints about pods depend on: the namespace and the selectors of the hard constraints.
+// selectors returns the part of a pod that hints about pods depend on: the namespace and
+// the selectors of the hard constraints.
 func (p *Plugin) selectors(pod *model.Pod) model.Need {
 	if _, at, ok := model.Prepared[hard](pod); ok {
 		return pod.Needs[at]
@@ -68,8 +72,8 @@ func (p *Plugin) selectors(pod *model.Pod) model.Need {
 	return model.NeedOf(string(text))
 }
 
-// causeOfPods returns that a pod must be in the namespace and be selected by one of the hard constraints; and that a pod that is relabelled must
-// change a label that a selector names.
+// causeOfPods requires that a hard constraint selects the pod, in the same namespace. A
+// relabelled pod must change a label that a selector names.
 func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	cause := model.Cause{Wants: model.Never(), Keys: []model.Key{{}}}
 	changes := func(name string) {
@@ -94,8 +98,8 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// selectorsOf returns the selectors of a pod's own hard constraints, up to an error. It may
-// leave out repetitions.
+// selectorsOf returns the selectors of a pod's own hard constraints, up to the first
+// error. It may omit repetitions.
 func selectorsOf(pod *model.Pod, constraints []v1.TopologySpreadConstraint) iter.Seq2[labels.Selector, error] {
 	return func(yield func(labels.Selector, error) bool) {
 		if ready, _, ok := model.Prepared[hard](pod); ok && ready.prepared != nil {
@@ -141,11 +145,12 @@ func touchesPods(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// beginsToEnd reports whether a pod is being deleted, and was not before. It counts no more.
+// beginsToEnd reports whether the deletion of a pod has begun. Such a pod no longer
+// counts.
 func beginsToEnd(e *model.Event) bool { return !e.OldPod.Terminating && e.Pod.Terminating }
 
-// topologies is what hints about nodes depend on: the topology keys of the hard constraints,
-// and the node affinity that they honor.
+// topologies returns the part of a pod that hints about nodes depend on: the topology
+// keys of the hard constraints, and the node affinity that they honor.
 func (p *Plugin) topologies(pod *model.Pod) model.Need {
 	if _, at, ok := model.Prepared[hard](pod); ok {
 		return pod.Needs[at]
@@ -160,7 +165,7 @@ func (p *Plugin) topologies(pod *model.Pod) model.Need {
 	return model.NeedOf(string(text))
 }
 
-// honorsAffinity reports whether a hard constraint counts only the nodes that the pod's own
+// honorsAffinity reports whether a hard constraint counts only nodes that the pod's own
 // node affinity allows.
 func (p *Plugin) honorsAffinity(pod *model.Pod) bool {
 	hard, _ := p.specs(pod.Object, v1.DoNotSchedule)
@@ -180,10 +185,10 @@ func (p *Plugin) hardKeys(pod *model.Pod) []string {
 	return slices.Compact(keys)
 }
 
-// causeOfNodes returns that a node must have, or have had, all topology keys; and that an update must change one of them, unless it changes
-// taints. Labels that the pod's node affinity names can also make a node leave.
-// Of more than keysMax constraints, the keys of the first are enough to find the pod: the
-// hint stops at the first key that a node lacks.
+// causeOfNodes requires that a node has or had all topology keys. An update must change a
+// key or taints. Labels that the pod's node affinity names can also exclude a node. With
+// more than keysMax constraints, the first keys suffice to find the pod: the hint stops
+// at the first missing key.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{}}}
 	var way model.Way
@@ -224,7 +229,8 @@ func touchesNodes(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
-// changesCounts reports whether some hard constraint starts or ceases to count an assigned pod.
+// changesCounts reports whether some hard constraint starts or stops counting an assigned
+// pod.
 func (p *Plugin) changesCounts(waiting *model.Pod, e model.Event) bool {
 	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
 		if pod != nil && (pod.Namespace != waiting.Namespace || pod.NodeName == "" && pod.NominatedNode == "") {
@@ -250,8 +256,9 @@ func (p *Plugin) changesCounts(waiting *model.Pod, e model.Event) bool {
 	return false
 }
 
-// changesItself reports whether a new version of the waiting pod may fit where the old one did not: its tolerations include other nodes, or its
-// own constraints start or cease to select it.
+// changesItself reports whether a new version of the waiting pod may fit where the old
+// one did not. Either its tolerations include other nodes, or its own constraints start
+// or stop selecting it.
 func (p *Plugin) changesItself(_ *model.Pod, e model.Event) bool {
 	before, after := e.OldPod.Object, e.Pod.Object
 	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
@@ -265,7 +272,8 @@ func (p *Plugin) changesItself(_ *model.Pod, e model.Event) bool {
 	return p.selectsDifferently(after, before, after)
 }
 
-// selectsDifferently reports whether some hard constraint of a pod selects one version of a pod but not the other.
+// selectsDifferently reports whether some hard constraint of a pod selects only one of
+// two versions of a pod.
 func (p *Plugin) selectsDifferently(of, before, after *v1.Pod) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
@@ -282,8 +290,8 @@ func (p *Plugin) selectsDifferently(of, before, after *v1.Pod) bool {
 	return false
 }
 
-// changesDomains reports whether a node enters or leaves a domain of the hard constraints. Taints count even where no constraint honours them,
-// as in kube-scheduler.
+// changesDomains reports whether a node enters or leaves a domain of the hard
+// constraints. As in kube-scheduler, taints count even if no constraint honors them.
 func (p *Plugin) changesDomains(waiting *model.Pod, e model.Event) bool {
 	hard, _ := p.specs(waiting.Object, v1.DoNotSchedule)
 	had := e.OldNode != nil && hasKeys(e.OldNode.Object, hard)
@@ -323,9 +331,10 @@ func moves(before, after *v1.Node, constraints []v1.TopologySpreadConstraint) bo
 	return false
 }
 
-// selects reports whether a constraint of a pod with the labels own selects a pod with other labels. It returns what selectorOf's selector
-// would, without building it, which would be most of a hint's cost. For a selector that cannot be parsed the result is arbitrary: this plugin
-// never rejects a pod that has one.
+// selects reports whether a constraint of a pod with the labels own selects a pod with
+// other labels. It agrees with selectorOf's selector without building it, which would be
+// most of a hint's cost. For a malformed selector the result is arbitrary: this plugin
+// never rejects such a pod.
 func selects(c *v1.TopologySpreadConstraint, own, other map[string]string) bool {
 	if c.LabelSelector == nil {
 		return false

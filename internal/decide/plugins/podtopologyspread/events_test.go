@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// The rows follow docs/reference/topology.md#spread-events, except where hints of
-// kube-scheduler forget what its filter reads.
+// The rows follow docs/reference/topology.md#spread-events, except where kube-scheduler's
+// hints ignore inputs of its filter.
 func TestEventsToRegister(t *testing.T) {
 	x, y := wearing("app=x"), wearing("app=y")
 	xv := func(version string) podPart { return wearing("app=x v=" + version) }
@@ -132,7 +132,7 @@ func TestEventsToRegister(t *testing.T) {
 	}
 }
 
-// selects is an event about a service that selects by other labels.
+// selects returns an event about a service whose selector changes.
 func selects(namespace, before, after string) model.Event {
 	change := &model.LabelsChange{Ref: model.Ref{Kind: model.ServiceKind, Namespace: namespace, Name: "s"}}
 	if before != "" {

@@ -55,8 +55,8 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	return true, "", nil
 }
 
-// countNothing finds the counts if no node carries the key of some constraint: all are zero. The
-// first such constraint rejects every node, so those behind it do not matter.
+// countNothing sets all counts to zero, if no node has the key of some constraint. The
+// first such constraint rejects every node, so later constraints do not matter.
 func (r *rules) countNothing(v state.View) {
 	for i := range r.list {
 		c := &r.list[i]
@@ -67,7 +67,7 @@ func (r *rules) countNothing(v state.View) {
 	}
 }
 
-// Rules returns one rule for each hard constraint that matters.
+// Rules returns a rule for each hard constraint with an effect.
 func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	for i, t := range r.counts {
 		to = append(to, r.list[i].rule(t, v.Differences(t.Tally, nil)))
@@ -75,7 +75,7 @@ func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	return to
 }
 
-// AppendVersions appends that of each constraint's tally.
+// AppendVersions appends the version of each constraint's tally.
 func (r *rules) AppendVersions(to []uint64) []uint64 {
 	for i := range r.counts {
 		to = append(to, r.counts[i].Version())
@@ -83,7 +83,7 @@ func (r *rules) AppendVersions(to []uint64) []uint64 {
 	return to
 }
 
-// Reasons returns kube-scheduler's text for a code.
+// Reasons returns kube-scheduler's message for a code.
 func (*rules) Reasons(code reason.Code) []string {
 	if code == missingLabel {
 		return []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
@@ -91,8 +91,8 @@ func (*rules) Reasons(code reason.Code) []string {
 	return []string{"node(s) didn't match pod topology spread constraints"}
 }
 
-// rule returns the constraint's rule for the present counts: a domain is allowed if one more pod in it leaves it at most maxSkew above the
-// smallest domain.
+// rule returns the constraint's rule for the present counts. A domain is allowed if one
+// more pod leaves it at most maxSkew above the smallest domain.
 func (c *constraint) rule(t counted, differences []state.Difference) plugin.CountRule {
 	most := int64(c.maxSkew) - int64(c.selected.self) + int64(smallest(t.Tally, differences, c.minDomains))
 	return plugin.CountRule{
@@ -102,8 +102,9 @@ func (c *constraint) rule(t counted, differences []state.Difference) plugin.Coun
 	}
 }
 
-// smallest returns the count that skew is measured from: that of the smallest domain, or 0 while there are fewer than minDomains domains.
-// Domains without a node that counts do not exist.
+// smallest returns the count that skew is measured from: the count of the smallest
+// domain, or 0 with fewer than minDomains domains. Domains without a node that counts do
+// not exist.
 func smallest(t *state.Tally, differences []state.Difference, minDomains int32) int32 {
 	if t.Present() == 0 || t.Present() < minDomains {
 		return 0

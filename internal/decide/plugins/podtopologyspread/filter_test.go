@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// The rows F are those of docs/reference/topology.md#spread-filter; the others follow the rules there.
+// Rows F come from docs/reference/topology.md#spread-filter; the others follow the rules
+// there.
 
 func TestFilter(t *testing.T) {
 	app := wearing("app=x")
@@ -75,7 +76,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A node whose pods do not count is still judged, by the count of its domain; here the profile has only PodTopologySpread.
+// A node whose pods do not count is still judged, by the count of its domain. Here the
+// profile has only PodTopologySpread.
 func TestFilterJudgesNodesThatDoNotCount(t *testing.T) {
 	nodes := with(zoned("a=z1 b=z1 c=z2"), "b", tainted)
 	p := pod(wearing("app=x"), hard(zone, "app=x", taintsPolicy("Honor")))
@@ -137,7 +139,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// A hard selector that cannot be parsed fails the turn before any node is checked, a soft one when nodes are scored.
+// A malformed hard selector fails the turn before any node is checked, a malformed soft
+// selector when nodes are scored.
 func TestSelectorThatCannotBeParsed(t *testing.T) {
 	for _, tt := range []struct {
 		nodes string
@@ -161,7 +164,7 @@ func TestSelectorThatCannotBeParsed(t *testing.T) {
 	}
 }
 
-// Pods that differ only in which nodes count for them must not share tallies.
+// Pods must not share tallies if they differ in the nodes that count for them.
 func TestNodesThatCountAreTheirOwn(t *testing.T) {
 	nodes := with(with(with(zoned("a=z1 b=z2 c=z3"), "a", also("disk=ssd")), "b", also("disk=ssd")), "c", tainted)
 	b := newBench(t, oracle.Cluster{Nodes: nodes, Pods: fill("a=1 b=1", wearing("app=x"))}, spreadAlone())
@@ -183,7 +186,8 @@ func TestNodesThatCountAreTheirOwn(t *testing.T) {
 	}
 }
 
-// In a dry run each constraint has the differences of its own domains: c's pod goes, which leaves its zone and its host empty.
+// In a dry run each constraint has the differences of its own domains. Here c's pod is
+// removed, which empties its zone and its host.
 func TestDryRunOfTwoConstraints(t *testing.T) {
 	app := wearing("app=x")
 	b := newBench(t, oracle.Cluster{Nodes: zoned("a=z1 b=z1 c=z2"), Pods: fill("a=1 c=1", app)}, spreadAlone())
@@ -197,7 +201,7 @@ func TestDryRunOfTwoConstraints(t *testing.T) {
 		{pod(app, hard(host, "app=x", skew(5)), hard(zone, "app=x")), "fits fits fits", "skew skew fits"},
 		{pod(app, hard(host, "app=x"), hard(zone, "app=x")), "skew fits skew", "skew skew fits"},
 	} {
-		for range 2 { // what a dry run counts is not kept
+		for range 2 { // counts of a dry run are not kept
 			if got := inShort(b.answer(t, row.pod)); got != row.before {
 				t.Errorf("before: got %s, want %s", got, row.before)
 			}

@@ -68,9 +68,9 @@ func spreadOver(p *v1.Pod, n int, action v1.UnsatisfiableConstraintAction, chang
 	}
 }
 
-// TestManyKeysCostInProportion decides for the first time, and again, about pods with some spread
-// constraints and with four times as many: the decision allocates at most five times the bytes. No key
-// makes the state keep anything, as no node has one.
+// TestManyKeysCostInProportion decides, for the first time and again, about pods with
+// some spread constraints and with four times as many. The decision allocates at most
+// five times the bytes. No node has any of the keys, so the state keeps nothing for them.
 func TestManyKeysCostInProportion(t *testing.T) {
 	build.NotRaced(t)
 	for name, shape := range manyKeys {
@@ -98,8 +98,8 @@ func TestManyKeysCostInProportion(t *testing.T) {
 }
 
 // TestManyKeysAreCompiledWithThePod decides for the first time about compiled pods with
-// thousands of constraints. The constraints were compiled with the pod, so the loop parses
-// no selector and formats no text.
+// thousands of constraints. The constraints were compiled with the pod, so the loop
+// parses no selector and formats no text.
 func TestManyKeysAreCompiledWithThePod(t *testing.T) {
 	build.NotRaced(t)
 	for name, shape := range manyKeys {
@@ -113,9 +113,9 @@ func TestManyKeysAreCompiledWithThePod(t *testing.T) {
 	}
 }
 
-// TestEventsFindManyKeys has a compiled pod with many hard constraints, each with a key and
-// a selector of its own. Events find and help it by any of its selectors, and by nodes that
-// have all keys.
+// TestEventsFindManyKeys has a compiled pod with many hard constraints, each with a key
+// and a selector of its own. Events find and help it by any of its selectors, and by
+// nodes that have all keys.
 func TestEventsFindManyKeys(t *testing.T) {
 	const keys = 300
 	p, waiting := newPlugin(t, spreadAlone()), pod(wearing("app=x"))
@@ -160,8 +160,9 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestKeysThatNodesHaveShareTheirNodes has a pod with constraints on all keys of the nodes: each node
-// is matched once against the set of nodes that count, whatever the number of keys is.
+// TestKeysThatNodesHaveShareTheirNodes has a pod with constraints on all keys of the
+// nodes. Each node is matched once against the set of nodes that count, whatever the
+// number of keys.
 func TestKeysThatNodesHaveShareTheirNodes(t *testing.T) {
 	const nodes, keys = 30, 40
 	b := large(t, nodes)
@@ -189,8 +190,8 @@ func TestKeysThatNodesHaveShareTheirNodes(t *testing.T) {
 	}
 }
 
-// TestAKeyThatComesAndGoes decides about a pod with a key that no node has, that one gets, and that it
-// loses again.
+// TestAKeyThatComesAndGoes decides about a pod with a key that no node has, that a node
+// then gets, and that it loses again.
 func TestAKeyThatComesAndGoes(t *testing.T) {
 	b := large(t, 20)
 	p := pod(wearing("app=x"))
@@ -220,7 +221,8 @@ func TestAKeyThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// BenchmarkManyKeys decides for the first time about a pod with 2,000 spread constraints at 5,000 nodes.
+// BenchmarkManyKeys decides for the first time about a pod with 2,000 spread constraints
+// at 5,000 nodes.
 func BenchmarkManyKeys(b *testing.B) {
 	for name, shape := range manyKeys {
 		b.Run(name, func(b *testing.B) {

@@ -15,31 +15,32 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// need is a pod's constraints of one action. The pod's own constraints hold their selectors, and the need depends on the pod's labels in no
-// other way; for the default ones the labels and the controller determine the default selector, which can change at any time.
+// need is a pod's constraints of one action. For the pod's own constraints, the selectors
+// are the only dependency on its labels. For default constraints, the labels and the
+// controller determine the default selector, which can change at any time.
 type need struct {
 	pod    *model.Pod
 	action v1.UnsatisfiableConstraintAction
 	own    bool // the pod's own constraints, not the default ones
-	// keysRequired means that nodes count only if they have the keys of all constraints.
+	// keysRequired means that only nodes with the keys of all constraints count.
 	keysRequired bool
 	list         []demand
 	// nodes has the requirements of the constraints' policies. They are stored once,
-	// since constraints are many and a pod's affinity may be large.
+	// since constraints can be many and a pod's affinity large.
 	nodes inclusion
-	err   error // why a selector cannot be parsed; then the list is not complete
-	// prepared is nil until Prepare is called.
+	err   error // why a selector cannot be parsed; then the list is incomplete
+	// prepared is set by Prepare.
 	prepared *prepared
 }
 
-// demand is one constraint as the pod's spec or the arguments state it.
+// demand is a constraint from the pod's spec or the arguments.
 type demand struct {
 	*v1.TopologySpreadConstraint
-	selector labels.Selector // of one of the pod's own constraints
+	selector labels.Selector // for the pod's own constraints
 	honors   honors
 }
 
-// honors has the parts of an inclusion that hold for a constraint.
+// honors is the set of inclusion parts that apply to a constraint.
 type honors uint8
 
 const (
@@ -54,8 +55,8 @@ type (
 	soft struct{ *need }
 )
 
-// specs returns the pod's constraints of one action, and whether they are its own. A pod with any constraint of its own gets no default ones,
-// not even for the other action.
+// specs returns the pod's constraints of one action, and whether they are its own. A pod
+// with any constraint of its own gets no default ones, not even for the other action.
 func (p *Plugin) specs(pod *v1.Pod, action v1.UnsatisfiableConstraintAction) (list []v1.TopologySpreadConstraint, own bool) {
 	switch {
 	case len(pod.Spec.TopologySpreadConstraints) > 0:
@@ -66,7 +67,7 @@ func (p *Plugin) specs(pod *v1.Pod, action v1.UnsatisfiableConstraintAction) (li
 	return p.softDefaults, false
 }
 
-// need returns the constraints of one action, nil if there are none.
+// need returns the constraints of one action, or nil without any.
 func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *need {
 	specs, own := p.specs(pod.Object, action)
 	if len(specs) == 0 || !own && !mayHaveDefaultSelector(pod.Object) {
@@ -91,8 +92,8 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 	return n
 }
 
-// selectAlike reports whether two constraints of a pod have the same selector. It may miss
-// selectors with expressions.
+// selectAlike reports whether two constraints of a pod have equal selectors. It returns
+// false for selectors with expressions.
 func selectAlike(a, b *v1.TopologySpreadConstraint) bool {
 	x, y := a.LabelSelector, b.LabelSelector
 	return x != nil && y != nil && len(x.MatchExpressions)+len(y.MatchExpressions) == 0 &&
@@ -102,7 +103,8 @@ func selectAlike(a, b *v1.TopologySpreadConstraint) bool {
 // demandText is the approximate length of a constraint's text.
 const demandText = 64
 
-// AppendText appends the canonical text. Constraints that cannot be parsed are the same need exactly when they fail with the same error.
+// AppendText appends the canonical text. Needs with malformed constraints are equal
+// exactly if they fail with the same error.
 func (n *need) AppendText(text []byte) []byte {
 	if n.err != nil {
 		return fmt.Appendf(text, "error %v", n.err)
@@ -132,8 +134,9 @@ func (n *need) appendDemand(text []byte, d *demand) []byte {
 	return strconv.AppendUint(append(text, ' '), uint64(d.honors), 10)
 }
 
-// mayHaveDefaultSelector reports whether any service or controller could give the pod a default selector. A pod without labels matches only
-// services that select every pod, which add nothing to the selector.
+// mayHaveDefaultSelector reports whether any service or controller could give the pod a
+// default selector. A pod without labels matches only services that select every pod, and
+// these add nothing to the selector.
 func mayHaveDefaultSelector(pod *v1.Pod) bool { return len(pod.Labels) > 0 || controllerOf(pod) != nil }
 
 // controllerOf returns the pod's controller, if it is of a kind that has a selector.
@@ -179,7 +182,8 @@ func selectorOf(c *v1.TopologySpreadConstraint, own labels.Set) (labels.Selector
 	return selector.Add(requirements...), nil
 }
 
-// matchLabels returns the labels that the constraint's matchLabelKeys require of counted pods. Keys that the pod lacks require nothing.
+// matchLabels returns the labels that the constraint's matchLabelKeys require of counted
+// pods. Keys that the pod lacks require nothing.
 func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
 	var wanted []model.Label
 	for _, key := range c.MatchLabelKeys {
@@ -190,7 +194,8 @@ func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
 	return wanted
 }
 
-// inclusion is what a constraint's policies require of a node for its pods to count; nil where they require nothing.
+// inclusion is the need of a constraint's policies for nodes whose pods count. A nil part
+// requires nothing.
 type inclusion struct{ affinity, taints plugin.FilterNeed }
 
 // honored returns the parts of an inclusion that a constraint's policies honor. A soft
@@ -241,7 +246,8 @@ func (in inclusion) only(h honors) inclusion {
 	return in
 }
 
-// countsOwn reports whether each node counts its own pods only, as in scoring by host name.
+// countsOwn reports whether each node counts its own pods only, as in scoring by host
+// name.
 func countsOwn(c *v1.TopologySpreadConstraint) bool {
 	return c.WhenUnsatisfiable == v1.ScheduleAnyway && c.TopologyKey == v1.LabelHostname
 }
@@ -256,16 +262,16 @@ func (in inclusion) appendText(text []byte) []byte {
 	return text
 }
 
-// prepared is the part of compiled constraints that depends on the need alone. It is only
-// read.
+// prepared is the part of compiled constraints that depends on the need alone. It is
+// read-only.
 type prepared struct {
 	// sets are the nodes whose pods count, by the parts that a constraint honors.
 	sets [variants]state.NodeSet
-	// own are the constraints, unless they are default ones.
+	// own are the pod's own constraints; nil for default constraints.
 	own []constraint
 }
 
-// Prepare compiles as much as depends on the need alone.
+// Prepare compiles the parts that depend on the need alone.
 func (n *need) Prepare() {
 	if n.err != nil || n.prepared != nil {
 		return
@@ -282,7 +288,7 @@ func (n *need) Prepare() {
 	}
 }
 
-// ownConstraints returns the pod's own constraints. Those with equal selectors share one.
+// ownConstraints returns the pod's own constraints. Equal selectors are shared.
 func (n *need) ownConstraints() []constraint {
 	known := map[string]*selected{}
 	list := make([]constraint, 0, len(n.list))

@@ -1,8 +1,11 @@
-// Package podtopologyspread spreads pods that a selector selects evenly over zones, hosts and other domains of nodes.
+// Package podtopologyspread spreads the pods of a selector evenly over zones, hosts and
+// other domains.
 //
-// It takes a pod's spread constraints, or the profile's default ones for a pod that has none, and the state's tallies of pods by
-// domain. It gives the rules about counts that reject nodes, and scores for all feasible nodes together. It owns the default
-// constraints and the working memory of scoring. It never walks pods: the state counts them as they come and go.
+// It takes a pod's spread constraints, or the profile's default constraints for a pod
+// without any, and the state's tallies of pods by domain. It returns rules about counts
+// that reject nodes, and scores for all feasible nodes together. It owns the default
+// constraints and the scratch memory of scoring. It never iterates over pods: the state
+// keeps the counts up to date.
 package podtopologyspread
 
 import (
@@ -22,18 +25,22 @@ const Name = "PodTopologySpread"
 
 // Plugin spreads pods evenly.
 type Plugin struct {
-	// hardDefaults and softDefaults are the constraints of pods without constraints of their own.
+	// hardDefaults and softDefaults are the constraints of pods without constraints of
+	// their own.
 	hardDefaults, softDefaults []v1.TopologySpreadConstraint
-	// keysForDefaults means that soft default constraints exclude nodes that lack a topology key, as a pod's own do.
+	// keysForDefaults means that soft default constraints exclude nodes that lack a
+	// topology key, as a pod's own constraints do.
 	keysForDefaults bool
-	// affinity and taints decide which nodes a pod's affinity and tolerations allow, for constraints that honour these.
+	// affinity and taints decide which nodes a pod's affinity and tolerations allow, for
+	// constraints that honor these.
 	affinity *nodeaffinity.Plugin
 	taints   *tainttoleration.Plugin
 }
 
-// New returns the plugin. Args may be nil, which means kube-scheduler's defaults; they must be valid.
+// New returns the plugin. Args must be valid; nil means kube-scheduler's defaults.
 func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
-	affinity, err := nodeaffinity.New(nil) // the profile's added affinity does not count here
+	// The profile's added affinity does not count here.
+	affinity, err := nodeaffinity.New(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +55,7 @@ func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
 	return p, nil
 }
 
-// systemConstraints are kube-scheduler's defaulting of type System.
+// systemConstraints are kube-scheduler's defaults of type System.
 func systemConstraints() []v1.TopologySpreadConstraint {
 	return []v1.TopologySpreadConstraint{
 		{TopologyKey: v1.LabelHostname, MaxSkew: 3, WhenUnsatisfiable: v1.ScheduleAnyway},
@@ -56,7 +63,8 @@ func systemConstraints() []v1.TopologySpreadConstraint {
 	}
 }
 
-// withAction returns the constraints of one action, in their order. Where that is all of them, it returns the list itself.
+// withAction returns the constraints of one action, in their order. If all have the
+// action, it returns the list itself.
 func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction) []v1.TopologySpreadConstraint {
 	other := func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != action }
 	if !slices.ContainsFunc(all, other) {
@@ -68,8 +76,8 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 // Name returns "PodTopologySpread".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kinds that default selectors are built from; none without default constraints, because a pod's own constraints have a
-// selector.
+// Reads returns the kinds that default selectors are built from. It is empty without
+// default constraints, because a pod's own constraints have a selector.
 func (p *Plugin) Reads() []model.Kind {
 	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
 		return nil
@@ -81,8 +89,8 @@ func selectorKinds() []model.Kind {
 	return []model.Kind{model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}
 }
 
-// CountReads returns domains, the labels and taints by which nodes count, and what the
-// selectors of hard default constraints are built from.
+// CountReads returns domains, the labels and taints that decide which nodes count, and
+// the inputs of hard default constraints' selectors.
 func (p *Plugin) CountReads() plugin.Reads {
 	r := plugin.Reads{Nodes: model.Labels | model.Taints, Domains: true}
 	if len(p.hardDefaults) > 0 {
@@ -91,7 +99,7 @@ func (p *Plugin) CountReads() plugin.Reads {
 	return r
 }
 
-// CountNeed is the hard constraints; nil for a pod that none can apply to.
+// CountNeed returns the hard constraints, or nil if none can apply to the pod.
 func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
 	if n := p.need(pod, v1.DoNotSchedule); n != nil {
 		return hard{n}
@@ -99,8 +107,9 @@ func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
 	return nil
 }
 
-// SetNeed is the soft constraints; nil for a pod that none can apply to. With the System defaults that is rare: they apply to any pod that a
-// service selects or a controller owns.
+// SetNeed returns the soft constraints, or nil if none can apply to the pod. With the
+// System defaults nil is rare, because they apply to any pod that a service selects or a
+// controller owns.
 func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
 	if n := p.need(pod, v1.ScheduleAnyway); n != nil {
 		return soft{n}

@@ -19,8 +19,9 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: results from tallies that
-// were kept up to date must equal the oracle's, which counts from nothing.
+// TestAgreesWithOracle changes random clusters step by step, and compares the results for
+// old and new pods after each change. Results from tallies that were kept up to date must
+// equal the oracle's, which counts from nothing.
 func TestAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/decide/plugins/podtopologyspread", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Compile prepares the soft constraints. It fails when a selector cannot be parsed.
+// Compile prepares the soft constraints. It fails if a selector is malformed.
 func (x soft) Compile() (plugin.SetScores, error) {
 	all, err := x.compile()
 	if err != nil {
@@ -23,15 +23,16 @@ func (x soft) Compile() (plugin.SetScores, error) {
 // set is compiled soft constraints.
 type set struct {
 	constraints
-	// keysRequired excludes nodes that lack a topology key. Otherwise nodes are scored by the keys they have, and those that lack one share a
-	// domain.
+	// keysRequired excludes nodes that lack a topology key. Otherwise nodes are scored by
+	// the keys they have, and nodes without a key share a domain.
 	keysRequired bool
-	*memory      // while it scores
-	// sizes, unless nil, are how many nodes each slot stands for.
+	*memory      // only while scoring
+	// sizes, if not nil, is the number of nodes that each slot stands for.
 	sizes []int
 }
 
-// Axes are one for each constraint: its score depends on the count in the node's domain, and on which domains there are, all of which have a node among the examples.
+// Axes returns an axis for each constraint. The score depends on the count in the node's
+// domain, and on the set of domains, each represented by an example node.
 func (x *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	if !x.apply(v) || x.excludesAll(v) {
 		return to, true
@@ -45,14 +46,16 @@ func (x *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	return to, true
 }
 
-// ScoreAlike rates nodes that stand for many: only the number of nodes, by which counts of hosts are weighted, is another than that of the slots.
+// ScoreAlike scores nodes that stand for many. Only the number of nodes differs from the
+// number of slots; host counts are weighted by it.
 func (x *set) ScoreAlike(v state.View, slots []int32, sizes []int, scores []int64) (bool, error) {
 	x.sizes = sizes
 	defer func() { x.sizes = nil }()
 	return x.Score(v, slots, scores)
 }
 
-// nodes returns for how many nodes some of the slots stand, which are in the order of all.
+// nodes returns the number of nodes that some of the slots stand for. Both lists have the
+// same order.
 func (x *set) nodes(some, all []int32) int {
 	if x.sizes == nil {
 		return len(some)
@@ -67,17 +70,18 @@ func (x *set) nodes(some, all []int32) int {
 	return n
 }
 
-// memory is the working memory of scoring, which needs share: it is as large as there are nodes, and there are thousands of needs.
+// memory is the scratch memory of scoring. It grows with the number of nodes, so
+// thousands of needs share few of them.
 type memory struct {
 	kept   []int32   // the slots that are not excluded
 	totals []float64 // by position in kept
 	seen   []uint32  // by domain: the search that last found it
 	search uint32
-	shares []int64 // normalised scores, from the smallest raw score on
+	shares []int64 // normalized scores, from the smallest raw score on
 }
 
-// memories are those that no need uses at the moment: as many as engines have ever scored at the same time. Not a sync.Pool, which may forget one
-// at any time.
+// memories holds unused scratch memory, at most as many as engines have scored at the
+// same time. A sync.Pool was rejected, because it may drop its memory at any time.
 var memories struct {
 	sync.Mutex
 	free []*memory
@@ -127,7 +131,7 @@ func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	return true, nil
 }
 
-// excludesAll reports whether every node lacks one of the keys that it must have.
+// excludesAll reports whether every node lacks a required key.
 func (x *set) excludesAll(v state.View) bool { return x.keysRequired && x.anyAbsent(v) }
 
 // withAllKeys returns the slots of nodes that have all topology keys.
@@ -159,7 +163,8 @@ func hasAll(domains, slots []int32) bool {
 	return signs >= 0
 }
 
-// putBack moves the scores of the kept slots from the front to the positions of their slots; the others score 0.
+// putBack moves the scores of the kept slots from the front to the positions of their
+// slots. All other slots score 0.
 func putBack(slots, kept []int32, scores []int64) {
 	last := len(kept) - 1
 	for at := len(slots) - 1; at >= 0; at-- {
@@ -172,7 +177,9 @@ func putBack(slots, kept []int32, scores []int64) {
 	}
 }
 
-// sum adds each constraint's part to the raw scores of slots that stand for so many nodes, in the order of the constraints, since sums of doubles depend on it.
+// sum adds each constraint's part to the raw scores of slots, which stand for the given
+// number of nodes. It follows the order of the constraints, since sums of doubles depend
+// on the order.
 func (x *set) sum(v state.View, slots []int32, nodes int) {
 	x.totals = grown(x.totals, len(slots))
 	clear(x.totals)
@@ -189,11 +196,11 @@ func (x *set) sum(v state.View, slots []int32, nodes int) {
 
 // domainCounts are the pods of a constraint by domain, for scoring.
 type domainCounts struct {
-	present []int32       // by slot: negative where the node lacks the key
+	present []int32       // by slot: negative without the key
 	domains []int32       // by slot, for every scored node
-	counts  []int32       // by domain; a domain beyond its end counts nothing
+	counts  []int32       // by domain; a domain beyond its end counts 0
 	layout  state.Layout  // of the domains
-	counted state.Counted // zero where nothing is
+	counted state.Counted // zero if nothing is counted
 }
 
 func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
@@ -212,7 +219,7 @@ func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
 	return g
 }
 
-// countDomains returns how many domains the slots are in.
+// countDomains returns the number of domains of the slots.
 func (x *set) countDomains(domains, slots []int32) int {
 	if x.search++; x.search == 0 {
 		clear(x.seen)
@@ -232,8 +239,8 @@ func (x *set) countDomains(domains, slots []int32) int {
 	return n
 }
 
-// add adds weight × count + bonus for each node that has the key. The product is rounded by itself: a fused multiplication and addition would
-// give other scores on other processors.
+// add adds weight × count + bonus for each node that has the key. The product is rounded
+// separately: a fused multiply-add would give other scores on other processors.
 func (g *domainCounts) add(totals []float64, slots []int32, weight, bonus float64) {
 	totals = totals[:len(slots)]
 	for at, slot := range slots {
@@ -248,7 +255,8 @@ func (g *domainCounts) add(totals []float64, slots []int32, weight, bonus float6
 	}
 }
 
-// normalize rounds the totals and inverts them: a score is ⌊100·(high + low − raw)/high⌋, or 100 if the largest total, high, is 0.
+// normalize rounds the totals and inverts them: a score is ⌊100·(high + low − raw)/high⌋,
+// or 100 if the largest total, high, is 0.
 func (x *set) normalize(scores []int64) {
 	low, high := int64(math.MaxInt64), int64(0)
 	for at, total := range x.totals[:len(scores)] {
@@ -276,7 +284,7 @@ func (x *set) normalize(scores []int64) {
 	}
 }
 
-// rounded is math.Round for numbers that are not negative and not huge.
+// rounded is math.Round for numbers that are neither negative nor huge.
 func rounded(total float64) int64 {
 	whole := int64(total)
 	if total-float64(whole) >= 0.5 {
@@ -285,7 +293,8 @@ func rounded(total float64) int64 {
 	return whole
 }
 
-// grown returns a slice of n elements that reuses memory if it is large enough. The content is not defined.
+// grown returns a slice of n elements, reusing memory if it is large enough. The content
+// is undefined.
 func grown[T any](memory []T, n int) []T {
 	if cap(memory) < n {
 		return make([]T, n+n/4)[:n]

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// The rows S are those of docs/reference/topology.md#spread-score; the others follow the rules there.
+// Rows S come from docs/reference/topology.md#spread-score; the others follow the rules
+// there.
 func TestScore(t *testing.T) {
 	app := wearing("app=x")
 	x := func(s string) []*v1.Pod { return fill(s, app) }
@@ -66,7 +67,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// In scoring the policies choose which nodes' pods count for a domain, but a host's own pods always count.
+// In scoring, the policies choose the nodes whose pods count for a domain, but a host's
+// own pods always count.
 func TestScorePolicies(t *testing.T) {
 	c := oracle.Cluster{Nodes: with(zoned("a=z1 b=z1 c=z2"), "b", tainted), Pods: fill("a=1 b=4 c=2", wearing("app=x"))}
 	profile := spreadAlone()
@@ -75,9 +77,11 @@ func TestScorePolicies(t *testing.T) {
 		constraint podPart
 		want       string
 	}{
-		{soft(zone, "app=x"), "42 42 100"},                         // zones ln 4: raw 7 7 3
+		// Zones ln 4: raw 7 7 3.
+		{soft(zone, "app=x"), "42 42 100"},
 		{soft(zone, "app=x", taintsPolicy("Honor")), "100 100 33"}, // raw 1 1 3
-		{soft(host, "app=x", taintsPolicy("Honor")), "100 33 83"},  // hosts ln 5: raw 2 6 3
+		// Hosts ln 5: raw 2 6 3.
+		{soft(host, "app=x", taintsPolicy("Honor")), "100 33 83"},
 	} {
 		if got := marks(newBench(t, c, profile).answer(t, pod(wearing("app=x"), tt.constraint))); got != tt.want {
 			t.Errorf("row %d: got %s, want %s", i, got, tt.want)
@@ -98,7 +102,8 @@ func TestListDefaults(t *testing.T) {
 	}{
 		{"empty list", listed(), pod(app), "fits fits fits", "skip"},
 		{"hard; its matchLabelKeys do nothing", listed(hardZone), pod(app), "skew fits label", "skip"},
-		{"soft: an absent label is not forgiven", listed(softZone), pod(app), "fits fits fits", "0 100 0"}, // raw 1 0 -
+		// Raw 1 0 -
+		{"soft: an absent label is not forgiven", listed(softZone), pod(app), "fits fits fits", "0 100 0"},
 		{"both, one node left", listed(softZone, hardZone), pod(app), "skew fits label", "skip"},
 		{"own constraints of the other action", listed(hardZone), pod(app, soft(zone, "app=x")), "fits fits fits", "0 100 0"},
 		{"no service", listed(hardZone, softZone), pod(wearing("app=y")), "fits fits fits", "skip"},
@@ -113,8 +118,9 @@ func TestListDefaults(t *testing.T) {
 	}
 }
 
-// Default selectors (docs/reference/topology.md#derived-selector) as services and controllers come and go. Zone z1 holds two pods app=x, z2 two
-// pods app=y, and node d shows whether any constraint applies.
+// Default selectors (docs/reference/topology.md#derived-selector) as services and
+// controllers are added and removed. Zone z1 holds two pods app=x, z2 two pods app=y, and
+// node d shows whether any constraint applies.
 func TestDefaultsFollowServicesAndControllers(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "r"}
 	elsewhere := service("elsewhere", "app=x")

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// The matching in hints must agree with the library's selectors, and selectors with equal texts must select alike.
+// The matching in hints must agree with the library's selectors, and selectors with equal
+// texts must select alike.
 func TestSelectsAgreesWithSelectorOf(t *testing.T) {
 	someKey := rapid.SampledFrom([]string{"a", "b", "c"})
 	someValue := rapid.SampledFrom([]string{"", "x", "y"})
@@ -67,8 +68,8 @@ func TestRounded(t *testing.T) {
 	}
 }
 
-// Searches are numbered, so that what the last one saw need not be cleared; when the numbers are used up they begin anew, and what was seen under the first
-// of them does not count.
+// Searches are numbered, so that the marks of the last search need not be cleared. When
+// the numbers wrap around, marks of an earlier search with the same number do not count.
 func TestCountDomainsWhenNumbersAreUsedUp(t *testing.T) {
 	x := &set{memory: &memory{}}
 	domains := []int32{0, 1, 1, 3, 0}
@@ -86,15 +87,16 @@ func TestCountDomainsWhenNumbersAreUsedUp(t *testing.T) {
 			t.Errorf("after search %d: %d domains, want %d", row.search, got, row.want)
 		}
 	}
-	// The first search after the numbers began anew must not take for its own what an earlier one of that number has seen.
+	// The first search after the wrap must ignore the marks of an earlier search with its
+	// number.
 	x.seen, x.search = slices.Repeat([]uint32{1}, 4), math.MaxUint32
 	if got := x.countDomains(domains, slots); got != 3 {
 		t.Errorf("%d domains, want 3", got)
 	}
 }
 
-// Memory that is large enough is used again; memory that is not is replaced by some that leaves room, so that a cluster that grows node by node does not
-// have it made for each.
+// Memory that is large enough is reused. Otherwise the new memory has spare capacity, so
+// that a cluster that grows node by node does not reallocate for each node.
 func TestGrown(t *testing.T) {
 	made := 0
 	var memory []int32
@@ -116,7 +118,7 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// The memory of scoring is shared: what one need has given back is what the next one takes.
+// The memory of scoring is shared: a need takes the memory that another has returned.
 func TestMemoryIsTakenAgain(t *testing.T) {
 	a, b := takeMemory(), takeMemory()
 	if a == b {

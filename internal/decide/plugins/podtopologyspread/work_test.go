@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// shapes are the pods for which work is measured. Each has the label app=x, by which a service selects it.
+// shapes are the pods for which work is measured. Each has the label app=x, by which a
+// service selects it.
 var shapes = map[string][]podPart{
 	"defaults":  nil,
 	"hard-zone": {hard(zone, "app=x")},
@@ -25,7 +26,8 @@ var shapes = map[string][]podPart{
 	"all":       {hard(zone, "app=x", taintsPolicy("Honor")), hard(host, "app=x", skew(2)), soft(zone, "app=x"), soft(host, "app=x")},
 }
 
-// large is a cluster of three zones, each node with ten pods, one in a hundred of them app=x.
+// large is a cluster of three zones with ten pods on each node, one in a hundred of them
+// app=x.
 func large(t testing.TB, nodes int) *bench {
 	var c oracle.Cluster
 	c.Services = append(c.Services, service("x", "app=x"))
@@ -60,10 +62,12 @@ func (b *bench) place(t testing.TB, p *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// TestSeenNeedCostsWhatChanged measures the work of placing pods with a compiled need: each pod is added once to each tally that counts it, and
-// nothing is counted again, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of placing pods with a compiled need.
+// Each pod is added once to each tally that counts it, and nothing is counted again,
+// whatever the size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
-	// Host names score by the pods of each node. Hard and soft constraints on zones share a tally, unless a policy distinguishes them.
+	// Host names score by the pods of each node. Hard and soft constraints on zones share
+	// a tally, unless a policy distinguishes them.
 	tallies := map[string]int64{"defaults": 2, "hard-zone": 1, "hard-host": 1, "soft-zone": 1, "all": 4}
 	for shape := range shapes {
 		for _, nodes := range []int{100, 2000} {
@@ -86,7 +90,8 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestDefaultsShareTallies gives each pod its own labels, as a StatefulSet does: the needs differ, the tallies do not.
+// TestDefaultsShareTallies gives each pod its own labels, as a StatefulSet does: the
+// needs differ, the tallies do not.
 func TestDefaultsShareTallies(t *testing.T) {
 	b := large(t, 100)
 	for i := range 50 {
@@ -99,8 +104,9 @@ func TestDefaultsShareTallies(t *testing.T) {
 	}
 }
 
-// What counts the same pods over the same nodes is counted once: the nodes that count for a constraint are those with all keys, however the constraints
-// are ordered, and of two constraints on one key both have the same nodes.
+// Equal pods over equal nodes are counted once. The nodes that count for a constraint are
+// those with all keys, in any order of the constraints. Two constraints on one key have
+// the same nodes.
 func TestConstraintsShareTallies(t *testing.T) {
 	b := large(t, 30)
 	app, tier := hard(zone, "app=x"), hard(host, "app=x", skew(100))
@@ -112,7 +118,8 @@ func TestConstraintsShareTallies(t *testing.T) {
 			t.Errorf("after %d pods %d tallies were built, want one by zone and one by host", i+1, built)
 		}
 	}
-	// Another key excludes the nodes that lack it. If these are all, nothing is counted; otherwise these are other tallies.
+	// Another key excludes the nodes that lack it. If these are all, nothing is counted;
+	// otherwise these are other tallies.
 	for _, want := range []int64{2, 4, 4} {
 		p := pod(app, hard("rack", "app=x"), wearing("app=x"))
 		b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(p)))
@@ -148,7 +155,8 @@ func BenchmarkRules(b *testing.B) {
 	for _, shape := range []string{"hard-zone", "hard-host", "all"} {
 		b.Run(shape, func(b *testing.B) {
 			c := large(b, benchNodes)
-			for i := range benchNodes { // so that no domain is empty, which would end the search for the smallest
+			// So that no domain is empty, which would end the search for the smallest.
+			for i := range benchNodes {
 				p := pod(wearing("app=x"), on(fmt.Sprintf("node-%05d", i)))
 				p.Name = fmt.Sprintf("on-%d", i)
 				c.state.Apply(pods(p))
@@ -239,7 +247,8 @@ func BenchmarkHint(b *testing.B) {
 	}
 }
 
-// crowd is a cluster with services in one namespace, each of one app, and a pod of the app "x" to be placed by default constraints.
+// crowd returns a cluster with services in one namespace, each for one app, and a pod of
+// the app "x" with default constraints.
 func crowd(t testing.TB, services int) (*bench, *model.Pod) {
 	c := oracle.Cluster{Nodes: zoned("a=z1 b=z2 c=z3")}
 	for i := range services {
@@ -257,7 +266,8 @@ func unrelated(i int) []model.Change {
 	})}
 }
 
-// TestUnrelatedServicesAreNotAsked places pods beside 5,000 services while a ReplicaSet of another app changes.
+// TestUnrelatedServicesAreNotAsked places pods beside 5,000 services while a ReplicaSet
+// of another app changes.
 func TestUnrelatedServicesAreNotAsked(t *testing.T) {
 	b, p := crowd(t, 5000)
 	b.decide(t, p)
@@ -280,8 +290,9 @@ func (b *bench) decide(t testing.TB, p *model.Pod) {
 	}
 }
 
-// BenchmarkDefaultSelectorBesideServices decides about a pod with default constraints on three nodes: after a ReplicaSet of another app has
-// changed, after a service that selects the pod has, and for the first time.
+// BenchmarkDefaultSelectorBesideServices decides about a pod with default constraints on
+// three nodes: after a change of another app's ReplicaSet, after a change of a service
+// that selects the pod, and for the first time.
 func BenchmarkDefaultSelectorBesideServices(b *testing.B) {
 	for _, services := range []int{10, 5000} {
 		for _, row := range []struct {

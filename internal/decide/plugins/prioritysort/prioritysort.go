@@ -1,7 +1,7 @@
-// Package prioritysort orders waiting pods: by priority, and among equals by how long they have waited.
+// Package prioritysort orders pending pods by priority, then by waiting time.
 //
-// It takes two queued pods; it gives which of them goes first. It owns nothing. It never breaks a tie: pods that are equal in both have no order
-// here.
+// It takes two queued pods and returns which goes first. It owns nothing. It never breaks
+// a tie: pods that are equal in both have no order here.
 package prioritysort
 
 import "github.com/berth-scheduler/berth/internal/plugin"

@@ -1,7 +1,8 @@
-// Package schedulinggates keeps pods with scheduling gates from being tried.
+// Package schedulinggates keeps gated pods out of the active queue.
 //
-// It takes a pod; it gives a reason that names the pod's scheduling gates, and the event of their removal. It owns nothing. It never looks at a
-// node: a pod with scheduling gates does not reach the filters.
+// It takes a pod. It returns a message that names the pod's scheduling gates, and the
+// event of their removal. It owns nothing. It never looks at a node: a gated pod does not
+// reach the filters.
 package schedulinggates
 
 import (
@@ -22,7 +23,8 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "SchedulingGates".
 func (*Plugin) Name() string { return Name }
 
-// PreEnqueue returns the names of the pod's scheduling gates in the order of its spec, or "" if there are none.
+// PreEnqueue returns a message with the pod's scheduling gates in the order of its spec,
+// or "" without gates.
 func (*Plugin) PreEnqueue(pod *model.Pod) string {
 	gates := pod.Object.Spec.SchedulingGates
 	if len(gates) == 0 {
@@ -35,8 +37,8 @@ func (*Plugin) PreEnqueue(pod *model.Pod) string {
 	return "waiting for scheduling gates: [" + strings.Join(names, " ") + "]"
 }
 
-// EventsToRegister registers for the removal of the pod's last scheduling gate. Removing one of several is no such event, and the pod stays
-// where it is.
+// EventsToRegister registers for the removal of the pod's last scheduling gate. While
+// other gates remain, no such event occurs and the pod stays gated.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
 }

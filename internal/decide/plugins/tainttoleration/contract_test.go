@@ -17,7 +17,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+// The texts of needs are compared literally: an incomplete text would let pods share a
+// wrong column.
 func TestTexts(t *testing.T) {
 	p := New(WithComparisons)
 	for _, row := range []struct {

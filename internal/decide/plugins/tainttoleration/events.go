@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// EventsToRegister registers for nodes that lose their untolerated taints and for tolerations that the waiting pod gains or loses.
+// EventsToRegister registers for nodes that lose their untolerated taints, and for
+// tolerations that the waiting pod gains or loses.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
@@ -22,8 +23,9 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 
 // Kinds of keys.
 const (
-	toleratedKey = "tolerated" // a taint that a toleration may tolerate; without a name any taint
-	noKey        = ""          // of pods that tolerate nothing
+	// A taint that a toleration may tolerate; any taint if nameless.
+	toleratedKey = "tolerated"
+	noKey        = "" // for pods that tolerate nothing
 )
 
 // cause returns the taints that the pod's tolerations may tolerate.
@@ -43,8 +45,9 @@ func (p *Plugin) cause(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// touches seeks pods with a toleration for each taint that the node has. If no taint went, the event helps no pod: a pod that tolerates all the
-// node has now tolerated all it had.
+// touches seeks pods with a toleration for each taint of the node. If no taint was
+// removed, the event helps no pod: a pod that tolerates all taints now tolerated all
+// taints before.
 func touches(e model.Event, to *model.Touch) {
 	if e.OldNode != nil && !someWent(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints) {
 		to.Seeks = model.Never()
@@ -61,14 +64,14 @@ func touches(e model.Event, to *model.Touch) {
 	to.Seeks = append(to.Seeks, way)
 }
 
-// someWent reports whether a taint that forbids is not among those that the node has now.
+// someWent reports whether a forbidding taint was removed from the node.
 func someWent(before, now []v1.Taint) bool {
 	return slices.ContainsFunc(before, func(t v1.Taint) bool {
 		return forbids(t.Effect) && !slices.ContainsFunc(now, func(o v1.Taint) bool { return t.Key == o.Key && t.Value == o.Value && t.Effect == o.Effect })
 	})
 }
 
-// alike is the pod's need.
+// alike returns the pod's filter need.
 func (p *Plugin) alike(pod *model.Pod) model.Need {
 	if _, at, ok := model.Prepared[*filter](pod); ok {
 		return pod.Needs[at]

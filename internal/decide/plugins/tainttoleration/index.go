@@ -2,19 +2,19 @@ package tainttoleration
 
 import v1 "k8s.io/api/core/v1"
 
-// indexFrom is from how many tolerations on they are indexed. Below it, going through them costs
-// less.
+// indexFrom is the number of tolerations from which an index is faster than a linear
+// scan.
 const indexFrom = 16
 
-// index is many tolerations by what they tolerate, so that a taint is looked up. It is immutable.
+// index finds the tolerations of a taint by lookup. It is immutable.
 type index struct {
 	exists map[scope]struct{}
 	equal  map[valued]struct{}
-	// below and above are the bounds of Lt and Gt: of several the one that tolerates most.
+	// below and above are the bounds of Lt and Gt. Of several, the most tolerant is kept.
 	below, above map[scope]int64
 }
 
-// scope is the taints of one key and effect; an empty key or effect stands for all.
+// scope is the taints of one key and effect. An empty key or effect stands for all.
 type scope struct {
 	key    string
 	effect v1.TaintEffect

@@ -7,7 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestIndexAgreesWithEachToleration: an index tolerates a taint exactly if one of its tolerations does.
+// TestIndexAgreesWithEachToleration: an index tolerates a taint exactly if any of its
+// tolerations does.
 func TestIndexAgreesWithEachToleration(t *testing.T) {
 	effects := []v1.TaintEffect{"", v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule}
 	values := []string{"", "x", "1", "5", "9", "05", "-2"}
@@ -15,7 +16,7 @@ func TestIndexAgreesWithEachToleration(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 9))
 		operators := []v1.TolerationOperator{"", v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt, "Near"}
 		if r.IntN(2) == 0 {
-			operators = operators[2:4] // so that bounds of one key meet
+			operators = operators[2:4] // so that bounds of one key coincide
 		}
 		var compiled tolerations
 		for range r.IntN(5) {

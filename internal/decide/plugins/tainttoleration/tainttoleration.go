@@ -1,8 +1,10 @@
-// Package tainttoleration keeps pods off nodes with taints that they do not tolerate, and prefers nodes without PreferNoSchedule taints.
+// Package tainttoleration keeps pods off nodes with taints that they do not tolerate, and
+// prefers nodes without PreferNoSchedule taints.
 //
-// It takes a pod's tolerations and a node's taints; it gives a verdict from the taints that forbid (NoSchedule, NoExecute) and a raw score from
-// those that advise (PreferNoSchedule). It owns nothing. It never looks at spec.unschedulable, and it never evicts: NoExecute counts here only
-// for pods that are not on the node yet.
+// It takes a pod's tolerations and a node's taints. It returns a verdict from the taints
+// that forbid (NoSchedule, NoExecute) and a raw score from those that advise
+// (PreferNoSchedule). It owns nothing. It never looks at spec.unschedulable, and it never
+// evicts: NoExecute counts here only for pods that are not on the node yet.
 package tainttoleration
 
 import (
@@ -19,17 +21,18 @@ const Name = "TaintToleration"
 
 const untolerated = reason.Unresolvable | 1
 
-// Plugin judges nodes by their taints.
+// Plugin filters and scores nodes by their taints.
 type Plugin struct{ operators Operators }
 
-// New returns the plugin. Tolerations with an operator outside the given set tolerate nothing.
+// New returns the plugin. A toleration with an operator outside the set tolerates
+// nothing.
 func New(operators Operators) *Plugin { return &Plugin{operators: operators} }
 
 // Name returns "TaintToleration".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the tolerations of taints that forbid. It is nil for a pod that tolerates every such taint; a pod without tolerations has a
-// need.
+// FilterNeed returns the tolerations of taints that forbid. It is nil for a pod that
+// tolerates every such taint. A pod without tolerations has a need.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	tolerated := tolerationsOf(pod.Object.Spec.Tolerations, forbids, p.operators)
 	switch {
@@ -50,7 +53,7 @@ func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 // filter holds the tolerations of taints that forbid.
 type filter struct {
 	tolerated tolerations
-	many      *index // of tolerated, once Prepare has been called, if they are many
+	many      *index // set by Prepare for many tolerations
 }
 
 func (f *filter) AppendText(text []byte) []byte {
@@ -89,8 +92,8 @@ func (f *filter) Filter(node state.Node) reason.Code {
 
 func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had untolerated taint(s)"} }
 
-// ScoreNeed is the tolerations of taints that advise. It is never nil: reversed normalization gives every node points even if no node has such a
-// taint.
+// ScoreNeed returns the tolerations of taints that advise. It is never nil, because
+// reversed normalization gives every node points even if no node has such a taint.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	if tolerated := tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators); len(tolerated) > 0 {
 		return &scorer{tolerated: tolerated}
@@ -104,13 +107,13 @@ var toleratesNothing = &scorer{}
 // ScoreReads returns the taints.
 func (*Plugin) ScoreReads() model.Aspect { return model.Taints }
 
-// Normalization gives the nodes without untolerated taints 100.
+// Normalization maps 0 untolerated taints to a score of 100.
 func (*Plugin) Normalization() model.Normalization { return model.LargestReversed }
 
 // scorer holds the tolerations of taints that advise.
 type scorer struct {
 	tolerated tolerations
-	many      *index // of tolerated, once Prepare has been called, if they are many
+	many      *index // set by Prepare for many tolerations
 }
 
 func (s *scorer) AppendText(text []byte) []byte {
@@ -130,7 +133,8 @@ func (s *scorer) Compile() (plugin.NodeScores, error) {
 	return s, nil
 }
 
-// tolerate reports whether tolerations, indexed if they are many, tolerate a taint.
+// tolerate reports whether the tolerations tolerate a taint. It uses the index if
+// present.
 func tolerate(few tolerations, many *index, taint *v1.Taint) bool {
 	if many != nil {
 		return many.tolerate(taint)

@@ -14,15 +14,16 @@ import (
 // Operators is the set of operators that tolerations may use.
 type Operators uint8
 
-// The sets of operators that exist.
+// The sets of operators.
 const (
-	// EqualAndExists are the operators of kube-scheduler's defaults.
+	// EqualAndExists is kube-scheduler's default set.
 	EqualAndExists Operators = iota
 	// WithComparisons adds Lt and Gt (feature gate TaintTolerationComparisonOperators).
 	WithComparisons
 )
 
-// toleration is one toleration in canonical form: its operator is valid, and its value is empty if the operator ignores it.
+// toleration is a toleration in canonical form: the operator is valid, and a value that
+// the operator ignores is empty.
 type toleration struct {
 	key, value string
 	effect     v1.TaintEffect
@@ -33,7 +34,7 @@ type toleration struct {
 // tolerations are sorted and distinct.
 type tolerations []toleration
 
-// tolerationsOf compiles those tolerations that can tolerate a taint of one of the effects.
+// tolerationsOf compiles the tolerations that can tolerate a taint of the given effects.
 func tolerationsOf(list []v1.Toleration, effects func(v1.TaintEffect) bool, operators Operators) tolerations {
 	var compiled tolerations
 	for i := range list {
@@ -54,7 +55,7 @@ func tolerationsOf(list []v1.Toleration, effects func(v1.TaintEffect) bool, oper
 	return slices.Compact(compiled)
 }
 
-// tolerationOf compiles one toleration; ok is false if it can tolerate nothing.
+// tolerationOf compiles one toleration. ok is false if it can tolerate nothing.
 func tolerationOf(t *v1.Toleration, operators Operators) (compiled toleration, ok bool) {
 	compiled = toleration{key: t.Key, value: t.Value, effect: t.Effect, operator: t.Operator}
 	switch t.Operator {
@@ -130,8 +131,8 @@ func (t *toleration) tolerates(taint *v1.Taint) bool {
 	return ok && value > t.bound
 }
 
-// decimal parses a canonical decimal integer: no plus sign, no leading zeros, no -0, within 64 bits. strconv allocates an error for every text
-// that is not a number.
+// decimal parses a canonical decimal integer: no plus sign, no leading zeros, no -0,
+// within 64 bits. strconv would allocate an error for every other text.
 func decimal(text string) (value int64, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if digits == "" || len(digits) > 19 || digits[0] == '0' && text != "0" {

@@ -1,7 +1,9 @@
-// Package topologyplacementgenerator divides the nodes by the topology key of a pod group, whose members must share one domain.
+// Package topologyplacementgenerator divides the nodes by the topology key of a pod group
+// whose members must share a domain.
 //
-// It takes a PodGroup, or a composite one with the groups below it, and the labels of nodes; it gives one domain placement for each value of the key among the nodes, or
-// for the one value that members on nodes have. It owns nothing. It never looks at what a node has room for.
+// It takes a PodGroup, or a composite group with the groups below it, and the labels of
+// nodes. It returns a domain placement for each value of the key, or only for the value
+// that placed members have. It owns nothing. It never checks whether a node has space.
 package topologyplacementgenerator
 
 import (
@@ -26,8 +28,12 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "TopologyPlacementGenerator".
 func (*Plugin) Name() string { return Name }
 
-// GeneratePlacements returns a domain placement for each value of the group's topology key, named after it; for a group without one, that of all nodes. Nodes
-// without the label, and those that the restriction leaves out, are in none. Where members are on nodes, theirs is the only one, and it is an error if they do not share a domain.
+// GeneratePlacements returns a domain placement for each value of the group's topology
+// key, named after the value. A group without a key gets one placement with all nodes.
+//
+// Nodes without the label and nodes outside the restriction are in no placement. If
+// members are already placed, only their domain is returned. Placed members in different
+// domains are an error.
 func (*Plugin) GeneratePlacements(v state.View, tree *model.GroupTree, within *state.Restriction) ([]plugin.DomainPlacement, error) {
 	key := tree.TopologyKey()
 	if key == "" {
@@ -49,10 +55,11 @@ func (*Plugin) GeneratePlacements(v state.View, tree *model.GroupTree, within *s
 	return placements, nil
 }
 
-// anyDomain is the domain of members that are on no node.
+// anyDomain is the domain if no member is placed.
 const anyDomain int32 = -1
 
-// domainOfMembers returns the domain of the members that are on nodes, anyDomain if none is.
+// domainOfMembers returns the domain of the placed members, or anyDomain if none is
+// placed.
 func domainOfMembers(v state.View, tree *model.GroupTree, domains []int32) (domain int32, err error) {
 	members := slices.SortedFunc(v.TreeMembers(tree), func(a, b *model.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	domain = anyDomain
@@ -74,7 +81,8 @@ func domainOfMembers(v state.View, tree *model.GroupTree, domains []int32) (doma
 	return domain, nil
 }
 
-// slotsByDomain returns the slots of the nodes of each domain, ascending, as far as they are within a restriction; if only is a domain, of that one alone.
+// slotsByDomain returns the slots of each domain within the restriction, ascending. If
+// only is a domain, the other domains are left out.
 func slotsByDomain(domains []int32, only int32, within *state.Restriction) [][]int32 {
 	wanted := func(domain int32) bool { return domain >= 0 && (only == anyDomain || domain == only) }
 	each := slices.All(domains)

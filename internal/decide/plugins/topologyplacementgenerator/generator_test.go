@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// groupOf returns the group default/g with a topology key, none if that is empty.
+// groupOf returns the group default/g with a topology key. An empty key sets none.
 func groupOf(key string) *model.PodGroup {
 	object := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "g"}}
 	if key != "" {
@@ -84,7 +84,8 @@ func TestGeneratePlacements(t *testing.T) {
 	}
 }
 
-// TestGeneratedWithinSomeNodes: as in a domain that was chosen for the group above, only some of the nodes are divided.
+// TestGeneratedWithinSomeNodes divides only some of the nodes, as in the domain chosen
+// for the group above.
 func TestGeneratedWithinSomeNodes(t *testing.T) {
 	rack := func(name, value string) *v1.Node { return build.Node(name, build.NodeLabels("rack="+value)) }
 	nodes := []*v1.Node{rack("n0", "z"), rack("n1", "a"), build.Node("n2"), rack("n3", "z"), rack("n4", "m"), rack("n5", "z")}
@@ -106,7 +107,8 @@ func TestGeneratedWithinSomeNodes(t *testing.T) {
 	}
 }
 
-// TestGeneratedFollowNodes: nodes that go, come and move are in the placements of the next turn, in the order of the values.
+// TestGeneratedFollowNodes: the placements of the next turn follow nodes that are
+// deleted, added and moved, in the order of the values.
 func TestGeneratedFollowNodes(t *testing.T) {
 	s := plugintest.Cluster([]*v1.Node{build.Node("n0", build.NodeLabels("rack=b")), build.Node("n1", build.NodeLabels("rack=a"))})
 	apply := func(changes ...model.Change) string {

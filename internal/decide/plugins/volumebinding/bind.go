@@ -18,27 +18,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Between the decision and the binding, a placement holds a volume for each claim that found one, and the choice of a node for each claim that is to be
-// provisioned. Both count as long as the object has the version that was promised: a newer one shows what others have made of it, as in
-// kube-scheduler, where it replaces the assumed one. What was written stays written when the placement fails.
+// Between the decision and the binding, a placement holds a volume for each claim that
+// found one, and the selected node for each claim to provision. A hold counts while the
+// object has the promised version. As in kube-scheduler, a newer version replaces the
+// assumed one, since it shows the changes of others. Writes are not undone if the
+// placement fails.
 
-// heldVolume is the value of a hold on a volume: the claim that it is promised to.
+// heldVolume is the value of a hold on a volume: the claim that gets it.
 type heldVolume struct {
 	claim   model.ClaimKey
-	uid     types.UID // of the claim: another one of that name is promised nothing
+	uid     types.UID // of the claim; another claim of the same name gets nothing
 	version string    // of the volume
 }
 
-// heldClaim is the value of a hold on a claim: the volume that it is promised, or the node that was chosen for it.
+// heldClaim is the value of a hold on a claim: its promised volume or its selected node.
 type heldClaim struct {
-	volume string // empty if it is to be provisioned
+	volume string // empty if the claim will be provisioned
 	uid    types.UID
 	node   string
-	// version is that of the volume, or of the claim if there is none.
+	// version is the volume's version, or the claim's if no volume is promised.
 	version string
 }
 
-// assumedNode returns the node that a placement has chosen for a claim whose own version does not show it.
+// assumedNode returns the node that a placement selected for a claim, if the claim's own
+// version does not show it yet.
 func assumedNode(v state.View, claim *model.Claim) (node string, assumed bool) {
 	for _, h := range v.Holders(claim.Ref()) {
 		if held, ok := h.Value.(heldClaim); ok && held.volume == "" && held.version == claim.Version() {
@@ -48,7 +51,8 @@ func assumedNode(v state.View, claim *model.Claim) (node string, assumed bool) {
 	return "", false
 }
 
-// promised returns the volumes that are meant for a claim: those that name it, and those that a placement holds for it.
+// promised returns the volumes reserved for a claim: those that name it, and those that a
+// placement holds for it.
 func promised(v state.View, claim *model.Claim) []*model.Volume {
 	store := v.Storage()
 	var volumes []*model.Volume
@@ -78,7 +82,8 @@ func isHeldForAnother(v state.View, volume *model.Volume, claim *model.Claim) bo
 	return false
 }
 
-// Reserve holds the volumes that are found for the pod's claims on the node, and the node for those that are to be provisioned.
+// Reserve holds the volumes found for the pod's claims on the node, and the node for
+// claims that will be provisioned.
 func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
 		return nil, nil
@@ -101,7 +106,8 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	}
 	var holds []plan.Hold
 	for _, m := range found.static {
-		if isHeldForAnother(v, m.volume, m.claim.Claim) { // in a draft, whose holds the store does not have
+		// In a draft, whose holds the store does not have.
+		if isHeldForAnother(v, m.volume, m.claim.Claim) {
 			return nil, fmt.Errorf("persistentvolume %q is promised to another claim", m.volume.Name)
 		}
 		holds = append(holds,
@@ -115,13 +121,14 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	return holds, nil
 }
 
-// PreBind writes which claim each volume is for, and then for which node claims are to be provisioned; and waits until the claims are bound. A claim
-// that the pod names twice is written once; kube-scheduler writes it twice, and its second try fails.
+// PreBind writes the claims of volumes, then the selected nodes of claims, and waits
+// until the claims are bound. A claim that the pod names twice is written once.
+// kube-scheduler writes it twice, and the second write fails.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	store := v.Storage()
 	var steps []plan.Step
 	var waits, written []model.Ref
-	for _, h := range placement.Holds { // Reserve has put volumes before claims that are to be provisioned
+	for _, h := range placement.Holds { // Reserve puts volumes before claims to provision
 		var write *plan.Write
 		var err error
 		switch held := h.Value.(type) {
@@ -148,14 +155,16 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 	}
 	waits = append(waits, model.Ref{Kind: model.NodeKind, Name: placement.NodeName})
 	return append(steps, plan.Step{Wait: &plan.Wait{
-		Timeout: cmp.Or(p.timeout, time.Nanosecond), // without patience the wait fails at once
+		// With timeout 0 the wait fails at once.
+		Timeout: cmp.Or(p.timeout, time.Nanosecond),
 		Err:     errors.New("binding volumes: context deadline exceeded"),
 		For:     waits,
 	}}), nil
 }
 
-// unreserved returns an error if claims of a pod that holds nothing are to be bound, as when a configuration disables the plugin at Reserve: such a pod
-// would be bound without its volumes.
+// unreserved returns an error if a pod without holds has claims to bind, for example
+// because the plugin is disabled at Reserve. Such a pod would be bound without its
+// volumes.
 func unreserved(v state.View, pod *model.Pod) error {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
 		return nil
@@ -189,8 +198,9 @@ func metaOf(object metav1.Object) patchMeta {
 	return patchMeta{UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}
 }
 
-// writeOfVolume writes that a volume is for a claim. One that names the claim already is written in its version all the same, so that the write fails
-// if it has changed.
+// writeOfVolume returns the write that assigns a volume to a claim. A volume that already
+// names the claim is also written, with its version, so that the write fails if the
+// volume has changed.
 func writeOfVolume(pv *model.Volume, claim *model.Claim) (*plan.Write, error) {
 	p := patch{Metadata: metaOf(pv.Object)}
 	ref := pv.Object.Spec.ClaimRef
@@ -206,7 +216,7 @@ func writeOfVolume(pv *model.Volume, claim *model.Claim) (*plan.Write, error) {
 	return mergePatch(&p, "persistentvolumes", pv.Object)
 }
 
-// writeOfClaim writes for which node a claim is to be provisioned.
+// writeOfClaim returns the write that selects the node to provision a claim for.
 func writeOfClaim(claim *model.Claim, node string) (*plan.Write, error) {
 	p := patch{Metadata: metaOf(claim.Object)}
 	p.Metadata.Annotations = map[string]*string{volume.AnnSelectedNode: &node}
@@ -224,7 +234,8 @@ func mergePatch(p *patch, resource string, object metav1.Object) (*plan.Write, e
 	}, nil
 }
 
-// Done reports whether the claims of a placement are bound. An error, in kube-scheduler's words, means that they will not be.
+// Done reports whether the claims of a placement are bound. An error, worded as in
+// kube-scheduler, means that they never will be.
 func (*Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 	done, err := isBound(v, placement)
 	if err != nil {
@@ -263,8 +274,9 @@ func isBound(v state.View, placement *plan.Placement) (bool, error) {
 	return true, nil
 }
 
-// holds reports whether a placement holds the volume for the claim. The claim may have been bound to another one meanwhile, which kube-scheduler does not
-// look at: it would bind the pod although the volume may be out of the node's reach.
+// holds reports whether a placement holds the volume for the claim. The claim may have
+// been bound to another volume meanwhile. kube-scheduler does not check this and would
+// bind the pod although the node may not reach the volume.
 func holds(placement *plan.Placement, claim model.ClaimKey, volume string) bool {
 	return slices.ContainsFunc(placement.Holds, func(h plan.Hold) bool {
 		held, ok := h.Value.(heldVolume)
@@ -272,7 +284,7 @@ func holds(placement *plan.Placement, claim model.ClaimKey, volume string) bool 
 	})
 }
 
-// isVolumeBound looks at a volume that was written for a claim.
+// isVolumeBound reports whether a volume written for a claim is bound.
 func isVolumeBound(v state.View, node state.Node, name string, held heldVolume) (bool, error) {
 	pv, claim := v.Storage().Volume(name), v.Storage().Claim(held.claim)
 	switch {
@@ -281,7 +293,7 @@ func isVolumeBound(v state.View, node state.Node, name string, held heldVolume) 
 	case claim == nil:
 		return false, fmt.Errorf("failed to check binding: persistentvolumeclaims %q not found", held.claim)
 	case pv.Version() == held.version && (pv.Object.Spec.ClaimRef == nil || pv.Object.Spec.ClaimRef.UID == ""):
-		return false, nil // the write is not to be seen yet
+		return false, nil // the write is not visible yet
 	}
 	if err := reaches(pv, node); err != nil {
 		return false, err
@@ -292,14 +304,14 @@ func isVolumeBound(v state.View, node state.Node, name string, held heldVolume) 
 	return claim.Bound, nil
 }
 
-// isProvisioned looks at a claim for which a node was chosen.
+// isProvisioned reports whether a claim with a selected node is bound.
 func isProvisioned(v state.View, node state.Node, key model.ClaimKey, held heldClaim) (bool, error) {
 	claim := v.Storage().Claim(key)
 	switch {
 	case claim == nil:
 		return false, fmt.Errorf("failed to check provisioning pvc: persistentvolumeclaims %q not found", key)
 	case claim.Version() == held.version && claim.SelectedNode != held.node:
-		return false, nil // the write is not to be seen yet
+		return false, nil // the write is not visible yet
 	case claim.Object.Annotations == nil:
 		return false, fmt.Errorf("selectedNode annotation reset for PVC %q", key.Name)
 	case claim.SelectedNode != node.Name():
@@ -308,7 +320,7 @@ func isProvisioned(v state.View, node state.Node, key model.ClaimKey, held heldC
 	if name := claim.Object.Spec.VolumeName; name != "" {
 		pv := v.Storage().Volume(name)
 		if pv == nil {
-			return false, nil // not to be seen yet
+			return false, nil // not visible yet
 		}
 		if err := reaches(pv, node); err != nil {
 			return false, err
@@ -317,7 +329,7 @@ func isProvisioned(v state.View, node state.Node, key model.ClaimKey, held heldC
 	return claim.Bound, nil
 }
 
-// reaches returns why a volume cannot be used on a node, nil if it can.
+// reaches returns why a node cannot use a volume, or nil if it can.
 func reaches(pv *model.Volume, node state.Node) error {
 	affinity, err := pv.AffinityOn(node.Volumes().CSINode())
 	if err != nil {

@@ -94,7 +94,7 @@ func TestPreBind(t *testing.T) {
 	}
 }
 
-// Without patience the wait ends at once, while a wait without a timeout would never end.
+// With timeout 0 the wait ends at once. A wait without a timeout would never end.
 func TestNoPatience(t *testing.T) {
 	w := newWorld(t, timeout(0), pvc("c", "class=dp"))
 	placement, err := w.reserve(pod(naming("c")), "n1")
@@ -107,7 +107,8 @@ func TestNoPatience(t *testing.T) {
 	}
 }
 
-// A pod that holds nothing although its claim is to be bound, as where the plugin is disabled at Reserve, is not bound.
+// A pod without holds although its claim must be bound is not bound, for example if the
+// plugin is disabled at Reserve.
 func TestUnreserved(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=np storage=1Gi"), pv("v", "class=np storage=1Gi"), pvc("b", "bound=w"), pv("w", "phase=Bound"))
 	for names, fails := range map[string]bool{"c": true, "b": false, "b c": true} {
@@ -195,7 +196,7 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// Of two claims, both must be bound, whichever is first.
+// If a pod has two claims, both must be bound, in either order.
 func TestDoneWhenAllAreBound(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=np storage=1Gi"), pv("v", "class=np storage=1Gi", on("n1")), pvc("d", "class=dp storage=1Gi"))
 	placement := w.assume(t, pod(naming("d c")), "n1")
@@ -212,7 +213,8 @@ func TestDoneWhenAllAreBound(t *testing.T) {
 	}
 }
 
-// A pod that is assumed changes what others see, until a newer version of the object comes or the assumption is taken back.
+// An assumed pod changes the view of others, until a newer version of the object arrives
+// or the assumption is reverted.
 func TestAssumed(t *testing.T) {
 	q := func(names string) *model.Pod { return pod(build.Named("q"), naming(names)) }
 	type step func(w *world, t *testing.T)
@@ -227,7 +229,7 @@ func TestAssumed(t *testing.T) {
 		then    []step
 		claims  string
 		want    string
-		n2      string // what the other pod would hold there
+		n2      string // the other pod's holds there
 	}{
 		{"V17", shared, []step{assumed("c", "n1")}, "c", "fits conflict", "rejected"},
 		{"V17, on the other node", shared, []step{assumed("c", "n2")}, "c", "conflict fits", "c@n2"},
@@ -269,7 +271,8 @@ func TestAssumed(t *testing.T) {
 	}
 }
 
-// TestRefused reserves what cannot be: nothing is held, and the error says why.
+// TestRefused reserves for infeasible nodes: nothing is held, and the error has the
+// reason.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=np storage=1Gi"), pvc("d", "class=np storage=1Gi"), pv("v", "class=np storage=1Gi", on("n1")))
 	for _, row := range []struct{ claims, node, want string }{
@@ -295,7 +298,7 @@ func TestRefused(t *testing.T) {
 	if _, err := w.plugin.PreBind(w.View(), unreserved); err == nil || err.Error() != want {
 		t.Errorf("unreserved: %v, want %s", err, want)
 	}
-	// In a draft the store does not know of the promise.
+	// In a draft the store does not have the promise.
 	placement, err := w.reserve(pod(naming("c")), "n1")
 	if err != nil {
 		t.Fatal(err)

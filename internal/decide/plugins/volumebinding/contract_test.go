@@ -52,7 +52,8 @@ func TestCauses(t *testing.T) {
 	plugintest.Equal(t, "touched", plugintest.Touched(p, event), `has none; seeks "driver:*"|"driver:d"`)
 }
 
-// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+// The texts of needs are compared literally: an incomplete text would let pods share a
+// wrong column.
 func TestTexts(t *testing.T) {
 	for _, row := range []struct {
 		name, claims string
@@ -112,7 +113,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestSparse: a volume that can be used on few nodes gives the same verdict on all others.
+// TestSparse: a volume that few nodes can use gives the same verdict on all others.
 func TestSparse(t *testing.T) {
 	var names []string
 	for i := range 20 {
@@ -121,7 +122,7 @@ func TestSparse(t *testing.T) {
 	for _, row := range []struct {
 		name, claims string
 		objects      []runtime.Object
-		want         string // the nodes that are asked about; "no" if all are
+		want         string // the nodes that are filtered; "no" if all are
 	}{
 		{"local", "c", having(pvc("c", "bound=v"), pv("v", "phase=Bound", on("n2"))), "n2"},
 		{"of two nodes, one named twice", "c", having(pvc("c", "bound=v"), pv("v", "phase=Bound", on("n2,n1,n2"))), "n1 n2"},

@@ -18,52 +18,58 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// demands are what a pod's claims ask of a node.
+// demands are the requirements of a pod's claims on a node.
 //
-// Thousands of pods have a claim each of their own, so the canonical text names neither claims nor volumes: of a bound claim it has the node affinity of
-// the volume, of one to be bound what a volume for it must be like, and the sizes of those that are free on very many nodes. What is free on few nodes
-// is not in it: that is looked up, and the journal names those nodes when it changes.
+// Thousands of pods have a claim each, so the canonical text names neither claims nor
+// volumes. For a bound claim it has the node affinity of the volume. For a claim to bind
+// it has the volume requirements, and the sizes of volumes that are free on very many
+// nodes. Volumes that are free on few nodes are looked up instead: the journal names
+// these nodes when the volumes change.
 type demands struct {
-	// byClass is how many claims of a class may share capacities; nil if there are not several claims.
+	// byClass counts the claims of each class that may share capacities; nil for one
+	// claim.
 	byClass map[string]int
 	bound   []boundVolume
-	// selected are the claims whose node is decided, find those to find volumes for, the smallest first.
+	// selected are the claims with a selected node. find are the claims that need
+	// volumes, the smallest first.
 	selected, find []delayedClaim
-	// wants are by find.
+	// wants has an element for each claim in find.
 	wants []want
 	// wide is the state of storage that very many nodes can use.
 	wide []byte
 }
 
-// wideMax is up to how many bytes the state of storage that very many nodes can use is written out in a need. Needs are kept with their columns, so a
-// longer one is replaced by its hash.
+// wideMax is the size in bytes up to which a need contains the state of wide storage.
+// Needs are kept with their columns, so a longer text is replaced by its hash.
 const wideMax = 1 << 10
 
-// boundVolume is what the volume of a bound claim asks of a node.
+// boundVolume is the requirement of a bound claim's volume on a node.
 type boundVolume struct {
-	missing bool // it does not exist
-	// affinity is its node affinity; where the CSI driver of its in-tree plugin serves it, that is migrated.
+	missing bool // the volume does not exist
+	// affinity is the volume's node affinity. migrated replaces it where a CSI driver
+	// serves the in-tree plugin.
 	affinity, migrated model.Need
 	inTree             string
-	err                error // it cannot be translated
+	err                error // the volume cannot be translated
 }
 
-// want is what a volume for a claim must be like.
+// want is the requirement of a claim on its volume.
 type want struct {
 	claim *model.Claim
 	mode  v1.PersistentVolumeMode
-	class string // of volume attributes
-	// selector selects volumes by their labels; nil selects all. err means that it cannot be parsed.
+	class string // the VolumeAttributesClass
+	// selector selects volumes by their labels; nil selects all. err is its parse error.
 	selector labels.Selector
 	err      error
 	// preBound are volumes that name the claim and can hold it, by size and name.
 	preBound []*model.Volume
-	// selected are, if the claim has a selector, the volumes of each wide group that it may take, by the group's text. They are looked for once in a turn
-	// and not for each node: where labels differ from volume to volume, that takes a look at all of them.
+	// selected are the volumes of each wide group that the claim's selector allows, by
+	// the group's text. They are searched once per turn and not for each node: if labels
+	// differ from volume to volume, the search examines all volumes.
 	selected map[model.Need][]*model.Volume
 }
 
-// demands returns what the claims ask of a node, nil if every node will do.
+// demands returns the demands of the claims, or nil if they allow every node.
 func (all *claims) demands(v state.View) *demands {
 	var d demands
 	seen := map[boundVolume]bool{}
@@ -94,8 +100,8 @@ func (all *claims) demands(v state.View) *demands {
 	return &d
 }
 
-// markRepeated marks claims that the pod names more than once, and returns how many others there are
-// by class; nil for a single claim.
+// markRepeated marks claims that the pod names more than once, and counts the others by
+// class. It returns nil for a single claim.
 func (all *claims) markRepeated() map[string]int {
 	if len(all.delayed) < 2 {
 		return nil
@@ -111,7 +117,8 @@ func (all *claims) markRepeated() map[string]int {
 	return byClass
 }
 
-// boundOf returns what a volume, nil if it does not exist, asks of a node; asks is false if it can be used on every node.
+// boundOf returns the requirement of a volume on a node. A missing volume is nil. asks is
+// false if every node can use the volume.
 func boundOf(volume *model.Volume) (b boundVolume, asks bool) {
 	if volume == nil {
 		return boundVolume{missing: true}, true
@@ -142,7 +149,7 @@ func wantOf(v state.View, claim delayedClaim) want {
 	return w
 }
 
-// modeOf returns a volume mode; it is Filesystem if there is none.
+// modeOf returns a volume mode, Filesystem by default.
 func modeOf(mode *v1.PersistentVolumeMode) v1.PersistentVolumeMode {
 	if mode == nil {
 		return v1.PersistentVolumeFilesystem
@@ -167,7 +174,8 @@ func (w *want) isLike(volume *model.Volume) bool {
 	return w.mode == modeOf(spec.VolumeMode) && w.class == textOf(spec.VolumeAttributesClassName)
 }
 
-// accepts reports whether free volumes of the group may be bound to the claim if they are large enough and the claim selects them.
+// accepts reports whether free volumes of the group have the right kind and access modes
+// for the claim. Size and selector are not checked.
 func (w *want) accepts(g *storage.Group) bool {
 	if !w.isLike(g.Sample) {
 		return false
@@ -180,7 +188,7 @@ func (w *want) accepts(g *storage.Group) bool {
 	return true
 }
 
-// selects reports whether the claim's selector, if it has one, selects a volume.
+// selects reports whether the claim's selector, if any, selects a volume.
 func (w *want) selects(volume *model.Volume) bool {
 	return w.selector == nil || w.selector.Matches(labels.Set(volume.Object.Labels))
 }
@@ -208,11 +216,12 @@ func (d *demands) appendText(text []byte) []byte {
 	return append(text, d.wide...)
 }
 
-// appendClass appends what the provisioning of a claim depends on besides capacities.
+// appendClass appends the inputs of a claim's provisioning except capacities.
 func appendClass(text []byte, claim delayedClaim) []byte {
 	text = appendPart(appendPart(text, claim.Class), claim.class.Object.Provisioner)
 	text = appendPart(text, claim.class.Topologies.String())
-	text = appendPart(text, textOf(claim.Object.Spec.StorageClassName)) // scores are by this name, and there are none without one
+	// Scores use this name; without a name, no score.
+	text = appendPart(text, textOf(claim.Object.Spec.StorageClassName))
 	text = append(strconv.AppendBool(text, claim.Object.Spec.StorageClassName != nil), ' ')
 	text = strconv.AppendInt(text, claim.Request, 10)
 	if claim.again {
@@ -238,8 +247,9 @@ func (w *want) appendText(text []byte) []byte {
 	return text
 }
 
-// appendWide appends the state of what very many nodes can use: of each group of volumes that one of the claims may have the sizes that matter, and the
-// capacities that suffice for a claim, or that several claims may share.
+// appendWide appends the state of wide storage: the relevant volume sizes of each group
+// that a claim accepts, and the capacities that suffice for a claim or that claims may
+// share.
 func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 	seen := map[string]bool{}
 	for _, claim := range d.find {
@@ -276,9 +286,11 @@ func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 	return text
 }
 
-// appendSizes appends, for each claim of the class that may have volumes of the group, the smallest that are large enough, as many as there are claims:
-// no claim takes one beyond these. Where there are several claims the names are appended, too: of equal sizes the first by name is taken, of whichever
-// group, and another claim may need that one.
+// appendSizes appends the smallest sufficient volumes of the group for each claim of the
+// class. It appends as many as the pod has claims, because no claim can take a later one.
+//
+// With several claims, the volumes' names are appended too. Of equal sizes, the first by
+// name is taken, in whichever group, and another claim may need that volume.
 func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byte {
 	named := false
 	var plain []int // without a selector
@@ -298,7 +310,7 @@ func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byt
 	return d.appendPlain(plain, g, text)
 }
 
-// appendSelected appends the volumes that the selector of a claim selects.
+// appendSelected appends the volumes that a claim's selector selects.
 func (d *demands) appendSelected(i int, g *storage.Group, text []byte) []byte {
 	text = strconv.AppendInt(append(text, ' '), int64(i), 10)
 	w, left := &d.wants[i], len(d.find)
@@ -318,11 +330,11 @@ func (d *demands) appendSelected(i int, g *storage.Group, text []byte) []byte {
 	return text
 }
 
-// appendPlain appends the volumes for claims without a selector, which are sorted by size, in one
-// pass: each claim before the first volume that is large enough for it. A volume that several claims
-// may take is appended once.
+// appendPlain appends the volumes for claims without a selector, in one pass. The claims
+// are sorted by size: each is appended before the first volume that is large enough. A
+// volume that several claims may take is appended once.
 func (d *demands) appendPlain(claims []int, g *storage.Group, text []byte) []byte {
-	left := 0 // volumes that the claims so far may take
+	left := 0 // number of volumes that the claims so far may still take
 	begin := func() {
 		text = strconv.AppendInt(append(text, ' '), int64(claims[0]), 10)
 		claims, left = claims[1:], len(d.find)
@@ -358,28 +370,28 @@ func appendPart(text []byte, part string) []byte {
 	return append(append(strconv.AppendInt(text, int64(len(part)), 10), ':'), part...)
 }
 
-// tracksCapacity reports whether a volume for the claim can be provisioned only where there is known to be room.
+// tracksCapacity reports whether the claim can be provisioned only from known capacity.
 func tracksCapacity(store *storage.Store, claim delayedClaim) bool {
 	driver := store.Driver(claim.class.Object.Provisioner)
 	return claim.HasRequest && driver != nil && driver.TracksCapacity
 }
 
-// filterNeed asks for verdicts.
+// filterNeed is the need for verdicts.
 type filterNeed struct{ *demands }
 
 func (n filterNeed) AppendText(text []byte) []byte { return n.appendText(text) }
 
 func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{compile(n.demands)} }
 
-// The verdicts, as bits: a node can be unfit in several ways.
+// The verdicts are bits, because a node can be infeasible for several reasons.
 const (
-	elsewhere reason.Code = 1 << iota // the node affinity of a volume
-	conflict                          // no volume to bind, or none can be provisioned
+	elsewhere reason.Code = 1 << iota // node affinity of a volume
+	conflict                          // no volume to bind, and none can be provisioned
 	noStorage
 	missing // a volume does not exist
 )
 
-// reasons are kube-scheduler's texts, in its order.
+// reasons are kube-scheduler's messages, in its order.
 var reasons = []struct {
 	bit  reason.Code
 	text string
@@ -390,7 +402,7 @@ var reasons = []struct {
 	{missing, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"},
 }
 
-// verdicts judge nodes.
+// verdicts filters nodes.
 type verdicts struct{ finder }
 
 func (f *verdicts) Filter(node state.Node) reason.Code {
@@ -411,7 +423,7 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 	return code
 }
 
-// unfit returns what is wrong with a node for the claims that are to be bound.
+// unfit returns why a node is infeasible for the claims to bind.
 func (f *verdicts) unfit(node state.Node) (unfit, failed reason.Code) {
 	if unfit, failed := f.before(node); unfit != 0 || failed != 0 {
 		return unfit, failed
@@ -424,11 +436,12 @@ func (f *verdicts) unfit(node state.Node) (unfit, failed reason.Code) {
 	return unfit, failed
 }
 
-// fewNodes is up to how many nodes with a value of a label are few.
+// fewNodes is the largest number of nodes with a label value that counts as few.
 const fewNodes = 16
 
-// Sparse knows the verdict on all nodes but few if the first volume can be used on few, as a local volume can: of bound claims the first that objects to
-// a node gives the verdict.
+// Sparse returns the nodes whose verdict can differ from that of all others. It applies
+// if the first volume is usable on few nodes, like a local volume: the first infeasible
+// bound claim determines the verdict.
 func (f *verdicts) Sparse(s *state.State) (slots []int32, others reason.Code, ok bool) {
 	if len(f.bound) == 0 || f.delays || f.bound[0].missing || f.bound[0].inTree != "" {
 		return nil, 0, false
@@ -448,7 +461,7 @@ func (f *verdicts) Sparse(s *state.State) (slots []int32, others reason.Code, ok
 	return slots, elsewhere | reason.Unresolvable, true
 }
 
-// Reasons returns a text for each bit.
+// Reasons returns a message for each bit.
 func (*verdicts) Reasons(code reason.Code) []string {
 	var texts []string
 	for _, r := range reasons {

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for everything from which volumes can be bound or provisioned where they could not before. As in kube-scheduler, any
-// change of a volume helps any pod.
+// EventsToRegister registers for all events after which volumes may be bound or
+// provisioned. As in kube-scheduler, any change of a volume helps any pod.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.StorageClassEvent, Actions: model.Add | model.Update, Hint: topologiesChange},
@@ -48,9 +48,10 @@ func migrationChanges(_ *model.Pod, e model.Event) bool {
 	return e.OldObject.(*model.CSINode).MigratedText() != now
 }
 
-// capacityIsTrackedNoMore is about drivers that no longer say how much room they have. Any
-// driver may provision a claim of the pod. kube-scheduler looks at the inline volumes only,
-// so a pod that waits for room for a claim is not woken.
+// capacityIsTrackedNoMore reports whether a driver that may serve the pod stopped
+// tracking its capacity. Any driver may provision a claim of the pod. kube-scheduler
+// checks the inline volumes only, so it does not wake a pod that waits for capacity for a
+// claim.
 func capacityIsTrackedNoMore(waiting *model.Pod, e model.Event) bool {
 	before := e.OldObject.(*model.CSIDriver)
 	if now, exists := e.Object.(*model.CSIDriver); !before.TracksCapacity || exists && now.TracksCapacity {
@@ -60,7 +61,8 @@ func capacityIsTrackedNoMore(waiting *model.Pod, e model.Event) bool {
 	return slices.Contains(drivers, anyDriver) || slices.Contains(drivers, before.Name)
 }
 
-// driversOf returns the drivers of the pod's inline volumes; anyDriver if it has a claim.
+// driversOf returns the drivers of the pod's inline volumes, or anyDriver if it has a
+// claim.
 func driversOf(pod *model.Pod) (drivers []string) {
 	if pod.Volumes != nil && len(pod.Volumes.Claims) > 0 {
 		return []string{anyDriver}
@@ -73,10 +75,10 @@ func driversOf(pod *model.Pod) (drivers []string) {
 	return drivers
 }
 
-// anyDriver stands for all drivers. It is no name of one.
+// anyDriver stands for all drivers. No driver can have this name.
 const anyDriver = "*"
 
-// driversOfPod is what hints about drivers depend on.
+// driversOfPod returns the part of a pod that hints about drivers depend on.
 func driversOfPod(pod *model.Pod) model.Need {
 	text := []byte("drivers")
 	for _, driver := range driversOf(pod) {
@@ -102,7 +104,8 @@ func touchesDriver(e model.Event, to *model.Touch) {
 	}})
 }
 
-// capacityGrows reports whether a claim may find room, or all claims of a pod together.
+// capacityGrows reports whether capacity may suffice for a further claim, or for all
+// claims of a pod together.
 func capacityGrows(_ *model.Pod, e model.Event) bool {
 	now := e.Object.(*model.StorageCapacity)
 	if e.OldObject == nil {

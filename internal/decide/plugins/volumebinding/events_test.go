@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// objectEvent is what a version of an object means for waiting pods; before is nil if it is new.
+// objectEvent returns the event for a version of an object; before is nil if the object
+// is new.
 func objectEvent(resource model.EventResource, before, now runtime.Object) model.Event {
 	compiled := func(o runtime.Object) model.Compiled { return kinds.Of(o).Change(o.(kinds.Object)).Compiled }
 	e := model.Event{Resource: resource, Action: model.Add, Object: compiled(now)}
@@ -91,7 +92,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Pods that are alike to a hint name the same claims, or drivers.
+// Pods with equal needs for a hint name the same claims, or drivers.
 func TestAlike(t *testing.T) {
 	for _, reg := range (&Plugin{}).EventsToRegister() {
 		if reg.Alike == nil {

@@ -11,29 +11,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// noProvisioner is the provisioner of classes whose volumes nobody makes.
+// noProvisioner is the provisioner of classes without dynamic provisioning.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// finder finds out what would be done on a node for claims.
+// finder computes how claims would be served on a node.
 type finder struct {
 	*demands
-	// bound are by demands.bound.
+	// selectors has an element for each bound volume.
 	selectors []boundSelector
-	// delays means that there are claims to be bound.
+	// delays means that some claims are not bound yet.
 	delays bool
-	// provisions are by selected, and then by find.
+	// provisions has an element for each selected claim, then for each claim in find.
 	provisions []provision
-	// preBound are the nodes on which the volumes of wants[i].preBound can be used.
+	// preBound are the nodes that can use the volumes of wants[i].preBound.
 	preBound [][]*model.NodeSelector
-	// unreadable is the failed code of the first claim whose selector cannot be parsed, 0 if there is none.
+	// unreadable is the failed code of the first claim with a malformed selector, or 0.
 	unreadable reason.Code
-	// byClass, unless nil, are the claims by class: they are very many.
+	// byClass groups the claims by class if they are many; otherwise it is nil.
 	byClass []*classClaims
-	// errs are what failed codes stand for, by the number in the code.
+	// errs are the errors of failed codes, by the number in the code.
 	errs []error
 }
 
-// boundSelector selects the nodes on which a volume can be used.
+// boundSelector selects the nodes that can use a volume.
 type boundSelector struct {
 	affinity, migrated *model.NodeSelector
 	failed             reason.Code
@@ -42,7 +42,7 @@ type boundSelector struct {
 // provision is the provisioning of a volume for a claim.
 type provision struct {
 	claim delayedClaim
-	// can is false if nobody provisions volumes of the class.
+	// can is false for a class without dynamic provisioning.
 	can bool
 	// allowed selects the nodes for which volumes may be provisioned.
 	allowed *model.NodeSelector
@@ -87,7 +87,7 @@ func (f *finder) fails(err error) reason.Code {
 	return reason.Failed | reason.Code(len(f.errs)-1)
 }
 
-// boundOn returns what the volumes of bound claims object to a node; it stops at the first that does.
+// boundOn returns the reason of the first bound claim whose volume the node cannot use.
 func (f *finder) boundOn(node state.Node) (unfit, failed reason.Code) {
 	labels := node.Object().Labels
 	for i := range f.selectors {
@@ -111,16 +111,16 @@ func (f *finder) boundOn(node state.Node) (unfit, failed reason.Code) {
 	return 0, 0
 }
 
-// few is how many claims of a pod are found volumes for without allocating.
+// few is the number of claims of a pod that find handles without allocating.
 const few = 4
 
-// space is memory for what is found; it stays on the stack of whoever asks.
+// space is memory for the result; it stays on the caller's stack.
 type space struct {
 	static      [few]match
 	provisioned [few]provisioned
 }
 
-// found is what would be done on a node: volumes are bound to claims, and others are provisioned.
+// found is the plan for a node: volumes to bind to claims, and volumes to provision.
 type found struct {
 	static      []match
 	provisioned []provisioned
@@ -128,21 +128,22 @@ type found struct {
 
 func (s *space) empty() found { return found{s.static[:0], s.provisioned[:0]} }
 
-// match is a volume that was found for a claim, the at-th of those to find volumes for.
+// match is a volume found for a claim. at is the claim's position in find.
 type match struct {
 	at     int
 	claim  delayedClaim
 	volume *model.Volume
 }
 
-// provisioned is a claim for which a volume is to be provisioned, and the capacity in which it finds room; nil if nobody asked for room.
+// provisioned is a claim to provision and its capacity, or nil if capacity is not
+// tracked.
 type provisioned struct {
 	claim    delayedClaim
 	capacity *model.StorageCapacity
 }
 
-// find finds volumes for the claims on a node, the smallest claim first, and checks whether volumes can be provisioned for those that find none. It
-// appends to what is empty.
+// find finds volumes for the claims on a node, the smallest claim first. For claims
+// without a volume, it checks whether one can be provisioned. It appends to empty slices.
 func (f *finder) find(node state.Node, to found) (all found, unfit, failed reason.Code) {
 	if unfit, failed := f.before(node); unfit != 0 || failed != 0 {
 		return to, unfit, failed
@@ -175,8 +176,8 @@ func (f *finder) find(node state.Node, to found) (all found, unfit, failed reaso
 	return to, 0, 0
 }
 
-// before returns what is wrong before volumes are looked for: the node of a claim is decided, or a
-// claim cannot be read.
+// before returns a reason known before the search: a claim has another selected node, or
+// a selector is malformed.
 func (f *finder) before(node state.Node) (unfit, failed reason.Code) {
 	for i := range f.selected {
 		if f.selected[i].node != node.Name() {
@@ -186,8 +187,9 @@ func (f *finder) before(node state.Node) (unfit, failed reason.Code) {
 	return 0, f.unreadable
 }
 
-// volumeFor returns a volume for the i-th claim on a node, nil if there is none: one that names the claim, or else the smallest that is free. If the
-// first that names the claim cannot be used on the node, there is none.
+// volumeFor returns a volume for the i-th claim on a node, or nil. A volume that names
+// the claim comes first, then the smallest free volume. If the node cannot use the first
+// volume that names the claim, volumeFor returns nil.
 func (f *finder) volumeFor(i int, node state.Node, taken []match) *model.Volume {
 	w := &f.wants[i]
 	labels := node.Object().Labels
@@ -237,7 +239,8 @@ func isTaken(volume *model.Volume, taken []match) bool {
 	return false
 }
 
-// on returns what prevents that a volume is provisioned for the node, 0 if nothing does, and the capacity that has room if it has to be known.
+// on returns why no volume can be provisioned for the node, or 0. It also returns the
+// capacity to use if the driver tracks capacity.
 func (p *provision) on(node state.Node) (capacity *model.StorageCapacity, unfit reason.Code) {
 	if !p.can || !p.allowed.Matches(node.Object().Labels) {
 		return nil, conflict
@@ -252,14 +255,14 @@ func (p *provision) on(node state.Node) (capacity *model.StorageCapacity, unfit 
 	return capacity, 0
 }
 
-// classSum is how much the claims of a pod draw from the capacities of a class on a node.
+// classSum is the size that a pod's claims need from the capacities of a class on a node.
 type classSum struct {
 	class string
 	bytes int64
 }
 
-// draw adds a claim to its class. It reports whether the capacities of the class have room for the
-// claims so far.
+// draw adds a claim to its class. It reports whether the capacities of the class suffice
+// for the claims so far.
 func draw(sums []classSum, node state.Node, claim *delayedClaim) (all []classSum, hasRoom bool) {
 	for i := range sums {
 		if s := &sums[i]; s.class == claim.Class {
@@ -267,7 +270,8 @@ func draw(sums []classSum, node state.Node, claim *delayedClaim) (all []classSum
 			return sums, s.bytes <= node.Storage().RoomAt(node.Slot(), claim.Class)
 		}
 	}
-	return append(sums, classSum{claim.Class, claim.Request}), true // alone it has room
+	// A single claim was checked before.
+	return append(sums, classSum{claim.Class, claim.Request}), true
 }
 
 // Err returns the error of a failed code.

@@ -10,25 +10,25 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
-// manyClaims is the minimum number of claims to be bound that are judged by class. A pod
+// manyClaims is the number of unbound claims from which they are judged by class. A pod
 // may have thousands of claims of few classes. On a node without free volumes of a class,
 // all claims of the class are provisioned alike, and only the sizes differ.
 const manyClaims = 16
 
-// classClaims are the claims of one class that are to be bound.
+// classClaims are the unbound claims of one class.
 type classClaims struct {
 	class string
 	// first is the position of the first claim in provisions.
 	first int
-	// selected and found are positions of claims with a size. The node of selected claims
-	// is decided; found has the others, the smallest first.
+	// selected and found are positions of claims with a size. selected has the claims
+	// with a selected node; found has the others, the smallest first.
 	selected, found []int
-	// drawn are the sizes of the first one, two, three ... of them together.
+	// drawn are the cumulative sizes of these claims.
 	drawn []int64
 }
 
 // groupByClass groups claims by class, in the order of their first claims. It returns nil
-// if the claims are few, or if a volume names a claim.
+// for few claims, or if a volume names a claim.
 func (f *finder) groupByClass() (all []*classClaims) {
 	if len(f.provisions) < manyClaims || slices.ContainsFunc(f.wants, func(w want) bool { return len(w.preBound) > 0 }) {
 		return nil
@@ -98,9 +98,10 @@ func (f *finder) judgeByClass(node state.Node) (unfit reason.Code, tracked, know
 	return unfit, tracked, true
 }
 
-// firstWithoutRoom returns the position of the first claim of a class that no capacity
-// has room for, alone or with the claims before it. If all claims have room, the position
-// is behind all claims. A capacity with room for a size has room for smaller sizes.
+// firstWithoutRoom returns the position of the first claim of a class without sufficient
+// capacity, alone or with the claims before it. If capacity suffices for all, the
+// position is after the last claim. A capacity that suffices for a size suffices for
+// smaller sizes.
 func (f *finder) firstWithoutRoom(store *storage.Store, slot int32, c *classClaims) int {
 	room, none := store.RoomAt(slot, c.class), len(f.provisions)
 	over := sort.Search(len(c.drawn), func(n int) bool { return c.drawn[n] > room })

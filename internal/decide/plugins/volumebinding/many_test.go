@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestManyClaimsAreJudgedAsOneByOne: claims that are judged by class get the verdicts and the scores
-// of claims that are looked at one by one.
+// TestManyClaimsAreJudgedAsOneByOne: claims that are judged by class get the same
+// verdicts and scores as claims that are checked separately.
 func TestManyClaimsAreJudgedAsOneByOne(t *testing.T) {
 	byClass := 0
 	verdictsSeen := map[string]bool{}
@@ -75,8 +75,8 @@ func TestManyClaimsAreJudgedAsOneByOne(t *testing.T) {
 	}
 }
 
-// TestManyClaimsCostNodesLittle: the verdict on a node on which volumes are provisioned looks at the
-// classes of the claims, and not at each claim.
+// TestManyClaimsCostNodesLittle: the verdict on a node where volumes are provisioned
+// checks the classes of the claims, and not each claim.
 func TestManyClaimsCostNodesLittle(t *testing.T) {
 	objects := []runtime.Object{build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=100Gi", zone+"=z1")}
 	var names []string

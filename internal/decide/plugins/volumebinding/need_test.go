@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// needText returns the canonical text of what a pod with the claims asks of a node.
+// needText returns the canonical text of the demands of a pod with the claims.
 func (w *world) needText(t *testing.T, names string) string {
 	t.Helper()
 	need, rejection, err := w.plugin.FilterNeedIn(w.View(), pod(naming(names)))
@@ -23,7 +23,8 @@ func (w *world) needText(t *testing.T, names string) string {
 	return string(need.AppendText(nil))
 }
 
-// What very many nodes can use is not journalled on them, so it is part of the need, as far as it matters to the claim; what few nodes can use is not.
+// Storage that very many nodes can use is not journalled, so its relevant part is in the
+// need. Storage that few nodes can use is not in the need.
 func TestNeedsHaveWhatIsWide(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, build.CSIDriver("d", "storageCapacity"), pvc("c", "class=dp storage=5Gi"), pvc("s", "class=np storage=5Gi"),
 		pvc("o", "class=other"), class("other", "provisioner=e"))
@@ -63,7 +64,8 @@ func TestNeedsHaveWhatIsWide(t *testing.T) {
 	}
 }
 
-// Of volumes of equal size the first by name is taken, of whichever group. For several claims it matters which one that is: another claim may need it.
+// Of volumes of equal size the first by name is taken, in any group. With several claims
+// the name matters, since another claim may need that volume.
 func TestNeedsOfSeveralClaimsNameVolumes(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("one", "class=np storage=5Gi"), pvc("two", "class=np storage=6Gi modes=RWX"),
 		pv("a1", "class=np storage=10Gi"), pv("c1", "class=np storage=10Gi"), pv("c2", "class=np storage=10Gi"), pv("b1", "class=np storage=10Gi modes=RWO,RWX"))
@@ -83,7 +85,7 @@ func TestNeedsOfSeveralClaimsNameVolumes(t *testing.T) {
 	}
 }
 
-// Which of the claims can be provisioned only where there is room is part of the need.
+// The need includes which claims can be provisioned only from tracked capacity.
 func TestNeedsSayWhichClaimsNeedRoom(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, class("ca", "provisioner=da"), class("cb", "provisioner=db"), pvc("a", "class=ca storage=1Gi"),
 		pvc("b", "class=cb storage=1Gi"), build.CSIDriver("da", "storageCapacity"), build.CSIDriver("db", ""))
@@ -94,8 +96,8 @@ func TestNeedsSayWhichClaimsNeedRoom(t *testing.T) {
 	}
 }
 
-// A need is kept with its columns, so it does not grow with what there is: volumes that differ in name and labels count once, and what is longer than
-// wideMax is hashed.
+// A need is kept with its columns, so it must not grow with the cluster. Volumes that
+// differ in name and labels count once, and a text longer than wideMax is hashed.
 func TestNeedsAreShort(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"), pvc("p", "class=dp storage=5Gi"), build.CSIDriver("d", "storageCapacity"))
 	for i := range 60 {
@@ -123,7 +125,8 @@ func TestNeedsAreShort(t *testing.T) {
 	}
 }
 
-// A claim with a selector takes volumes by their labels, which may differ from volume to volume, and change.
+// A claim with a selector takes volumes by their labels, which may differ from volume to
+// volume, and change.
 func TestSelectorsLookAtEachVolume(t *testing.T) {
 	labelled := func(name, text, share string) runtime.Object {
 		volume := pv(name, "class=np "+text)
@@ -161,7 +164,7 @@ func TestSelectorsLookAtEachVolume(t *testing.T) {
 	}
 }
 
-// The volumes of a group are looked at once in a turn, and not for each node.
+// The volumes of a group are examined once per turn, and not for each node.
 func TestSelectorsCostNothingPerNode(t *testing.T) {
 	claim := pvc("c", "class=np storage=5Gi")
 	claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"share": "none"}}
@@ -193,7 +196,8 @@ func (c counted) Matches(of labels.Labels) bool {
 	return c.Selector.Matches(of)
 }
 
-// Claims of equal demands have equal needs, whatever their names and those of their volumes.
+// Claims with equal demands have equal needs, whatever their names and their volumes'
+// names.
 func TestNeedsNameNothing(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("a", "bound=v"), pvc("b", "bound=w"), pv("v", "phase=Bound csi=d/1", from(zone+" In z1")),
 		pv("w", "phase=Bound csi=d/2 storage=7Gi", from(zone+" In z1")), pvc("c", "class=np storage=5Gi"), pvc("d", "class=np storage=5Gi version=9"),
@@ -211,11 +215,12 @@ func TestNeedsNameNothing(t *testing.T) {
 	}
 }
 
-// A need of very many kinds of volumes is no longer than its limit and a few words; which of the volumes can be had is still a part of it.
+// A need with very many kinds of volumes is at most a few words longer than its limit. It
+// still depends on which volumes are available.
 func TestLongNeedsAreHashed(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"))
 	const beta = " annotation=volume.beta.kubernetes.io/storage-class=np"
-	volume := func(i, gigabytes int) runtime.Object { // each is of a group of its own
+	volume := func(i, gigabytes int) runtime.Object { // each is in a group of its own
 		return pv(fmt.Sprint("v", i), fmt.Sprintf("class=c%d storage=%dGi", i, gigabytes)+beta)
 	}
 	longest := 0

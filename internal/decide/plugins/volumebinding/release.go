@@ -14,31 +14,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// A claim whose selected node is gone keeps its pods off every node. Many provisioners
-// remove the annotation then; one that ran on the node itself cannot. kube-scheduler
+// A claim whose selected node was deleted makes its pods unschedulable. Many provisioners
+// then remove the annotation; a provisioner that ran on that node cannot. kube-scheduler
 // leaves such a pod pending (kubernetes #100485), and cluster-autoscaler adds no node for
-// it. So the annotation is removed when such a pod is rejected, as provisioners do.
+// it. Berth removes the annotation when it rejects such a pod, as provisioners do.
 //
-// The verdict stays kube-scheduler's until then. Choosing another node at once, with one
-// write, was rejected: a pod that fits nowhere would keep the annotation, which hides it
-// from cluster-autoscaler.
+// The verdict stays kube-scheduler's until then. Selecting another node at once, with one
+// write, was rejected: an unschedulable pod would keep the annotation, which hides the
+// pod from cluster-autoscaler.
 //
-// The write fails closed. The API server is asked whether the node exists, and the patch
-// names the version of the claim, so a provisioner that has changed the claim wins. If a
-// provisioner finishes the volume meanwhile, the claim is bound to it, and the pod is
-// placed where the volume can be used.
+// The write fails closed. The API server first confirms that the node does not exist. The
+// patch has the version of the claim, so a provisioner that has changed the claim wins.
+// If a provisioner finishes the volume meanwhile, the claim is bound to it, and the pod
+// is placed on a node that can use the volume.
 
-// PostFilter releases the pod's claims whose selected node is gone. It adds nothing to the
-// text of the rejection.
+// PostFilter releases the pod's claims whose selected node was deleted. It adds nothing
+// to the rejection message.
 func (*Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	writes, err := releases(c.View(), pod)
 	return plugin.PostFilterResult{Writes: writes}, err
 }
 
-// LooksAtOwn reports whether a claim of the pod has a selected node that is gone.
+// LooksAtOwn reports whether a claim of the pod has a deleted selected node.
 func (*Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool { return len(astray(v, pod)) > 0 }
 
-// ConcernsGroup reports whether a claim of the member has a selected node that is gone.
+// ConcernsGroup reports whether a claim of the member has a deleted selected node.
 func (*Plugin) ConcernsGroup(v state.View, member *model.Pod) bool { return len(astray(v, member)) > 0 }
 
 // Member returns the writes that release the member's claims.
@@ -66,9 +66,9 @@ func (*Plugin) FreeForGroup(_ state.View, _ *model.PodGroup, _ *model.Pod, notes
 	return freed, nil
 }
 
-// astray returns the pod's claims, each once, that are to be provisioned for a node that
-// does not exist. A claim whose node was chosen by a placement that is being written is
-// left out. Nodes that are set aside as malformed exist.
+// astray returns the pod's claims with a selected node that does not exist, each once. A
+// claim is left out if the node was selected by a placement that is still being written.
+// Nodes rejected as malformed count as existing.
 func astray(v state.View, pod *model.Pod) (all []*model.Claim) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
 		return nil
@@ -103,7 +103,8 @@ func releases(v state.View, pod *model.Pod) (writes []plan.Write, err error) {
 	return writes, nil
 }
 
-// release removes the selected node of a claim if the node does not exist.
+// release returns the write that removes a claim's selected node if the node does not
+// exist.
 func release(claim *model.Claim) (*plan.Write, error) {
 	p := patch{Metadata: metaOf(claim.Object)}
 	p.Metadata.Annotations = map[string]*string{volume.AnnSelectedNode: nil}
@@ -114,15 +115,15 @@ func release(claim *model.Claim) (*plan.Write, error) {
 	return write, err
 }
 
-// canName reports whether a node may have the name. Anyone who may write claims may write
-// any text, which must not become part of the path of a request.
+// canName reports whether the text is a valid node name. Writers of claims can write any
+// text, which must not become part of a request's path.
 func canName(node string) bool { return len(validation.NameIsDNSSubdomain(node, false)) == 0 }
 
 // selectedKey is the kind of the keys of selected nodes.
 const selectedKey = "selected"
 
-// AskedIn returns the selected nodes of the pod's claims that are not bound. A claim that
-// changes wakes the pod.
+// AskedIn returns the selected nodes of the pod's unbound claims. An update of a claim
+// wakes the pod by another registration.
 func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	if pod.Volumes == nil {
 		return model.Need{}
@@ -148,8 +149,8 @@ func selectedIn(asked model.Need) []string {
 	return strings.Split(asked.String(), "\n")
 }
 
-// losesSelected reports whether the selected node of a claim is gone: then the claim can be
-// released.
+// losesSelected reports whether a claim's selected node was deleted, so that the claim
+// can be released.
 func losesSelected(asked model.Need, e model.Event) bool {
 	return slices.Contains(selectedIn(asked), e.OldNode.Object.Name)
 }

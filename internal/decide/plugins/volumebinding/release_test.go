@@ -24,7 +24,8 @@ type rejectedCycle struct {
 
 func (c rejectedCycle) View() state.View { return c.view }
 
-// released returns the claims that PostFilter releases, with the node that must not exist.
+// released returns the claims that PostFilter releases, with the node that must not
+// exist.
 func (w *world) released(t *testing.T, pod *model.Pod) string {
 	t.Helper()
 	result, err := w.plugin.PostFilter(rejectedCycle{view: w.View()}, pod)
@@ -49,8 +50,8 @@ func (w *world) released(t *testing.T, pod *model.Pod) string {
 	return strings.Join(texts, ", ")
 }
 
-// TestRelease has claims with a selected node. Only claims that are to be provisioned for
-// a node that does not exist are released.
+// TestRelease has claims with a selected node. Only claims to provision for a node that
+// does not exist are released.
 func TestRelease(t *testing.T) {
 	for _, row := range []struct{ name, claims, want string }{
 		{"the node exists", "c: class=dp node=n1", ""},
@@ -84,8 +85,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReleaseWaitsForAPlacement has a placement choose a node for a claim whose own node is
-// gone. While the choice is being written, the claim is not released.
+// TestReleaseWaitsForAPlacement has a placement select a node for a claim whose own node
+// was deleted. While that is being written, the claim is not released.
 func TestReleaseWaitsForAPlacement(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=dp storage=1Gi version=6"))
 	placement, err := w.reserve(pod(naming("c")), "n1")
@@ -130,7 +131,7 @@ func TestReleaseForGroup(t *testing.T) {
 	}
 }
 
-// TestSelectedNodeGoes wakes the pods with a claim for a node that goes, and no others.
+// TestSelectedNodeGoes wakes the pods with a claim for a deleted node, and no others.
 func TestSelectedNodeGoes(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=dp node=n1"), pvc("d", "class=dp node=n2"), pvc("e", "class=dp"), pvc("b", "class=dp node=n1 bound=v"))
 	gone := model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: model.NewNode(build.Node("n1"))}
@@ -151,8 +152,8 @@ func TestSelectedNodeGoes(t *testing.T) {
 	}
 }
 
-// TestReleasedClaimIsPlaced plays the whole: the pod is rejected with kube-scheduler's
-// text, and fits when the claim is released.
+// TestReleasedClaimIsPlaced runs the whole sequence: the pod is rejected with
+// kube-scheduler's message, and fits when the claim is released.
 func TestReleasedClaimIsPlaced(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=dp storage=1Gi version=7 node=n9"))
 	p := pod(naming("c"))

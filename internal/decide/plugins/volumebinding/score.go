@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// scoreNeed asks for scores.
+// scoreNeed is the need for scores.
 type scoreNeed struct {
 	*demands
 	ratings *shape.Ratings
@@ -26,14 +26,17 @@ type scores struct {
 	ratings *shape.Ratings
 }
 
-// Score rates how much of the volumes that were found for the claims these request or, if there are none, how much of the capacities in which volumes
-// are to be provisioned. It rates each class and returns the mean, 0 to 100, with halves rounded up; 0 where nothing is known.
+// Score rates the requested share of the volumes found for the claims. If none were
+// found, it rates the requested share of the capacities to provision from. It rates each
+// class and returns the mean, 0 to 100, with halves rounded up. Without data the score is
+// 0.
 //
-// kube-scheduler's Score panics where a claim has its class by the beta annotation only, and where a capacity limits the size of volumes and does not
-// say how much there is. Both count as nothing known here.
+// kube-scheduler's Score panics if a claim has its class only from the beta annotation,
+// or if a capacity limits the volume size but does not report its amount. Here both count
+// as no data.
 func (f *scores) Score(node state.Node) int32 {
 	if _, tracked, known := f.judgeByClass(node); known && !tracked {
-		return 0 // nothing is known of what is provisioned
+		return 0 // no data on provisioned volumes
 	}
 	var space space
 	found, unfit, failed := f.find(node, space.empty())
@@ -69,13 +72,14 @@ func (f *scores) Score(node state.Node) int32 {
 	return int32(math.Round(float64(sum) / float64(len(classes))))
 }
 
-// classUse is how much of the storage of a class is requested, in bytes.
+// classUse is the requested share of a class's storage, in bytes.
 type classUse struct {
 	name                string
 	requested, capacity int64
 }
 
-// addUse adds a request to that of its class. The capacity of volumes adds up, while several volumes are provisioned in one capacity.
+// addUse adds a request to its class. The capacities of volumes add up. Provisioned
+// volumes share one capacity, which counts once.
 func addUse(classes []classUse, name string, requested, capacity int64, adds bool) []classUse {
 	for i := range classes {
 		if c := &classes[i]; c.name == name {

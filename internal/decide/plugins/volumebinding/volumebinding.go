@@ -1,7 +1,10 @@
-// Package volumebinding places a pod where its volumes can be used: those that its claims are bound to, and those that they are to be bound to.
+// Package volumebinding places a pod where its volumes are usable: the volumes that its
+// claims are bound to, and those that they will be bound to.
 //
-// It takes a pod's claims and what is free of storage, and a node's labels; it gives a verdict and a score. For a chosen node it gives what the pod
-// holds from then on, and the writes and the wait between the decision and the binding. It owns nothing: what is free is in the state's store.
+// It takes a pod's claims, the free storage and a node's labels, and returns a verdict
+// and a score. For a chosen node it returns the pod's holds, and the writes and the wait
+// between the decision and the binding. It owns nothing: the state's store tracks free
+// storage.
 package volumebinding
 
 import (
@@ -23,13 +26,13 @@ const Name = "VolumeBinding"
 
 // Plugin finds volumes for pods.
 type Plugin struct {
-	// timeout is how long a placement waits for its claims to be bound.
+	// timeout limits the wait of a placement for its claims to be bound.
 	timeout time.Duration
-	// ratings rate the use of storage; nil if nodes are not scored by it.
+	// ratings rate the use of storage; nil disables scoring.
 	ratings *shape.Ratings
 }
 
-// New returns the plugin. Without points of a shape it does not score.
+// New returns the plugin. Without a shape it does not score.
 func New(args *configv1.VolumeBindingArgs) (*Plugin, error) {
 	p := &Plugin{}
 	if args.BindTimeoutSeconds != nil {
@@ -44,7 +47,7 @@ func New(args *configv1.VolumeBindingArgs) (*Plugin, error) {
 // Name returns "VolumeBinding".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kinds of storage.
+// Reads returns the kinds of storage objects.
 func (*Plugin) Reads() []model.Kind {
 	return []model.Kind{
 		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind,
@@ -52,16 +55,18 @@ func (*Plugin) Reads() []model.Kind {
 	}
 }
 
-// FilterReads returns what a node's labels and CSINode say of volumes that can be used there, and the storage that is free there.
+// FilterReads returns a node's labels and CSINode, which decide the usable volumes, and
+// the storage that is free there.
 func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Volumes | model.Supply }
 
-// ScoreReads returns what FilterReads does: the same volumes are found.
+// ScoreReads returns the same aspects as FilterReads: both find the same volumes.
 func (p *Plugin) ScoreReads() model.Aspect { return p.FilterReads() }
 
-// Normalization returns that scores are in range already.
+// Normalization returns AsIs: scores are already in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// FilterNeedIn is what the pod's claims ask of a node at the time. It is nil if every node will do.
+// FilterNeedIn returns the current demands of the pod's claims. It is nil if they allow
+// every node.
 func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
 		return nil, "", nil
@@ -76,7 +81,8 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 	return nil, "", nil
 }
 
-// ScoreNeedIn is what the pod's claims that are to be bound ask of a node at the time; nil if there are none.
+// ScoreNeedIn returns the current demands of the pod's unbound claims, or nil without
+// any.
 func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, error) {
 	if p.ratings == nil || pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
 		return nil, nil
@@ -88,24 +94,26 @@ func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, er
 	return scoreNeed{claims.demands(v), p.ratings}, nil
 }
 
-// claims are a pod's claims by what has to be done about them, in the order of its volumes. A claim that it names twice is in them twice.
+// claims are a pod's claims in the order of its volumes, divided by whether they are
+// bound. A claim that the pod names twice is in them twice.
 type claims struct {
 	bound   []*model.Claim
 	delayed []delayedClaim
 }
 
-// delayedClaim is a claim that is to be bound when a pod that uses it is placed.
+// delayedClaim is a claim that is bound when a pod that uses it is placed.
 type delayedClaim struct {
 	*model.Claim
 	class *model.StorageClass
-	// node is where its volume is to be provisioned; selected is whether that is decided.
+	// node is the selected node to provision the volume for, if selected is set.
 	node     string
 	selected bool
 	// again means that the pod names the claim before.
 	again bool
 }
 
-// claimsOf returns the pod's claims. A rejection rejects every node; an error fails the pod's turn.
+// claimsOf returns the pod's claims. A rejection rejects every node; an error fails the
+// pod's turn.
 func claimsOf(v state.View, pod *model.Pod) (all claims, rejection string, err error) {
 	store := v.Storage()
 	for _, use := range pod.Volumes.Claims {
@@ -141,7 +149,8 @@ func claimsOf(v state.View, pod *model.Pod) (all claims, rejection string, err e
 	return all, "", nil
 }
 
-// unusable returns why the pod cannot use a claim, which is nil if it does not exist; empty if it can.
+// unusable returns why the pod cannot use a claim, or "" if it can. A missing claim is
+// nil.
 func unusable(claim *model.Claim, use model.PodClaim, pod *model.Pod) string {
 	switch {
 	case claim == nil && use.Ephemeral:

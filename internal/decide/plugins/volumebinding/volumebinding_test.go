@@ -45,7 +45,7 @@ func newWorld(t testing.TB, args configv1.VolumeBindingArgs, objects ...runtime.
 	return w
 }
 
-// set shows versions of objects to the state.
+// set applies versions of objects to the state.
 func (w *world) set(objects ...runtime.Object) {
 	var changes []model.Change
 	for _, o := range objects {
@@ -54,14 +54,15 @@ func (w *world) set(objects ...runtime.Object) {
 	w.Apply(changes)
 }
 
-// remove shows the end of an object.
+// remove applies the deletion of an object.
 func (w *world) remove(kind model.Kind, namespace, name string) {
 	w.Apply([]model.Change{kinds.Get(kind).Gone(model.Ref{Kind: kind, Namespace: namespace, Name: name})})
 }
 
 func pod(options ...build.PodOption) *model.Pod { return model.NewPod(build.Pod(options...)) }
 
-// ruling returns what the plugin says of a pod: "fits conflict" for n1 and n2, or what PreFilter or Filter says of all.
+// ruling returns the plugin's result for a pod: "fits conflict" for n1 and n2, or the
+// result of PreFilter or Filter for all nodes.
 func (w *world) ruling(pod *model.Pod) string {
 	need, rejection, err := w.plugin.FilterNeedIn(w.View(), pod)
 	switch {
@@ -121,7 +122,7 @@ func (w *world) scores(t *testing.T, pod *model.Pod) string {
 	return fmt.Sprint(scores.Score(w.Node(n1)), " ", scores.Score(w.Node(n2)))
 }
 
-// reserve returns what the pod would hold on a node.
+// reserve returns the pod's holds on a node.
 func (w *world) reserve(pod *model.Pod, node string) (*plan.Placement, error) {
 	slot, _ := w.Slot(node)
 	holds, err := w.plugin.Reserve(w.View(), pod, slot)
@@ -131,7 +132,7 @@ func (w *world) reserve(pod *model.Pod, node string) (*plan.Placement, error) {
 	return &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: node, Holds: holds}, nil
 }
 
-// assume reserves, and assumes that.
+// assume reserves, and assumes the placement.
 func (w *world) assume(t *testing.T, pod *model.Pod, node string) *plan.Placement {
 	t.Helper()
 	placement, err := w.reserve(pod, node)
@@ -236,7 +237,7 @@ func TestFilter(t *testing.T) {
 		objects []runtime.Object
 		claims  string
 		want    string
-		n1      string // what Reserve holds there
+		n1      string // Reserve's holds there
 	}{
 		{"V3", having(pvc("c", "bound=v"), pv("v", "phase=Bound", z1)), "c", "fits elsewhere", ""},
 		{"bound, everywhere", having(pvc("c", "bound=v"), pv("v", "phase=Bound")), "c", "fits fits", ""},
@@ -359,7 +360,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestVerdictsAllocateNothing asks about a node for claims of every sort.
+// TestVerdictsAllocateNothing filters a node for claims of every kind.
 func TestVerdictsAllocateNothing(t *testing.T) {
 	objects := having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=100Gi", zone+"=z1"),
 		pvc("b", "bound=v"), pv("v", "phase=Bound", from(zone+" In z1")), pvc("s", "class=np storage=1Gi"), pv("w", "class=np storage=1Gi", on("n1")),

@@ -16,7 +16,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// The texts of needs are compared as they are: a text that says too little lets pods share a column that is not theirs.
+// The texts of needs are compared literally: an incomplete text would let pods share a
+// wrong column.
 func TestTexts(t *testing.T) {
 	r := restrictions{
 		disks: []model.Disk{
@@ -30,7 +31,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A waiting pod is found by its disks, and by the claims that its volumes name.
+// Events find a waiting pod by its disks, and by the claims that its volumes name.
 func TestCauses(t *testing.T) {
 	pod := waiting(claims("c"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v iscsi=iqn/0"))
 	const keys = `"aws:v"|"claim@default:c"|"gce:a"|"iscsi:iqn"|"rbd:i"`

@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// EventsToRegister registers for pods that free a disk or a claim, for nodes that come or go, and for the pod's claims.
-// A claim is in use only on nodes that exist.
+// EventsToRegister registers for pods that free a disk or a claim, for added and deleted
+// nodes, and for the pod's claims. Nodes matter because a claim is only in use on an
+// existing node.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{
@@ -20,9 +21,9 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// frees reports whether the deleted pod, on whatever node, used a disk that conflicts with one of the waiting pod's, or one of its claims, whatever
-// their access modes. Disks of pods in other namespaces conflict, too; kube-scheduler
-// forgets these.
+// frees reports whether the deleted pod, on any node, used a disk that conflicts with the
+// waiting pod's disks, or a claim of the waiting pod. Access modes do not matter. Disks
+// of pods in other namespaces conflict too; kube-scheduler's hint ignores these.
 func frees(waiting *model.Pod, e model.Event) bool {
 	gone := e.OldPod
 	if gone.Volumes == nil || waiting.Volumes == nil {
@@ -36,7 +37,7 @@ func frees(waiting *model.Pod, e model.Event) bool {
 	return slices.ContainsFunc(waiting.Volumes.Claims, func(c model.PodClaim) bool { return !c.Ephemeral && named[c.Key] })
 }
 
-// wanted is what of a pod frees depends on.
+// wanted is the part of a pod that frees depends on.
 type wanted struct{ pod *model.Pod }
 
 func (w wanted) AppendText(text []byte) []byte {
@@ -48,7 +49,7 @@ func (w wanted) AppendText(text []byte) []byte {
 	return appendDisks(text, w.pod.Volumes.Disks)
 }
 
-// cause returns that a deleted pod must have used one of the disks, or one of the claims.
+// cause requires that a deleted pod used a disk or claim of the pod.
 func cause(pod *model.Pod) model.Cause {
 	return model.Cause{Wants: []model.Way{{appendKeys(nil, pod)}}}
 }
@@ -58,7 +59,7 @@ func touches(e model.Event, to *model.Touch) { to.Has = appendKeys(to.Has, e.Old
 // diskKeys are the kinds of keys of disks.
 var diskKeys = [...]string{model.GCEDisk: "gce", model.AWSDisk: "aws", model.ISCSIDisk: "iscsi", model.RBDDisk: "rbd"}
 
-// appendKeys appends the keys of a pod's claims and disks. Disks of one name need not be one disk.
+// appendKeys appends the keys of a pod's claims and disks. Disks of one name may differ.
 func appendKeys(to []model.Key, pod *model.Pod) []model.Key {
 	if pod.Volumes == nil {
 		return to

@@ -1,8 +1,11 @@
-// Package volumerestrictions keeps a pod off nodes where another pod uses one of its inline disks, and off all nodes while another pod uses a claim that
-// only one pod may use.
+// Package volumerestrictions keeps a pod off nodes where another pod uses its inline
+// disks. While another pod uses a ReadWriteOncePod claim of the pod, it rejects all
+// nodes.
 //
-// It takes a pod's inline disks and claims, the pods that use these claims, and the disks in use on a node; it gives a verdict, or the rejection of a
-// pod whose claim is missing. It owns nothing. It never compares volumes that are used through claims, nor looks at the claims of ephemeral volumes.
+// It takes a pod's inline disks and claims, the users of these claims, and the disks in
+// use on a node. It returns a verdict, or the rejection of a pod whose claim is missing.
+// It owns nothing. It never compares the volumes behind claims, and it ignores ephemeral
+// volumes.
 package volumerestrictions
 
 import (
@@ -19,7 +22,7 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "VolumeRestrictions"
 
-// Both are resolvable: the pod with the disk or the claim may be evicted.
+// Both codes are resolvable: preemption may evict the pod with the disk or the claim.
 const (
 	diskInUse reason.Code = 1 + iota
 	claimInUse
@@ -40,8 +43,9 @@ func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PersistentVolume
 // FilterReads returns the volumes in use.
 func (*Plugin) FilterReads() model.Aspect { return model.Volumes }
 
-// FilterNeedIn is the pod's inline disks, and its claims that only one pod may use with how many of them are in use; it is nil if it has no such disk
-// and none is in use. A claim that is missing rejects the pod.
+// FilterNeedIn returns the pod's inline disks and its ReadWriteOncePod claims, with the
+// number of claims in use. It is nil if the pod has no such disk and no claim is in use.
+// A missing claim rejects the pod.
 func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	if pod.Volumes == nil {
 		return nil, "", nil
@@ -75,7 +79,7 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 	return &r, "", nil
 }
 
-// users returns how many pods of a view name a claim.
+// users returns how many pods of a view use a claim.
 func users(v state.View, key model.ClaimKey) int {
 	n := v.Storage().UsersOf(key)
 	for _, slot := range v.Touched() {
@@ -88,16 +92,17 @@ func users(v state.View, key model.ClaimKey) int {
 	return n
 }
 
-// restrictions is the need for disks and claims that nobody else uses.
+// restrictions is the need for exclusive disks and claims.
 type restrictions struct {
 	disks []model.Disk
-	// compared are the same, compiled.
+	// compared is disks, compiled.
 	compared model.Disks
-	// claims are the names of the claims that only one pod may use, sorted; conflicts is how many of them are in use.
+	// claims are the names of the pod's ReadWriteOncePod claims, sorted. conflicts is the
+	// number of them that are in use.
 	claims    []string
 	conflicts int
-	// besides are the changes of nodes that conflicts includes, where there are any: in the view of the pod's turn some nodes may have other pods
-	// than in the state.
+	// besides are changes of nodes that conflicts already includes. In the view of the
+	// pod's turn, some nodes may have other pods than in the state.
 	besides []besides
 }
 
@@ -106,7 +111,7 @@ type besides struct {
 	times int
 }
 
-// leaveOut notes what of the changes of nodes is in the number of conflicts already.
+// leaveOut records the changes of nodes that the number of conflicts already includes.
 func (r *restrictions) leaveOut(v state.View) {
 	for _, slot := range v.Touched() {
 		if n := r.changes(v.Node(slot)); n != 0 {
@@ -115,8 +120,9 @@ func (r *restrictions) leaveOut(v state.View) {
 	}
 }
 
-// changes returns by how much the pods that a view has more or less on a node change the number of conflicts. As in kube-scheduler, each volume counts,
-// and only the name of its claim is compared: a pod of another namespace makes conflicts, and takes them away.
+// changes returns the effect of a view's added and removed pods on the conflicts of a
+// node. As in kube-scheduler, each volume counts and only claim names are compared. So
+// pods of other namespaces also add and remove conflicts.
 func (r *restrictions) changes(node state.Node) (sum int) {
 	if len(r.claims) == 0 {
 		return 0
@@ -153,7 +159,7 @@ func (r *restrictions) AppendText(text []byte) []byte {
 	return appendDisks(text, r.disks)
 }
 
-// appendDisks appends a canonical text of disks, in whatever order they are.
+// appendDisks appends a canonical text of disks, independent of their order.
 func appendDisks(text []byte, disks []model.Disk) []byte {
 	texts := make([]string, len(disks))
 	for i := range disks {
@@ -183,7 +189,7 @@ func (r *restrictions) Compile() plugin.Verdicts {
 	return r
 }
 
-// Filter looks for the disks first. The number of conflicts may be below 0 after the changes of a dry run.
+// Filter checks the disks first. In a dry run the number of conflicts may be negative.
 func (r *restrictions) Filter(node state.Node) reason.Code {
 	if len(r.disks) > 0 && node.Volumes().DiskConflicts(r.compared) {
 		return diskInUse

@@ -23,7 +23,7 @@ var (
 	pvc, claims, disks, readOnly, on, in = build.PersistentVolumeClaim, build.Claims, build.Disks, build.ReadOnlyDisks, build.NodeName, build.InNamespace
 )
 
-// cluster is nodes n1 to n3, pods that are named in order, and claims.
+// cluster returns a state with nodes n1 to n3, pods that are named in order, and claims.
 func cluster(pods []*v1.Pod, objects ...runtime.Object) *state.State {
 	s := state.New()
 	for _, name := range []string{"n1", "n2", "n3"} {
@@ -41,7 +41,7 @@ func placed(options ...build.PodOption) *v1.Pod { return build.Pod(options...) }
 
 func waiting(options ...build.PodOption) *model.Pod { return model.NewPod(build.Pod(options...)) }
 
-// inShort replaces the texts of reasons.
+// inShort abbreviates the reasons.
 func inShort(ruling string) string {
 	return strings.NewReplacer("U node(s) had no available disk", "disk",
 		"U node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod", "rwop",
@@ -136,7 +136,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// A turn may take place in a view with other pods than the state has. What these change is counted once, also in dry runs of the view.
+// A turn may use a view with other pods than the state. Their changes count once, also in
+// dry runs of the view.
 func TestTurnInADraft(t *testing.T) {
 	user := placed(on("n2"), claims("c"))
 	s := cluster([]*v1.Pod{user}, rwop...)
@@ -206,7 +207,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// How many claims are in use matters to dry runs, whether or not the verdicts differ now.
+// The number of claims in use matters to dry runs, even if the verdicts are equal now.
 func TestNeedCounts(t *testing.T) {
 	needs := map[string]bool{}
 	for _, used := range []string{"any", "c1", "c1 c2"} {

@@ -1,7 +1,10 @@
-// Package volumezone keeps a pod off nodes outside the zones and regions that its volumes are labelled with.
+// Package volumezone keeps a pod off nodes outside the zones and regions that its volumes
+// are labelled with.
 //
-// It takes the claims that a pod names, with their volumes and classes, and the labels of a node; it gives a verdict, or the rejection of a pod whose
-// volumes are not known yet. It owns nothing. It never reads the node affinity of a volume, nor the claims of ephemeral volumes.
+// It takes the claims that a pod names, their volumes and classes, and the labels of a
+// node. It returns a verdict, or the rejection of a pod whose volumes are unknown. It
+// owns nothing. It never reads the node affinity of a volume or the claims of ephemeral
+// volumes.
 package volumezone
 
 import (
@@ -30,7 +33,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "VolumeZone".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kinds that lead from a pod to its volumes.
+// Reads returns the kinds that identify a pod's volumes.
 func (*Plugin) Reads() []model.Kind {
 	return []model.Kind{model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind}
 }
@@ -38,8 +41,9 @@ func (*Plugin) Reads() []model.Kind {
 // FilterReads returns the labels.
 func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
-// FilterNeedIn is the zones and regions of the pod's volumes; it is nil if there are none. A claim that is bound only when the pod is placed has
-// none; any other without a volume rejects the pod.
+// FilterNeedIn returns the zones and regions of the pod's volumes, or nil without any. A
+// WaitForFirstConsumer claim without a volume has no zone yet. Any other claim without a
+// volume rejects the pod.
 func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	if pod.Volumes == nil {
 		return nil, "", nil
@@ -63,7 +67,8 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 	return found, "", nil
 }
 
-// volumeOf returns the volume of a claim, nil if it will be found when the pod is placed; or why it is not known.
+// volumeOf returns the volume of a claim, or nil if it is bound only when the pod is
+// placed. rejection is set if the volume must be known and is not.
 func volumeOf(s *storage.Store, key model.ClaimKey) (volume *model.Volume, rejection string) {
 	if key.Name == "" {
 		return nil, "PersistentVolumeClaim had no name"
@@ -95,7 +100,8 @@ func volumeOf(s *storage.Store, key model.ClaimKey) (volume *model.Volume, rejec
 // zones are the texts of the zones of volumes, each once.
 type zones []model.Need
 
-// AppendText appends all zones and regions, sorted: whether they are of one volume or of several makes no difference.
+// AppendText appends all zones and regions, sorted. Their distribution over the volumes
+// makes no difference.
 func (z zones) AppendText(text []byte) []byte {
 	return append(text, strings.Join(z.lines(), "")...)
 }
@@ -115,7 +121,8 @@ func (z zones) Compile() plugin.Verdicts {
 
 type filter struct{ zones []model.Zone }
 
-// Filter returns elsewhere for a node outside one of the zones. A node without any zone or region passes.
+// Filter returns elsewhere for a node outside any of the zones. A node without any zone
+// or region label passes.
 func (f *filter) Filter(node state.Node) reason.Code {
 	labels := node.Object().Labels
 	if !slices.ContainsFunc(model.ZoneLabels[:], func(label string) bool { _, has := labels[label]; return has }) {
@@ -131,7 +138,7 @@ func (f *filter) Filter(node state.Node) reason.Code {
 
 func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had no available volume zone"} }
 
-// EventsToRegister registers for classes, claims, volumes and nodes with other zones.
+// EventsToRegister registers for classes, claims, volumes, and nodes with other zones.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.StorageClassEvent, Actions: model.Add | model.Update, Hint: waits},
@@ -141,10 +148,10 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// waits reports whether the claims of a class need no volume before their pod is placed. Which claims are of the class does not matter.
+// waits reports whether the class has WaitForFirstConsumer. It may be any class.
 func waits(_ *model.Pod, e model.Event) bool { return e.Object.(*model.StorageClass).Waits() }
 
-// hasOtherZones reports whether a volume, whosever it is, is new or has moved.
+// hasOtherZones reports whether a volume is new or has other zones. It may be any volume.
 func hasOtherZones(_ *model.Pod, e model.Event) bool {
 	return e.OldObject == nil || e.OldObject.(*model.Volume).Zones != e.Object.(*model.Volume).Zones
 }

@@ -26,7 +26,7 @@ const (
 	betaZone, betaRegion = " label=failure-domain.beta.kubernetes.io/zone=", " label=failure-domain.beta.kubernetes.io/region="
 )
 
-// cluster is a node n with labels such as zone+"z1", and objects.
+// cluster returns a state with a node n with labels such as zone+"z1", and objects.
 func cluster(labels string, objects ...runtime.Object) *state.State {
 	s := state.New()
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Labels: pv("n", labels).Labels}}

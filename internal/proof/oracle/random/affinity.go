@@ -7,7 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// brokenBound does not parse: a term with it matches nothing, and a preferred term with it fails the cycle.
+// brokenBound is malformed: a term with it matches nothing, and a preferred term with it
+// fails the cycle.
 func brokenBound() v1.NodeSelectorRequirement {
 	return v1.NodeSelectorRequirement{Key: "cores", Operator: v1.NodeSelectorOpGt, Values: []string{"abc"}}
 }
@@ -38,8 +39,9 @@ func affinity(r *rand.Rand) *v1.Affinity {
 	return &v1.Affinity{NodeAffinity: na}
 }
 
-// requiredTerms draws one of four kinds: contradicting names, which reject the pod before any node is filtered; terms on names only, which
-// narrow the node set; a mixture; and terms on labels.
+// requiredTerms draws any of four kinds: contradicting names, which reject the pod before
+// any node is filtered; terms on names only, which narrow the node set; a mixture; and
+// terms on labels.
 func requiredTerms(r *rand.Rand) []v1.NodeSelectorTerm {
 	if chance(r, 4) {
 		return []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
@@ -64,7 +66,8 @@ func requiredTerms(r *rand.Rand) []v1.NodeSelectorTerm {
 	return terms
 }
 
-// preferredTerms always parse where they are parsed: a term of weight 0 is not.
+// preferredTerms are never malformed if they are parsed: a term of weight 0 is not
+// parsed.
 func preferredTerms(r *rand.Rand) []v1.PreferredSchedulingTerm {
 	var terms []v1.PreferredSchedulingTerm
 	for range 1 + r.IntN(3) {
@@ -104,8 +107,9 @@ func labelRequirement(r *rand.Rand) v1.NodeSelectorRequirement {
 	return v1.NodeSelectorRequirement{Key: "zone", Operator: pick(r, v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn), Values: values}
 }
 
-// nameTerm names nodes by field. Two requirements in a term can contradict each other, a list of two names does not parse (but still narrows),
-// and a term without "In" does not narrow.
+// nameTerm names nodes by field. Two requirements in a term can contradict each other. A
+// list of two names is malformed (but still narrows), and a term without "In" does not
+// narrow.
 func nameTerm(r *rand.Rand) v1.NodeSelectorTerm {
 	term := v1.NodeSelectorTerm{MatchFields: []v1.NodeSelectorRequirement{nameRequirement(r)}}
 	if chance(r, 35) {
@@ -128,7 +132,8 @@ func nameRequirement(r *rand.Rand) v1.NodeSelectorRequirement {
 	return v1.NodeSelectorRequirement{Key: "metadata.name", Operator: operator, Values: []string{nodeName(r)}}
 }
 
-// nodeName is mostly one of the first nodes, which most clusters have, and sometimes a node that no cluster has.
+// nodeName is mostly a name of the first nodes, which most clusters have. Sometimes no
+// cluster has the node.
 func nodeName(r *rand.Rand) string {
 	if chance(r, 10) {
 		return "nowhere"

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Kind names what a mutation does.
+// Kind names the change of a mutation.
 type Kind string
 
 // The kinds. Each adds, removes or replaces exactly one object.
@@ -26,13 +26,15 @@ const (
 	NodeImages      Kind = "node images changed"
 	NodeFeatures    Kind = "node features changed"
 	PodPending      Kind = "pod created"
-	PodPlaced       Kind = "pod placed" // a pending pod of the cluster is bound, or a bound one appears
-	PodDeleted      Kind = "pod deleted"
-	PodDeleting     Kind = "pod deletion requested"
-	PodFinished     Kind = "pod finished"
-	PodResized      Kind = "pod resized" // by status, sometimes also by spec
-	PodRelabelled   Kind = "pod relabelled"
-	PodNominated    Kind = "pod nominated" // a pending pod is nominated to a node, or no longer is
+	// A pending pod of the cluster is bound, or a bound pod appears.
+	PodPlaced     Kind = "pod placed"
+	PodDeleted    Kind = "pod deleted"
+	PodDeleting   Kind = "pod deletion requested"
+	PodFinished   Kind = "pod finished"
+	PodResized    Kind = "pod resized" // by status, sometimes also by spec
+	PodRelabelled Kind = "pod relabelled"
+	// The nomination of a pending pod is set or cleared.
+	PodNominated Kind = "pod nominated"
 
 	// Only TopologyChange draws these.
 	NamespaceAdded      Kind = "namespace added"
@@ -41,8 +43,9 @@ const (
 	ServiceAdded        Kind = "service added"
 	ServiceRemoved      Kind = "service removed"
 	ServiceChanged      Kind = "service selector changed"
-	ControllerAdded     Kind = "controller added" // a ReplicationController, ReplicaSet or StatefulSet
-	ControllerRemoved   Kind = "controller removed"
+	// A ReplicationController, ReplicaSet or StatefulSet.
+	ControllerAdded   Kind = "controller added"
+	ControllerRemoved Kind = "controller removed"
 
 	// Only StorageChange draws these.
 	StorageSet     Kind = "storage object added or replaced" // by another of its name
@@ -56,14 +59,17 @@ const (
 	PodStarted    Kind = "pod started" // or its start time is lost
 )
 
-// Mutation is one change to a cluster. Of the six objects only those that apply are set: old without new is a removal, new without old an
-// addition. The new object has a higher resourceVersion; it may otherwise equal the old one, because the draw may give the same again.
+// Mutation is a change to a cluster. Of the six objects only the relevant ones are set:
+// old without new is a removal, new without old an addition. The new object has a higher
+// resourceVersion. It may otherwise equal the old one, because the draw may repeat.
 type Mutation struct {
 	Kind             Kind
 	OldNode, NewNode *v1.Node
 	OldPod, NewPod   *v1.Pod
-	Old, New         metav1.Object  // of another kind, such as *v1.Namespace, *appsv1.ReplicaSet or *v1.PersistentVolume
-	After            oracle.Cluster // the cluster with the change; the one before is not modified
+	// Of another kind, such as *v1.Namespace, *appsv1.ReplicaSet or *v1.PersistentVolume.
+	Old, New metav1.Object
+	// The changed cluster; the old cluster is not modified.
+	After oracle.Cluster
 }
 
 // String describes the change, for a test's log.
@@ -87,7 +93,8 @@ func object[T any, P interface {
 	return p
 }
 
-// Change draws one mutation of the cluster. If there is no pod or node of the kind that the draw would change, it adds one.
+// Change draws a mutation of the cluster. If no pod or node of the drawn kind exists, it
+// adds one.
 func Change(r *rand.Rand, c oracle.Cluster) Mutation { return nodeLocal().change(r, c) }
 
 // maker draws the objects that changes add, and the labels they change.
@@ -147,7 +154,8 @@ func cloned(c oracle.Cluster) oracle.Cluster {
 	}
 }
 
-// freeNode is the lowest number that no node has, so that a removed node's name is used again, with another UID.
+// freeNode returns the lowest unused node number, so that a removed node's name is used
+// again, with another UID.
 func freeNode(c oracle.Cluster) int {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("node-%d", i)
@@ -194,7 +202,8 @@ func (m maker) changeNode(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	return changed
 }
 
-// placePod binds a pending pod of the cluster. If there is none, and sometimes otherwise, it adds a pod that is already bound.
+// placePod binds a pending pod of the cluster. Without one, and sometimes otherwise, it
+// adds a pod that is already bound.
 func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	if len(c.Nodes) == 0 {
 		return m.addNode(r, c)
@@ -207,7 +216,8 @@ func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName, p.Status.NominatedNodeName = where, "" })
 }
 
-// nominatePod nominates a pending pod to a node, which may be full or missing, or to none.
+// nominatePod nominates a pending pod to a node, which may be full or missing, or to
+// none.
 func (m maker) nominatePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	pending := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
 	if len(pending) == 0 || len(c.Nodes) == 0 {
@@ -247,7 +257,8 @@ func (m maker) changePod(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	})
 }
 
-// resizeSpec requests other amounts of cpu and memory, which alone can be resized in place.
+// resizeSpec requests other amounts of cpu and memory, the only resources that can be
+// resized in place.
 func resizeSpec(r *rand.Rand, c *v1.Container) {
 	if c.Resources.Requests == nil {
 		c.Resources.Requests = v1.ResourceList{}
@@ -275,7 +286,7 @@ func indexes(pods []*v1.Pod, wanted func(*v1.Pod) bool) []int {
 	return at
 }
 
-// next increments a resource version; those that this package makes are numbers.
+// next increments a resource version. This package only makes numeric versions.
 func next(version string) string {
 	n, _ := strconv.Atoi(version)
 	return strconv.Itoa(n + 1)

@@ -9,11 +9,12 @@ import (
 // Size is the size of a cluster to make.
 type Size struct {
 	Nodes   int
-	Placed  int // pods on nodes, terminal ones included; none without nodes
+	Placed  int // placed pods, terminal ones included; none without nodes
 	Pending int
 }
 
-// Cluster is a cluster with nodes node-0 onward and pods pod-0 onward, placed ones first. Pods are placed whether they fit or not.
+// Cluster returns a cluster with nodes node-0 onward and pods pod-0 onward, placed ones
+// first. Pods are placed whether they fit or not.
 func Cluster(r *rand.Rand, size Size) oracle.Cluster {
 	var c oracle.Cluster
 	for i := range size.Nodes {

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// spreadConstraints returns one to three, each key at most once per action, as the API requires.
+// spreadConstraints returns one to three, each key at most once per action, as the API
+// requires.
 func spreadConstraints(r *rand.Rand, labels map[string]string) []v1.TopologySpreadConstraint {
 	var all []v1.TopologySpreadConstraint
 	for range 1 + r.IntN(3) {
@@ -16,7 +17,7 @@ func spreadConstraints(r *rand.Rand, labels map[string]string) []v1.TopologySpre
 		c.LabelSelector = labelSelector(r)
 		if chance(r, 25) {
 			c.MatchLabelKeys = matchKeys(r)
-			if chance(r, 70) { // what the API server does since 1.34
+			if chance(r, 70) { // as the API server does since 1.34
 				c.LabelSelector = merged(c.LabelSelector, labels, c.MatchLabelKeys, metav1.LabelSelectorOpIn)
 			}
 		}
@@ -63,7 +64,8 @@ func withoutRepetition(constraints []v1.TopologySpreadConstraint) []v1.TopologyS
 	return kept
 }
 
-// addPodAffinity adds terms of any of the four kinds, possibly none: then the stanza is empty.
+// addPodAffinity adds terms of any of the four kinds, possibly none: then the stanza is
+// empty.
 func addPodAffinity(r *rand.Rand, p *v1.Pod) {
 	if p.Spec.Affinity == nil {
 		p.Spec.Affinity = &v1.Affinity{}
@@ -119,7 +121,8 @@ func podTerm(r *rand.Rand, p *v1.Pod) v1.PodAffinityTerm {
 
 func matchKeys(r *rand.Rand) []string { return append(some(r, 20, "absent"), "version") }
 
-// merged is the selector after the API server has added the pod's labels of these keys to it.
+// merged returns the selector as the API server extends it with the pod's labels of these
+// keys.
 func merged(s *metav1.LabelSelector, labels map[string]string, keys []string, operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
 	if s == nil {
 		return nil
@@ -180,8 +183,9 @@ func namespaceSelector(r *rand.Rand) *metav1.LabelSelector {
 	}}
 }
 
-// WithBrokenSelector is a copy of a pod with a constraint or term that does not parse. A hard constraint fails the pod's cycle, a soft one
-// does with two or more feasible nodes, and a term of any kind rejects the pod.
+// WithBrokenSelector returns a copy of a pod with a malformed constraint or term. A
+// malformed hard constraint fails the pod's cycle. A soft constraint does so with two or
+// more feasible nodes. A malformed term of any kind rejects the pod.
 func WithBrokenSelector(r *rand.Rand, p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	broken := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}

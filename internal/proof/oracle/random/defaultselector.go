@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// namespaces returns mostly all three that pods are in; one may be missing, as from a cache.
+// namespaces returns mostly all three namespaces with pods. Some may be missing, as from
+// a cache.
 func namespaces(r *rand.Rand) []*v1.Namespace {
 	var all []*v1.Namespace
 	for _, name := range some(r, 85, "default", "other", "third") {
@@ -58,7 +59,8 @@ func equalitySelector(r *rand.Rand) map[string]string {
 	return map[string]string{"app": pick(r, "web", "db")}
 }
 
-// addController adds a controller whose name is free in its namespace or, if there is none, a service.
+// addController adds a controller whose name is free in its namespace. Without a free
+// name it adds a service.
 func addController(r *rand.Rand, c oracle.Cluster) Mutation {
 	meta := objectMeta(r, pick(r, "web", "db"))
 	m := Mutation{Kind: ControllerAdded, After: cloned(c)}

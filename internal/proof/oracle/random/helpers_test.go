@@ -19,11 +19,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// The oracle implements by itself what k8s.io/component-helpers offers as functions. These tests compare the two, through Judge alone.
+// The oracle implements functions of k8s.io/component-helpers independently. These tests
+// compare the two, through Judge alone.
 
 const draws = 2000
 
-// only is the default profile with all plugins but one switched off.
+// only is the default profile with all plugins but one disabled.
 func only(plugin string) oracle.Profile {
 	p := oracle.DefaultProfile()
 	p.Disabled = map[string]bool{}
@@ -49,7 +50,8 @@ func TestRequestsOfPendingPods(t *testing.T) {
 	}
 }
 
-// A pod that requests one unit fits beside a placed pod only if the node has one unit more than the placed pod uses.
+// A pod that requests one unit fits beside a placed pod only if the node has one unit
+// more than the placed pod uses.
 func TestRequestsOfPlacedPods(t *testing.T) {
 	options := helpers.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	for i := range draws {
@@ -64,7 +66,8 @@ func TestRequestsOfPlacedPods(t *testing.T) {
 	}
 }
 
-// The most-allocated score of one resource reaches 100 exactly when usage reaches the capacity.
+// The most-allocated score of one resource reaches 100 exactly when usage reaches the
+// capacity.
 func TestNonZeroRequestsOfPlacedPods(t *testing.T) {
 	for i := range draws {
 		placed := running(random.PlacedPod(random.New(uint64(i)), i, "n"))

@@ -9,14 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// hugeAmounts are at the ends of what 64 bits can say of an amount, or beyond; some are small.
+// hugeAmounts are at or beyond the limits of 64 bits; some are small.
 var hugeAmounts = []string{
 	"9223372036854775807", "9223372036854775806", "4611686018427387904", "9e18", "1e30", "9223372036854775",
 	"9223372036854776", "7E", "7Ei", "8Ei", "1e15", "93e15", "9223372036854775807m", "100m", "0", "1n",
 }
 
-// HugePod returns a copy of a pod that requests such amounts: of containers, sidecars, overhead, or
-// for the whole pod.
+// HugePod returns a copy of a pod that requests such amounts: of containers, sidecars,
+// overhead, or for the whole pod.
 func HugePod(r *rand.Rand, p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	always := v1.ContainerRestartPolicyAlways
@@ -53,8 +53,9 @@ func hugeList(r *rand.Rand, list *v1.ResourceList, names ...v1.ResourceName) {
 	}
 }
 
-// WithHugeAmounts makes some pods of a cluster request such amounts, placed ones too: a user who may
-// create pods may name the node himself. Some nodes offer as much.
+// WithHugeAmounts makes some pods of a cluster request such amounts. Placed pods are
+// included, since users who may create pods may also name the node. Some nodes offer as
+// much.
 func WithHugeAmounts(r *rand.Rand, c *oracle.Cluster) {
 	for i, p := range c.Pods {
 		if r.IntN(3) == 0 {

@@ -81,7 +81,7 @@ func allocatable(r *rand.Rand) v1.ResourceList {
 	return list
 }
 
-// set adds one of the quantities to the list, with a probability in percent.
+// set adds any of the quantities to the list, with a probability in percent.
 func set(r *rand.Rand, list v1.ResourceList, percent int, name v1.ResourceName, quantities ...string) {
 	if chance(r, percent) {
 		list[name] = resource.MustParse(pick(r, quantities...))
@@ -90,7 +90,7 @@ func set(r *rand.Rand, list v1.ResourceList, percent int, name v1.ResourceName, 
 
 const digest = "repo/app@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// images lists the vocabulary's images, each with the one size it has everywhere.
+// images lists the images of the vocabulary. An image has the same size on all nodes.
 func images(r *rand.Rand) []v1.ContainerImage {
 	return some(r, 40,
 		v1.ContainerImage{Names: []string{"nginx:latest", "docker.io/library/nginx:latest"}, SizeBytes: 500 << 20},

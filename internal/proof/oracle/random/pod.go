@@ -10,7 +10,8 @@ import (
 
 const bindMountOption = "noexec"
 
-// Pod is a pending pod named pod-<i>. Its node affinity always parses where a failure to parse would fail the whole cycle; see WithBrokenPreference.
+// Pod returns a pending pod named pod-<i>. Its node affinity is never malformed in a way
+// that fails the whole cycle; see WithBrokenPreference.
 func Pod(r *rand.Rand, i int) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -31,7 +32,8 @@ func Pod(r *rand.Rand, i int) *v1.Pod {
 	return p
 }
 
-// WithBrokenPreference is a copy of a pod with a preferred term that does not parse: with two or more feasible nodes its cycle fails.
+// WithBrokenPreference returns a copy of a pod with a malformed preferred term: with two
+// or more feasible nodes its cycle fails.
 func WithBrokenPreference(p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	if p.Spec.Affinity == nil {
@@ -46,14 +48,15 @@ func WithBrokenPreference(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// PlacedPod is a pod that runs on a node, or has run there: some are terminal, some terminating, some being resized.
+// PlacedPod returns a pod that runs or has run on a node: some are terminal, some
+// terminating, some being resized.
 func PlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	p := Pod(r, i)
 	settle(r, p, nodeName)
 	return p
 }
 
-// settle gives a pod a node.
+// settle places a pod on a node.
 func settle(r *rand.Rand, p *v1.Pod, nodeName string) {
 	p.Spec.NodeName = nodeName
 	p.Status.Phase = pick(r, v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodRunning)
@@ -110,7 +113,8 @@ func container(r *rand.Rand, name string) v1.Container {
 		Ports: ports(r),
 	}
 	c.Resources.Requests = requests(r)
-	// Extended resources and huge pages may not be overcommitted: the API requires limits equal to requests.
+	// Extended resources and huge pages may not be overcommitted: the API requires limits
+	// equal to requests.
 	for name, q := range c.Resources.Requests {
 		if name == gpu || name == fpga || name == hugePages {
 			if c.Resources.Limits == nil {
@@ -122,7 +126,7 @@ func container(r *rand.Rand, name string) v1.Container {
 	return c
 }
 
-// requests may be empty; nil and an empty list mean the same to the scheduler, so both occur.
+// requests may be empty. The scheduler treats nil and an empty list alike, so both occur.
 func requests(r *rand.Rand) v1.ResourceList {
 	if chance(r, 15) {
 		return nil
@@ -133,7 +137,8 @@ func requests(r *rand.Rand) v1.ResourceList {
 	set(r, list, 8, v1.ResourceEphemeralStorage, "0", "500Mi", "1Gi")
 	set(r, list, 6, gpu, "0", "1", "1", "2")
 	set(r, list, 3, fpga, "0", "1")
-	if _, ok := list[v1.ResourceCPU]; ok { // huge pages need a request for cpu or memory beside them
+	// Huge pages need a request for cpu or memory beside them.
+	if _, ok := list[v1.ResourceCPU]; ok {
 		set(r, list, 4, hugePages, "0", "64Mi")
 	}
 	return list
@@ -171,11 +176,13 @@ func podLevelRequests(r *rand.Rand) v1.ResourceList {
 	set(r, list, 70, v1.ResourceCPU, "0", "500m", "1", "2")
 	set(r, list, 60, v1.ResourceMemory, "0", "512Mi", "1Gi", "2Gi")
 	set(r, list, 5, hugePages, "64Mi")
-	set(r, list, 5, v1.ResourceEphemeralStorage, "1Gi") // not supported at pod level: must not count
+	// Not supported at pod level: must not count.
+	set(r, list, 5, v1.ResourceEphemeralStorage, "1Gi")
 	return list
 }
 
-// addFeatures gives some pods a field that requires a declared feature of the node, and some an image volume.
+// addFeatures gives some pods a field that requires a declared feature of the node, and
+// some an image volume.
 func addFeatures(r *rand.Rand, p *v1.Pod) {
 	if chance(r, 12) {
 		p.Spec.HostNetwork = true

@@ -17,7 +17,7 @@ import (
 
 const budgetNames = 6
 
-// pin lets a pod onto one node only, by name.
+// pin restricts a pod to a node by name.
 func pin(p *v1.Pod, nodeName string) {
 	name := v1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{nodeName}}
 	p.Spec.NodeSelector = nil
@@ -26,8 +26,8 @@ func pin(p *v1.Pod, nodeName string) {
 	}}}
 }
 
-// PreemptionCluster is a cluster as TopologyCluster, Cluster or StorageCluster make them, with nodes that are too small for their pods, and what
-// preemption reads.
+// PreemptionCluster returns a cluster from TopologyCluster, Cluster or StorageCluster,
+// with nodes that are too small for their pods, and the inputs of preemption.
 func PreemptionCluster(r *rand.Rand, size Size) oracle.Cluster {
 	var c oracle.Cluster
 	switch n := r.IntN(10); {
@@ -77,7 +77,7 @@ func PreemptionProfile(r *rand.Rand, c oracle.Cluster) oracle.Profile {
 		p = StorageProfile(r)
 	}
 	if chance(r, 70) {
-		p.Disabled = map[string]bool{} // with everything that can reject a node
+		p.Disabled = map[string]bool{} // all plugins that can reject a node
 	}
 	return p
 }
@@ -85,7 +85,7 @@ func PreemptionProfile(r *rand.Rand, c oracle.Cluster) oracle.Profile {
 // hasStorage reports whether StorageCluster made the cluster.
 func hasStorage(c oracle.Cluster) bool { return len(c.StorageClasses)+len(c.PersistentVolumes) > 0 }
 
-// shrink makes room on a node for few pods.
+// shrink makes a node too small for more than a few pods.
 func shrink(r *rand.Rand, n *v1.Node) {
 	if chance(r, 10) {
 		return
@@ -99,7 +99,7 @@ func shrink(r *rand.Rand, n *v1.Node) {
 	}
 }
 
-// contend gives a pod what preemption reads, and requests that few nodes can meet.
+// contend gives a pod the inputs of preemption, and requests that few nodes can meet.
 func contend(r *rand.Rand, p *v1.Pod) {
 	p.Spec.Priority = contendingPriority(r, p.Spec.NodeName == "")
 	if chance(r, 75) {
@@ -111,7 +111,8 @@ func contend(r *rand.Rand, p *v1.Pod) {
 		requests := p.Spec.Containers[0].Resources.Requests
 		requests[v1.ResourceCPU] = resource.MustParse(pick(r, "0", "250m", "500m", "1", "1", "2", "2"))
 		if len(p.Spec.Volumes) > 0 && chance(r, 60) {
-			requests[v1.ResourceCPU] = resource.MustParse("100m") // so that volumes decide
+			// So that volumes decide.
+			requests[v1.ResourceCPU] = resource.MustParse("100m")
 		}
 		set(r, requests, 40, v1.ResourceMemory, "100Mi", "500Mi", "1Gi")
 		set(r, requests, 8, gpu, "1")
@@ -137,7 +138,7 @@ func contend(r *rand.Rand, p *v1.Pod) {
 	}
 }
 
-// becomeAlike leaves a placed pod little that makes it another victim than others.
+// becomeAlike removes most differences between a placed pod and other victims.
 func becomeAlike(p *v1.Pod) {
 	p.Spec.Priority, p.Status.StartTime, p.Spec.Affinity, p.Spec.TopologySpreadConstraints = nil, nil, nil, nil
 	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
@@ -157,7 +158,7 @@ func contendingPriority(r *rand.Rand, pending bool) *int32 {
 	return ptr(pick(r, int32(-5), 0, 0, 10, 10, 1000))
 }
 
-// contendedVolume is one that a node, or a cluster, has once or twice.
+// contendedVolume is a volume that can be used only once or twice per node or cluster.
 func contendedVolume(r *rand.Rand) v1.VolumeSource {
 	switch r.IntN(3) {
 	case 0:
@@ -175,7 +176,7 @@ func start(r *rand.Rand, p *v1.Pod) {
 	}
 }
 
-// evict makes a pod one that is being deleted, mostly because a scheduler has evicted it.
+// evict marks a pod as terminating, mostly because a scheduler preempted it.
 func evict(r *rand.Rand, p *v1.Pod) {
 	if chance(r, 90) {
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr(epoch), ptr(int64(30))
@@ -227,7 +228,7 @@ func setAllowed(r *rand.Rand, b *policyv1.PodDisruptionBudget, pods []*v1.Pod) {
 	}
 }
 
-// setBudget adds a budget, or changes or replaces the one of its name.
+// setBudget adds a budget, or changes or replaces an existing budget of its name.
 func setBudget(r *rand.Rand, c oracle.Cluster) Mutation {
 	b := Budget(r, r.IntN(budgetNames), c.Pods)
 	m := Mutation{Kind: BudgetSet, After: cloned(c)}
@@ -241,8 +242,9 @@ func setBudget(r *rand.Rand, c oracle.Cluster) Mutation {
 	return m
 }
 
-// PreemptionChange draws one mutation of a cluster that PreemptionCluster made: what TopologyChange or StorageChange draw, and changes of budgets
-// and start times, and evictions.
+// PreemptionChange draws a mutation of a cluster that PreemptionCluster made. In addition
+// to the mutations of TopologyChange or StorageChange, it draws changes of budgets and
+// start times, and evictions.
 func PreemptionChange(r *rand.Rand, c oracle.Cluster) Mutation {
 	placed := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName != "" })
 	switch n := r.IntN(100); {

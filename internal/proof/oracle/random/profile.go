@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Profile is a valid profile of node-local plugins: about one in five is the default one, the others vary weights, strategies and
-// arguments, and sometimes disable a plugin. PodTopologySpread and InterPodAffinity are off; see TopologyProfile.
+// Profile returns a valid profile of node-local plugins. About one in five is the default
+// profile. The others vary weights, strategies and arguments, and sometimes disable a
+// plugin. PodTopologySpread and InterPodAffinity are disabled; see TopologyProfile.
 func Profile(r *rand.Rand) oracle.Profile {
 	p := oracle.NodeLocalProfile()
 	if chance(r, 20) {
@@ -29,7 +30,8 @@ func Profile(r *rand.Rand) oracle.Profile {
 	return p
 }
 
-// TopologyProfile is a valid profile with PodTopologySpread and InterPodAffinity, with any arguments; the rest is as in Profile.
+// TopologyProfile returns a valid profile with PodTopologySpread and InterPodAffinity,
+// with any arguments. The rest is as in Profile.
 func TopologyProfile(r *rand.Rand) oracle.Profile {
 	p := Profile(r)
 	for _, name := range []string{"PodTopologySpread", "InterPodAffinity"} {
@@ -98,7 +100,7 @@ func balancedResources(r *rand.Rand) []configv1.ResourceSpec {
 	return specs
 }
 
-// addedAffinity always parses, as the configuration requires.
+// addedAffinity is never malformed, as the configuration requires.
 func addedAffinity(r *rand.Rand) *v1.NodeAffinity {
 	na := &v1.NodeAffinity{}
 	if chance(r, 50) {

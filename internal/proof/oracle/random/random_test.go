@@ -29,7 +29,8 @@ func TestSameSeedSameObjects(t *testing.T) {
 	}
 }
 
-// A change must not modify the cluster before it, and the cluster after it must differ only in the object that it names.
+// A change must not modify the cluster before it, and the cluster after it must differ
+// only in the object that it names.
 func TestChange(t *testing.T) {
 	kinds := map[random.Kind]int{}
 	for seed := range uint64(40) {
@@ -173,7 +174,8 @@ func oneOrMany(what string, n int) string {
 	return fmt.Sprint(what, " ", n)
 }
 
-// The order in which nodes and pods are listed has no effect, and Judge does not modify its arguments.
+// The order in which nodes and pods are listed has no effect, and Judge does not modify
+// its arguments.
 func TestJudgeIsPure(t *testing.T) {
 	for seed := range uint64(100) {
 		r := random.New(seed)

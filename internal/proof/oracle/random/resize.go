@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// setResize gives a pod the status of a resize at a random stage: reported per container, for the pod, or partly; pending for a reason, or
-// not.
+// setResize gives a pod the status of a resize at a random stage. It may be reported per
+// container, for the pod, or partly; it may be pending for a reason.
 func setResize(r *rand.Rand, p *v1.Pod) {
 	p.Status.ContainerStatuses = containerStatuses(r, p.Spec.Containers)
 	p.Status.InitContainerStatuses = containerStatuses(r, p.Spec.InitContainers)
@@ -42,7 +42,8 @@ func containerStatuses(r *rand.Rand, containers []v1.Container) []v1.ContainerSt
 	return all
 }
 
-// statusList may be nil, which is not the same as empty: nil is no report, empty reports that nothing is allocated.
+// statusList may be nil, which differs from empty: nil is no report, empty reports that
+// nothing is allocated.
 func statusList(r *rand.Rand) v1.ResourceList {
 	if chance(r, 20) {
 		return nil

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// EverySeed runs a test for each of the seeds 1 to seeds, or for the one that is given, and logs how to run a failed one again. folder is
-// the package's folder, as an argument of the go command.
+// EverySeed runs a test for each of the seeds 1 to seeds, or only for the given seed. For
+// a failed seed it logs the command to repeat it. folder is the package's folder, as an
+// argument of the go command.
 func EverySeed(t *testing.T, folder string, seeds int, only uint64, run func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, last := uint64(1), uint64(seeds)

@@ -28,7 +28,7 @@ const (
 	gkeZoneKey             = "topology.gke.io/zone"
 )
 
-// Names of the objects, from which few enough are drawn that they meet.
+// Names of the objects, few enough to coincide.
 const (
 	claimNames  = 10
 	volumeNames = 16
@@ -36,8 +36,8 @@ const (
 	attachments = 6
 )
 
-// StorageCluster is a cluster as Cluster makes them, with nodes in zones, objects of storage, and pods with volumes; pods have little else that rejects
-// a node.
+// StorageCluster returns a cluster like Cluster, with nodes in zones, storage objects,
+// and pods with volumes. Pods have few other fields that reject a node.
 func StorageCluster(r *rand.Rand, size Size) oracle.Cluster {
 	var c oracle.Cluster
 	for i := range size.Nodes {
@@ -54,7 +54,7 @@ func StorageCluster(r *rand.Rand, size Size) oracle.Cluster {
 	return withStorage(r, c)
 }
 
-// withStorage adds to a cluster most of what there can be.
+// withStorage adds most kinds of storage objects to a cluster.
 func withStorage(r *rand.Rand, c oracle.Cluster) oracle.Cluster {
 	add := func(object metav1.Object) { c = setStorage(c, StorageSet, object).After }
 	for _, name := range some(r, 95, classNames...) {
@@ -81,7 +81,7 @@ func withStorage(r *rand.Rand, c oracle.Cluster) oracle.Cluster {
 	return c
 }
 
-// StorageNode is a node as Node makes them, in a zone and with room for every pod.
+// StorageNode returns a node like Node, in a zone and large enough for every pod.
 func StorageNode(r *rand.Rand, i int) *v1.Node {
 	n := Node(r, i)
 	n.Labels = storageNodeLabels(r, n.Name)
@@ -123,7 +123,7 @@ func StoragePod(r *rand.Rand, i int) *v1.Pod {
 	return p
 }
 
-// StoragePlacedPod is a StoragePod on a node, as PlacedPod is a Pod on a node.
+// StoragePlacedPod returns a StoragePod on a node, like PlacedPod.
 func StoragePlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	p := StoragePod(r, i)
 	settle(r, p, nodeName)
@@ -163,7 +163,7 @@ func podVolume(r *rand.Rand) v1.VolumeSource {
 	return v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
 }
 
-// claimName is often one of the first, so that pods share claims.
+// claimName is often a name of the first claims, so that pods share claims.
 func claimName(r *rand.Rand) string {
 	return fmt.Sprintf("claim-%d", r.IntN(pick(r, 2, claimNames, claimNames)))
 }
@@ -173,7 +173,8 @@ func className(r *rand.Rand) string {
 	return pick(r, "np", "np", "np", "dp", "dp", "dp", "dz", "dz", "ebs", "ebs", "now", "other", "")
 }
 
-// storageMeta gives each object its own resource version, as an API server does, although names are used again.
+// storageMeta gives each object its own resource version, as an API server does, although
+// names are used again.
 func storageMeta(r *rand.Rand, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: uid(r), ResourceVersion: fmt.Sprint(1000 * (1 + r.IntN(1_000_000))), CreationTimestamp: epoch}
 }
@@ -271,7 +272,7 @@ func storageSize(r *rand.Rand) resource.Quantity {
 	return resource.MustParse(pick(r, "1Gi", "2Gi", "3Gi", "4Gi", "4Gi", "8Gi", "8192Mi", "10G", "0"))
 }
 
-// someNode is the name of a node of the cluster, or sometimes of none.
+// someNode returns the name of a node of the cluster, or sometimes of none.
 func someNode(r *rand.Rand, c oracle.Cluster) string {
 	if len(c.Nodes) == 0 || chance(r, 5) {
 		return "node-999"
@@ -279,7 +280,8 @@ func someNode(r *rand.Rand, c oracle.Cluster) string {
 	return pick(r, c.Nodes...).Name
 }
 
-// persistentVolume makes a volume. Most are free; others are meant for a claim, bound or released.
+// persistentVolume makes a volume. Most are free; others are meant for a claim, bound or
+// released.
 func persistentVolume(r *rand.Rand, c oracle.Cluster) *v1.PersistentVolume {
 	v := &v1.PersistentVolume{ObjectMeta: storageMeta(r, volumeName(r)), Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable}}
 	v.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: storageSize(r)}
@@ -343,7 +345,8 @@ func setSource(r *rand.Rand, v *v1.PersistentVolume) {
 	}
 }
 
-// volumeAffinity often names one node, or a zone; some terms select nothing, or do not parse.
+// volumeAffinity often names one node, or a zone. Some terms select nothing or are
+// malformed.
 func volumeAffinity(r *rand.Rand, c oracle.Cluster) *v1.VolumeNodeAffinity {
 	in := func(key string, values ...string) v1.NodeSelectorTerm {
 		return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: values}}}
@@ -376,7 +379,7 @@ func volumeAffinity(r *rand.Rand, c oracle.Cluster) *v1.VolumeNodeAffinity {
 	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: terms}}
 }
 
-// claimRef names a claim of the cluster, with or without its UID, or one of another UID.
+// claimRef names a claim of the cluster, with or without its UID, or with another UID.
 func claimRef(r *rand.Rand, c oracle.Cluster) *v1.ObjectReference {
 	ref := &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: claimName(r)}
 	if len(c.PersistentVolumeClaims) > 0 && chance(r, 90) {
@@ -402,7 +405,8 @@ func accessModes(r *rand.Rand) []v1.PersistentVolumeAccessMode {
 	return modes
 }
 
-// persistentVolumeClaim makes a claim that pods name, or one for an ephemeral volume of a pod.
+// persistentVolumeClaim makes a claim that pods name, or a claim for an ephemeral volume
+// of a pod.
 func persistentVolumeClaim(r *rand.Rand, c oracle.Cluster) *v1.PersistentVolumeClaim {
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: storageMeta(r, claimName(r)), Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}}
 	claim.Namespace = pick(r, "default", "default", "default", "default", "other")
@@ -448,7 +452,8 @@ func persistentVolumeClaim(r *rand.Rand, c oracle.Cluster) *v1.PersistentVolumeC
 	return claim
 }
 
-// becomeEphemeral makes the claim one for an ephemeral volume of a pod; sometimes it belongs to nobody, or to another pod of that name.
+// becomeEphemeral makes the claim belong to an ephemeral volume of a pod. Sometimes the
+// claim has no owner, or its owner is another pod of that name.
 func becomeEphemeral(r *rand.Rand, c oracle.Cluster, claim *v1.PersistentVolumeClaim) {
 	pods := indexes(c.Pods, func(p *v1.Pod) bool {
 		return slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Ephemeral != nil })
@@ -468,7 +473,7 @@ func becomeEphemeral(r *rand.Rand, c oracle.Cluster, claim *v1.PersistentVolumeC
 	}
 }
 
-// bindClaim binds a claim to a volume of the cluster, or to one that does not exist.
+// bindClaim binds a claim to a volume of the cluster, or to a missing volume.
 func bindClaim(r *rand.Rand, c oracle.Cluster, claim *v1.PersistentVolumeClaim) {
 	claim.Spec.VolumeName, claim.Status.Phase = volumeName(r), v1.ClaimBound
 	if len(c.PersistentVolumes) > 0 && chance(r, 95) {
@@ -496,7 +501,7 @@ func volumeAttachment(r *rand.Rand, c oracle.Cluster) *storagev1.VolumeAttachmen
 	return a
 }
 
-// claimUID returns the UID of a claim of the cluster, empty if there is none.
+// claimUID returns the UID of a claim of the cluster, or "".
 func claimUID(c oracle.Cluster, namespace, name string) types.UID {
 	for _, claim := range c.PersistentVolumeClaims {
 		if claim.Namespace == namespace && claim.Name == name {

@@ -16,8 +16,9 @@ func storage() maker {
 	return maker{StorageNode, storageNodeLabels, StoragePod, StoragePlacedPod, podLabels}
 }
 
-// StorageChange draws one mutation of a cluster that StorageCluster made: what Change draws, with nodes and pods of that function, and changes of
-// objects of storage.
+// StorageChange draws a mutation of a cluster that StorageCluster made. In addition to
+// the mutations of Change, with storage nodes and pods, it draws changes of storage
+// objects.
 func StorageChange(r *rand.Rand, c oracle.Cluster) Mutation {
 	switch n := r.IntN(100); {
 	case n < 20:
@@ -32,7 +33,7 @@ func StorageChange(r *rand.Rand, c oracle.Cluster) Mutation {
 	return storage().change(r, c)
 }
 
-// addStorage adds an object of storage, or replaces the one of its name by another.
+// addStorage adds a storage object, or replaces the object of its name.
 func addStorage(r *rand.Rand, c oracle.Cluster) Mutation {
 	switch n := r.IntN(100); {
 	case n < 30:
@@ -51,7 +52,8 @@ func addStorage(r *rand.Rand, c oracle.Cluster) Mutation {
 	return setStorage(c, StorageSet, volumeAttachment(r, c))
 }
 
-// setStorage returns the mutation that puts an object in the place of its namesake, or adds it.
+// setStorage returns the mutation that adds an object, or replaces the object of its
+// name.
 func setStorage(c oracle.Cluster, kind Kind, object metav1.Object) Mutation {
 	m := Mutation{Kind: kind, New: object, After: cloned(c)}
 	switch o := object.(type) {
@@ -73,7 +75,7 @@ func setStorage(c oracle.Cluster, kind Kind, object metav1.Object) Mutation {
 	return m
 }
 
-// put returns the object that it replaces, nil if it adds one.
+// put returns the replaced object, or nil if it adds one.
 func put[T metav1.Object](all *[]T, object T) (old metav1.Object) {
 	at := slices.IndexFunc(*all, func(o T) bool { return o.GetNamespace() == object.GetNamespace() && o.GetName() == object.GetName() })
 	if at < 0 {
@@ -85,7 +87,7 @@ func put[T metav1.Object](all *[]T, object T) (old metav1.Object) {
 	return old
 }
 
-// removeStorage removes an object of storage, or adds one where there is none of the kind that is drawn.
+// removeStorage removes a storage object of a drawn kind. If none exists, it adds one.
 func removeStorage(r *rand.Rand, c oracle.Cluster) Mutation {
 	m := Mutation{Kind: StorageRemoved, After: cloned(c)}
 	switch n := r.IntN(100); {
@@ -120,7 +122,7 @@ func drop[T metav1.Object](r *rand.Rand, all *[]T) metav1.Object {
 	return gone
 }
 
-// changeStorage changes an object of storage as controllers and people do.
+// changeStorage changes a storage object as controllers and users do.
 func changeStorage(r *rand.Rand, c oracle.Cluster) Mutation {
 	switch n := r.IntN(100); {
 	case n < 35 && len(c.PersistentVolumes) > 0:
@@ -192,12 +194,13 @@ func changeClaim(r *rand.Rand, c oracle.Cluster, claim *v1.PersistentVolumeClaim
 	case 6:
 		claim.Spec.Resources.Requests = v1.ResourceList{v1.ResourceStorage: resource.MustParse(pick(r, "1Gi", "2Gi", "4Gi"))}
 	case 7:
-		claim.Labels = podLabels(r) // nothing that scheduling reads
+		claim.Labels = podLabels(r) // scheduling does not read it
 	}
 	return newer(c, claim)
 }
 
-// StorageProfile is a profile as Profile makes them, with any arguments of VolumeBinding; one of the volume plugins may be off.
+// StorageProfile returns a profile like Profile, with any arguments of VolumeBinding.
+// Some of the volume plugins may be disabled.
 func StorageProfile(r *rand.Rand) oracle.Profile {
 	p := Profile(r)
 	for _, name := range some(r, 6, "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone") {
@@ -215,7 +218,8 @@ func StorageProfile(r *rand.Rand) oracle.Profile {
 	return p
 }
 
-// Newer returns the mutation that puts an object of storage in the place of its version in the cluster, as a newer one.
+// Newer returns the mutation that replaces a storage object of the cluster by a newer
+// version.
 func Newer(c oracle.Cluster, object metav1.Object) Mutation {
 	switch o := object.(type) {
 	case *v1.PersistentVolume:

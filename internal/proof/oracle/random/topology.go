@@ -17,8 +17,9 @@ const (
 	nowhereKey = "nowhere" // no node has it
 )
 
-// TopologyCluster is a cluster as Cluster makes them, with labels, constraints and terms for PodTopologySpread and InterPodAffinity, and
-// with the namespaces, services and controllers that they read.
+// TopologyCluster returns a cluster like Cluster, with labels, constraints and terms for
+// PodTopologySpread and InterPodAffinity, and with the namespaces, services and
+// controllers that they read.
 func TopologyCluster(r *rand.Rand, size Size) oracle.Cluster {
 	var c oracle.Cluster
 	c.Namespaces = namespaces(r)
@@ -42,7 +43,8 @@ func TopologyCluster(r *rand.Rand, size Size) oracle.Cluster {
 	return c
 }
 
-// TopologyNode is a node as Node makes them, with topology labels, and mostly with room for every pod.
+// TopologyNode returns a node like Node, with topology labels, and mostly large enough
+// for every pod.
 func TopologyNode(r *rand.Rand, i int) *v1.Node {
 	n := Node(r, i)
 	n.Labels = topologyNodeLabels(r, n.Name)
@@ -77,8 +79,8 @@ func topologyNodeLabels(r *rand.Rand, name string) map[string]string {
 	return labels
 }
 
-// TopologyPod is a pending pod as Pod makes them, often with spread constraints, terms about other pods and a controller, and mostly
-// without other fields that reject nodes.
+// TopologyPod returns a pending pod like Pod. It often has spread constraints, terms
+// about other pods and a controller, and mostly no other fields that reject nodes.
 func TopologyPod(r *rand.Rand, i int) *v1.Pod {
 	p := Pod(r, i)
 	p.Namespace = pick(r, "default", "default", "default", "default", "default", "other", "other", "third")
@@ -111,7 +113,8 @@ func simplify(r *rand.Rand, p *v1.Pod, volumes ...v1.Volume) {
 	p.Spec.HostNetwork, p.Spec.HostUsers = false, nil
 }
 
-// TopologyPlacedPod is a TopologyPod on a node, as PlacedPod is a Pod on a node; more of them are terminating.
+// TopologyPlacedPod returns a TopologyPod on a node, like PlacedPod; more of them are
+// terminating.
 func TopologyPlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	p := TopologyPod(r, i)
 	settle(r, p, nodeName)
@@ -130,8 +133,8 @@ func topologyPodLabels(r *rand.Rand) map[string]string {
 	return labels
 }
 
-// owners returns at most one controller. Some references name a controller that is gone, a kind or version that does not count, or an owner
-// that does not control.
+// owners returns at most one controller. Some references name a deleted controller, a
+// kind or version that does not count, or an owner that does not control.
 func owners(r *rand.Rand) []metav1.OwnerReference {
 	o := metav1.OwnerReference{Name: pick(r, "web", "web", "db", "db", "gone"), UID: uid(r), Controller: ptr(!chance(r, 8))}
 	switch r.IntN(10) {

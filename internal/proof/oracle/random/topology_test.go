@@ -27,7 +27,8 @@ func TestSameSeedSameTopology(t *testing.T) {
 	}
 }
 
-// The objects that property tests of node-local plugins draw must have no effect on the other two plugins.
+// The objects that property tests of node-local plugins draw must have no effect on the
+// other two plugins.
 func TestNodeLocalObjectsHaveNoTopology(t *testing.T) {
 	for seed := range uint64(300) {
 		r := random.New(seed)
@@ -69,7 +70,8 @@ func listed[T metav1.Object](objects []T) []metav1.Object {
 	return all
 }
 
-// A change must not modify the cluster before it, and the cluster after it must differ only in the object that it names.
+// A change must not modify the cluster before it, and the cluster after it must differ
+// only in the object that it names.
 func TestTopologyChange(t *testing.T) {
 	kinds := map[random.Kind]int{}
 	for seed := range uint64(40) {
@@ -161,7 +163,8 @@ func TestTopologyOutcomesOccur(t *testing.T) {
 	t.Log(seen)
 }
 
-// countDefaults counts how often default constraints reject, by comparison with a profile without them.
+// countDefaults counts how often default constraints reject, by comparison with a profile
+// without them.
 func countDefaults(seen map[string]int, c oracle.Cluster, p *v1.Pod, profile oracle.Profile) {
 	with := oracle.Judge(c, p, profile)
 	profile.Spread = configv1.PodTopologySpreadArgs{DefaultingType: configv1.ListDefaulting}
@@ -170,7 +173,8 @@ func countDefaults(seen map[string]int, c oracle.Cluster, p *v1.Pod, profile ora
 	}
 }
 
-// The order in which objects are listed has no effect, and Judge does not modify its arguments.
+// The order in which objects are listed has no effect, and Judge does not modify its
+// arguments.
 func TestJudgeIsPureWithTopology(t *testing.T) {
 	for seed := range uint64(200) {
 		r := random.New(seed)
@@ -194,8 +198,8 @@ func TestJudgeIsPureWithTopology(t *testing.T) {
 	}
 }
 
-// Counting again with a pod on a node, and adding it to the dry run, give the same result for a pod that is not terminating, unless an
-// empty selector or a skipped plugin is involved.
+// Counting again with a pod on a node, and adding the pod to the dry run, give the same
+// result. Exceptions are terminating pods, empty selectors and skipped plugins.
 func TestDryRunAgreesWithCountingAgain(t *testing.T) {
 	compared := 0
 	for seed := range uint64(400) {

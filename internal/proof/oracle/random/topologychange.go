@@ -13,8 +13,9 @@ func topology() maker {
 	return maker{TopologyNode, topologyNodeLabels, TopologyPod, TopologyPlacedPod, topologyPodLabels}
 }
 
-// TopologyChange draws one mutation of a cluster that TopologyCluster made: what Change draws, with topology nodes and pods, pods relabelled
-// while they are pending, and changes of namespaces, services and controllers.
+// TopologyChange draws a mutation of a cluster that TopologyCluster made. In addition to
+// the mutations of Change, with topology nodes and pods, it draws relabelled pending
+// pods, and changes of namespaces, services and controllers.
 func TopologyChange(r *rand.Rand, c oracle.Cluster) Mutation {
 	switch n := r.IntN(100); {
 	case n < 10:
@@ -33,7 +34,8 @@ func TopologyChange(r *rand.Rand, c oracle.Cluster) Mutation {
 	return topology().change(r, c)
 }
 
-// changeNamespace adds a namespace that is missing, in half of the cases in which one is, or relabels or removes one.
+// changeNamespace adds a missing namespace, in half of the cases if one is missing.
+// Otherwise it relabels or removes a namespace.
 func changeNamespace(r *rand.Rand, c oracle.Cluster) Mutation {
 	m := Mutation{After: cloned(c)}
 	for _, name := range []string{"default", "other", "third"} {
@@ -74,7 +76,7 @@ func changeService(r *rand.Rand, c oracle.Cluster) Mutation {
 	return m
 }
 
-// removeController removes one of all controllers, or adds one where there are none.
+// removeController removes any controller, or adds one if none exists.
 func removeController(r *rand.Rand, c oracle.Cluster) Mutation {
 	rcs, rss, sets := len(c.ReplicationControllers), len(c.ReplicaSets), len(c.StatefulSets)
 	if rcs+rss+sets == 0 {

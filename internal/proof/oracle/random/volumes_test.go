@@ -16,7 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
-// What is reserved for a claim is what the library finds and writes, which visits volumes in the order in which they are given.
+// The reservation for a claim must agree with the library's search and writes. The
+// library visits volumes in the given order.
 func TestMatchingOfVolumes(t *testing.T) {
 	found := 0
 	for i := range draws {
@@ -77,7 +78,7 @@ func randomVolume(r *rand.Rand, name string) *v1.PersistentVolume {
 		pickOne(r, zone+" In z1", zone+" In z2", zone+" NotIn z2", zone+" Exists; "+zone+" NotIn z1", "", "_ In x|"+zone+" In z1", "|"+zone+" Gt 1"), "|")...))
 }
 
-// words joins those of the words that are drawn.
+// words joins the drawn words.
 func words(r *rand.Rand, percent int, from ...string) string {
 	var all []string
 	for _, word := range from {
