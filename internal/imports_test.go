@@ -72,9 +72,8 @@ var excused = map[arrow]string{
 	{"internal/decide/plugins/defaultpreemption", "internal/decide/engine/preempt"}: "the plugin is the search for victims",
 }
 
-// core are the packages that know no clock, no randomness, no client, no context, no
-// logger and no metric. What they may never import, and what they may never call, comes
-// with the reason.
+// core lists the packages without clock, randomness, client, context, logger and metric.
+// Each forbidden import and call has its reason.
 var (
 	core = []string{
 		"internal/model", "internal/cluster/state", "internal/queue", "internal/plugin",

@@ -27,15 +27,15 @@ type Outbox struct {
 	backlog   backlog
 	reports   reports // statuses and events
 	later     timeline
-	bindings  map[types.UID]*binding  // unfinished, by pod.
-	evictions map[types.UID]*eviction // unfinished, by victim.
+	bindings  map[types.UID]*binding  // unfinished, by pod
+	evictions map[types.UID]*eviction // unfinished, by victim
 	effects   map[effectKey]*effect   // unfinished
 	// Invariant: latest has the effects whose writes are Latest, by object.
 	latest    map[objectKey]*effect
-	decided   uint64                // bindings, preemptions and effects so far
-	pods      map[types.UID]*writes // pods with a queued or in-flight status
+	decided   uint64                // bindings, preemptions and effects so far.
+	pods      map[types.UID]*writes // pods with a queued or in-flight status.
 	series    map[eventKey]*event   // events that may repeat
-	kept      list.List             // series without a pending write, longest idle first
+	kept      list.List             // series without a pending write, longest idle first.
 	lastEvent time.Time             // time of the last event
 	// written has the last written status of pods whose watch event may be pending.
 	written map[types.UID]written
