@@ -6,7 +6,7 @@
 // round, also of an interrupted run, and --resume continues it. It owns the clusters and
 // the contenders that it starts. The binder and the lister are this program, started as
 // separate processes so that their cost can be measured. It never decides where a pod
-// goes. docs/performance.md has results and the meaning of the columns.
+// goes. docs/performance.md has results; --help describes the columns.
 //
 // # Turns
 //
