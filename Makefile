@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint prose-update lint-product lint-large clean \
+.PHONY: help build try demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint prose-update lint-product lint-large clean \
 	examples examples-demo plugged gang-bench reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
@@ -31,6 +31,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(BIN)/berth ## build the scheduler into bin/berth
+
+try: $(BIN)/berth ## schedule an example on 1,005 nodes in memory, and explain a pending pod; builds nothing but Berth
+	@examples/try.sh $(BIN)
 
 # What is published is built with this version of Go, which Go fetches where it is another: the bytes depend on it.
 RELEASE := $(GO) run -C tools/release .
@@ -220,6 +223,7 @@ examples-demo: $(BIN)/devcluster ## run a scheduler with the sample plugin on a 
 clean: ## remove what was built
 	rm -rf $(BIN)
 
+$(BIN)/berth: export GOGC := $(TEST_GOGC)
 $(BIN)/berth: $(shell find app cmd internal -name '*.go' 2>/dev/null) go.mod go.sum
 	$(BUILD) -o $@ ./cmd/berth
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -237,18 +238,12 @@ func TestShownOutput(t *testing.T) {
 			continue
 		}
 		shown++
-		command := words(strings.TrimPrefix(b.lines[0], "$ "))
-		args, ok := asBerth(command[0])
-		if !ok || len(command) > 1 {
-			t.Errorf("%s: %s: is not a command of berth, so that no test can run it: leave the $ out", b, b.lines[0])
+		printed, err := outputOf(t, strings.TrimPrefix(b.lines[0], "$ "))
+		if err != nil {
+			t.Errorf("%s: %s: %v", b, b.lines[0], err)
 			continue
 		}
-		var out, errs bytes.Buffer
-		if code := run(t.Context(), args, &out, &errs); code == 1 || code == 2 {
-			t.Errorf("%s: %s: exit code %d, %s", b, b.lines[0], code, errs.String())
-			continue
-		}
-		got := strings.TrimRight(trimmed(out.String()), "\n")
+		got := strings.TrimRight(trimmed(printed), "\n")
 		want := strings.TrimRight(trimmed(strings.Join(b.lines[1:], "\n")), "\n")
 		switch {
 		case got == want:
@@ -261,6 +256,24 @@ func TestShownOutput(t *testing.T) {
 	if shown < 5 {
 		t.Errorf("%d commands are shown with what they print: the test overlooks some", shown)
 	}
+}
+
+// outputOf runs a command line in the top folder: one command of berth, or make try.
+func outputOf(t *testing.T, line string) (string, error) {
+	t.Helper()
+	if line == "make try" {
+		return try(t)
+	}
+	command := words(line)
+	args, ok := asBerth(command[0])
+	if !ok || len(command) > 1 {
+		return "", errors.New("is not a command of berth, so that no test can run it: leave the $ out")
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), args, &out, &errs); code == 1 || code == 2 {
+		return "", fmt.Errorf("exit code %d, %s", code, errs.String())
+	}
+	return out.String(), nil
 }
 
 // rewrite replaces the output of one command in a page.
