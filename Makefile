@@ -6,6 +6,12 @@
 
 BIN := bin
 GO  ?= go
+# Where TIMES names a folder, commands write their times to it, and tools/times adds them up.
+ifdef TIMES
+export TIMES
+export PATH := $(abspath tools/times/timed):$(PATH)
+TIMED := $(abspath tools/times/timed/command)
+endif
 # The Kubernetes release that Berth stands in for: what --version, /metrics and the feature gates go by.
 K8S := k8s.io/component-base/version
 VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).gitMinor=37
@@ -24,7 +30,7 @@ CLUSTER_VERSION = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' devclus
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
 # an overlay, see below.
-MODULES       := . tools/release tools/prose examples/sample-plugin examples/gang-plugin
+MODULES       := . tools/release tools/prose tools/times examples/sample-plugin examples/gang-plugin
 LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity framework/compat
 
 help: ## list the targets
@@ -65,7 +71,9 @@ demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule a
 TEST_GOGC ?= 400
 
 test: ## all tests: lint, unit and property tests, integration with a real API server, the Helm chart, comparison with kube-scheduler, example plugins, benchmarks once, fuzzing, a sample of mutants
-	@GOGC=$(TEST_GOGC) $(MAKE) --no-print-directory -j3 $(if $(findstring output-sync,$(.FEATURES)),--output-sync=target) LANES=1 lanes
+	@rm -rf $(BIN)/times; mkdir -p $(BIN)/times
+	@began=$$(date +%s); GOGC=$(TEST_GOGC) $(MAKE) --no-print-directory -j3 $(if $(findstring output-sync,$(.FEATURES)),--output-sync=target) LANES=1 TIMES=$(abspath $(BIN)/times) lanes; result=$$?; \
+		$(GO) run -C tools/times . -real $$(($$(date +%s) - began)) $(abspath $(BIN)/times); exit $$result
 
 lanes: unit monitoring bench-once lint fuzz mutate-changed e2e charts-test release-test beside examples
 
@@ -158,7 +166,7 @@ fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuz
 		inputs=$(FUZZTIME); case "$$target $$inputs" in "FuzzParse "*x) inputs=$$(($${inputs%x} / 4))x;; "FuzzGiantPods "*x) inputs=$$(($${inputs%x} / 100))x;; esac; \
 		echo "fuzz $$package: $$target, $$inputs"; binary=$(abspath $(BIN))/fuzz/$$package.test; \
 		$(NICE) $(GO) test -c $(FUZZED) -o "$$binary" "./$$package"; \
-		(cd "$$package" && $(NICE) "$$binary" -test.run "^$$target$$" -test.fuzz "^$$target$$" -test.fuzztime "$$inputs" -test.fuzzminimizetime 1000x -test.timeout 30m \
+		(cd "$$package" && $(NICE) $(TIMED) "$$binary" -test.run "^$$target$$" -test.fuzz "^$$target$$" -test.fuzztime "$$inputs" -test.fuzzminimizetime 1000x -test.timeout 30m \
 			-test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/berth/$$package" </dev/null); \
 	done
 
@@ -186,13 +194,14 @@ lint: lint-product lint-large ## gofmt, the prose gate and golangci-lint (.golan
 
 # staticcheck computes what it knows of a function for all that a module imports, which takes half a minute for Helm or Prometheus and minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
-LINT    := $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners
+LINT    := $(NICE) $(TIMED) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners
 
 # In one Go workspace, because golangci-lint keeps what it knows of a library for one go.mod, and would compute it again in each module. Their libraries have the same versions without it, but for two of the release's.
 lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
 	@rm -f $(BIN)/lint.work $(BIN)/lint.work.sum; export GOWORK=$(abspath $(BIN)/lint.work); $(GO) work init $(MODULES) && echo 'lint $(MODULES)' && $(LINT) $(MODULES:%=./%/...)
 
+	@cd tools/times && $(GO) test ./...
 	@cd tools/prose && $(GO) test ./... && $(GO) build -o $(abspath $(BIN))/prose . && cd ../.. && $(BIN)/prose
 
 prose-update: ## lower the limits of the prose gate (tools/prose/limits.txt) to the present numbers
