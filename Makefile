@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build try demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint prose-update lint-product lint-large clean \
+.PHONY: help build try demo test lanes nightly nightly-parts mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint prose-update lint-product lint-large clean \
 	examples examples-demo plugged gang-bench reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
@@ -126,8 +126,10 @@ FAULTS_TIMEOUT = $(shell echo '$(SEEDS)' | awk -F '[.][.]' '{ print 10 + $$NF - 
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
 	$(GO) test ./internal/offline/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout $(FAULTS_TIMEOUT) -v -fault-seeds $(SEEDS)
 
-random-tests: ## the tests of state, engine and simulation, those with random clusters with 300 seeds each
-	$(GO) test ./internal/cluster/state ./internal/decide/engine ./internal/offline/simulate -count=1 -timeout 4h -seeds 300
+RANDOM := internal/cluster/state internal/decide/engine internal/offline/simulate
+
+random-tests: ## the tests of state, engine and simulation, those with random clusters with 300 seeds each; SLICE=1/4 for every fourth test
+	$(GO) test $(RANDOM:%=./%) -count=1 -timeout 4h -seeds 300 $(if $(SLICE),-run "$$(git grep -hoE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' -- $(RANDOM) | sed 's/func //' | sort -u | tools/slice.sh $(SLICE) pattern)")
 
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/proof/soak $(SOAK_FLAGS)
@@ -136,8 +138,8 @@ PACKAGES ?= $(addprefix ./internal/,cluster/state queue decide/engine decide/gan
 SAMPLE ?= 0
 SEED ?= 1
 
-mutate: ## put small faults into packages and list those that the packages' own tests miss; PACKAGES=./internal/model/report SAMPLE=40 SEED=1
-	@$(GO) run ./internal/proof/mutate -sample $(SAMPLE) -seed $(SEED) $(PACKAGES)
+mutate: ## put small faults into packages and list those that the packages' own tests miss; PACKAGES=./internal/model/report SAMPLE=40 SEED=1; SLICE=1/12 for every twelfth package; LIMIT=9m for as many as fit
+	@$(GO) run ./internal/proof/mutate -sample $(SAMPLE) -seed $(SEED) $(if $(LIMIT),-for $(LIMIT) -slow 1m) $(if $(SLICE),$$($(GO) list $(PACKAGES) | tools/slice.sh $(SLICE)),$(PACKAGES))
 
 # What the changes are since; without it, as in a clone of one commit, the last commits count.
 MUTATE_SINCE ?= origin/main
@@ -146,23 +148,26 @@ MUTATE_FOR ?= 60s
 mutate-changed: ## the same for a sample in the packages that have changed, for a minute, or until ten faults are tried if that takes longer; packages with slow tests are passed over; MUTATE_SINCE=origin/main MUTATE_FOR=60s
 	@$(NICE) $(GO) run ./internal/proof/mutate -changed '$(MUTATE_SINCE)' -for $(MUTATE_FOR) -seed $$((0x$$(git rev-parse --short=7 HEAD))) $(PACKAGES)
 
-bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 2h ./internal/...
+BENCHED = $$(git grep -l '^func Benchmark' -- 'internal/*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+
+bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins; SLICE=1/4 for every fourth
+	$(GO) test -run '^$$' -bench $(if $(SLICE),"$$(git grep -hoE '^func Benchmark[A-Za-z0-9_]*' -- 'internal/*_test.go' | sed 's/func //' | sort -u | tools/slice.sh $(SLICE) pattern)",.) -benchmem -timeout 2h $(BENCHED)
 
 bench-once: ## each benchmark once, small: they compile and run
-	$(NICE) $(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 20m $$(git grep -l '^func Benchmark' -- 'internal/*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+	$(NICE) $(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 20m $(BENCHED)
 
 # A number of inputs, because a time that ends while an input is tried is a failure now and then. An input of FuzzParse is a whole configuration, which takes some ten times as long as
 # other inputs: it has a quarter of them, a minute or so. One of FuzzGiantPods is a pod of thousands of elements: it has a hundredth of them.
 FUZZTIME ?= 200000x
+FUZZ ?= Fuzz[A-Za-z0-9]*
 
 # What go test -fuzz does, but that only Berth's own packages count which of their lines are reached: with the libraries', too, all of them are compiled once more, a hundredth of the inputs
 # is tried in the same time, and the search follows what is new to a library instead of what is new to Berth.
 FUZZED = -gcflags=all=-dwarf=false -gcflags='github.com/berth-scheduler/berth/...=-dwarf=false -d=libfuzzer'
 
-fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=200000x
-	@git grep -q '^func Fuzz' -- '*_test.go' || { echo 'there is no fuzz target' >&2; exit 1; }
-	@set -e; git grep '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1 \2|' | while read -r package target; do \
+fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=200000x FUZZ=FuzzParse
+	@git grep -qE '^func $(FUZZ)\(' -- '*_test.go' || { echo 'there is no fuzz target' >&2; exit 1; }
+	@set -e; git grep -E '^func $(FUZZ)\(' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1 \2|' | while read -r package target; do \
 		inputs=$(FUZZTIME); case "$$target $$inputs" in "FuzzParse "*x) inputs=$$(($${inputs%x} / 4))x;; "FuzzGiantPods "*x) inputs=$$(($${inputs%x} / 100))x;; esac; \
 		echo "fuzz $$package: $$target, $$inputs"; binary=$(abspath $(BIN))/fuzz/$$package.test; \
 		$(NICE) $(GO) test -c $(FUZZED) -o "$$binary" "./$$package"; \
@@ -170,13 +175,14 @@ fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuz
 			-test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/berth/$$package" </dev/null); \
 	done
 
-nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of parity, reports with kube-scheduler, 30 million inputs for each fuzz target, the soak, all mutants, all linters, benchmarks as long as they take; all of it runs, whatever fails
-	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' random-tests "parity PARITY_FLAGS='-seeds 1..100'" reports 'fuzz FUZZTIME=30000000x' soak mutate bench; do \
-		echo "make $$target"; eval "$(MAKE) --no-print-directory $$target" || failed="$$failed, $$target"; \
-	done; if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
+nightly: ## what takes hours: more seeds, inputs and faults than make test, all linters, benchmarks, comparisons; all of it runs, whatever fails; PART=faults for a part, PART=faults-3 for a slice
+	@tools/nightly.sh run $(PART)
 
-compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
-	@$(GO) run ./internal/proof/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
+nightly-parts: ## list the parts of make nightly, and the tests of each beyond make test
+	@tools/nightly.sh list
+
+compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(WORKLOADS)$(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help; WORKLOADS=1/3 for every third workload
+	@$(GO) run ./internal/proof/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS) $(if $(WORKLOADS),--workloads "$$($(GO) run ./internal/proof/e2e/compare --list | awk '$$1 == "workload" && !/not run by berth/ { print $$2 }' | tools/slice.sh $(WORKLOADS) | paste -sd ,)")
 
 reports: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## reports of operators, played with Berth and kube-scheduler; fails if Berth is wrong or docs/reports.md is; REPORTS_FLAGS=-write, or -help
 	@$(GO) run ./internal/proof/e2e/reports -bin $(BIN) $(REPORTS_FLAGS)

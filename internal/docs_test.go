@@ -159,16 +159,8 @@ func TestIndexOfDocs(t *testing.T) {
 // TestMakeTargetsInDocs checks that each make target in a page's code exists, and each
 // variable that is set.
 func TestMakeTargetsInDocs(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	targets := map[string]bool{}
-	for _, rule := range regexp.MustCompile(`(?m)^([a-z0-9 /$()_-]*[a-z0-9)]):( |$)`).FindAllStringSubmatch(strings.ReplaceAll(string(makefile), "$(BIN)", "bin"), -1) {
-		for _, target := range strings.Fields(rule[1]) {
-			targets[target] = true
-		}
-	}
+	makefile := readTop(t, "Makefile")
+	targets := makeTargets(makefile)
 	named := regexp.MustCompile("(?m)(?:^\\s*(?:\\$ )?|`|&& )make ((?:[^`\n#|&;>']|'[^']*')+)")
 	checked := 0
 	for _, page := range pages(t) {
@@ -183,7 +175,7 @@ func TestMakeTargetsInDocs(t *testing.T) {
 				case strings.HasPrefix(word, "-"):
 				case set:
 					checked++
-					if !regexp.MustCompile(`\$\([a-z ]*` + variable + `\b`).Match(makefile) {
+					if !regexp.MustCompile(`\$\([a-z ]*` + variable + `\b`).MatchString(makefile) {
 						t.Errorf("%s: make %s: the Makefile does not use %s", page, command[1], variable)
 					}
 				case !targets[word]:
@@ -197,6 +189,18 @@ func TestMakeTargetsInDocs(t *testing.T) {
 	if checked < 40 {
 		t.Errorf("%d targets were found: the test overlooks some", checked)
 	}
+}
+
+// makeTargets returns the targets of a Makefile.
+func makeTargets(makefile string) map[string]bool {
+	targets := map[string]bool{}
+	rules := regexp.MustCompile(`(?m)^([a-z0-9 /$()_-]*[a-z0-9)]):( |$)`)
+	for _, rule := range rules.FindAllStringSubmatch(strings.ReplaceAll(makefile, "$(BIN)", "bin"), -1) {
+		for _, target := range strings.Fields(rule[1]) {
+			targets[target] = true
+		}
+	}
+	return targets
 }
 
 // pages returns the paths of the repository's Markdown files.
