@@ -129,9 +129,9 @@ type Event struct {
 	// OldObject and Object are set for events about compiled objects. OldObject is nil
 	// for Add, Object for Delete.
 	OldObject, Object Compiled
-	// Recounted means that the object caused a new count of a node's volumes: of the
-	// volumes of claims in use there, or of attachments.
-	Recounted bool
+	// Volumes, unless nil, has the volumes that came or went on nodes because of the
+	// object: volumes of claims in use there, or attachments.
+	Volumes *VolumesChange
 	// Pools, for events about claims and slices, are the current pools whose devices were
 	// released or whose slices have changed. Deleted pools are left out.
 	Pools []*DevicePool

@@ -225,6 +225,13 @@ func NewCSINode(object *storagev1.CSINode) *CSINode {
 	return n
 }
 
+// LimitOf returns the number of volumes of a driver that the node can attach; limited is
+// false if the node has no such limit.
+func (n *CSINode) LimitOf(driver string) (limit int64, limited bool) {
+	limit, listed := n.Drivers[driver]
+	return limit, listed && limit != Unlimited
+}
+
 // Ref returns the reference of the CSINode.
 func (n *CSINode) Ref() Ref { return Ref{Kind: CSINodeKind, Name: n.Name} }
 

@@ -70,7 +70,6 @@ func (s *State) compiled(ref model.Ref) model.Compiled { return s.storeOf(ref.Ki
 // storeCompiled stores a storage or device object. As in kube-scheduler, each version is
 // an event.
 func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
-	recounts := s.storage.Recounts()
 	claim, isClaim := object.(*model.ResourceClaim)
 	var promise *devices.Promise
 	if isClaim {
@@ -78,7 +77,7 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	}
 	before := s.storeOf(object.Ref().Kind).Set(object)
 	event := model.Event{Resource: compiledEvents[object.Ref().Kind], Action: model.Update, OldObject: before, Object: object}
-	event.Recounted = s.storage.Recounts() != recounts
+	event.Volumes = s.storage.TakeChange()
 	if before == nil {
 		event.Action = actionOf(event.Object, model.Add)
 	}
@@ -95,11 +94,10 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	delete(s.learned, ref)
 	s.notUnseen(ref)
-	recounts := s.storage.Recounts()
 	if before := s.storeOf(ref.Kind).Remove(ref); before != nil {
 		delta.Events = append(delta.Events, model.Event{
 			Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before, Pools: s.devices.PoolsOf(before, nil),
-			Recounted: s.storage.Recounts() != recounts,
+			Volumes: s.storage.TakeChange(),
 		})
 	}
 }

@@ -67,6 +67,7 @@ func (s *Store) countAttachment(a *attachment, is handle) {
 	if is == a.is {
 		return
 	}
+	before := a.node.counted(a.is, is)
 	if a.is.driver != "" {
 		a.node.attach(a.is, -1)
 		s.refer(a.node, a.is, -1)
@@ -76,5 +77,5 @@ func (s *Store) countAttachment(a *attachment, is handle) {
 		s.refer(a.node, is, +1)
 	}
 	a.is = is
-	s.touchVolumes(a.node)
+	s.changedVolumes(a.node, before)
 }

@@ -81,6 +81,7 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.Claim) (before *model.Cl
 			for _, x := range c.on {
 				if x.node.checkOwners(c) {
 					s.touchVolumes(x.node)
+					s.change.Any = s.change.Any || x.node.slot >= 0
 				}
 			}
 		}
@@ -146,12 +147,16 @@ func (s *Store) identify(c *claim) {
 		s.refer(x.node, c.is.handle, -x.times)
 		s.refer(x.node, is.handle, +x.times)
 		if x.node == s.nominated {
+			if c.is.driver != "" {
+				s.change.AddRoom(c.is.driver) // on whichever node
+			}
 			continue
 		}
 		s.work.Counted++
+		before := x.node.counted(c.is.handle, is.handle)
 		x.node.refer(c.is, x.node.csi, -x.times)
 		x.node.refer(is, x.node.csi, +x.times)
-		s.touchVolumes(x.node)
+		s.changedVolumes(x.node, before)
 	}
 	c.is = is
 }

@@ -38,9 +38,9 @@ type Store struct {
 
 	reaches reaches
 	work    Work
-	// recounts counts changes of the volumes of a node.
-	recounts int64
-	peaks    peaks
+	// change collects the changes of volumes on nodes since TakeChange.
+	change model.VolumesChange
+	peaks  peaks
 }
 
 // peaks are the largest sizes of maps since they were last shrunk.
@@ -69,14 +69,19 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 // changed reports that a slot has changed.
 func (s *Store) changed(slot int32, aspects model.Aspect) {
 	s.work.Touched++
-	if aspects&model.Volumes != 0 {
-		s.recounts++
-	}
 	s.touch(slot, aspects)
 }
 
-// Recounts returns how often the volumes of a node have changed.
-func (s *Store) Recounts() int64 { return s.recounts }
+// TakeChange returns the changes of volumes on nodes that objects have made since the
+// last call, nil if none can help a pod. Pods that come and go are not included.
+func (s *Store) TakeChange() *model.VolumesChange {
+	if s.change.IsEmpty() {
+		return nil
+	}
+	taken := s.change
+	s.change = model.VolumesChange{}
+	return &taken
+}
 
 // Work returns the work done so far.
 func (s *Store) Work() Work { return s.work }

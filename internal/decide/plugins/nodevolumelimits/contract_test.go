@@ -1,7 +1,6 @@
 package nodevolumelimits
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -27,8 +26,7 @@ func TestContract(t *testing.T) {
 			"PersistentVolumeClaimAdd PersistentVolumeClaimDelete PersistentVolumeClaimUpdate, asked",
 			"PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeUpdate, asked",
 			"storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassDelete storage.k8s.io/StorageClassUpdate, asked",
-			"storage.k8s.io/VolumeAttachmentAdd storage.k8s.io/VolumeAttachmentUpdate, asked",
-			"storage.k8s.io/VolumeAttachmentDelete storage.k8s.io/VolumeAttachmentUpdate, hint, alike, cause",
+			"storage.k8s.io/VolumeAttachmentAdd storage.k8s.io/VolumeAttachmentDelete storage.k8s.io/VolumeAttachmentUpdate, asked",
 		},
 	})
 }
@@ -58,31 +56,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-func TestCauses(t *testing.T) {
-	attachment := model.NewVolumeAttachment(attached("a", "attacher=d node=n1 volume=v"))
-	detached := model.Event{Resource: model.VolumeAttachmentEvent, Action: model.Delete, OldObject: attachment}
-	plugintest.Equal(t, "detached", plugintest.Touched(New(), detached), `has "driver:*" "driver:d"; seeks any`)
-	for _, row := range []struct {
-		name         string
-		pod          *model.Pod
-		alike, cause string
-	}{
-		{"a claim", waiting(disks("ebs=vol-1"), claims("c")), "drivers *", `wants "driver:*"; keys none`},
-		{"disks", waiting(disks("pd=d ebs=vol-1 ebs=vol-2")), "drivers ebs.csi.aws.com pd.csi.storage.gke.io",
-			`wants "driver:ebs.csi.aws.com"|"driver:pd.csi.storage.gke.io"; keys none`},
-		{"ephemeral", waiting(ephemeral("scratch")), "drivers *", `wants "driver:*"; keys none`},
-	} {
-		if got := plugintest.Alikes(New(), row.pod); got[len(got)-1] != row.alike {
-			t.Errorf("%s: alike %s, want %s", row.name, got, row.alike)
-		}
-		if got := plugintest.Causes(New(), row.pod); got[len(got)-1] != row.cause {
-			t.Errorf("%s: cause %s, want %s", row.name, got, row.cause)
-		}
-	}
-}
-
-// TestVariant: a volume that other pods use gives the verdicts of an unused volume,
-// except on the nodes where it is in use.
+// TestVariant: a volume that other pods use gives the verdicts of one that nobody uses, except on the nodes where it is in use.
 func TestVariant(t *testing.T) {
 	var objects []runtime.Object
 	for i := 2; i <= 16; i++ {
@@ -135,34 +109,6 @@ func TestVariant(t *testing.T) {
 		}
 		if after := string(need.AppendText(nil)); after != before {
 			t.Errorf("%s: the need became %s", row.name, after)
-		}
-	}
-}
-
-// TestAttachesOwn compares new attachments with a pod's volumes. Status updates of an
-// attachment do not wake a pod.
-func TestAttachesOwn(t *testing.T) {
-	on := func(node, volume string) *model.VolumeAttachment {
-		return model.NewVolumeAttachment(attached("a", "attacher=d node="+node+" volume="+volume))
-	}
-	for _, row := range []struct {
-		name string
-		e    model.Event
-		want bool
-	}{
-		{"attached", model.Event{Action: model.Add, Object: on("n1", "v")}, true},
-		{"another volume", model.Event{Action: model.Add, Object: on("n1", "other")}, false},
-		{"status", model.Event{Action: model.Update, OldObject: on("n1", "v"), Object: on("n1", "v")}, false},
-		{"recreated for another node", model.Event{Action: model.Update, OldObject: on("n2", "v"), Object: on("n1", "v")}, true},
-		{"detached", model.Event{Action: model.Delete, OldObject: on("n1", "v")}, false},
-	} {
-		asked := model.NeedOf("class c\nvolume v")
-		if got := attachesOwn(asked, row.e); got != row.want {
-			t.Errorf("%s: %t, want %t", row.name, got, row.want)
-		}
-		var touch model.Touch
-		if touchesAttached(row.e, &touch); slices.Contains(touch.Has, model.Key{Kind: volumeKey, Name: "v"}) != row.want {
-			t.Errorf("%s: touches %v, want the volume: %t", row.name, touch, row.want)
 		}
 	}
 }

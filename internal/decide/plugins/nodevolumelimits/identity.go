@@ -2,6 +2,7 @@ package nodevolumelimits
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
@@ -15,8 +16,8 @@ const (
 	volumeKey = "volume" // the volume of one of the pod's claims
 	classKey  = "class"  // the class of one of the pod's claims
 	handleKey = "handle" // a volume of the pod, by driver and handle
-	// An event that changes the number of volumes in use on a node.
-	recountedKey = "recounted"
+	driverKey = "driver" // the driver of a volume of the pod
+	anyKey    = "any"    // volumes of any driver
 )
 
 // AskedIn returns the volumes and classes of the pod's claims, and the handles of its
@@ -37,7 +38,7 @@ func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 		}
 	}
 	eachHandle(pod, v.State().Attachable, func(driver, handle string) {
-		names = append(names, handleKey+" "+driver+" "+handle)
+		names = append(names, handleKey+" "+keyOfHandle(driver, handle).Name)
 	})
 	if len(names) == 0 {
 		return model.Need{}
@@ -56,18 +57,27 @@ func asking(resource model.EventResource) model.EventToRegister {
 }
 
 func identifies(asked model.Need, e model.Event) bool {
-	own, ok := keyOf(e)
-	return e.Recounted || ok && slices.Contains(keysOf(asked), own)
+	var touch model.Touch
+	touchesIdentity(e, &touch)
+	return slices.ContainsFunc(keysOf(asked), func(key model.Key) bool { return slices.Contains(touch.Has, key) })
 }
 
-// keysOf returns the keys of AskedIn.
+// keysOf returns the keys of AskedIn. The driver is the first word of a handle's key.
 func keysOf(asked model.Need) (keys model.Clause) {
+	keys = append(keys, model.Key{Kind: anyKey})
 	if asked == (model.Need{}) {
-		return nil
+		return keys
 	}
 	for line := range strings.Lines(asked.String()) {
 		kind, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		keys = append(keys, model.Key{Kind: kind, Name: name})
+		if kind != handleKey {
+			continue
+		}
+		driver, _, _ := strings.Cut(name, " ")
+		if key := (model.Key{Kind: driverKey, Name: driver}); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
@@ -89,16 +99,31 @@ func keyOf(e model.Event) (key model.Key, ok bool) {
 }
 
 func causeOfAsked(asked model.Need) model.Cause {
-	return model.Cause{Wants: []model.Way{{append(keysOf(asked), model.Key{Kind: recountedKey})}}}
+	return model.Cause{Wants: []model.Way{{keysOf(asked)}}}
 }
 
 func touchesIdentity(e model.Event, to *model.Touch) {
-	if e.Recounted {
-		to.Has = append(to.Has, model.Key{Kind: recountedKey})
-	}
 	if key, ok := keyOf(e); ok {
 		to.Has = append(to.Has, key)
 	}
+	change := e.Volumes
+	if change == nil {
+		return
+	}
+	if change.Any {
+		to.Has = append(to.Has, model.Key{Kind: anyKey})
+	}
+	for _, driver := range change.Room {
+		to.Has = append(to.Has, model.Key{Kind: driverKey, Name: driver})
+	}
+	for _, v := range change.Came {
+		to.Has = append(to.Has, keyOfHandle(v.Driver, v.Handle))
+	}
+}
+
+// keyOfHandle quotes the handle, which can have any characters: AskedIn returns lines.
+func keyOfHandle(driver, handle string) model.Key {
+	return model.Key{Kind: handleKey, Name: driver + " " + strconv.Quote(handle)}
 }
 
 // sharesVolume reports whether a pod with a volume of the waiting pod was placed. The
@@ -109,38 +134,13 @@ func sharesVolume(asked model.Need, e model.Event) bool {
 
 func touchesHandles(e model.Event, to *model.Touch) { to.Has = append(to.Has, handlesOf(e)...) }
 
-// attachesOwn reports whether a volume of the waiting pod was attached to a node. The
-// volume then needs no further attachment on that node.
-func attachesOwn(asked model.Need, e model.Event) bool {
-	key, attaches := attachedBy(e)
-	return attaches && slices.Contains(keysOf(asked), key)
-}
-
-func touchesAttached(e model.Event, to *model.Touch) {
-	if key, attaches := attachedBy(e); attaches {
-		to.Has = append(to.Has, key)
-		return
-	}
-	to.Seeks = append(to.Seeks, model.Never()...)
-}
-
-// attachedBy returns the key of a newly attached volume. Changes of the status attach
-// nothing.
-func attachedBy(e model.Event) (key model.Key, attaches bool) {
-	now, exists := e.Object.(*model.VolumeAttachment)
-	if !exists || e.OldObject != nil && !detaches(e) {
-		return model.Key{}, false
-	}
-	return model.Key{Kind: volumeKey, Name: now.Volume}, true
-}
-
-// handlesOf returns the keys of the new pod's volumes.
+// handlesOf returns the keys of the volumes of the pod that came.
 func handlesOf(e model.Event) (keys []model.Key) {
 	if e.Pod.Volumes == nil || e.Cluster == nil {
 		return nil
 	}
 	eachHandle(e.Pod, e.Cluster.Attachable, func(driver, handle string) {
-		keys = append(keys, model.Key{Kind: handleKey, Name: driver + " " + handle})
+		keys = append(keys, keyOfHandle(driver, handle))
 	})
 	return keys
 }

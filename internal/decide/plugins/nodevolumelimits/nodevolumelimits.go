@@ -100,8 +100,8 @@ func (f *filter) Filter(node state.Node) reason.Code {
 	}
 	for i := range f.drivers {
 		d := &f.drivers[i]
-		limit, listed := csi.Drivers[d.name]
-		if !listed || limit == model.Unlimited {
+		limit, limited := csi.LimitOf(d.name)
+		if !limited {
 			continue
 		}
 		adds := d.unused

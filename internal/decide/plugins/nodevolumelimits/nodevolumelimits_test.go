@@ -288,14 +288,6 @@ func TestEventsToRegister(t *testing.T) {
 	updated := func(before, now string) model.Event {
 		return model.Event{Resource: model.CSINodeEvent, Action: model.Update, OldObject: model.NewCSINode(csiNode("n", before)), Object: model.NewCSINode(csiNode("n", now))}
 	}
-	detached := func(driver string) model.Event {
-		return model.Event{Resource: model.VolumeAttachmentEvent, Action: model.Delete, OldObject: model.NewVolumeAttachment(attached("a", "node=n volume=v attacher="+driver))}
-	}
-	reattached := func(node, text string) model.Event {
-		e := detached("d")
-		e.Action, e.Object = model.Update, model.NewVolumeAttachment(attached("a", "volume=v attacher=d node="+node+text))
-		return e
-	}
 	on := build.NodeName("n")
 	withClaim, withDisk, withEphemeral := waiting(claims("c"), disks("ebs=vol-1")), waiting(disks("ebs=vol-1")), waiting(ephemeral("e"))
 	for _, row := range []struct {
@@ -304,9 +296,6 @@ func TestEventsToRegister(t *testing.T) {
 		event   model.Event
 		want    bool
 	}{
-		{"another status of an attachment", withClaim, reattached("n", ""), false},
-		{"an attachment of another node", withClaim, reattached("m", ""), true},
-		{"another attachment of the name", withClaim, reattached("n", " uid=other"), true},
 		{"CSINode", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Add, Object: model.NewCSINode(csiNode("n", ""))}, true},
 		{"CSINode gone", withDisk, model.Event{Resource: model.CSINodeEvent, Action: model.Delete, OldObject: model.NewCSINode(csiNode("n", ""))}, true},
 		{"L12 without a limit", withDisk, updated("", "d="), true},
@@ -332,10 +321,6 @@ func TestEventsToRegister(t *testing.T) {
 		{"claim of another namespace", withClaim, claim("c", "namespace=b"), false},
 		{"ephemeral claim", withEphemeral, claim("p-e", ""), true},
 		{"claim, but the pod has none", withDisk, claim("c", ""), false},
-		{"detached", withClaim, detached("d"), true},
-		{"detached, a disk of the driver", withDisk, detached("ebs.csi.aws.com"), true},
-		{"detached, a disk of another driver", withDisk, detached("d"), false},
-		{"detached, an ephemeral volume", withEphemeral, detached("d"), true},
 		{"driver required no more", withClaim, driver("preventPodSchedulingIfMissing", ""), true},
 		{"driver required", withClaim, driver("", "preventPodSchedulingIfMissing"), false},
 		{"driver required as before", withClaim, driver("preventPodSchedulingIfMissing", "preventPodSchedulingIfMissing"), false},
@@ -346,7 +331,7 @@ func TestEventsToRegister(t *testing.T) {
 			t.Errorf("%s: helps = %t, want %t", row.name, got, row.want)
 		}
 		resource := row.event.Resource
-		if found := plugintest.Found(New(), row.waiting, row.event); (resource == model.PersistentVolumeClaimEvent || resource == model.VolumeAttachmentEvent) && found != row.want {
+		if found := plugintest.Found(New(), row.waiting, row.event); resource == model.PersistentVolumeClaimEvent && found != row.want {
 			t.Errorf("%s: found = %t, want %t", row.name, found, row.want)
 		}
 	}
