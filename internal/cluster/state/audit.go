@@ -17,7 +17,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
-		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditWeighed, s.auditStorage, s.auditLearned, s.auditGroups, s.auditComposites, s.auditDisplaced, s.auditKept,
+		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditNamespaces, s.auditTallies, s.auditTerms, s.auditWeighed, s.auditStorage, s.auditLearned, s.auditGroups, s.auditComposites, s.auditDisplaced, s.auditKept,
 	} {
 		check(v)
 	}
@@ -361,8 +361,8 @@ func filedBy(term *model.Term, keys []labelKey) bool {
 }
 
 // sameKeys reports whether two lists have the same distinct keys.
-func sameKeys(a, b []labelKey) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(key labelKey) bool { return countOf(a, key) != 1 || !slices.Contains(b, key) })
+func sameKeys[K comparable](a, b []K) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(key K) bool { return countOf(a, key) != 1 || !slices.Contains(b, key) })
 }
 
 func countOf[T comparable](list []T, item T) int {

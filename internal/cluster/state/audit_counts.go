@@ -274,6 +274,13 @@ func (s *State) auditPopulation(v *audit.Violations) {
 		s.auditLabelSet(v, of, l)
 	}
 	s.population.index.audit(v, "label set", sets)
+	if s.population.isAnywhere {
+		anywhere := map[anyLabelSet]string{}
+		for l, name := range sets {
+			anywhere[anyLabelSet{l}] = name
+		}
+		s.population.anywhere.audit(v, "label set of any namespace", anywhere)
+	}
 	if empty != s.population.empty {
 		v.Add("%d label sets have no pods, recounted %d", s.population.empty, empty)
 	}

@@ -164,8 +164,10 @@ func (s *State) setNamespace(ref model.Ref, set labels.Set, exists bool, delta *
 	s.dropByNamespaceLabels()
 	if exists {
 		s.namespaces[name] = set
+		s.namespaceLabels.set(name, set)
 	} else {
 		delete(s.namespaces, name)
+		s.namespaceLabels.remove(name)
 	}
 	s.terms.version++
 	s.terms.namespaces++
@@ -181,21 +183,6 @@ func (s *State) NamespaceLabels(name string) labels.Set {
 		return labels.Set{}
 	}
 	return of
-}
-
-// NamespacesSelected returns the known namespaces that a selector selects; ok is false if
-// more than most are selected.
-func (s *State) NamespacesSelected(by labels.Selector, most int) (names []string, ok bool) {
-	for name, of := range s.namespaces {
-		if !by.Matches(of) {
-			continue
-		}
-		if len(names) == most {
-			return nil, false
-		}
-		names = append(names, name)
-	}
-	return names, true
 }
 
 // Attachable returns the driver and the handle of a claim's volume, see storage.Store.

@@ -1,8 +1,6 @@
 package state
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -23,9 +21,16 @@ type labelSet struct {
 	// Invariant: weighed are the sums of terms that select the namespace and the labels,
 	// each once.
 	weighed []weighedBy
+	// anywhere is the filing in population.anywhere.
+	anywhere filing[model.Label]
 }
 
 func (l *labelSet) filing() *filing[labelKey] { return &l.filed }
+
+// anyLabelSet is a label set that is found by its labels, whatever its namespace.
+type anyLabelSet struct{ *labelSet }
+
+func (l anyLabelSet) filing() *filing[model.Label] { return &l.anywhere }
 
 // labelKey is a label of pods in a namespace, or with an empty label the namespace alone.
 type labelKey struct {
@@ -40,6 +45,10 @@ type population struct {
 	// Invariant: index has each label set under each of its labels, and under its
 	// namespace.
 	index index[labelKey, *labelSet]
+	// Invariant: anywhere has each label set under each of its labels, once a term has
+	// selected namespaces by label; it is empty before.
+	anywhere   index[model.Label, anyLabelSet]
+	isAnywhere bool
 	// Invariant: namespaces counts the label sets of each namespace that has some.
 	namespaces map[string]int
 	// Invariant: empty is the number of label sets without pods.
@@ -77,6 +86,7 @@ func (s *State) newLabelSet(pod *model.Pod) *labelSet {
 		keys = append(keys, labelKey{pod.Namespace, model.Label{Key: key, Value: value}})
 	}
 	s.population.index.add(l, keys)
+	s.population.addAnywhere(l)
 	s.population.namespaces[pod.Namespace]++
 	s.tallies.index.candidates(pod, func(set *podCounts) {
 		s.tallies.asked++
@@ -113,6 +123,9 @@ func (s *State) sweepPopulation() {
 		}
 		delete(x.sets, of)
 		x.index.remove(l)
+		if x.isAnywhere {
+			x.anywhere.remove(anyLabelSet{l})
+		}
 		s.unlistSet(l)
 		if x.namespaces[l.namespace]--; x.namespaces[l.namespace] == 0 {
 			delete(x.namespaces, l.namespace)
@@ -126,6 +139,9 @@ func (s *State) sweepPopulation() {
 func (s *State) likely(term *model.Term, yield func(*labelSet)) {
 	namespaces := term.Namespaces
 	if term.NamespaceSelector != nil {
+		if s.likelyAnywhere(term, yield) {
+			return
+		}
 		namespaces = s.selectedNamespaces(term)
 	}
 	for _, key := range s.population.fewest(namespaces, model.Demands(term.Selector)) {
@@ -136,16 +152,52 @@ func (s *State) likely(term *model.Term, yield func(*labelSet)) {
 	}
 }
 
-// selectedNamespaces returns the namespaces with placed pods that a term selects, sorted.
-func (s *State) selectedNamespaces(term *model.Term) []string {
-	var names []string
-	for name := range s.population.namespaces {
-		if s.inNamespaces(term, name) {
-			names = append(names, name)
-		}
+// likelyAnywhere is likely for a term that selects namespaces by label, found by a label
+// that few label sets have in all namespaces together. It returns false if the namespaces
+// that the term can select are fewer. Without it, each of many terms would look up each of
+// thousands of namespaces.
+func (s *State) likelyAnywhere(term *model.Term, yield func(*labelSet)) bool {
+	x := &s.population
+	most := len(x.namespaces)
+	if _, listed, demands := s.namespaceLabels.fewest(term.NamespaceSelector); demands {
+		most = min(most, listed+len(term.Namespaces))
 	}
-	slices.Sort(names)
-	return names
+	x.listAnywhere()
+	for _, some := range model.Demands(term.Selector) {
+		if x.anywhere.listed(some) > most {
+			continue
+		}
+		for _, label := range some {
+			for _, l := range x.anywhere.under[label] {
+				s.tallies.visited++
+				yield(l.labelSet)
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// listAnywhere files all label sets in anywhere.
+func (x *population) listAnywhere() {
+	if x.isAnywhere {
+		return
+	}
+	x.isAnywhere = true
+	for _, l := range x.sets {
+		x.addAnywhere(l)
+	}
+}
+
+func (x *population) addAnywhere(l *labelSet) {
+	if !x.isAnywhere {
+		return
+	}
+	keys := make([]model.Label, 0, len(l.labels))
+	for key, value := range l.labels {
+		keys = append(keys, model.Label{Key: key, Value: value})
+	}
+	x.anywhere.add(anyLabelSet{l}, keys)
 }
 
 // fewest returns the keys with the fewest label sets, among alternatives that each cover

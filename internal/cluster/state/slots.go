@@ -43,6 +43,7 @@ func (s *State) compactSlots() {
 // peaks are the largest sizes of maps since they were last shrunk.
 type peaks struct {
 	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
+	namespaceNames, namespaceLabels, anywhere                                                                                                                                                                                                    int
 	absentKeys, termLists, labelled, tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                         int
 }
 
@@ -61,6 +62,9 @@ func (s *State) shrinkMaps() {
 	s.learned = shrink.Map(s.learned, &p.learned)
 	s.images = shrink.Map(s.images, &p.images)
 	s.namespaces = shrink.Map(s.namespaces, &p.namespaces)
+	s.namespaceLabels.byName = shrink.Map(s.namespaceLabels.byName, &p.namespaceNames)
+	s.namespaceLabels.index.under = shrink.Map(s.namespaceLabels.index.under, &p.namespaceLabels)
+	s.population.anywhere.under = shrink.Map(s.population.anywhere.under, &p.anywhere)
 	s.tallies.byKey = shrink.Map(s.tallies.byKey, &p.tallies)
 	s.tallies.bySet = shrink.Map(s.tallies.bySet, &p.tallySets)
 	s.tallies.index.index.under = shrink.Map(s.tallies.index.index.under, &p.selections)

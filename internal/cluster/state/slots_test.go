@@ -281,6 +281,8 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 	ref := func(kind model.Kind, i int) model.Ref {
 		return model.Ref{Kind: kind, Namespace: "ns", Name: fmt.Sprint(i)}
 	}
+	anywhere := v1.PodAffinityTerm{LabelSelector: build.Selector("app=any"), NamespaceSelector: &metav1.LabelSelector{}}
+	s.Tally(setOfTerms(t, "anywhere", anywhere), TopologyKey{}, NodeSet{})
 	for i := range many {
 		name := fmt.Sprint(i)
 		n := node("node-" + name).Node.Object.DeepCopy()
@@ -299,7 +301,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			{Kind: model.NodeSet, Node: model.NewNode(n)}, victim, {Kind: model.ObjectSet, Ref: budget.Ref(), Object: budget.Object, Compiled: budget},
 			{Kind: model.PodSet, Pod: model.NewPod(nominated)},
 			serviceOf("ns", name, map[string]string{"app": name}), replicaSet("ns", name, map[string]string{"app": name}),
-			{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}},
+			{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Object: build.Namespace(name, "name="+name)},
 		})
 		s.Evict(plan.Eviction{Pod: victim.Pod})
 		learned := compiled(model.NewClaim(build.PersistentVolumeClaim(name, "version=2")))

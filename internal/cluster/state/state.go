@@ -110,6 +110,7 @@ type State struct {
 	population      population
 	terms           termStore
 	namespaces      map[string]labels.Set
+	namespaceLabels labelledNamespaces
 	selectorSources selectorSources
 	storage         *storage.Store
 	devices         *devices.Store
@@ -197,6 +198,7 @@ func New() *State {
 		population:      population{sets: map[model.LabelSet]*labelSet{}, namespaces: map[string]int{}},
 		terms:           termStore{byKey: map[termKey]*TermCounts{}, lists: map[uint64][]*termList{}, absent: map[string]int{}},
 		namespaces:      map[string]labels.Set{},
+		namespaceLabels: labelledNamespaces{byName: map[string]*labelledNamespace{}},
 		byPriority:      map[int32]int{},
 		evicted:         map[types.UID]leaving{},
 		budgets:         budgets{byNamespace: map[string][]*Budget{}},
