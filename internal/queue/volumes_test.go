@@ -62,24 +62,24 @@ func (f *fullNode) set(objects ...kinds.Object) []model.Event {
 	return f.state.Apply(changes).Events
 }
 
-// woken returns how many parked pods the changes wake and how many hints that takes. It
-// parks these pods again.
-func (f *fullNode) woken(q *queue.Queue, changes func() []model.Event) (pods int, hints int64) {
-	before := q.HintsAsked()
+// wokenBy returns how many of the pods that a plugin rejected are woken by changes, and
+// how many hints that takes. It parks these pods again.
+func wokenBy(q *queue.Queue, plugin string, changes func() []model.Event) (pods int, hints int64) {
+	parked, before := q.Counts().Parked, q.HintsAsked()
 	now := noon.Add(time.Minute)
 	for delta := (state.Delta{Events: changes()}); ; delta = (state.Delta{}) {
 		if q.Wake(now, delta); !q.Unfinished() {
 			break
 		}
 	}
-	pods, hints = len(f.waiting)-q.Counts().Parked, q.HintsAsked()-before
-	parkAll(q, now, []string{"NodeVolumeLimits"})
+	pods, hints = parked-q.Counts().Parked, q.HintsAsked()-before
+	parkAll(q, now, []string{plugin})
 	return pods, hints
 }
 
 // TestVolumesFindWhoCanUseThem changes the volumes on a node beside 10,000 pods that wait
-// for 1,000 drivers at their limits. Only pods of the driver concerned are woken, and by a
-// volume that is attached only the pod with this volume.
+// for 1,000 drivers at their limits. Only pods of the driver concerned are woken, and by
+// a volume that is attached only the pod with this volume.
 func TestVolumesFindWhoCanUseThem(t *testing.T) {
 	const drivers, pods = 1000, 10_000
 	f := newFullNode(t, drivers, pods)
@@ -112,7 +112,7 @@ func TestVolumesFindWhoCanUseThem(t *testing.T) {
 		{"another volume of the driver is attached", attach("other", "d5"), 0},
 		{"it is detached, and no room is left", remove(model.VolumeAttachmentKind, "other"), 0},
 	} {
-		if woken, hints := f.woken(q, row.changes); woken != row.want || hints > int64(row.want) {
+		if woken, hints := wokenBy(q, "NodeVolumeLimits", row.changes); woken != row.want || hints > int64(row.want) {
 			t.Errorf("%s: %d pods are woken after %d hints, want %d", row.name, woken, hints, row.want)
 		}
 	}
