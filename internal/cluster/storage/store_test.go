@@ -54,14 +54,20 @@ func (h *history) name(prefix string, n int) string { return fmt.Sprint(prefix, 
 // step makes a change and checks the store.
 func (h *history) step(when string) {
 	h.t.Helper()
-	before := map[string][2]string{}
+	before, volumes := map[string][2]string{}, map[string]counted{}
+	h.store.TakeChange()
 	for slot, n := range h.slots {
 		if n != nil {
 			before[n.name] = [2]string{h.inUse(int32(slot), n.pods), h.supply(int32(slot))}
+			volumes[n.name] = h.countedOn(slot)
 		}
 	}
 	clear(h.touched)
 	moved := h.change()
+	var change model.VolumesChange
+	if taken := h.store.TakeChange(); taken != nil {
+		change = *taken
+	}
 	for slot, n := range h.slots {
 		if n == nil {
 			if h.store.bySlot[slot] != nil {
@@ -75,6 +81,7 @@ func (h *history) step(when string) {
 			h.t.Errorf("%s: in use on %s:\n%s, want\n%s", when, n.name, have, want)
 		}
 		if was, known := before[n.name]; known && n.name != moved {
+			h.checkChange(when, int(slot), volumes[n.name], change)
 			if was[0] != want && h.touched[slot]&model.Volumes == 0 {
 				h.t.Errorf("%s: what is in use on %s has changed and was not reported", when, n.name)
 			}
