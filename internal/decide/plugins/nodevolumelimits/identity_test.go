@@ -88,6 +88,18 @@ func TestVolumesOnNodes(t *testing.T) {
 	}
 }
 
+// TestVolumesOfNominatedPods removes the volume of a pod that is nominated to the node,
+// where it takes a place in the turns of other pods.
+func TestVolumesOfNominatedPods(t *testing.T) {
+	nominated := build.Pod(build.Named("q1"), build.NominatedNodeName("n1"), claims("c2"))
+	s := cluster(nil, append(threeVolumes(csiNode("n1", "d=1")), nominated)...)
+	asked := New().AskedIn(s.View(), waiting(claims("c1")))
+	gone := model.Ref{Kind: model.PersistentVolumeKind, Name: "v2"}
+	if !wakes(t, asked, s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: gone}}).Events) {
+		t.Error("a pod is not woken when the volume of a nominated pod is gone")
+	}
+}
+
 // TestRoomBelowTheLimitOnly detaches volumes of a node that has more than it can attach.
 func TestRoomBelowTheLimitOnly(t *testing.T) {
 	s := cluster(nil, threeVolumes(csiNode("n1", "d=2"), pv("v4", "phase=Bound csi=d/v4"),
