@@ -4,6 +4,8 @@
 package moved
 
 import (
+	noderesourcesfitplus "github.com/koordinator-sh/koordinator/pkg/scheduler/plugins/noderesourcefitplus"
+	"github.com/koordinator-sh/koordinator/pkg/scheduler/plugins/scarceresourceavoidance"
 	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/networkoverhead"
@@ -33,10 +35,12 @@ func Plugins() map[string]plugged.Factory {
 		networkoverhead.Name:            networkoverhead.New,
 		noderesources.AllocatableName:   noderesources.NewAllocatable,
 		noderesourcetopology.Name:       noderesourcetopology.New,
+		noderesourcesfitplus.Name:       noderesourcesfitplus.New,
 		peaks.Name:                      peaks.New,
 		podstate.Name:                   podstate.New,
 		preemptiontoleration.Name:       preemptiontoleration.New,
 		qos.Name:                        qos.New,
+		scarceresourceavoidance.Name:    scarceresourceavoidance.New,
 		sysched.Name:                    sysched.New,
 		targetloadpacking.Name:          targetloadpacking.New,
 		topologicalsort.Name:            topologicalsort.New,

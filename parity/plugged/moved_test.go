@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,6 +43,10 @@ var movedScripts = map[string]script{
 		config: args("NetworkOverhead", "namespaces: [network-upstream, network-berth-01], networkTopologyName: network"), objects: network, run: networkScript},
 	"callers": {nodes: 2, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: SySched}]}}`,
 		config: args("SySched", "defaultProfileName: none"), objects: callers, run: callersScript},
+	"fit-plus": {nodes: 3, plugins: scoringAlone("NodeResourcesFitPlus"),
+		config: args("NodeResourcesFitPlus", "resources: {cpu: {type: MostAllocated, weight: 2}, memory: {type: LeastAllocated, weight: 1}}"), run: fitPlusScript},
+	"scarce": {nodes: 2, plugins: scoringAlone("ScarceResourceAvoidance"),
+		config: args("ScarceResourceAvoidance", "resources: ["+scarceResource+"]"), objects: scarceNode, run: scarceScript},
 	"capacity":   {nodes: 1, plugins: replacingPreemption("CapacityScheduling"), objects: elasticQuota, run: capacityScript},
 	"toleration": {nodes: 1, plugins: replacingPreemption("PreemptionToleration"), config: args("PreemptionToleration", "minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100"), objects: tolerantClass, run: tolerationScript},
 	"topology": {nodes: 2, plugins: `{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}`, config: args("NodeResourceTopologyMatch", "scoringStrategy: {type: LeastAllocated}"),
@@ -169,4 +174,60 @@ func packingScript(ctx context.Context, s *stage) error {
 		return err
 	}
 	return s.bound(ctx, "pod")
+}
+
+// scoringAlone has a plugin as the only one that scores nodes.
+func scoringAlone(name string) string {
+	return fmt.Sprintf(`{preScore: {enabled: [{name: %s}]}, score: {disabled: [{name: "*"}], enabled: [{name: %s}]}}`, name, name)
+}
+
+// requesting gives a pod a request besides its CPUs.
+func requesting(name v1.ResourceName, amount string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		resources := &p.Spec.Containers[0].Resources
+		resources.Requests[name] = resource.MustParse(amount)
+		if name == scarceResource { // the API demands equal limits of extended resources
+			resources.Limits = v1.ResourceList{name: resources.Requests[name]}
+		}
+	}
+}
+
+// fitPlusScript fills nodes differently: pods pack CPUs and spread memory.
+func fitPlusScript(ctx context.Context, s *stage) error {
+	for i, pod := range []*v1.Pod{
+		s.pod("cpus", 16, at(s.nodes[1])), s.pod("few-cpus", 8, requesting(v1.ResourceMemory, "1Gi"), at(s.nodes[0])),
+		s.pod("packed", 4), s.pod("with-memory", 1, requesting(v1.ResourceMemory, "100Gi")), s.pod("spread", 1, requesting(v1.ResourceMemory, "50Gi")),
+	} {
+		if err := s.create(ctx, pod); err != nil {
+			return err
+		}
+		if err := s.bound(ctx, pod.Name); err != nil {
+			return fmt.Errorf("pod %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// scarceResource is a resource of few nodes.
+const scarceResource = "plugged.example.com/scarce"
+
+// scarceNode gives it to the first node.
+func scarceNode(ctx context.Context, s *stage) error {
+	patch := fmt.Appendf(nil, `{"status":{"capacity":{%q:"4"},"allocatable":{%q:"4"}}}`, scarceResource, scarceResource)
+	_, err := s.clients.CoreV1().Nodes().Patch(ctx, s.nodes[0], types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// scarceScript has pods that avoid the node with the scarce resource, and one that needs
+// it.
+func scarceScript(ctx context.Context, s *stage) error {
+	for _, pod := range []*v1.Pod{s.pod("avoids", 1), s.pod("needs", 1, requesting(scarceResource, "1")), s.pod("avoids-too", 1)} {
+		if err := s.create(ctx, pod); err != nil {
+			return err
+		}
+		if err := s.bound(ctx, pod.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	_ "github.com/koordinator-sh/koordinator/pkg/scheduler/apis/config/scheme"
 	"k8s.io/component-base/cli"
 	// registers the plugins' arguments in kube-scheduler's scheme
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme"

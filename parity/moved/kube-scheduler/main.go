@@ -4,6 +4,7 @@ package main
 import (
 	"os"
 
+	_ "github.com/koordinator-sh/koordinator/pkg/scheduler/apis/config/scheme"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"

@@ -19,11 +19,27 @@ import (
 	"strings"
 )
 
-const (
-	module = "sigs.k8s.io/scheduler-plugins"
-	// version is the newest version on the module proxy.
-	version = "v0.35.4-devel"
-)
+// library is a module with plugins.
+type library struct {
+	module string
+	// version is the newest that the module proxy serves.
+	version string
+	folder  string // of the copy
+	// parts are the folders to copy; their tests are left out.
+	parts []string
+	edits []edit
+	// plain leaves out the requirements of its go.mod.
+	plain bool
+}
+
+// libraries are copied in this order.
+var libraries = []library{
+	{module: "sigs.k8s.io/scheduler-plugins", version: "v0.35.4-devel", folder: "scheduler-plugins", parts: []string{"apis", "pkg"}, edits: edits},
+	// Its go.mod requires a version of kube-openapi that does not exist, and replaces it.
+	{module: "github.com/koordinator-sh/koordinator", version: "v1.8.0", folder: "koordinator", parts: []string{
+		"apis", "pkg/scheduler/apis", "pkg/scheduler/plugins/noderesourcefitplus", "pkg/scheduler/plugins/scarceresourceavoidance",
+	}, edits: koordinatorEdits, plain: true},
+}
 
 // edit is a change of a file.
 type edit struct{ file, from, to string }
@@ -69,6 +85,13 @@ var edits = []edit{
 	{toleration, noAsync, "preemption.NewExecutor(pl.fh, feature.Features{}),"},
 }
 
+// koordinatorEdits make room for scheduler-plugins in the same program: both modules
+// register arguments of plugins named Coscheduling.
+var koordinatorEdits = []edit{
+	{"pkg/scheduler/apis/config/register.go", "\t\t&CoschedulingArgs{},\n", ""},
+	{"pkg/scheduler/apis/config/v1/register.go", "\t\t&CoschedulingArgs{},\n", ""},
+}
+
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: move FOLDER")
@@ -81,58 +104,77 @@ func main() {
 }
 
 func move(to string) error {
-	out, err := exec.Command("go", "mod", "download", "-json", module+"@"+version).Output()
-	if err != nil {
-		return fmt.Errorf("find %s: %w", module, err)
-	}
-	dir := regexp.MustCompile(`"Dir": "(.*)"`).FindSubmatch(out)
-	if dir == nil {
-		return fmt.Errorf("find %s: go mod download prints no folder:\n%s", module, out)
-	}
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}
-	done := make([]bool, len(edits))
-	from := string(dir[1])
-	for _, folder := range []string{"apis", "pkg"} {
-		err = filepath.WalkDir(filepath.Join(from, folder), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			name, err := filepath.Rel(from, path)
-			if err != nil {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			return write(filepath.Join(to, "scheduler-plugins", name), moved(name, string(text), done))
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for i, ok := range done {
-		if !ok {
-			return fmt.Errorf("%s no longer has %q", edits[i].file, edits[i].from)
-		}
-	}
-	for _, name := range []string{"go.mod", "LICENSE"} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			return err
-		}
-		if err := write(filepath.Join(to, "scheduler-plugins", name), string(text)); err != nil {
-			return err
+	for i := range libraries {
+		if err := libraries[i].copyTo(filepath.Join(to, libraries[i].folder)); err != nil {
+			return fmt.Errorf("copy %s: %w", libraries[i].module, err)
 		}
 	}
 	return writeModule(to)
 }
 
-// moved returns the text of a file for Kubernetes 1.37.
-func moved(name, text string, done []bool) string {
-	for i, e := range edits {
+// copyTo writes the parts of a library with its edits, its license and a go.mod.
+func (l *library) copyTo(to string) error {
+	out, err := exec.Command("go", "mod", "download", "-json", l.module+"@"+l.version).Output()
+	if err != nil {
+		return fmt.Errorf("download it: %w", err)
+	}
+	dir := regexp.MustCompile(`"Dir": "(.*)"`).FindSubmatch(out)
+	if dir == nil {
+		return fmt.Errorf("go mod download prints no folder:\n%s", out)
+	}
+	from := string(dir[1])
+	done := make([]bool, len(l.edits))
+	for _, part := range l.parts {
+		if err := l.copyPart(from, to, part, done); err != nil {
+			return err
+		}
+	}
+	for i, ok := range done {
+		if !ok {
+			return fmt.Errorf("%s no longer has %q", l.edits[i].file, l.edits[i].from)
+		}
+	}
+	license, err := os.ReadFile(filepath.Join(from, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(to, "LICENSE"), string(license)); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(from, "go.mod"))
+	if err != nil {
+		return err
+	}
+	if l.plain {
+		text = fmt.Appendf(nil, "module %s\n\ngo 1.25.0\n", l.module)
+	}
+	return write(filepath.Join(to, "go.mod"), string(text))
+}
+
+// copyPart copies the Go files of a folder, and notes in done which edits were made.
+func (l *library) copyPart(from, to, part string, done []bool) error {
+	return filepath.WalkDir(filepath.Join(from, part), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return write(filepath.Join(to, name), l.moved(name, string(text), done))
+	})
+}
+
+// moved is the text of a file with the edits.
+func (l *library) moved(name, text string, done []bool) string {
+	for i, e := range l.edits {
 		if e.file == filepath.ToSlash(name) && strings.Contains(text, e.from) {
 			text, done[i] = strings.ReplaceAll(text, e.from, e.to), true
 		}
@@ -149,11 +191,14 @@ func writeModule(to string) error {
 	if err != nil {
 		return err
 	}
-	copied, err := filepath.Abs(filepath.Join(to, "scheduler-plugins"))
+	folder, err := filepath.Abs(to)
 	if err != nil {
 		return err
 	}
-	text = append(bytes.TrimSpace(text), fmt.Appendf(nil, "\n\nreplace %s => %s\n", module, copied)...)
+	text = append(bytes.TrimSpace(text), '\n')
+	for _, l := range libraries {
+		text = fmt.Appendf(text, "\nrequire %s %s\n\nreplace %s => %s\n", l.module, l.version, l.module, filepath.Join(folder, l.folder))
+	}
 	if err := write(filepath.Join(to, "go.mod"), string(text)); err != nil {
 		return err
 	}
@@ -170,7 +215,7 @@ func writeModule(to string) error {
 		if err != nil {
 			return err
 		}
-		replaced[path] = filepath.Join(filepath.Dir(copied), name)
+		replaced[path] = filepath.Join(folder, name)
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
