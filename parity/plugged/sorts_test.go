@@ -110,6 +110,13 @@ func (s *stage) shortGang(ctx context.Context) error {
 	if err := s.preempts(ctx, "short-2", "optimistic rejection in PostFilter"); err != nil {
 		return err
 	}
+	// A member that is not back in the queue yet is not activated by another:
+	// Coscheduling then leaves the gang asleep. The event comes after the member is back.
+	for _, name := range []string{"short-0", "short-1"} {
+		if _, err := s.rejections(ctx, name, "optimistic rejection in PostFilter", "Insufficient cpu"); err != nil {
+			return err
+		}
+	}
 	if err := s.remove(ctx, "blocker"); err != nil {
 		return err
 	}

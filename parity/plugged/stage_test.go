@@ -226,9 +226,9 @@ func (s *stage) preempts(ctx context.Context, name, text string) error {
 	return err
 }
 
-// rejections waits for a FailedScheduling event with a text and returns the pod's
-// distinct texts.
-func (s *stage) rejections(ctx context.Context, name, text string) ([]string, error) {
+// rejections waits for an event FailedScheduling with one of the wanted texts, and
+// returns the different texts of all such events of the pod.
+func (s *stage) rejections(ctx context.Context, name string, wanted ...string) ([]string, error) {
 	var texts []string
 	err := poll(ctx, func() (bool, error) {
 		events, err := s.clients.EventsV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
@@ -241,10 +241,12 @@ func (s *stage) rejections(ctx context.Context, name, text string) ([]string, er
 				texts = append(texts, e.Note)
 			}
 		}
-		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, text) }), nil
+		return slices.ContainsFunc(texts, func(text string) bool {
+			return slices.ContainsFunc(wanted, func(w string) bool { return strings.Contains(text, w) })
+		}), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for an event FailedScheduling of pod %s with %q: %w, there are %q", name, text, err, texts)
+		return nil, fmt.Errorf("wait for an event FailedScheduling of pod %s with %q: %w, there are %q", name, wanted, err, texts)
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts), nil
