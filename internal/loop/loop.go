@@ -153,7 +153,7 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 		if pod == nil {
 			continue
 		}
-		n := plan.Nomination{Pod: pod, Mode: plan.Clear}
+		n := plan.Nomination{Pod: pod, Mode: plan.Clear, ByPlugin: true}
 		if asked.NodeName != "" {
 			n.Mode, n.NodeName = plan.Set, asked.NodeName
 		}

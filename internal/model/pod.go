@@ -39,6 +39,8 @@ type Pod struct {
 	// NominatedNode is status.nominatedNodeName, which any client may write, or a later
 	// decision of the scheduler. See WithNominatedNode.
 	NominatedNode string
+	// NominatedByPlugin means that a plugin made the nomination by its Handle.
+	NominatedByPlugin bool
 	// Terminating pods have a deletion timestamp.
 	Terminating bool
 
@@ -101,7 +103,7 @@ func (p *Pod) LabelSet() LabelSet {
 // name is empty. It holds a decision that the API does not show yet.
 func (p *Pod) WithNominatedNode(name string) *Pod {
 	with := *p
-	with.NominatedNode = name
+	with.NominatedNode, with.NominatedByPlugin = name, false
 	return &with
 }
 

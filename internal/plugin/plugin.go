@@ -288,6 +288,9 @@ type Cycle interface {
 	// Alike returns the inputs of the filters' objections in dry runs, besides the pod's
 	// priority. ok is false if they are unknown.
 	Alike() (alike Alike, ok bool)
+	// Outranked returns the pods nominated to a node that lose their nominations if a pod
+	// of higher priority evicts others there.
+	Outranked(pod *model.Pod, slot int32) []*model.Pod
 	// Tie returns the tie-breaker of a node: among equally good nodes, the highest wins.
 	// It is rank.Tie of the turn's Salt and the node's Place. Place is the same in all
 	// turns.

@@ -81,6 +81,7 @@ func (s *State) nominate(pod *model.Pod, wasNominated bool, delta *Delta) *model
 	before := s.nominations.byPod[pod.Key()]
 	if before != nil && before.UID == pod.UID && pod.NominatedNode == "" && before.Object.Status.NominatedNodeName == "" && !wasNominated {
 		pod = pod.WithNominatedNode(before.NominatedNode)
+		pod.NominatedByPlugin = before.NominatedByPlugin
 	}
 	if before != nil && (before.UID != pod.UID || before.NominatedNode != pod.NominatedNode) {
 		s.freeNomination(before.Key(), delta)
@@ -122,6 +123,7 @@ func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) 
 			s.renominated = append(s.renominated, s.nominationFreed(freed))
 		}
 		pod := n.Pod.WithNominatedNode(n.NodeName)
+		pod.NominatedByPlugin = n.ByPlugin
 		if n.Mode == plan.Set {
 			s.addNomination(pod)
 		}

@@ -62,6 +62,27 @@ func (v View) NominatedBeforeWith(r *Renominated, pod *model.Pod, slot int32) []
 	return before
 }
 
+// NominatedBelowWith is NominatedBelow with changed nominations, which come last.
+func (v View) NominatedBelowWith(r *Renominated, pod *model.Pod, slot int32) []*model.Pod {
+	below := v.NominatedBelow(pod, slot)
+	if r == nil {
+		return below
+	}
+	below = slices.DeleteFunc(below, func(other *model.Pod) bool {
+		_, changed := r.pods[other.UID]
+		return changed
+	})
+	for _, other := range r.on[slot] {
+		known := v.s.nominations.byPod[other.Key()]
+		if other.Priority < pod.Priority && known != nil && known.UID == other.UID && isNominatedInAPI(known) {
+			below = append(below, known)
+		}
+	}
+	return below
+}
+
+func isNominatedInAPI(pod *model.Pod) bool { return pod.Object.Status.NominatedNodeName != "" }
+
 // EachNominatedWith is EachNominated with changed nominations.
 func (v View) EachNominatedWith(r *Renominated, pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
 	if r == nil {

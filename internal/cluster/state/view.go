@@ -329,11 +329,14 @@ func (v View) areTriedTogether(a, b model.GroupKey) bool {
 }
 
 // NominatedBelow returns the pods nominated to a node that a pod outranks, in the order
-// in which their versions were last seen.
+// in which their versions were last seen. As in kube-scheduler, which ends nominations in
+// the API, it has no pods that a plugin has nominated and that the API shows without a
+// nomination.
 func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 	var below []*model.Pod
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
-		if other.Priority < pod.Priority && !v.d.places(other.Key()) && v.s.nominations.keptFor[other] == nil {
+		if other.Priority < pod.Priority && !v.d.places(other.Key()) && v.s.nominations.keptFor[other] == nil &&
+			(!other.NominatedByPlugin || isNominatedInAPI(other)) {
 			below = append(below, other)
 		}
 	}

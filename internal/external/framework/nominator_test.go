@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -179,15 +180,76 @@ func TestNominationsBetweenPostFilters(t *testing.T) {
 	}
 }
 
+// TestPreemptionEndsNominations has DefaultPreemption evict a pod from a node to which a
+// pod of lower priority is nominated. As in kube-scheduler, a nomination ends if the API
+// shows one: those that a plugin alone has made stay.
+func TestPreemptionEndsNominations(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		api              string // the node that the API shows
+		earlier, present string // the node to which the plugin nominates the pod, by attempt
+		stays            string
+		shown            string // by the API afterwards
+	}{
+		{"in the API", "a", "", "", "", ""},
+		{"by the plugin, in this attempt", "", "", "a", "a", ""},
+		{"by the plugin, in an earlier attempt", "", "a", "", "a", ""},
+		{"moved here, in this attempt", "b", "", "a", "", ""},
+		{"moved here, in an earlier attempt", "b", "a", "", "", ""},
+		{"moved away, in this attempt", "a", "", "b", "b", "a"},
+		{"moved away, in an earlier attempt", "a", "b", "", "b", "a"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			nominate := map[string]string{"earlier": test.earlier, "urgent": test.present}
+			var nominated map[string][]string // after the preemption
+			p := &probe{}
+			nominee := podOf("nominee", "1").NodeSelector(map[string]string{"none": "none"})
+			p.preFilter = func(_ fwk.CycleState, pod *v1.Pod) {
+				if node := nominate[pod.Name]; node != "" {
+					addNominated(t, p.h, nominee.Obj(), node)
+					nominate[pod.Name] = ""
+				}
+				nominated = map[string][]string{"a": nominatedTo(p.h, "a"), "b": nominatedTo(p.h, "b")}
+			}
+			c := probed(t, one(p))
+			c.Schedule(podOf("victim", "3").Node("a").Obj())
+			c.Schedule(podOf("guard", "3").Priority(9).Node("b").Obj())
+			c.Schedule(nominee.Obj())
+			if test.api != "" {
+				c.Set(nominee.NominatedNodeName(test.api).Obj())
+			}
+			c.Schedule(podOf("earlier", "10m").Priority(9).Obj())
+			if test.api == "" { // a new version without a nomination changes nothing
+				c.Set(nominee.Label("changed", "yes").Obj())
+			}
+			c.Schedule(podOf("urgent", "2").Priority(5).Obj())
+			c.Advance(time.Minute)
+			if node := c.Pod("shop", "urgent").Spec.NodeName; node != "a" {
+				t.Fatalf("the pod is on %q", node)
+			}
+			for _, node := range []string{"a", "b"} {
+				if got := slices.Contains(nominated[node], "nominee"); got != (node == test.stays) {
+					t.Errorf("nominated to %s are %v; the pod should be nominated to %q", node, nominated[node], test.stays)
+				}
+			}
+			if got := c.Pod("shop", "nominee").Status.NominatedNodeName; got != test.shown {
+				t.Errorf("in the API the pod is nominated to %q, want %q", got, test.shown)
+			}
+		})
+	}
+}
+
 func prioritized(priority int32) build.PodOption {
 	return func(p *v1.Pod) { p.Spec.Priority = &priority }
 }
 
-// nominate makes a plugin nominate a pod.
-func (w *world) nominate(h fwk.Handle, pod *v1.Pod, node string) {
+// nominate has a plugin nominate a pod.
+func (w *world) nominate(h fwk.Handle, pod *v1.Pod, node string) { addNominated(w, h, pod, node) }
+
+func addNominated(t testing.TB, h fwk.Handle, pod *v1.Pod, node string) {
 	info, err := public.NewPodInfo(pod)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
 	h.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
 }

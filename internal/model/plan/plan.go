@@ -254,6 +254,9 @@ type Nomination struct {
 	Mode NominationMode
 	// NodeName is set if the mode is Set.
 	NodeName string
+	// ByPlugin means that a plugin made the nomination by its Handle. No decision writes
+	// it to the API.
+	ByPlugin bool
 }
 
 // Rejection explains why no node is feasible: a reason for each node, or one for all.

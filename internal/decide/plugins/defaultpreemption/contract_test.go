@@ -58,6 +58,9 @@ func (c *cycle) FitsWith(int32, *state.Use) bool                  { return false
 func (c *cycle) Reasons(plugin.Objection) (texts []string, err error) {
 	return []string{"too small"}, c.err
 }
+func (c *cycle) Outranked(pod *model.Pod, slot int32) []*model.Pod {
+	return c.view.NominatedBelow(pod, slot)
+}
 func (c *cycle) Resolvable(int32) bool { return true }
 func (c *cycle) Kept(name string, build func() any) any {
 	if c.kept == nil {

@@ -81,16 +81,16 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	case found == nil:
 		return plugin.PostFilterResult{Message: prefix + rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
 	}
-	return p.resultOf(c.View(), pod, found), nil
+	return p.resultOf(c, pod, found), nil
 }
 
-func (p *Plugin) resultOf(v state.View, pod *model.Pod, found *preempt.Candidate) plugin.PostFilterResult {
+func (p *Plugin) resultOf(c plugin.Cycle, pod *model.Pod, found *preempt.Candidate) plugin.PostFilterResult {
+	v := c.View()
 	node := v.Node(found.Slot).Name()
 	result := plugin.PostFilterResult{Done: true, Nomination: plan.Set, NodeName: node, Evictions: p.evictions(v, node, found.Victims)}
 	result.Message = fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(result.Evictions))
-	// Like kube-scheduler, leave Outranked empty if all victims are terminating anyway.
-	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) {
-		result.Outranked = v.NominatedBelow(pod, found.Slot)
+	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) { // as in kube-scheduler, which starts nothing if all victims are leaving anyway
+		result.Outranked = c.Outranked(pod, found.Slot)
 	}
 	return result
 }
