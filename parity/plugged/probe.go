@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -26,7 +27,9 @@ const (
 	ProbeAnnotation = "plugged.example.com/probe"
 	// PoolLabel on a node is the script whose pods it takes.
 	PoolLabel = "plugged.example.com/pool"
-	// GoLabel releases a held pod.
+	// NominatesAnnotation has the probe nominate another pod in the pod's first attempt.
+	NominatesAnnotation = "plugged.example.com/nominates"
+	// GoLabel lets a held pod go.
 	GoLabel = "plugged.example.com/go"
 )
 
@@ -122,11 +125,29 @@ func (p *probe) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node
 		return nil, fwk.NewStatus(fwk.Unschedulable, "the first reason", "the second reason")
 	case "nominates":
 		p.nominate(pod)
+	case "outranks":
+		p.outrank(pod)
 	}
 	return nil, nil
 }
 
-// nominate nominates the pod "nominee" to the node in the pod's WantsAnnotation.
+// outrank notes the nominations to the node that the pod names. If the pod asks for it,
+// its first attempt nominates another pod there.
+func (p *probe) outrank(pod *v1.Pod) {
+	if annotation(pod, NominatesAnnotation) != "" && !p.noted(pod, "nominates") {
+		p.note(pod, "nominates")
+		p.nominate(pod)
+	}
+	names := []string{}
+	for _, other := range p.handle.NominatedPodsForNode(annotation(pod, WantsAnnotation)) {
+		if other.GetPod().Name != pod.Name {
+			names = append(names, other.GetPod().Name)
+		}
+	}
+	p.note(pod, "attempt after preemption %v: nominated are %q", p.noted(pod, "PostFilter"), names)
+}
+
+// nominate nominates the pod that the pod names to the node that it names.
 func (p *probe) nominate(pod *v1.Pod) {
 	other, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get("nominee")
 	if err != nil {
@@ -142,9 +163,9 @@ func (p *probe) nominate(pod *v1.Pod) {
 func (p *probe) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 func (p *probe) AddPod(_ context.Context, _ fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	if added.GetPod().Namespace != pod.Namespace {
-		// kube-scheduler calls it for all nodes, Berth for those that pass the built-in
-		// filters
+	// kube-scheduler calls it for all nodes, Berth for those that built-in filters pass;
+	// and for victims that are put back, Berth only if their resources fit.
+	if added.GetPod().Namespace != pod.Namespace || probed(pod) == "outranks" {
 		return nil
 	}
 	p.note(pod, "AddPod: %s on %s", added.GetPod().Name, node.Node().Name)
@@ -171,6 +192,10 @@ func (p *probe) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fw
 }
 
 func (p *probe) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if probed(pod) == "outranks" { // DefaultPreemption is next
+		p.note(pod, "PostFilter")
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
 	own, err := p.pool(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
@@ -227,7 +252,7 @@ func (*probe) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string)
 func (p *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	switch probed(pod) {
 	case "canceled":
-		if annotation(pod, FailAnnotation) == "" || p.canceledBefore(pod) {
+		if annotation(pod, FailAnnotation) == "" || p.noted(pod, "canceled") {
 			return nil
 		}
 		p.note(pod, "canceled")
@@ -243,14 +268,19 @@ func (p *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node
 	case "access":
 		access := p.handle.KubeConfig()
 		p.note(pod, "KubeConfig: sends %q, takes %q", access.ContentType, access.AcceptContentTypes)
+		p.note(pod, "a client of custom resources: %v", tryZones(ctx, access, pod.Namespace+"-as-it-is"))
+		json := rest.CopyConfig(access)
+		json.ContentType = ""
+		p.note(pod, "the same, with JSON: %v", tryZones(ctx, json, pod.Namespace+"-json"))
 	}
 	return nil
 }
 
-func (p *probe) canceledBefore(pod *v1.Pod) bool {
+// noted reports whether a pod has a note.
+func (p *probe) noted(pod *v1.Pod, text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Contains(p.notes[pod.UID], "canceled")
+	return slices.Contains(p.notes[pod.UID], text)
 }
 
 func (p *probe) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
