@@ -207,7 +207,7 @@ func (c *compareFlags) print(w io.Writer, result *simulate.Comparison) error {
 		fmt.Fprintln(t)
 	}
 	d := result.Differences
-	fmt.Fprintf(t, "Pods that were decided about: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, for another reason: %d. Evicted for others: %d by A, %d by B.\n",
+	fmt.Fprintf(t, "Decisions: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, for another reason: %d. Evicted for others: %d by A, %d by B.\n",
 		result.Decided, result.Same, d[simulate.OtherNode], d[simulate.OnlyA], d[simulate.OnlyB], d[simulate.OtherReason], len(result.EvictedA), len(result.EvictedB))
 	fmt.Fprintf(t, "\nBy %s:\n\nVALUE\tNODES\tPODS A\tPODS B\tCPU A\tCPU B\tMEMORY A\tMEMORY B\n", result.By)
 	for i := range result.Domains {

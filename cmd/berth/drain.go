@@ -277,8 +277,8 @@ func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
 	}
 	others := ""
 	if ignored > 0 {
-		others = fmt.Sprintf(" and %d are of schedulers that the configuration has no profile for", ignored)
+		others = fmt.Sprintf("; pods of schedulers without a profile: %d", ignored)
 	}
-	fmt.Fprintf(w, "\nPods that are made again: %d, of which %d find a node%s. Nodes: %d, of which %d unschedulable.\n", s.Placed+s.Waiting, s.Placed, others, s.Nodes, s.Unschedulable)
+	fmt.Fprintf(w, "\nRecreated pods: %d, %d of them placed%s. Nodes: %d, %d of them unschedulable.\n", s.Placed+s.Waiting, s.Placed, others, s.Nodes, s.Unschedulable)
 	printZones(w, s.Zones)
 }

@@ -47,7 +47,7 @@ default     web-2   ReplicaSet/web   a1     <none>   Pending     0/2 nodes are a
 NODE   STATUS    EVICTED   LEFT   MESSAGE
 a1     Drained   2         0
 
-Pods that are made again: 2, of which 1 find a node. Nodes: 2, of which 1 unschedulable.
+Recreated pods: 2, 1 of them placed. Nodes: 2, 1 of them unschedulable.
 
 ZONE   NODES   CPU              MEMORY     PODS
 a      1       100% -> 0%       0% -> 0%   20% -> 0%
@@ -76,7 +76,7 @@ func TestDrainIgnored(t *testing.T) {
 	cluster := strings.Replace(drainCluster, "{name: web-2, ", "{name: web-2, ", 1)
 	cluster = strings.Replace(cluster, `controller: true}]}, spec: {nodeName: a1, `, `controller: true}]}, spec: {schedulerName: other, nodeName: a1, `, 1)
 	code, out, stderr := onCluster(t, cluster, "drain", "a1")
-	if want := "Pods that are made again: 2, of which 1 find a node and 1 are of schedulers that the configuration has no profile for. Nodes: 2"; code != 0 || !strings.Contains(out, want) {
+	if want := "Recreated pods: 2, 1 of them placed; pods of schedulers without a profile: 1. Nodes: 2"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("exit code %d, want 0, output\n%s\nwant %s\n%s", code, out, want, stderr)
 	}
 	code, _, stderr = onCluster(t, cluster, "drain", "a1", "--fail-on-ignored")
@@ -133,7 +133,7 @@ func TestCompareTable(t *testing.T) {
 	pending := strings.Replace(strings.Replace(drainCluster, "{name: bare}, spec: {nodeName: b1, ", "{name: wide}, spec: {", 1), "image: i}]}}", `image: i, resources: {requests: {cpu: "3500m"}}}]}}`, 1)
 	code, out, stderr := onCluster(t, pending, "compare", "--config", file)
 	if code != 0 || !strings.HasPrefix(out, "A is the default configuration, B is "+file+".\n") || !strings.Contains(columns(out), "default wide OnlyB Pending ") ||
-		!strings.Contains(out, "Pods that were decided about: 1. The same: 0; on another node: 0; only A places: 0; only B places: 1; neither, for another reason: 0. Evicted for others: 0 by A, 0 by B.") {
+		!strings.Contains(out, "Decisions: 1. The same: 0; on another node: 0; only A places: 0; only B places: 1; neither, for another reason: 0. Evicted for others: 0 by A, 0 by B.") {
 		t.Errorf("exit code %d, output\n%s\n%s", code, out, stderr)
 	}
 	code, out, _ = onCluster(t, pending, "compare", "--config", file, "--config", file, "--owned", "-o", "json")

@@ -26,7 +26,7 @@ func printGroup(w io.Writer, g *explain.Group) {
 			printNear(w, &b.Summary.Near[i])
 		}
 		if len(b.Demands) > 0 {
-			fmt.Fprintln(w, "\nIt would find one there with each of these:")
+			fmt.Fprintln(w, "\nEach of these alone would make a node feasible there:")
 		}
 		for i := range b.Demands {
 			fmt.Fprintf(w, "  %s\n", suggestion(&b.Demands[i]))
@@ -49,16 +49,16 @@ func blockersOf(g *explain.Group) []*explain.Blocker {
 
 // blockerLine names a member that blocks a group.
 func blockerLine(b *explain.Blocker, first bool) string {
-	in, what := "", "finds no node, either, with those before it on theirs:"
+	in, what := "", "is another member without a feasible node, after the members before it are placed:"
 	if first {
-		what = "is the first that finds no node, with those before it on theirs:"
+		what = "is the first member without a feasible node, after the members before it are placed:"
 	}
 	if b.Domain != "" {
 		in = " in " + b.Domain
 	}
 	who := b.Pod
 	if b.Alike > 1 {
-		who += fmt.Sprintf(", one of %d alike,", b.Alike)
+		who += fmt.Sprintf(", one of %d equal members,", b.Alike)
 	}
 	return who + " " + strings.Replace(what, "no node", "no node"+in, 1)
 }
@@ -73,7 +73,7 @@ func printGroupVerdict(w io.Writer, g *explain.Group) {
 	}
 	fmt.Fprintf(w, ": %s, %s.\n", counted(g.Running, "member runs", "members run"), counted(g.Waiting, "waits", "wait"))
 	if g.Held != "" {
-		fmt.Fprintf(w, "It is not tried: %s\n", sentence(g.Held))
+		fmt.Fprintf(w, "It is gated: %s\n", sentence(g.Held))
 	}
 	if len(g.HeldMembers) > 1 {
 		for _, m := range g.HeldMembers[:min(membersShown, len(g.HeldMembers))] {
@@ -94,14 +94,14 @@ func printGroupVerdict(w io.Writer, g *explain.Group) {
 		would = "It would not start"
 	}
 	if g.Held != "" {
-		would = "If it were tried: " + strings.ToLower(would[:1]) + would[1:]
+		would = "If it were not gated, " + strings.ToLower(would[:1]) + would[1:]
 	}
-	fmt.Fprintf(w, "%s: %d of the %d that wait find a node", would, g.Fit, g.Waiting)
+	fmt.Fprintf(w, "%s: %d of %d waiting members can be placed", would, g.Fit, g.Waiting)
 	switch {
 	case g.Room != nil && *g.Room >= explain.RoomMax:
-		fmt.Fprintf(w, ", and at least %d more like the last one would", explain.RoomMax)
+		fmt.Fprintf(w, ", and at least %d more like the last one", explain.RoomMax)
 	case g.Room != nil:
-		fmt.Fprintf(w, ", and %d more like the last one would", *g.Room)
+		fmt.Fprintf(w, ", and %d more like the last one", *g.Room)
 	}
 	fmt.Fprint(w, ".\n")
 	if t := g.Tree; t != nil {
@@ -122,10 +122,10 @@ func printTree(w io.Writer, t *explain.Tree) {
 	if !t.Starts {
 		would = "would not start"
 	}
-	fmt.Fprintf(w, "It belongs to the tree of CompositePodGroup %s, which is decided about as one and %s:\n", t.Name, would)
+	fmt.Fprintf(w, "It belongs to the tree of CompositePodGroup %s, which is scheduled as a whole and %s:\n", t.Name, would)
 	for i := range t.Groups[:min(membersShown, len(t.Groups))] {
 		of := &t.Groups[i]
-		fmt.Fprintf(w, "  %s: %s, %d of the %d that wait would be placed", of.Name, counted(of.Running, "member runs", "members run"), of.Fit, of.Waiting)
+		fmt.Fprintf(w, "  %s: %s, %d of %d waiting members would be placed", of.Name, counted(of.Running, "member runs", "members run"), of.Fit, of.Waiting)
 		if of.Message != "" {
 			fmt.Fprintf(w, ": %s", of.Message)
 		}
@@ -133,7 +133,7 @@ func printTree(w io.Writer, t *explain.Tree) {
 	}
 	fmt.Fprint(w, more("  and %d more\n", max(0, len(t.Groups)-membersShown)+t.More))
 	if len(t.WouldStart) > 0 {
-		fmt.Fprint(w, "Each of these by itself would let the tree start, if no member were held back:\n")
+		fmt.Fprint(w, "Each of these alone would let the tree start, if no member were held back:\n")
 	}
 	printHelps(w, t.WouldStart, t.Unfinished)
 }
@@ -173,11 +173,11 @@ func printHelp(w io.Writer, g *explain.Group) {
 	switch {
 	case len(g.WouldStart) == 0:
 	case len(g.HeldMembers) > 0:
-		fmt.Fprint(w, "\nIf no member were held back, each of these by itself would let it start:\n")
+		fmt.Fprint(w, "\nIf no member were held back, each of these alone would let it start:\n")
 	case g.Running >= g.MinCount:
-		fmt.Fprint(w, "\nEach of these by itself would let more of it start:\n")
+		fmt.Fprint(w, "\nEach of these alone would let more of it start:\n")
 	default:
-		fmt.Fprint(w, "\nEach of these by itself would let it start:\n")
+		fmt.Fprint(w, "\nEach of these alone would let it start:\n")
 	}
 	printHelps(w, g.WouldStart, g.Unfinished)
 }

@@ -44,7 +44,7 @@ func lastAttempt(p *history.Past) string {
 	case last.Helped:
 		line += " found " + last.Node
 	default:
-		line += " was in vain"
+		line += " failed"
 	}
 	if last.Evictions > 0 {
 		line += fmt.Sprintf("; %s evicted for it from %s", counted(last.Evictions, "pod was", "pods were"), last.Nominated)
@@ -66,7 +66,7 @@ func present(p *history.Past) string {
 		line += ", it is not known how many pods are before it (" + p.AheadUnknown + ")"
 	}
 	if p.Yields {
-		line += fmt.Sprintf(", others of its priority go first because turns in its namespace are expensive (its last took %d ms of work)",
+		line += fmt.Sprintf(", others of its priority go first because attempts in its namespace are expensive (its last took %d ms of work)",
 			p.CostUnits/1_000_000)
 	}
 	if p.Leaving > 0 {
@@ -158,9 +158,9 @@ func printPlaced(w io.Writer, a *explain.Explanation) {
 func placedLines(a *explain.Explanation) []string {
 	d := a.Decision
 	if d == nil {
-		return []string{fmt.Sprintf("Pod %s, profile %s: %s. The scheduler keeps no decision about it: it was made by another, before this one led, or too long ago.", a.Pod, a.Profile, a.History.Place)}
+		return []string{fmt.Sprintf("Pod %s, profile %s: %s. The scheduler has no record of the decision: another scheduler made it, or it was made before this replica led or too long ago.", a.Pod, a.Profile, a.History.Place)}
 	}
-	lines := []string{fmt.Sprintf("Pod %s, profile %s: on %s, %s attempt, at %s; %d of %d nodes would have done.", a.Pod, a.Profile, d.Node, ordinal(d.Attempt), clock(d.At), d.Feasible, d.Nodes)}
+	lines := []string{fmt.Sprintf("Pod %s, profile %s: on %s, %s attempt, at %s; %d of %d nodes were feasible.", a.Pod, a.Profile, d.Node, ordinal(d.Attempt), clock(d.At), d.Feasible, d.Nodes)}
 	if d.NotRecorded != "" {
 		lines = append(lines, "Why this node: "+d.NotRecorded+".")
 	}
@@ -234,7 +234,7 @@ func printPast(out io.Writer, p *history.Past) {
 	}
 	fmt.Fprintf(out, "\nHistory (%s", counted(p.Attempts, "attempt", "attempts"))
 	if p.Forgotten {
-		fmt.Fprintf(out, ", of which %s kept", counted(p.Numbered(), "is", "are"))
+		fmt.Fprintf(out, "; recorded: %d", p.Numbered())
 	}
 	fmt.Fprint(out, "):\n")
 	if len(p.Kept) > 0 {

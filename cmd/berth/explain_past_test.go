@@ -69,7 +69,7 @@ func TestPresent(t *testing.T) {
 		},
 		{
 			history.Past{Place: "parked", Leaving: 2, Kept: []history.Attempt{{Number: 1, At: end, Nominated: "n", Evictions: 2, Victims: []string{"a/v", "a/w"}}}},
-			"Attempt 1 at 2026-11-02T09:00:01Z was in vain; 2 pods were evicted for it from n, such as a/v, a/w.\nNow: parked, until 2 evicted pods are gone.",
+			"Attempt 1 at 2026-11-02T09:00:01Z failed; 2 pods were evicted for it from n, such as a/v, a/w.\nNow: parked, until 2 evicted pods are gone.",
 		},
 		{
 			history.Past{Place: "gated", Group: &history.Group{
@@ -87,7 +87,7 @@ func TestPresent(t *testing.T) {
 		{history.Past{Place: "active", AheadUnknown: "a plugin orders the queue"}, "It was not tried yet.\nNow: active, it is not known how many pods are before it (a plugin orders the queue)."},
 		{
 			history.Past{Place: "parked", Leaving: 1, Kept: []history.Attempt{{Number: 1, At: end, Nominated: "n", Evictions: 1, Victims: []string{"a/v"}}}},
-			"Attempt 1 at 2026-11-02T09:00:01Z was in vain; 1 pod was evicted for it from n, such as a/v.\nNow: parked, until 1 evicted pod is gone.",
+			"Attempt 1 at 2026-11-02T09:00:01Z failed; 1 pod was evicted for it from n, such as a/v.\nNow: parked, until 1 evicted pod is gone.",
 		},
 	} {
 		if got := strings.Join(pastLines(&test.past), "\n"); got != test.want {
@@ -112,9 +112,9 @@ func TestPlacedScreen(t *testing.T) {
 		"much":     {many, "4th attempt"},
 		"equal":    {equal, "web-a2 and web-a1 are equally good: the seed chose."},
 		"sampled":  {&history.Decision{Node: "n", NotRecorded: "they were not recorded"}, "Why this node: they were not recorded."},
-		"nothing":  {nil, "The scheduler keeps no decision about it"},
+		"nothing":  {nil, "The scheduler has no record of the decision"},
 		"21st":     {&history.Decision{Node: "n", Attempt: 21}, "on n, 21st attempt, "},
-		"one node": {&history.Decision{Node: "n", Attempt: 2, Nodes: 9, Feasible: 1}, "on n, second attempt, at 0001-01-01T00:00:00Z; 1 of 9 nodes would have done."},
+		"one node": {&history.Decision{Node: "n", Attempt: 2, Nodes: 9, Feasible: 1}, "on n, second attempt, at 0001-01-01T00:00:00Z; 1 of 9 nodes were feasible."},
 	} {
 		var out bytes.Buffer
 		printPlaced(&out, &explain.Explanation{Pod: "a/b", Decision: test.decision, History: shownPast()})
@@ -141,7 +141,7 @@ func TestPrintPast(t *testing.T) {
 	p.Kept = append(p.Kept, history.Attempt{At: p.Kept[0].At.Add(time.Minute), Outcome: "placed", BindingFailed: "etcd is full"})
 	var out bytes.Buffer
 	printPast(&out, p)
-	for _, want := range []string{"History (3 attempts, of which 1 is kept):", "\n<unknown>   2026-11-02T09:05:30Z ", "binding failed   <unknown>", "NodeAdd", "0 of 6", "0/6 nodes are available", "Now: parked"} {
+	for _, want := range []string{"History (3 attempts; recorded: 1):", "\n<unknown>   2026-11-02T09:05:30Z ", "binding failed   <unknown>", "NodeAdd", "0 of 6", "0/6 nodes are available", "Now: parked"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

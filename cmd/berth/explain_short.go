@@ -31,10 +31,10 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	printVerdictLine(&verdict, a, sum)
 	head = append(head, strings.TrimSuffix(verdict.String(), "\n"))
 	if a.Gated != "" {
-		head = append(head, "It is not tried: "+strings.TrimSpace(sentence(a.Gated)))
+		head = append(head, "It is gated: "+strings.TrimSpace(sentence(a.Gated)))
 	}
 	if a.Error != "" {
-		head = append(head, "Its turn ends without a result: "+a.Error)
+		head = append(head, "The attempt fails: "+a.Error)
 	}
 	if a.Message != "" && len(a.Nodes) == 0 {
 		head = append(head, a.Message)
@@ -160,7 +160,7 @@ func differentFirst(all []advice.Suggestion) []int {
 
 func cutShort(found *advice.Advice) string {
 	if found.CutShort {
-		return " (not all could be)"
+		return " (the search was cut short)"
 	}
 	return ""
 }
@@ -258,7 +258,7 @@ func printClasses(w io.Writer, classes []explain.NodeClass) {
 		var said []string
 		for j := range p.Rejections {
 			r := &p.Rejections[j]
-			said = append(said, cmp.Or(r.Plugin, strings.Join(p.LeftOutBy, ", "), "(not looked at)")+": "+strings.Join(r.Reasons, ", "))
+			said = append(said, cmp.Or(r.Plugin, strings.Join(p.LeftOutBy, ", "), "(not evaluated)")+": "+strings.Join(r.Reasons, ", "))
 		}
 		for _, s := range p.Scores {
 			said = append(said, fmt.Sprintf("%s %d", s.Plugin, s.Score*s.Weight))

@@ -181,7 +181,7 @@ func printSinceWide(w io.Writer, r *attribution.Result) {
 			fmt.Fprintf(w, "%s: %s\n", a.when, a.Message)
 		}
 	}
-	fmt.Fprintf(w, "\nDifferences that scheduling can read: %d; decisions made: %d%s\n", r.Differences, r.Decisions, map[bool]string{true: " (not all could be)"}[r.CutShort])
+	fmt.Fprintf(w, "\nDifferences that scheduling can read: %d; decisions made: %d%s\n", r.Differences, r.Decisions, map[bool]string{true: " (the search was cut short)"}[r.CutShort])
 	if r.Direction == "" {
 		return
 	}
@@ -218,16 +218,16 @@ func sinceHead(r *attribution.Result) []string {
 	}
 	switch {
 	case r.PodGroup != "" && r.OnlyNow:
-		lines = append(lines, "The older snapshot has no members: those of the newer one are judged there.")
+		lines = append(lines, "The older snapshot has no members, so the members of the newer snapshot are judged in it.")
 	case r.PodGroup != "" && r.OnlyThen:
-		lines = append(lines, "The newer snapshot has no members: those of the older one are judged there.")
+		lines = append(lines, "The newer snapshot has no members, so the members of the older snapshot are judged in it.")
 	case r.OnlyNow:
 		lines = append(lines, "The older snapshot does not have the pod: it is judged there as it is now.")
 	case r.OnlyThen:
 		lines = append(lines, "The newer snapshot does not have the pod: it is judged there as it was then.")
 	}
 	if r.Direction == "" {
-		lines = append(lines, fmt.Sprintf("The answer is the same, whatever has changed (differences that scheduling can read: %d).", r.Differences))
+		lines = append(lines, fmt.Sprintf("The result is the same (differences that scheduling can read: %d).", r.Differences))
 	}
 	return lines
 }
@@ -261,7 +261,7 @@ func answered(a *attribution.Answer) string {
 	default:
 		text = "it is on " + a.On + ", and decided again " + text
 	}
-	return fmt.Sprintf("%s (%d of %d nodes will do)", text, a.Feasible, a.Nodes)
+	return fmt.Sprintf("%s (%d of %d nodes are feasible)", text, a.Feasible, a.Nodes)
 }
 
 // answeredOfGroup describes the result for a pod group.
@@ -310,7 +310,7 @@ func lostLines(r *attribution.Result, most int) []string {
 // causesHead introduces the causes, or reports that none was found.
 func causesHead(r *attribution.Result) string {
 	if len(r.Causes) == 0 {
-		return fmt.Sprintf("No cause was found within the bounds of the search (differences: %d; decisions made: %d).", r.Differences, r.Decisions)
+		return fmt.Sprintf("No cause was found within the limits of the search (differences: %d; decisions made: %d).", r.Differences, r.Decisions)
 	}
 	where, want := "Undone in the newer snapshot", &r.Then
 	if r.Direction == attribution.Apply {

@@ -72,14 +72,14 @@ func (p *tablePrinter) end() error {
 
 // printVerdictLine prints the number of feasible nodes and the chosen node.
 func printVerdictLine(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
-	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes will do", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
+	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes are feasible", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
 	switch {
 	case sum.Taken == "":
 		fmt.Fprint(w, ".\n")
 	case sum.Nominated:
 		fmt.Fprintf(w, "; it would go to %s, which it is nominated for.\n", sum.Taken)
 	case sum.Equals > 1:
-		fmt.Fprintf(w, "; it would go to %s, one of %d that are equally good.\n", sum.Taken, sum.Equals)
+		fmt.Fprintf(w, "; it would go to %s, one of %d equally good nodes.\n", sum.Taken, sum.Equals)
 	default:
 		fmt.Fprintf(w, "; it would go to %s.\n", sum.Taken)
 	}
@@ -88,10 +88,10 @@ func printVerdictLine(w io.Writer, a *explain.Explanation, sum *explain.Summary)
 func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	printVerdictLine(w, a, sum)
 	if a.Gated != "" {
-		fmt.Fprintf(w, "It is not tried: %s This is what would be said without that.\n", sentence(a.Gated))
+		fmt.Fprintf(w, "It is gated: %s The rest of the output ignores that.\n", sentence(a.Gated))
 	}
 	if a.Error != "" {
-		fmt.Fprintf(w, "Its turn ends without a result: %s\n", a.Error)
+		fmt.Fprintf(w, "The attempt fails: %s\n", a.Error)
 	}
 	if a.Message != "" { // preemption's text comes next
 		fmt.Fprintln(w, strings.TrimSuffix(a.Message, " "+a.PostFilterMessage))
@@ -158,7 +158,7 @@ func printFunnel(out io.Writer, sum *explain.Summary) {
 	for _, s := range sum.Funnel {
 		plugin := s.Plugin
 		if plugin == "" {
-			plugin = "(not looked at)"
+			plugin = "(not evaluated)"
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", plugin, s.Rejects, s.First, s.Left)
 	}
@@ -201,7 +201,7 @@ func short(s *explain.Shortage) string {
 	if asks == free {
 		asks, free = s.Asks.AsDec().String(), s.Free.AsDec().String()
 	}
-	return fmt.Sprintf("%s: asks %s, free %s of %s", s.Resource, asks, free, amount(s.Resource, s.Allocatable))
+	return fmt.Sprintf("%s: needs %s, free %s of %s", s.Resource, asks, free, amount(s.Resource, s.Allocatable))
 }
 
 func printBest(out io.Writer, sum *explain.Summary) {

@@ -242,8 +242,8 @@ func TestExplainTableCuts(t *testing.T) {
 	}
 	_, out, _ := explained(t, cluster, "-o", "wide")
 	for _, want := range []string{
-		"1 of 10 nodes will do; it would go to n3.\n", "a, b, c, and 4 more\n", "Rejected by NodeResourcesFit alone: 8\n",
-		"  a: memory: asks 1073741824, free 1073741823 of 1Gi\n", "  and 3 more\n", "\nNot scored: n3\n",
+		"1 of 10 nodes are feasible; it would go to n3.\n", "a, b, c, and 4 more\n", "Rejected by NodeResourcesFit alone: 8\n",
+		"  a: memory: needs 1073741824, free 1073741823 of 1Gi\n", "  and 3 more\n", "\nNot scored: n3\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -254,8 +254,8 @@ func TestExplainTableCuts(t *testing.T) {
 		t.Errorf("seven feasible nodes of which five are shown:\n%s", out)
 	}
 	_, out, _ = explained(t, pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "schedulingGates: [{name: g}], ", "1"), "-o", "wide")
-	want := "2 of 3 nodes will do.\nIt is not tried: waiting for scheduling gates: [g]. This is what would be said without that.\n" +
-		"Its turn ends without a result: the pod is being deleted\n"
+	want := "2 of 3 nodes are feasible.\nIt is gated: waiting for scheduling gates: [g]. The rest of the output ignores that.\n" +
+		"The attempt fails: the pod is being deleted\n"
 	if !strings.Contains(out, want) {
 		t.Errorf("no %q in\n%s", want, out)
 	}
@@ -273,7 +273,7 @@ func TestExplainEmptyCluster(t *testing.T) {
 	if code, out, stderr := explained(t, pod, "-o", "json", "--pod", "default/web"); code != 0 || out != want {
 		t.Errorf("exit code %d, output %s, %s", code, out, stderr)
 	}
-	want = "Pod default/web, profile default-scheduler: 0 of 0 nodes will do.\nno nodes available to schedule pods\n"
+	want = "Pod default/web, profile default-scheduler: 0 of 0 nodes are feasible.\nno nodes available to schedule pods\n"
 	if _, out, _ := explained(t, pod); out != want {
 		t.Errorf("table\n%s", out)
 	}

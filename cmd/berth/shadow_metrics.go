@@ -26,7 +26,7 @@ func (m *shadowMetrics) set(s shadow.Summary) {
 
 // The series.
 var (
-	shadowBindings   = shadowDesc("bindings_total", "Bindings of the other scheduler, by what Berth says about them.", "verdict")
+	shadowBindings   = shadowDesc("bindings_total", "Bindings of the other scheduler, by Berth's verdict.", "verdict")
 	shadowRaces      = shadowDesc("races_total", "Bindings that are races, by the change that made the difference.", "change")
 	shadowUnsearched = shadowDesc("unsearched_total", "Disagreements that were not searched for races because there were too many.")
 	shadowPoints     = shadowDesc("lesser_points_total", "How far lesser nodes were below the best, in points of the weighted total.")
@@ -34,7 +34,7 @@ var (
 	shadowPlaceable  = shadowDesc("placeable_total", "Pods that stayed pending although Berth found a node for them.")
 	shadowUnseen     = shadowDesc("unseen_total", "Pods that had a node when they were first seen.")
 	shadowPending    = shadowDesc("pending_pods", "Pods of the other scheduler that are pending.")
-	shadowOpen       = shadowDesc("open_disagreements", "Disagreements of which it is not known yet whether they are races.")
+	shadowOpen       = shadowDesc("open_disagreements", "Disagreements that are not checked for races yet.")
 )
 
 func shadowDesc(name, help string, labels ...string) *metrics.Desc {

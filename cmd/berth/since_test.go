@@ -112,7 +112,7 @@ func TestExplainSinceWithoutCause(t *testing.T) {
 	}
 	for _, output := range []string{"table", "wide"} {
 		code, out, stderr := explainedSince(t, then, now, "--pod", "default/web", "-o", output)
-		const want = "\nNo cause was found within the bounds of the search (differences: 400; decisions made: 600).\n"
+		const want = "\nNo cause was found within the limits of the search (differences: 400; decisions made: 600).\n"
 		if code != 0 || !strings.HasSuffix(out, want) || strings.Contains(out, "job-") || strings.Contains(out, "was tried") {
 			t.Errorf("%s: exit code %d; want at the end%s\n%s\n%s", output, code, want, out, stderr)
 		}

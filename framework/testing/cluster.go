@@ -358,7 +358,7 @@ func (c *Cluster) Handle(profile string) fwk.Handle {
 	c.t.Helper()
 	h := c.handles[profile]
 	if h == nil {
-		c.t.Fatalf("the profile %q has no plugin from outside, and so no Handle", profile)
+		c.t.Fatalf("the profile %q has no out-of-tree plugin, and so no Handle", profile)
 	}
 	return h
 }

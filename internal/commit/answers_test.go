@@ -328,22 +328,22 @@ var answerRows = []answerRow{
 	{"binding", "400 401 403 404 409 409exists 410 422 400page 404page", "bind", "failed", "Could not bind pod"},
 	{"binding", "429", "bind 10*1s", "failed", "Could not bind pod"},
 	{"binding", "429after7 429page7", "bind 10*7s", "failed", "Could not bind pod"},
-	{"binding", "500 500page 502page", "bind 10ms 50ms 250ms get 0s 5s", "failed", "It is open whether a pod is bound; Could not bind pod"},
-	{"binding", "503 503page", "bind 10ms 50ms 250ms get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
-	{"binding", "503after7", "bind 3*7s get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
-	{"binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s bind 50ms get 0s bind 100ms get 0s bind 200ms get 0s 5s", "failed", "It is open whether a pod is bound; Could not bind pod"},
+	{"binding", "500 500page 502page", "bind 10ms 50ms 250ms get 0s 5s", "failed", "Binding outcome unknown; Could not bind pod"},
+	{"binding", "503 503page", "bind 10ms 50ms 250ms get 0s", "failed", "Binding outcome unknown; Could not bind pod"},
+	{"binding", "503after7", "bind 3*7s get 0s", "failed", "Binding outcome unknown; Could not bind pod"},
+	{"binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s bind 50ms get 0s bind 100ms get 0s bind 200ms get 0s 5s", "failed", "Binding outcome unknown; Could not bind pod"},
 	{"binding", "refused", "bind 10ms 50ms 250ms", "failed", "Could not bind pod"},
 
 	{"stored binding", "garbage other", "bind", "bound", ""},
-	{"stored binding", "500 500page 502page 503 503page", "bind 10ms 50ms 250ms get 0s", "bound", "It is open whether a pod is bound"},
-	{"stored binding", "503after7", "bind 3*7s get 0s", "bound", "It is open whether a pod is bound"},
-	{"stored binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s", "bound", "It is open whether a pod is bound"},
+	{"stored binding", "500 500page 502page 503 503page", "bind 10ms 50ms 250ms get 0s", "bound", "Binding outcome unknown"},
+	{"stored binding", "503after7", "bind 3*7s get 0s", "bound", "Binding outcome unknown"},
+	{"stored binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s", "bound", "Binding outcome unknown"},
 
 	// Resources are released only if the API server itself reports that the pod does not
 	// exist.
-	{"question", "404", "bind get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
-	{"question", "400 401 403 409 409exists 410 422 429 500 502 503 504 400page 404page 500page 502page 503page 504page 500timeout garbage other cut hangup reset refused silent", "bind get 0s 50ms 100ms 200ms 400ms 800ms 1.6s 3.2s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
-	{"question", "429after7 429page7 503after7", "bind get 0s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
+	{"question", "404", "bind get 0s", "failed", "Binding outcome unknown; Could not bind pod"},
+	{"question", "400 401 403 409 409exists 410 422 429 500 502 503 504 400page 404page 500page 502page 503page 504page 500timeout garbage other cut hangup reset refused silent", "bind get 0s 50ms 100ms 200ms 400ms 800ms 1.6s 3.2s 5s...", "open", "Binding outcome unknown; Binding outcome still unknown"},
+	{"question", "429after7 429page7 503after7", "bind get 0s 5s...", "open", "Binding outcome unknown; Binding outcome still unknown"},
 
 	{"condition", "garbage other", "status", "written", ""},
 	{"condition", "404", "status", "given up", ""},

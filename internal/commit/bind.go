@@ -72,7 +72,7 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 	case response.Err == nil && response.NodeName == b.placement.NodeName:
 		o.isBound(now, b)
 	case o.stopped != nil:
-		o.notBound(now, b, fmt.Errorf("%w (whether the pod is bound all the same is not known: %w)", b.err, o.stopped))
+		o.notBound(now, b, fmt.Errorf("%w (binding outcome unknown: %w)", b.err, o.stopped))
 	case isGone(response.Err):
 		o.notBound(now, b, b.err)
 	case response.Err != nil:

@@ -267,8 +267,8 @@ E "Could not bind pod" err="no disk" pod="ns/p" node="node-of-p"`},
 E "Could not bind pod" err="running PreBind plugin \"b\": timed out after waiting 5s" pod="ns/p" node="node-of-p"
 E "Gave up writing" err="undo a step of PreBind plugin \"a\" for ns/p: no" pod="ns/p"`},
 		{"a binding of which nothing is known at first", 1, func() []plan.Decision { return []plan.Decision{placed(podNamed("lost"))} }, `
-E "It is open whether a pod is bound, the API server will be asked" err="Post \"http://127.0.0.1/api/v1/namespaces/ns/pods/lost/binding\": EOF" pod="ns/lost" node="node-of-lost"
-E "It is still open whether a pod is bound, the API server will be asked again" err="ask for the node of ns/lost: Get \"http://127.0.0.1/api/v1/namespaces/ns/pods/lost\": EOF" pod="ns/lost" node="node-of-lost"`},
+E "Binding outcome unknown, reading the pod" err="Post \"http://127.0.0.1/api/v1/namespaces/ns/pods/lost/binding\": EOF" pod="ns/lost" node="node-of-lost"
+E "Binding outcome still unknown, reading the pod again" err="read the node of ns/lost: Get \"http://127.0.0.1/api/v1/namespaces/ns/pods/lost\": EOF" pod="ns/lost" node="node-of-lost"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

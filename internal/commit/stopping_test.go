@@ -30,7 +30,7 @@ func TestStopTakes(t *testing.T) {
 		{"binding", "silent", 5 * time.Second, "failed", "0+0 0+0", ""},
 		{"binding", "429after7", 0, "failed", "0+0 0+0", ""},
 		{"stored binding", "silent", 5 * time.Second, "failed", "0+0 0+0", ""},
-		{"question", "garbage", 0, "failed", "0+0 0+0", "It is still open whether a pod is bound"},
+		{"question", "garbage", 0, "failed", "0+0 0+0", "Binding outcome still unknown"},
 		{"question", "silent", 5 * time.Second, "failed", "0+0 0+0", ""},
 		{"condition", "silent", 5 * time.Second, "given up", "1+0 0+1", ""},
 		{"condition", "500", 5 * time.Second, "waits", "0+1 0+0", ""},

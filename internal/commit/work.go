@@ -116,12 +116,12 @@ func (c *Commit) done(request Request, response Response) {
 	c.answer(ended)
 	switch open := len(ended.Settled) == 0 && response.Err != nil && request.binding != nil; {
 	case request.Write != nil && request.Write.Learn && leavesOpen(response.Err):
-		c.log.Error(response.Err, "It is open whether a write is stored, it will be sent again", "pod", request.Pod,
+		c.log.Error(response.Err, "Write outcome unknown, sending it again", "pod", request.Pod,
 			"resource", request.Write.Resource.GroupResource(), "namespace", request.Write.Namespace, "name", request.Write.Name)
 	case open && request.Kind == Bind && leavesOpen(response.Err):
-		c.log.Error(response.Err, "It is open whether a pod is bound, the API server will be asked", "pod", request.Pod, "node", request.NodeName)
+		c.log.Error(response.Err, "Binding outcome unknown, reading the pod", "pod", request.Pod, "node", request.NodeName)
 	case open && request.Kind == Ask:
-		c.log.Error(response.Err, "It is still open whether a pod is bound, the API server will be asked again", "pod", request.Pod, "node", request.NodeName)
+		c.log.Error(response.Err, "Binding outcome still unknown, reading the pod again", "pod", request.Pod, "node", request.NodeName)
 	}
 }
 

@@ -162,8 +162,8 @@ func TestRequests(t *testing.T) {
 	for _, answer := range []struct{ body, node, wrong string }{
 		{`{"kind":"Pod","apiVersion":"v1","metadata":{"uid":"u1"},"spec":{"nodeName":"a"}}`, "a", ""},
 		{`{"kind":"Pod","apiVersion":"v1","metadata":{"uid":"u1"}}`, "", ""},
-		{`{"kind":"Pod","apiVersion":"v1","metadata":{"uid":"u2"},"spec":{"nodeName":"a"}}`, "", `ask for the node of ns/p1: pods "p1" not found`},
-		{`{"kind":"Pod","apiVersion":"v1","spec":{"nodeName":"a"}}`, "", "ask for the node of ns/p1: the API server answered with something that is no pod"},
+		{`{"kind":"Pod","apiVersion":"v1","metadata":{"uid":"u2"},"spec":{"nodeName":"a"}}`, "", `read the node of ns/p1: pods "p1" not found`},
+		{`{"kind":"Pod","apiVersion":"v1","spec":{"nodeName":"a"}}`, "", "read the node of ns/p1: the API server answered with something that is no pod"},
 	} {
 		server.code, server.body = http.StatusOK, answer.body
 		node, err := w.NodeOf(t.Context(), pod)

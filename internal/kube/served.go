@@ -30,7 +30,7 @@ func unserved(client *Client, optional []model.Kind, log klog.Logger) (kind []mo
 	version := resourcev1.SchemeGroupVersion.String()
 	list, err := client.Discovery().ServerResourcesForGroupVersion(version)
 	if err != nil && !apierrors.IsNotFound(err) {
-		log.Error(err, "The API server does not say whether it serves devices, it is taken to", "groupVersion", version)
+		log.Error(err, "API discovery failed, assuming that the API server serves devices", "groupVersion", version)
 		return nil
 	}
 	var names []string

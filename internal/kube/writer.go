@@ -129,7 +129,7 @@ func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
 		err = apierrors.NewNotFound(v1.Resource("pods"), pod.Name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask for the node of %s: %w", pod, err)
+		return "", fmt.Errorf("read the node of %s: %w", pod, err)
 	}
 	return object.Spec.NodeName, nil
 }

@@ -399,7 +399,7 @@ func TestRoomIsFreeAtOnce(t *testing.T) {
 		}
 		g.loop.KeepFor(g.loop.State().View().Group(key), []plan.Nomination{{Pod: waiting, Mode: plan.Set, NodeName: "n0"}}, g.now.Add(time.Hour))
 		g.changes.Set(build.Pod(build.Named("late"), build.Container("cpu=1")))
-		if got := g.round(); !strings.Contains(got, "late unschedulable: 0/1 nodes are available: 1 node(s) had room kept for pod group default/g.") {
+		if got := g.round(); !strings.Contains(got, "late unschedulable: 0/1 nodes are available: 1 node(s) had capacity reserved for pod group default/g.") {
 			t.Fatal(got)
 		}
 		g.now = g.now.Add(500 * time.Millisecond)

@@ -36,7 +36,7 @@ func (t *trial) gates() []knob {
 		word = "gates"
 	}
 	return []knob{single("", t.ofPod(Gate, int64(len(gates)), func(p *v1.Pod) { p.Spec.SchedulingGates = nil },
-		"remove the scheduling %s %s, or have whoever set it do so", word, strings.Join(names, ", ")))}
+		"remove the scheduling %s %s, or let its owner do so", word, strings.Join(names, ", ")))}
 }
 
 // isCondition reports whether Kubernetes sets a taint for the node's present condition. A

@@ -196,7 +196,7 @@ func (w *world) whole() (Answer, error) {
 	}
 	full, err := w.Engine.Answer(w.State.View(), pod)
 	if err != nil {
-		return Answer{}, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
+		return Answer{}, fmt.Errorf("evaluate pod %s: %w", pod, err)
 	}
 	a := answerOf(&full.Decision)
 	if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {

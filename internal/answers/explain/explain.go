@@ -238,7 +238,7 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	}
 	full, err := s.ask(&judged)
 	if err != nil {
-		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
+		return nil, fmt.Errorf("evaluate pod %s: %w", pod, err)
 	}
 	if s.isGrouped(pod) { // A member alone preempts no pods.
 		full.Decision = s.engine.Decide(s.state.View(), s.workOf(&judged))

@@ -59,7 +59,7 @@ func (s *Snapshot) CountFits(pod *model.Pod, by string, most int) (*Fit, error) 
 	fit := &Fit{Pod: pod.String(), By: by, Domains: []FitDomain{}}
 	first, err := s.ask(likeness(pod, 0))
 	if err != nil {
-		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
+		return nil, fmt.Errorf("evaluate pod %s: %w", pod, err)
 	}
 	on := map[string]int{} // by node
 	var placed []plan.Placement
@@ -83,7 +83,7 @@ func (s *Snapshot) CountFits(pod *model.Pod, by string, most int) (*Fit, error) 
 	fit.AtLeast = fit.Fits == most
 	last, err := s.ask(next)
 	if err != nil {
-		return nil, fmt.Errorf("ask the engine about pod %d like %s: %w", fit.Fits+1, pod, err)
+		return nil, fmt.Errorf("evaluate pod %d like %s: %w", fit.Fits+1, pod, err)
 	}
 	fit.Domains = s.domains(by, on, first.Nodes, last.Nodes)
 	return fit, nil

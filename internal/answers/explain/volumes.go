@@ -117,7 +117,7 @@ func (s *Snapshot) attachable(claim *model.Claim) (driver, handle, name string) 
 	if class := s.store().Class(claim.Class); class != nil {
 		driver, _ = model.DriverOf(class.Object.Provisioner)
 	}
-	return driver, "", "that of claim " + claim.Key.Name
+	return driver, "", "the volume of claim " + claim.Key.Name
 }
 
 // otherZones lists the volumes whose zones do not match the node's.
@@ -320,6 +320,6 @@ func (s *Snapshot) notProvisioned(claim *model.Claim, class *model.StorageClass,
 	if largest < 0 {
 		return fmt.Sprintf("driver %s publishes no capacity for this node", provisioner)
 	}
-	return fmt.Sprintf("it asks for %s, and the largest volume that driver %s can make here has %s", sizeOf(claim), provisioner,
+	return fmt.Sprintf("it requests %s, and the largest volume that driver %s can provision here has %s", sizeOf(claim), provisioner,
 		resource.NewQuantity(largest, resource.BinarySI))
 }

@@ -56,7 +56,7 @@ func TestVolumesInTheWay(t *testing.T) {
 			[]string{"VolumeBinding n2: claim c: there is no volume of class dp; the class is provisioned where topology.kubernetes.io/zone is one of z1, z3; here topology.kubernetes.io/zone is z2"}},
 		{"capacity", with(class("dp", "provisioner=d"), build.CSIDriver("d", "storageCapacity"), build.CSIStorageCapacity("a", "class=dp capacity=4Gi", "topology.kubernetes.io/zone=z1"),
 			pvc("c", "class=dp storage=5Gi")), build.Claims("c"), "c dp 5Gi is bound when the pod is placed",
-			[]string{"VolumeBinding n1: claim c: there is no volume of class dp; it asks for 5Gi, and the largest volume that driver d can make here has 4Gi",
+			[]string{"VolumeBinding n1: claim c: there is no volume of class dp; it requests 5Gi, and the largest volume that driver d can provision here has 4Gi",
 				"VolumeBinding n2: claim c: there is no volume of class dp; driver d publishes no capacity for this node"}},
 		{"zones", with(pvc("c", "storage=5Gi bound=v"), pv("v", "storage=5Gi label=topology.kubernetes.io/zone=z1__z3")), build.Claims("c"),
 			"c  5Gi is bound to volume v, which can be used on every node, in topology.kubernetes.io/zone z1 or z3",

@@ -348,11 +348,11 @@ func timeOf(t time.Time) *time.Time {
 }
 
 // unordered is the reason for an unknown Ahead.
-const unordered = "a plugin from outside orders the queue, and is not asked for an answer"
+const unordered = "an out-of-tree plugin orders the queue"
 
 // The reasons for missing details.
 const (
-	notOutside   = "plugins from outside or extenders have a say in this profile, and they are not asked a second time"
+	notOutside   = "the profile has out-of-tree plugins or extenders, whose results are not recorded"
 	notForgotten = "they were not recorded, as recording takes at most 2 % of the time that decisions take, or are forgotten"
 )
 

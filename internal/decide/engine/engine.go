@@ -219,7 +219,7 @@ func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int)
 	p, ok := e.profiles[pod.SchedulerName]
 	switch {
 	case len(work.Pods) > 1:
-		fail(&d, fmt.Errorf("%d pods are to be decided about together, which is not supported", len(work.Pods)))
+		fail(&d, fmt.Errorf("scheduling %d pods together is not supported", len(work.Pods)))
 	case !ok:
 		fail(&d, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName))
 	case pod.Terminating:

@@ -64,7 +64,7 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 		}
 		if o.kept != 0 {
 			r.Kept = true
-			byReason["node(s) had room kept for pod group "+c.view.KeptFor(o.kept)] += o.nodes
+			byReason["node(s) had capacity reserved for pod group "+c.view.KeptFor(o.kept)] += o.nodes
 		} else {
 			for _, text := range verdicts[o.filter].Reasons(o.code) {
 				byReason[text] += o.nodes

@@ -169,7 +169,7 @@ func (a *attempt) refuses() error {
 		return why
 	}
 	if a.profile != nil && a.profile.Outside != nil {
-		return errors.New("pod groups beside plugins from outside are not part of this version of Berth")
+		return errors.New("pod groups beside out-of-tree plugins are not part of this version of Berth")
 	}
 	return nil
 }

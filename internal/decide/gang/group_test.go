@@ -248,7 +248,7 @@ func TestRefusesBesideOutside(t *testing.T) {
 	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
 	c.engine.Profile("default-scheduler").Outside = outside{}
 	d := Decide(c.state, c.engine, c.work(podGroup("g", 1, 0), newMember("a")), nil)
-	if d.Outcome != plan.Failed || d.Message != "pod groups beside plugins from outside are not part of this version of Berth" {
+	if d.Outcome != plan.Failed || d.Message != "pod groups beside out-of-tree plugins are not part of this version of Berth" {
 		t.Errorf("%s: %s", d.Outcome, d.Message)
 	}
 }

@@ -36,7 +36,7 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 		return room{}, nil
 	}
 	if a.fitsWithoutKept() { // no pod is evicted for space that exists but is held
-		return room{text: ", room that would do is kept for another pod group"}, nil
+		return room{text: ", the capacity that the group needs is reserved for another pod group"}, nil
 	}
 	before := "" // messages of plugins that did not end the chain
 	for _, p := range a.profile.PostFilters {

@@ -247,7 +247,7 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		members int
 		want    string
 	}{
-		{1, "room that would do is kept for another pod group"},
+		{1, "the capacity that the group needs is reserved for another pod group"},
 		{2, "found a placement for podgroup, preempting 4 victims"},
 		{3, "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"},
 	} {

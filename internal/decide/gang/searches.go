@@ -89,7 +89,7 @@ func (l *limit) inVain(now time.Time, rest time.Duration) {
 
 // searchLater is the status message of a group whose first search for victims was
 // postponed.
-const searchLater = "pods to evict are searched for later, as searches for pod groups were in vain lately"
+const searchLater = "preemption postponed: recent attempts to preempt for pod groups found nothing"
 
 // Decide is the function Decide, within these limits.
 func (s *Searches) Decide(on *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {

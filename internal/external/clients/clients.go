@@ -169,10 +169,10 @@ func (c *Clients) serves(kind any) bool {
 	case err == nil && slices.ContainsFunc(list.APIResources, is):
 		return true
 	case err != nil && !apierrors.IsNotFound(err):
-		c.log.Error(err, "The API server does not say whether it serves devices, it is taken to", "groupVersion", version)
+		c.log.Error(err, "API discovery failed, assuming that the API server serves devices", "groupVersion", version)
 		return true
 	}
-	c.log.Info("The API server does not serve devices that a plugin wants to see, they are not waited for", "groupVersion", version, "kind", fmt.Sprint(kind))
+	c.log.Info("The API server does not serve devices that a plugin watches, not waiting for them", "groupVersion", version, "kind", fmt.Sprint(kind))
 	return false
 }
 

@@ -164,7 +164,7 @@ func pictured(t *testing.T, m fwk.SharedDRAManager) string {
 func TestDevicesOfATurn(t *testing.T) {
 	p := &counting{}
 	w := newWorld(t, 1, p)
-	if _, err := p.devices.ResourceClaims().List(); err == nil || !strings.Contains(err.Error(), "knows no devices yet") {
+	if _, err := p.devices.ResourceClaims().List(); err == nil || !strings.Contains(err.Error(), "has no devices yet") {
 		t.Errorf("before the first turn: %v", err)
 	}
 	waits, other := w.pod("waits", "1"), w.pod("other", "1")

@@ -116,11 +116,11 @@ type Runtime struct {
 func New(ctx context.Context, config Config) (*Runtime, error) {
 	switch {
 	case config.Profile == "":
-		return nil, errors.New("plugins from outside: the profile has no name")
+		return nil, errors.New("out-of-tree plugins: the profile has no name")
 	case config.Snapshot == nil:
-		return nil, fmt.Errorf("plugins from outside of profile %q: no snapshot", config.Profile)
+		return nil, fmt.Errorf("out-of-tree plugins of profile %q: no snapshot", config.Profile)
 	case config.Deadline < 0:
-		return nil, fmt.Errorf("plugins from outside of profile %q: deadline %v must be greater than 0", config.Profile, config.Deadline)
+		return nil, fmt.Errorf("out-of-tree plugins of profile %q: deadline %v must be greater than 0", config.Profile, config.Deadline)
 	}
 	if config.PreBinds == nil {
 		config.PreBinds = NewPreBinds()

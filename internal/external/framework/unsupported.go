@@ -55,7 +55,7 @@ func (h *Handle) PodGroupManager() fwk.PodGroupManager {
 // kube-scheduler without GenericWorkload.
 type noPodGroups struct{ *snapshot.Lister }
 
-const noGroups = "pod groups beside plugins from outside are not part of this version of Berth"
+const noGroups = "pod groups beside out-of-tree plugins are not part of this version of Berth"
 
 // BuildHierarchySnapshotFromPod returns an error.
 func (noPodGroups) BuildHierarchySnapshotFromPod(*v1.Pod) (fwk.PodGroupManager, error) {

@@ -131,7 +131,7 @@ func failure(listed []listedKind, errs []error) error {
 		case err == nil, isMissing(err) && !listed[i].essential:
 			continue
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("%s cannot be listed in all namespaces, and there is no answer without them: %w; ask for the verb list on %s in a ClusterRole", name, err, name)
+			return fmt.Errorf("%s cannot be listed in all namespaces, which the command needs: %w; request the verb list on %s in a ClusterRole", name, err, name)
 		}
 		if first == nil || errors.Is(first, context.Canceled) {
 			first = fmt.Errorf("list %s: %w", name, err)

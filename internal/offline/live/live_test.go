@@ -185,7 +185,7 @@ func TestReadWithoutRights(t *testing.T) {
 func TestReadNeedsPodsAndNodes(t *testing.T) {
 	for _, resource := range []string{"pods", "nodes"} {
 		_, err := (&apiServer{forbids: []string{resource}}).read(t, nil)
-		want := resource + " cannot be listed in all namespaces, and there is no answer without them: no; ask for the verb list on " + resource + " in a ClusterRole"
+		want := resource + " cannot be listed in all namespaces, which the command needs: no; request the verb list on " + resource + " in a ClusterRole"
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

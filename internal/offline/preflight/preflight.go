@@ -122,7 +122,7 @@ func Run(ctx context.Context, r Request) (*Report, error) {
 func configuration(r *Request) []Row {
 	const check = "configuration"
 	if r.Mistake != nil {
-		return []Row{{check, Fail, r.Mistake.Error(), "correct the file or the gates; a plugin from outside has to be compiled in (docs/plugins.md)"}}
+		return []Row{{check, Fail, r.Mistake.Error(), "correct the file or the gates; an out-of-tree plugin must be compiled in (docs/plugins.md)"}}
 	}
 	var rows []Row
 	for _, name := range r.Scheduler.Barring {
@@ -186,11 +186,11 @@ func workloads(r *Request) []Row {
 	}
 	var rows []Row
 	for _, why := range kept.order {
-		rows = append(rows, Row{check, Fail, fmt.Sprintf("%d pods would stay pending if they were made again: %s: %s", len(kept.of[why]), why, some(kept.of[why])),
+		rows = append(rows, Row{check, Fail, fmt.Sprintf("%d pods would stay pending if they were recreated: %s: %s", len(kept.of[why]), why, some(kept.of[why])),
 			"do not change over while these need it (docs/gates.md)"})
 	}
 	for _, name := range foreign.order {
-		rows = append(rows, Row{check, Warn, fmt.Sprintf("%d pods ask for the scheduler name %s, which no profile has: %s", len(foreign.of[name]), name, some(foreign.of[name])),
+		rows = append(rows, Row{check, Warn, fmt.Sprintf("%d pods have the scheduler name %s, which no profile has: %s", len(foreign.of[name]), name, some(foreign.of[name])),
 			"nothing, if another scheduler has that name; otherwise add a profile"})
 	}
 	if len(kept.order) == 0 {

@@ -189,23 +189,23 @@ func TestPreflight(t *testing.T) {
 		{"no leases without election", &apiServer{denies: []string{"create leases"}}, Request{}, "leaderElection: {leaderElect: false}", "", nil},
 		{"leases", &apiServer{denies: []string{"create leases"}}, Request{}, "", "", []string{"fail rights the user may not create leases.coordination.k8s.io in kube-system"}},
 		{"rights that may not be asked about", &apiServer{forbidsAsked: true}, Request{Of: Subject{Name: "system:kube-scheduler"}}, "", "",
-			[]string{"fail rights you may not ask about the rights of system:kube-scheduler"}},
+			[]string{"fail rights you may not check the rights of system:kube-scheduler"}},
 		{"groups", &apiServer{denies: []string{"patch podgroups/status"}}, Request{Gates: groups}, "", "", []string{"fail rights the user may not patch podgroups/status.scheduling.k8s.io"}},
 		{"no groups", &apiServer{denies: []string{"patch podgroups/status"}}, Request{}, "", "", nil},
 		{"a mistake", &apiServer{}, Request{}, "profiles: [{plugins: {filter: {enabled: [{name: Ours}]}}}]", "", []string{"fail configuration"}},
 		{"notes", &apiServer{}, Request{}, "percentageOfNodesToScore: 20", "", []string{"warn configuration accepted, but percentageOfNodesToScore has no effect"}},
 		{"another scheduler's pods", &apiServer{}, Request{}, "", podNamed("a", ", schedulerName: other") + podNamed("b", ", schedulerName: other"),
-			[]string{`warn workloads 2 pods ask for the scheduler name "other", which no profile has: default/a, default/b`}},
+			[]string{`warn workloads 2 pods have the scheduler name "other", which no profile has: default/a, default/b`}},
 		{"pods that need what is not there", &apiServer{}, Request{}, "profiles: [{plugins: {preFilter: {disabled: [{name: DynamicResources}]}, multiPoint: {disabled: [{name: DynamicResources}]}, filter: {enabled: [{name: DynamicResources}]}}}]",
-			podNamed("a", ", resourceClaims: [{name: gpu, resourceClaimName: gpu}]"), []string{"fail workloads 1 pods would stay pending if they were made again: the pod needs devices"}},
+			podNamed("a", ", resourceClaims: [{name: gpu, resourceClaimName: gpu}]"), []string{"fail workloads 1 pods would stay pending if they were recreated: the pod needs devices"}},
 		{"extended resources that are devices", &apiServer{}, Request{}, "profiles: [{plugins: {preFilter: {disabled: [{name: DynamicResources}]}, multiPoint: {disabled: [{name: DynamicResources}]}, filter: {enabled: [{name: DynamicResources}]}}}]",
 			"---\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {extendedResourceName: example.com/gpu}}\n" + asking("named", "example.com/gpu", "") +
-				asking("implied", "deviceclass.resource.kubernetes.io/gpu", "a") + asking("other", "example.com/nic", ""), []string{"fail workloads 2 pods would stay pending if they were made again: the pod needs devices, and DynamicResources is disabled at preFilter, reserve, preBind: default/implied, default/named"}},
+				asking("implied", "deviceclass.resource.kubernetes.io/gpu", "a") + asking("other", "example.com/nic", ""), []string{"fail workloads 2 pods would stay pending if they were recreated: the pod needs devices, and DynamicResources is disabled at preFilter, reserve, preBind: default/implied, default/named"}},
 		{"composite groups with the gate", &apiServer{}, Request{Gates: map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true}}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
 			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}", nil},
 		{"composite groups", &apiServer{}, Request{Gates: groups}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
 			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}",
-			[]string{"fail workloads 1 pods would stay pending if they were made again: the pod group belongs to composite pod group all"}},
+			[]string{"fail workloads 1 pods would stay pending if they were recreated: the pod group belongs to composite pod group all"}},
 		{"composite groups without the gate", &apiServer{}, Request{}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
 			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}", nil},
 		{"flags of the present scheduler", &apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=GenericWorkload=true")}}, Request{}, "", "",

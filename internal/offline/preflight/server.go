@@ -22,11 +22,11 @@ func version(client kubernetes.Interface) (Row, error) {
 	const check = "version"
 	have, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return Row{}, fmt.Errorf("ask the API server for its version: %w", err)
+		return Row{}, fmt.Errorf("read the version of the API server: %w", err)
 	}
 	minor, err := strconv.Atoi(strings.TrimRight(have.Minor, "+"))
 	if err != nil || have.Major != "1" {
-		return Row{check, Fail, fmt.Sprintf("the API server says that it is %s, which is no version of Kubernetes 1", have.GitVersion), "find out what answers there"}, nil
+		return Row{check, Fail, fmt.Sprintf("the API server reports version %s, which is not a version of Kubernetes 1", have.GitVersion), "find out what answers there"}, nil
 	}
 	message := fmt.Sprintf("the API server is %s, Berth takes the place of kube-scheduler 1.%d", have.GitVersion, Minor)
 	switch {
@@ -55,7 +55,7 @@ func served(client kubernetes.Interface, scheduler *config.Config) []Row {
 			case apierrors.IsNotFound(err):
 				lists[version] = nil
 			case err != nil:
-				return []Row{{check, Fail, fmt.Sprintf("the API server does not say what it serves of %s: %v", version, err), "look at the API server"}}
+				return []Row{{check, Fail, fmt.Sprintf("the API server does not list its resources of %s: %v", version, err), "look at the API server"}}
 			default:
 				lists[version] = map[string]bool{}
 				for i := range list.APIResources {
@@ -97,7 +97,7 @@ func present(ctx context.Context, client kubernetes.Interface, r *Request) []Row
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Message, b.Message) })
 	rows = slices.Compact(rows)
 	if rows == nil {
-		rows = []Row{{check, Pass, fmt.Sprintf("%d pods run the present scheduler, with flags that these checks know of", len(list.Items)), ""}}
+		rows = []Row{{check, Pass, fmt.Sprintf("%d pods run the present scheduler, with flags that match", len(list.Items)), ""}}
 	}
 	return rows
 }
@@ -109,7 +109,7 @@ func flagsOf(pod *v1.Pod, r *Request) []Row {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if tag := tagOf(c.Image); strings.HasPrefix(tag, "v1.") && !strings.HasPrefix(tag, fmt.Sprintf("v1.%d.", Minor)) {
-			rows = append(rows, Row{check, Warn, "the present scheduler's image is " + c.Image, fmt.Sprintf("decisions are those of 1.%d: read what has changed since", Minor)})
+			rows = append(rows, Row{check, Warn, "the present scheduler's image is " + c.Image, fmt.Sprintf("Berth decides like 1.%d: read what changed since then", Minor)})
 		}
 		for _, word := range slices.Concat(c.Command, c.Args) {
 			name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")

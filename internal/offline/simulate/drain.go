@@ -254,13 +254,13 @@ func (d *drainer) enter(name string, pods []*v1.Pod) {
 		case owner != nil && owner.Kind == "DaemonSet" && !d.drain.IgnoreDaemonSets:
 			refuse(0, "is of a DaemonSet: --ignore-daemonsets leaves it")
 		case owner != nil && owner.Kind == "DaemonSet":
-			p.out.Status, p.out.Message = Left, "is of a DaemonSet, which would make it again on this node"
+			p.out.Status, p.out.Message = Left, "DaemonSet pod: it would be recreated on this node"
 		case mirror || owner != nil && owner.Kind == "Node":
 			p.out.Status, p.out.Message = Left, "is a static pod of the node's kubelet"
 		case local && !d.drain.DeleteEmptyDirData:
-			refuse(1, "has local storage: --delete-emptydir-data evicts it, and what is in its emptyDir volumes is gone")
+			refuse(1, "has local storage: --delete-emptydir-data evicts it and deletes its emptyDir volumes")
 		case owner == nil && !d.drain.Force:
-			refuse(2, "declares no controller: --force evicts it, and nobody makes it again")
+			refuse(2, "no controller: --force evicts it, and it is not recreated")
 		case pod.DeletionTimestamp != nil:
 			p.out.Status, p.out.Message = Leaving, "is being deleted already"
 		default:
@@ -345,7 +345,7 @@ func (d *drainer) evict(p *drainingPod) {
 	}
 	owner := metav1.GetControllerOfNoCopy(p.pod)
 	if owner == nil {
-		p.out.Status, p.out.Message = Gone, "declares no controller, and nobody makes it again"
+		p.out.Status, p.out.Message = Gone, "no controller: it is not recreated"
 		return
 	}
 	again := made(p.pod)

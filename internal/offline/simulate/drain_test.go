@@ -87,8 +87,8 @@ func TestDrainRefusesAsKubectl(t *testing.T) {
 		"cannot delete Pods with local storage (use --delete-emptydir-data to override): shop/cache-0; cannot delete Pods that declare no controller (use --force to override): shop/bare")
 	expectLines(t, pods,
 		"agent-1 InTheWay a> wave 0 is of a DaemonSet: --ignore-daemonsets leaves it",
-		"bare InTheWay a> wave 0 declares no controller: --force evicts it, and nobody makes it again",
-		"cache-0 InTheWay a> wave 0 has local storage: --delete-emptydir-data evicts it, and what is in its emptyDir volumes is gone",
+		"bare InTheWay a> wave 0 no controller: --force evicts it, and it is not recreated",
+		"cache-0 InTheWay a> wave 0 has local storage: --delete-emptydir-data evicts it and deletes its emptyDir volumes",
 		"static-a Left a> wave 0 is a static pod of the node's kubelet",
 		"web-1 InTheWay a> wave 0 nothing of the node is evicted as long as other pods are in the way of its drain",
 		"web-2 InTheWay a> wave 0 nothing of the node is evicted as long as other pods are in the way of its drain")
@@ -99,8 +99,8 @@ func TestDrainWithAllFlags(t *testing.T) {
 	pods, nodes, result := drained(t, mixed+budgetOf("web", "minAvailable: 1"), Drain{Nodes: []string{"a"}, IgnoreDaemonSets: true, DeleteEmptyDirData: true, Force: true})
 	expectLines(t, nodes, "a Drained 4 evicted 2 left")
 	expectLines(t, pods,
-		"agent-1 Left a> wave 0 is of a DaemonSet, which would make it again on this node",
-		"bare Gone a> wave 1 declares no controller, and nobody makes it again",
+		"agent-1 Left a> wave 0 DaemonSet pod: it would be recreated on this node",
+		"bare Gone a> wave 1 no controller: it is not recreated",
 		"cache-0 Scheduled a>b wave 1",
 		"static-a Left a> wave 0 is a static pod of the node's kubelet",
 		"web-1 Scheduled a>b wave 1",

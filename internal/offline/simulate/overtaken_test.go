@@ -373,7 +373,7 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 	s.advance(3 * time.Second)
 	for _, name := range []string{"late", "stale", "small-0"} {
 		p := s.Pod(model.PodKey{Namespace: "default", Name: name})
-		const want = "1 node(s) had room kept for pod group default/train"
+		const want = "1 node(s) had capacity reserved for pod group default/train"
 		if len(p.Status.Conditions) == 0 || !strings.Contains(p.Status.Conditions[0].Message, want) || p.Status.NominatedNodeName != "" {
 			t.Errorf("%s does not say %q: %+v", name, want, p.Status)
 		}

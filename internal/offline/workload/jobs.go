@@ -123,7 +123,7 @@ func completed(list string) map[int]bool {
 func (e *expansion) cronJob(w *item, c *batchv1.CronJob) {
 	name := c.Namespace + "/" + c.Name
 	if !slices.Contains(e.Runs, name) && !e.One {
-		e.note(w, "", "makes pods at its times only, so it has none here; --run-cronjob %s adds those of one run", name)
+		e.note(w, "", "creates pods on its schedule only; --run-cronjob %s adds the pods of one run", name)
 		return
 	}
 	e.run[name] = true

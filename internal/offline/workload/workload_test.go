@@ -281,7 +281,7 @@ func TestOptions(t *testing.T) {
 		{"scale a job", object("batch/v1", "Job", "sum", jobTemplate), Options{Scale: scales(t, "shop/sum=3")}, "sum-* sum-* sum-*", ""},
 		{"scale below", set("ReplicaSet", "web", "") + owned("web-a", "apps/v1", "ReplicaSet", "web", "") + owned("web-b", "apps/v1", "ReplicaSet", "web", ""), Options{Scale: scales(t, "shop/web=1")}, "",
 			"-:2: ReplicaSet shop/web: spec.replicas: 2 pods exist, more than 1; none is removed"},
-		{"no run", cron, Options{}, "", "-:2: CronJob shop/report: makes pods at its times only, so it has none here; --run-cronjob shop/report adds those of one run"},
+		{"no run", cron, Options{}, "", "-:2: CronJob shop/report: creates pods on its schedule only; --run-cronjob shop/report adds the pods of one run"},
 		{"run", cron, Options{Runs: []string{"shop/report"}}, "report-run-*", ""},
 		{"custom", rollout, Options{Templates: templates(t, "Rollout.argoproj.io=spec.template")}, "api-* api-*", ""},
 		{"custom by scale", rollout, Options{Templates: templates(t, "Rollout.argoproj.io=.spec.template"), Scale: scales(t, "shop/api=1")}, "api-*", ""},

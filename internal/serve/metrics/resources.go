@@ -34,7 +34,7 @@ func newResourceCollector(pods func() []*v1.Pod) *resourceCollector {
 	}
 	return &resourceCollector{
 		pods:     pods,
-		requests: describe("kube_pod_resource_request", "What a pod asks a node for, by resource, as scheduling and kubelets count it."),
+		requests: describe("kube_pod_resource_request", "Resources that a pod requests of a node, as the scheduler and kubelets count them."),
 		limits:   describe("kube_pod_resource_limit", "What a pod is limited to, by resource, as scheduling and kubelets count it."),
 	}
 }

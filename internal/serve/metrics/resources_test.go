@@ -17,7 +17,7 @@ func selecting(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-const requestHelp = `# HELP kube_pod_resource_request [STABLE] What a pod asks a node for, by resource, as scheduling and kubelets count it.
+const requestHelp = `# HELP kube_pod_resource_request [STABLE] Resources that a pod requests of a node, as the scheduler and kubelets count them.
 # TYPE kube_pod_resource_request gauge
 `
 

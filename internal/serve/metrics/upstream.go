@@ -20,44 +20,44 @@ func schedulerSeries() []series {
 func attemptSeries() []series {
 	return []series{
 		{name: "schedule_attempts_total", kind: counter, stability: metrics.STABLE, labels: by("result", "profile"),
-			help: "Attempts to schedule a pod, by result: scheduled, unschedulable (no node will do), or error."},
+			help: "Attempts to schedule a pod, by result: scheduled, unschedulable (no node is feasible), or error."},
 		{name: "scheduling_attempt_duration_seconds", kind: histogram, stability: metrics.STABLE, labels: by("result", "profile"),
 			buckets: exponential(0.001, 2, 15), help: "Duration of an attempt to schedule a pod in seconds, the binding included."},
 		{name: "scheduling_algorithm_duration_seconds", kind: histogram, stability: metrics.BETA,
 			buckets: exponential(0.001, 2, 15), help: "Duration of a decision in seconds: finding the best node, or that there is none."},
 		{name: "event_handling_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("event"),
-			buckets: exponential(0.0001, 2, 12), help: "Duration of taking in one change of the cluster in seconds, by what it is to pods that wait."},
+			buckets: exponential(0.0001, 2, 12), help: "Duration of applying one change of the cluster in seconds, by the event that it is to pending pods."},
 		{name: "pod_scheduling_sli_duration_seconds", kind: histogram, stability: metrics.BETA, labels: by("attempts"),
 			buckets: exponential(0.01, 2, 20), help: "Time from a pod's first being ready to be scheduled until it was bound in seconds, by the number of attempts."},
 		{name: "pod_scheduling_attempts", kind: histogram, stability: metrics.STABLE,
 			buckets: exponential(1, 2, 5), help: "Attempts that it took to schedule a pod."},
 		{name: "pod_scheduled_after_flush_total", kind: counter, stability: metrics.ALPHA,
-			help: "Pods that were scheduled when they were tried only because they had waited long, and no event had told that it was worth it."},
+			help: "Pods that were scheduled when they were retried only because of their long wait, without an event that helps them."},
 		{name: "cache_size", kind: gauge, stability: metrics.ALPHA, labels: by("type"),
-			help: "Nodes, pods on nodes, and of these assumed pods, that the scheduler knows."},
+			help: "Objects in the cache: nodes, pods on nodes, and the assumed pods among them."},
 		{name: "goroutines", kind: gauge, stability: metrics.BETA, labels: by("operation"),
-			help: "Goroutines at work, by what they do."},
+			help: "Running goroutines by operation."},
 	}
 }
 
 func queueSeries() []series {
 	return []series{
 		{name: "pending_pods", kind: gauge, stability: metrics.STABLE, labels: by("queue"),
-			help: "Pods that wait, by where: active (ready), backoff, unschedulable (until something changes), gated (must not be tried yet)."},
+			help: "Pending pods by queue: active (ready), backoff, unschedulable (waiting for an event), gated (not to be tried yet)."},
 		{name: "queued_entities", kind: gauge, stability: metrics.ALPHA, labels: by("queue", "type"),
-			help: "Pods, or groups of pods that are scheduled together, that wait, by where."},
+			help: "Pending pods and pod groups, by queue."},
 		{name: "inflight_events", kind: gauge, stability: metrics.ALPHA, labels: by("event"),
-			help: "Events that are kept for pods which are being decided about. Always 0: no event can come between in Berth."},
+			help: "Events that arrived during attempts. Always 0: in Berth no event arrives during an attempt."},
 		{name: "queue_incoming_pods_total", kind: counter, stability: metrics.STABLE, labels: by("queue", "event"),
-			help: "Pods that came to a place of the queue, by what brought them there."},
+			help: "Pods that were added to a queue, by the event that moved them."},
 		{name: "queue_incoming_entities_total", kind: counter, stability: metrics.ALPHA, labels: by("queue", "event", "type"),
-			help: "Pods, or groups of pods that are scheduled together, that came to a place of the queue, by what brought them there."},
+			help: "Pods and pod groups that were added to a queue, by the event that moved them."},
 		{name: "unschedulable_pods", kind: gauge, stability: metrics.BETA, labels: by("plugin", "profile"),
-			help: "Pods that wait because of a plugin. One that several plugins rejected counts for each of them."},
+			help: "Unschedulable pods by plugin. A pod that several plugins rejected counts for each."},
 		{name: "queueing_hint_execution_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("plugin", "event", "hint"),
-			buckets: exponential(0.00001, 1.5, 20), help: "Duration of asking a plugin whether an event can help a pod in seconds."},
+			buckets: exponential(0.00001, 1.5, 20), help: "Duration of a queueing hint in seconds: whether an event can help a pod."},
 		{name: "pre_queueing_hint_evaluations_total", kind: counter, stability: metrics.ALPHA, labels: by("plugin", "result"),
-			help: "How often a plugin was asked which pods an event can concern, by whether that narrowed them."},
+			help: "Calls of hints that select the pods that an event can concern, by their effect."},
 	}
 }
 
@@ -70,9 +70,9 @@ func frameworkSeries() []series {
 			labels: by("plugin", "extension_point", "status"), buckets: exponential(0.00001, 1.5, 20),
 			help: "Duration of one plugin at one extension point in seconds."},
 		{name: "plugin_evaluation_total", kind: counter, stability: metrics.BETA, labels: by("plugin", "extension_point", "profile"),
-			help: "How often a plugin was asked about a node. What it is known to answer is not asked again."},
+			help: "Evaluations of a node by a plugin. Cached results do not count."},
 		{name: "permit_wait_duration_seconds", kind: histogram, stability: metrics.BETA, labels: by("result"),
-			buckets: exponential(0.001, 2, 15), help: "Time that pods waited for permission to be bound in seconds."},
+			buckets: exponential(0.001, 2, 15), help: "Time that pods waited at Permit in seconds."},
 	}
 }
 
@@ -80,24 +80,24 @@ func preemptionSeries() []series {
 	return []series{
 		{name: "preemption_victims", kind: histogram, stability: metrics.STABLE,
 			buckets: exponential(1, 2, 7), help: "Pods that one preemption evicted."},
-		{name: "preemption_attempts_total", kind: counter, stability: metrics.STABLE, help: "Attempts to make room by preemption."},
+		{name: "preemption_attempts_total", kind: counter, stability: metrics.STABLE, help: "Attempts to preempt pods."},
 		{name: "preemption_goroutines_execution_total", kind: counter, stability: metrics.ALPHA, labels: by("result"),
-			gate: asyncPreemption, help: "Preemptions carried out beside the scheduling of other pods, by result."},
+			gate: asyncPreemption, help: "Preemptions executed asynchronously, by result."},
 		{name: "preemption_goroutines_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("result"),
 			gate: asyncPreemption, deprecated: "1.37.0", buckets: exponential(0.01, 2, 20),
 			help: "Duration of carrying out a preemption in seconds."},
 		{name: "workload_preemption_attempts_total", kind: counter, stability: metrics.ALPHA, labels: by("result"),
-			gate: genericWorkload, help: "Attempts to make room for a group of pods by preemption, by result."},
+			gate: genericWorkload, help: "Attempts to preempt pods for a pod group, by result."},
 		{name: "workload_preemption_victims", kind: histogram, stability: metrics.ALPHA,
 			gate: genericWorkload, buckets: exponential(1, 2, 11), help: "Pods that one preemption for a group of pods evicted."},
 		{name: "preemption_workload_disruptions", kind: histogram, stability: metrics.ALPHA, labels: by("preemptor"),
 			gate: genericWorkload, buckets: exponential(1, 2, 11), help: "Groups of pods that one preemption disrupted."},
 		{name: "preemption_evaluation_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("preemptor", "result"),
-			gate: genericWorkload, buckets: exponential(0.001, 2, 16), help: "Duration of looking for pods to evict in seconds."},
+			gate: genericWorkload, buckets: exponential(0.001, 2, 16), help: "Duration of the search for victims in seconds."},
 		{name: "preemption_execution_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("preemptor", "result"),
 			gate: genericWorkload, buckets: exponential(0.001, 2, 16), help: "Duration of carrying out a preemption in seconds."},
 		{name: "preemption_pdb_violations_total", kind: counter, stability: metrics.ALPHA, labels: by("preemptor"),
-			gate: genericWorkload, help: "Pods that were evicted although a disruption budget asked for them to stay."},
+			gate: genericWorkload, help: "Pods that were preempted in violation of a PodDisruptionBudget."},
 	}
 }
 
@@ -129,11 +129,11 @@ func apiSeries() []series {
 		{name: "dra_bindingconditions_wait_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("profile", "driver", "status"),
 			gate: bindingConditions, buckets: exponential(0.1, 2, 14), help: "Time that bindings waited for the conditions of their devices in seconds."},
 		{name: "async_api_call_execution_total", kind: counter, stability: metrics.ALPHA, labels: by("call_type", "result"),
-			gate: asyncAPICalls, help: "Calls of the API made beside the scheduling of pods, by result."},
+			gate: asyncAPICalls, help: "Asynchronous API calls by result."},
 		{name: "async_api_call_execution_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("call_type", "result"),
-			gate: asyncAPICalls, buckets: exponential(0.001, 2, 15), help: "Duration of calls of the API made beside the scheduling of pods in seconds."},
+			gate: asyncAPICalls, buckets: exponential(0.001, 2, 15), help: "Duration of asynchronous API calls in seconds."},
 		{name: "pending_async_api_calls", kind: gauge, stability: metrics.ALPHA, labels: by("call_type"),
-			gate: asyncAPICalls, help: "Calls of the API that wait to be made."},
+			gate: asyncAPICalls, help: "Pending asynchronous API calls."},
 	}
 }
 
@@ -159,7 +159,7 @@ func claimSeries() []series {
 	return []series{
 		{name: "dynamic_resource_allocation_resourceclaim_creates_total", kind: counter, stability: metrics.ALPHA,
 			labels: by("status", "admin_access", "owner_api_group", "owner_api_kind"), gate: extendedResource,
-			help: "Resource claims that were asked to be created, by how that ended."},
+			help: "Requests to create ResourceClaims, by result."},
 	}
 }
 

@@ -53,7 +53,7 @@ func (f *file) check() error {
 	case f.Kind != "" && f.Kind != fileKind:
 		return fmt.Errorf("kind %q: must be %s", f.Kind, fileKind)
 	case f.SamplingRatePerMillion == nil || *f.SamplingRatePerMillion == 0:
-		return errors.New("samplingRatePerMillion: must be set, from 1 to 1000000 (every attempt): nobody else starts a pod's trace")
+		return errors.New("samplingRatePerMillion: must be set, from 1 to 1000000 (every attempt): no other component starts a pod's trace")
 	}
 	return tracingv1.ValidateTracingConfiguration(&f.TracingConfiguration, nil, nil).ToAggregate()
 }

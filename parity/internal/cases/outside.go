@@ -20,7 +20,7 @@ import (
 // OutsideShapes returns the shapes about user-written plugins and extenders.
 func OutsideShapes() []Shape {
 	return []Shape{
-		{"outside", "plugins from outside: all points up to Permit, before and after built-in ones", withPlugins(topology)},
+		{"outside", "out-of-tree plugins: all points up to Permit, before and after built-in ones", withPlugins(topology)},
 		{"outside-preempt", "the same on full nodes, with quotas for which pods are evicted", withPlugins(preempt(few, crowdOut, budgets, renominate), quotas)},
 		{"extender", "two extenders, of nodes and names, ignorable or not", withExtenders(topology)},
 		{"extender-preempt", "the same on full nodes, with a say about victims", withExtenders(preempt(simple, crowdOut, budgets, renominate))},

@@ -158,7 +158,7 @@ func (h *heard) compile(need model.Need) *asked {
 		Classes [][]resourcev1.DeviceSelector
 	}
 	if err := json.Unmarshal([]byte(need.String()), &claims); err != nil {
-		panic(fmt.Sprintf("decode what a pod asked: %v", err)) // encoded by AskedIn
+		panic(fmt.Sprintf("decode the requests of a pod: %v", err)) // encoded by AskedIn
 	}
 	h.ids++
 	a := &asked{id: h.ids}

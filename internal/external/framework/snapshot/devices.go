@@ -116,7 +116,7 @@ func (d *Devices) read(f func()) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.of == nil {
-		return errors.New("SharedDRAManager of the Handle knows no devices yet: call it when the plugin is made, and ask it from the first turn on")
+		return errors.New("SharedDRAManager of the Handle has no devices yet: get it when the plugin is created, and read it from the first attempt on")
 	}
 	f()
 	return nil

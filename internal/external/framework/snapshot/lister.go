@@ -113,7 +113,7 @@ func (noCompositeGroupStates) Get(namespace, name string) (fwk.CompositePodGroup
 
 // errNoMutation is the error of methods that change a snapshot. They are for
 // PodGroupPostFilter plugins, which Berth does not run.
-var errNoMutation = errors.New("the snapshot cannot be changed: only PodGroupPostFilter plugins may do that, and GenericWorkload is not supported for plugins from outside; " +
+var errNoMutation = errors.New("the snapshot cannot be changed: only PodGroupPostFilter plugins may do that, and GenericWorkload is not supported for out-of-tree plugins; " +
 	"change what NodeInfo.Snapshot() returns instead")
 
 // StartMutations returns an error: a snapshot cannot be changed.
