@@ -263,45 +263,12 @@ type PostFilterResult struct {
 
 // Cycle is the pod's turn after its filters, for use by PostFilter plugins. It is valid
 // until PostFilter returns.
-//
-// Filters run in dry runs of the turn, in which pods are taken off a node and put back.
-// Pods that are nominated to the node and that the pod does not outrank count too. As in
-// kube-scheduler, a node must pass both with them and without them.
 type Cycle interface {
 	// View is the cluster in which the turn takes place.
 	View() state.View
-	// Potential returns the slots, ascending, of the nodes whose rejection may be
-	// resolved by evicting pods. A PreFilter rejection leaves none, or all nodes if it is
-	// resolvable.
-	Potential() []int32
-	// PotentialNodes returns the number of potential nodes without visiting each.
-	PotentialNodes() int
-	// Remembered identifies the cached rejection of this turn, or is 0 without one. While
-	// the number is the same, a node remains potential, or not, until the journal names
-	// its slot with an aspect in reads.
-	Remembered() (rejection uint64, reads model.Aspect)
-	// Resolvable reports whether the node is a potential node.
-	Resolvable(slot int32) bool
 	// PreFiltered reports whether kube-scheduler's plugin of that name has run at
 	// PreFilter in this turn. These plugins run in order until one rejects the pod.
 	PreFiltered(plugin string) bool
-	// Alike returns the inputs of the filters' objections in dry runs, besides the pod's
-	// priority. ok is false if they are unknown.
-	Alike() (alike Alike, ok bool)
-	// Outranked returns the pods nominated to a node that lose their nominations if a pod
-	// of higher priority evicts others there.
-	Outranked(pod *model.Pod, slot int32) []*model.Pod
-	// Tie returns the tie-breaker of a node: among equally good nodes, the highest wins.
-	// It is rank.Tie of the turn's Salt and the node's Place. Place is the same in all
-	// turns.
-	Tie(slot int32) uint64
-	Salt() uint64
-	Place(slot int32) uint64
-	// Objection returns the first objection to a node in a dry run of View.
-	Objection(dryRun *state.Draft, slot int32) Objection
-	// Reasons returns kube-scheduler's text of an objection, or the error that it stands
-	// for.
-	Reasons(o Objection) (texts []string, err error)
 	// Rejected returns the reported rejection of a node in this turn. If PreFilter
 	// rejected the pod, all nodes have the same rejection.
 	Rejected(slot int32) reason.Rejection
@@ -317,58 +284,30 @@ type Cycle interface {
 	// in slots, which must ascend. The entry is empty for a TurnScore, or a plugin that
 	// skips the pod.
 	ScoresIn(dryRun *state.Draft, slots []int32) ([][]int64, error)
-
-	// Extenders returns the profile's extenders, in calling order.
-	Extenders() []Extender
-
-	// OnlyUsage reports whether the filters read only the resource usage of the pods on a
-	// node. A Use of the node is then as precise as a dry run, and cheaper.
-	OnlyUsage() bool
-	// ObjectionWith returns the first objection to a node with another use. OnlyUsage
-	// must be true.
-	ObjectionWith(slot int32, use *state.Use) Objection
-	// FitsWith reports whether a node that has just passed ObjectionWith also passes with
-	// more use.
-	FitsWith(slot int32, use *state.Use) bool
-	// Request returns the resources that must be free on a node for it to pass. The node
-	// must also have room for one more pod. Nil means that the amounts are unknown.
-	// Amounts of 0 or less are ignored.
-	Request() *model.Resources
-	// OnlyRequest reports whether all potential nodes lack part of Request, and whether
-	// filters read nothing else of the pods on a node. Nodes that lack the same amounts
-	// then have the same objection.
-	OnlyRequest() bool
-
-	// Kept returns the named plugin's cache across turns, building it on first use. The
-	// cache belongs to the engine and is used only in the engine's goroutine. Invariant:
-	// results do not depend on its content.
-	Kept(plugin string, build func() any) any
-	// Worked adds to the engine's counters: the nodes that were visited, the nodes that
-	// were rated by numbers alone, and the nodes on which sets of victims were tried.
-	Worked(looked, rated, tried int)
+	// Preempt searches for the best node and the pods to evict from it, by
+	// kube-scheduler's rules of DefaultPreemption. An error means that the search found
+	// nothing, and failed on some nodes or in an extender.
+	Preempt() (Preemption, error)
 }
 
-// Alike is the input of objections in dry runs of a turn. While Key and Versions are
-// equal, the objection to a node changes only if the journal names its slot with an
-// aspect in Reads.
-type Alike struct {
-	Key      any // comparable
-	Versions []uint64
-	Reads    model.Aspect
+// Preemption is the result of a search for victims. At most one field is set, and none if
+// extenders left no candidate.
+type Preemption struct {
+	// Ineligible is the reason why the pod must not preempt now.
+	Ineligible string
+	Candidate  *Candidate
+	// Rejection has the reasons, node by node, why no candidate exists.
+	Rejection *plan.Rejection
 }
 
-// Objection identifies the first filter that rejects a node, by its position in the
-// profile, and its verdict. The zero value means no objection.
-type Objection struct {
-	Filter int
-	Code   reason.Code
+// Candidate is a node and the pods to evict from it, at least one.
+type Candidate struct {
+	Slot int32
+	// Victims are sorted by importance, the most important first.
+	Victims []*model.Pod
+	// Violations counts the victims that violate a PodDisruptionBudget.
+	Violations int
 }
-
-// LeftOut is the Filter of an objection to a node that PreFilter plugins excluded.
-const LeftOut = -1
-
-// IsNone reports whether no filter objects.
-func (o Objection) IsNone() bool { return o == Objection{} }
 
 // Score plugins rate the nodes for a pod. Each is a NodeScore, a StateScore, a SetScore
 // or a TurnScore.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -92,7 +93,7 @@ func (e *Engine) unfinishedBy(point, by string) error {
 // and PostFilter plugins keep nothing from the turn.
 func (e *Engine) endUnfinished(d *plan.Decision) {
 	if e.unfinished {
-		clear(e.kept)
+		e.victims = preempt.Memory{}
 		fail(d, plugin.ErrUnfinished)
 	}
 }

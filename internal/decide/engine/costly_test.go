@@ -114,7 +114,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 		s := &searching{rule: rule{name: "S", codes: test.codes}, later: test.later}
 		scores := &searchingScore{rating: rating{name: "R", how: model.Largest, raw: map[string]int32{"b": 3, "c": 5, "g": 4}}, later: test.rates}
 		runs := 0
-		nothing := func(plugin.Cycle, *model.Pod) (plugin.PostFilterResult, error) {
+		nothing := func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 			runs++
 			return plugin.PostFilterResult{}, nil
 		}

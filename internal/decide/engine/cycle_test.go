@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	"github.com/berth-scheduler/berth/internal/decide/engine/rank"
+	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
@@ -65,7 +65,7 @@ func TestPostFilterResults(t *testing.T) {
 	} {
 		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}}}, "a")
 		for i, result := range test.results {
-			x.p.PostFilters = append(x.p.PostFilters, &postFilter{"P", func(plugin.Cycle, *model.Pod) (plugin.PostFilterResult, error) {
+			x.p.PostFilters = append(x.p.PostFilters, &postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 				if test.fails == i+1 {
 					return result, errBroken
 				}
@@ -108,7 +108,7 @@ func TestNothingHelpsAgain(t *testing.T) {
 	ran := 0
 	x := newSmall(t, &plugin.Profile{
 		Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}},
-		PostFilters: []plugin.PostFilter{&postFilter{"P", func(plugin.Cycle, *model.Pod) (plugin.PostFilterResult, error) {
+		PostFilters: []plugin.PostFilter{&postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 			ran++
 			return result, err
 		}}},
@@ -185,10 +185,10 @@ func TestCycleOfPostFilters(t *testing.T) {
 	on := build.Pod(build.Named("on"), build.NodeName("full"))
 	plugintest.Set(x.s, on, build.Pod(build.Named("nominated"), build.NominatedNodeName("promised"), priority(5)))
 	ran := false
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 		ran = true
-		if got := c.Potential(); !slices.Equal(got, []int32{full, promised}) || c.PotentialNodes() != 2 {
-			t.Errorf("potential are %v, %d", got, c.PotentialNodes())
+		if got := c.Potential(); !slices.Equal(got, []int32{full, promised}) || c.potentialNodes() != 2 {
+			t.Errorf("potential are %v, %d", got, c.potentialNodes())
 		}
 		for slot, want := range []bool{true, false, true, false} {
 			if got := c.Resolvable(int32(slot)); got != want {
@@ -196,7 +196,7 @@ func TestCycleOfPostFilters(t *testing.T) {
 			}
 		}
 		draft := c.View().DryRun(new(state.Draft))
-		objections := func(want ...plugin.Objection) {
+		objections := func(want ...preempt.Objection) {
 			t.Helper()
 			for slot, want := range want {
 				if got := c.Objection(draft, int32(slot)); got != want {
@@ -204,12 +204,12 @@ func TestCycleOfPostFilters(t *testing.T) {
 				}
 			}
 		}
-		hope, fit, left := plugin.Objection{Filter: 0, Code: 2 | reason.Unresolvable}, plugin.Objection{Filter: 1, Code: 1}, plugin.Objection{Filter: plugin.LeftOut}
+		hope, fit, left := preempt.Objection{Filter: 0, Code: 2 | reason.Unresolvable}, preempt.Objection{Filter: 1, Code: 1}, preempt.Objection{Filter: preempt.LeftOut}
 		objections(fit, hope, fit, left)
 		draft.Remove(model.NewPod(on).Key())
-		objections(plugin.Objection{}, hope, fit, left)
+		objections(preempt.Objection{}, hope, fit, left)
 		var use state.Use
-		for slot, want := range map[int32]plugin.Objection{full: fit, without: hope, promised: fit, out: left} {
+		for slot, want := range map[int32]preempt.Objection{full: fit, without: hope, promised: fit, out: left} {
 			use.Reset(c.View().Node(slot))
 			if got := c.ObjectionWith(slot, &use); got != want {
 				t.Errorf("slot %d with its use: %+v, want %+v", slot, got, want)
@@ -230,19 +230,16 @@ func TestCycleOfPostFilters(t *testing.T) {
 		if texts, err := c.Reasons(left); err != nil || !slices.Equal(texts, []string{"node(s) didn't satisfy plugin(s) [N]"}) {
 			t.Errorf("%q, %v", texts, err)
 		}
-		if texts, err := c.Reasons(plugin.Objection{Filter: 0, Code: reason.Failed | 4}); err == nil || err.Error() != `running "H" filter plugin: H fails 4` || texts != nil {
+		if texts, err := c.Reasons(preempt.Objection{Filter: 0, Code: reason.Failed | 4}); err == nil || err.Error() != `running "H" filter plugin: H fails 4` || texts != nil {
 			t.Errorf("%q, %v", texts, err)
 		}
-		if !c.OnlyUsage() || c.Request() == nil || !c.OnlyRequest() || !c.PreFiltered("N") || c.PreFiltered("M") || c.Extenders() != nil {
-			t.Errorf("only usage %t, request %v, only that %t; prefiltered %t, %t", c.OnlyUsage(), c.Request(), c.OnlyRequest(), c.PreFiltered("N"), c.PreFiltered("M"))
+		if !c.onlyUsage() || c.request() == nil || !c.onlyRequest() || !c.PreFiltered("N") || c.PreFiltered("M") || c.facts().Extenders != nil {
+			t.Errorf("only usage %t, request %v, only that %t; prefiltered %t, %t", c.onlyUsage(), c.request(), c.onlyRequest(), c.PreFiltered("N"), c.PreFiltered("M"))
 		}
 		if _, ok := c.Alike(); ok {
 			t.Error("pods are alike beyond nodes that PreFilter names")
 		}
-		if first, again := c.Tie(full), c.Tie(full); first == c.Tie(out) || first != again || first != rank.Tie(c.Salt(), c.Place(full)) {
-			t.Error("ties do not tell nodes apart, or do not follow from salt and place")
-		}
-		c.Worked(5, 3, 4)
+		x.preempted(preempt.Work{Looked: 5, Rated: 3, Tried: 4})
 		return plugin.PostFilterResult{}, nil
 	}}}
 	x.p.PreFilterOrder = []string{"N"}
@@ -282,10 +279,10 @@ func TestOnlyUsage(t *testing.T) {
 		"an extender that was asked": {[]plugin.Filter{&rule{name: "F"}}, true, false, false, false},
 	} {
 		ran := false
-		x := newSmall(t, &plugin.Profile{Filters: test.filters, PostFilters: []plugin.PostFilter{&postFilter{"P", func(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+		x := newSmall(t, &plugin.Profile{Filters: test.filters, PostFilters: []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 			ran = true
-			if c.OnlyUsage() != test.usage || c.OnlyRequest() != test.request || (c.Request() != nil) != test.requests {
-				t.Errorf("%s: only usage %t, only the request %t of %v", name, c.OnlyUsage(), c.OnlyRequest(), c.Request())
+			if c.onlyUsage() != test.usage || c.onlyRequest() != test.request || (c.request() != nil) != test.requests {
+				t.Errorf("%s: only usage %t, only the request %t of %v", name, c.onlyUsage(), c.onlyRequest(), c.request())
 			}
 			return plugin.PostFilterResult{}, nil
 		}}}}, "a")
@@ -310,15 +307,4 @@ func (refuses) IsInterested(*v1.Pod) bool { return true }
 func (refuses) Filters() bool             { return true }
 func (refuses) Filter(*v1.Pod, []*v1.Node) (plugin.ExtenderVerdicts, error) {
 	return plugin.ExtenderVerdicts{}, nil
-}
-
-// TestKept: each plugin builds its cache once.
-func TestKept(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{}, "a")
-	c := &postFilterCycle{engine: x.Engine}
-	built := 0
-	build := func() any { built++; return new(int) }
-	if a, b, again := c.Kept("A", build), c.Kept("B", build), c.Kept("A", build); a == b || a != again || built != 2 {
-		t.Errorf("%d were built", built)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -64,8 +65,8 @@ type Engine struct {
 	work    Counters
 	meter   *price.Meter // of the state that was read last
 	onPhase func(Phase)
-	// kept is the memory of PostFilter plugins across turns, by plugin.
-	kept map[string]any
+	// victims is the memory of searches for victims across turns.
+	victims preempt.Memory
 	// byPlugin counts the nodes that each plugin was called for. The index is the
 	// plugin's position among the plugins of all profiles.
 	byPlugin   []int64
@@ -171,7 +172,7 @@ type profile struct {
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
 	e.rankings = rankings{byKey: map[rankKey]*ranking{}, maxBytes: cmp.Or(config.RankingBytes, DefaultRankingBytes)}
 	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}

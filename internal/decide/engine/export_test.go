@@ -4,9 +4,16 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
+
+// Shown is the cycle of PostFilter plugins, with the methods for preemption.
+type Shown = postFilterCycle
+
+// Facts returns the constants of the turn.
+func (p *postFilterCycle) Facts() preempt.Facts { return p.facts() }
 
 // DryRun returns the filters' verdicts on a node in a dry run, as a PostFilter plugin
 // gets them. ok is false if the cycle has no filters to run: PreFilter rejected the pod

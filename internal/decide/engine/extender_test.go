@@ -11,6 +11,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine"
+	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
@@ -232,10 +234,11 @@ type asksPotential struct {
 }
 
 func (*asksPotential) Name() string { return "Asks" }
-func (a *asksPotential) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
-	a.nodes, a.potential, a.ran = c.PotentialNodes(), len(c.Potential()), c.PreFiltered("Claims")
+func (a *asksPotential) PostFilter(cycle plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	c := cycle.(*engine.Shown)
+	a.nodes, a.potential, a.ran = c.Facts().PotentialNodes, len(c.Potential()), c.PreFiltered("Claims")
 	if a.potential > 0 {
-		a.leftOut = c.ObjectionWith(0, &state.Use{}).Filter == plugin.LeftOut
+		a.leftOut = c.ObjectionWith(0, &state.Use{}).Filter == preempt.LeftOut
 	}
 	return plugin.PostFilterResult{Message: c.Rejected(0).Plugin}, nil
 }
@@ -354,8 +357,8 @@ type onlyUsageAsks struct{ only bool }
 
 func (*onlyUsageAsks) Name() string { return "Asks" }
 
-func (a *onlyUsageAsks) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
-	a.only = c.OnlyUsage()
+func (a *onlyUsageAsks) PostFilter(cycle plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	a.only = cycle.(*engine.Shown).Facts().OnlyUsage
 	return plugin.PostFilterResult{}, nil
 }
 

@@ -142,7 +142,8 @@ type evict struct {
 
 func (*evict) Name() string { return "Evict" }
 
-func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+func (e *evict) PostFilter(cycle plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	c := cycle.(*engine.Shown)
 	if e.victim == nil {
 		return plugin.PostFilterResult{}, errors.New("no victim")
 	}
@@ -156,7 +157,7 @@ func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResul
 	}
 	var use state.Use
 	use.Reset(c.View().Node(e.slot))
-	if o := c.ObjectionWith(e.slot, &use); !c.OnlyUsage() || o.IsNone() || c.FitsWith(e.slot, &use) {
+	if o := c.ObjectionWith(e.slot, &use); !c.Facts().OnlyUsage || o.IsNone() || c.FitsWith(e.slot, &use) {
 		e.t.Errorf("with the use as it is: %+v", o)
 	}
 	use.Add(e.victim, -1)

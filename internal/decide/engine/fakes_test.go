@@ -191,12 +191,12 @@ func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult { r
 // postFilter is a PostFilter plugin that runs the test's function.
 type postFilter struct {
 	name string
-	run  func(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error)
+	run  func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error)
 }
 
 func (p *postFilter) Name() string { return p.name }
 func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
-	return p.run(c, pod)
+	return p.run(c.(*postFilterCycle), pod)
 }
 
 // noted is an Outside that records its calls.

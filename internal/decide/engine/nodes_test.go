@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/decide/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
@@ -419,12 +420,12 @@ func TestTiesAndNominatedNodes(t *testing.T) {
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("b")), build.Pod(build.Named("other"), build.NominatedNodeName("a"), priority(5)),
 		build.Pod(build.Named("another"), build.NominatedNodeName("b"), priority(5)))
 	ties := map[uint64]bool{}
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 		for slot, want := range []bool{false, true, false} {
 			if got := c.Resolvable(int32(slot)); got != want {
 				t.Errorf("slot %d is resolvable: %t", slot, got)
 			}
-			ties[c.Tie(int32(slot))] = true
+			ties[rank.Tie(c.facts().Salt, uint64(slot))] = true
 		}
 		return plugin.PostFilterResult{}, nil
 	}}}

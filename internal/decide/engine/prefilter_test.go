@@ -134,18 +134,18 @@ func TestRejectedBeforeFilters(t *testing.T) {
 		}, "a", "b")
 		on := build.Pod(build.Named("on"), build.NodeName("b"))
 		plugintest.Set(x.s, on)
-		x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+		x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 			ran = true
-			if _, ok := c.Alike(); ok || c.OnlyUsage() || c.Request() != nil || c.OnlyRequest() {
-				t.Errorf("open %t: alike %t, only usage %t", open, ok, c.OnlyUsage())
+			if _, ok := c.Alike(); ok || c.onlyUsage() || c.request() != nil || c.onlyRequest() {
+				t.Errorf("open %t: alike %t, only usage %t", open, ok, c.onlyUsage())
 			}
-			if n := len(c.Potential()); (n == 2) != open || c.PotentialNodes() != n || c.Resolvable(1) != open {
-				t.Errorf("open %t: %d nodes of which %d are potential, one is %t", open, c.PotentialNodes(), n, c.Resolvable(1))
+			if n := len(c.Potential()); (n == 2) != open || c.potentialNodes() != n || c.Resolvable(1) != open {
+				t.Errorf("open %t: %d nodes of which %d are potential, one is %t", open, c.potentialNodes(), n, c.Resolvable(1))
 			}
 			if r := c.Rejected(1); r.Unresolvable == open || r.Plugin != "N" || r.Message() != "no" {
 				t.Errorf("open %t: %+v", open, r)
 			}
-			if x := c.Extenders(); len(x) != 1 || x[0] != (returnsWhole{}) {
+			if x := c.facts().Extenders; len(x) != 1 || x[0] != (returnsWhole{}) {
 				t.Errorf("extenders %v", x)
 			}
 			d := c.View().DryRun(new(state.Draft))

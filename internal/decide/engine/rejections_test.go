@@ -72,7 +72,7 @@ func (f *byLabel) Filter(node state.Node) (code reason.Code) {
 func TestRejectionsHaveTheirOwnColumns(t *testing.T) {
 	f, g := &byLabel{rule{name: "F", reads: model.Labels}}, &bySelector{rule{name: "G"}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{g, f}})
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 		before := x.Counters().Visited
 		if n := len(c.Potential()); n != 4 || x.Counters().Visited != before {
 			t.Errorf("%d nodes are potential, %d were visited", n, x.Counters().Visited-before)

@@ -51,8 +51,9 @@ func TestShowTurn(t *testing.T) {
 			test.pod(pod)
 		}
 		shown := ""
-		err := x.ShowTurn(x.s.View(), pod, func(c plugin.Cycle) {
-			shown += fmt.Sprintf("%t %t: %v %d", c.PreFiltered("N"), c.PreFiltered("Z"), c.Potential(), c.PotentialNodes())
+		err := x.ShowTurn(x.s.View(), pod, func(cycle plugin.Cycle) {
+			c := cycle.(*postFilterCycle)
+			shown += fmt.Sprintf("%t %t: %v %d", c.PreFiltered("N"), c.PreFiltered("Z"), c.Potential(), c.potentialNodes())
 		})
 		if text := fmt.Sprint(err); shown != test.want || (err != nil) != (test.fails != "") || err != nil && text != test.fails {
 			t.Errorf("%s: %q, %v; want %q, %q", name, shown, err, test.want, test.fails)
@@ -68,7 +69,8 @@ func TestResolvableBesideNominated(t *testing.T) {
 		plugintest.Set(x.s, build.Pod(build.Named("on-"+node), build.NominatedNodeName(node), priority(9)))
 	}
 	got := []bool{}
-	if err := x.ShowTurn(x.s.View(), x.pod(build.Named("p")), func(c plugin.Cycle) {
+	if err := x.ShowTurn(x.s.View(), x.pod(build.Named("p")), func(shown plugin.Cycle) {
+		c := shown.(*postFilterCycle)
 		for slot := range int32(3) {
 			got = append(got, c.Resolvable(slot))
 		}

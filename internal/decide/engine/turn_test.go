@@ -300,7 +300,7 @@ func TestFitsWithIsCounted(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &fit{rule{name: "G", reads: model.Usage}, 1}}}, "a")
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("a")))
 	ran := false
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 		var use state.Use
 		for pods, want := range map[int]int64{0: 2, 1: 1} {
 			use.Reset(c.View().Node(0))

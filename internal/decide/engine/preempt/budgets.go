@@ -35,7 +35,7 @@ func (b *budgetsOf) of(v state.View, pod *model.Pod) []*state.Budget {
 // pods whose eviction would violate a PodDisruptionBudget if all pods before them were
 // evicted, too. The budgets are the cluster's; possible victims on other nodes do not
 // count.
-func (m *memory) split(v state.View, pods []*model.Pod) (violating, rest []*model.Pod) {
+func (m *Memory) split(v state.View, pods []*model.Pod) (violating, rest []*model.Pod) {
 	if !v.HasBudgets() {
 		return nil, pods
 	}
@@ -59,7 +59,7 @@ type left struct {
 
 // violates charges a pod's eviction to its budgets. The first exhausted budget makes it a
 // violation; later budgets are not charged.
-func (m *memory) violates(budgets []*state.Budget, pod *model.Pod) bool {
+func (m *Memory) violates(budgets []*state.Budget, pod *model.Pod) bool {
 	for _, budget := range budgets {
 		if budget.Counts(pod) && m.take(budget) < 0 {
 			return true
@@ -69,7 +69,7 @@ func (m *memory) violates(budgets []*state.Budget, pod *model.Pod) bool {
 }
 
 // take charges one eviction to a budget and returns the rest.
-func (m *memory) take(budget *state.Budget) int32 {
+func (m *Memory) take(budget *state.Budget) int32 {
 	for i := range m.left { // short, since a node's pods have few budgets
 		if l := &m.left[i]; l.budget == budget {
 			l.n--

@@ -1,15 +1,15 @@
 // Package preempt finds the node and the victims for a pod without a feasible node.
 //
-// It takes the cycle of a pod that no node is feasible for, and returns the node and its
-// victims, or the reason why preemption helps nowhere. It owns nothing: its memory
-// belongs to the engine. It evicts and nominates no pod and never changes the state.
+// It takes the turn of a pod that no node is feasible for (turn.go), and returns the node
+// and its victims, or the reason why preemption helps nowhere. It owns nothing: the engine
+// holds its memory. It evicts and nominates no pod and never changes the state.
 //
 // The rules are kube-scheduler's DefaultPreemption: remove all pods of lower priority,
 // put them back, those protected by a budget first and the more important first, and
 // evict those with which the pod no longer fits. The best node has the fewest budget
 // violations, then the lowest maximum priority among its victims, and so on.
 // kube-scheduler tries a tenth of the nodes, at least a hundred, from a random one on.
-// Berth takes the best of all nodes, and Cycle.Tie decides between equals.
+// Berth takes the best of all nodes, and Facts.Salt decides between equals.
 //
 // # Why it is fast
 //
@@ -28,7 +28,7 @@
 //     (TestPreemptionLooksAtWhatChanged). All nodes are visited if more than one in 32
 //     changed, or if the rejection is decided anew each time, as when a filter counts
 //     nominated pods.
-//   - Numbers: if filters read only what pods occupy (Cycle.OnlyUsage), removing and
+//   - Numbers: if filters read only what pods occupy (Facts.OnlyUsage), removing and
 //     returning pods is arithmetic on sums. Otherwise each step is a dry run on a Draft.
 //   - Memory: bounds are kept by priority and request, bounded in bytes, and follow the
 //     journal. Its aspects Nominations and Starts list nodes where a pod was nominated or

@@ -14,8 +14,8 @@ import (
 )
 
 // advisers returns the extenders that may choose the victims of a pod.
-func advisers(c plugin.Cycle, pod *model.Pod) (advisers []plugin.Extender) {
-	for _, e := range c.Extenders() {
+func advisers(c *cycle, pod *model.Pod) (advisers []plugin.Extender) {
+	for _, e := range c.Extenders {
 		if e.Preempts() && e.IsInterested(pod.Object) {
 			advisers = append(advisers, e)
 		}
@@ -26,7 +26,7 @@ func advisers(c plugin.Cycle, pod *model.Pod) (advisers []plugin.Extender) {
 // tryAll tries all nodes and keeps the candidates, because extenders may choose any of
 // them.
 func (s *search) tryAll(slots []int32) {
-	s.candidates = map[string]*Candidate{}
+	s.candidates = map[string]*plugin.Candidate{}
 	for _, slot := range slots {
 		s.try(slot)
 	}
@@ -36,11 +36,11 @@ func (s *search) tryAll(slots []int32) {
 // of victims, or nil if they left none. Each extender gets the candidates that earlier
 // ones left. Extenders have the last word: nodes and victims may be others than the
 // search found.
-func (s *search) advised(by []plugin.Extender) (*Candidate, error) {
+func (s *search) advised(by []plugin.Extender) (*plugin.Candidate, error) {
 	left := s.candidates
 	for _, e := range by {
 		answer, err := e.ProcessPreemption(s.pod.Object, victimsOf(left))
-		var read map[string]*Candidate
+		var read map[string]*plugin.Candidate
 		if err == nil {
 			read, err = s.read(e, answer)
 		}
@@ -54,7 +54,7 @@ func (s *search) advised(by []plugin.Extender) (*Candidate, error) {
 			return nil, nil
 		}
 	}
-	var best *Candidate
+	var best *plugin.Candidate
 	var bestRank rank
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		found := left[name]
@@ -66,7 +66,7 @@ func (s *search) advised(by []plugin.Extender) (*Candidate, error) {
 }
 
 // victimsOf converts candidates to the API type.
-func victimsOf(candidates map[string]*Candidate) map[string]*extenderv1.Victims {
+func victimsOf(candidates map[string]*plugin.Candidate) map[string]*extenderv1.Victims {
 	all := make(map[string]*extenderv1.Victims, len(candidates))
 	for name, found := range candidates {
 		pods := make([]*v1.Pod, len(found.Victims))
@@ -81,9 +81,9 @@ func victimsOf(candidates map[string]*Candidate) map[string]*extenderv1.Victims 
 // read returns the candidates of an extender's answer. A missing node or victim is an
 // error. A node without victims is an error, too, unless the extender is ignorable: then
 // the node is left out.
-func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*Candidate, error) {
-	v := s.cycle.View()
-	read := make(map[string]*Candidate, len(answer))
+func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*plugin.Candidate, error) {
+	v := s.cycle.View
+	read := make(map[string]*plugin.Candidate, len(answer))
 	var empty []string
 	for _, name := range slices.Sorted(maps.Keys(answer)) {
 		slot, ok := v.Slot(name)
@@ -98,7 +98,7 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 		for pod := range v.PodsOn(slot) {
 			on[string(pod.UID)] = pod
 		}
-		found := &Candidate{Slot: slot, Violations: int(answer[name].NumPDBViolations)}
+		found := &plugin.Candidate{Slot: slot, Violations: int(answer[name].NumPDBViolations)}
 		for _, meta := range answer[name].Pods {
 			var victim *model.Pod
 			if meta != nil {
@@ -122,10 +122,10 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 
 // rankOfAdvised is rankOf for victims in an extender's order. As in kube-scheduler, the
 // first counts as the most important.
-func (s *search) rankOfAdvised(c *Candidate) rank {
+func (s *search) rankOfAdvised(c *plugin.Candidate) rank {
 	r := rank{
 		violations: int32(min(max(c.Violations, math.MinInt32), math.MaxInt32)), highest: c.Victims[0].Priority, count: int32(len(c.Victims)),
-		start: startOf(c.Victims[0]), tie: s.cycle.Tie(c.Slot),
+		start: startOf(c.Victims[0]), tie: s.cycle.tie(c.Slot),
 	}
 	highest := c.Victims[0].Priority // of all
 	for _, pod := range c.Victims {

@@ -114,7 +114,7 @@ func TestEqualsAfterTheFirst(t *testing.T) {
 		found := map[bool]int{}
 		for i, p := range c.config.Profiles[0].PostFilters {
 			if p, ok := p.(*defaultpreemption.Plugin); ok {
-				c.config.Profiles[0].PostFilters[i] = &compared{p, t, found}
+				c.config.Profiles[0].PostFilters[i] = &compared{p, t, seed, found}
 			}
 		}
 		for _, name := range []string{"n1", "n2", "n3"} {

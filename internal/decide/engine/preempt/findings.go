@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // findings are results of dry runs on nodes for pods that are alike: the rank of the
@@ -14,7 +13,7 @@ import (
 // bounds from sums alone then leave very many nodes to try. Findings follow the journal
 // and the budgets.
 type findings struct {
-	alike   plugin.Alike
+	alike   Alike
 	version uint64 // of the journal
 	budgets uint64 // version of the budgets for which candidates are valid
 	used    uint64
@@ -31,7 +30,7 @@ type findings struct {
 }
 
 type findingsKey struct {
-	alike    any
+	alike    Kind
 	priority int32
 }
 
@@ -53,15 +52,15 @@ const (
 
 // findingsFor returns the up-to-date findings for pods like the cycle's, or nil if they
 // are not kept.
-func (m *memory) findingsFor(c plugin.Cycle, priority int32) *findings {
+func (m *Memory) findingsFor(c *cycle, priority int32) *findings {
 	alike, ok := c.Alike()
 	if !ok {
 		return nil
 	}
-	key := findingsKey{alike.Key, priority}
+	key := findingsKey{alike.Kind, priority}
 	f := m.findings[key]
 	if f == nil {
-		for len(m.findings) >= max(fewFindings, findingBytes/(findingBytesPerSlot*max(1, c.View().State().Slots()))) {
+		for len(m.findings) >= max(fewFindings, findingBytes/(findingBytesPerSlot*max(1, c.View.State().Slots()))) {
 			forgotten := forgetOldest(m.findings, func(f *findings) uint64 { return f.used })
 			m.forgetOrders(func(on basis) bool { return on.known == forgotten })
 		}
@@ -69,14 +68,14 @@ func (m *memory) findingsFor(c plugin.Cycle, priority int32) *findings {
 		m.findings[key] = f
 	}
 	f.used = m.clock
-	f.sync(c.View(), alike)
+	f.sync(c.View, alike)
 	return f
 }
 
 // sync drops outdated findings. If the counts that filters read have changed, it drops
 // all. Otherwise it drops those of nodes in the journal, and candidates that became wrong
 // because budgets changed.
-func (f *findings) sync(v state.View, alike plugin.Alike) {
+func (f *findings) sync(v state.View, alike Alike) {
 	s := v.State()
 	entries, ok := s.Since(f.version)
 	if !ok || len(f.bySlot) == 0 || len(entries) > s.Slots() || !slices.Equal(f.alike.Versions, alike.Versions) {

@@ -9,9 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	ranked "github.com/berth-scheduler/berth/internal/decide/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
@@ -24,17 +22,21 @@ type remembering struct {
 	potential map[int32]bool
 }
 
-func (c *remembering) Remembered() (uint64, model.Aspect) { return c.rejection, model.Taints }
-func (c *remembering) Place(slot int32) uint64            { return ranked.Mix(c.state.NameHashes()[slot]) }
-func (c *remembering) Resolvable(slot int32) bool         { return c.potential[slot] }
-func (c *remembering) Potential() []int32                 { return slices.Sorted(maps.Keys(c.potential)) }
+func (c *remembering) Resolvable(slot int32) bool { return c.potential[slot] }
+func (c *remembering) Potential() []int32         { return slices.Sorted(maps.Keys(c.potential)) }
+
+func (c *remembering) cycle() *cycle {
+	own := c.liking.cycle()
+	own.turn, own.Rejection, own.Reads = c, c.rejection, model.Taints
+	return own
+}
 
 func newRemembering(nodes int) *remembering {
 	list := make([]*v1.Node, nodes)
 	for i := range list {
 		list[i] = build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=10m memory=10Gi pods=9"))
 	}
-	c := &remembering{liking{asking{state: plugintest.Cluster(list), kept: map[string]any{}, request: asks("cpu=7m")}, plugin.Alike{Key: 1, Reads: model.Taints}}, 1, map[int32]bool{}}
+	c := &remembering{liking{asking{state: plugintest.Cluster(list), request: asks("cpu=7m")}, Alike{Kind: numbered(1), Reads: model.Taints}}, 1, map[int32]bool{}}
 	for slot := range int32(nodes) {
 		c.potential[slot] = true
 	}
@@ -42,10 +44,10 @@ func newRemembering(nodes int) *remembering {
 }
 
 func (c *remembering) basis(exact bool) basis {
-	m := memoryOf(c)
-	b := basis{bounds: m.boundsFor(c, 10), exact: exact}
+	m := c.begun()
+	b := basis{bounds: m.boundsFor(c.cycle(), 10), exact: exact}
 	if !exact {
-		b.known = m.findingsFor(c, 10)
+		b.known = m.findingsFor(c.cycle(), 10)
 	}
 	return b
 }
@@ -53,7 +55,7 @@ func (c *remembering) basis(exact bool) basis {
 // search runs the part of a search that updates an order; no node is tried.
 func (c *remembering) search(exact bool) *order {
 	b := c.basis(exact)
-	o := memoryOf(c).orderFor(c, b, 10)
+	o := c.begun().orderFor(c.cycle(), b, 10)
 	if o != nil {
 		o.followed(c.state)
 	}
@@ -160,9 +162,9 @@ func TestOrderFollows(t *testing.T) {
 				}
 				followed++
 				fresh := &order{}
-				fresh.fill(c, o.basis)
-				groups, open := o.contents(t, seed, c.Place)
-				wantGroups, wantOpen := fresh.contents(t, seed, c.Place)
+				fresh.fill(c.cycle(), o.basis)
+				groups, open := o.contents(t, seed, c.cycle().place)
+				wantGroups, wantOpen := fresh.contents(t, seed, c.cycle().place)
 				if !maps.EqualFunc(groups, wantGroups, slices.Equal) || !slices.Equal(open, wantOpen) {
 					t.Fatalf("seed %d, step %d:\ngot  %v, %v\nwant %v, %v", seed, step, groups, open, wantGroups, wantOpen)
 				}
@@ -209,9 +211,9 @@ func TestOrderAfterSlotsAreCutOff(t *testing.T) {
 		t.Fatalf("the nodes are not in order again: %+v", o)
 	}
 	fresh := &order{}
-	fresh.fill(c, o.basis)
-	groups, open := o.contents(t, 1, c.Place)
-	wantGroups, wantOpen := fresh.contents(t, 1, c.Place)
+	fresh.fill(c.cycle(), o.basis)
+	groups, open := o.contents(t, 1, c.cycle().place)
+	wantGroups, wantOpen := fresh.contents(t, 1, c.cycle().place)
 	if !maps.EqualFunc(groups, wantGroups, slices.Equal) || !slices.Equal(open, wantOpen) {
 		t.Errorf("got %d groups and %d nodes in order, want %d and %d", len(groups), len(open), len(wantGroups), len(wantOpen))
 	}
@@ -227,7 +229,7 @@ func TestFewOrdersInSmallClusters(t *testing.T) {
 			c.search(true)
 		}
 	}
-	m := memoryOf(c)
+	m := c.begun()
 	if len(m.orders) != mostOrders {
 		t.Errorf("nodes are in order for %d rejections, want %d", len(m.orders), mostOrders)
 	}
@@ -267,7 +269,7 @@ func TestOrdersAreMadeWhereTheyPay(t *testing.T) {
 	for range looksPerOrder {
 		check("at first", false)
 	}
-	if o := c.search(true); o == nil || o.open == nil || o.looked != nodes || len(memoryOf(c).seen) != 0 {
+	if o := c.search(true); o == nil || o.open == nil || o.looked != nodes || len(c.begun().seen) != 0 {
 		t.Errorf("after so many: %+v", o)
 	}
 	change(most)
@@ -327,7 +329,7 @@ func TestOrdersAreBounded(t *testing.T) {
 		of(100 + rejection)
 		of(1)
 	}
-	m := memoryOf(c)
+	m := c.begun()
 	if len(m.orders) != most || most <= fewOrders {
 		t.Errorf("nodes are in order for %d rejections, want %d", len(m.orders), most)
 	}

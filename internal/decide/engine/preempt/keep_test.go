@@ -10,26 +10,24 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// asking is a cycle with only a view, a request and a cache.
+// asking is a turn with only a view, a request and a memory.
 type asking struct {
-	plugin.Cycle
+	turn
 	state   *state.State
 	request *model.Resources
-	kept    map[string]any
+	memory  Memory
 }
 
-func (c *asking) View() state.View          { return c.state.View() }
-func (c *asking) Request() *model.Resources { return c.request }
-func (c *asking) Kept(name string, build func() any) any {
-	if c.kept[name] == nil {
-		c.kept[name] = build()
-	}
-	return c.kept[name]
+func (c *asking) cycle() *cycle { return &cycle{c, Facts{View: c.state.View(), Request: c.request}} }
+
+// begun returns the memory at the begin of a search.
+func (c *asking) begun() *Memory {
+	c.memory.begin(c.state)
+	return &c.memory
 }
 
 func asks(text string) *model.Resources { return &model.NewPod(build.Pod(build.Container(text))).Asks }
@@ -134,7 +132,7 @@ func TestAtLeast(t *testing.T) {
 // TestBoundsAreKeptByRequest gets the bounds of requests that differ in one field each.
 // Bounds have a copy of the request, because the next cycle overwrites it.
 func TestBoundsAreKeptByRequest(t *testing.T) {
-	c := &asking{state: edge(), kept: map[string]any{}}
+	c := &asking{state: edge()}
 	seen := map[*bounds]string{}
 	requests := []string{"none", "", "cpu=1m", "memory=1", "ephemeral-storage=1", "example.com/a=1", "example.com/a=12", "example.com/b=1", "example.com/a=1 example.com/b=2",
 		"example.com/a=2 example.com/b=1"}
@@ -145,7 +143,7 @@ func TestBoundsAreKeptByRequest(t *testing.T) {
 				if text != "none" {
 					c.request = asks(text)
 				}
-				b := memoryOf(c).boundsFor(c, priority)
+				b := c.begun().boundsFor(c.cycle(), priority)
 				name := fmt.Sprint(text, " of priority ", priority)
 				if of, known := seen[b]; known != (again > 0) || known && of != name {
 					t.Errorf("%s has the bounds of %q", name, of)
@@ -178,17 +176,17 @@ func TestOldestBoundsAreForgotten(t *testing.T) {
 	for i := range list {
 		list[i] = build.Node(fmt.Sprint("n", i))
 	}
-	c := &asking{state: plugintest.Cluster(list), kept: map[string]any{}, request: asks("cpu=1")}
-	m := memoryOf(c)
-	first := m.boundsFor(c, 0)
+	c := &asking{state: plugintest.Cluster(list), request: asks("cpu=1")}
+	m := c.begun()
+	first := m.boundsFor(c.cycle(), 0)
 	for priority := range int32(most + 5) {
-		memoryOf(c).boundsFor(c, priority)
-		memoryOf(c).boundsFor(c, 0)
+		c.begun().boundsFor(c.cycle(), priority)
+		c.begun().boundsFor(c.cycle(), 0)
 	}
 	if len(m.bounds) != most {
 		t.Errorf("%d bounds are kept, want %d", len(m.bounds), most)
 	}
-	if memoryOf(c).boundsFor(c, 0) != first {
+	if c.begun().boundsFor(c.cycle(), 0) != first {
 		t.Error("the bounds that were used between all others are forgotten")
 	}
 	for key := range m.bounds {
@@ -203,8 +201,8 @@ func TestOldestBoundsAreForgotten(t *testing.T) {
 func TestChangedNodesAreRatedOnce(t *testing.T) {
 	s := edge()
 	plugintest.Set(s, build.Node("m", build.Allocatable("cpu=10m pods=10")))
-	c := &asking{state: s, kept: map[string]any{}, request: asks("cpu=7m")}
-	rated := func() int { return memoryOf(c).boundsFor(c, 1).rated }
+	c := &asking{state: s, request: asks("cpu=7m")}
+	rated := func() int { return c.begun().boundsFor(c.cycle(), 1).rated }
 	if got := rated(); got != 2 {
 		t.Errorf("at first %d nodes are rated, want 2", got)
 	}
@@ -228,7 +226,7 @@ func TestChangedNodesAreRatedOnce(t *testing.T) {
 // The cache is bounded.
 func TestSortedPodsAreKept(t *testing.T) {
 	s := edge()
-	m := memoryOf(&asking{state: s, kept: map[string]any{}})
+	m := (&asking{state: s}).begun()
 	first := m.podsOn(s.View(), 0)
 	if again := m.podsOn(s.View(), 0); len(first) != 1 || &again[0] != &first[0] {
 		t.Error("the pods are sorted again")
@@ -285,12 +283,12 @@ func TestReasonsAreBounded(t *testing.T) {
 func TestStaleBoundIsRatedAgain(t *testing.T) {
 	s := edge()
 	plugintest.Set(s, build.Node("m", build.Allocatable("cpu=10m pods=10")))
-	c := &asking{state: s, kept: map[string]any{}, request: asks("cpu=7m")}
-	b := memoryOf(c).boundsFor(c, 1)
+	c := &asking{state: s, request: asks("cpu=7m")}
+	b := c.begun().boundsFor(c.cycle(), 1)
 	for slot := range int32(2) {
 		state, sum, rank := b.states[slot], b.sums[slot], b.ranks[slot]
 		b.states[slot], b.ranks[slot], b.sums[slot], b.stale = rated, ideal, ideal, slot
-		memoryOf(c).boundsFor(c, 1)
+		c.begun().boundsFor(c.cycle(), 1)
 		if b.states[slot] != state || b.sums[slot] != sum || b.ranks[slot] != rank || b.rated != 1 || b.stale != -1 {
 			t.Errorf("slot %d: state %d, bound %+v, rank %+v, %d nodes rated, stale %d", slot, b.states[slot], b.sums[slot], b.ranks[slot], b.rated, b.stale)
 		}

@@ -16,11 +16,21 @@ import (
 // liking is a cycle whose pod is of some kind.
 type liking struct {
 	asking
-	alike plugin.Alike
+	alike Alike
 }
 
-func (c *liking) Alike() (plugin.Alike, bool) { return c.alike, c.alike.Key != nil }
-func (c *asking) Tie(slot int32) uint64       { return uint64(slot) + 100 }
+func (c *liking) Alike() (Alike, bool) { return c.alike, c.alike.Kind != nil }
+
+func (c *liking) cycle() *cycle {
+	own := c.asking.cycle()
+	own.turn = c
+	return own
+}
+
+// numbered is a kind of pods.
+type numbered int
+
+func (numbered) IsKind() {}
 
 // TestOldestFindingsAreForgotten: in a very large cluster the findings of few kinds are
 // kept, the most recently used ones.
@@ -31,17 +41,17 @@ func TestOldestFindingsAreForgotten(t *testing.T) {
 	for i := range list {
 		list[i] = build.Node(fmt.Sprint("n", i))
 	}
-	c := &liking{asking: asking{state: plugintest.Cluster(list), kept: map[string]any{}}}
+	c := &liking{asking: asking{state: plugintest.Cluster(list)}}
 	of := func(kind int) *findings {
-		c.alike.Key = kind
-		return memoryOf(c).findingsFor(c, 0)
+		c.alike.Kind = numbered(kind)
+		return c.begun().findingsFor(c.cycle(), 0)
 	}
 	first := of(-1)
 	for kind := range most + 5 {
 		of(kind)
 		of(-1)
 	}
-	m := memoryOf(c)
+	m := c.begun()
 	if len(m.findings) != most {
 		t.Errorf("findings of %d kinds are kept, want %d", len(m.findings), most)
 	}
@@ -49,11 +59,11 @@ func TestOldestFindingsAreForgotten(t *testing.T) {
 		t.Error("the findings that were used between all others are forgotten")
 	}
 	for kind := range 6 {
-		if _, kept := m.findings[findingsKey{kind, 0}]; kept {
+		if _, kept := m.findings[findingsKey{numbered(kind), 0}]; kept {
 			t.Errorf("the findings of kind %d are kept", kind)
 		}
 	}
-	if c.alike.Key = nil; m.findingsFor(c, 0) != nil {
+	if c.alike.Kind = nil; m.findingsFor(c.cycle(), 0) != nil {
 		t.Error("there are findings for a pod that is like no other")
 	}
 }
@@ -67,10 +77,10 @@ func TestFindingsFollowTheCluster(t *testing.T) {
 		list = append(list, build.Node(fmt.Sprint("n", i)))
 	}
 	s := plugintest.Cluster(list)
-	c := &liking{asking{state: s, kept: map[string]any{}}, plugin.Alike{Key: 1, Versions: []uint64{1, 2}, Reads: model.Taints}}
+	c := &liking{asking{state: s}, Alike{Kind: numbered(1), Versions: []uint64{1, 2}, Reads: model.Taints}}
 	var f *findings
 	known := func() (n int) {
-		f = memoryOf(c).findingsFor(c, 0)
+		f = c.begun().findingsFor(c.cycle(), 0)
 		for slot := range s.Slots() {
 			if _, known := f.reasons(int32(slot)); known || f.rankOf(int32(slot)) != nil {
 				n++
@@ -133,9 +143,9 @@ func TestFindingsFollowTheCluster(t *testing.T) {
 	known()
 
 	single := plugintest.Cluster(list[:1])
-	c = &liking{asking{state: single, kept: map[string]any{}}, plugin.Alike{Key: 1}}
-	memoryOf(c).findingsFor(c, 0).learn(0, rank{count: 1})
-	if memoryOf(c).findingsFor(c, 0).rankOf(0) == nil {
+	c = &liking{asking{state: single}, Alike{Kind: numbered(1)}}
+	c.begun().findingsFor(c.cycle(), 0).learn(0, rank{count: 1})
+	if c.begun().findingsFor(c.cycle(), 0).rankOf(0) == nil {
 		t.Error("what was found on the only node is forgotten")
 	}
 }
@@ -198,7 +208,8 @@ func TestBudgetsAreMatchedOnce(t *testing.T) {
 // TestRankOfAdvised: the first victim in the extender's order counts as the highest. The
 // earliest start is among the victims of the highest priority.
 func TestRankOfAdvised(t *testing.T) {
-	s := search{cycle: &asking{}}
+	four := plugintest.Cluster([]*v1.Node{build.Node("a"), build.Node("b"), build.Node("c"), build.Node("d")})
+	s := search{cycle: (&asking{state: four}).cycle()}
 	for i, row := range []struct {
 		victims [][2]int64 // priority and start
 		start   int64
@@ -210,8 +221,8 @@ func TestRankOfAdvised(t *testing.T) {
 		{[][2]int64{{5, 30}, {7, 60}, {7, 50}}, 50},
 		{[][2]int64{{5, 30}, {7, 20}, {5, 40}}, 20},
 	} {
-		c := &Candidate{Slot: 3, Violations: 2}
-		want := rank{violations: 2, highest: 5, count: int32(len(row.victims)), start: row.start, tie: 103}
+		c := &plugin.Candidate{Slot: 3, Violations: 2}
+		want := rank{violations: 2, highest: 5, count: int32(len(row.victims)), start: row.start, tie: s.cycle.tie(3)}
 		for j, v := range row.victims {
 			c.Victims = append(c.Victims, model.NewPod(resident(fmt.Sprint("v", j), "n", int32(v[0]), "", v[1])))
 			want.sum += weightOf(int32(v[0]))

@@ -7,12 +7,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// memory is the cache of an engine's searches across turns. It never changes the result
-// of a search.
-type memory struct {
+// Memory is the cache of an engine's searches across turns. It never changes the result
+// of a search. The zero value is empty.
+type Memory struct {
 	state *state.State
 	// bounds are indexed by the inputs they depend on; clock counts searches.
 	bounds map[boundsKey]*bounds
@@ -54,22 +53,21 @@ const (
 	mostSorted   = 1 << 18
 )
 
-func memoryOf(c plugin.Cycle) *memory {
-	m := c.Kept("DefaultPreemption", func() any { return &memory{} }).(*memory)
-	if s := c.View().State(); m.state != s {
+// begin prepares the memory for a search in a state.
+func (m *Memory) begin(s *state.State) {
+	if m.state != s {
 		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
 		m.findings = map[findingsKey]*findings{}
 		m.orders, m.seen = map[orderKey]*order{}, map[orderKey]int{}
 	}
 	m.clock++
-	return m
 }
 
 // boundsFor returns the up-to-date bounds for pods of a priority with the request of the
 // cycle's pod.
-func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
-	request := c.Request()
+func (m *Memory) boundsFor(c *cycle, priority int32) *bounds {
+	request := c.Request
 	key := boundsKey{priority: priority}
 	if request != nil {
 		key.asks, key.cpuMilli, key.memoryBytes, key.ephemeralBytes = true, request.CPUMilli, request.MemoryBytes, request.EphemeralBytes
@@ -82,7 +80,7 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	}
 	b := m.bounds[key]
 	if b == nil {
-		for len(m.bounds) >= max(fewBounds, boundBytes/(bytesPerSlot*max(1, c.View().State().Slots()))) {
+		for len(m.bounds) >= max(fewBounds, boundBytes/(bytesPerSlot*max(1, c.View.State().Slots()))) {
 			forgotten := forgetOldest(m.bounds, func(b *bounds) uint64 { return b.used })
 			m.forgetOrders(func(on basis) bool { return on.bounds == forgotten })
 		}
@@ -95,7 +93,7 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 		m.bounds[key] = b
 	}
 	b.used = m.clock
-	b.sync(c.View(), &m.free)
+	b.sync(c.View, &m.free)
 	return b
 }
 
@@ -115,7 +113,7 @@ func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) (forgo
 
 // lowerPods returns the pods of lower priority on a node by importance. The slice must
 // not be changed.
-func (m *memory) lowerPods(v state.View, slot int32, priority int32) []*model.Pod {
+func (m *Memory) lowerPods(v state.View, slot int32, priority int32) []*model.Pod {
 	pods := m.podsOn(v, slot)
 	at, _ := slices.BinarySearchFunc(pods, priority, func(pod *model.Pod, priority int32) int {
 		if pod.Priority >= priority {
@@ -127,7 +125,7 @@ func (m *memory) lowerPods(v state.View, slot int32, priority int32) []*model.Po
 }
 
 // podsOn returns the pods on a node by importance.
-func (m *memory) podsOn(v state.View, slot int32) []*model.Pod {
+func (m *Memory) podsOn(v state.View, slot int32) []*model.Pod {
 	if len(v.Touched()) > 0 {
 		pods := slices.Collect(v.PodsOn(slot))
 		sortByImportance(pods)

@@ -7,7 +7,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	ranked "github.com/berth-scheduler/berth/internal/decide/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // order holds the potential nodes for pods of one remembered rejection and priority, in
@@ -78,12 +77,11 @@ const (
 // orderFor returns the up-to-date order of the potential nodes for pods like the cycle's.
 // It is nil if changes cannot be followed, or after too few such searches. The nodes are
 // not in order while considering each node costs less than building the order.
-func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
-	rejection, reads := c.Remembered()
-	if rejection == 0 {
+func (m *Memory) orderFor(c *cycle, b basis, priority int32) *order {
+	if c.Rejection == 0 {
 		return nil
 	}
-	key := orderKey{rejection, priority}
+	key := orderKey{c.Rejection, priority}
 	o := m.orders[key]
 	if o == nil {
 		if n := m.seen[key]; n < looksPerOrder {
@@ -94,15 +92,15 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 			return nil
 		}
 		delete(m.seen, key)
-		most := orderBytes / (orderBytesPerSlot * max(1, c.View().State().Slots()))
+		most := orderBytes / (orderBytesPerSlot * max(1, c.View.State().Slots()))
 		for len(m.orders) >= min(max(fewOrders, most), mostOrders) {
 			forgetOldest(m.orders, func(o *order) uint64 { return o.used })
 		}
 		o = &order{}
 		m.orders[key] = o
 	}
-	o.used, o.looked, o.reads = m.clock, 0, reads|boundReads
-	entries, noted, few := o.changes(c.View().State(), b)
+	o.used, o.looked, o.reads = m.clock, 0, c.Reads|boundReads
+	entries, noted, few := o.changes(c.View.State(), b)
 	switch {
 	case !few && o.open != nil:
 		*o = order{reads: o.reads, used: o.used, wait: looksPerOrder}
@@ -120,7 +118,7 @@ func (m *memory) orderFor(c plugin.Cycle, b basis, priority int32) *order {
 }
 
 // forgetOrders deletes the orders whose basis is no longer kept.
-func (m *memory) forgetOrders(on func(basis) bool) {
+func (m *Memory) forgetOrders(on func(basis) bool) {
 	maps.DeleteFunc(m.orders, func(_ orderKey, o *order) bool { return on(o.basis) })
 }
 
@@ -141,8 +139,8 @@ func (o *order) changes(s *state.State, b basis) (entries []state.Entry, slots [
 }
 
 // follow updates the nodes that have changed.
-func (o *order) follow(c plugin.Cycle, entries []state.Entry, noted [2][]int32) {
-	o.grow(c.View().State().Slots())
+func (o *order) follow(c *cycle, entries []state.Entry, noted [2][]int32) {
+	o.grow(c.View.State().Slots())
 	for i, e := range entries {
 		if e.Aspects&o.reads != 0 && (i+1 == len(entries) || entries[i+1].Slot != e.Slot || entries[i+1].Aspects&o.reads == 0) {
 			o.look(c, e.Slot)
@@ -171,8 +169,8 @@ func (o *order) followed(s *state.State) {
 }
 
 // fill puts all potential nodes in order.
-func (o *order) fill(c plugin.Cycle, b basis) {
-	s := c.View().State()
+func (o *order) fill(c *cycle, b basis) {
+	s := c.View.State()
 	o.basis, o.group, o.at, o.groups, o.find = b, nil, nil, nil, map[groupKey]int32{}
 	o.grow(s.Slots())
 	var open []int32
@@ -185,7 +183,9 @@ func (o *order) fill(c plugin.Cycle, b basis) {
 		o.join(slot, key)
 	}
 	o.looked += len(potential)
-	o.open = ranked.NewTournament(s.Slots(), open, c.Place, o.compare)
+	hashes := s.NameHashes()
+	place := func(slot int32) uint64 { return placeOf(hashes, slot) }
+	o.open = ranked.NewTournament(s.Slots(), open, place, o.compare)
 }
 
 func (o *order) grow(slots int) {
@@ -198,7 +198,7 @@ func (o *order) grow(slots int) {
 }
 
 // look updates one node.
-func (o *order) look(c plugin.Cycle, slot int32) {
+func (o *order) look(c *cycle, slot int32) {
 	o.looked++
 	if !c.Resolvable(slot) {
 		o.open.Remove(slot)
@@ -211,7 +211,7 @@ func (o *order) look(c plugin.Cycle, slot int32) {
 		o.join(slot, key)
 	}
 	if key.state == rated {
-		o.open.Put(slot, c.Place(slot))
+		o.open.Put(slot, c.place(slot))
 	} else {
 		o.open.Remove(slot)
 	}

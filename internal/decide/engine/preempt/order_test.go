@@ -25,7 +25,7 @@ func TestOrderAgreesWithThePlainSearch(t *testing.T) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			c := newCluster(t, seed)
-			c.compareSearches(t, found)
+			c.compareSearches(t, seed, found)
 			w := &world{r: r, c: c}
 			for range 20 {
 				w.addNode()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // sortByImportance sorts the more important pods first: higher priority, then earlier
@@ -59,8 +60,8 @@ var ideal = rank{highest: math.MinInt32, start: unstarted}
 // weightOf counts a priority from the lowest possible one.
 func weightOf(priority int32) int64 { return int64(priority) - math.MinInt32 }
 
-func (s *search) rankOf(c *Candidate) rank {
-	r := rank{violations: int32(c.Violations), highest: c.Victims[0].Priority, count: int32(len(c.Victims)), start: startOf(c.Victims[0]), tie: s.cycle.Tie(c.Slot)}
+func (s *search) rankOf(c *plugin.Candidate) rank {
+	r := rank{violations: int32(c.Violations), highest: c.Victims[0].Priority, count: int32(len(c.Victims)), start: startOf(c.Victims[0]), tie: s.cycle.tie(c.Slot)}
 	for _, pod := range c.Victims {
 		r.sum += weightOf(pod.Priority)
 	}

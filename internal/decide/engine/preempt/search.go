@@ -8,20 +8,12 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
-
-// Candidate is a node and the pods to evict from it, at least one.
-type Candidate struct {
-	Slot int32
-	// Victims are sorted by importance, the most important first.
-	Victims []*model.Pod
-	// Violations counts the victims that violate a PodDisruptionBudget.
-	Violations int
-}
 
 const (
 	notHelpful = "Preemption is not helpful for scheduling"
@@ -29,17 +21,16 @@ const (
 )
 
 // Ineligible returns the reason why a pod must not preempt now, empty if it may.
-func Ineligible(c plugin.Cycle, pod *model.Pod) string {
+func Ineligible(v state.View, t turn, pod *model.Pod) string {
 	if pod.NeverPreempts() {
 		return "not eligible due to preemptionPolicy=Never."
 	}
 	if pod.NominatedNode == "" {
 		return ""
 	}
-	v := c.View()
 	slot, ok := v.Slot(pod.NominatedNode)
 	// as in kube-scheduler, which tests another status code here
-	if !ok || !c.Resolvable(slot) && !c.Rejected(slot).Pending {
+	if !ok || !t.Resolvable(slot) && !t.Rejected(slot).Pending {
 		return ""
 	}
 	// While a victim of this or another pod is still leaving the node, space is about to
@@ -52,19 +43,27 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 	return ""
 }
 
-// Search returns the best candidate. Without a candidate it returns a rejection with the
-// reasons node by node. The rejection is nil if extenders left no candidate. An error
-// means that no candidate was found, and that the search failed on some nodes or in an
-// extender.
-func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
-	nodes := c.PotentialNodes()
-	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
-	by := advisers(c, pod)
-	switch v := c.View(); {
-	case nodes == 0:
-	case !v.PodsBelow(pod.Priority):
-		s.withoutVictims = nodes
-	case len(by) > 0:
+// Search returns the best candidate, or a rejection with the reasons node by node. It
+// returns neither if extenders left no candidate. An error means that no candidate was
+// found, and that the search failed on some nodes or in an extender.
+func (m *Memory) Search(t turn, facts Facts, pod *model.Pod) (plugin.Preemption, Work, error) {
+	m.begin(facts.View.State())
+	c := cycle{t, facts}
+	s := search{cycle: &c, pod: pod, memory: m, onlyUsage: c.OnlyUsage, objections: map[Objection]int{}}
+	by := advisers(&c, pod)
+	s.run(len(by) > 0)
+	found, err := s.result(by)
+	return found, Work{Looked: s.looked, Rated: s.rated, Tried: s.tried}, err
+}
+
+// run tries the potential nodes. If extenders advise, it tries all of them.
+func (s *search) run(advised bool) {
+	c, priority := s.cycle, s.pod.Priority
+	switch v := c.View; {
+	case c.PotentialNodes == 0:
+	case !v.PodsBelow(priority):
+		s.withoutVictims = c.PotentialNodes
+	case advised:
 		s.onlyUsage = s.onlyUsage && len(v.Touched()) == 0
 		s.tryAll(s.potential())
 	case len(v.Touched()) > 0: // bounds describe the pods of the state
@@ -73,11 +72,11 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 			s.try(slot)
 		}
 	default:
-		s.basis = basis{bounds: s.memory.boundsFor(c, pod.Priority), exact: c.OnlyRequest()}
+		s.basis = basis{bounds: s.memory.boundsFor(c, priority), exact: c.OnlyRequest}
 		if !s.onlyUsage {
-			s.known = s.memory.findingsFor(c, pod.Priority)
+			s.known = s.memory.findingsFor(c, priority)
 		}
-		o := s.memory.orderFor(c, s.basis, pod.Priority)
+		o := s.memory.orderFor(c, s.basis, priority)
 		if o != nil && o.open != nil {
 			s.tryInOrder(o)
 		} else {
@@ -88,35 +87,39 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 		}
 		s.rated = s.bounds.rated
 	}
-	c.Worked(s.looked, s.rated, s.tried)
+}
+
+// result returns the best candidate after the extenders' advice, or the reasons why none
+// exists.
+func (s *search) result(by []plugin.Extender) (found plugin.Preemption, err error) {
 	switch {
 	case s.best != nil && len(by) > 0:
-		found, err := s.advised(by)
-		return found, nil, err
+		found.Candidate, err = s.advised(by)
 	case s.best != nil:
-		return s.best, nil, nil
+		found.Candidate = s.best
 	case len(s.errs) > 0:
 		slices.SortFunc(s.errs, func(a, b failure) int { return cmp.Compare(a.slot, b.slot) })
 		all := make([]error, len(s.errs))
 		for i := range all {
 			all[i] = s.errs[i].error
 		}
-		return nil, nil, utilerrors.NewAggregate(all)
+		err = utilerrors.NewAggregate(all)
+	default:
+		found.Rejection, err = s.rejection()
 	}
-	rejection, err := s.rejection(nodes)
-	return nil, rejection, err
+	return found, err
 }
 
 // search is a search for the best candidate.
 type search struct {
-	cycle     plugin.Cycle
+	cycle     *cycle
 	pod       *model.Pod
-	memory    *memory
+	memory    *Memory
 	onlyUsage bool
 	basis
 	own int32 // the slot of the pod's nominated node
 
-	best *Candidate
+	best *plugin.Candidate
 	rank rank // of best
 	// looked counts the nodes considered, rated the nodes whose bound was computed, tried
 	// the nodes on which victims were searched for.
@@ -124,10 +127,10 @@ type search struct {
 	// withoutVictims counts the nodes without a pod of lower priority. objections counts
 	// the other nodes on which evicting all such pods was not enough.
 	withoutVictims int
-	objections     map[plugin.Objection]int
+	objections     map[Objection]int
 	errs           []failure
 	// candidates are all candidates by node, for extenders; nil without extenders.
-	candidates map[string]*Candidate
+	candidates map[string]*plugin.Candidate
 	// recalled counts the nodes that are known to have no candidate, by the position of
 	// their reasons.
 	recalled [mostTexts]int
@@ -169,7 +172,7 @@ func (s *search) tryInOrder(o *order) {
 			s.recalled[g.what] += len(g.slots)
 		}
 	}
-	salt := s.cycle.Salt()
+	salt := s.cycle.Salt
 	aside := s.memory.short[:0] // tried, without a result to keep
 	for {
 		slot := o.open.Best(salt)
@@ -177,7 +180,7 @@ func (s *search) tryInOrder(o *order) {
 			break
 		}
 		bound := *s.boundOf(slot)
-		if bound.tie = s.cycle.Tie(slot); s.best != nil && !bound.isBetter(&s.rank) {
+		if bound.tie = s.cycle.tie(slot); s.best != nil && !bound.isBetter(&s.rank) {
 			break
 		}
 		if s.try(slot) {
@@ -217,7 +220,7 @@ func (s *search) explainGroups(o *order) {
 func (s *search) tryByBounds(potential []int32) {
 	// Cached values for the pod's own nominated node are wrong, because they include the
 	// pod.
-	own, nominated := s.cycle.View().NominatedTo(s.pod.Key())
+	own, nominated := s.cycle.View.NominatedTo(s.pod.Key())
 	if !nominated {
 		own = -1
 	}
@@ -253,7 +256,7 @@ func (s *search) tryByBounds(potential []int32) {
 				continue
 			}
 			b := bounded{*r, slot}
-			if b.tie = s.cycle.Tie(slot); s.best == nil || b.isBetter(&s.rank) {
+			if b.tie = s.cycle.tie(slot); s.best == nil || b.isBetter(&s.rank) {
 				open = append(open, b)
 			}
 		}
@@ -306,7 +309,7 @@ func (s *search) isBetter(slot, other int32) bool {
 	if c := s.boundOf(slot).compareRungs(s.boundOf(other)); c != 0 {
 		return c < 0
 	}
-	return s.cycle.Tie(slot) > s.cycle.Tie(other)
+	return s.cycle.tie(slot) > s.cycle.tie(other)
 }
 
 // bounded is a node to try.
@@ -330,7 +333,7 @@ func (h *byBound) Pop() any {
 
 // objectAlike reports whether all nodes that lack the same resources have the same
 // objection, so that one of them stands for all.
-func (s *search) objectAlike(lacks uint32) bool { return s.cycle.OnlyRequest() && lacks&manyKinds == 0 }
+func (s *search) objectAlike(lacks uint32) bool { return s.cycle.OnlyRequest && lacks&manyKinds == 0 }
 
 // explainShort finds the objections to nodes that lack a resource even without the pods
 // of lower priority.
@@ -379,7 +382,7 @@ func (s *search) try(slot int32) (kept bool) {
 			kept = err == nil && s.known.learnReasons(slot, texts)
 		}
 	case len(found.Victims) == 0:
-		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
+		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View.Node(slot).Name()))
 	default:
 		r := s.rankOf(&found)
 		switch {
@@ -391,7 +394,7 @@ func (s *search) try(slot int32) (kept bool) {
 			kept = true
 		}
 		if s.candidates != nil {
-			s.candidates[s.cycle.View().Node(slot).Name()] = &found
+			s.candidates[s.cycle.View.Node(slot).Name()] = &found
 		}
 		if s.best == nil || r.isBetter(&s.rank) {
 			s.best, s.rank = &found, r
@@ -401,9 +404,9 @@ func (s *search) try(slot int32) (kept bool) {
 }
 
 // rejection returns the reasons for the lack of a candidate among the potential nodes.
-func (s *search) rejection(potential int) (*plan.Rejection, error) {
+func (s *search) rejection() (*plan.Rejection, error) {
 	nodes := map[string]int{}
-	if n := s.cycle.View().Nodes() - potential; n > 0 {
+	if n := s.cycle.View.Nodes() - s.cycle.PotentialNodes; n > 0 {
 		nodes[notHelpful] = n
 	}
 	if s.withoutVictims > 0 {

@@ -13,8 +13,8 @@ import (
 // violate a budget return first, then the others, each by importance. Pods with which the
 // preemptor no longer fits are the victims. So the victims are not always the fewest
 // possible, nor always of the lowest priority.
-func (s *search) victims(slot int32) (found Candidate, o plugin.Objection, any bool) {
-	all := s.memory.lowerPods(s.cycle.View(), slot, s.pod.Priority)
+func (s *search) victims(slot int32) (found plugin.Candidate, o Objection, any bool) {
+	all := s.memory.lowerPods(s.cycle.View, slot, s.pod.Priority)
 	if len(all) == 0 {
 		return found, o, false
 	}
@@ -29,15 +29,15 @@ func (s *search) victims(slot int32) (found Candidate, o plugin.Objection, any b
 
 // victimsByDryRun runs all filters in a dry run. A filter that fails there is the
 // objection to the node.
-func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
-	dryRun := s.cycle.View().DryRun(&s.memory.draft)
+func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (plugin.Candidate, Objection) {
+	dryRun := s.cycle.View.DryRun(&s.memory.draft)
 	for _, pod := range all {
 		dryRun.Remove(pod.Key())
 	}
 	if o := s.cycle.Objection(dryRun, slot); !o.IsNone() {
-		return Candidate{}, o
+		return plugin.Candidate{}, o
 	}
-	var failure plugin.Objection
+	var failure Objection
 	found := s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
 		if !failure.IsNone() {
 			return false
@@ -55,15 +55,15 @@ func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugi
 		return fits
 	})
 	if !failure.IsNone() {
-		return Candidate{}, failure
+		return plugin.Candidate{}, failure
 	}
-	return found, plugin.Objection{}
+	return found, Objection{}
 }
 
 // victimsByUse adds up resource usage, which is all that filters read.
-func (s *search) victimsByUse(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
+func (s *search) victimsByUse(slot int32, all []*model.Pod) (plugin.Candidate, Objection) {
 	if o := s.objectionWithout(slot); !o.IsNone() {
-		return Candidate{}, o
+		return plugin.Candidate{}, o
 	}
 	use := &s.memory.use
 	return s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
@@ -72,13 +72,13 @@ func (s *search) victimsByUse(slot int32, all []*model.Pod) (Candidate, plugin.O
 			use.Add(pod, -1)
 		}
 		return fits
-	}), plugin.Objection{}
+	}), Objection{}
 }
 
 // objectionWithout returns the first objection to a node without its pods of lower
 // priority. Afterwards the node's usage without them is in memory.
-func (s *search) objectionWithout(slot int32) plugin.Objection {
-	node, use := s.cycle.View().Node(slot), &s.memory.use
+func (s *search) objectionWithout(slot int32) Objection {
+	node, use := s.cycle.View.Node(slot), &s.memory.use
 	use.Reset(node)
 	bands := node.Bands()
 	for i := range bands {
@@ -90,9 +90,9 @@ func (s *search) objectionWithout(slot int32) plugin.Objection {
 }
 
 // reprieve puts back the pods that can stay. The rest are the victims.
-func (s *search) reprieve(slot int32, all []*model.Pod, stays func(*model.Pod) bool) Candidate {
-	found := Candidate{Slot: slot}
-	violating, rest := s.memory.split(s.cycle.View(), all)
+func (s *search) reprieve(slot int32, all []*model.Pod, stays func(*model.Pod) bool) plugin.Candidate {
+	found := plugin.Candidate{Slot: slot}
+	violating, rest := s.memory.split(s.cycle.View, all)
 	for _, pod := range violating {
 		if !stays(pod) {
 			found.Victims = append(found.Victims, pod)

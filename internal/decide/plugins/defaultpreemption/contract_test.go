@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -35,50 +34,21 @@ func TestContract(t *testing.T) {
 // still has pods.
 type cycle struct {
 	plugin.Cycle
-	view      state.View
-	potential []int32
-	objection plugin.Objection
-	err       error
-	kept      map[string]any
-	extenders []plugin.Extender
+	view  state.View
+	found plugin.Preemption
+	err   error
 }
 
-func (c *cycle) View() state.View                                 { return c.view }
-func (c *cycle) Potential() []int32                               { return c.potential }
-func (c *cycle) PotentialNodes() int                              { return len(c.potential) }
-func (c *cycle) OnlyUsage() bool                                  { return true }
-func (c *cycle) OnlyRequest() bool                                { return false }
-func (c *cycle) Request() *model.Resources                        { return nil }
-func (c *cycle) Extenders() []plugin.Extender                     { return c.extenders }
-func (c *cycle) Tie(slot int32) uint64                            { return uint64(slot) }
-func (c *cycle) Worked(int, int, int)                             {}
-func (c *cycle) Remembered() (uint64, model.Aspect)               { return 0, 0 }
-func (c *cycle) ObjectionWith(int32, *state.Use) plugin.Objection { return c.objection }
-func (c *cycle) FitsWith(int32, *state.Use) bool                  { return false }
-func (c *cycle) Reasons(plugin.Objection) (texts []string, err error) {
-	return []string{"too small"}, c.err
-}
-func (c *cycle) Outranked(pod *model.Pod, slot int32) []*model.Pod {
-	return c.view.NominatedBelow(pod, slot)
-}
-func (c *cycle) Resolvable(int32) bool { return true }
-func (c *cycle) Kept(name string, build func() any) any {
-	if c.kept == nil {
-		c.kept = map[string]any{}
+func (c *cycle) View() state.View                    { return c.view }
+func (c *cycle) Preempt() (plugin.Preemption, error) { return c.found, c.err }
+
+// evicting is a turn whose search finds victims on the first node.
+func evicting(victims ...*v1.Pod) cycle {
+	found := &plugin.Candidate{}
+	for _, v := range victims {
+		found.Victims = append(found.Victims, model.NewPod(v))
 	}
-	if c.kept[name] == nil {
-		c.kept[name] = build()
-	}
-	return c.kept[name]
-}
-
-// refusing is an extender that rejects all candidates.
-type refusing struct{ plugin.Extender }
-
-func (refusing) Preempts() bool            { return true }
-func (refusing) IsInterested(*v1.Pod) bool { return true }
-func (refusing) ProcessPreemption(*v1.Pod, map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
-	return nil, nil
+	return cycle{found: plugin.Preemption{Candidate: found}}
 }
 
 func priority(p int32, options ...build.PodOption) *v1.Pod {
@@ -92,9 +62,11 @@ func TestPostFilter(t *testing.T) {
 	nodes := []*v1.Node{build.Node("n1"), build.Node("n2")}
 	leaving := priority(1, on, build.Named("leaving"), build.Terminating)
 	broken := errors.New("broken")
+	a, weak := priority(2, on, build.Named("a")), priority(1, on, build.Named("a"))
 	preemptor := model.NewPod(priority(10, build.Named("p")))
 	never := model.NewPod(priority(10, build.Named("p"), func(p *v1.Pod) { policy := v1.PreemptNever; p.Spec.PreemptionPolicy = &policy }))
 	nominated := priority(5, build.Named("outranked"), build.NominatedNodeName("n1"))
+	unhelpful := &plan.Rejection{Counts: reason.Counted(map[string]int{"Preemption is not helpful for scheduling": 2})}
 	for _, row := range []struct {
 		name      string
 		pod       *model.Pod
@@ -105,28 +77,26 @@ func TestPostFilter(t *testing.T) {
 		outranked []string
 		err       string
 	}{
-		{name: "never", pod: never, want: plugin.PostFilterResult{Message: "preemption: not eligible due to preemptionPolicy=Never."}},
-		{name: "nothing helps", pod: preemptor, want: plugin.PostFilterResult{
+		{name: "never", pod: never, cycle: cycle{found: plugin.Preemption{Ineligible: "not eligible due to preemptionPolicy=Never."}}, want: plugin.PostFilterResult{Message: "preemption: not eligible due to preemptionPolicy=Never."}},
+		{name: "nothing helps", pod: preemptor, cycle: cycle{found: plugin.Preemption{Rejection: unhelpful}}, want: plugin.PostFilterResult{
 			Message:    "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
 			Nomination: plan.Clear,
 		}},
-		{name: "a victim", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a")), nominated}, cycle: cycle{potential: []int32{0, 1}},
+		{name: "a victim", pod: preemptor, placed: []*v1.Pod{weak, nominated}, cycle: evicting(weak),
 			want: plugin.PostFilterResult{
 				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 1 victims", Nomination: plan.Set, NodeName: "n1",
 			}, victims: []string{"a"}, outranked: []string{"outranked"}},
-		{name: "all victims are leaving", pod: preemptor, placed: []*v1.Pod{leaving, nominated}, cycle: cycle{potential: []int32{0}},
+		{name: "all victims are leaving", pod: preemptor, placed: []*v1.Pod{leaving, nominated}, cycle: evicting(leaving),
 			want: plugin.PostFilterResult{
 				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 1 victims", Nomination: plan.Set, NodeName: "n1",
 			}, victims: []string{"leaving"}},
-		{name: "one victim is leaving", pod: preemptor, placed: []*v1.Pod{leaving, priority(2, on, build.Named("a")), nominated}, cycle: cycle{potential: []int32{0}},
+		{name: "one victim is leaving", pod: preemptor, placed: []*v1.Pod{leaving, a, nominated}, cycle: evicting(a, leaving),
 			want: plugin.PostFilterResult{
 				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 2 victims", Nomination: plan.Set, NodeName: "n1",
 			}, victims: []string{"a", "leaving"}, outranked: []string{"outranked"}},
-		{name: "an extender leaves none", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a"))},
-			cycle: cycle{potential: []int32{0}, extenders: []plugin.Extender{refusing{}}},
-			want:  plugin.PostFilterResult{Message: "preemption: no candidate node for preemption", Passing: true}},
-		{name: "an error", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a"))},
-			cycle: cycle{potential: []int32{0}, objection: plugin.Objection{Code: reasonFailed}, err: broken}, err: "preemption: broken"},
+		{name: "an extender leaves none", pod: preemptor, placed: []*v1.Pod{weak},
+			want: plugin.PostFilterResult{Message: "preemption: no candidate node for preemption", Passing: true}},
+		{name: "an error", pod: preemptor, placed: []*v1.Pod{weak}, cycle: cycle{err: broken}, err: "preemption: broken"},
 	} {
 		c := row.cycle
 		c.view = plugintest.Cluster(nodes, row.placed...).View()
@@ -155,8 +125,6 @@ func TestPostFilter(t *testing.T) {
 		}
 	}
 }
-
-const reasonFailed = reason.Failed | 1
 
 func errorText(err error) string {
 	if err == nil {

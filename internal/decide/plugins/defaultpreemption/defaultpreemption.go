@@ -14,7 +14,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -69,23 +68,21 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 // PostFilter returns the pods to evict. A pod that may not preempt now keeps its
 // nomination. A pod that preemption cannot help loses it.
 func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
-	if text := preempt.Ineligible(c, pod); text != "" {
-		return plugin.PostFilterResult{Message: prefix + text}, nil
-	}
-	found, rejection, err := preempt.Search(c, pod)
+	found, err := c.Preempt()
 	switch {
 	case err != nil:
 		return plugin.PostFilterResult{}, fmt.Errorf(prefix+"%w", err)
-	case found == nil && rejection == nil:
+	case found.Ineligible != "":
+		return plugin.PostFilterResult{Message: prefix + found.Ineligible}, nil
+	case found.Candidate == nil && found.Rejection == nil:
 		return plugin.PostFilterResult{Message: prefix + "no candidate node for preemption", Passing: true}, nil
-	case found == nil:
-		return plugin.PostFilterResult{Message: prefix + rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
+	case found.Candidate == nil:
+		return plugin.PostFilterResult{Message: prefix + found.Rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
 	}
-	return p.resultOf(c, pod, found), nil
+	return p.resultOf(c.View(), pod, found.Candidate), nil
 }
 
-func (p *Plugin) resultOf(c plugin.Cycle, pod *model.Pod, found *preempt.Candidate) plugin.PostFilterResult {
-	v := c.View()
+func (p *Plugin) resultOf(v state.View, pod *model.Pod, found *plugin.Candidate) plugin.PostFilterResult {
 	node := v.Node(found.Slot).Name()
 	result := plugin.PostFilterResult{Done: true, Nomination: plan.Set, NodeName: node, Evictions: p.evictions(v, node, found.Victims)}
 	result.Message = fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(result.Evictions))
