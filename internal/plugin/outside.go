@@ -106,18 +106,11 @@ func (r *Refusal) Error() string { return strings.Join(r.Reasons, ", ") }
 // are not ignorable, then the ignorable ones, each in the order of the configuration. It
 // is safe for concurrent use.
 type Extender interface {
-	// Name is the extender's URL, for messages.
-	Name() string
+	// Traits are the constants of the extender's configuration.
+	Traits() ExtenderTraits
 	// IsInterested reports whether the extender handles the pod: it manages no resources,
 	// or the pod requests a managed resource.
 	IsInterested(pod *v1.Pod) bool
-	// IsIgnorable reports whether the turn continues when the extender cannot be reached.
-	IsIgnorable() bool
-	// Filters, Prioritizes, Preempts and Binds report which verbs the extender has.
-	Filters() bool
-	Prioritizes() bool
-	Preempts() bool
-	Binds() bool
 	// Filter returns which of the nodes pass.
 	Filter(pod *v1.Pod, nodes []*v1.Node) (ExtenderVerdicts, error)
 	// Prioritize returns the amounts to add to the nodes' totals, by name: score times
@@ -129,6 +122,16 @@ type Extender interface {
 	ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error)
 	// Bind binds a pod.
 	Bind(binding *v1.Binding) error
+}
+
+// ExtenderTraits are the constants of an extender.
+type ExtenderTraits struct {
+	// Name is the extender's URL, for messages.
+	Name string
+	// Ignorable means that the turn continues when the extender cannot be reached.
+	Ignorable bool
+	// Filters, Prioritizes, Preempts and Binds report which verbs the extender has.
+	Filters, Prioritizes, Preempts, Binds bool
 }
 
 // ExtenderVerdicts is the result of an extender at Filter.

@@ -303,8 +303,8 @@ func passing() plugin.CountRule {
 // refuses is an extender that passes no node.
 type refuses struct{ plugin.Extender }
 
-func (refuses) IsInterested(*v1.Pod) bool { return true }
-func (refuses) Filters() bool             { return true }
+func (refuses) IsInterested(*v1.Pod) bool     { return true }
+func (refuses) Traits() plugin.ExtenderTraits { return plugin.ExtenderTraits{Filters: true} }
 func (refuses) Filter(*v1.Pod, []*v1.Node) (plugin.ExtenderVerdicts, error) {
 	return plugin.ExtenderVerdicts{}, nil
 }

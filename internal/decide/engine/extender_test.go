@@ -31,15 +31,12 @@ type scripted struct {
 	offered              [][]string
 }
 
-func (s *scripted) Name() string              { return "scripted" }
 func (s *scripted) IsInterested(*v1.Pod) bool { return !s.bored }
-func (s *scripted) IsIgnorable() bool         { return s.ignorable }
-func (s *scripted) Filters() bool             { return s.passes != nil }
-func (s *scripted) Prioritizes() bool         { return s.scores != nil }
-func (s *scripted) Preempts() bool            { return false }
-func (s *scripted) Binds() bool               { return false }
-func (s *scripted) Bind(*v1.Binding) error    { return nil }
-func long(short string) string                { return "node-0000" + short }
+func (s *scripted) Traits() plugin.ExtenderTraits {
+	return plugin.ExtenderTraits{Name: "scripted", Ignorable: s.ignorable, Filters: s.passes != nil, Prioritizes: s.scores != nil}
+}
+func (s *scripted) Bind(*v1.Binding) error { return nil }
+func long(short string) string             { return "node-0000" + short }
 func named(all map[string]string) map[string]string {
 	long := map[string]string{}
 	for name, text := range all {

@@ -227,9 +227,8 @@ func TestOneExtenderPrioritizes(t *testing.T) {
 // prefers is an extender that prefers the node b.
 type prefers struct{ plugin.Extender }
 
-func (prefers) IsInterested(*v1.Pod) bool { return true }
-func (prefers) Filters() bool             { return false }
-func (prefers) Prioritizes() bool         { return true }
+func (prefers) IsInterested(*v1.Pod) bool     { return true }
+func (prefers) Traits() plugin.ExtenderTraits { return plugin.ExtenderTraits{Prioritizes: true} }
 func (prefers) Prioritize(*v1.Pod, []*v1.Node) (map[string]int64, error) {
 	return map[string]int64{"b": 10}, nil
 }
@@ -262,9 +261,8 @@ func TestBareScores(t *testing.T) {
 // returnsWhole is an extender that passes every node as a whole object.
 type returnsWhole struct{ plugin.Extender }
 
-func (returnsWhole) IsInterested(*v1.Pod) bool { return true }
-func (returnsWhole) Filters() bool             { return true }
-func (returnsWhole) Prioritizes() bool         { return false }
+func (returnsWhole) IsInterested(*v1.Pod) bool     { return true }
+func (returnsWhole) Traits() plugin.ExtenderTraits { return plugin.ExtenderTraits{Filters: true} }
 func (returnsWhole) Filter(_ *v1.Pod, nodes []*v1.Node) (verdicts plugin.ExtenderVerdicts, err error) {
 	verdicts.Bare = true
 	for _, n := range nodes {
@@ -455,8 +453,8 @@ type refusesEach struct {
 	calls int
 }
 
-func (*refusesEach) IsInterested(*v1.Pod) bool { return true }
-func (*refusesEach) Filters() bool             { return true }
+func (*refusesEach) IsInterested(*v1.Pod) bool     { return true }
+func (*refusesEach) Traits() plugin.ExtenderTraits { return plugin.ExtenderTraits{Filters: true} }
 func (o *refusesEach) Filter(_ *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts, error) {
 	o.calls++
 	failed := map[string]string{}

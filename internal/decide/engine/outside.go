@@ -171,7 +171,7 @@ func (c *cycle) asksOutside() bool {
 		return true
 	}
 	for _, x := range c.profile.Extenders {
-		if x.Filters() && x.IsInterested(c.pod.Object) {
+		if x.Traits().Filters && x.IsInterested(c.pod.Object) {
 			return true
 		}
 	}
@@ -240,7 +240,7 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 		if len(slots) == 0 {
 			break
 		}
-		if !x.Filters() || !x.IsInterested(c.pod.Object) {
+		if !x.Traits().Filters || !x.IsInterested(c.pod.Object) {
 			continue
 		}
 		if said == nil {
@@ -251,7 +251,7 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 		}
 		verdicts, err := x.Filter(c.pod.Object, objectsOf(c.view, slots))
 		if err != nil {
-			if x.IsIgnorable() {
+			if x.Traits().Ignorable {
 				continue
 			}
 			return nil, err
@@ -355,7 +355,7 @@ func (e *Engine) addExtenders(c *cycle, slots []int32, totals []int64) {
 	var nodes []*v1.Node
 	pod := c.pod.Object
 	for i, x := range c.profile.Extenders {
-		if !x.Prioritizes() || !x.IsInterested(pod) {
+		if !x.Traits().Prioritizes || !x.IsInterested(pod) {
 			continue
 		}
 		if nodes == nil {

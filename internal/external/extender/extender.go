@@ -53,6 +53,7 @@ const (
 // Client calls one extender. It is safe for concurrent use.
 type Client struct {
 	config  configv1.Extender
+	traits  plugin.ExtenderTraits
 	managed sets.Set[v1.ResourceName]
 	http    *http.Client
 	log     logr.Logger
@@ -64,7 +65,7 @@ var _ plugin.Extender = (*Client)(nil)
 // New returns a client of an extender, or an error for its TLS configuration. It logs
 // failures that are ignored because the extender is ignorable.
 func New(config *configv1.Extender, log logr.Logger) (*Client, error) {
-	c := &Client{config: *config.DeepCopy(), managed: sets.New[v1.ResourceName](), log: log, max: responseMax}
+	c := &Client{config: *config.DeepCopy(), traits: traitsOf(config), managed: sets.New[v1.ResourceName](), log: log, max: responseMax}
 	for _, r := range config.ManagedResources {
 		c.managed.Insert(v1.ResourceName(r.Name))
 	}
@@ -98,8 +99,15 @@ func tlsOf(config *configv1.Extender) *restclient.Config {
 	return &of
 }
 
-// Name returns the extender's configured URL, with a password redacted.
-func (c *Client) Name() string { return Redacted(c.config.URLPrefix) }
+// Traits returns the constants of the configuration. A password in the URL is redacted.
+func (c *Client) Traits() plugin.ExtenderTraits { return c.traits }
+
+func traitsOf(config *configv1.Extender) plugin.ExtenderTraits {
+	return plugin.ExtenderTraits{
+		Name: Redacted(config.URLPrefix), Ignorable: config.Ignorable,
+		Filters: config.FilterVerb != "", Prioritizes: config.PrioritizeVerb != "", Preempts: config.PreemptVerb != "", Binds: config.BindVerb != "",
+	}
+}
 
 // Redacted returns an extender's URL with the password redacted, for texts that others
 // read. A URL without a password is unchanged.
@@ -124,22 +132,6 @@ func Redacted(prefix string) string {
 	}
 	return prefix
 }
-
-// IsIgnorable reports whether scheduling continues without the extender when its call
-// fails.
-func (c *Client) IsIgnorable() bool { return c.config.Ignorable }
-
-// Filters reports whether the extender filters nodes.
-func (c *Client) Filters() bool { return c.config.FilterVerb != "" }
-
-// Prioritizes reports whether the extender scores nodes.
-func (c *Client) Prioritizes() bool { return c.config.PrioritizeVerb != "" }
-
-// Preempts reports whether the extender supports preemption.
-func (c *Client) Preempts() bool { return c.config.PreemptVerb != "" }
-
-// Binds reports whether the extender binds pods.
-func (c *Client) Binds() bool { return c.config.BindVerb != "" }
 
 // IsInterested reports whether the extender processes the pod. Requests and limits of
 // containers count, even with the amount 0; pod-level resources do not.
@@ -214,7 +206,7 @@ func (c *Client) filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts,
 		already, ok := offered[name]
 		switch {
 		case !ok:
-			return plugin.ExtenderVerdicts{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list", c.Name(), name)
+			return plugin.ExtenderVerdicts{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list", c.traits.Name, name)
 		case !already:
 			offered[name] = true
 			verdicts.Passed = append(verdicts.Passed, name)
@@ -229,7 +221,7 @@ func (c *Client) filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts,
 func (c *Client) Prioritize(pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error) {
 	var result extenderv1.HostPriorityList
 	if err := c.send(context.Background(), c.config.PrioritizeVerb, c.argsOf(pod, nodes), &result); err != nil {
-		c.log.Error(err, "An extender failed, ignoring its scores", "extender", c.Name(), "pod", pod.Namespace+"/"+pod.Name)
+		c.log.Error(err, "An extender's scores are left out, because it could not be asked", "extender", c.traits.Name, "pod", pod.Namespace+"/"+pod.Name)
 		return nil, err
 	}
 	scores := make(map[string]int64, len(result))
@@ -287,7 +279,7 @@ func (c *Client) BindContext(ctx context.Context, binding *v1.Binding) error {
 // passOver logs an error that is ignored because the extender is ignorable.
 func (c *Client) passOver(verb string, err error) {
 	if err != nil && c.config.Ignorable {
-		c.log.Error(err, "An ignorable extender failed, skipping it", "extender", c.Name(), "verb", verb)
+		c.log.Error(err, "An extender is skipped, because it could not be asked and may be ignored", "extender", c.traits.Name, "verb", verb)
 	}
 }
 

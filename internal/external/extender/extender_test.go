@@ -311,7 +311,7 @@ func TestPasswordStaysSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts := []string{c.Name()}
+		texts := []string{c.Traits().Name}
 		for _, verb := range []string{"filter", "prioritize", "preempt", "bind"} {
 			texts = append(texts, asked(c, verb))
 		}
@@ -514,8 +514,8 @@ func TestVerbs(t *testing.T) {
 		case "bind":
 			config.BindVerb = "b"
 		}
-		c := client(t, config)
-		if got := []bool{c.Filters(), c.Prioritizes(), c.Preempts(), c.Binds()}; !slices.Equal(got, []bool{verb == "filter", verb == "prioritize", verb == "preempt", verb == "bind"}) {
+		x := client(t, config).Traits()
+		if got := []bool{x.Filters, x.Prioritizes, x.Preempts, x.Binds}; !slices.Equal(got, []bool{verb == "filter", verb == "prioritize", verb == "preempt", verb == "bind"}) {
 			t.Errorf("%q: has verbs %v", verb, got)
 		}
 	}
@@ -653,7 +653,7 @@ func TestOrder(t *testing.T) {
 	}
 	var names []string
 	for _, e := range set.Extenders() {
-		names = append(names, e.Name())
+		names = append(names, e.Traits().Name)
 	}
 	if diff := cmp.Diff([]string{"b", "d", "a", "c"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

@@ -40,7 +40,7 @@ func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("extenders[%d].tlsConfig: %w", i, err)
-		case c.IsIgnorable():
+		case c.traits.Ignorable:
 			ignorable = append(ignorable, c)
 		default:
 			s.clients = append(s.clients, c)
@@ -74,7 +74,7 @@ func (s *Set) Reads() []model.Kind {
 // Binds reports whether any extender binds pods.
 func (s *Set) Binds() bool {
 	for _, c := range s.clients {
-		if c.Binds() {
+		if c.traits.Binds {
 			return true
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Set) Binds() bool {
 func (s *Set) BindSteps(_ state.View, p *plan.Placement) ([]plan.Step, error) {
 	var binders []*Client
 	for _, c := range s.clients {
-		if c.Binds() && c.IsInterested(p.Pod.Object) {
+		if c.traits.Binds && c.IsInterested(p.Pod.Object) {
 			binders = append(binders, c)
 		}
 	}
@@ -119,7 +119,7 @@ var _ commit.Call = (*call)(nil)
 // fails. If all fail, the step is skipped, and a Bind plugin binds the pod.
 func (c *call) Run(ctx context.Context) commit.CallResult {
 	for _, binder := range c.binders {
-		if err := binder.BindContext(ctx, &c.binding); err == nil || !binder.IsIgnorable() {
+		if err := binder.BindContext(ctx, &c.binding); err == nil || !binder.traits.Ignorable {
 			return commit.CallResult{Err: err}
 		}
 	}

@@ -30,7 +30,7 @@ func Hand(extenders []plugin.Extender, types *public.Types) []fwk.Extender {
 // Filter returns the nodes that pass. Nodes that the extender returned as objects are
 // NodeInfos without pods, as in kube-scheduler.
 func (h handed) Filter(pod *v1.Pod, nodes []fwk.NodeInfo) (passed []fwk.NodeInfo, failed, unresolvable extenderv1.FailedNodesMap, err error) {
-	if !h.Filters() {
+	if !h.Traits().Filters {
 		return nodes, nil, nil, nil
 	}
 	said, err := h.Extender.Filter(pod, objects(nodes))
@@ -58,7 +58,7 @@ func (h handed) Filter(pod *v1.Pod, nodes []fwk.NodeInfo) (passed []fwk.NodeInfo
 // and they are divided by the factor that plugins multiply them with.
 func (h handed) Prioritize(pod *v1.Pod, nodes []fwk.NodeInfo) (*extenderv1.HostPriorityList, int64, error) {
 	list := extenderv1.HostPriorityList{}
-	if !h.Prioritizes() {
+	if !h.Traits().Prioritizes {
 		return &list, 0, nil
 	}
 	scores, err := h.Extender.Prioritize(pod, objects(nodes))
@@ -77,12 +77,18 @@ func (h handed) Prioritize(pod *v1.Pod, nodes []fwk.NodeInfo) (*extenderv1.HostP
 // Bind binds a pod.
 func (h handed) Bind(binding *v1.Binding) error { return h.Extender.Bind(binding) }
 
+// Name returns the extender's URL.
+func (h handed) Name() string { return h.Traits().Name }
+
+// IsIgnorable reports whether scheduling continues when the extender cannot be reached.
+func (h handed) IsIgnorable() bool { return h.Traits().Ignorable }
+
 // IsBinder, IsPrioritizer, IsFilter and SupportsPreemption report which verbs the
 // extender has.
-func (h handed) IsBinder() bool           { return h.Binds() }
-func (h handed) IsPrioritizer() bool      { return h.Prioritizes() }
-func (h handed) IsFilter() bool           { return h.Filters() }
-func (h handed) SupportsPreemption() bool { return h.Preempts() }
+func (h handed) IsBinder() bool           { return h.Traits().Binds }
+func (h handed) IsPrioritizer() bool      { return h.Traits().Prioritizes }
+func (h handed) IsFilter() bool           { return h.Traits().Filters }
+func (h handed) SupportsPreemption() bool { return h.Traits().Preempts }
 
 // ProcessPreemption returns the remaining candidates. Victims are looked up on their
 // nodes.

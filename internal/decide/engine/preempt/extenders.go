@@ -16,7 +16,7 @@ import (
 // advisers returns the extenders that may choose the victims of a pod.
 func advisers(c *cycle, pod *model.Pod) (advisers []plugin.Extender) {
 	for _, e := range c.Extenders {
-		if e.Preempts() && e.IsInterested(pod.Object) {
+		if e.Traits().Preempts && e.IsInterested(pod.Object) {
 			advisers = append(advisers, e)
 		}
 	}
@@ -47,7 +47,7 @@ func (s *search) advised(by []plugin.Extender) (*plugin.Candidate, error) {
 		switch {
 		case err == nil:
 			left = read
-		case !e.IsIgnorable():
+		case !e.Traits().Ignorable:
 			return nil, err
 		}
 		if len(left) == 0 {
@@ -105,7 +105,7 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 				victim = on[meta.UID]
 			}
 			if victim == nil {
-				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.Name(), meta, name)
+				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.Traits().Name, meta, name)
 			}
 			// a pod is evicted once, even if it is named twice
 			if !slices.Contains(found.Victims, victim) {
@@ -114,7 +114,7 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 		}
 		read[name] = found
 	}
-	if len(empty) > 0 && !e.IsIgnorable() {
+	if len(empty) > 0 && !e.Traits().Ignorable {
 		return nil, fmt.Errorf("expected at least one victim pod on node %q", empty[0])
 	}
 	return read, nil
