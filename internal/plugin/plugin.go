@@ -307,6 +307,9 @@ type Candidate struct {
 	Victims []*model.Pod
 	// Violations counts the victims that violate a PodDisruptionBudget.
 	Violations int
+	// Outranked are the pods that lose their nominations to the node if a victim is
+	// evicted. Cycle.Preempt sets them.
+	Outranked []*model.Pod
 }
 
 // Score plugins rate the nodes for a pod. Each is a NodeScore, a StateScore, a SetScore

@@ -26,8 +26,8 @@ func (c *cycle) eachNominated(yield func(slot int32, before []*model.Pod)) {
 	c.view.EachNominatedWith(c.renominated, c.pod, yield)
 }
 
-// Outranked returns the pods nominated to a node that lose their nominations if a pod of
-// higher priority evicts others there.
-func (p *postFilterCycle) Outranked(pod *model.Pod, slot int32) []*model.Pod {
-	return p.cycle.view.NominatedBelowWith(p.cycle.renominated, pod, slot)
+// outranked returns the pods nominated to a node that lose their nominations if the
+// cycle's pod evicts others there.
+func (p *postFilterCycle) outranked(slot int32) []*model.Pod {
+	return p.cycle.view.NominatedBelowWith(p.cycle.renominated, p.cycle.pod, slot)
 }

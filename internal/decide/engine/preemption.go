@@ -16,6 +16,9 @@ func (p *postFilterCycle) Preempt() (plugin.Preemption, error) {
 	}
 	found, work, err := p.engine.victims.Search(p, p.facts(), p.cycle.pod)
 	p.engine.preempted(work)
+	if c := found.Candidate; c != nil {
+		c.Outranked = p.outranked(c.Slot)
+	}
 	return found, err
 }
 

@@ -221,7 +221,7 @@ func (c *Client) filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts,
 func (c *Client) Prioritize(pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error) {
 	var result extenderv1.HostPriorityList
 	if err := c.send(context.Background(), c.config.PrioritizeVerb, c.argsOf(pod, nodes), &result); err != nil {
-		c.log.Error(err, "An extender's scores are left out, because it could not be asked", "extender", c.traits.Name, "pod", pod.Namespace+"/"+pod.Name)
+		c.log.Error(err, "An extender failed, ignoring its scores", "extender", c.traits.Name, "pod", pod.Namespace+"/"+pod.Name)
 		return nil, err
 	}
 	scores := make(map[string]int64, len(result))
@@ -279,7 +279,7 @@ func (c *Client) BindContext(ctx context.Context, binding *v1.Binding) error {
 // passOver logs an error that is ignored because the extender is ignorable.
 func (c *Client) passOver(verb string, err error) {
 	if err != nil && c.config.Ignorable {
-		c.log.Error(err, "An extender is skipped, because it could not be asked and may be ignored", "extender", c.traits.Name, "verb", verb)
+		c.log.Error(err, "An ignorable extender failed, skipping it", "extender", c.traits.Name, "verb", verb)
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package preempt finds the node and the victims for a pod without a feasible node.
 //
 // It takes the turn of a pod that no node is feasible for (turn.go), and returns the node
-// and its victims, or the reason why preemption helps nowhere. It owns nothing: the engine
-// holds its memory. It evicts and nominates no pod and never changes the state.
+// and its victims, or the reason why preemption helps nowhere. It owns nothing: the
+// engine holds its memory. It evicts and nominates no pod and never changes the state.
 //
 // The rules are kube-scheduler's DefaultPreemption: remove all pods of lower priority,
 // put them back, those protected by a budget first and the more important first, and

@@ -39,8 +39,13 @@ type cycle struct {
 	err   error
 }
 
-func (c *cycle) View() state.View                    { return c.view }
-func (c *cycle) Preempt() (plugin.Preemption, error) { return c.found, c.err }
+func (c *cycle) View() state.View { return c.view }
+func (c *cycle) Preempt() (plugin.Preemption, error) {
+	if c.found.Candidate != nil {
+		c.found.Candidate.Outranked = c.view.NominatedBelow(model.NewPod(priority(10, build.Named("p"))), c.found.Candidate.Slot)
+	}
+	return c.found, c.err
+}
 
 // evicting is a turn whose search finds victims on the first node.
 func evicting(victims ...*v1.Pod) cycle {

@@ -79,15 +79,16 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	case found.Candidate == nil:
 		return plugin.PostFilterResult{Message: prefix + found.Rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
 	}
-	return p.resultOf(c.View(), pod, found.Candidate), nil
+	return p.resultOf(c.View(), found.Candidate), nil
 }
 
-func (p *Plugin) resultOf(v state.View, pod *model.Pod, found *plugin.Candidate) plugin.PostFilterResult {
+func (p *Plugin) resultOf(v state.View, found *plugin.Candidate) plugin.PostFilterResult {
 	node := v.Node(found.Slot).Name()
 	result := plugin.PostFilterResult{Done: true, Nomination: plan.Set, NodeName: node, Evictions: p.evictions(v, node, found.Victims)}
 	result.Message = fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(result.Evictions))
-	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) { // as in kube-scheduler, which starts nothing if all victims are leaving anyway
-		result.Outranked = c.Outranked(pod, found.Slot)
+	// As in kube-scheduler, nothing starts if all victims are terminating.
+	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) {
+		result.Outranked = found.Outranked
 	}
 	return result
 }

@@ -56,7 +56,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestVariant: a volume that other pods use gives the verdicts of one that nobody uses, except on the nodes where it is in use.
+// TestVariant: a volume that other pods use gives the verdicts of an unused volume,
+// except on the nodes where it is in use.
 func TestVariant(t *testing.T) {
 	var objects []runtime.Object
 	for i := 2; i <= 16; i++ {
