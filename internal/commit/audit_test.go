@@ -243,6 +243,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 // idle is a call that never runs here.
 type idle struct{}
 
+func (idle) IsCall()                        {}
 func (idle) Run(context.Context) CallResult { return CallResult{} }
 
 // TestAuditFindsEachViolationOfCalls corrupts an outbox with a running call, a returned

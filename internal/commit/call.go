@@ -1,11 +1,16 @@
 package commit
 
-import "context"
+import (
+	"context"
+
+	"github.com/berth-scheduler/berth/internal/model/plan"
+)
 
 // Call is the code of an out-of-tree plugin in a step of a binding. It runs once, on a
 // goroutine of its own. It may take any time, but should return soon after the context is
 // done.
 type Call interface {
+	plan.Call
 	Run(ctx context.Context) CallResult
 }
 

@@ -22,6 +22,13 @@ type calling struct {
 	run  func(ctx context.Context) commit.CallResult
 }
 
+// notRun is a call that nothing can run.
+type notRun struct{}
+
+func (notRun) IsCall() {}
+
+func (*calling) IsCall() {}
+
 func (c *calling) Run(ctx context.Context) commit.CallResult { return c.run(ctx) }
 
 // withCalls is a placement with steps in the notation of stepped. Steps that do nothing
@@ -583,7 +590,7 @@ func TestImpossibleCalls(t *testing.T) {
 		change func(s *plan.Step)
 		want   string
 	}{
-		{func(s *plan.Step) { s.Call = "x" }, `plugin "a" makes a step at PreBind with calls of the types string and <nil>: must be a commit.Call`},
+		{func(s *plan.Step) { s.Call = notRun{} }, `plugin "a" makes a step at PreBind with calls of the types commit_test.notRun and <nil>: must be a commit.Call`},
 		{func(s *plan.Step) { s.Write = &plan.Write{} }, `plugin "a" makes a step at PreBind with a call and a write: must have one of them`},
 		{func(s *plan.Step) { s.Undo, s.UndoCall = &plan.Write{}, s.Call }, `plugin "a" makes a step at PreBind with a call and a write: must have one of them`},
 		{func(s *plan.Step) { s.Stage, s.Wait = plan.Bind, &plan.Wait{Timeout: 1} }, `plugin "a" waits at Bind: must do so in its call`},

@@ -18,7 +18,7 @@ import (
 // errOver cancels the context of a completed binding.
 var errOver = errors.New("the binding is over")
 
-func isCall(x any) bool {
+func isCall(x plan.Call) bool {
 	_, ok := x.(Call)
 	return x == nil || ok
 }

@@ -50,6 +50,9 @@ type patient struct {
 
 func (*patient) Name() string { return "Patient" }
 
+// IsCall makes the plugin a call that nothing can run.
+func (*patient) IsCall() {}
+
 func (p *patient) Permit(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
 	name := placement.Pod.Name
 	if name == "calls" {

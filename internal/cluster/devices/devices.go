@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/kit/shrink"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // Store holds everything about devices. The zero value is not usable; call New.
@@ -113,7 +114,10 @@ type Promise struct {
 	Uses []v1.ContainerExtendedResourceRequest
 }
 
-// Key returns the key of the claim to create.
+// IsHeld marks the type as the value of a hold, see plan.Held.
+func (*Promise) IsHeld() {}
+
+// Key returns the key of the claim to be made.
 func (p *Promise) Key() model.ClaimKey {
 	return model.ClaimKey{Namespace: model.Interned(p.Made.Namespace), Name: p.Made.Name}
 }
@@ -267,9 +271,8 @@ func (s *Store) Allocated() structured.AllocatedState { return s.allocated }
 // InUse reports whether any part of a device is allocated.
 func (s *Store) InUse(id structured.DeviceID) bool { return s.users[id] > 0 || s.sharers[id] > 0 }
 
-// Hold records that a placement promises an allocation to a claim, or shares the existing
-// promise. Other holds are ignored.
-func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
+// Hold notes that a placement promises something to a claim, or shares what is promised to it already. It ignores other holds.
+func (s *Store) Hold(object model.Ref, pod model.PodKey, value plan.Held) {
 	promise, ok := value.(*Promise)
 	if !ok || object.Kind != model.ResourceClaimKind {
 		return

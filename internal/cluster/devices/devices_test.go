@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // slice returns a slice of a pool with devices of these names; on is a node, or "*" for
@@ -162,7 +163,7 @@ func (r *recorder) mustBeSound(t *testing.T) {
 		}
 	}
 	var v audit.Violations
-	r.Audit(&v, names, func(model.Ref, model.PodKey, any) bool { return true })
+	r.Audit(&v, names, func(model.Ref, model.PodKey, plan.Held) bool { return true })
 	if err := v.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // classOf returns a class created at a time, in seconds, that chooses the name of an
@@ -29,7 +30,7 @@ func classOf(name, resource string, created int64) *model.DeviceClass {
 func sound(t *testing.T, s *Store) {
 	t.Helper()
 	var v audit.Violations
-	s.Audit(&v, nil, func(model.Ref, model.PodKey, any) bool { return true })
+	s.Audit(&v, nil, func(model.Ref, model.PodKey, plan.Held) bool { return true })
 	if err := v.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // TestGiveBack counts the writes that release a claim, until all have ended or the claim
@@ -22,7 +23,7 @@ func TestGiveBack(t *testing.T) {
 	expect := func(when string, want int) {
 		t.Helper()
 		v := audit.Of("devices")
-		s.Audit(v, nil, func(model.Ref, model.PodKey, any) bool { return false })
+		s.Audit(v, nil, func(model.Ref, model.PodKey, plan.Held) bool { return false })
 		if err := v.Err(); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}

@@ -16,7 +16,13 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
+
+// otherValue is the value of a hold of another plugin.
+type otherValue struct{}
+
+func (otherValue) IsHeld() {}
 
 // changed returns a slice with a change.
 func changed(s *model.ResourceSlice, change func(*resourcev1.ResourceSlice)) *model.ResourceSlice {
@@ -284,7 +290,7 @@ func TestAwaited(t *testing.T) {
 		t.Errorf("%v is awaited: %t", key, r.IsAwaited(key))
 	}
 	r.Hold(model.Ref{Kind: model.ResourceSliceKind, Name: "c"}, pod, promise)
-	r.Hold(key.DeviceRef(), pod, "another value")
+	r.Hold(key.DeviceRef(), pod, otherValue{})
 	if r.IsPromised(key) || r.Kept().Claims != 0 {
 		t.Error("other holds are promises")
 	}
@@ -438,7 +444,7 @@ func TestAuditReports(t *testing.T) {
 		seats := []Seat{{"a", true, map[string]string{"name": "a"}}, {"b", true, map[string]string{"name": "b"}}}
 		row.do(r)
 		var v audit.Violations
-		r.Audit(&v, seats, func(_ model.Ref, holder model.PodKey, _ any) bool { return holder == pod })
+		r.Audit(&v, seats, func(_ model.Ref, holder model.PodKey, _ plan.Held) bool { return holder == pod })
 		if err := v.Err(); row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%d: %v, want %q", i, err, row.want)
 		}

@@ -99,7 +99,7 @@ type Holder struct {
 	Pod    model.PodKey
 	Plugin string
 	// Value is the held part of the object, as the plugin put it into the placement.
-	Value any
+	Value plan.Held
 }
 
 // Held returns the number of objects with holders.

@@ -20,6 +20,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
+// numbered and named are values of holds.
+type (
+	numbered int
+	named    string
+)
+
+func (numbered) IsHeld() {}
+func (named) IsHeld()    {}
+
 // everything prints a state's pods: their use, their nodes, the counts, nominations and
 // holds.
 func (s *State) everything() string {
@@ -86,7 +95,7 @@ func TestUnassume(t *testing.T) {
 	place := func() plan.Placement {
 		p := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pending()}, NodeName: []string{"a", "b", "c"}[random.IntN(3)]}
 		for range random.IntN(3) {
-			p.Holds = append(p.Holds, plan.Hold{Plugin: "Volumes", Object: model.Ref{Name: fmt.Sprint("v", random.IntN(3))}, Value: number})
+			p.Holds = append(p.Holds, plan.Hold{Plugin: "Volumes", Object: model.Ref{Name: fmt.Sprint("v", random.IntN(3))}, Value: numbered(number)})
 		}
 		return p
 	}
@@ -142,10 +151,10 @@ func TestHolds(t *testing.T) {
 		for _, name := range []string{"p", "q"} {
 			s.Assume(plan.Placement{
 				QueuedPod: plan.QueuedPod{Pod: podOn(name, map[string]string{"p": "u", "q": "q"}[name], "", 1).Pod}, NodeName: "a",
-				Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: name}},
+				Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: named(name)}},
 			})
 		}
-		if held := s.View().Holders(volume); len(held) != 2 || held[0].Pod.Name != "p" || held[0].Plugin != "Volumes" || held[1].Value != "q" {
+		if held := s.View().Holders(volume); len(held) != 2 || held[0].Pod.Name != "p" || held[0].Plugin != "Volumes" || held[1].Value != named("q") {
 			t.Fatalf("%s: held by %+v", row.name, held)
 		}
 		s.Apply([]model.Change{row.then})

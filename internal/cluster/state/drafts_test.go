@@ -103,7 +103,7 @@ func TestDraftHolds(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b")})
 	pod := podOn("p", "p", "", 1).Pod
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a", Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: 1}}})
+	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a", Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: numbered(1)}}})
 	a, _ := s.Slot("a")
 	b, _ := s.Slot("b")
 	again, fresh, plain := podOn("p", "another", "", 1).Pod, podOn("fresh", "fresh", "", 1).Pod, podOn("plain", "plain", "a", 1).Pod
@@ -120,7 +120,7 @@ func TestDraftHolds(t *testing.T) {
 		{"on another node", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, b) }, 0},
 		{"back from another node", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, b); d.Remove(pod.Key()); d.Add(pod, a) }, 0},
 		{"a new pod, put back", func(d *Draft) {
-			d.Add(fresh, a, plan.Hold{Plugin: "Volumes", Object: volume, Value: 4})
+			d.Add(fresh, a, plan.Hold{Plugin: "Volumes", Object: volume, Value: numbered(4)})
 			d.Remove(fresh.Key())
 			d.Add(fresh, a)
 		}, 2},
@@ -130,7 +130,7 @@ func TestDraftHolds(t *testing.T) {
 		{"with another hold", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, a, plan.Hold{Plugin: "Volumes", Object: other}) }, 0},
 		{"with another hold, taken off and put back", func(d *Draft) {
 			d.Remove(pod.Key())
-			d.Add(pod, a, plan.Hold{Plugin: "Volumes", Object: volume, Value: 2}, plan.Hold{Plugin: "Volumes", Object: volume, Value: 3})
+			d.Add(pod, a, plan.Hold{Plugin: "Volumes", Object: volume, Value: numbered(2)}, plan.Hold{Plugin: "Volumes", Object: volume, Value: numbered(3)})
 			d.Remove(pod.Key())
 			d.Add(pod, a)
 		}, 2},

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/storage"
 	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // compiledEvents are the resources of the events about compiled objects, by kind.
@@ -136,7 +137,7 @@ func (s *State) auditStorage(v *audit.Violations) {
 	for slot, seat := range seats {
 		places[slot] = devices.Seat{Name: seat.Name, Exists: seat.Exists, Labels: seat.Labels}
 	}
-	s.devices.Audit(v, places, func(object model.Ref, pod model.PodKey, value any) bool {
+	s.devices.Audit(v, places, func(object model.Ref, pod model.PodKey, value plan.Held) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod && h.Value == value })
 	})
 }

@@ -115,6 +115,9 @@ type call struct {
 
 var _ commit.Call = (*call)(nil)
 
+// IsCall marks the type as a plan.Call.
+func (*call) IsCall() {}
+
 // Run binds the pod through the first extender, or through the next if an ignorable one
 // fails. If all fail, the step is skipped, and a Bind plugin binds the pod.
 func (c *call) Run(ctx context.Context) commit.CallResult {

@@ -49,6 +49,9 @@ var (
 type callFunc func(ctx context.Context) commit.CallResult
 
 // Run calls the function.
+// IsCall marks the type as a plan.Call.
+func (callFunc) IsCall() {}
+
 func (f callFunc) Run(ctx context.Context) commit.CallResult { return f(ctx) }
 
 // Steps returns the steps of a placement that belong to no single plugin.

@@ -224,8 +224,11 @@ type Hold struct {
 	Object model.Ref
 	// Value identifies the reserved part of the object. Its type is private to the
 	// plugin.
-	Value any
+	Value Held
 }
+
+// Held is the value of a Hold, a type of one plugin.
+type Held interface{ IsHeld() }
 
 // Eviction is a pod to remove from its node.
 type Eviction struct {

@@ -33,9 +33,9 @@ type Step struct {
 	Plugin string
 	// Write, unless it is nil, is sent when the step begins.
 	Write *Write
-	// Call, unless it is nil, is run when the step begins, in a goroutine of its own. It
-	// is a commit.Call of an out-of-tree plugin. Invariant: Write or Call is nil.
-	Call any
+	// Call, unless it is nil, is run when the step begins, in a goroutine of its own.
+	// Invariant: Write or Call is nil.
+	Call Call
 	// Wait, unless it is nil, begins after the response to Write or Call. The next step
 	// begins when the wait ends.
 	Wait *Wait
@@ -44,8 +44,12 @@ type Step struct {
 	Undo *Write
 	// UndoCall, unless it is nil, is run once if this step or a later one fails, even if
 	// Call failed. Its result is ignored.
-	UndoCall any
+	UndoCall Call
 }
+
+// Call is the code of an out-of-tree plugin in a step. Package commit defines how it is
+// run: each Call is a commit.Call.
+type Call interface{ IsCall() }
 
 // Write is a patch of one object, or its deletion.
 //

@@ -108,6 +108,8 @@ type stand struct {
 }
 
 // Run is not called.
+func (s *stand) IsCall() {}
+
 func (s *stand) Run(context.Context) commit.CallResult { panic("a call that is played is run") }
 
 // Begin draws the course of the call.

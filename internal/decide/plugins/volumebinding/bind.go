@@ -40,8 +40,11 @@ type heldClaim struct {
 	version string
 }
 
-// assumedNode returns the node that a placement selected for a claim, if the claim's own
-// version does not show it yet.
+// IsHeld marks the types as values of holds.
+func (heldVolume) IsHeld() {}
+func (heldClaim) IsHeld()  {}
+
+// assumedNode returns the node that a placement has chosen for a claim whose own version does not show it.
 func assumedNode(v state.View, claim *model.Claim) (node string, assumed bool) {
 	for _, h := range v.Holders(claim.Ref()) {
 		if held, ok := h.Value.(heldClaim); ok && held.volume == "" && held.version == claim.Version() {
