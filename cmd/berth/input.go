@@ -257,9 +257,7 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 		fmt.Fprintf(w, "Note: %s\n", warning)
 	}
 	for _, warning := range []string{missingControllers(scheduler, cluster), missingStorage(scheduler, cluster), gateOfGroups(scheduler, cluster)} {
-		if warning != "" {
-			fmt.Fprintf(w, "Note: %s\n", warning)
-		}
+		note(w, warning)
 	}
 	var kinds []string
 	for _, s := range cluster.Skipped {
@@ -279,6 +277,13 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	}
 }
 
+// note writes a note unless it is empty.
+func note(w io.Writer, text string) {
+	if text != "" {
+		fmt.Fprintf(w, "Note: %s\n", text)
+	}
+}
+
 // gateOfGroups warns that pods of pod groups are scheduled one by one because the gate is
 // off. It returns "" without such pods.
 func gateOfGroups(scheduler *config.Config, cluster *manifest.Cluster) string {
@@ -291,6 +296,11 @@ func gateOfGroups(scheduler *config.Config, cluster *manifest.Cluster) string {
 			pods++
 		}
 	}
+	return oneByOne(pods)
+}
+
+// oneByOne is the warning for a number of pods of pod groups. It returns "" for none.
+func oneByOne(pods int) string {
 	if pods == 0 {
 		return ""
 	}

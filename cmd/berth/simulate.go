@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ type simulation struct {
 	*input
 	seed uint64
 	// generate is the size of a cluster to generate; empty if the cluster is read.
-	generate map[string]int
+	generate map[string]string
 	made     *simulate.Size // the same; nil if the cluster is read
 }
 
@@ -55,9 +56,16 @@ Preempted pods are printed with the pod that preempted them. They end after thei
 recreated. The status of PodDisruptionBudgets is updated as pods come and go; a pod on a node counts as healthy
 unless the files report it as not ready.
 
---generate creates a cluster instead of reading one: it takes the numbers of nodes, pending pods, running pods,
-zones and applications. Some of the applications are spread over zones or nodes. Only the summary is printed, unless
-the output is json or yaml. The duration of the simulation is printed on stderr.
+--generate creates a cluster instead of reading one. Its keys are numbers:
+  nodes, zones    nodes, and the zones that they are in
+  pods, running   pending pods, and pods on nodes
+  apps            applications of these pods; some are spread over zones or nodes
+  groups          PodGroups, each a gang of 8 more pods; needs --feature-gates GenericWorkload=true
+  volumes         pods with a claim: half are provisioned in a zone, half are bound to a local volume
+  devices         pods with a ResourceClaim of one device; each node has four devices
+different=true gives each pod requests of its own. --seed also changes the objects of the last four keys. The same
+keys and seed give the same output. Only the summary is printed, unless the output is json or yaml. The duration of
+the simulation is printed on stderr.
 
 With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and a gang needs its
 minCount to start. Include the PodGroups in the files. A second table shows how many members of each group have a
@@ -76,7 +84,11 @@ node, and why a group waits.`,
   kubectl berth simulate -f web.yaml --scale shop/web=50
 
   # How long would it take to schedule a million pods?
-  berth simulate --generate nodes=50000,pods=1000000`,
+  berth simulate --generate nodes=50000,pods=1000000
+
+  # Do two builds decide the same about gangs, volumes and devices? Compare the output of both.
+  berth simulate --generate nodes=1000,pods=10000,groups=100,volumes=1000,devices=1000 \
+    --feature-gates GenericWorkload=true --seed 1 -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with -f", cmd.CommandPath(), args)}
@@ -91,7 +103,8 @@ node, and why a group waits.`,
 	s.input = newInput(flags, "filename", "f", simulationOutputs)
 	s.makePods(flags, false)
 	s.complete(cmd)
-	flags.StringToIntVar(&s.generate, "generate", nil, "Create a cluster instead of reading one, such as nodes=5000,pods=50000. Keys: nodes, pods, running, zones, apps.")
+	flags.StringToStringVar(&s.generate, "generate", nil, "Create a cluster instead of reading one, such as nodes=5000,pods=50000. Keys: "+strings.Join(simulate.SizeKeys(), ", ")+".")
+	_ = cmd.RegisterFlagCompletionFunc("generate", completeSize) // the flag exists
 	flags.Uint64Var(&s.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	return cmd
 }
@@ -116,6 +129,9 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	bar.clear()
 	s.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
+	if s.made != nil && !scheduler.Groups {
+		note(stderr, oneByOne(s.made.Pending()-s.made.Pods))
+	}
 	if of := *s.connection.flags.Namespace; of != "" && len(s.files)+len(s.generate) == 0 {
 		asked = map[string]bool{}
 		for i := range result.Pods {
@@ -145,6 +161,20 @@ func pace(pods int, took time.Duration) string {
 	return fmt.Sprintf("%d pods in %s, %.0f pods/s", pods, took, float64(pods)/took.Seconds())
 }
 
+// completeSize completes the last key in the value of --generate. Keys that the value has
+// already are left out.
+func completeSize(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	pairs := strings.Split(typed, ",")
+	before := pairs[:len(pairs)-1]
+	var values []string
+	for _, key := range simulate.SizeKeys() {
+		if !slices.ContainsFunc(before, func(pair string) bool { return strings.HasPrefix(pair, key+"=") }) {
+			values = append(values, strings.Join(append(slices.Clone(before), key+"="), ","))
+		}
+	}
+	return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
 // readOrGenerate returns the configuration and the cluster, and the names of the pods
 // that files add to a live cluster.
 func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
@@ -162,6 +192,7 @@ func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *p
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	size.Seed = s.seed
 	s.made = &size
 	return scheduler, size.WithoutPods(), nil, nil
 }

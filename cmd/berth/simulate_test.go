@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,12 +103,44 @@ func TestSimulateGenerated(t *testing.T) {
 	}
 	for _, row := range []struct{ args, want string }{
 		{"--generate nodes=20,pods=300 -f " + example, "--generate makes the cluster, and -f reads it: give one of the two"},
-		{"--generate pod=3", `--generate: "pod" is not known; known are apps, nodes, pods, running, zones`},
-		{"--generate nodes=many", "many"},
+		{"--generate pod=3", `--generate: "pod" is not known; known are nodes, pods, running, zones, apps, groups, volumes, devices, different; did you mean pods?`},
+		{"--generate nodes=many", "--generate: nodes=many: must be a whole number"},
+		{"--generate nodes=5,pods=2,volumes=3", "--generate: volumes=3: must be at most pods=2"},
 	} {
 		if code, _, stderr := simulated(t, "", strings.Fields(row.args)...); code != 2 || !strings.Contains(stderr, row.want) {
 			t.Errorf("%s: exit code %d, %s; want %s", row.args, code, stderr, row.want)
 		}
+	}
+}
+
+// TestSimulateExtras generates gangs, volumes and devices. The same seed gives the same
+// output, and another seed gives another. Without the gate a note names the remedy.
+func TestSimulateExtras(t *testing.T) {
+	args := []string{"--generate", "nodes=20,pods=100,groups=3,volumes=20,devices=20,different=true", "-o", "json", "--seed"}
+	code, first, stderr := simulated(t, "", append(args, "1", gateOn)...)
+	var result simulate.Result
+	if err := json.Unmarshal([]byte(first), &result); err != nil || code != 0 || result.Summary.Placed != 124 || len(result.Groups) != 3 {
+		t.Errorf("exit code %d, %v, %d groups, %+v\n%s", code, err, len(result.Groups), result.Summary, stderr)
+	}
+	if _, again, _ := simulated(t, "", append(args, "1", gateOn)...); again != first {
+		t.Error("two runs differ")
+	}
+	if _, other, _ := simulated(t, "", append(args, "2", gateOn)...); other == first {
+		t.Error("the seed has no effect")
+	}
+	const note = "pending pods of pod groups are scheduled one by one: 24;"
+	if _, _, without := simulated(t, "", append(args, "1")...); !strings.Contains(without, note) || strings.Contains(stderr, note) {
+		t.Errorf("without the gate\n%s\nwith it\n%s", without, stderr)
+	}
+}
+
+// TestCompleteSize completes the last key of --generate, without repeating one.
+func TestCompleteSize(t *testing.T) {
+	got, _ := completeSize(nil, nil, "nodes=5,pods=2,running=1,zones=1,apps=1,vo")
+	const before = "nodes=5,pods=2,running=1,zones=1,apps=1,"
+	want := []string{before + "groups=", before + "volumes=", before + "devices=", before + "different="}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

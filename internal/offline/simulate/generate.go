@@ -3,9 +3,6 @@ package simulate
 import (
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,47 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// Size is the size of a generated cluster.
-type Size struct {
-	Nodes, Zones int
-	// Pods are pending; Running are on nodes, which are filled in turn. Apps is the
-	// number of applications of each of both.
-	Pods, Running, Apps int
-}
-
-// The defaults of a Size: three zones, and applications of a hundred pods.
-const (
-	defaultZones = 3
-	podsOfApp    = 100
-)
-
-// SizeOf returns the size from names and numbers, as in the value of a flag. Zones and
-// apps are optional. The error names the wrong value and the valid ones.
-func SizeOf(of map[string]int) (Size, error) {
-	s := Size{Zones: defaultZones}
-	fields := map[string]*int{"nodes": &s.Nodes, "zones": &s.Zones, "pods": &s.Pods, "running": &s.Running, "apps": &s.Apps}
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		field := fields[name]
-		if field == nil {
-			return s, fmt.Errorf("%q is not known; known are %s", name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
-		}
-		if *field = of[name]; *field < 0 || *field == 0 && (name == "zones" || name == "apps") {
-			return s, fmt.Errorf("%s=%d: must be a number of %s", name, of[name], name)
-		}
-	}
-	if s.Nodes == 0 {
-		return s, fmt.Errorf("nodes=0: a cluster has nodes, such as nodes=5000")
-	}
-	if s.Apps == 0 {
-		s.Apps = max((max(s.Pods, s.Running)+podsOfApp-1)/podsOfApp, 1)
-	}
-	return s, nil
-}
-
 // Generate makes the cluster, the same for the same size. Nodes have 16 to 64 CPUs.
 // Applications have eight sizes. Of ten applications, one is spread over the zones, one
 // prefers such a spread, one has its pods on different nodes, and one stays in the zone
-// of its first pod. Pods of an application share their common parts in memory.
+// of its first pod. Pods of an application share their common parts in memory, unless
+// all pods are different.
 func (s Size) Generate() *manifest.Cluster {
 	c := s.WithoutPods()
 	for pod := range s.pods() {
@@ -71,12 +32,16 @@ func (s Size) WithoutPods() *manifest.Cluster {
 	for i := range s.Nodes {
 		c.Nodes = append(c.Nodes, s.node(i))
 	}
+	s.addGroups(c)
+	s.addVolumes(c)
+	s.addDevices(c)
 	return c
 }
 
-// pods generates the pods, running pods first.
+// pods generates the pods: running pods, pods of applications, then members of groups.
 func (s Size) pods() iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
+		extras := s.extras()
 		for _, part := range []struct {
 			name string
 			pods int
@@ -87,17 +52,26 @@ func (s Size) pods() iter.Seq[*v1.Pod] {
 					pod := app.pod(n)
 					if part.name == "running" {
 						pod.Spec.NodeName, pod.Status.Phase = nodeName(n%s.Nodes), v1.PodRunning
+					} else {
+						extras.claim(pod, n)
 					}
-					if !yield(pod) {
+					if extras.vary(pod); !yield(pod) {
 						return
 					}
 				}
+			}
+		}
+		for pod := range s.members() {
+			if extras.vary(pod); !yield(pod) {
+				return
 			}
 		}
 	}
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%06d", i) }
+
+func zoneName(i int) string { return fmt.Sprintf("zone-%d", i) }
 
 func (s Size) node(i int) *v1.Node {
 	name, size := nodeName(i), int64(16)<<(i%3)
@@ -107,11 +81,19 @@ func (s Size) node(i int) *v1.Node {
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{
-			v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%s.Zones), v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64",
+			v1.LabelHostname: name, v1.LabelTopologyZone: zoneName(i % s.Zones), v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64",
 		}},
 		Status: v1.NodeStatus{Capacity: room, Allocatable: room},
 	}
 }
+
+// The applications, of ten, whose constraints rule out nodes: one is spread over zones,
+// one has its pods on different nodes, and one stays in one zone.
+const (
+	spreadApp    = 3
+	exclusiveApp = 7
+	zonalApp     = 9
+)
 
 // generatedApp has the common parts of an application's pods.
 type generatedApp struct {
@@ -120,17 +102,9 @@ type generatedApp struct {
 }
 
 func newGeneratedApp(name string, i int) *generatedApp {
-	labels := map[string]string{"app": name}
-	selector := &metav1.LabelSelector{MatchLabels: labels}
-	a := &generatedApp{name: name}
-	a.template.ObjectMeta = metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Labels: labels}
 	size := int64(1) << (i % 8)
-	a.template.Spec = v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Priority: new(int32), Containers: []v1.Container{{
-		Name: "main", Image: "registry.example/app:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-			v1.ResourceCPU: *resource.NewMilliQuantity(10*size, resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(size*32<<20, resource.BinarySI),
-		}},
-	}}}
-	a.template.Status.Phase = v1.PodPending
+	a := newTemplate(name, 10*size, size*32<<20)
+	selector := &metav1.LabelSelector{MatchLabels: a.template.Labels}
 	term := func(key string) []v1.PodAffinityTerm {
 		return []v1.PodAffinityTerm{{TopologyKey: key, LabelSelector: selector}}
 	}
@@ -138,15 +112,28 @@ func newGeneratedApp(name string, i int) *generatedApp {
 		return []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: action, LabelSelector: selector}}
 	}
 	switch spec := &a.template.Spec; i % 10 {
-	case 3:
+	case spreadApp:
 		spec.TopologySpreadConstraints = spread(v1.DoNotSchedule)
 	case 5:
 		spec.TopologySpreadConstraints = spread(v1.ScheduleAnyway)
-	case 7:
+	case exclusiveApp:
 		spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(v1.LabelHostname)}}
-	case 9:
+	case zonalApp:
 		spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(v1.LabelTopologyZone)}}
 	}
+	return a
+}
+
+// newTemplate makes an application without constraints. Its pods request this much.
+func newTemplate(name string, cpuMilli, memory int64) *generatedApp {
+	a := &generatedApp{name: name}
+	a.template.ObjectMeta = metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Labels: map[string]string{"app": name}}
+	a.template.Spec = v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Priority: new(int32), Containers: []v1.Container{{
+		Name: "main", Image: "registry.example/app:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+			v1.ResourceCPU: *resource.NewMilliQuantity(cpuMilli, resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+		}},
+	}}}
+	a.template.Status.Phase = v1.PodPending
 	return a
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/config/feature"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
@@ -21,28 +22,18 @@ func scheduler(t testing.TB) *config.Config {
 	return c
 }
 
-// TestSizeOf covers valid sizes, and the errors of others.
-func TestSizeOf(t *testing.T) {
-	for _, row := range []struct {
-		of   map[string]int
-		want simulate.Size
-		err  string
-	}{
-		{map[string]int{"nodes": 10, "pods": 1000}, simulate.Size{Nodes: 10, Zones: 3, Pods: 1000, Apps: 10}, ""},
-		{map[string]int{"nodes": 1, "running": 101, "zones": 7}, simulate.Size{Nodes: 1, Zones: 7, Running: 101, Apps: 2}, ""},
-		{map[string]int{"nodes": 1}, simulate.Size{Nodes: 1, Zones: 3, Apps: 1}, ""},
-		{map[string]int{"nodes": 1, "apps": 5}, simulate.Size{Nodes: 1, Zones: 3, Apps: 5}, ""},
-		{map[string]int{"node": 1}, simulate.Size{}, `"node" is not known; known are apps, nodes, pods, running, zones`},
-		{map[string]int{"pods": 1}, simulate.Size{}, "nodes=0: a cluster has nodes, such as nodes=5000"},
-		{map[string]int{"nodes": 1, "pods": -1}, simulate.Size{}, "pods=-1: must be a number of pods"},
-		{map[string]int{"nodes": 1, "zones": 0}, simulate.Size{}, "zones=0: must be a number of zones"},
-		{map[string]int{"nodes": 1, "apps": 0}, simulate.Size{}, "apps=0: must be a number of apps"},
-	} {
-		got, err := simulate.SizeOf(row.of)
-		if row.err == "" && (err != nil || got != row.want) || row.err != "" && (err == nil || err.Error() != row.err) {
-			t.Errorf("%v: %+v, %v; want %+v, %q", row.of, got, err, row.want, row.err)
-		}
+// schedulerWith returns the default configuration with feature gates.
+func schedulerWith(t testing.TB, on map[string]bool) *config.Config {
+	t.Helper()
+	gates, err := feature.With(on)
+	if err != nil {
+		t.Fatal(err)
 	}
+	c, err := config.Read(config.Request{Gates: gates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestGenerate generates a cluster twice and schedules it. All pods are placed as their
@@ -110,7 +101,7 @@ func BenchmarkGenerated(b *testing.B) {
 	nodes, pods := build.Sized(5000), build.Sized(100_000)
 	b.Run(fmt.Sprintf("nodes=%d/pods=%d", nodes, pods), func(b *testing.B) {
 		for range b.N {
-			size, err := simulate.SizeOf(map[string]int{"nodes": nodes, "pods": pods})
+			size, err := sizeOf(fmt.Sprintf("nodes=%d,pods=%d", nodes, pods))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,8 +12,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/config/feature"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/internal/proof/build"
@@ -43,15 +41,7 @@ func newStreet(t *testing.T, seed uint64, patience time.Duration) *street {
 
 func newStreetWith(t *testing.T, seed uint64, patience time.Duration, on map[string]bool) *street {
 	t.Helper()
-	gates, err := feature.With(on)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheduler, err := config.Read(config.Request{Gates: gates})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Audit: true, GroupPatience: patience})
+	c, err := simulate.New(simulate.Config{Scheduler: schedulerWith(t, on), Seed: seed, Audit: true, GroupPatience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,8 +101,8 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	}
 	all := len(pending)
 	if config.Pods != nil {
-		all += config.Pods.Pods
-		asked = slices.Grow(asked, config.Pods.Pods)
+		all += config.Pods.Pending()
+		asked = slices.Grow(asked, config.Pods.Pending())
 		next, stop := iter.Pull(config.Pods.pods())
 		defer stop()
 		c.more = func() bool {

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/config/feature"
 	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
@@ -315,15 +313,9 @@ type tenantStreet struct {
 }
 
 func newTenantStreet(t testing.TB, nodes int, input *tenantInput) *tenantStreet {
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheduler, err := config.Read(config.Request{Gates: gates})
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheduler := schedulerWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
 	s := &tenantStreet{TB: t}
+	var err error
 	s.Cluster, err = simulate.New(simulate.Config{Scheduler: scheduler, Seed: 1, Observers: []loop.Observer{&s.rounds}, Trim: true})
 	if err != nil {
 		t.Fatal(err)
