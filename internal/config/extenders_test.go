@@ -57,7 +57,7 @@ func TestExtenders(t *testing.T) {
 			for _, p := range c.Profiles {
 				var names []string
 				for _, e := range p.Extenders {
-					names = append(names, e.Name())
+					names = append(names, e.Traits().Name)
 				}
 				want := ""
 				if ask {

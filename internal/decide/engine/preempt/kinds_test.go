@@ -209,7 +209,7 @@ func TestBudgetsAreMatchedOnce(t *testing.T) {
 // earliest start is among the victims of the highest priority.
 func TestRankOfAdvised(t *testing.T) {
 	four := plugintest.Cluster([]*v1.Node{build.Node("a"), build.Node("b"), build.Node("c"), build.Node("d")})
-	s := search{cycle: (&asking{state: four}).cycle()}
+	s := search{cycle: *(&asking{state: four}).cycle()}
 	for i, row := range []struct {
 		victims [][2]int64 // priority and start
 		start   int64

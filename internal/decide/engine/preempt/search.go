@@ -48,9 +48,8 @@ func Ineligible(v state.View, t turn, pod *model.Pod) string {
 // found, and that the search failed on some nodes or in an extender.
 func (m *Memory) Search(t turn, facts Facts, pod *model.Pod) (plugin.Preemption, Work, error) {
 	m.begin(facts.View.State())
-	c := cycle{t, facts}
-	s := search{cycle: &c, pod: pod, memory: m, onlyUsage: c.OnlyUsage, objections: map[Objection]int{}}
-	by := advisers(&c, pod)
+	s := search{cycle: cycle{t, facts}, pod: pod, memory: m, onlyUsage: facts.OnlyUsage, objections: map[Objection]int{}}
+	by := advisers(&s.cycle, pod)
 	s.run(len(by) > 0)
 	found, err := s.result(by)
 	return found, Work{Looked: s.looked, Rated: s.rated, Tried: s.tried}, err
@@ -58,7 +57,7 @@ func (m *Memory) Search(t turn, facts Facts, pod *model.Pod) (plugin.Preemption,
 
 // run tries the potential nodes. If extenders advise, it tries all of them.
 func (s *search) run(advised bool) {
-	c, priority := s.cycle, s.pod.Priority
+	c, priority := &s.cycle, s.pod.Priority
 	switch v := c.View; {
 	case c.PotentialNodes == 0:
 	case !v.PodsBelow(priority):
@@ -112,7 +111,7 @@ func (s *search) result(by []plugin.Extender) (found plugin.Preemption, err erro
 
 // search is a search for the best candidate.
 type search struct {
-	cycle     *cycle
+	cycle     cycle
 	pod       *model.Pod
 	memory    *Memory
 	onlyUsage bool
@@ -184,7 +183,7 @@ func (s *search) tryInOrder(o *order) {
 			break
 		}
 		if s.try(slot) {
-			o.look(s.cycle, slot)
+			o.look(&s.cycle, slot)
 			continue
 		}
 		o.open.Remove(slot)
@@ -194,7 +193,7 @@ func (s *search) tryInOrder(o *order) {
 		s.explainGroups(o)
 	}
 	for _, slot := range aside {
-		o.look(s.cycle, slot)
+		o.look(&s.cycle, slot)
 	}
 	s.looked += o.looked
 	s.memory.short = aside[:0]
@@ -209,7 +208,7 @@ func (s *search) explainGroups(o *order) {
 		}
 		for _, slot := range slices.Clone(g.slots) {
 			if s.try(slot) {
-				o.look(s.cycle, slot)
+				o.look(&s.cycle, slot)
 			}
 		}
 	}
