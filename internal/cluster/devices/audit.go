@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Audit checks the invariants that stand next to the fields of a Store: it makes a store of the same objects, slots and promises, and compares what both
-// say of each thing. seats are by slot; holds reports whether the placement of a pod holds an object, with a value. It changes nothing.
+// Audit checks the invariants next to the fields of a Store. It builds a store from the
+// same objects, slots and promises, and compares the two. seats are by slot. holds
+// reports whether a pod's placement holds an object with a value. Audit changes nothing.
 func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model.Ref, pod model.PodKey, value plan.Held) bool) {
 	have, want := s.describe(), s.anew(seats).describe()
 	for thing, text := range have {

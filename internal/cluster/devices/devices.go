@@ -117,7 +117,7 @@ type Promise struct {
 // IsHeld marks the type as the value of a hold, see plan.Held.
 func (*Promise) IsHeld() {}
 
-// Key returns the key of the claim to be made.
+// Key returns the key of the claim to create.
 func (p *Promise) Key() model.ClaimKey {
 	return model.ClaimKey{Namespace: model.Interned(p.Made.Namespace), Name: p.Made.Name}
 }
@@ -271,7 +271,8 @@ func (s *Store) Allocated() structured.AllocatedState { return s.allocated }
 // InUse reports whether any part of a device is allocated.
 func (s *Store) InUse(id structured.DeviceID) bool { return s.users[id] > 0 || s.sharers[id] > 0 }
 
-// Hold notes that a placement promises something to a claim, or shares what is promised to it already. It ignores other holds.
+// Hold records that a placement promises an allocation to a claim, or shares the existing
+// promise. Other holds are ignored.
 func (s *Store) Hold(object model.Ref, pod model.PodKey, value plan.Held) {
 	promise, ok := value.(*Promise)
 	if !ok || object.Kind != model.ResourceClaimKind {

@@ -44,7 +44,8 @@ type heldClaim struct {
 func (heldVolume) IsHeld() {}
 func (heldClaim) IsHeld()  {}
 
-// assumedNode returns the node that a placement has chosen for a claim whose own version does not show it.
+// assumedNode returns the node that a placement has chosen for a claim whose own version
+// does not show it.
 func assumedNode(v state.View, claim *model.Claim) (node string, assumed bool) {
 	for _, h := range v.Holders(claim.Ref()) {
 		if held, ok := h.Value.(heldClaim); ok && held.volume == "" && held.version == claim.Version() {
