@@ -46,7 +46,7 @@ type options struct {
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
-	// eventHints adds to events the changes that would make a pod schedulable.
+	// eventHints adds to FailedScheduling events the smallest change that would help.
 	eventHints bool
 	// audit checks invariants after every round.
 	audit bool

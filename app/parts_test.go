@@ -62,7 +62,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A build without a recorded version has none.
+// A build without a recorded version has the version "unknown".
 func TestVersion(t *testing.T) {
 	if got := Version(); got != "unknown" {
 		t.Errorf("the version is %q", got)

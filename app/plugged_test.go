@@ -16,7 +16,7 @@ import (
 )
 
 // gate is an out-of-tree plugin whose filter passes pods while it is open. Pods wait for
-// it at Permit. It records when it is closed.
+// it at Permit. It records that Close was called.
 type gate struct {
 	handle fwk.Handle
 	open   atomic.Bool

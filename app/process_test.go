@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// restored is a process that gets a signal after a scheduler in it has ended.
+// restored makes the test binary check that a signal kills it again after the signal
+// handler was removed.
 const restored = "restored"
 
 // ended is how a process ended.

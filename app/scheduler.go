@@ -42,7 +42,8 @@ type scheduler struct {
 	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been applied
-	// stopElection releases the lease; nil before this replica joins the election.
+	// stopElection releases the lease, or leaves it to expire if keep is true. It is nil
+	// before this replica joins the election.
 	stopElection atomic.Pointer[func(keep bool)]
 	// standalone makes a stop without leader election an error, as in kube-scheduler.
 	standalone bool

@@ -55,7 +55,7 @@ func TestKubernetesOfLibraries(t *testing.T) {
 	}
 }
 
-// TestVersionText prints a version for each value of the flag.
+// TestVersionText prints the version for the values true and raw, and nothing for false.
 func TestVersionText(t *testing.T) {
 	v := apimachineryversion.Info{Major: "1", GitVersion: "v1.37.4+berth"}
 	if text, ok := versionText("true", v); !ok || text != "Kubernetes v1.37.4+berth\n" {

@@ -30,8 +30,7 @@ type explainFlags struct {
 	since   []string
 }
 
-// explanationOutputs are the formats of answers. explainOutputs are the formats of
-// explain, whose table is a short form.
+// explanationOutputs are the values of -o. Only explain has wide, too.
 var (
 	explanationOutputs = []string{"table", "json", "yaml"}
 	explainOutputs     = []string{"table", "wide", "json", "yaml"}

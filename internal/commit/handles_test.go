@@ -105,8 +105,8 @@ func TestPodInPreBind(t *testing.T) {
 	}
 }
 
-// TestDecisionsAfterTheEnd adds decisions after Run has given up the remaining writes:
-// bindings and preemptions are settled, and nothing else is kept.
+// TestDecisionsAfterTheEnd adds decisions after Run has stopped: bindings and preemptions
+// fail at once with the error of the stop, and other decisions are dropped.
 func TestDecisionsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

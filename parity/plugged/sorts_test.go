@@ -3,10 +3,12 @@ package plugged
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // These scripts have their own QueueSort plugins, so other scripts' pods neither wake
@@ -120,5 +122,31 @@ func (s *stage) shortGang(ctx context.Context) error {
 	if err := s.remove(ctx, "blocker"); err != nil {
 		return err
 	}
+	defer s.wake(ctx, "short")()
 	return s.bound(ctx, "short-0", "short-1", "short-2")
+}
+
+// wake updates a PodGroup every few seconds, an event that Coscheduling registers for,
+// until the returned function is called. kube-scheduler loses the activation of a member
+// that is being decided about at that moment, so the gang may sleep for minutes.
+func (s *stage) wake(ctx context.Context, group string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(5 * time.Second):
+			}
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"plugged.example.com/updates":"%d"}}}`, i)
+			// A failed update is not an error of the script: the next one follows.
+			_, _ = s.dynamic.Resource(podGroups).Namespace(s.namespace).Patch(ctx, group, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }

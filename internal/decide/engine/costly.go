@@ -23,7 +23,7 @@ func isCostly(compiled any) bool {
 
 // complete computes the missing values of nodes, until stop returns true for a value. It
 // returns the number of calls of the plugin. finished is false if the turn's budget is
-// used up. At least a single missing value is computed.
+// used up. The first missing value is computed before the budget is checked.
 func (c *column[T]) complete(s *state.State, slots []int32, stop func(slot int32, value T) bool) (asked int, finished bool) {
 	meter := s.Meter()
 	for _, slot := range slots {

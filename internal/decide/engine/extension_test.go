@@ -80,7 +80,7 @@ func (*onlyNode) Err(code reason.Code) error {
 	return nil
 }
 
-// claimOf restricts the pods of a namespace to a node.
+// claimOf returns a change that labels a namespace with the only node of its pods.
 func claimOf(namespace, node string) model.Change {
 	object := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"node": node}}}
 	return model.Change{Kind: model.ObjectSet, Object: object, Ref: model.Ref{Kind: model.NamespaceKind, Name: namespace}}

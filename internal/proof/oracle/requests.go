@@ -16,7 +16,7 @@ type requestRules struct {
 	defaults v1.ResourceList // for a container that lacks the key; scoring only
 }
 
-// scoringDefaults are the requests that scoring assumes for a container without requests.
+// scoringDefaults are the requests that scoring assumes for keys that a container lacks.
 var scoringDefaults = v1.ResourceList{
 	v1.ResourceCPU:    resource.MustParse("100m"),
 	v1.ResourceMemory: resource.MustParse("200Mi"),

@@ -85,7 +85,7 @@ func TestGeneratePlacements(t *testing.T) {
 }
 
 // TestGeneratedWithinSomeNodes divides only some of the nodes, as in the domain chosen
-// for the group above.
+// for the parent group.
 func TestGeneratedWithinSomeNodes(t *testing.T) {
 	rack := func(name, value string) *v1.Node { return build.Node(name, build.NodeLabels("rack="+value)) }
 	nodes := []*v1.Node{rack("n0", "z"), rack("n1", "a"), build.Node("n2"), rack("n3", "z"), rack("n4", "m"), rack("n5", "z")}
