@@ -39,7 +39,8 @@ type Pod struct {
 	// NominatedNode is status.nominatedNodeName, which any client may write, or a later
 	// decision of the scheduler. See WithNominatedNode.
 	NominatedNode string
-	// NominatedByPlugin means that a plugin made the nomination by its Handle.
+	// NominatedByPlugin means that a plugin made the nomination by its Handle. A later
+	// decision for the same node clears it.
 	NominatedByPlugin bool
 	// Terminating pods have a deletion timestamp.
 	Terminating bool

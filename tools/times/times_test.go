@@ -73,7 +73,7 @@ func TestTimed(t *testing.T) {
 		{command: "nice -n 1 env A=b go build -o /dev/null ./testdata", recorded: 1, actions: true},
 		{command: "go run ./testdata go", out: "hello\n", recorded: 1, actions: true},
 		{command: "go env GOROOT_FINAL", out: "\n"}, // builds nothing
-		{command: "cd /; $TIMED/command golangci-lint 2>/dev/null", code: 127, recorded: 1},
+		{command: "cd /; $TIMED/command no-such-command-of-berth 2>/dev/null", code: 127, recorded: 1},
 	} {
 		t.Run(test.command, func(t *testing.T) {
 			folder := t.TempDir()

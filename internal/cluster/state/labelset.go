@@ -163,19 +163,20 @@ func (s *State) likelyAnywhere(term *model.Term, yield func(*labelSet)) bool {
 		most = min(most, listed+len(term.Namespaces))
 	}
 	x.listAnywhere()
+	var rarest []model.Label
+	found := false
 	for _, some := range model.Demands(term.Selector) {
-		if x.anywhere.listed(some) > most {
-			continue
+		if n := x.anywhere.listed(some); n <= most {
+			rarest, most, found = some, n, true
 		}
-		for _, label := range some {
-			for _, l := range x.anywhere.under[label] {
-				s.tallies.visited++
-				yield(l.labelSet)
-			}
-		}
-		return true
 	}
-	return false
+	for _, label := range rarest {
+		for _, l := range x.anywhere.under[label] {
+			s.tallies.visited++
+			yield(l.labelSet)
+		}
+	}
+	return found
 }
 
 // listAnywhere files all label sets in anywhere.

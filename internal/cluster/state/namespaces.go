@@ -80,8 +80,9 @@ func (x *labelledNamespaces) fewest(by labels.Selector) (keys []model.Label, lis
 // keysOfValues returns keys with each namespace once whose label has one of the values.
 func keysOfValues(key string, values []string) []model.Label {
 	slices.Sort(values)
+	values = slices.Compact(values)
 	keys := make([]model.Label, 0, len(values))
-	for _, value := range slices.Compact(values) {
+	for _, value := range values {
 		keys = append(keys, model.Label{Key: key, Value: value})
 	}
 	if slices.Contains(values, "") {

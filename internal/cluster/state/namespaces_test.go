@@ -76,7 +76,7 @@ func TestManyNamespaces(t *testing.T) {
 	count := func() (work int64) {
 		before := s.NamespacesMatched() + s.TallyVisits()
 		for i := range sets {
-			id, team := build.Selector(fmt.Sprint("id=", i)), build.Selector(fmt.Sprint("team=", i%10))
+			id, team := build.Selector(fmt.Sprint("app=web id=", i)), build.Selector(fmt.Sprint("team=", i%10))
 			for what, term := range map[string]v1.PodAffinityTerm{
 				"all":   {LabelSelector: id, NamespaceSelector: &metav1.LabelSelector{}},
 				"team":  {LabelSelector: id, NamespaceSelector: team},

@@ -112,18 +112,19 @@ func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) 
 		}
 		// The stored nomination may differ from the decided version: a pod whose binding
 		// failed has lost its nomination here, but its version still shows it.
-		stored := ""
+		stored, byPlugin := "", false
 		if known := s.nominations.byPod[n.Pod.Key()]; known != nil {
-			stored = known.NominatedNode
+			stored, byPlugin = known.NominatedNode, known.NominatedByPlugin
 		}
-		if stored == n.NodeName && n.Pod.NominatedNode == n.NodeName {
+		// A preemption on the node of a plugin's nomination writes it to the API.
+		if written := byPlugin && !n.ByPlugin; stored == n.NodeName && n.Pod.NominatedNode == n.NodeName && !written {
 			continue
 		}
 		if freed := s.dropNomination(n.Pod.Key()); freed != nil && freed.NominatedNode != n.NodeName {
 			s.renominated = append(s.renominated, s.nominationFreed(freed))
 		}
 		pod := n.Pod.WithNominatedNode(n.NodeName)
-		pod.NominatedByPlugin = n.ByPlugin
+		pod.NominatedByPlugin = n.ByPlugin && n.Mode == plan.Set
 		if n.Mode == plan.Set {
 			s.addNomination(pod)
 		}

@@ -74,7 +74,7 @@ func (v View) NominatedBelowWith(r *Renominated, pod *model.Pod, slot int32) []*
 	})
 	for _, other := range r.on[slot] {
 		known := v.s.nominations.byPod[other.Key()]
-		if other.Priority < pod.Priority && known != nil && known.UID == other.UID && isNominatedInAPI(known) {
+		if other.Priority < pod.Priority && known != nil && known.UID == other.UID && !v.d.places(other.Key()) && isNominatedInAPI(known) {
 			below = append(below, known)
 		}
 	}

@@ -48,10 +48,10 @@ var (
 // callFunc is a commit.Call.
 type callFunc func(ctx context.Context) commit.CallResult
 
-// Run calls the function.
 // IsCall marks the type as a plan.Call.
 func (callFunc) IsCall() {}
 
+// Run calls the function.
 func (f callFunc) Run(ctx context.Context) commit.CallResult { return f(ctx) }
 
 // Steps returns the steps of a placement that belong to no single plugin.

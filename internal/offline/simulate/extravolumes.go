@@ -33,7 +33,7 @@ func (s Size) addVolumes(c *manifest.Cluster) {
 		return
 	}
 	random := s.random(volumeStream)
-	s.addClasses(c, random.IntN(s.Zones))
+	s.addClasses(c, random.IntN(s.usedZones()))
 	first := random.IntN(s.Nodes)
 	for i := range s.Volumes {
 		claim := newGeneratedClaim(i, 1+random.Int64N(volumeMaxGi))
@@ -46,6 +46,9 @@ func (s Size) addVolumes(c *manifest.Cluster) {
 		c.PersistentVolumeClaims = append(c.PersistentVolumeClaims, claim)
 	}
 }
+
+// usedZones returns the number of zones that have nodes.
+func (s Size) usedZones() int { return min(s.Zones, s.Nodes) }
 
 // addClasses adds the StorageClasses, and a driver that provisions in zones. Its capacity
 // suffices for all claims in each zone. But one class lacks capacity in one zone, unless
@@ -72,7 +75,7 @@ func (s Size) addClasses(c *manifest.Cluster, empty int) {
 		addClass(class, volumeDriver)
 		for zone := range s.Zones {
 			capacity := resource.NewQuantity(int64(s.Volumes)*volumeMaxGi<<30, resource.BinarySI)
-			if i == 0 && zone == empty && s.Zones > 1 {
+			if i == 0 && zone == empty && s.usedZones() > 1 {
 				capacity = resource.NewQuantity(0, resource.BinarySI)
 			}
 			c.CSIStorageCapacities = append(c.CSIStorageCapacities, &storagev1.CSIStorageCapacity{
