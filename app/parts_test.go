@@ -74,8 +74,14 @@ func TestCommit(t *testing.T) {
 		t.Errorf("the commit is %q", got)
 	}
 	for _, row := range []struct{ modified, want string }{{"false", "abc"}, {"true", "abc+dirty"}} {
-		if got := commitOf([]debug.BuildSetting{{Key: "vcs.modified", Value: row.modified}, {Key: "vcs.revision", Value: "abc"}, {Key: "GOOS", Value: "linux"}}); got != row.want {
+		info := &debug.BuildInfo{Main: debug.Module{Path: berth}, Settings: []debug.BuildSetting{
+			{Key: "vcs.modified", Value: row.modified}, {Key: "vcs.revision", Value: "abc"}, {Key: "GOOS", Value: "linux"},
+		}}
+		if got := commitOf(info); got != row.want {
 			t.Errorf("modified %s: the commit is %q, want %q", row.modified, got, row.want)
+		}
+		if info.Main.Path = "example.com/scheduler"; commitOf(info) != unknown {
+			t.Errorf("another main module's commit is taken for Berth's: %q", commitOf(info))
 		}
 	}
 }

@@ -17,6 +17,9 @@ import (
 // berth is the module of this package.
 const berth = "github.com/berth-scheduler/berth"
 
+// unknown is the version or commit of a build that did not record one.
+const unknown = "unknown"
+
 // Version returns Berth's version: a release, or a commit between releases. It is
 // "unknown" if the build did not record a version, as in a build from a folder. In a
 // program with out-of-tree plugins, it is the version of Berth that the main module
@@ -24,7 +27,7 @@ const berth = "github.com/berth-scheduler/berth"
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return unknown
 	}
 	return versionOf(info)
 }
@@ -40,7 +43,7 @@ func versionOf(info *debug.BuildInfo) string {
 		module = module.Replace
 	}
 	if module.Version == "" || module.Version == "(devel)" {
-		return "unknown"
+		return unknown
 	}
 	return module.Version
 }
@@ -49,15 +52,19 @@ func versionOf(info *debug.BuildInfo) string {
 // is "unknown" if the build did not record a commit, as for a downloaded module.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Path != berth { // another main module's commit is not Berth's
-		return "unknown"
+	if !ok {
+		return unknown
 	}
-	return commitOf(info.Settings)
+	return commitOf(info)
 }
 
-func commitOf(settings []debug.BuildSetting) string {
-	hash, changed := "unknown", false
-	for _, s := range settings {
+func commitOf(info *debug.BuildInfo) string {
+	// The commit of another main module is not Berth's.
+	if info.Main.Path != berth {
+		return unknown
+	}
+	hash, changed := unknown, false
+	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
 			hash = s.Value
@@ -92,7 +99,7 @@ func kubernetesOf(linked apimachineryversion.Info, info *debug.BuildInfo) apimac
 		if release, ok := strings.CutPrefix(m.Version, "v0."); ok {
 			minor, _, _ := strings.Cut(release, ".")
 			linked.Major, linked.Minor, linked.GitVersion = "1", minor, "v1."+release+"+berth"
-			linked.GitCommit = commitOf(nil)
+			linked.GitCommit = unknown
 		}
 	}
 	return linked
