@@ -72,6 +72,8 @@ type accounts struct {
 	// work is the units of all turns. served is the virtual time of the queue: the
 	// served of the account with the last expensive turn, before that turn.
 	work, served int64
+	// turn is the units of the last turn, or of its last round.
+	turn int64
 	// sorting means that pods with accounts remain in the heap of all other pods.
 	sorting bool
 }
@@ -167,6 +169,7 @@ func (x *accounts) debtAt(priority int32) *debt {
 func (q *Queue) Charge(work plan.Work, bill *price.Bill, unfinished bool) *plan.Deferral {
 	x, units := &q.accounts, bill.Total()
 	x.work += units
+	x.turn = units
 	threshold := max(expensiveFrom, expensivePerNode*int64(q.config.State.Nodes()))
 	isExpensive := unfinished || units >= threshold
 	all := units // of the turn

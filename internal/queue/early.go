@@ -1,6 +1,10 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/kit/price"
+)
 
 // Budget of failed attempts before the end of a backoff: earlyBurst at once, and one each
 // earlyEvery in the long run. kube-scheduler is limited only by its own speed, which is
@@ -10,6 +14,9 @@ import "time"
 const (
 	earlyBurst = 1000
 	earlyEvery = 5 * time.Millisecond
+	// earlyUnits is the work of a group's attempt that counts as one failed attempt. The
+	// burst then costs at most about 20 ms, however expensive the attempts are.
+	earlyUnits = 20 * price.Millisecond / earlyBurst
 )
 
 // earlyTries limits the failed attempts before the end of a backoff. Attempts that place
@@ -34,8 +41,14 @@ func (t *earlyTries) allowed(now time.Time) bool {
 // next returns the time at which a pod may next be tried before its backoff ends.
 func (t *earlyTries) next() time.Time { return t.full.Add(earlyEvery - earlySpan) }
 
-// inVain counts an attempt that did not place its pod; for a group it counts each pod.
-// The largest groups count as a burst.
+// groupInVain counts an attempt that did not place a group: each pod as an attempt, or
+// more if the attempt cost more.
+func (t *earlyTries) groupInVain(now time.Time, pods int, units int64) {
+	t.inVain(now, max(pods, int(min(units/earlyUnits, earlyBurst))))
+}
+
+// inVain counts attempts that did not place their pods. The largest groups count as a
+// burst.
 func (t *earlyTries) inVain(now time.Time, pods int) {
 	if t.full.Before(now) {
 		t.full = now

@@ -99,3 +99,27 @@ func TestEarlyAttemptsOfManyPods(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlyAttemptsOfExpensiveGroups: the failures of groups count by their pods or by
+// their work, whichever is more.
+func TestEarlyAttemptsOfExpensiveGroups(t *testing.T) {
+	for _, row := range []struct {
+		pods  int
+		units int64
+		want  int // attempts until the limit
+	}{
+		{8, 0, earlyBurst / 8},
+		{8, 9 * earlyUnits, earlyBurst/9 + 1},
+		{8, 100 * earlyUnits, earlyBurst / 100},
+		{1, 1 << 62, 1},
+	} {
+		var tries earlyTries
+		got := 0
+		for ; tries.allowed(at(0)); got++ {
+			tries.groupInVain(at(0), row.pods, row.units)
+		}
+		if got != row.want {
+			t.Errorf("%d pods at %d units: %d attempts are allowed, want %d", row.pods, row.units, got, row.want)
+		}
+	}
+}

@@ -331,9 +331,9 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	}
 	h := &g.head
 	if h.early && d.Outcome != plan.Placed {
-		q.early.inVain(now, len(d.Members))
+		q.early.groupInVain(now, len(d.Members), q.accounts.turn)
 	}
-	g.wait.woken, g.wait.failed = false, false
+	g.wait.woken, g.wait.failed, g.wait.due = false, false, time.Time{}
 	q.forgetLeaving(h)
 	for i := range d.Members {
 		m := &d.Members[i]

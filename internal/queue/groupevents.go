@@ -20,6 +20,10 @@ import (
 // pod has none. So a group that has waited for long is ready at once. Without an event
 // the group is retried as in kube-scheduler.
 //
+// Such an attempt is an early one (early.go). One event may help a thousand groups, and
+// an attempt of a group costs more than that of a pod. So when too many early attempts
+// have failed, the rest of the groups wait for the end of their backoff.
+//
 // A group also awaits an event while it is gated: its victims have not left yet, a member
 // is gated, or members are missing. The first event that helps is stored until the group
 // can be tried. So events during an eviction are not lost, and a member that is gated and
@@ -39,6 +43,9 @@ type groupWait struct {
 	pace time.Time
 	// retried means that the end of a backoff caused the last attempt, and no event.
 	retried bool
+	// due is the end of the backoff that an event has cut short, zero without one. The
+	// next attempt is early if it is made before.
+	due time.Time
 	// woken means that an event has helped since the last attempt.
 	woken bool
 	// failed means that a member's binding has failed again since then. As after an
@@ -144,14 +151,31 @@ func (g *group) which(include func(e *entry) bool) []*entry {
 func (q *Queue) wakeGroup(now time.Time, g *group, woken plan.Woken, atOnce bool) {
 	h := &g.head
 	g.wait.woken = true
+	due := h.until
 	if h.until = g.wait.pace; atOnce {
 		h.until = time.Time{}
+	} else if due.After(h.until) {
+		g.wait.due = due
 	}
 	q.reviewListening(g)
 	q.review(now, g, woken.Event)
 	if h.place == active || h.place == backingOff {
 		h.woken = woken
 	}
+}
+
+// postpone moves a ready group to the backoff queue if its attempt would be early and too
+// many early attempts have failed. It reports whether it did.
+func (q *Queue) postpone(now time.Time, e *entry) bool {
+	g := e.heads
+	if g == nil || e.unfinished || !g.wait.due.After(now) || q.early.allowed(now) {
+		return false
+	}
+	woken := e.woken
+	e.until, g.wait.due = g.wait.due, time.Time{}
+	q.moveHead(g, backingOff, woken.Event)
+	e.woken = woken
+	return true
 }
 
 // backOffGroup starts the backoff of a group after a rejection.

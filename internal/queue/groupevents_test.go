@@ -390,6 +390,86 @@ func TestEarlyAttemptsOfGroupsAreLimited(t *testing.T) {
 	}
 }
 
+// TestBurstOfWokenGroupsIsLimited: an event wakes 150 groups that have waited for long.
+// After a hundred failed attempts, one for each ten members of the limit, a newer pod is
+// next. The other groups are tried when their backoffs end. Successful attempts are not
+// limited.
+func TestBurstOfWokenGroupsIsLimited(t *testing.T) {
+	const groups, members = 150, 10
+	for outcome, want := range map[plan.Outcome]int{plan.Unschedulable: earlyBurst / members, plan.Placed: groups} {
+		g := newWakingQueue(t)
+		for i := range groups {
+			name := fmt.Sprint("g", i)
+			changes := []model.Change{podGroup(name, 1, 0)}
+			for j := range members {
+				changes = append(changes, memberOf(name, fmt.Sprint(name, "-", j), 0))
+			}
+			g.apply(changes...)
+		}
+		for _, seconds := range []float64{0, 2, 5} {
+			if g.now = at(seconds); g.tryGroups(plan.Unschedulable) != groups {
+				t.Fatalf("not all groups are tried by backoff at %v s", seconds)
+			}
+		}
+		g.roomComes(7) // all back off until 9
+		g.apply(model.Change{Kind: model.PodSet, Pod: pod("newer", 0)})
+		if n := g.tryGroups(outcome); n != want {
+			t.Errorf("%s: %d groups are tried before the newer pod, want %d", outcome, n, want)
+		}
+		g.now = at(20)
+		if n := g.tryGroups(outcome); n != groups && outcome != plan.Placed {
+			t.Errorf("%d groups are tried after the end of their backoff, want all %d", n, groups)
+		}
+	}
+}
+
+// tryGroups settles the groups that are ready, until another pod is next. It returns
+// their number.
+func (g *groupQueue) tryGroups(outcome plan.Outcome) (n int) {
+	g.Helper()
+	for ; ; n++ {
+		work, ok := g.Pop(g.now)
+		for !ok && g.Unfinished() {
+			g.Wake(g.now, state.Delta{})
+			work, ok = g.Pop(g.now)
+		}
+		if work.Group == nil {
+			return n
+		}
+		var placed []string
+		for _, p := range work.Pods {
+			if outcome == plan.Placed {
+				placed = append(placed, p.Pod.Name)
+			}
+		}
+		g.settle(work, outcome, placed...)
+	}
+}
+
+// TestGroupWhoseVictimsLeftIsNotPostponed: the room is for this group, however many other
+// attempts have failed early.
+func TestGroupWhoseVictimsLeftIsNotPostponed(t *testing.T) {
+	for _, wokenBefore := range []bool{false, true} {
+		g := newWakingQueue(t, preemptionGate{})
+		g.apply(podGroup("g", 1, 9), memberOf("g", "m", 9))
+		g.rejected(0, 2)
+		g.now = at(5)
+		work, _ := g.pop()
+		g.preempts(work, "v")
+		g.hears(ended(work.Pods[0].Pod, false, nil))
+		g.hears(terminates("v"))
+		g.now = at(8) // the next attempt by backoff is at 9
+		g.early.inVain(g.now, 2*earlyBurst)
+		if wokenBefore {
+			g.hears(podDeleted)
+		}
+		g.hears(state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: onNode(pod("v", 0))}}})
+		if _, text := g.pop(); text != "g: m4" {
+			t.Errorf("woken before: %t: popped %q when the victim was gone, want the group", wokenBefore, text)
+		}
+	}
+}
+
 func (g *groupQueue) head(name string) *entry {
 	return &g.groups[model.GroupKey{Namespace: "ns", Name: name}].head
 }

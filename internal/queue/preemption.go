@@ -145,8 +145,11 @@ func (q *Queue) gone(uid types.UID) {
 		p.leaving = slices.DeleteFunc(p.leaving, func(other types.UID) bool { return other == uid })
 		switch {
 		case len(p.leaving) > 0:
-		case e.heads != nil && e.heads.wait.listens:
-			q.wakeGroup(q.now, e.heads, plan.Woken{Event: victimGone}, false)
+		case e.heads != nil:
+			if e.heads.wait.listens {
+				q.wakeGroup(q.now, e.heads, plan.Woken{Event: victimGone}, false)
+			}
+			e.heads.wait.due = time.Time{} // the room is for this group: never postponed
 		case e.place == parked:
 			q.wake(q.now, e, victimGone, false)
 		}

@@ -297,7 +297,7 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
 	e, early, ok := q.first(now)
-	for held := 0; ok && q.holdBack(now, e); held++ {
+	for held := 0; ok && (q.holdBack(now, e) || q.postpone(now, e)); held++ {
 		if q.holding = held == q.config.Slice; q.holding {
 			return plan.Work{}, false
 		}
@@ -309,6 +309,7 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	}
 	e.early = early || e.early && e.unfinished
 	if e.heads != nil {
+		e.early = e.early || e.heads.wait.due.After(now)
 		return q.popGroup(now, e.heads), true
 	}
 	rounds := e.goesOn()
