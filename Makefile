@@ -123,7 +123,7 @@ SEEDS ?= 1..500
 # A seed takes 10 to 20 s of a core, and every one of them counts on a slow machine.
 FAULTS_TIMEOUT = $(shell echo '$(SEEDS)' | awk -F '[.][.]' '{ print 10 + $$NF - $$1 + 1 "m" }')
 
-simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
+simulate-faults: ## the loop under every fault of design/failures.md, by seed, with a table of what was tried; SEEDS=1..500
 	$(GO) test ./internal/offline/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout $(FAULTS_TIMEOUT) -v -fault-seeds $(SEEDS)
 
 RANDOM := internal/cluster/state internal/decide/engine internal/offline/simulate

@@ -13,10 +13,10 @@ import (
 	"unicode"
 )
 
-// TestPagesNamedInCommentsExist checks that each page of docs/ in a Go file exists, and
-// so does the section, if one is given.
+// TestPagesNamedInCommentsExist checks that each page of docs/ and design/ in a Go file
+// exists, and so does the section, if one is given.
 func TestPagesNamedInCommentsExist(t *testing.T) {
-	named := regexp.MustCompile(`\bdocs/[a-z/]+\.md(#[a-z-]+)?`)
+	named := regexp.MustCompile(`\b(?:docs|design)/[A-Za-z/]+\.md(#[a-z-]+)?`)
 	checked := 0
 	walkGo(t, "..", func(name string, source []byte) {
 		for _, link := range named.FindAllString(string(source), -1) {
@@ -142,16 +142,16 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestIndexOfDocs checks that docs/README.md links to each page of docs/.
+// TestIndexOfDocs checks that docs/README.md links to each page of docs/, and
+// design/README.md to each page of design/.
 func TestIndexOfDocs(t *testing.T) {
-	index, err := os.ReadFile("../docs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages(t) {
-		name, ok := strings.CutPrefix(page, "docs/")
-		if ok && name != "README.md" && !strings.Contains(name, "/") && !strings.Contains(string(index), "("+name+")") {
-			t.Errorf("docs/README.md has no link to %s", name)
+	for _, folder := range []string{"docs/", "design/"} {
+		index := readTop(t, folder+"README.md")
+		for _, page := range pages(t) {
+			name, ok := strings.CutPrefix(page, folder)
+			if ok && name != "README.md" && !strings.Contains(name, "/") && !strings.Contains(index, "("+name+")") {
+				t.Errorf("%sREADME.md has no link to %s", folder, name)
+			}
 		}
 	}
 }

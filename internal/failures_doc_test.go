@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// failureRow is a row of the tables in docs/failures.md.
+// failureRow is a row of the tables in design/failures.md.
 type failureRow struct {
 	text  string
 	tests []string // as "TestName", or "TestScenario/name-of-the-scenario"
@@ -36,12 +36,12 @@ func failureRows(page string) (rows []failureRow) {
 	return rows
 }
 
-// TestTablesNameTests checks that each row of docs/failures.md and docs/limits.md names
-// tests or scenarios, and that all of them exist.
+// TestTablesNameTests checks that each row of design/failures.md and design/limits.md
+// names tests or scenarios, and that all of them exist.
 func TestTablesNameTests(t *testing.T) {
 	var rows []failureRow
 	for _, name := range []string{"failures", "limits"} {
-		page, err := os.ReadFile("../docs/" + name + ".md")
+		page, err := os.ReadFile("../design/" + name + ".md")
 		if err != nil {
 			t.Fatal(err)
 		}

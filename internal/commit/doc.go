@@ -70,7 +70,8 @@
 // assumed until it ends: pods that use the object are gated meanwhile. After a takeover,
 // writes of the previous process may arrive for a minute, and the API server refuses a
 // release if the object changed. So a placement that relies on an existing allocation
-// first changes the claim in its version, as a fence. docs/failures.md lists all writes.
+// first changes the claim in its version, as a fence. design/failures.md lists all
+// writes.
 //
 // # Conditions and events
 //

@@ -86,7 +86,7 @@ func specs(requests ...string) []container {
 	return all
 }
 
-// The numbered rows are in docs/reference/resources.md#requests-of-a-pod. Each row has
+// The numbered rows are in design/rules/resources.md#requests-of-a-pod. Each row has
 // the amounts that the pod occupies on a node, and the amounts that it requests while
 // pending, by the spec alone. For a pod without status, these are equal.
 func TestRequests(t *testing.T) {
@@ -128,7 +128,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The numbered rows are in docs/reference/resources.md#requests-for-scoring. Each row has
+// The numbered rows are in design/rules/resources.md#requests-for-scoring. Each row has
 // the resources that scoring assumes the pod occupies on its node, and its request while
 // pending.
 func TestNonZero(t *testing.T) {
@@ -172,7 +172,7 @@ func TestPlacedPodsAskNothing(t *testing.T) {
 }
 
 // The rows show the names and the rounding of
-// docs/reference/resources.md#names-and-rounding.
+// design/rules/resources.md#names-and-rounding.
 func TestResourcesOf(t *testing.T) {
 	for _, row := range []struct{ list, want string }{
 		{"cpu=1500m memory=1Ki ephemeral-storage=1Mi", "1500 1024 1048576"},

@@ -38,7 +38,7 @@
 //   - Preparing: long needs, such as 10,000 terms or tolerations, are indexed before the
 //     pod reaches the loop. A verdict then costs the node's size, not the need's. The
 //     index is kept with the pod (model.Pod.Prepared), and the hash of its text
-//     identifies the need. docs/limits.md has the limits.
+//     identifies the need. design/limits.md has the limits.
 //   - Sparse and Variant: a column for a few nodes, or for few differences from another.
 //   - Following: the column also depends on things that nodes share.
 //   - Costly: the plugin searches, so values are computed on demand within a budget. Work

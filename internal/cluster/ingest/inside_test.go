@@ -78,7 +78,7 @@ func TestEveryProducerSignals(t *testing.T) {
 }
 
 // TestMalformedIsSetAside has an object of each kind panic while it is compiled. The
-// result fails closed: see the table in docs/failures.md.
+// result fails closed: see the table in design/failures.md.
 func TestMalformedIsSetAside(t *testing.T) {
 	absent := map[model.Kind]bool{}
 	for kind := range model.KindCount {

@@ -14,5 +14,5 @@
 // plugin.ErrUnfinished. Then the pod or group returns to its place in the queue
 // (plan.Unfinished) without an attempt, backoff, event or condition, and its next turn
 // continues the work. Package queue charges the namespace (queue/account.go).
-// docs/limits.md has the limits and their tests.
+// design/limits.md has the limits and their tests.
 package price

@@ -16,7 +16,7 @@ func points(pairs ...int32) []configv1.UtilizationShapePoint {
 	return all
 }
 
-// The shapes of docs/reference/resources.md#fit-score, point by point.
+// The shapes of design/rules/resources.md#fit-score, point by point.
 func TestShape(t *testing.T) {
 	for _, row := range []struct {
 		points  []configv1.UtilizationShapePoint

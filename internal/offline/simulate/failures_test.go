@@ -15,7 +15,7 @@ import (
 )
 
 // small is a cluster of one node with one CPU, audited after every round. The tests of
-// this file are the rows of docs/failures.md.
+// this file are the rows of design/failures.md.
 type small struct {
 	*testing.T
 	c *simulate.Cluster

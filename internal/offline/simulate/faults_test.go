@@ -28,10 +28,10 @@ import (
 
 var faultSeeds = flag.String("fault-seeds", "", "the seeds of the simulations with faults, such as 1..500 or 7, with progress and a table; if empty 1..6 without them, or 1 under the race detector")
 
-// TestFaults runs the whole loop on clusters with all faults of docs/failures.md, audited
-// after every round. A while after the faults end, every pod that fits is placed. When
-// all pods are deleted, no memory of them is left. A check that every fault has occurred
-// needs a dozen seeds, which do not run by default.
+// TestFaults runs the whole loop on clusters with all faults of design/failures.md,
+// audited after every round. A while after the faults end, every pod that fits is placed.
+// When all pods are deleted, no memory of them is left. A check that every fault has
+// occurred needs a dozen seeds, which do not run by default.
 func TestFaults(t *testing.T) {
 	first, last, err := seedRange(*faultSeeds)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The numbered rows come from docs/reference/node.md, in the section of each plugin.
+// The numbered rows come from design/rules/node.md, in the section of each plugin.
 
 func TestNormalisation(t *testing.T) {
 	tests := []struct {

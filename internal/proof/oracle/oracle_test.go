@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The rules come from docs/reference/message.md.
+// The rules come from design/rules/message.md.
 func TestMessage(t *testing.T) {
 	big := newNode("n1", has("cpu=4 memory=4Gi"))
 	taint := tainted("a=b:NoSchedule")

@@ -9,7 +9,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows A and B come from docs/reference/topology.md#affinity-filter and
+// The rows A and B come from design/rules/topology.md#affinity-filter and
 // #affinity-score; the others follow the rules there.
 
 func fourNodes() []*v1.Node { return zoned("n1=z1 n2= n3=z2 n4=z1") }
@@ -60,7 +60,7 @@ func TestPodAffinityFilter(t *testing.T) {
 	}
 }
 
-// The namespaces that a term selects: docs/reference/topology.md#terms. The other pod is
+// The namespaces that a term selects: design/rules/topology.md#terms. The other pod is
 // in namespace a, the pending pod in b.
 func TestPodAffinityNamespaces(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
@@ -186,7 +186,7 @@ func TestPodAffinityScore(t *testing.T) {
 	}
 }
 
-// The four cases of docs/reference/topology.md#affinity-score where dividing first makes
+// The four cases of design/rules/topology.md#affinity-score where dividing first makes
 // a difference, which are all up to 100.
 func TestStretched(t *testing.T) {
 	differs := map[[2]int64]int64{{29, 50}: 57, {29, 100}: 28, {57, 100}: 56, {58, 100}: 57}

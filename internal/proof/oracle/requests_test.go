@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The numbered rows come from docs/reference/resources.md#requests-of-a-pod; cpu in
+// The numbered rows come from design/rules/resources.md#requests-of-a-pod; cpu in
 // thousandths, memory in Mi.
 func TestPodRequests(t *testing.T) {
 	pending := requestRules{podLevel: true}
@@ -46,7 +46,7 @@ func TestPodRequests(t *testing.T) {
 	}
 }
 
-// The rows come from docs/reference/resources.md#requests-for-scoring.
+// The rows come from design/rules/resources.md#requests-for-scoring.
 func TestNonZeroRequests(t *testing.T) {
 	tests := []struct {
 		row     string
@@ -76,7 +76,7 @@ func TestNonZeroRequests(t *testing.T) {
 }
 
 // Quantities are rounded up, once per pod, and some names do not count:
-// docs/reference/resources.md#names-and-rounding.
+// design/rules/resources.md#names-and-rounding.
 func TestRounding(t *testing.T) {
 	tests := []struct {
 		parts []podPart

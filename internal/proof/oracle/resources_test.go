@@ -8,7 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The numbered rows come from docs/reference/resources.md#fit-filter.
+// The numbered rows come from design/rules/resources.md#fit-filter.
 func TestFit(t *testing.T) {
 	fpga, gpu := "example.com/fpga", "nvidia.com/gpu"
 	ignore := func(names ...string) configv1.NodeResourcesFitArgs {
@@ -47,7 +47,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// The numbered rows come from docs/reference/resources.md#fit-score. The requests of a
+// The numbered rows come from design/rules/resources.md#fit-score. The requests of a
 // row belong to a pod on the node; the pending pod then requests an explicit 0.
 func TestFitScore(t *testing.T) {
 	least, most, ratio := configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio
@@ -109,7 +109,7 @@ func TestFitScore(t *testing.T) {
 	}
 }
 
-// The rows come from docs/reference/resources.md#balanced-allocation.
+// The rows come from design/rules/resources.md#balanced-allocation.
 func TestBalancedAllocation(t *testing.T) {
 	room := "cpu=4000m memory=8Gi"
 	three := specs("cpu=1 memory=1 nvidia.com/gpu=1")

@@ -10,7 +10,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows F and S come from docs/reference/topology.md#spread-filter and #spread-score;
+// The rows F and S come from design/rules/topology.md#spread-filter and #spread-score;
 // the others follow the rules there.
 
 func TestSpreadFilter(t *testing.T) {
@@ -263,7 +263,7 @@ func TestSpreadListDefaults(t *testing.T) {
 	}
 }
 
-// The rules come from docs/reference/topology.md#derived-selector. The expected selector
+// The rules come from design/rules/topology.md#derived-selector. The expected selector
 // is written as the pods that it selects. "all" means that no default constraints apply.
 func TestDerivedSelector(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }

@@ -88,7 +88,7 @@ func nodeWith(labels string) *model.Node {
 	return model.NewNode(n)
 }
 
-// The rows follow docs/reference/topology.md#affinity-events, except where
+// The rows follow design/rules/topology.md#affinity-events, except where
 // kube-scheduler's hints ignore inputs of its filter.
 func TestEventsToRegister(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")

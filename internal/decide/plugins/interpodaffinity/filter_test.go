@@ -33,7 +33,7 @@ func verdicts(answer plan.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// Rows A come from docs/reference/topology.md#affinity-filter.
+// Rows A come from design/rules/topology.md#affinity-filter.
 func TestFilter(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	zoneDB, hostDB, zoneC := term(zone, "app=db"), term(host, "app=db"), term(zone, "tier=c")
@@ -97,7 +97,7 @@ func TestFilterByEmptyValue(t *testing.T) {
 }
 
 // The namespaces that a term selects: the other pod is in namespace a, the pending pod in
-// b. Rows A9 come from docs/reference/topology.md#affinity-filter.
+// b. Rows A9 come from design/rules/topology.md#affinity-filter.
 func TestFilterByNamespace(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
 	tests := []struct {

@@ -27,7 +27,7 @@ func marks(answer plan.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// Rows B come from docs/reference/topology.md#affinity-score.
+// Rows B come from design/rules/topology.md#affinity-score.
 func TestScore(t *testing.T) {
 	a, b := wearing("app=a"), wearing("app=b")
 	zoneA, zoneB := term(zone, "app=a"), term(zone, "app=b")
@@ -83,7 +83,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// The four cases of docs/reference/topology.md#affinity-score where dividing first makes
+// The four cases of design/rules/topology.md#affinity-score where dividing first makes
 // a difference, which are all up to 100. Each step adds one preferred pod to a node, so
 // the raw scores are 0 to span. Clusters with fewer and with more nodes than steps use
 // the division and the table.

@@ -56,7 +56,7 @@ func compile(t testing.TB, p *Plugin, pod *v1.Pod) plugin.NodeScores {
 
 var gpu = []string{"cpu", "memory", "example.com/gpu"}
 
-// The numbered rows come from docs/reference/resources.md#balanced-allocation; the others
+// The numbered rows come from design/rules/resources.md#balanced-allocation; the others
 // are similar.
 func TestScore(t *testing.T) {
 	for _, row := range []struct {
@@ -94,7 +94,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// The values of B in docs/reference/resources.md#balanced-allocation, with and without
+// The values of B in design/rules/resources.md#balanced-allocation, with and without
 // the pod.
 func TestBalance(t *testing.T) {
 	for _, row := range []struct {

@@ -31,7 +31,7 @@ func deleted(nodeName, nominated string) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: model.NewPod(p)}
 }
 
-// The numbered rows come from docs/reference/resources.md#fit-events.
+// The numbered rows come from design/rules/resources.md#fit-events.
 func TestEventsToRegister(t *testing.T) {
 	const (
 		add, grow     = model.Add, model.UpdateNodeAllocatable
@@ -82,7 +82,7 @@ func TestEventsToRegister(t *testing.T) {
 }
 
 // Hints leave out ignored resources. kube-scheduler's hints check them, row 7 of
-// docs/reference/resources.md#fit-events.
+// design/rules/resources.md#fit-events.
 func TestHintsLeaveOutIgnoredResources(t *testing.T) {
 	for _, args := range []*configv1.NodeResourcesFitArgs{
 		{IgnoredResources: []string{"nvidia.com/gpu"}}, {IgnoredResourceGroups: []string{"nvidia.com"}},
@@ -107,7 +107,7 @@ func TestHintsLeaveOutIgnoredResources(t *testing.T) {
 	}
 }
 
-// Row 10 of docs/reference/resources.md#fit-events: usage falls when the allocated and
+// Row 10 of design/rules/resources.md#fit-events: usage falls when the allocated and
 // actual resources have fallen, not when the spec has.
 func TestScaleDownFollowsStatus(t *testing.T) {
 	resized := func(spec, actual string) *model.Pod {

@@ -28,7 +28,7 @@ func withClasses(allocatable string, classes ...*resourcev1.DeviceClass) *state.
 }
 
 // On nodes without a resource that devices provide, the resource is left to
-// DynamicResources. Row 10 comes from docs/reference/resources.md#fit-filter.
+// DynamicResources. Row 10 comes from design/rules/resources.md#fit-filter.
 func TestDevicesStandForResources(t *testing.T) {
 	for _, row := range []struct{ name, node, pod, want string }{
 		{"10", "cpu=4 pods=110", "nvidia.com/gpu=1", "fits"},
@@ -88,7 +88,7 @@ func TestNeedsThatVary(t *testing.T) {
 	}
 }
 
-// Rows 11 and 12 come from docs/reference/resources.md#fit-events.
+// Rows 11 and 12 come from design/rules/resources.md#fit-events.
 func TestHintsOfClasses(t *testing.T) {
 	other := func(n int) *resourcev1.DeviceClass {
 		c := plugintest.DeviceClass("a", "")

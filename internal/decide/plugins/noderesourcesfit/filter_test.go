@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// exampleNode returns the node of docs/reference/resources.md#fit-filter, with the given
+// exampleNode returns the node of design/rules/resources.md#fit-filter, with the given
 // changes of its allocatable.
 func exampleNode(changes string) state.Node {
 	n := nodeOf("cpu=4 memory=8Gi pods=110 example.com/fpga=2")
@@ -42,7 +42,7 @@ func verdictOf(f plugin.Verdicts, node state.Node) string {
 	return "U " + strings.Join(f.Reasons(code), ", ")
 }
 
-// The numbered rows come from docs/reference/resources.md#fit-filter.
+// The numbered rows come from design/rules/resources.md#fit-filter.
 func TestFilter(t *testing.T) {
 	resources := func(names ...string) *configv1.NodeResourcesFitArgs {
 		return &configv1.NodeResourcesFitArgs{IgnoredResources: names}

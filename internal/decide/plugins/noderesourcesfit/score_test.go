@@ -29,7 +29,7 @@ func scoreOf(t *testing.T, args *configv1.NodeResourcesFitArgs, pod *v1.Pod, nod
 	return s.Score(node)
 }
 
-// The numbered rows come from docs/reference/resources.md#fit-score, where totals include
+// The numbered rows come from design/rules/resources.md#fit-score, where totals include
 // the pod. Here a part of the total is in use on the node and the rest is the pod's.
 func TestScore(t *testing.T) {
 	const (
@@ -92,7 +92,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Rows 8 and 9 of docs/reference/resources.md#fit-score: pod-level requests do not count
+// Rows 8 and 9 of design/rules/resources.md#fit-score: pod-level requests do not count
 // while the pod is scored, but do when it is placed.
 func TestScorePodLevel(t *testing.T) {
 	podLevel := podOf("")

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// The rows follow docs/reference/topology.md#spread-events, except where kube-scheduler's
+// The rows follow design/rules/topology.md#spread-events, except where kube-scheduler's
 // hints ignore inputs of its filter.
 func TestEventsToRegister(t *testing.T) {
 	x, y := wearing("app=x"), wearing("app=y")

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Rows F come from docs/reference/topology.md#spread-filter; the others follow the rules
+// Rows F come from design/rules/topology.md#spread-filter; the others follow the rules
 // there.
 
 func TestFilter(t *testing.T) {

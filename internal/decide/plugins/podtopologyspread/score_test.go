@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 )
 
-// Rows S come from docs/reference/topology.md#spread-score; the others follow the rules
+// Rows S come from design/rules/topology.md#spread-score; the others follow the rules
 // there.
 func TestScore(t *testing.T) {
 	app := wearing("app=x")
@@ -118,7 +118,7 @@ func TestListDefaults(t *testing.T) {
 	}
 }
 
-// Default selectors (docs/reference/topology.md#derived-selector) as services and
+// Default selectors (design/rules/topology.md#derived-selector) as services and
 // controllers are added and removed. Zone z1 holds two pods app=x, z2 two pods app=y, and
 // node d shows whether any constraint applies.
 func TestDefaultsFollowServicesAndControllers(t *testing.T) {
