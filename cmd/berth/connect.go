@@ -74,10 +74,10 @@ func (c *connection) qualified(pod string) (string, error) {
 	return namespace + "/" + pod, err
 }
 
-// completionMax limits the time for a shell completion, and completionNames the number of
+// maxCompletion limits the time for a shell completion, and completionNames the number of
 // names.
 const (
-	completionMax   = 3 * time.Second
+	maxCompletion   = 3 * time.Second
 	completionNames = 500
 )
 
@@ -153,6 +153,6 @@ func (c *connection) completing(ctx context.Context) (*clients.Clientset, contex
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionMax)
+	ctx, cancel := context.WithTimeout(ctx, maxCompletion)
 	return client, ctx, cancel, nil
 }

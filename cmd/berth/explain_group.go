@@ -98,8 +98,8 @@ func printGroupVerdict(w io.Writer, g *explain.Group) {
 	}
 	fmt.Fprintf(w, "%s: %d of %d waiting members can be placed", would, g.Fit, g.Waiting)
 	switch {
-	case g.Room != nil && *g.Room >= explain.RoomMax:
-		fmt.Fprintf(w, ", and at least %d more like the last one", explain.RoomMax)
+	case g.Room != nil && *g.Room >= explain.MaxRoom:
+		fmt.Fprintf(w, ", and at least %d more like the last one", explain.MaxRoom)
 	case g.Room != nil:
 		fmt.Fprintf(w, ", and %d more like the last one", *g.Room)
 	}

@@ -186,20 +186,20 @@ func compare(a, b *Suggestion) int {
 
 // The limits of a search.
 const (
-	// DecisionsMax limits the decisions for one pod.
-	DecisionsMax = 600
-	// candidatesMax limits the nodes, values, taints, kinds of nodes or pods that are
+	// MaxDecisions limits the decisions for one pod.
+	MaxDecisions = 600
+	// maxCandidates limits the nodes, values, taints, kinds of nodes or pods that are
 	// tried for one change.
-	candidatesMax = 32
-	// For pairs, at most besideMax nodes that another plugin rejects are kept. At most
-	// besidePerSortMax of them are rejected by the same plugin.
-	besideMax, besidePerSortMax = 8, 2
-	// perKindMax limits the suggestions of one kind.
-	perKindMax = 3
-	// pairsMax limits the suggested pairs.
-	pairsMax = 3
-	// followMax limits the counted pods of the same owner.
-	followMax = 20
+	maxCandidates = 32
+	// For pairs, at most maxBeside nodes that another plugin rejects are kept. At most
+	// maxBesidePerSort of them are rejected by the same plugin.
+	maxBeside, maxBesidePerSort = 8, 2
+	// maxPerKind limits the suggestions of one kind.
+	maxPerKind = 3
+	// maxPairs limits the suggested pairs.
+	maxPairs = 3
+	// maxFollow limits the counted pods of the same owner.
+	maxFollow = 20
 )
 
 // Cluster is the cluster on which changes are tried. One goroutine uses it.
@@ -288,7 +288,7 @@ func (t *trial) singles(knobs []knob) {
 	found, groups := map[Kind]int{}, map[string]bool{}
 	for i := range knobs {
 		k := &knobs[i]
-		if k.inPairs || found[k.kind] == perKindMax || k.group != "" && groups[k.group] {
+		if k.inPairs || found[k.kind] == maxPerKind || k.group != "" && groups[k.group] {
 			continue
 		}
 		change, node, ok := t.least(k)
@@ -309,7 +309,7 @@ func (t *trial) pairs(knobs []knob) {
 			if a.group != "" && a.group == b.group || clash(a, b) {
 				continue
 			}
-			if len(t.advice.Suggestions) == pairsMax || !t.mayGoOn() {
+			if len(t.advice.Suggestions) == maxPairs || !t.mayGoOn() {
 				return
 			}
 			t.pair(a, b)

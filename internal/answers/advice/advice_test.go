@@ -280,10 +280,10 @@ func TestFollowIsBounded(t *testing.T) {
 		t.Run(fmt.Sprint(row.left), func(t *testing.T) {
 			trial := newTrial(c, q)
 			trial.advice.Suggestions = []Suggestion{{Node: "n1", Changes: []Change{trial.ofPod(DropSelector, 1, func(p *v1.Pod) { p.Spec.NodeSelector = nil }, "drop it")}}}
-			trial.advice.Decisions = DecisionsMax - row.left
+			trial.advice.Decisions = MaxDecisions - row.left
 			trial.follow()
 			s := trial.advice.Suggestions[0]
-			if s.Follow != row.follow || s.Pending != row.pending || trial.advice.CutShort != (row.pending == 0) || trial.advice.Decisions > DecisionsMax {
+			if s.Follow != row.follow || s.Pending != row.pending || trial.advice.CutShort != (row.pending == 0) || trial.advice.Decisions > MaxDecisions {
 				t.Errorf("%d of %d would follow, after %d decisions, cut short: %t", s.Follow, s.Pending, trial.advice.Decisions, trial.advice.CutShort)
 			}
 		})
@@ -448,7 +448,7 @@ func TestPairsAreBalanced(t *testing.T) {
 func TestPairsOfManyNodes(t *testing.T) {
 	var nodes []*v1.Node
 	c, q := cluster(t, nil, []*v1.Pod{build.Pod(build.Container("cpu=1"))})
-	for i := range 2 * candidatesMax {
+	for i := range 2 * maxCandidates {
 		node := build.Node(fmt.Sprintf("n%03d", i), build.Allocatable("cpu=4 pods=9"), build.Unschedulable, build.Taints("a=b:NoSchedule"))
 		nodes = append(nodes, node)
 		q.Objections = append(q.Objections, Objection{node.Name, []string{"NodeUnschedulable", "TaintToleration", "NodeResourcesFit"}})
@@ -482,13 +482,13 @@ func TestPairsOfManyNodes(t *testing.T) {
 			alone++
 		}
 	}
-	if alone != candidatesMax {
-		t.Errorf("%d nodes are tried by themselves, want %d", alone, candidatesMax)
+	if alone != maxCandidates {
+		t.Errorf("%d nodes are tried by themselves, want %d", alone, maxCandidates)
 	}
 	for i := range q.Objections { // Another plugin rejects each node.
 		q.Objections[i].Plugins = []string{fmt.Sprint("P", i)}
 	}
-	if of := newTrial(c, q).uncordons(); len(of) != besideMax {
+	if of := newTrial(c, q).uncordons(); len(of) != maxBeside {
 		t.Errorf("%d nodes are kept for pairs", len(of))
 	}
 	a := For(c, q)
@@ -566,12 +566,12 @@ func TestPoolsOfNodes(t *testing.T) {
 // compares the limits and the kinds with docs/explain.md.
 func TestBoundsAsDocumented(t *testing.T) {
 	var nodes []*v1.Node
-	for i := range candidatesMax + 1 {
+	for i := range maxCandidates + 1 {
 		nodes = append(nodes, build.Node(fmt.Sprintf("n%02d", i), build.Allocatable("cpu=4 pods=9"), build.Taints(fmt.Sprintf("t%d:NoSchedule", i))))
 	}
-	for n, cut := range map[int]bool{candidatesMax: false, candidatesMax + 1: true} {
+	for n, cut := range map[int]bool{maxCandidates: false, maxCandidates + 1: true} {
 		c, q := cluster(t, nodes[:n], []*v1.Pod{build.Pod(build.Container("cpu=1"))})
-		if a := For(c, q); a.CutShort != cut || len(a.Suggestions) != perKindMax {
+		if a := For(c, q); a.CutShort != cut || len(a.Suggestions) != maxPerKind {
 			t.Errorf("%d taints: %q, cut short: %t", n, told(a), a.CutShort)
 		}
 	}
@@ -579,7 +579,7 @@ func TestBoundsAsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{fmt.Sprintf("by %d decisions for one pod, by %d candidates", DecisionsMax, candidatesMax), fmt.Sprintf("at most %d are counted", followMax)}
+	want := []string{fmt.Sprintf("by %d decisions for one pod, by %d candidates", MaxDecisions, maxCandidates), fmt.Sprintf("at most %d are counted", maxFollow)}
 	for _, kind := range order {
 		want = append(want, "`"+string(kind)+"`")
 	}

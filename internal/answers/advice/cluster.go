@@ -39,7 +39,7 @@ type candidate struct {
 // unrelated objections first, then by name. concerns are the plugins that the change
 // affects.
 //
-// Above candidatesMax, single changes are only tried on nodes without unrelated
+// Above maxCandidates, single changes are only tried on nodes without unrelated
 // objections, because the change helps nowhere else. A few nodes with one unrelated
 // objection are kept for pairs.
 func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candidate {
@@ -66,12 +66,12 @@ func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candida
 		case len(of) == 0:
 			hopeful = append(hopeful, candidate{Node: node})
 		// One more change may be enough for such a node.
-		case len(of) == 1 && len(beside) < besideMax && sorts[of[0]] < besidePerSortMax:
+		case len(of) == 1 && len(beside) < maxBeside && sorts[of[0]] < maxBesidePerSort:
 			sorts[of[0]]++
 			beside = append(beside, candidate{Node: node, inPairs: true})
 		}
 	}
-	if len(all) > candidatesMax {
+	if len(all) > maxCandidates {
 		return append(firstOf(t, hopeful), beside...)
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(len(others(a.Node)), len(others(b.Node))) })

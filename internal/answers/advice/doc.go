@@ -3,7 +3,7 @@
 // It takes a cluster (a state, its engine and ingest), a pod without a feasible node, and
 // the objections of the nodes. It returns an Advice: suggestions, the smallest change
 // first. It owns nothing, and leaves the state as it was when For returns. The number of
-// decisions is bounded (DecisionsMax). It never reads a clock, and evicts or writes
+// decisions is bounded (MaxDecisions). It never reads a clock, and evicts or writes
 // nothing.
 //
 // Suggestions are never derived from the text of a rejection, because a text names one

@@ -70,10 +70,10 @@ func (t *trial) tolerations() []knob {
 
 // firstOf returns the candidates to try, and sets CutShort if some are left out.
 func firstOf[T any](t *trial, all []T) []T {
-	if len(all) > candidatesMax {
+	if len(all) > maxCandidates {
 		t.advice.CutShort = true
 	}
-	return all[:min(candidatesMax, len(all))]
+	return all[:min(maxCandidates, len(all))]
 }
 
 // skews returns two changes for each spread constraint: raise its maxSkew, or drop it.

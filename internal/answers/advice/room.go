@@ -13,21 +13,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// priorityMax is the priority in the search for pods to remove. It is below the system
+// maxPriority is the priority in the search for pods to remove. It is below the system
 // priorities, so system pods are never suggested.
-const priorityMax = 2_000_000_000 - 1
+const maxPriority = 2_000_000_000 - 1
 
-// userPriorityMax is the highest priority of a PriorityClass that is not a system class.
-const userPriorityMax = 1_000_000_000
+// maxUserPriority is the highest priority of a PriorityClass that is not a system class.
+const maxUserPriority = 1_000_000_000
 
 // removals suggests the pods that preemption would evict for a pod of the highest
 // priority. It also suggests a priority just above the victims, at which preemption would
 // evict pods for this one.
 func (t *trial) removals() {
-	if t.Preempts || t.compiled.Priority >= priorityMax || !t.mayGoOn() {
+	if t.Preempts || t.compiled.Priority >= maxPriority || !t.mayGoOn() {
 		return
 	}
-	victims := t.victimsFor(priorityMax)
+	victims := t.victimsFor(maxPriority)
 	if len(victims) == 0 {
 		return
 	}
@@ -44,7 +44,7 @@ func (t *trial) removals() {
 			highest = max(highest, pod.Priority)
 		}
 	}
-	if highest++; highest <= t.compiled.Priority || highest > userPriorityMax {
+	if highest++; highest <= t.compiled.Priority || highest > maxUserPriority {
 		return
 	}
 	victims = t.victimsFor(highest)
@@ -151,10 +151,10 @@ func (t *trial) raised(priority int32, victims []*model.Pod) Change {
 	return change
 }
 
-// listedMax limits the names in a text.
-const listedMax = 3
+// maxListed limits the names in a text.
+const maxListed = 3
 
-func listed(names []string) string { return Few(names, listedMax) }
+func listed(names []string) string { return Few(names, maxListed) }
 
 // Few lists the first `most` names, and the number of the remaining ones.
 func Few(names []string, most int) string {

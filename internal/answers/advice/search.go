@@ -94,7 +94,7 @@ func (s *Search) Step() (over bool) {
 func (s *Search) begin() bool {
 	for ; s.at < len(s.knobs); s.at++ {
 		k := &s.knobs[s.at]
-		if s.found != nil && (k.kind != s.found.Changes[0].Kind || s.perKind == perKindMax) {
+		if s.found != nil && (k.kind != s.found.Changes[0].Kind || s.perKind == maxPerKind) {
 			return false
 		}
 		if k.group == "" || !s.groups[k.group] {

@@ -52,7 +52,7 @@ func TestSearchFindsTheFirst(t *testing.T) {
 				if steps++; search.Decisions() > before+1 {
 					t.Fatalf("seed %d, %s: %d decisions in one step", seed, pod.Name, search.Decisions()-before)
 				}
-				if steps > 10*DecisionsMax {
+				if steps > 10*MaxDecisions {
 					t.Fatalf("seed %d, %s: the search does not end", seed, pod.Name)
 				}
 			}

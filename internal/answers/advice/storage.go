@@ -267,7 +267,7 @@ func (t *trial) devices() []knob {
 	claims := map[*model.Pod][]swap{}
 	for _, claim := range othersOf[*resourcev1.ResourceClaim](t) {
 		user := t.userOf(claim)
-		if user == nil || user.Priority >= priorityMax || breaksBudget(t.State.View(), []plan.Eviction{{Pod: user}}) {
+		if user == nil || user.Priority >= maxPriority || breaksBudget(t.State.View(), []plan.Eviction{{Pod: user}}) {
 			continue
 		}
 		if claims[user] == nil {

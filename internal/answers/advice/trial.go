@@ -123,10 +123,10 @@ func (b *bisection) note(node string, fits bool) {
 
 // mayGoOn reports whether another decision may be made, and sets CutShort if not.
 func (t *trial) mayGoOn() bool {
-	if t.advice.Decisions >= DecisionsMax {
+	if t.advice.Decisions >= MaxDecisions {
 		t.advice.CutShort = true
 	}
-	return t.advice.Decisions < DecisionsMax
+	return t.advice.Decisions < MaxDecisions
 }
 
 // try applies the changes, decides, and reverts them. It returns the pod's node. No pod
@@ -212,7 +212,7 @@ func (t *trial) follow() {
 			continue // The count would preempt pods for each.
 		}
 		t.with(s.Changes, func() {
-			if n, ok := t.countFollowing(edited(t.Pod, s.Changes), min(followMax, t.Question.Pending)); ok {
+			if n, ok := t.countFollowing(edited(t.Pod, s.Changes), min(maxFollow, t.Question.Pending)); ok {
 				s.Pending, s.Follow = t.Question.Pending, n
 			}
 		})

@@ -28,17 +28,17 @@ type Config struct {
 }
 
 const (
-	// kindsMax limits the kinds of pods with stored suggestions. Suggestions that were
-	// not used for unusedMax are dropped.
-	kindsMax  = 1024
-	unusedMax = 30 * time.Minute
-	// recentMax limits the rejections whose kind of pod is remembered or pending.
-	recentMax = 4 * kindsMax
+	// maxKinds limits the kinds of pods with stored suggestions. Suggestions that were
+	// not used for maxUnused are dropped.
+	maxKinds  = 1024
+	maxUnused = 30 * time.Minute
+	// maxRecent limits the rejections whose kind of pod is remembered or pending.
+	maxRecent = 4 * maxKinds
 	// A suggestion is used without a check for freshFor after it was verified, then
-	// verified again. If no time is left to verify it, it is used until staleMax. After
+	// verified again. If no time is left to verify it, it is used until maxStale. After
 	// searchEvery a new search begins, because a smaller change may help by then.
 	freshFor    = 10 * time.Second
-	staleMax    = time.Minute
+	maxStale    = time.Minute
 	searchEvery = 10 * time.Minute
 )
 
@@ -55,7 +55,7 @@ type Adviser struct {
 	waiting []*entry
 	// recent maps a rejection to the entry of its pods, because the engine gives equal
 	// pods the same rejection. The value is nil while the pod is in unsorted. unsorted
-	// holds the pods whose kind is not determined yet, at most kindsMax.
+	// holds the pods whose kind is not determined yet, at most maxKinds.
 	recent   map[recently]*entry
 	unsorted []unsorted
 	sample   sample
@@ -209,7 +209,7 @@ func (a *Adviser) entryOf(now time.Time, d *plan.Decision) *entry {
 		x.usedAt = now
 		a.used.MoveToFront(x.element)
 		return x
-	case known && x == nil, len(a.unsorted) == kindsMax:
+	case known && x == nil, len(a.unsorted) == maxKinds:
 		return nil
 	}
 	a.unsorted = append(a.unsorted, unsorted{at, pod})
@@ -218,7 +218,7 @@ func (a *Adviser) entryOf(now time.Time, d *plan.Decision) *entry {
 }
 
 func (a *Adviser) remember(at recently, x *entry) {
-	if _, known := a.recent[at]; !known && len(a.recent) == recentMax {
+	if _, known := a.recent[at]; !known && len(a.recent) == maxRecent {
 		maps.DeleteFunc(a.recent, func(_ recently, x *entry) bool { return x != nil })
 	}
 	a.recent[at] = x
@@ -260,20 +260,20 @@ func (a *Adviser) find(now time.Time, e *engine.Engine, s *state.State, pod *mod
 	return x
 }
 
-// makeRoom drops entries that were not used for unusedMax and, at the limit, the least
+// makeRoom drops entries that were not used for maxUnused and, at the limit, the least
 // recently used one. Entries with a pending search stay. It reports whether another entry
 // fits.
 func (a *Adviser) makeRoom(now time.Time) bool {
 	for back := a.used.Back(); back != nil; back = a.used.Back() {
 		x := back.Value.(*entry)
-		if x.waits || len(a.kinds) < kindsMax && now.Sub(x.usedAt) < unusedMax {
+		if x.waits || len(a.kinds) < maxKinds && now.Sub(x.usedAt) < maxUnused {
 			break
 		}
 		x.gone = true
 		a.used.Remove(back)
 		delete(a.kinds, x.kind)
 	}
-	return len(a.kinds) < kindsMax
+	return len(a.kinds) < maxKinds
 }
 
 func spellingOf(pod *model.Pod) (s spelling) {
@@ -304,7 +304,7 @@ func (a *Adviser) textOf(now time.Time, e *engine.Engine, s *state.State, x *ent
 				return ""
 			}
 			x.tried = now
-		case age >= staleMax:
+		case age >= maxStale:
 			return ""
 		}
 	}

@@ -5,9 +5,9 @@ import "time"
 const (
 	// Searches may take 1/share of the loop's time.
 	share = 100
-	// savedMax limits the saved time, so searches never run longer at once. A single step
+	// maxSaved limits the saved time, so searches never run longer at once. A single step
 	// is not interrupted.
-	savedMax = 5 * time.Millisecond
+	maxSaved = 5 * time.Millisecond
 )
 
 // The cost of work without a clock: about its time on a processor of 2020.
@@ -32,7 +32,7 @@ type budget struct {
 	step time.Duration
 }
 
-func newBudget() budget { return budget{saved: savedMax} }
+func newBudget() budget { return budget{saved: maxSaved} }
 
 // earn adds the budget for the loop's time since the last call.
 func (b *budget) earn(now time.Time) {
@@ -40,13 +40,13 @@ func (b *budget) earn(now time.Time) {
 		return
 	}
 	if !b.last.IsZero() {
-		b.saved = min(b.saved+now.Sub(b.last)/share, savedMax)
+		b.saved = min(b.saved+now.Sub(b.last)/share, maxSaved)
 	}
 	b.last = now
 }
 
 // needs returns the budget that a step requires.
-func (b *budget) needs() time.Duration { return max(1, min(b.step, savedMax)) }
+func (b *budget) needs() time.Duration { return max(1, min(b.step, maxSaved)) }
 
 // affords reports whether the budget suffices for a step.
 func (b *budget) affords() bool { return b.saved >= b.needs() }

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// walkMax is the number of slots visited in one step. sampleEvery is the lifetime of
+	// maxWalk is the number of slots visited in one step. sampleEvery is the lifetime of
 	// a sample.
-	walkMax     = 1024
+	maxWalk     = 1024
 	sampleEvery = time.Minute
-	// The sample has nodes for at most labelsMax different label sets and taintsMax
+	// The sample has nodes for at most maxLabels different label sets and maxTaints
 	// different sets of taints.
-	labelsMax, taintsMax = 256, 64
+	maxLabels, maxTaints = 256, 64
 )
 
 // sample is the nodes whose labels and taints suggest changes to a search. It holds the
@@ -41,7 +41,7 @@ func (m *sample) walk(now time.Time, s *state.State) bool {
 		*m = sample{labels: map[uint64]bool{}, taints: map[uint64]bool{}}
 	}
 	alive := s.Alive()
-	for end := min(len(alive), m.at+walkMax); m.at < end; m.at++ {
+	for end := min(len(alive), m.at+maxWalk); m.at < end; m.at++ {
 		if alive[m.at] {
 			m.look(s.Node(int32(m.at)).Object())
 		}
@@ -53,7 +53,7 @@ func (m *sample) walk(now time.Time, s *state.State) bool {
 }
 
 func (m *sample) look(node *v1.Node) {
-	byLabels, byTaints := isNew(m.labels, labelsOf(node), labelsMax), isNew(m.taints, taintsOf(node), taintsMax)
+	byLabels, byTaints := isNew(m.labels, labelsOf(node), maxLabels), isNew(m.taints, taintsOf(node), maxTaints)
 	if byLabels || byTaints {
 		m.nodes = append(m.nodes, node)
 	}

@@ -122,7 +122,7 @@ type Cause struct {
 	Node string `json:"node,omitempty"`
 	// Minimal means that the set does not suffice without any single one of its
 	// differences. Exact means that no other subset suffices either; this is tested for
-	// at most subsetsMax differences.
+	// at most maxSubsets differences.
 	Minimal bool `json:"minimal"`
 	Exact   bool `json:"exact"`
 
@@ -153,24 +153,24 @@ type Cluster struct {
 
 // The limits of a search.
 const (
-	// DecisionsMax limits the decisions about one pod.
-	DecisionsMax = 600
-	// memberDecisionsMax limits the decisions about single members of one pod group.
-	memberDecisionsMax = 20_000
-	// replacedMax limits the objects replaced in the state: this many per differing
-	// object and per decision of DecisionsMax.
-	replacedMax = 100
-	// nodesMax limits the nodes whose differences are tried separately.
-	nodesMax = 32
-	// causesMax limits the causes.
-	causesMax = 5
-	// subsetsMax is the size up to which every subset of a set is tried.
-	subsetsMax = 6
-	// spareMax limits the size of a cause that is not minimal. A longer set, with unknown
+	// MaxDecisions limits the decisions about one pod.
+	MaxDecisions = 600
+	// maxMemberDecisions limits the decisions about single members of one pod group.
+	maxMemberDecisions = 20_000
+	// maxReplaced limits the objects replaced in the state: this many per differing
+	// object and per decision of MaxDecisions.
+	maxReplaced = 100
+	// maxNodes limits the nodes whose differences are tried separately.
+	maxNodes = 32
+	// maxCauses limits the causes.
+	maxCauses = 5
+	// maxSubsets is the size up to which every subset of a set is tried.
+	maxSubsets = 6
+	// maxSpare limits the size of a cause that is not minimal. A longer set, with unknown
 	// relevance, is not reported.
-	spareMax = 20
-	// examplesMax limits the nodes named as examples.
-	examplesMax = 3
+	maxSpare = 20
+	// maxExamples limits the nodes named as examples.
+	maxExamples = 3
 )
 
 // For explains why the answer about a pod or pod group differs. The pod, or a member,

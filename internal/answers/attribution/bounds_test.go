@@ -63,7 +63,7 @@ func TestLongSearch(t *testing.T) {
 			now.Pods = append(now.Pods, build.Pod(build.Named(fmt.Sprint("b-", i)), build.NodeName("n2"), build.Container("cpu=1m")))
 		}
 		r := find(then, now)
-		if r.Then.Node != "n1" || r.Now.Verdict != attribution.Pending || r.Direction != attribution.Undo || r.Decisions > attribution.DecisionsMax+1 {
+		if r.Then.Node != "n1" || r.Now.Verdict != attribution.Pending || r.Direction != attribution.Undo || r.Decisions > attribution.MaxDecisions+1 {
 			t.Fatalf("%d pods: %+v", n, r)
 		}
 		if !r.CutShort && len(r.Causes) != 2 || len(r.Causes) == 0 && !r.CutShort {
@@ -71,7 +71,7 @@ func TestLongSearch(t *testing.T) {
 		}
 		if len(r.Causes) == 0 {
 			seen["none"]++
-			if r.Decisions != attribution.DecisionsMax {
+			if r.Decisions != attribution.MaxDecisions {
 				t.Errorf("%d pods: %d decisions", n, r.Decisions)
 			}
 		}

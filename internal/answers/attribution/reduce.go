@@ -22,12 +22,12 @@ func (r reduction) reduce(units []int) (set []int, minimal, exact bool) {
 	if !ok {
 		return set, false, false
 	}
-	if len(set) <= subsetsMax {
+	if len(set) <= maxSubsets {
 		set, exact = r.least(set)
 		return set, exact, exact
 	}
 	// Try every part if the set has become small.
-	if set, minimal = r.withoutSpare(set); minimal && len(set) <= subsetsMax {
+	if set, minimal = r.withoutSpare(set); minimal && len(set) <= maxSubsets {
 		set, exact = r.least(set)
 	}
 	return set, minimal, exact

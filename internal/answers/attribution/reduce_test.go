@@ -53,7 +53,7 @@ func TestReduce(t *testing.T) {
 			}
 		case 2: // half of the sets that are too large for trying every part
 			for mask := range table {
-				table[mask] = bits.OnesCount(uint(mask)) > subsetsMax && r.IntN(2) == 0
+				table[mask] = bits.OnesCount(uint(mask)) > maxSubsets && r.IntN(2) == 0
 			}
 		default: // nearly all sets of at least a minimal size
 			least := 1 + r.IntN(n)
@@ -73,7 +73,7 @@ func TestReduce(t *testing.T) {
 		if !table[mask] || len(set) == 0 || len(set) != bits.OnesCount(mask) {
 			t.Fatalf("%v of %v is not enough", set, units)
 		}
-		if *questions < most && !minimal || exact && !minimal || minimal && exact != (len(set) <= subsetsMax) && *questions < most {
+		if *questions < most && !minimal || exact && !minimal || minimal && exact != (len(set) <= maxSubsets) && *questions < most {
 			t.Fatalf("%v: minimal: %t, exact: %t, after %d of %d questions", set, minimal, exact, *questions, most)
 		}
 		for part := (mask - 1) & mask; part > 0; part = (part - 1) & mask {
@@ -104,7 +104,7 @@ func TestNeeded(t *testing.T) {
 func TestLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
-		n := 1 + r.IntN(subsetsMax)
+		n := 1 + r.IntN(maxSubsets)
 		all := uint(1)<<n - 1
 		table, smallest := make([]bool, all+1), n
 		for mask := uint(1); mask < all; mask++ {

@@ -104,7 +104,7 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 		}
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return len(byNode[name]) == 0 })
-	for _, name := range names[:min(nodesMax, len(names))] {
+	for _, name := range names[:min(maxNodes, len(names))] {
 		group := byNode[name]
 		slices.SortStableFunc(group, func(a, b int) int { return cmp.Compare(s.units[b].weight, s.units[a].weight) })
 		nodes = append(nodes, group)
@@ -157,7 +157,7 @@ func (s *search) at(units []int) Answer {
 
 // tryGroup adds the cause in a group of units if the group suffices.
 func (s *search) tryGroup(group []int) {
-	if len(s.result.Causes) < causesMax && s.enough(group) {
+	if len(s.result.Causes) < maxCauses && s.enough(group) {
 		s.addCause(group)
 	}
 }
@@ -167,7 +167,7 @@ func (s *search) tryGroup(group []int) {
 func (s *search) addCause(units []int) {
 	r := reduction{enough: s.enough, mayGoOn: s.mayGoOn}
 	set, minimal, exact := r.reduce(units)
-	if !minimal && len(set) > spareMax {
+	if !minimal && len(set) > maxSpare {
 		return
 	}
 	slices.Sort(set)
@@ -208,7 +208,7 @@ func lostOf(from, want *Answer) []Lost {
 			all = append(all, l)
 		}
 		of := &all[seen[key]]
-		if of.Nodes++; len(of.Examples) < examplesMax {
+		if of.Nodes++; len(of.Examples) < maxExamples {
 			of.Examples = append(of.Examples, name)
 		}
 	}

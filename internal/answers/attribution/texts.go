@@ -13,15 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 )
 
-// listedMax limits the listed differences of a map or list.
-const listedMax = 3
+// maxListed limits the listed differences of a map or list.
+const maxListed = 3
 
 // few lists the first texts, and the number of the remaining ones.
 func few(texts []string) string {
-	if len(texts) <= listedMax {
+	if len(texts) <= maxListed {
 		return strings.Join(texts, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:listedMax], ", "), len(texts)-listedMax)
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:maxListed], ", "), len(texts)-maxListed)
 }
 
 // keysOf returns the keys of two maps, sorted.

@@ -84,7 +84,7 @@ func (w *world) isOld(unit int) bool { return w.old[unit] }
 
 // mayGoOn reports whether another decision may be made.
 func (w *world) mayGoOn() bool {
-	if w.decisions >= DecisionsMax || w.ofMembers >= memberDecisionsMax || w.replaced >= replacedMax*(len(w.objects)+DecisionsMax) {
+	if w.decisions >= MaxDecisions || w.ofMembers >= maxMemberDecisions || w.replaced >= maxReplaced*(len(w.objects)+MaxDecisions) {
 		w.cutShort = true
 	}
 	return !w.cutShort

@@ -52,13 +52,13 @@ type Group struct {
 	Fit    int  `json:"fit"`
 	Starts bool `json:"starts"`
 	// Room is the number of further pods like the last member that would fit beside all
-	// members, at most RoomMax. It is nil unless the group starts with all its members.
+	// members, at most MaxRoom. It is nil unless the group starts with all its members.
 	Room *int `json:"room,omitempty"`
 	// Condition is PodGroupInitiallyScheduled as the turn would set it; nil if the group
 	// has no turn.
 	Condition *GroupCondition `json:"condition,omitempty"`
 	// Blocker is the first member that finds no node; nil if all do. MoreBlockers are the
-	// first members of further sorts, at most blockersMax with Blocker.
+	// first members of further sorts, at most maxBlockers with Blocker.
 	Blocker      *Blocker  `json:"blocker,omitempty"`
 	MoreBlockers []Blocker `json:"moreBlockers,omitempty"`
 	// Tree is the result of the turn of the tree of CompositePodGroups that the group
@@ -74,8 +74,8 @@ type Group struct {
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// RoomMax is the largest value of Group.Room.
-const RoomMax = 100
+// MaxRoom is the largest value of Group.Room.
+const MaxRoom = 100
 
 // HeldMember is a member that a PreEnqueue plugin holds back.
 type HeldMember struct {
@@ -148,14 +148,14 @@ type Help struct {
 
 // The limits of a search for changes that would help.
 const (
-	// decisionsMax limits the decisions about single members.
-	decisionsMax = 20_000
-	// At most nodeKindsMax kinds of nodes are tried, nodesMax nodes of a kind are added,
-	// and nodeHelpsMax kinds are suggested.
-	nodeKindsMax, nodesMax, nodeHelpsMax = 8, 256, 3
-	// At most blockersMax sorts of members without a node are reported, and demandsMax
+	// maxDecisions limits the decisions about single members.
+	maxDecisions = 20_000
+	// At most maxNodeKinds kinds of nodes are tried, maxNodes nodes of a kind are added,
+	// and maxNodeHelps kinds are suggested.
+	maxNodeKinds, maxNodes, maxNodeHelps = 8, 256, 3
+	// At most maxBlockers sorts of members without a node are reported, and maxDemands
 	// changes of each.
-	blockersMax, demandsMax = 3, 3
+	maxBlockers, maxDemands = 3, 3
 )
 
 // groupTurn is the turn of one group or tree. For a tree, MinCount is the minGroupCount
@@ -189,7 +189,7 @@ func (s *Snapshot) OfGroup(key model.GroupKey) (*Group, error) {
 	case len(members) == 0 || err != nil:
 		return g, nil
 	}
-	t := groupTurn{Snapshot: s, Group: g, work: plan.Work{Group: object}, left: decisionsMax}
+	t := groupTurn{Snapshot: s, Group: g, work: plan.Work{Group: object}, left: maxDecisions}
 	for _, pod := range members {
 		t.work.Pods = append(t.work.Pods, plan.QueuedPod{Pod: s.judged(pod)})
 	}
@@ -356,7 +356,7 @@ func conditionAfter(d *plan.GroupDecision) *GroupCondition {
 }
 
 // countSort counts a member without a node. If it is equal to a blocker, it belongs to
-// that blocker's sort; otherwise it becomes a blocker, up to blockersMax.
+// that blocker's sort; otherwise it becomes a blocker, up to maxBlockers.
 func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int) []int {
 	for _, first := range blockers {
 		if engine.Equal(d.Members[first].Pods[0].Pod, d.Members[at].Pods[0].Pod) {
@@ -364,7 +364,7 @@ func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int)
 			return blockers
 		}
 	}
-	if len(blockers) < blockersMax {
+	if len(blockers) < maxBlockers {
 		alike[at] = 1
 		blockers = append(blockers, at)
 	}
@@ -405,7 +405,7 @@ func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
 		question := t.question(a)
 		question.OfPod, question.Within = true, domain.Nodes
 		b.Demands = t.advise(question).Suggestions
-		b.Demands = b.Demands[:min(demandsMax, len(b.Demands))]
+		b.Demands = b.Demands[:min(maxDemands, len(b.Demands))]
 	}
 	return b, nil
 }
@@ -452,7 +452,7 @@ func (t *groupTurn) countRoom(d *plan.GroupDecision) {
 	}
 	t.state.Assume(all...)
 	defer t.state.Unassume(all...)
-	more := t.decide(t.likeLast(RoomMax), 1)
+	more := t.decide(t.likeLast(MaxRoom), 1)
 	room := 0
 	for i := range more.Members {
 		if more.Members[i].Outcome == plan.Placed {
@@ -556,17 +556,17 @@ func (t *groupTurn) starts(pods []plan.QueuedPod, minCount int) bool {
 // help.
 func (t *groupTurn) searchNodes(missing int) {
 	pools := advice.Pools(t.nodes, t.others)
-	if len(pools) > nodeKindsMax || missing > nodesMax {
+	if len(pools) > maxNodeKinds || missing > maxNodes {
 		t.Unfinished = true
 	}
 	var helps []Help
-	for _, pool := range pools[:min(nodeKindsMax, len(pools))] {
+	for _, pool := range pools[:min(maxNodeKinds, len(pools))] {
 		like := pool.First
 		with := func(n int) (starts bool) {
 			t.withNodes(like, n, func() { starts = t.starts(t.work.Pods, t.MinCount) })
 			return starts
 		}
-		most := min(missing, nodesMax)
+		most := min(missing, maxNodes)
 		if !with(most) {
 			continue
 		}
@@ -582,7 +582,7 @@ func (t *groupTurn) searchNodes(missing int) {
 		helps = append(helps, Help{Nodes: enough, Like: like.Name})
 	}
 	slices.SortStableFunc(helps, func(a, b Help) int { return cmp.Compare(a.Nodes, b.Nodes) })
-	t.WouldStart = append(t.WouldStart, helps[:min(nodeHelpsMax, len(helps))]...)
+	t.WouldStart = append(t.WouldStart, helps[:min(maxNodeHelps, len(helps))]...)
 }
 
 // withNodes calls do while the cluster has n additional empty nodes like the given one.

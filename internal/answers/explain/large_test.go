@@ -88,7 +88,7 @@ func TestWorkOfAdvice(t *testing.T) {
 	if wide.Decisions > alone.Decisions+perDoubling || alone.Decisions > 80 {
 		t.Errorf("%d decisions for 400 nodes, %d for 800", alone.Decisions, wide.Decisions)
 	}
-	if most := wide.Decisions + counted*len(beside.Suggestions); beside.Decisions > most || beside.Decisions <= wide.Decisions || most > advice.DecisionsMax {
+	if most := wide.Decisions + counted*len(beside.Suggestions); beside.Decisions > most || beside.Decisions <= wide.Decisions || most > advice.MaxDecisions {
 		t.Errorf("%d decisions where others of the owner wait, %d without them; want %d at most", beside.Decisions, wide.Decisions, most)
 	}
 	for _, s := range beside.Suggestions {

@@ -30,8 +30,8 @@ type Tree struct {
 	Unfinished bool   `json:"unfinished,omitempty"`
 }
 
-// treeGroupsMax limits the listed groups of a tree.
-const treeGroupsMax = 100
+// maxTreeGroups limits the listed groups of a tree.
+const maxTreeGroups = 100
 
 // TreeGroup is one PodGroup of a tree, in the order of their turns.
 type TreeGroup struct {
@@ -100,10 +100,10 @@ func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.Compo
 		return
 	}
 	d := &turn.decision
-	g.Tree = &Tree{Name: root.Key.String(), Starts: d.Outcome == plan.Placed, More: max(0, len(d.Below)-treeGroupsMax), WouldStart: turn.wouldStart, Unfinished: turn.unfinished}
+	g.Tree = &Tree{Name: root.Key.String(), Starts: d.Outcome == plan.Placed, More: max(0, len(d.Below)-maxTreeGroups), WouldStart: turn.wouldStart, Unfinished: turn.unfinished}
 	for i := range d.Below {
 		below := &d.Below[i]
-		if i < treeGroupsMax {
+		if i < maxTreeGroups {
 			of := TreeGroup{Name: below.Group.Key.String(), Running: s.state.View().GroupPlaced(below.Group.Key), Waiting: len(below.Members), Message: below.Message}
 			for j := range below.Members {
 				if below.Members[j].Outcome == plan.Placed {
@@ -145,7 +145,7 @@ func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
 	slices.SortStableFunc(work.Pods, func(a, b plan.QueuedPod) int { return cmp.Compare(b.Pod.Priority, a.Pod.Priority) })
 	turn := &treeTurn{decision: s.takenBack(work)}
 	if turn.decision.Outcome == plan.Unschedulable {
-		t := groupTurn{Snapshot: s, Group: &Group{MinCount: root.MinGroupCount}, work: work, left: decisionsMax}
+		t := groupTurn{Snapshot: s, Group: &Group{MinCount: root.MinGroupCount}, work: work, left: maxDecisions}
 		t.searchForTree()
 		turn.wouldStart, turn.unfinished = t.WouldStart, t.Unfinished
 	}

@@ -69,10 +69,10 @@ const (
 	victimBytes  = 80
 )
 
-// textMax bounds the stored bytes of a text, victimsMax the named victims.
+// maxText bounds the stored bytes of a text, maxVictims the named victims.
 const (
-	textMax    = 1024
-	victimsMax = 5
+	maxText    = 1024
+	maxVictims = 5
 )
 
 // records has the attempts of pods. The pod with the oldest last attempt is dropped
@@ -104,7 +104,7 @@ func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
 		a.more = &more{node: d.Placements[0].NodeName, total: d.Placements[0].Total}
 	case plan.Unschedulable:
 		a.rejection, a.text = d.Rejection, d.PostFilter
-		if size := sizeOfRejection(d.Rejection); size > textMax {
+		if size := sizeOfRejection(d.Rejection); size > maxText {
 			// add counts the text
 			a.rejection, a.text = nil, cut(d.Rejection.Text(d.Nodes))
 		} else if d.Rejection != x.last {
@@ -117,7 +117,7 @@ func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
 	if n := d.NominationOf(q.Pod); n.Mode == plan.Set || len(d.Evictions) > 0 {
 		a.more = moreOf(&a)
 		a.more.nominated, a.more.evictions = n.NodeName, len(d.Evictions)
-		for i := range d.Evictions[:min(victimsMax, len(d.Evictions))] {
+		for i := range d.Evictions[:min(maxVictims, len(d.Evictions))] {
 			a.more.victims = append(a.more.victims, d.Evictions[i].Pod.String())
 		}
 	}
@@ -240,11 +240,11 @@ func sizeOfRejection(r *plan.Rejection) int {
 
 // cut shortens a long text, at a character boundary.
 func cut(text string) string {
-	if len(text) <= textMax {
+	if len(text) <= maxText {
 		return text
 	}
-	end := textMax
-	for end > textMax-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+	end := maxText
+	for end > maxText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end] + "…"

@@ -79,7 +79,7 @@ func BenchmarkNote(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				h.budget.notes = savedMax
+				h.budget.notes = maxSaved
 				h.Round(&rounds[i%pods])
 			}
 		})

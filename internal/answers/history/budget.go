@@ -11,12 +11,12 @@ import (
 // Limits of the cost of the history. Details may take 2 % of the time of decisions, and
 // notes about pods that were not placed at once 1 %. Each may also take one part in
 // idleShare of the time without decisions, which delays hardly any pod. Unused budget is
-// saved up to savedMax. Placements are so cheap that all are recorded.
+// saved up to maxSaved. Placements are so cheap that all are recorded.
 const (
 	detailsPercent = 2
 	notesPercent   = 1
 	idleShare      = 1000
-	savedMax       = 5 * time.Millisecond
+	maxSaved       = 5 * time.Millisecond
 )
 
 // noteCost is the approximate cost of a note: two or three cache misses. Measuring it
@@ -43,7 +43,7 @@ type seenOwner struct {
 	at   time.Time
 }
 
-func newBudget() budget { return budget{details: savedMax, notes: savedMax} }
+func newBudget() budget { return budget{details: maxSaved, notes: maxSaved} }
 
 // earn adds the budget for a decision that began at a time. took is its duration.
 func (b *budget) earn(at time.Time, took time.Duration) {
@@ -53,11 +53,11 @@ func (b *budget) earn(at time.Time, took time.Duration) {
 	}
 	b.last = at
 	b.details = min(b.details+took*detailsPercent/100+idle/idleShare, b.most())
-	b.notes = min(b.notes+took*notesPercent/100+idle/idleShare, savedMax)
+	b.notes = min(b.notes+took*notesPercent/100+idle/idleShare, maxSaved)
 }
 
 // most returns the maximal savings for details: enough for two recordings.
-func (b *budget) most() time.Duration { return max(savedMax, 2*b.cost) }
+func (b *budget) most() time.Duration { return max(maxSaved, 2*b.cost) }
 
 // affords reports whether details may be recorded the given number of times, starting
 // with a decision about the given pod.
@@ -83,7 +83,7 @@ func (b *budget) spend(q *plan.QueuedPod, cost time.Duration) {
 
 // takeNote reports whether an attempt may be noted, and spends the cost.
 func (b *budget) takeNote(first bool) bool {
-	if b.notes < noteCost || !first && b.notes < savedMax/2 {
+	if b.notes < noteCost || !first && b.notes < maxSaved/2 {
 		return false
 	}
 	b.notes -= noteCost

@@ -33,7 +33,7 @@ func decision(name string, attempt int, placed bool) plan.Decision {
 
 // take notes a decision with a full budget for notes.
 func (h *History) take(d plan.Decision) {
-	h.budget.notes = savedMax
+	h.budget.notes = maxSaved
 	h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}})
 }
 
@@ -149,7 +149,7 @@ func TestBudget(t *testing.T) {
 			}
 		}
 	}
-	if most := decisions*took*detailsPercent/100 + savedMax + cost; spent > most || spent < most/2 {
+	if most := decisions*took*detailsPercent/100 + maxSaved + cost; spent > most || spent < most/2 {
 		t.Errorf("%v were spent on details, want at most %v, and half of that at least", spent, most)
 	}
 	if recorded < firsts/4 {
@@ -181,7 +181,7 @@ func TestBudgetAmongDomains(t *testing.T) {
 		}
 		b.earn(now, domains*members*took)
 	}
-	if most := groups*domains*members*took*detailsPercent/100 + savedMax + cost; spent > most || spent < most/4 {
+	if most := groups*domains*members*took*detailsPercent/100 + maxSaved + cost; spent > most || spent < most/4 {
 		t.Errorf("%v were spent on details, want at most %v, and a fourth of that at least", spent, most)
 	}
 	for domain, n := range byDomain {
@@ -229,7 +229,7 @@ func TestNotesAreBounded(t *testing.T) {
 	if notedFirsts < firsts {
 		t.Errorf("%d of %d first attempts were noted", notedFirsts, firsts)
 	}
-	if spent, most := time.Duration(noted)*noteCost, decisions*took*notesPercent/100+savedMax; spent > most || spent < most/2 {
+	if spent, most := time.Duration(noted)*noteCost, decisions*took*notesPercent/100+maxSaved; spent > most || spent < most/2 {
 		t.Errorf("%v were spent on notes, want at most %v, and half of that at least", spent, most)
 	}
 }
@@ -240,7 +240,7 @@ func TestLongTexts(t *testing.T) {
 	h := newHistory(t, 0)
 	d := decision("p", 1, false)
 	d.PostFilter = ""
-	d.Rejection = &plan.Rejection{Counts: []reason.Count{{Nodes: 5, Reason: strings.Repeat("ü", textMax)}}, Plugins: []string{"NodeResourcesFit"}}
+	d.Rejection = &plan.Rejection{Counts: []reason.Count{{Nodes: 5, Reason: strings.Repeat("ü", maxText)}}, Plugins: []string{"NodeResourcesFit"}}
 	h.take(d)
 	r := h.waiting.byPod[model.PodKey{Namespace: "default", Name: "p"}]
 	text := r.attempts[0].text
@@ -248,8 +248,8 @@ func TestLongTexts(t *testing.T) {
 		t.Errorf("%d bytes are counted, %d in all, want %d", r.bytes, h.waiting.bytes, want)
 	}
 	for lead := range utf8.UTFMax {
-		long := strings.Repeat("x", lead) + strings.Repeat("𝕏", textMax)
-		if got := cut(long); !utf8.ValidString(got) || len(got) <= textMax-utf8.UTFMax || len(got) > textMax+len("…") {
+		long := strings.Repeat("x", lead) + strings.Repeat("𝕏", maxText)
+		if got := cut(long); !utf8.ValidString(got) || len(got) <= maxText-utf8.UTFMax || len(got) > maxText+len("…") {
 			t.Errorf("%d bytes, which end with %q", len(got), got[len(got)-8:])
 		}
 	}

@@ -21,12 +21,12 @@ type Intake struct {
 	changes []model.Change
 }
 
-// waitingMax limits the versions that wait in order.
-const waitingMax = 20_000
+// maxWaiting limits the versions that wait in order.
+const maxWaiting = 20_000
 
 // NewIntake returns an intake for the pods of the given scheduler names.
 func NewIntake(compile map[string]ingest.Compile) *Intake {
-	return &Intake{in: ingest.New(compile), max: waitingMax, ready: make(chan struct{}, 1)}
+	return &Intake{in: ingest.New(compile), max: maxWaiting, ready: make(chan struct{}, 1)}
 }
 
 // Set adds a version of an object.

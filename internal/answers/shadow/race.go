@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// statesMax limits the states that are tried for one binding, including those for
+	// maxStates limits the states that are tried for one binding, including those for
 	// pairs. Contradictions get a higher limit because they matter more.
-	statesMax, statesMaxContradict = 96, 384
-	// cutsMax limits the positions of the last received change that are combined with
+	maxStates, maxStatesContradict = 96, 384
+	// maxCuts limits the positions of the last received change that are combined with
 	// each number of own decisions.
-	cutsMax = 24
-	// pairsMax limits the other bindings that are decided again to test another order.
-	pairsMax = 16
-	// differencesMax limits the changes of each sort that a decision lists.
-	differencesMax = 8
+	maxCuts = 24
+	// maxPairs limits the other bindings that are decided again to test another order.
+	maxPairs = 16
+	// maxDifferences limits the changes of each sort that a decision lists.
+	maxDifferences = 8
 )
 
 // moment is a state that the other scheduler can have decided in. It has all changes
@@ -77,7 +77,7 @@ type explanation struct {
 // position here, before and after.
 func (s *Shadow) close(q *question, here int) {
 	// Contradictions matter more, so they may use the last quarter of the budget.
-	if s.credit <= 0 || q.first.Verdict == Lesser && s.credit < creditMax/4 {
+	if s.credit <= 0 || q.first.Verdict == Lesser && s.credit < maxCredit/4 {
 		q.first.Unsearched = true
 		s.tell(q, q.first)
 		return
@@ -112,10 +112,10 @@ func (s *Shadow) close(q *question, here int) {
 // newSearch prepares the search for a binding. It moves the state from position here to
 // the end of the window.
 func newSearch(s *Shadow, q *question, here int) *search {
-	f := &search{Shadow: s, q: q, lowest: max(q.since, q.at-reach, s.first), end: min(here, q.at+1+reach), of: map[model.Ref][]int{}, states: statesMax}
+	f := &search{Shadow: s, q: q, lowest: max(q.since, q.at-reach, s.first), end: min(here, q.at+1+reach), of: map[model.Ref][]int{}, states: maxStates}
 	f.lesser.at = -1
 	if q.first.Verdict != Lesser {
-		f.states = statesMaxContradict
+		f.states = maxStatesContradict
 	}
 	s.goTo(here, f.end)
 	f.counts = make([]bool, f.end-f.lowest)
@@ -273,7 +273,7 @@ func (f *search) forwards(before []int, decided order) (explanation, bool) {
 func (f *search) atEachPlace(compare func(a, b int) int, decided order) (explanation, bool) {
 	f.last = f.q.first
 	cuts := 0
-	for at := f.q.at; at >= f.lowest && cuts < cutsMax; at-- {
+	for at := f.q.at; at >= f.lowest && cuts < maxCuts; at-- {
 		if at < f.q.at && !f.touches(at) {
 			continue
 		}
@@ -322,7 +322,7 @@ func (f *search) try(m moment, moved int, decided order) (explanation, bool) {
 		return e, f.ordered(m, decided)
 	case f.last.Verdict == Lesser && f.q.first.Verdict == Contradict && f.lesser.at < 0 && f.ordered(m, decided):
 		f.lesser = e
-		f.states = min(f.states, statesMax)
+		f.states = min(f.states, maxStates)
 	}
 	return explanation{}, false
 }
@@ -356,7 +356,7 @@ func (f *search) ordered(m moment, decided order) bool {
 	}
 	pairs := 0
 	for _, i := range slices.Backward(after) {
-		if !f.related(i) || pairs == pairsMax {
+		if !f.related(i) || pairs == maxPairs {
 			continue
 		}
 		pairs++
@@ -380,7 +380,7 @@ func (f *search) ordered(m moment, decided order) bool {
 		}
 	}
 	for _, i := range m.ahead {
-		if i < f.q.at || f.step(i).own == nil || pairs == pairsMax {
+		if i < f.q.at || f.step(i).own == nil || pairs == maxPairs {
 			continue
 		}
 		pairs++
@@ -485,7 +485,7 @@ func (f *search) differences(e *explanation) (unseen, assumed []string) {
 		assumed = append(assumed, text(e.moved))
 	}
 	list := func(to []string, number int) []string {
-		if len(to) < differencesMax && number != e.moved && f.touches(number) {
+		if len(to) < maxDifferences && number != e.moved && f.touches(number) {
 			to = append(to, text(number))
 		}
 		return to

@@ -52,8 +52,8 @@ const (
 	// askedAtOnce limits the pending pods that one call of Tick judges.
 	askedAtOnce = 50
 	// Each binding adds credit repeated decisions to the budget for finding races, up to
-	// creditMax. Beyond the budget, disagreements are reported as they are.
-	credit, creditMax = 24, 8192
+	// maxCredit. Beyond the budget, disagreements are reported as they are.
+	credit, maxCredit = 24, 8192
 )
 
 // Shadow observes another scheduler. One goroutine uses it.
@@ -116,7 +116,7 @@ func New(c Config) (*Shadow, error) {
 	}
 	s := &Shadow{
 		state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, grace: c.Grace, settle: c.Settle, report: c.Report, groups: c.Scheduler.Groups,
-		objects: map[model.Ref]object{}, credit: creditMax, pending: map[model.PodKey]*pending{}, asks: list.New(),
+		objects: map[model.Ref]object{}, credit: maxCredit, pending: map[model.PodKey]*pending{}, asks: list.New(),
 		keepObjects: c.Keep, keepMax: c.KeepMax,
 	}
 	for _, p := range c.Scheduler.Profiles {
@@ -213,7 +213,7 @@ func (s *Shadow) judge(before, after *model.Pod) *binding {
 		q.since, q.arrival = p.since, p.arrival
 	}
 	s.summary.Bindings++
-	s.credit = min(s.credit+credit, creditMax)
+	s.credit = min(s.credit+credit, maxCredit)
 	if q.first = s.ask(q); q.first.Verdict == Agree {
 		s.tell(q, q.first)
 	} else {

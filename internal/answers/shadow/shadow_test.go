@@ -215,7 +215,7 @@ func TestCostOfDisagreements(t *testing.T) {
 	f.End(f.at)
 	s := f.Summary()
 	decisions := f.engine.Counters().Decisions
-	if s.Contradict != pods || s.Unsearched == 0 || decisions > int64(pods*(1+credit)+creditMax+statesMaxContradict) {
+	if s.Contradict != pods || s.Unsearched == 0 || decisions > int64(pods*(1+credit)+maxCredit+maxStatesContradict) {
 		t.Errorf("%d decisions, %+v", decisions, s)
 	}
 	if len(f.steps) > kept || len(f.open) > 0 {

@@ -57,7 +57,7 @@ type Decision struct {
 	// Unseen and Assumed list the changes that touch the choice and distinguish the state
 	// where Berth agrees from the state before the binding. Unseen were stored before the
 	// binding and count as not received. Assumed were delivered after the binding and
-	// count as received. Each has at most differencesMax entries.
+	// count as received. Each has at most maxDifferences entries.
 	Unseen  []string `json:"unseen,omitempty"`
 	Assumed []string `json:"assumed,omitempty"`
 	// First is the verdict in the state before the binding, if it differs: for a race, or
