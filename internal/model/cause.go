@@ -93,9 +93,9 @@ func AppendPodKeys(to []Key, kind string, pod *Pod) []Key {
 	return to
 }
 
-// clauseMax limits the keys of a clause in PodWay. A longer clause costs more than it
+// maxClause limits the keys of a clause in PodWay. A longer clause costs more than it
 // saves.
-const clauseMax = 64
+const maxClause = 64
 
 // PodWay returns a way that is met, by AppendPodKeys, by all pods in the namespaces that
 // the selector selects. [""] means all namespaces. Requirements that pods without the
@@ -105,7 +105,7 @@ func PodWay(kind string, namespaces []string, s labels.Selector) Way {
 	if !selectable || len(namespaces) == 0 {
 		return Way{{}}
 	}
-	if len(namespaces) > clauseMax {
+	if len(namespaces) > maxClause {
 		namespaces = []string{""}
 	}
 	way := make(Way, 0, 1+len(requirements))
@@ -128,9 +128,9 @@ func PodWay(kind string, namespaces []string, s labels.Selector) Way {
 }
 
 // labelClause is met by pods in the namespaces whose label has any of the values. If the
-// combinations exceed clauseMax, it is met by any pod with the label.
+// combinations exceed maxClause, it is met by any pod with the label.
 func labelClause(kind string, namespaces []string, name string, values []string) Clause {
-	if len(namespaces)*len(values) > clauseMax {
+	if len(namespaces)*len(values) > maxClause {
 		return Clause{{Kind: kind, Name: name, Present: true}}
 	}
 	clause := make(Clause, 0, len(namespaces)*len(values))

@@ -15,7 +15,7 @@ import (
 
 // TestPodWayIsMetBySelectedPods draws random selectors, namespaces (a few or very many)
 // and pods. Each selected pod must meet every clause of the way. No clause may be much
-// longer than clauseMax.
+// longer than maxClause.
 func TestPodWayIsMetBySelectedPods(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	some := func(prefix string) (values []string) {

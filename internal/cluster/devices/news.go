@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// newsMax bounds the objects in News.
-const newsMax = 10_000
+// maxNews bounds the objects in News.
+const maxNews = 10_000
 
 // News returns the objects that changed since its last call, and the claims whose promise
 // was made or ended. An object may be gone. all means that everything may have changed:
@@ -25,7 +25,7 @@ func (s *Store) note(ref model.Ref) {
 	if s.news == nil {
 		return
 	}
-	if s.news[ref] = struct{}{}; len(s.news) > newsMax {
+	if s.news[ref] = struct{}{}; len(s.news) > maxNews {
 		s.news = nil
 	}
 }

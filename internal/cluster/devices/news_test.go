@@ -44,7 +44,7 @@ func TestNews(t *testing.T) {
 		{func() { r.Release(later, pod) }, "false later"},
 		{func() { r.Remove(claim.Ref()); r.Set(rule("r", nil, ptr.To("d1"))) }, "false c r"},
 		{func() {
-			for i := range newsMax + 1 {
+			for i := range maxNews + 1 {
 				r.Set(claimOf(fmt.Sprint(i), "1"))
 			}
 		}, "true "},
@@ -58,7 +58,7 @@ func TestNews(t *testing.T) {
 	for ref := range r.Refs {
 		refs[ref] = true
 	}
-	if len(refs) != newsMax+2 || !refs[model.Ref{Kind: model.ResourceSliceKind, Name: "s"}] {
+	if len(refs) != maxNews+2 || !refs[model.Ref{Kind: model.ResourceSliceKind, Name: "s"}] {
 		t.Errorf("%d objects", len(refs))
 	}
 	if s := r.Slice("s"); s == nil || len(s.Spec.Devices[0].Taints) != 0 || len(s.Spec.Devices[1].Taints) != 1 || r.Slice("none") != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// ActivatedMax bounds the pods waiting to be activated; further requests are rejected. A
+// MaxActivated bounds the pods waiting to be activated; further requests are rejected. A
 // cluster has 150,000 pods.
-const ActivatedMax = 200_000
+const MaxActivated = 200_000
 
 // Activate requests that pods are retried as soon as possible, even if they back off or
 // wait for an event. It never blocks. Repeated requests for a pod are merged. Pods that
 // are no longer pending are ignored. It returns false if some requests were rejected; see
-// ActivatedMax.
+// MaxActivated.
 func (in *Ingest) Activate(pods ...model.PodKey) bool {
 	in.mu.Lock()
 	all := true
@@ -21,7 +21,7 @@ func (in *Ingest) Activate(pods ...model.PodKey) bool {
 		if _, ok := in.asked[pod]; ok {
 			continue
 		}
-		if len(in.activated) >= ActivatedMax {
+		if len(in.activated) >= MaxActivated {
 			all = false
 			break
 		}
@@ -34,16 +34,16 @@ func (in *Ingest) Activate(pods ...model.PodKey) bool {
 	return all
 }
 
-// NominatedMax bounds the pods with waiting nominations; further requests are rejected.
-const NominatedMax = 10_000
+// MaxNominated bounds the pods with waiting nominations; further requests are rejected.
+const MaxNominated = 10_000
 
 // Nominate requests a nomination of a pending pod. It never blocks. A later request for a
 // pod replaces an earlier one. Pods that are no longer pending are ignored. It returns
-// false if the request was rejected; see NominatedMax.
+// false if the request was rejected; see MaxNominated.
 func (in *Ingest) Nominate(request model.NominationRequest) bool {
 	in.mu.Lock()
 	_, known := in.nominated[request.Pod]
-	room := known || len(in.order) < NominatedMax
+	room := known || len(in.order) < MaxNominated
 	if room {
 		if !known {
 			in.order = append(in.order, request.Pod)
@@ -95,9 +95,9 @@ func (in *Ingest) takeNominated() []model.NominationRequest {
 	return requests
 }
 
-// OthersMax bounds the waiting changes of objects that Berth itself does not read. Beyond
+// MaxOthers bounds the waiting changes of objects that Berth itself does not read. Beyond
 // it, a single event of kind AnyEvent replaces them.
-const OthersMax = 10_000
+const MaxOthers = 10_000
 
 // others indexes the changes of objects that Berth itself does not read and the loop has
 // not drained.
@@ -142,7 +142,7 @@ func (in *Ingest) raise(ref otherRef, action model.Action, change model.OtherCha
 		}
 	}
 	event := &model.Event{Resource: model.OtherEvent, Action: action, Other: &change}
-	if o.count++; o.count > OthersMax {
+	if o.count++; o.count > MaxOthers {
 		o.full = true
 		event = &model.Event{Resource: model.AnyEvent, Action: model.Update}
 		in.dropOthers()

@@ -82,14 +82,14 @@ func TestAskedTogether(t *testing.T) {
 // TestActivateIsBounded requests more activations than the limit.
 func TestActivateIsBounded(t *testing.T) {
 	in := newIngest()
-	for i := range ingest.ActivatedMax {
+	for i := range ingest.MaxActivated {
 		in.Activate(model.PodKey{Name: fmt.Sprint(i)})
 	}
 	if in.Activate(model.PodKey{Name: "one more"}) || !in.Activate(model.PodKey{Name: "7"}) {
 		t.Error("want no room for another pod, and room for one that waits already")
 	}
-	if n := len(activated(in)); n != ingest.ActivatedMax {
-		t.Errorf("%d pods wait, want %d", n, ingest.ActivatedMax)
+	if n := len(activated(in)); n != ingest.MaxActivated {
+		t.Errorf("%d pods wait, want %d", n, ingest.MaxActivated)
 	}
 }
 
@@ -152,13 +152,13 @@ func TestRaise(t *testing.T) {
 func TestRaiseIsBounded(t *testing.T) {
 	in := newIngest()
 	in.Set(node("n", 1))
-	for i := range ingest.OthersMax {
+	for i := range ingest.MaxOthers {
 		in.Raise(types.NamespacedName{Name: fmt.Sprint(i)}, model.OtherChange{Resource: "a.v1.x", New: 1})
 		if i == 5 {
 			in.Set(pod("p", 1))
 		}
 	}
-	if n := in.Waiting(); n != ingest.OthersMax+2 {
+	if n := in.Waiting(); n != ingest.MaxOthers+2 {
 		t.Fatalf("%d changes wait", n)
 	}
 	for i := range 3 {

@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax limits the values in a pool, and sharedTextMax the total bytes of their
+// maxShared limits the values in a pool, and maxSharedText the total bytes of their
 // texts.
 const (
-	sharedMax     = 16_384
-	sharedTextMax = 16 << 20
+	maxShared     = 16_384
+	maxSharedText = 16 << 20
 )
 
 // pool deduplicates equal values. Pods of one template have equal labels and amounts, and
@@ -42,7 +42,7 @@ func (p *pool[M]) share(text []byte, build func() M) M {
 	if !ok {
 		shared = build()
 	}
-	if p.recent == nil || len(p.recent) >= sharedMax/2 || p.size+len(text) > sharedTextMax/2 {
+	if p.recent == nil || len(p.recent) >= maxShared/2 || p.size+len(text) > maxSharedText/2 {
 		p.recent, p.older, p.size = map[string]M{}, p.recent, 0
 	}
 	p.recent[string(text)] = shared

@@ -136,9 +136,9 @@ func (set numberSet) has(number protowire.Number) bool { return set&(1<<number) 
 // protobufMagic is the prefix of objects that the API server sends as protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// wireMax is the largest size in bytes that is looked up. Anything longer is decoded each
+// maxWire is the largest size in bytes that is looked up. Anything longer is decoded each
 // time.
-const wireMax = 64 << 10
+const maxWire = 64 << 10
 
 // pieces are the parts of an encoded pod. The slices are reused for the next pod.
 type pieces struct {
@@ -250,7 +250,7 @@ func (s *sharing) wireLabels(wire []byte) map[string]string {
 
 // byWire returns the value that was decoded from the same bytes before, or decodes it.
 func byWire[M any](p *pool[M], wire []byte, decode func() M) M {
-	if len(wire) > wireMax {
+	if len(wire) > maxWire {
 		return decode()
 	}
 	return p.share(wire, decode)

@@ -105,11 +105,11 @@ func TestPodsOfADaemonSet(t *testing.T) {
 func TestPoolsForget(t *testing.T) {
 	var p pool[int]
 	built := 0
-	for i := range 3 * sharedMax {
+	for i := range 3 * maxShared {
 		p.share(fmt.Append(nil, i), func() int { return i })
 		p.share([]byte("template"), func() int { built++; return -1 })
-		if p.len() > sharedMax {
-			t.Fatalf("%d things are remembered, at most %d may be", p.len(), sharedMax)
+		if p.len() > maxShared {
+			t.Fatalf("%d things are remembered, at most %d may be", p.len(), maxShared)
 		}
 	}
 	if built != 1 {
@@ -119,13 +119,13 @@ func TestPoolsForget(t *testing.T) {
 		t.Error("the oldest value is still remembered")
 	}
 	p = pool[int]{}
-	long := bytes.Repeat([]byte("x"), sharedTextMax/4+1)
+	long := bytes.Repeat([]byte("x"), maxSharedText/4+1)
 	for i := range 7 {
 		long[0] = byte(i)
 		if got := p.share(long, func() int { return i }); got != i {
 			t.Errorf("got %d, want %d", got, i)
 		}
-		if p.len() > 2 || p.size > sharedTextMax/2 {
+		if p.len() > 2 || p.size > maxSharedText/2 {
 			t.Errorf("%d things are remembered, of %d bytes in the recent half", p.len(), p.size)
 		}
 	}

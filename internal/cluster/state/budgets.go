@@ -42,8 +42,8 @@ type budgetChange struct {
 	enough int32
 }
 
-// mostBudgetChanges is the minimum number of changes kept; the maximum is twice that.
-const mostBudgetChanges = 512
+// maxBudgetChanges is the minimum number of changes kept; the maximum is twice that.
+const maxBudgetChanges = 512
 
 func (b *budgets) find(ref model.Ref) (at int, found bool) {
 	return slices.BinarySearchFunc(b.byNamespace[ref.Namespace], ref.Name, func(have *Budget, name string) int {
@@ -53,8 +53,8 @@ func (b *budgets) find(ref model.Ref) (at int, found bool) {
 
 func (b *budgets) changed(term *model.Term, enough int32) {
 	b.version++
-	if len(b.changes) >= 2*mostBudgetChanges {
-		b.changes = append(b.changes[:0], b.changes[mostBudgetChanges:]...)
+	if len(b.changes) >= 2*maxBudgetChanges {
+		b.changes = append(b.changes[:0], b.changes[maxBudgetChanges:]...)
 	}
 	b.changes = append(b.changes, budgetChange{term, enough})
 }

@@ -83,9 +83,9 @@ func (s *State) removeComposite(ref model.Ref, delta *Delta) {
 // Composite returns the CompositePodGroup of a key, nil if it does not exist.
 func (v View) Composite(key model.GroupKey) *model.CompositeGroup { return v.s.composites.objects[key] }
 
-// TreeDepthMax is the maximum number of levels in a tree of groups. As in kube-scheduler,
+// MaxTreeDepth is the maximum number of levels in a tree of groups. As in kube-scheduler,
 // it allows four levels of CompositePodGroups and one of PodGroups.
-const TreeDepthMax = 5
+const MaxTreeDepth = 5
 
 var (
 	// ErrNoParent means that the parent of a group does not exist.
@@ -101,8 +101,8 @@ func (v View) Root(group *model.PodGroup) (*model.CompositeGroup, error) {
 	var root *model.CompositeGroup
 	for level, parent := 2, group.Parent; parent != ""; level, parent = level+1, root.Parent {
 		key := model.GroupKey{Namespace: group.Key.Namespace, Name: parent}
-		if level > TreeDepthMax {
-			return nil, fmt.Errorf("%w: pod group %s has more than %d levels above it, or composite pod group %s is above itself", ErrTooDeep, group.Key, TreeDepthMax-1, key)
+		if level > MaxTreeDepth {
+			return nil, fmt.Errorf("%w: pod group %s has more than %d levels above it, or composite pod group %s is above itself", ErrTooDeep, group.Key, MaxTreeDepth-1, key)
 		}
 		if root = v.s.composites.objects[key]; root == nil {
 			return nil, fmt.Errorf("%w: %s, above pod group %s", ErrNoParent, key, group.Key)
@@ -115,7 +115,7 @@ func (v View) Root(group *model.PodGroup) (*model.CompositeGroup, error) {
 // one whose pods may only be evicted together; nil if none.
 func (v View) topOf(group *model.PodGroup) (top, unit *model.CompositeGroup) {
 	parent := group.Parent
-	for level := 2; parent != "" && level <= TreeDepthMax; level++ {
+	for level := 2; parent != "" && level <= MaxTreeDepth; level++ {
 		above := v.s.composites.objects[model.GroupKey{Namespace: group.Key.Namespace, Name: parent}]
 		if above == nil {
 			break
@@ -129,7 +129,7 @@ func (v View) topOf(group *model.PodGroup) (top, unit *model.CompositeGroup) {
 }
 
 // Tree returns a CompositePodGroup with all groups below it; nil if it does not exist.
-// Groups deeper than TreeDepthMax levels are left out: they belong to no tree.
+// Groups deeper than MaxTreeDepth levels are left out: they belong to no tree.
 func (v View) Tree(key model.GroupKey) *model.GroupTree {
 	return v.tree(groupRef{key, true}, 1)
 }
@@ -143,7 +143,7 @@ func (v View) tree(of groupRef, level int) *model.GroupTree {
 		return nil
 	}
 	tree := &model.GroupTree{Composite: top}
-	if level == TreeDepthMax {
+	if level == MaxTreeDepth {
 		return tree
 	}
 	for ref := range v.s.composites.below[of.key] {
@@ -171,7 +171,7 @@ func (v View) GroupsBelow(key model.GroupKey) iter.Seq[model.GroupKey] {
 }
 
 func (v View) groupsBelow(key model.GroupKey, level int, yield func(model.GroupKey) bool) bool {
-	if level == TreeDepthMax {
+	if level == MaxTreeDepth {
 		return true
 	}
 	for ref := range v.s.composites.below[key] {

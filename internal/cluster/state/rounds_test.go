@@ -47,7 +47,7 @@ func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
 		for _, journal := range []struct {
 			name string
 			most int
-		}{{"state.journal.entries", 2 * journalKept}, {"state.budgets.changes", 2 * mostBudgetChanges}} {
+		}{{"state.journal.entries", 2 * journalKept}, {"state.budgets.changes", 2 * maxBudgetChanges}} {
 			if kept[journal.name] > journal.most {
 				t.Errorf("%s has %d elements", journal.name, kept[journal.name])
 			}

@@ -306,7 +306,7 @@ func (s *Store) auditClasses(v *audit.Violations) {
 func (l *volumeList) audit(v *audit.Violations, class string) {
 	var before *volume
 	for i, part := range l.parts {
-		if len(part) == 0 || len(part) > partMax || i > 0 && len(part)+len(l.parts[i-1]) < partMax/2 {
+		if len(part) == 0 || len(part) > maxPart || i > 0 && len(part)+len(l.parts[i-1]) < maxPart/2 {
 			v.Add("part %d of a group of class %s has %d volumes", i, class, len(part))
 		}
 		for _, volume := range part {

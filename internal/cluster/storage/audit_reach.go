@@ -45,7 +45,7 @@ func (s *Store) auditReaches(v *audit.Violations) {
 		}
 		r.audit(v)
 	}
-	if len(rs.idle) > idleMax {
+	if len(rs.idle) > maxIdle {
 		v.Add("%d reaches are idle", len(rs.idle))
 	}
 	for _, r := range rs.idle {
@@ -109,7 +109,7 @@ func (r *reach) audit(v *audit.Violations) {
 			v.Add("node %s is in reach %q, and should not be", n.name, r.text)
 		}
 	}
-	if n := len(r.nodes); r.narrow && n > 2*narrowMax || !r.narrow && n <= narrowMax {
+	if n := len(r.nodes); r.narrow && n > 2*maxNarrow || !r.narrow && n <= maxNarrow {
 		v.Add("reach %q of %d nodes is narrow: %t", r.text, n, r.narrow)
 	}
 	for _, share := range r.of {

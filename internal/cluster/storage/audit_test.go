@@ -142,7 +142,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"is idle 0 times, and of 0 classes", func(s *Store) { s.reaches.idle = nil }},
 		{"is idle and not kept", func(s *Store) { delete(s.reaches.byText, s.reaches.idle[0].text) }},
 		{"33 reaches are idle", func(s *Store) {
-			for len(s.reaches.idle) <= idleMax {
+			for len(s.reaches.idle) <= maxIdle {
 				s.reaches.idle = append(s.reaches.idle, s.reaches.idle[0])
 			}
 		}},

@@ -41,10 +41,10 @@ func without[T comparable](list []T, one T) []T {
 // or removing a volume moves few others.
 //
 // Invariant: the volumes of the parts, one after the other, are sorted. No part is empty
-// or longer than partMax, and no two neighbours together have less than half of partMax.
+// or longer than maxPart, and no two neighbours together have less than half of maxPart.
 type volumeList struct{ parts [][]*volume }
 
-const partMax = 256
+const maxPart = 256
 
 func bySize(a, b *volume) int {
 	return cmp.Or(cmp.Compare(a.Capacity, b.Capacity), strings.Compare(a.name, b.name))
@@ -68,10 +68,10 @@ func (l *volumeList) insert(v *volume) {
 	at, _ := slices.BinarySearchFunc(l.parts[p], v, bySize)
 	part := slices.Insert(l.parts[p], at, v)
 	l.parts[p] = part
-	if len(part) > partMax {
-		half := slices.Clone(part[partMax/2:])
-		clear(part[partMax/2:])
-		l.parts[p] = part[:partMax/2]
+	if len(part) > maxPart {
+		half := slices.Clone(part[maxPart/2:])
+		clear(part[maxPart/2:])
+		l.parts[p] = part[:maxPart/2]
 		l.parts = slices.Insert(l.parts, p+1, half)
 	}
 }
@@ -91,7 +91,7 @@ func (l *volumeList) remove(v *volume) {
 
 // merge merges a part with the next one if they are short.
 func (l *volumeList) merge(p int) {
-	if p >= 0 && p+1 < len(l.parts) && len(l.parts[p])+len(l.parts[p+1]) < partMax/2 {
+	if p >= 0 && p+1 < len(l.parts) && len(l.parts[p])+len(l.parts[p+1]) < maxPart/2 {
 		l.parts[p] = append(l.parts[p], l.parts[p+1]...)
 		l.parts = shorter(slices.Delete(l.parts, p+1, p+2))
 	}

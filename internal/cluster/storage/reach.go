@@ -18,7 +18,7 @@ type reach struct {
 	nodes []*Node
 	at    map[*Node]int
 	peak  int // of at
-	// Invariant: a narrow reach has at most narrowMax nodes; or, once it was narrow, at
+	// Invariant: a narrow reach has at most maxNarrow nodes; or, once it was narrow, at
 	// most twice as many.
 	narrow bool
 	// Invariant: of has the groups and capacities with this reach, by class; no share is
@@ -39,12 +39,12 @@ type share struct {
 type label struct{ key, value string }
 
 const (
-	// narrowMax is the maximum size of a narrow reach. It limits the slots that a placed
+	// maxNarrow is the maximum size of a narrow reach. It limits the slots that a placed
 	// pod adds to the journal for a volume.
-	narrowMax = 16
-	// idleMax is the number of unused reaches that are kept: the volumes of a zone are
+	maxNarrow = 16
+	// maxIdle is the number of unused reaches that are kept: the volumes of a zone are
 	// often added and removed singly.
-	idleMax = 32
+	maxIdle = 32
 )
 
 // reaches has the reaches of all free volumes and capacities. They are filed by demanded
@@ -52,7 +52,7 @@ const (
 type reaches struct {
 	// Invariant: byText has exactly the reaches in use and the idle ones.
 	byText map[model.Need]*reach
-	// Invariant: idle are the unused reaches, at most idleMax, the longest unused first.
+	// Invariant: idle are the unused reaches, at most maxIdle, the longest unused first.
 	idle []*reach
 	// Invariant: byKey has exactly the label keys whose values some reach demands. Each
 	// reach is listed once under each of its filed labels, or in general if it has none,
@@ -112,7 +112,7 @@ func (rs *reaches) get(s *Store, text model.Need) *reach {
 			}
 		}
 	}
-	r.narrow = len(r.nodes) <= narrowMax
+	r.narrow = len(r.nodes) <= maxNarrow
 	return r
 }
 
@@ -200,7 +200,7 @@ func (rs *reaches) release(r *reach, c *class) {
 	if delete(r.of, c); len(r.of) > 0 {
 		return
 	}
-	if rs.idle = append(rs.idle, r); len(rs.idle) > idleMax {
+	if rs.idle = append(rs.idle, r); len(rs.idle) > maxIdle {
 		longest := rs.idle[0]
 		rs.idle = slices.Delete(rs.idle, 0, 1)
 		rs.forget(longest)
@@ -329,8 +329,8 @@ func (r *reach) unlist(n *Node) {
 // narrow again only at half the size that made it wide, so that a few added and removed
 // nodes do not toggle it. The change invalidates all values computed before.
 func (rs *reaches) resize(s *Store, r *reach) {
-	narrow := len(r.nodes) <= narrowMax
-	if narrow == r.narrow || !narrow && len(r.nodes) <= 2*narrowMax {
+	narrow := len(r.nodes) <= maxNarrow
+	if narrow == r.narrow || !narrow && len(r.nodes) <= 2*maxNarrow {
 		return
 	}
 	for c, share := range r.of {

@@ -150,14 +150,14 @@ func TestForgottenReachesTakeNothingAlong(t *testing.T) {
 	for i, zone := range []string{"z1", "z2", "z3"} { // z4 stays
 		w.removeVolume(zone)
 		w.removeVolume("either-" + zone)
-		for k := range idleMax + 1 {
+		for k := range maxIdle + 1 {
 			name := fmt.Sprint("local-", i, "-", k)
 			add(name, "host In "+name)
 			w.removeVolume(name)
 		}
 		w.audit()
-		if reaches := w.store.Kept().Reaches; reaches != 2*(3-i)+idleMax {
-			t.Errorf("%d reaches are kept, want %d of zones and %d that are idle", reaches, 2*(3-i), idleMax)
+		if reaches := w.store.Kept().Reaches; reaches != 2*(3-i)+maxIdle {
+			t.Errorf("%d reaches are kept, want %d of zones and %d that are idle", reaches, 2*(3-i), maxIdle)
 		}
 		name := "n" + zone
 		slot := w.setNode(name, map[string]string{"zone": "z4", "host": name})
@@ -293,7 +293,7 @@ func TestIdleReachesReportNothing(t *testing.T) {
 	w.removeVolume("v")
 	before := w.store.Work().Touched
 	nodes := func(change func(slot int32, name string)) {
-		for i := range 2*narrowMax + 1 {
+		for i := range 2*maxNarrow + 1 {
 			change(int32(i), fmt.Sprint("n", i))
 		}
 		w.audit()
@@ -304,7 +304,7 @@ func TestIdleReachesReportNothing(t *testing.T) {
 	}
 	w.setVolume(build.PersistentVolume("v", "class=a", where), false)
 	if wide := w.store.WideGroups("a"); len(wide) != 1 || !wide[0].IsWide() {
-		t.Errorf("of the groups %d are wide, want the one of %d nodes", len(wide), 2*narrowMax+1)
+		t.Errorf("of the groups %d are wide, want the one of %d nodes", len(wide), 2*maxNarrow+1)
 	}
 	w.removeVolume("v")
 	before = w.store.Work().Touched

@@ -186,7 +186,7 @@ func (h *history) checkWide(when string) {
 			}
 		}
 		for name, v := range h.volumes {
-			if n := nodes[name]; wide[name] && n > 0 && n <= narrowMax && v.Spec.NodeAffinity != nil || !wide[name] && n > 2*narrowMax {
+			if n := nodes[name]; wide[name] && n > 0 && n <= maxNarrow && v.Spec.NodeAffinity != nil || !wide[name] && n > 2*maxNarrow {
 				h.t.Errorf("%s: volume %s of %d nodes is wide: %t", when, name, n, wide[name])
 			}
 		}
@@ -197,7 +197,7 @@ func (h *history) checkWide(when string) {
 			if c.StorageClassName == class {
 				nodes = h.nodesOf(func(of map[string]string) bool { return admits(c, of) })
 			}
-			if listed[name] && nodes <= narrowMax || !listed[name] && nodes > 2*narrowMax {
+			if listed[name] && nodes <= maxNarrow || !listed[name] && nodes > 2*maxNarrow {
 				h.t.Errorf("%s: capacity %s of %d nodes is wide: %t", when, name, nodes, listed[name])
 			}
 		}

@@ -156,7 +156,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	if before > atFirst+1<<20 {
 		t.Errorf("the heap has %d KiB, %d KiB before everything came and went", before>>10, atFirst>>10)
 	}
-	if now.Reaches > kept.Reaches+idleMax {
+	if now.Reaches > kept.Reaches+maxIdle {
 		t.Errorf("%d reaches are kept", now.Reaches)
 	}
 	if now.Reaches = kept.Reaches; now != kept {

@@ -3,14 +3,14 @@
 // suggestion.
 package spelling
 
-// wordMax limits the length of words to compare, in bytes.
-const wordMax = 512
+// maxWord limits the length of words to compare, in bytes.
+const maxWord = 512
 
 // Distance returns the number of bytes to add, drop or replace to turn one word into the
 // other (Levenshtein 1965). For words longer than any name it returns a distance above
 // any threshold.
 func Distance(a, b string) int {
-	if len(a) > wordMax || len(b) > wordMax {
+	if len(a) > maxWord || len(b) > maxWord {
 		return max(len(a), len(b))
 	}
 	row := make([]int, len(b)+1)

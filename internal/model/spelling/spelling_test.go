@@ -6,12 +6,12 @@ import (
 )
 
 func TestDistance(t *testing.T) {
-	long := strings.Repeat("a", wordMax+1)
+	long := strings.Repeat("a", maxWord+1)
 	for _, test := range []struct {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"pod", "pod", 0}, {"", "pod", 3}, {"pods", "pod", 1}, {"spce", "spec", 2}, {"kitten", "sitting", 3}, {long, long, wordMax + 1},
+		{"", "", 0}, {"pod", "pod", 0}, {"", "pod", 3}, {"pods", "pod", 1}, {"spce", "spec", 2}, {"kitten", "sitting", 3}, {long, long, maxWord + 1},
 	} {
 		if got := Distance(test.a, test.b); got != test.want {
 			t.Errorf("from %.10q to %.10q: %d, want %d", test.a, test.b, got, test.want)
