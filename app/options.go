@@ -84,7 +84,7 @@ const (
 	leaderElectionSet   = "leader election"
 	auditFlag           = "berth-audit"
 	defaultLoopDeadline = time.Minute
-	historyMiBMax       = history.MaxBytes >> 20
+	maxHistoryMiB       = history.MaxBytes >> 20
 )
 
 // newOptions returns the defaults and defines the flags. Those of kube-scheduler keep its
@@ -188,8 +188,8 @@ func (o *options) check() error {
 	if o.groupRetries < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; 0 means one pass", o.groupRetries))
 	}
-	if o.historyMiB < 0 || o.historyMiB > historyMiBMax {
-		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be 0-%d", o.historyMiB, historyMiBMax))
+	if o.historyMiB < 0 || o.historyMiB > maxHistoryMiB {
+		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be 0-%d", o.historyMiB, maxHistoryMiB))
 	}
 	if o.groupPatience < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; 0 disables reservations", o.groupPatience))

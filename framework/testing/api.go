@@ -292,7 +292,7 @@ func (a *api) Changed(object kinds.Object) {
 	if err := a.store(object); err != nil {
 		panic(err) // the clientset supports all kinds that scheduling reads
 	}
-	if len(a.behind) > watchMax {
+	if len(a.behind) > maxWatch {
 		a.catchUp()
 	}
 }
@@ -302,9 +302,9 @@ func (a *api) Gone(ref model.Ref) {
 	a.remove(objectName{kinds.Get(ref.Kind).Resource, ref.Namespace, ref.Name})
 }
 
-// watchMax limits the changes that informers may lag behind: a watch of the fake
+// maxWatch limits the changes that informers may lag behind: a watch of the fake
 // clientset buffers 100.
-const watchMax = 20
+const maxWatch = 20
 
 // catchUp waits until the started informers have the clientset's objects, for at most a
 // second.

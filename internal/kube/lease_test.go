@@ -429,13 +429,13 @@ func TestUndecidedIsBounded(t *testing.T) {
 		e := s.election(t, longDeadline)
 		s.lead(t, e)
 		var uids []types.UID
-		for i := range undecidedMax + 3 {
+		for i := range maxUndecided + 3 {
 			uids = append(uids, types.UID(strconv.Itoa(i)))
 		}
 		if err := e.NoteUndecided(t.Context(), uids); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Split(s.annotation(), ","); len(got) != undecidedMax || got[0] != "3" {
+		if got := strings.Split(s.annotation(), ","); len(got) != maxUndecided || got[0] != "3" {
 			t.Errorf("noted %v", got)
 		}
 	})

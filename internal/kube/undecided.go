@@ -20,8 +20,8 @@ import (
 // commas.
 const UndecidedAnnotation = "scheduler.berth.dev/undecided-pods"
 
-// undecidedMax limits the pods in the annotation; the oldest are dropped.
-const undecidedMax = 32
+// maxUndecided limits the pods in the annotation; the oldest are dropped.
+const maxUndecided = 32
 
 // noted is a client for leases that remembers the annotation it last read. The elector
 // reads a lease before acquiring it, so a new leader needs no request for the annotation.
@@ -67,7 +67,7 @@ func (e *Election) Undecided() []types.UID {
 	defer e.noted.mu.Unlock()
 	var uids []types.UID
 	for text := range strings.SplitSeq(e.noted.text, ",") {
-		if text != "" && len(uids) < undecidedMax {
+		if text != "" && len(uids) < maxUndecided {
 			uids = append(uids, types.UID(text))
 		}
 	}
@@ -85,7 +85,7 @@ func (e *Election) TookOver() bool {
 // NoteUndecided stores the undecided pods in the lease, while this replica holds it. If
 // it collides with a renewal, the API server rejects one of the two, which is sent again.
 func (e *Election) NoteUndecided(ctx context.Context, uids []types.UID) error {
-	if over := len(uids) - undecidedMax; over > 0 {
+	if over := len(uids) - maxUndecided; over > 0 {
 		uids = uids[over:]
 	}
 	texts := make([]string, len(uids))

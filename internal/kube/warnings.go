@@ -7,15 +7,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// warningsMax limits the remembered warnings. Their texts come from the API server, and
+// maxWarnings limits the remembered warnings. Their texts come from the API server, and
 // admission plugins may add any text.
-const warningsMax = 100
+const maxWarnings = 100
 
 // warnings logs each warning of the API server once, such as a deprecated version.
 // client-go logs it with every response, which is with every write.
 type warnings struct {
 	mu     sync.Mutex
-	logged map[string]struct{} // by text; at most warningsMax
+	logged map[string]struct{} // by text; at most maxWarnings
 }
 
 // HandleWarningHeaderWithContext is called by client-go for each Warning header.
@@ -25,7 +25,7 @@ func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int,
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, known := w.logged[text]; known || len(w.logged) == warningsMax {
+	if _, known := w.logged[text]; known || len(w.logged) == maxWarnings {
 		return
 	}
 	if w.logged == nil {

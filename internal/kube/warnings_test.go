@@ -25,10 +25,10 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("logged: %q", lines)
 	}
-	for i := range 3 * warningsMax {
+	for i := range 3 * maxWarnings {
 		w.HandleWarningHeaderWithContext(ctx, 299, "-", fmt.Sprint("warning ", i))
 	}
-	if len(lines) != warningsMax || len(w.logged) != warningsMax {
+	if len(lines) != maxWarnings || len(w.logged) != maxWarnings {
 		t.Errorf("%d are logged, %d remembered", len(lines), len(w.logged))
 	}
 }

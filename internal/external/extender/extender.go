@@ -37,15 +37,15 @@ const (
 	// timeoutDefault is for extenders without a timeout, or with a negative one, which
 	// would mean no limit.
 	timeoutDefault = 5 * time.Second
-	// responseMax is the maximum size of a response in bytes, besides twice the size of
+	// maxResponse is the maximum size of a response in bytes, besides twice the size of
 	// the request: an extender may send all nodes back.
-	responseMax = 64 << 20
-	// restMax is how many bytes after the answer are read so that the connection can be
+	maxResponse = 64 << 20
+	// maxRest is how many bytes after the answer are read so that the connection can be
 	// reused.
-	restMax = 64 << 10
-	// idleMax is the number of idle connections to one extender. By default as many
+	maxRest = 64 << 10
+	// maxIdle is the number of idle connections to one extender. By default as many
 	// bindings are in flight.
-	idleMax = 64
+	maxIdle = 64
 	// scale converts an extender's scores to the scale of plugins.
 	scale = plugin.MaxScore / extenderv1.MaxExtenderPriority
 )
@@ -65,7 +65,7 @@ var _ plugin.Extender = (*Client)(nil)
 // New returns a client of an extender, or an error for its TLS configuration. It logs
 // failures that are ignored because the extender is ignorable.
 func New(config *configv1.Extender, log logr.Logger) (*Client, error) {
-	c := &Client{config: *config.DeepCopy(), traits: traitsOf(config), managed: sets.New[v1.ResourceName](), log: log, max: responseMax}
+	c := &Client{config: *config.DeepCopy(), traits: traitsOf(config), managed: sets.New[v1.ResourceName](), log: log, max: maxResponse}
 	for _, r := range config.ManagedResources {
 		c.managed.Insert(v1.ResourceName(r.Name))
 	}
@@ -77,7 +77,7 @@ func New(config *configv1.Extender, log logr.Logger) (*Client, error) {
 	if timeout <= 0 {
 		timeout = timeoutDefault
 	}
-	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: tls, MaxIdleConnsPerHost: idleMax})
+	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: tls, MaxIdleConnsPerHost: maxIdle})
 	c.http = &http.Client{Transport: transport, Timeout: timeout}
 	return c, nil
 }
@@ -309,7 +309,7 @@ func (c *Client) send(ctx context.Context, verb string, args, result any) error 
 	defer response.Body.Close()
 	// Bytes after the answer, such as a newline, are read too, so that the connection can
 	// be reused.
-	defer func() { _, _ = io.CopyN(io.Discard, response.Body, restMax) }()
+	defer func() { _, _ = io.CopyN(io.Discard, response.Body, maxRest) }()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("failed %v with extender at URL %v, code %v", verb, endpoint, response.StatusCode)
 	}

@@ -11,16 +11,16 @@ import (
 
 // Limits of the records of abandoned calls.
 const (
-	// hungMax is the number of pods for which a plugin may hang. Beyond that it is not
+	// maxHung is the number of pods for which a plugin may hang. Beyond that it is not
 	// called until a call returns. Each call that hangs stops the loop for the deadline,
 	// and each parked pod may cause such a call.
-	hungMax = 3
-	// asideFirst and asideMax bound how long a plugin is not called for a pod after it
+	maxHung = 3
+	// asideFirst and maxAside bound how long a plugin is not called for a pod after it
 	// hung for that pod. The time doubles with each call that hangs.
-	asideFirst, asideMax = time.Minute, time.Hour
-	// asidePodsMax limits the remembered pods. Beyond it, the pod with the earliest end
+	asideFirst, maxAside = time.Minute, time.Hour
+	// maxAsidePods limits the remembered pods. Beyond it, the pod with the earliest end
 	// is dropped.
-	asidePodsMax = 1024
+	maxAsidePods = 1024
 )
 
 // hung counts the abandoned calls that still run, by plugin and by pod. A pod with
@@ -83,13 +83,13 @@ func (a aside) add(now time.Time, point Point, plugin string, pod *model.Pod) ti
 	key := asideKey{plugin, pod.UID}
 	s := a[key]
 	if s == nil {
-		if len(a) >= asidePodsMax {
+		if len(a) >= maxAsidePods {
 			a.forgetOne()
 		}
 		s = &setAside{lasts: asideFirst / 2}
 		a[key] = s
 	}
-	s.point, s.lasts = point, min(2*s.lasts, asideMax)
+	s.point, s.lasts = point, min(2*s.lasts, maxAside)
 	s.until = now.Add(s.lasts)
 	return s.lasts
 }

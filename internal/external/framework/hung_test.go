@@ -91,7 +91,7 @@ func TestPodThatHangsIsSetAside(t *testing.T) {
 func TestPluginThatHangsIsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHangs(t)
-		for i := range hungMax {
+		for i := range maxHung {
 			if out := h.lane.Out(); len(out) > 0 {
 				t.Errorf("after %d pods %v are out", i, out)
 			}
@@ -119,11 +119,11 @@ func TestPodsSetAsideAreBounded(t *testing.T) {
 	a, now := aside{}, time.Now()
 	first := podNamed("first")
 	a.add(now, Filter, "Hung", first)
-	for i := range asidePodsMax + 10 {
+	for i := range maxAsidePods + 10 {
 		a.add(now.Add(time.Second), Filter, "Hung", podNamed(fmt.Sprint("pod-", i)))
 	}
-	if len(a) != asidePodsMax {
-		t.Errorf("%d pods are remembered, want %d", len(a), asidePodsMax)
+	if len(a) != maxAsidePods {
+		t.Errorf("%d pods are remembered, want %d", len(a), maxAsidePods)
 	}
 	if a.refusal(now, Filter, "Hung", first) != nil {
 		t.Error("the pod whose time is over first is remembered")

@@ -142,7 +142,7 @@ func call[T any](l *Lane, point Point, plugin string, f func(ctx context.Context
 
 // run runs a batch on the lane.
 func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) error {
-	if n := l.hungBy(plugin); n >= hungMax {
+	if n := l.hungBy(plugin); n >= maxHung {
 		return &Failure{plugin, point, fmt.Sprintf("not called: it has not returned for %d pods", n)}
 	}
 	if len(l.aside) > 0 && l.pod != nil && point != Unreserve {
@@ -221,8 +221,8 @@ func (l *Lane) giveUp(w *worker) {
 		about = append(about, "pod", klog.KObj(l.pod.Object), "notCalledForPod", l.aside.add(l.now(), w.point, w.plugin, l.pod))
 	}
 	l.log.Error(nil, "Plugin call has taken too long and is given up", about...)
-	if l.hungBy(w.plugin) == hungMax {
-		l.log.Error(nil, "Plugin hangs for too many pods: it is not called until a call returns", "plugin", w.plugin, "pods", hungMax)
+	if l.hungBy(w.plugin) == maxHung {
+		l.log.Error(nil, "Plugin hangs for too many pods: it is not called until a call returns", "plugin", w.plugin, "pods", maxHung)
 	}
 	l.worker, w.givenUp = nil, true
 	close(w.in)
@@ -242,7 +242,7 @@ func (l *Lane) Out() []string {
 	defer l.mu.Unlock()
 	var out []string
 	for plugin := range l.hung {
-		if l.hung.strikes(plugin) >= hungMax {
+		if l.hung.strikes(plugin) >= maxHung {
 			out = append(out, plugin)
 		}
 	}

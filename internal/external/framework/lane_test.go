@@ -103,13 +103,13 @@ func TestHungCallsAreBounded(t *testing.T) {
 		release := make(chan struct{})
 		var called atomic.Int64
 		hang := func(context.Context) int { called.Add(1); <-release; return 0 }
-		for range hungMax + 20 {
+		for range maxHung + 20 {
 			if _, err := call(l, Filter, "Hung", hang); err == nil {
 				t.Fatal("a call that hangs has returned")
 			}
 		}
-		if n := called.Load(); n != hungMax {
-			t.Errorf("the plugin was called %d times, want %d", n, hungMax)
+		if n := called.Load(); n != maxHung {
+			t.Errorf("the plugin was called %d times, want %d", n, maxHung)
 		}
 		l.deadline = time.Minute
 		if _, err := call(l, Filter, "Other", func(context.Context) int { return 0 }); err != nil {

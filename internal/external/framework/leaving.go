@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leavingMax limits how long a turn waits for the Unreserve of pods that were rejected at
+// maxLeaving limits how long a turn waits for the Unreserve of pods that were rejected at
 // Permit.
-const leavingMax = 20 * time.Millisecond
+const maxLeaving = 20 * time.Millisecond
 
 // Leaving are the pods that plugins have rejected at Permit and whose Unreserve has not
 // returned. All profiles share them; any goroutine may use them.
@@ -69,7 +69,7 @@ func (l *Leaving) left(pod types.UID) {
 	}
 }
 
-// wait returns when no pod is leaving. Pods that take longer than leavingMax are dropped:
+// wait returns when no pod is leaving. Pods that take longer than maxLeaving are dropped:
 // their plugins reserve nothing, or are slow.
 func (l *Leaving) wait() {
 	l.mu.Lock()
@@ -78,7 +78,7 @@ func (l *Leaving) wait() {
 	if n == 0 {
 		return
 	}
-	late := time.NewTimer(leavingMax)
+	late := time.NewTimer(maxLeaving)
 	defer late.Stop()
 	select {
 	case <-none:

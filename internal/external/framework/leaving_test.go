@@ -36,8 +36,8 @@ func TestTurnWaitsForThoseThatLeave(t *testing.T) {
 			t.Errorf("a turn waits for %v, want until both have left", d)
 		}
 		l.reject("p", "slow", yes)
-		if d := took(); d != leavingMax {
-			t.Errorf("a turn waits for %v, want %v", d, leavingMax)
+		if d := took(); d != maxLeaving {
+			t.Errorf("a turn waits for %v, want %v", d, maxLeaving)
 		}
 		if d := took(); d != 0 {
 			t.Errorf("the next turn waits for %v", d)

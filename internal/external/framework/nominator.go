@@ -52,9 +52,9 @@ type nominator struct {
 	}
 }
 
-// changedMax is the maximum number of changes in fresh, equal to the number that can wait
+// maxChanged is the maximum number of changes in fresh, equal to the number that can wait
 // for the queue.
-const changedMax = 10_000
+const maxChanged = 10_000
 
 // changed are the last changes by plugins, by pod; an empty node name means that the
 // nomination ended.
@@ -132,7 +132,7 @@ func (n *nominator) nominations() []plan.Nomination {
 	return n.seen.list
 }
 
-// note keeps a change until the state must have it. Beyond changedMax, the oldest is
+// note keeps a change until the state must have it. Beyond maxChanged, the oldest is
 // dropped.
 func (n *nominator) note(p nominee, nodeName string) {
 	if n.fresh.by == nil {
@@ -143,7 +143,7 @@ func (n *nominator) note(p nominee, nodeName string) {
 	}
 	n.fresh.by[p.uid] = changedNomination{p, nodeName}
 	n.changes++
-	if len(n.fresh.order) > changedMax {
+	if len(n.fresh.order) > maxChanged {
 		oldest := n.fresh.order[0]
 		n.fresh.order = n.fresh.order[1:]
 		delete(n.fresh.by, oldest)

@@ -49,8 +49,8 @@ func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
 	return ""
 }
 
-// copiesMax limits the pod copies for plugin calls on pending pods.
-const copiesMax = 1024
+// maxCopies limits the pod copies for plugin calls on pending pods.
+const maxCopies = 1024
 
 // copies are plugins' copies of pending pods. Plugins are called many times for one pod,
 // and must not write to the state's object.
@@ -66,7 +66,7 @@ func (c *copies) of(pod *model.Pod) *v1.Pod {
 	if object := c.byPod[pod]; object != nil {
 		return object
 	}
-	if c.byPod == nil || len(c.byPod) >= copiesMax {
+	if c.byPod == nil || len(c.byPod) >= maxCopies {
 		c.byPod = map[*model.Pod]*v1.Pod{}
 	}
 	object := copyOf(pod)

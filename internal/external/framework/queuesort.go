@@ -25,7 +25,7 @@ type queueSort struct {
 	plugin  fwk.QueueSortPlugin
 	current *comparison
 	// hung is the last abandoned comparison. The plugin is not called while it runs, nor
-	// once givenUp reaches hungMax: each such call stops the loop for the deadline.
+	// once givenUp reaches maxHung: each such call stops the loop for the deadline.
 	hung     *comparison
 	givenUp  int
 	panicked bool // it has panicked, which was logged
@@ -84,7 +84,7 @@ func (p *queueSort) Less(a, b plugin.Queued) bool {
 
 // isOut reports whether the plugin is currently not called.
 func (p *queueSort) isOut() bool {
-	if p.givenUp >= hungMax || p.r.lane.hungBy(p.name) >= hungMax {
+	if p.givenUp >= maxHung || p.r.lane.hungBy(p.name) >= maxHung {
 		return true
 	}
 	if p.hung == nil {
@@ -113,7 +113,7 @@ func (p *queueSort) failed(c *comparison, err error) {
 	if p.hung = c; c.returned.Load() { // by runtime.Goexit, or a moment too late
 		p.hung = nil
 	}
-	if p.givenUp++; p.givenUp == hungMax {
+	if p.givenUp++; p.givenUp == maxHung {
 		log.Error(err, "Plugin has failed too often at QueueSort: all pods are ordered by priority and time until the scheduler is restarted", "plugin", p.name)
 		return
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// permitMax is the longest wait at Permit, as in kube-scheduler.
-const permitMax = 15 * time.Minute
+// maxPermit is the longest wait at Permit, as in kube-scheduler.
+const maxPermit = 15 * time.Minute
 
 // binding is the plugins' data from Reserve to PostBind. It lives as long as the pod's
 // binding.
@@ -179,7 +179,7 @@ func (p *permit) Permit(_ state.View, placement *plan.Placement) ([]plan.Step, e
 		return nil, err
 	case found.code == fwk.Wait:
 		// A wait of 0 would end at once, so it must be longer.
-		return []plan.Step{{Wait: &plan.Wait{Timeout: min(max(found.timeout, time.Nanosecond), permitMax)}}}, nil
+		return []plan.Step{{Wait: &plan.Wait{Timeout: min(max(found.timeout, time.Nanosecond), maxPermit)}}}, nil
 	}
 	return nil, p.refusal(&found.outcome)
 }

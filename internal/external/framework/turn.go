@@ -133,9 +133,9 @@ type dryRun struct {
 	err     error
 }
 
-// dryRunsMax limits the stored dry runs of a turn: the engine and preemption have one
+// maxDryRuns limits the stored dry runs of a turn: the engine and preemption have one
 // each.
-const dryRunsMax = 8
+const maxDryRuns = 8
 
 // dryRunOf returns the dry run of a view, with all changes of its draft. Plugins get each
 // change once.
@@ -153,7 +153,7 @@ func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 		}
 	}
 	if d == nil {
-		if len(t.dryRuns) >= dryRunsMax {
+		if len(t.dryRuns) >= maxDryRuns {
 			clear(t.dryRuns)
 			t.dryRuns = t.dryRuns[:0]
 		}

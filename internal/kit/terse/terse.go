@@ -22,8 +22,8 @@ const (
 	lines = 3
 	// window is how long errors are counted together.
 	window = 10 * time.Second
-	// kindsMax limits the number of kinds; beyond it, all errors are passed on.
-	kindsMax = 1_000
+	// maxKinds limits the number of kinds; beyond it, all errors are passed on.
+	maxKinds = 1_000
 )
 
 // Logger returns a logger that passes at most a few errors of one kind to the given
@@ -114,7 +114,7 @@ func (s *shared) admit(to logr.LogSink, err error, message string) bool {
 	k := kindOf(message, err)
 	c := s.kinds[k]
 	if c == nil {
-		if len(s.kinds) >= kindsMax {
+		if len(s.kinds) >= maxKinds {
 			return true
 		}
 		c = &count{kind: k, began: now}

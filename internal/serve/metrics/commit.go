@@ -37,7 +37,7 @@ type commitMembers struct {
 	attempts   metrics.ObserverMetric
 	creation   metrics.ObserverMetric
 	afterFlush metrics.CounterMetric
-	sli        [attemptsMax + 1]metrics.ObserverMetric // by attempts, created on first use
+	sli        [maxAttempts + 1]metrics.ObserverMetric // by attempts, created on first use
 	profiles   map[string]*boundMembers
 }
 
@@ -47,8 +47,8 @@ type boundMembers struct {
 	point, plugin                    [2]metrics.ObserverMetric // Bind, by whether it failed
 }
 
-// attemptsMax is the number of attempts from which pods share a member of the SLI.
-const attemptsMax = 15
+// maxAttempts is the number of attempts from which pods share a member of the SLI.
+const maxAttempts = 15
 
 func newCommit(f *families, r *resets, now func() time.Time) *Commit {
 	c := &Commit{families: f, resets: r, now: now}
@@ -221,10 +221,10 @@ func (c *Commit) Settled(s *commit.Settled) {
 
 // sli returns the member for pods with this number of attempts.
 func (c *Commit) sli(attempts int) metrics.ObserverMetric {
-	i := min(attempts, attemptsMax)
+	i := min(attempts, maxAttempts)
 	if c.members.sli[i] == nil {
 		label := strconv.Itoa(i)
-		if i == attemptsMax {
+		if i == maxAttempts {
 			label += "+"
 		}
 		c.members.sli[i] = c.families.histogramVecs["scheduler_pod_scheduling_sli_duration_seconds"].WithLabelValues(label)

@@ -34,8 +34,8 @@ func ExplainPath(namespace, name string) string {
 
 const (
 	explainPrefix = "/explain/v1/"
-	// explainMax is how many questions are answered concurrently; more are refused.
-	explainMax = 8
+	// maxExplain is how many questions are answered concurrently; more are refused.
+	maxExplain = 8
 	// explainTimeout is how long a question may wait for the scheduler.
 	explainTimeout = 10 * time.Second
 )
@@ -75,7 +75,7 @@ func (r resolver) NewRequestInfo(req *http.Request) (*request.RequestInfo, error
 
 // handler serves the questions, a bounded number at a time.
 func (x *Explain) handler() http.Handler {
-	places := make(chan struct{}, explainMax)
+	places := make(chan struct{}, maxExplain)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, code := time.Now(), 0
 		defer func() {
@@ -97,7 +97,7 @@ func (x *Explain) handler() http.Handler {
 		case places <- struct{}{}:
 			defer func() { <-places }()
 		default:
-			code = writeStatus(w, apierrors.NewTooManyRequests(fmt.Sprintf("%d questions are being answered", explainMax), 1))
+			code = writeStatus(w, apierrors.NewTooManyRequests(fmt.Sprintf("%d questions are being answered", maxExplain), 1))
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)

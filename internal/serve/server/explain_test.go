@@ -140,8 +140,8 @@ func TestExplainIsBounded(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}}
 		handler := x.handler()
-		codes := make(chan int, explainMax)
-		for range explainMax {
+		codes := make(chan int, maxExplain)
+		for range maxExplain {
 			go func() { codes <- send(t, handler, http.MethodGet, ExplainPath("ns", "p"), "").Code }()
 		}
 		synctest.Wait()
@@ -150,7 +150,7 @@ func TestExplainIsBounded(t *testing.T) {
 		if err := json.Unmarshal(got.Body.Bytes(), &status); err != nil || got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "1" || status.Kind != "Status" {
 			t.Errorf("%d %v %s", got.Code, got.Header(), got.Body)
 		}
-		for range explainMax {
+		for range maxExplain {
 			if code := <-codes; code != http.StatusGatewayTimeout {
 				t.Errorf("code %d after %v", code, explainTimeout)
 			}
