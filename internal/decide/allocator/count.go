@@ -43,8 +43,8 @@ type count struct {
 	ok        bool
 }
 
-// rememberedMax bounds the cached counts of a class.
-const rememberedMax = 256
+// maxRemembered bounds the cached counts of a class.
+const maxRemembered = 256
 
 // CounterFor returns a counter for the class that provides an extended resource, or nil.
 func (m *Matcher) CounterFor(classes model.ClassResolver, resource model.ResourceName) *Counter {
@@ -82,7 +82,7 @@ func (c *Counter) counted(store *devices.Store, slot int32, node *v1.Node) count
 	found, known := c.remembered[string(c.key)]
 	if !known {
 		found = c.count(store, slot, node)
-		if len(c.remembered) >= rememberedMax {
+		if len(c.remembered) >= maxRemembered {
 			clear(c.remembered)
 		}
 		c.remembered[string(c.key)] = found
@@ -132,9 +132,9 @@ type alikeNodes struct {
 	counter int
 }
 
-// countedMax bounds the cache of Counters. If the count of a list is not cached, all its
+// maxCounted bounds the cache of Counters. If the count of a list is not cached, all its
 // nodes are scored again.
-const countedMax = 10_000
+const maxCounted = 10_000
 
 // NewCounters returns Counters for the given counters.
 func NewCounters(of ...*Counter) *Counters { return &Counters{of: of, counted: map[alikeNodes]count{}} }
@@ -178,7 +178,7 @@ func (c *Counters) recount(s *state.State, alike *devices.Alike) (changed bool) 
 			continue
 		}
 		changed = true
-		if len(c.counted) >= countedMax {
+		if len(c.counted) >= maxCounted {
 			clear(c.counted)
 		}
 		c.counted[nodes] = now

@@ -84,7 +84,7 @@ func TestCount(t *testing.T) {
 // Nodes with equal devices are counted once, and the cache stays small if no two nodes
 // are equal.
 func TestWhatIsRemembered(t *testing.T) {
-	const nodes = 2*rememberedMax + 10
+	const nodes = 2*maxRemembered + 10
 	alike, different := make([]*resourcev1.ResourceSlice, nodes), make([]*resourcev1.ResourceSlice, nodes)
 	for i := range nodes {
 		names := make([]string, 1+i)
@@ -111,8 +111,8 @@ func TestWhatIsRemembered(t *testing.T) {
 			}
 			most = max(most, len(c.remembered))
 		}
-		if len(c.remembered) != row.keep || most > rememberedMax {
-			t.Errorf("%d counts are remembered, and at most %d; want %d, and at most %d", len(c.remembered), most, row.keep, rememberedMax)
+		if len(c.remembered) != row.keep || most > maxRemembered {
+			t.Errorf("%d counts are remembered, and at most %d; want %d, and at most %d", len(c.remembered), most, row.keep, maxRemembered)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestCountersAreBounded(t *testing.T) {
 	s := clusterOf(1, nil, wide)
 	counters := NewCounters(NewMatcher().CounterFor(s.View().Devices(), gpu))
 	counters.Filled(s)
-	for i := range countedMax - 1 {
+	for i := range maxCounted - 1 {
 		counters.counted[alikeNodes{uint64(1000 + i), 0}] = count{}
 	}
 	again := func(version string) int {

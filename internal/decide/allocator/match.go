@@ -40,8 +40,8 @@ const (
 	// hintLength is the maximum length of an expression that hints evaluate, hintCost the
 	// limit of its CEL cost.
 	hintLength, hintCost = 1 << 10, 2_000
-	// programsMax bounds the bytes of compiled expressions.
-	programsMax = 16 << 20
+	// maxPrograms bounds the bytes of compiled expressions.
+	maxPrograms = 16 << 20
 )
 
 // NewHints returns hints.
@@ -112,7 +112,7 @@ func (h *Hints) program(selector *resourcev1.CELDeviceSelector, left *Work) *pro
 		limit := uint64(hintCost)
 		p = &program{CompilationResult: h.compiler.CompileCELExpression(text, cel.Options{DisableCostEstimation: true, CostLimit: &limit})}
 		left.spend(compilation(len(text)))
-		if bytes := compiledBytes + compiledByte*len(text); h.bytes+bytes > programsMax {
+		if bytes := compiledBytes + compiledByte*len(text); h.bytes+bytes > maxPrograms {
 			clear(h.programs)
 			h.bytes = bytes
 		} else {

@@ -234,8 +234,8 @@ func (a *Allocator) Allocate(q *Question) ([]resourcev1.AllocationResult, error)
 	return results, nil
 }
 
-// waitingMax bounds the memory of waiting searches. A single search may need more.
-const waitingMax = 32 << 20
+// maxWaiting bounds the memory of waiting searches. A single search may need more.
+const maxWaiting = 32 << 20
 
 // forgottenAfter is the number of other searches after which a waiting search counts as
 // abandoned.
@@ -269,14 +269,14 @@ func (a *Allocator) goOnLater(q *Question) {
 		return
 	}
 	bytes := bytesOf(q)
-	if a.waitingBytes+bytes > waitingMax {
+	if a.waitingBytes+bytes > maxWaiting {
 		for name, other := range a.waiting {
 			if name.Need == q.Name.Need || a.clock-other.used > forgottenAfter {
 				a.forget(other)
 			}
 		}
 	}
-	if a.waitingBytes > 0 && a.waitingBytes+bytes > waitingMax {
+	if a.waitingBytes > 0 && a.waitingBytes+bytes > maxWaiting {
 		return
 	}
 	a.waiting[q.Name] = &search{allocator: a, name: q.Name, limit: a.limit, used: a.clock, bytes: bytes}
@@ -353,8 +353,8 @@ type expressions struct {
 }
 
 const (
-	// expressionsMax bounds the bytes of compiled expressions.
-	expressionsMax = 32 << 20
+	// maxExpressions bounds the bytes of compiled expressions.
+	maxExpressions = 32 << 20
 	// compiledByte estimates the bytes of a compiled expression for each byte of its
 	// text, compiledBytes the rest.
 	compiledByte, compiledBytes = 64, 16 << 10
@@ -362,7 +362,7 @@ const (
 
 func newExpressions(features cel.Features) expressions {
 	e := expressions{features: features, known: map[string]struct{}{}}
-	e.cache = cel.NewCache(expressionsMax/compiledBytes, features)
+	e.cache = cel.NewCache(maxExpressions/compiledBytes, features)
 	return e
 }
 
@@ -392,7 +392,7 @@ func evaluation(length int, details *celgo.EvalDetails) int64 {
 // trim drops all expressions once they need too many bytes. A paused search keeps its old
 // cache.
 func (e *expressions) trim() {
-	if e.bytes > expressionsMax {
+	if e.bytes > maxExpressions {
 		*e = newExpressions(e.features)
 	}
 }

@@ -260,7 +260,7 @@ func TestSearchesThatStandStillAreBounded(t *testing.T) {
 			if err := ask(need); !errors.Is(err, ErrUnfinished) {
 				t.Fatal(err)
 			}
-			if searches, bytes := a.Waiting(); bytes > waitingMax || searches > waitingMax/(256<<10) {
+			if searches, bytes := a.Waiting(); bytes > maxWaiting || searches > maxWaiting/(256<<10) {
 				t.Fatalf("round %d: %d searches of %d bytes stand still", round, searches, bytes)
 			}
 		}
@@ -281,7 +281,7 @@ func TestSearchesThatStandStillAreBounded(t *testing.T) {
 	for need := range 5 {
 		_ = ask(needs + need) // memory is free for the search, or is freed
 	}
-	if searches, bytes := a.Waiting(); searches > 5+1 || bytes > waitingMax {
+	if searches, bytes := a.Waiting(); searches > 5+1 || bytes > maxWaiting {
 		t.Errorf("%d searches of %d bytes stand still, of which nobody asks for most", searches, bytes)
 	}
 }
@@ -295,7 +295,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 		if _, units := e.price(fmt.Sprint(i, text), 0); units < compilation(len(text)) {
 			t.Fatalf("expression %d counts %d units", i, units)
 		}
-		if e.trim(); e.bytes > expressionsMax {
+		if e.trim(); e.bytes > maxExpressions {
 			t.Fatalf("%d expressions take %d bytes", len(e.known), e.bytes)
 		}
 	}

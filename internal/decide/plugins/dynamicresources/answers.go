@@ -19,16 +19,16 @@ type answer struct {
 // The cache has two generations. A used answer moves to the young generation. When the
 // young generation is full, it replaces the old one, which is dropped.
 type answers struct {
-	// Invariant: young and old have at most answersMax entries each.
+	// Invariant: young and old have at most maxAnswers entries each.
 	young, old map[[32]byte]answer
 	max        int
 }
 
-// answersMax bounds a generation. At about 100 bytes per answer, both generations
+// maxAnswers bounds a generation. At about 100 bytes per answer, both generations
 // together take up to 13 MB.
-const answersMax = 1 << 16
+const maxAnswers = 1 << 16
 
-func newAnswers() *answers { return &answers{young: map[[32]byte]answer{}, max: answersMax} }
+func newAnswers() *answers { return &answers{young: map[[32]byte]answer{}, max: maxAnswers} }
 
 func (m *answers) get(key [32]byte) (a answer, known bool) {
 	if a, known = m.young[key]; known {

@@ -116,10 +116,10 @@ type match struct {
 	pool  [32]byte
 }
 
-// askedMax bounds the bytes of compiled needs, matchesMax the number of cached results.
+// maxAsked bounds the bytes of compiled needs, maxMatches the number of cached results.
 const (
-	askedMax   = 8 << 20
-	matchesMax = 20_000
+	maxAsked   = 8 << 20
+	maxMatches = 20_000
 )
 
 // Budgets of hints, in units of work.
@@ -174,7 +174,7 @@ func (h *heard) compile(need model.Need) *asked {
 		}
 	}
 	h.does(parkedWork, a.findDrivers(h.hints))
-	if h.bytes += bytesOf(need); h.bytes > askedMax {
+	if h.bytes += bytesOf(need); h.bytes > maxAsked {
 		clear(h.asked)
 		h.bytes = bytesOf(need)
 	}
@@ -239,7 +239,7 @@ func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
 				return h.hints.MayMatch(selectors, p.Slices, left) || left.IsOver()
 			})
 		})
-		if len(h.matches) >= matchesMax {
+		if len(h.matches) >= maxMatches {
 			clear(h.matches)
 		}
 		h.matches[key] = matches

@@ -90,14 +90,14 @@ func (x *extended) appendText(text []byte) []byte {
 	return text
 }
 
-// resourcesMax limits the extended resources, because each has a bit. A claim can hold
+// maxResources limits the extended resources, because each has a bit. A claim can hold
 // half as many requests.
-const resourcesMax = 64
+const maxResources = 64
 
 // through returns the resources that a node provides as devices, as bits. ok is false if
 // the node cannot provide the others, or if the pod requests too many resources.
 func (x *extended) through(node state.Node) (bits uint64, ok bool) {
-	if len(x.resources) > resourcesMax {
+	if len(x.resources) > maxResources {
 		return 0, false
 	}
 	allocatable := node.Allocatable()

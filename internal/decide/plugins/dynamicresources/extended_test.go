@@ -305,7 +305,7 @@ func TestExtendedResourcesThatCannotBeGiven(t *testing.T) {
 		t.Errorf("by its overhead alone: %v", err)
 	}
 	asks := "c example.com/gpu=1"
-	for i := range resourcesMax {
+	for i := range maxResources {
 		name := fmt.Sprint("example.com/x", i)
 		w.set(byName(fmt.Sprint("x", i), name, 0))
 		asks += " " + name + "=1"

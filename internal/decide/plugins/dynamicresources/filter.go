@@ -167,7 +167,7 @@ type finder struct {
 	slices  []*resourcev1.ResourceSlice
 	// errs are the errors of failed codes, by the number in the code.
 	errs []error
-	// patterns are the bits of the nodes searched so far. Beyond patternsMax,
+	// patterns are the bits of the nodes searched so far. Beyond maxPatterns,
 	// manyPatterns is set.
 	patterns     []uint64
 	manyPatterns bool
@@ -181,8 +181,8 @@ type finder struct {
 // same extended resources as devices.
 type alikeNodes struct{ list, bits uint64 }
 
-// errsMax bounds the errors kept for a need. Each fails the turn of a pod.
-const errsMax = 64
+// maxErrs bounds the errors kept for a need. Each fails the turn of a pod.
+const maxErrs = 64
 
 // compile prepares the demands. The result references no pod, and only the requests of
 // claims.
@@ -294,7 +294,7 @@ func (f *finder) allocate(node state.Node) answer {
 func (f *finder) notePattern(bits uint64) {
 	switch {
 	case slices.Contains(f.patterns, bits), f.manyPatterns:
-	case len(f.patterns) == patternsMax:
+	case len(f.patterns) == maxPatterns:
 		f.manyPatterns = true
 	default:
 		f.patterns = append(f.patterns, bits)
@@ -388,13 +388,13 @@ func (f *finder) Filled(s *state.State) {
 	}
 }
 
-// followedMax bounds the followed answers of a need. Without an answer for their list,
+// maxFollowed bounds the followed answers of a need. Without an answer for their list,
 // all nodes are searched again.
-const followedMax = 10_000
+const maxFollowed = 10_000
 
-// patternsMax bounds the different sets of extended resources that nodes provide as
+// maxPatterns bounds the different sets of extended resources that nodes provide as
 // devices. Beyond it, each node that can use a changed pool is searched again.
-const patternsMax = 8
+const maxPatterns = 8
 
 // Follow returns the slots of nodes whose answer has changed with the wide pools. It
 // searches one node of each list of nodes with equal devices, once per pattern.
@@ -420,7 +420,7 @@ func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
 				delete(f.followed, nodes) // searched again with the nodes
 				continue
 			}
-			if len(f.followed) >= followedMax {
+			if len(f.followed) >= maxFollowed {
 				clear(f.followed)
 			}
 			f.followed[nodes] = now
@@ -440,8 +440,8 @@ func (f *finder) fails(err error) reason.Code {
 			return reason.Failed | reason.Code(i)
 		}
 	}
-	if len(f.errs) >= errsMax {
-		return reason.Failed | reason.Code(errsMax-1)
+	if len(f.errs) >= maxErrs {
+		return reason.Failed | reason.Code(maxErrs-1)
 	}
 	f.errs = append(f.errs, err)
 	return reason.Failed | reason.Code(len(f.errs)-1)

@@ -276,13 +276,13 @@ func TestScoreNeedsDiffer(t *testing.T) {
 // Beyond the bound, further errors share the code of the last kept error.
 func TestErrorsAreBounded(t *testing.T) {
 	f := &finder{}
-	for i := range 2 * errsMax {
+	for i := range 2 * maxErrs {
 		err := fmt.Errorf("error %d", i)
-		if code := f.fails(err); code != reason.Failed|reason.Code(min(i, errsMax-1)) {
+		if code := f.fails(err); code != reason.Failed|reason.Code(min(i, maxErrs-1)) {
 			t.Errorf("error %d has the code %d", i, code)
 		}
 	}
-	if code := f.fails(errors.New("error 7")); code != reason.Failed|7 || len(f.errs) != errsMax {
+	if code := f.fails(errors.New("error 7")); code != reason.Failed|7 || len(f.errs) != maxErrs {
 		t.Errorf("a known error has the code %d, and %d are kept", code, len(f.errs))
 	}
 }

@@ -170,9 +170,9 @@ func TestFollowPatterns(t *testing.T) {
 		same, less string
 	}{
 		{1, " asked 1", "a b asked 1"},
-		{patternsMax, " asked 8", "a b n1 n2 n3 n4 n5 n6 n7 asked 8"},
-		{patternsMax + 1, "a b n1 n2 n3 n4 n5 n6 n7 n8 asked 0", "a b n1 n2 n3 n4 n5 n6 n7 n8 asked 0"},
-		{patternsMax + 2, "a b n1 n2 n3 n4 n5 n6 n7 n8 n9 asked 0", "a b n1 n2 n3 n4 n5 n6 n7 n8 n9 asked 0"},
+		{maxPatterns, " asked 8", "a b n1 n2 n3 n4 n5 n6 n7 asked 8"},
+		{maxPatterns + 1, "a b n1 n2 n3 n4 n5 n6 n7 n8 asked 0", "a b n1 n2 n3 n4 n5 n6 n7 n8 asked 0"},
+		{maxPatterns + 2, "a b n1 n2 n3 n4 n5 n6 n7 n8 n9 asked 0", "a b n1 n2 n3 n4 n5 n6 n7 n8 n9 asked 0"},
 	} {
 		w := newWorld(t, wide("w0", "w1", "w2", "w3", "w4"))
 		asks := "c"
@@ -233,14 +233,14 @@ func TestSharesDevices(t *testing.T) {
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	w := newWorld(t, wide("w0"), claim("c", 1))
 	f := w.compiled(t, pod("p", "c"))
-	for i := range uint64(followedMax) {
+	for i := range uint64(maxFollowed) {
 		f.followed[alikeNodes{list: 1<<32 + i}] = answer{}
 	}
 	w.set(claim("o", 1, allocated("wide", "w0")))
 	if got, want := w.follow(f), "a b asked 1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if len(f.followed) > followedMax {
+	if len(f.followed) > maxFollowed {
 		t.Errorf("%d answers are followed", len(f.followed))
 	}
 	w.set(claim("o", 1, allocated("wide", "w0"), reserved("o")))

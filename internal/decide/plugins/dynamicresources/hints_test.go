@@ -150,15 +150,15 @@ func TestWhatHintsRememberIsBounded(t *testing.T) {
 		for need := range h.asked {
 			bytes += bytesOf(need)
 		}
-		if bytes != h.bytes || bytes > askedMax {
-			t.Fatalf("after %d pods %d of %d bytes are counted, at most %d", i, h.bytes, bytes, askedMax)
+		if bytes != h.bytes || bytes > maxAsked {
+			t.Fatalf("after %d pods %d of %d bytes are counted, at most %d", i, h.bytes, bytes, maxAsked)
 		}
 	}
-	for i := range matchesMax + 1 {
+	for i := range maxMatches + 1 {
 		h.matches[match{asked: uint64(i)}] = true
 	}
 	h.mayUse(w.asking("c", "false"), w.sliceChanges(1, 1).Pools)
-	if len(h.matches) > matchesMax {
+	if len(h.matches) > maxMatches {
 		t.Errorf("%d answers are remembered", len(h.matches))
 	}
 }

@@ -25,9 +25,9 @@ const (
 	// leastBytes is the sum below which images score 0: they are pulled too fast to
 	// matter.
 	leastBytes int64 = 23 * mebibyte
-	// mostBytesPerImage, times the pod's images, is the sum that already scores 100.
-	mostBytesPerImage int64 = 1000 * mebibyte
-	maxScore          int64 = 100
+	// maxBytesPerImage, times the pod's images, is the sum that already scores 100.
+	maxBytesPerImage int64 = 1000 * mebibyte
+	maxScore         int64 = 100
 )
 
 // Plugin scores nodes by the images they have.
@@ -67,7 +67,7 @@ func (mentioned) Prepare() {}
 
 // Compile counts the images. It never fails.
 func (names mentioned) Compile() (plugin.NodeScores, error) {
-	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names)), classes: map[string]int32{}, sets: [][]int32{nil}}
+	s := &scorer{mostBytes: maxBytesPerImage * int64(len(names)), classes: map[string]int32{}, sets: [][]int32{nil}}
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {
 			s.images[len(s.images)-1].mentions++

@@ -242,8 +242,8 @@ func selectsNamespace(term *model.Term, name string, of labels.Set) bool {
 	return slices.Contains(term.Namespaces, name) || known && term.SelectsNamespace(name, of)
 }
 
-// mostNamespaces bounds the namespaces whose pods are indexed by namespace.
-const mostNamespaces = 64
+// maxNamespaces bounds the namespaces whose pods are indexed by namespace.
+const maxNamespaces = 64
 
 // selected returns the namespaces that a term of a placed pod selects, for PodWay.
 // Without them, an event would match the pods of thousands of tenants with the same
@@ -256,7 +256,7 @@ func selected(term *model.Term, e *model.Event) []string {
 	case e.Cluster == nil || term.NamespaceSelector.Matches(labels.Set{}):
 		return anywhere
 	}
-	names, ok := e.Cluster.NamespacesSelected(term.NamespaceSelector, mostNamespaces)
+	names, ok := e.Cluster.NamespacesSelected(term.NamespaceSelector, maxNamespaces)
 	if !ok {
 		return anywhere
 	}

@@ -148,7 +148,7 @@ func appendLabelsNamed(keys model.Clause, selector labels.Selector) model.Clause
 		switch r.Operator() {
 		case operator.In, operator.Equals, operator.DoubleEquals:
 			demands = true
-			if values := r.ValuesUnsorted(); len(values) <= mostNamespaces {
+			if values := r.ValuesUnsorted(); len(values) <= maxNamespaces {
 				for _, value := range values {
 					keys = append(keys, model.Key{Kind: labelKey, Name: r.Key(), Value: value})
 				}

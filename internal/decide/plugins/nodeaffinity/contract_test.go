@@ -49,7 +49,7 @@ func TestTexts(t *testing.T) {
 func TestCauses(t *testing.T) {
 	many := "k In"
 	var manyKeys []string
-	for i := range valuesMax {
+	for i := range maxValues {
 		many += fmt.Sprintf(" v%02d", i)
 		manyKeys = append(manyKeys, fmt.Sprintf(`"label:k=v%02d"`, i))
 	}

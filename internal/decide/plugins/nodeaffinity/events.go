@@ -54,7 +54,7 @@ func own(pod *model.Pod) model.Cause {
 	if terms == nil {
 		return model.Cause{Wants: []model.Way{selected}, Keys: changesOf(selector, nil)}
 	}
-	if size := len(selector) * len(terms.NodeSelectorTerms); size > keysMax || sizeOfTerms(terms) > keysMax {
+	if size := len(selector) * len(terms.NodeSelectorTerms); size > maxKeys || sizeOfTerms(terms) > maxKeys {
 		return model.Cause{Wants: []model.Way{selected}, Keys: labelsNamed(selector, terms)}
 	}
 	if slices.ContainsFunc(terms.NodeSelectorTerms, func(t v1.NodeSelectorTerm) bool { return !isEmpty(&t) && !parses(&t) }) {
@@ -70,9 +70,9 @@ func own(pod *model.Pod) model.Cause {
 	return model.Cause{Wants: wants, Keys: changesOf(selector, terms)}
 }
 
-// keysMax bounds the keys of a cause. For longer terms, the ways would cost more than
+// maxKeys bounds the keys of a cause. For longer terms, the ways would cost more than
 // hints without effect, so only the labels are keys.
-const keysMax = 256
+const maxKeys = 256
 
 // sizeOfTerms returns the number of requirements and values in terms.
 func sizeOfTerms(terms *v1.NodeSelector) (size int) {
@@ -169,13 +169,13 @@ func changesOf(selector map[string]string, terms *v1.NodeSelector) []model.Key {
 	return keys
 }
 
-// valuesMax bounds the values of a requirement that are keys. Beyond it, the label is the
+// maxValues bounds the values of a requirement that are keys. Beyond it, the label is the
 // key.
-const valuesMax = 64
+const maxValues = 64
 
 // appendChanges appends the keys of changes after which the requirement may be met.
 func appendChanges(to []model.Key, r *v1.NodeSelectorRequirement) []model.Key {
-	if r.Operator != v1.NodeSelectorOpIn || len(r.Values) > valuesMax {
+	if r.Operator != v1.NodeSelectorOpIn || len(r.Values) > maxValues {
 		return append(to, model.Key{Kind: labelKey, Name: r.Key, Present: true})
 	}
 	for _, value := range r.Values {

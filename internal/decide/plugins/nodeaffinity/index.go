@@ -191,8 +191,8 @@ type numbered struct {
 	number int64
 }
 
-// basesMax bounds each cache of a matcher. Nodes have few sets of keys, and few numbers.
-const basesMax = 64
+// maxBases bounds each cache of a matcher. Nodes have few sets of keys, and few numbers.
+const maxBases = 64
 
 func matcherOf(x *index) *matcher {
 	return &matcher{index: x, met: newSet(x.terms), bases: map[string]set{}, outOf: map[numbered]set{}}
@@ -278,7 +278,7 @@ func (m *matcher) base() set {
 			m.counts[term] = 0
 		}
 	}
-	if len(m.bases) >= basesMax {
+	if len(m.bases) >= maxBases {
 		clear(m.bases)
 	}
 	m.bases[string(m.key)] = base
@@ -319,7 +319,7 @@ func (m *matcher) objectingTo(at int32, number int64) members {
 	if len(ranged) <= sparse(m.terms) {
 		return members{few: list}
 	}
-	if len(m.outOf) >= basesMax {
+	if len(m.outOf) >= maxBases {
 		clear(m.outOf)
 	}
 	m.outOf[id] = setOf(list, m.terms)

@@ -42,14 +42,14 @@ func namesAsked(pod *model.Pod) model.Need {
 	return need
 }
 
-// keysMax is the number of scalars up to which their names are keys of a cause. Beyond
+// maxKeys is the number of scalars up to which their names are keys of a cause. Beyond
 // it, events find the pod by few names or always. Hints check long lists by name, so they
 // cost less than thousands of keys.
-const keysMax = 64
+const maxKeys = 64
 
 // causeOfClasses requires that the class provides a resource that the pod requests.
 func causeOfClasses(pod *model.Pod) model.Cause {
-	if len(pod.Asks.Scalars) > keysMax {
+	if len(pod.Asks.Scalars) > maxKeys {
 		return model.Cause{}
 	}
 	named := make(model.Clause, 0, len(pod.Asks.Scalars))
@@ -121,13 +121,13 @@ var devicesKey = resourceKey("")
 
 // causeOfNodes requires that a node has each resource that the pod requests, and that an
 // existing node has grown in at least one. Devices may provide resources that the node
-// lacks. With more than keysMax scalars, it uses the first keysMax that a node must have.
+// lacks. With more than maxKeys scalars, it uses the first maxKeys that a node must have.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	asks := p.checked(&pod.Asks)
-	many := len(asks.Scalars) > keysMax
+	many := len(asks.Scalars) > maxKeys
 	if many {
 		few := *asks
-		few.Scalars, asks = few.Scalars[:keysMax], &few
+		few.Scalars, asks = few.Scalars[:maxKeys], &few
 	}
 	most := len(asks.Scalars) + fixedBits
 	cause := model.Cause{Keys: make([]model.Key, 0, 2*most)}
@@ -173,7 +173,7 @@ func touchesGrown(e model.Event, to *model.Touch) {
 // causeOfShrinking requires that the other pod shrank in a resource that the waiting pod
 // would occupy.
 func causeOfShrinking(pod *model.Pod) model.Cause {
-	if len(pod.Occupies.Scalars) > keysMax {
+	if len(pod.Occupies.Scalars) > maxKeys {
 		return model.Cause{}
 	}
 	occupied := make(model.Clause, 0, len(pod.Occupies.Scalars)+fixedBits)

@@ -33,7 +33,7 @@ func podWith(node string, list v1.ResourceList) *model.Pod {
 // their causes are bounded, so parking costs little.
 func TestManyScalarsHaveFewKeys(t *testing.T) {
 	p := newPlugin(t, nil)
-	for _, n := range []int{keysMax, keysMax + 1, 10_000} {
+	for _, n := range []int{maxKeys, maxKeys + 1, 10_000} {
 		waiting := podWith("", scalarsOf(0, n, "1"))
 		for _, x := range p.EventsToRegister() {
 			if x.Cause == nil {
@@ -46,7 +46,7 @@ func TestManyScalarsHaveFewKeys(t *testing.T) {
 					keys += len(clause)
 				}
 			}
-			if most := 4 * (keysMax + fixedBits); keys > most {
+			if most := 4 * (maxKeys + fixedBits); keys > most {
 				t.Errorf("%d scalars: the cause for %v has %d keys, at most %d are expected", n, x.Resource, keys, most)
 			}
 		}
@@ -57,7 +57,7 @@ func TestManyScalarsHaveFewKeys(t *testing.T) {
 // the pod's scalars finds and helps it, and other scalars do not.
 func TestEventsFindManyScalars(t *testing.T) {
 	p := newPlugin(t, nil)
-	const n = 3 * keysMax
+	const n = 3 * maxKeys
 	waiting := podWith("", scalarsOf(0, n, "2"))
 	node := func(amount string, last string) *model.Node {
 		object := nodeOf("pods=9")

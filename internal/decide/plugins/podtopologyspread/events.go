@@ -43,9 +43,9 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return events
 }
 
-// keysMax is the number of hard constraints up to which all their topology keys are keys
+// maxKeys is the number of hard constraints up to which all their topology keys are keys
 // of a cause.
-const keysMax = 64
+const maxKeys = 64
 
 // Kinds of keys.
 const (
@@ -187,13 +187,13 @@ func (p *Plugin) hardKeys(pod *model.Pod) []string {
 
 // causeOfNodes requires that a node has or had all topology keys. An update must change a
 // key or taints. Labels that the pod's node affinity names can also exclude a node. With
-// more than keysMax constraints, the first keys suffice to find the pod: the hint stops
+// more than maxKeys constraints, the first keys suffice to find the pod: the hint stops
 // at the first missing key.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{}}}
 	var way model.Way
-	if hard, _ := p.specs(pod.Object, v1.DoNotSchedule); len(hard) > keysMax {
-		for i := range hard[:keysMax] {
+	if hard, _ := p.specs(pod.Object, v1.DoNotSchedule); len(hard) > maxKeys {
+		for i := range hard[:maxKeys] {
 			way = append(way, model.Clause{{Kind: topologyKey, Name: hard[i].TopologyKey, Present: true}})
 		}
 		return model.Cause{Wants: []model.Way{way}}

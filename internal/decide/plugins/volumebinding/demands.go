@@ -39,9 +39,9 @@ type demands struct {
 	wide []byte
 }
 
-// wideMax is the size in bytes up to which a need contains the state of wide storage.
+// maxWide is the size in bytes up to which a need contains the state of wide storage.
 // Needs are kept with their columns, so a longer text is replaced by its hash.
-const wideMax = 1 << 10
+const maxWide = 1 << 10
 
 // boundVolume is the requirement of a bound claim's volume on a node.
 type boundVolume struct {
@@ -93,7 +93,7 @@ func (all *claims) demands(v state.View) *demands {
 	if len(d.bound)+len(all.delayed) == 0 {
 		return nil
 	}
-	if d.wide = d.appendWide(v.Storage(), nil); len(d.wide) > wideMax {
+	if d.wide = d.appendWide(v.Storage(), nil); len(d.wide) > maxWide {
 		sum := sha256.Sum256(d.wide)
 		d.wide = append([]byte{'#'}, sum[:]...)
 	}

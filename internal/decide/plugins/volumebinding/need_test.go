@@ -97,7 +97,7 @@ func TestNeedsSayWhichClaimsNeedRoom(t *testing.T) {
 }
 
 // A need is kept with its columns, so it must not grow with the cluster. Volumes that
-// differ in name and labels count once, and a text longer than wideMax is hashed.
+// differ in name and labels count once, and a text longer than maxWide is hashed.
 func TestNeedsAreShort(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"), pvc("p", "class=dp storage=5Gi"), build.CSIDriver("d", "storageCapacity"))
 	for i := range 60 {
@@ -112,7 +112,7 @@ func TestNeedsAreShort(t *testing.T) {
 		w.set(labelled(fmt.Sprint("v", i), ""), pool(fmt.Sprint("p", i), "class=dp capacity=9Gi", zone+"=z3"))
 	}
 	volumes, capacities := w.needText(t, "c"), w.needText(t, "p")
-	if len(volumes) > wideMax/2 || len(capacities) > wideMax/2 {
+	if len(volumes) > maxWide/2 || len(capacities) > maxWide/2 {
 		t.Errorf("the needs take %d and %d bytes", len(volumes), len(capacities))
 	}
 	w.set(labelled("v7", "version=2 claim=default/other"))
