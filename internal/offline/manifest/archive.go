@@ -11,8 +11,8 @@ import (
 	"path"
 )
 
-// unpackedMax limits the bytes that one archive may unpack to.
-const unpackedMax = 8 << 30
+// maxUnpacked limits the bytes that one archive may unpack to.
+const maxUnpacked = 8 << 30
 
 // unpack returns the manifests of an archive, which is recognized by its content. It may
 // be a zip file, such as snapshot.json from the endpoint /get-snapshot of KAI Scheduler,

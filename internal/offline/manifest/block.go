@@ -32,8 +32,8 @@ type frame struct {
 }
 
 const (
-	plainMax = 1 << 16 // cached scalars
-	keyMax   = 128     // Longer keys have other syntax and limits.
+	maxPlain = 1 << 16 // cached scalars
+	maxKey   = 128     // Longer keys have other syntax and limits.
 )
 
 // json returns the text as JSON, valid until the next call. dash is the column of the "-"
@@ -254,7 +254,7 @@ func cut(rest []byte) (key, value []byte) {
 
 // key writes a key that is certainly text: 1.10 and yes are not.
 func (b *block) key(key []byte) bool {
-	if len(key) > keyMax || len(key) == 0 || key[len(key)-1] == ' ' {
+	if len(key) > maxKey || len(key) == 0 || key[len(key)-1] == ' ' {
 		return false
 	}
 	if key[0] == '"' {
@@ -339,7 +339,7 @@ func (b *block) resolved(s []byte) bool {
 		return false
 	}
 	known := strings.TrimSuffix(strings.TrimSpace(string(element[1:])), "]")
-	if b.plain == nil || len(b.plain) >= plainMax {
+	if b.plain == nil || len(b.plain) >= maxPlain {
 		b.plain = map[string]string{}
 	}
 	b.plain[string(s)] = known

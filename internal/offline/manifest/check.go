@@ -21,8 +21,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// coresMax is an amount of CPU that no node has.
-const coresMax = 1_000_000_000_000
+// maxCores is an amount of CPU that no node has.
+const maxCores = 1_000_000_000_000
 
 var (
 	metadataPath = field.NewPath("metadata")
@@ -96,7 +96,7 @@ func checkQuantity(name string, q *resource.Quantity, path string, r *report) {
 // largeness describes an amount that is larger than any node's; "" if it is not.
 func largeness(name string, q *resource.Quantity) string {
 	switch {
-	case name == string(v1.ResourceCPU) && q.CmpInt64(coresMax) > 0:
+	case name == string(v1.ResourceCPU) && q.CmpInt64(maxCores) > 0:
 		return q.String() + " cores are more than a node has (500m is half a core)"
 	case q.CmpInt64(math.MaxInt64) >= 0:
 		return q.String() + " is more than a node has: 8Ei and above count as one less than 8Ei"

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// nestingMax limits the nesting of lists.
-const nestingMax = 10
+// maxNesting limits the nesting of lists.
+const maxNesting = 10
 
 // decoded is an object and its place in the file.
 type decoded struct {
@@ -167,8 +167,8 @@ func (w *worker) export(u unit, js []byte, depth int) result {
 
 // items decodes the elements of a list that was not split before.
 func (w *worker) items(u unit, js []byte, h head, depth int) result {
-	if depth == nestingMax {
-		return failure(u, &Error{Problem: fmt.Sprintf("lists are nested more than %d deep", nestingMax)})
+	if depth == maxNesting {
+		return failure(u, &Error{Problem: fmt.Sprintf("lists are nested more than %d deep", maxNesting)})
 	}
 	part := u
 	part.text, part.yaml, part.dash = js, false, -1
@@ -359,9 +359,9 @@ func nameIn(js []byte, k *kind, otherwise string) string {
 
 // sample returns the beginning of a text, for a message.
 func sample(text []byte) string {
-	const sampleMax = 40
-	if len(text) > sampleMax {
-		return string(text[:sampleMax]) + "..."
+	const maxSample = 40
+	if len(text) > maxSample {
+		return string(text[:maxSample]) + "..."
 	}
 	return string(text)
 }

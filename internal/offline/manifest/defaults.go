@@ -330,7 +330,7 @@ func (c *Cluster) fillClasses() {
 // warnUnknownNodes adds a warning about pods on nodes that no file contains. The warning
 // names only a few nodes, because a snapshot may have pods alone.
 func (c *Cluster) warnUnknownNodes() {
-	const namedMax = 3
+	const maxNamed = 3
 	known := map[string]bool{}
 	for _, n := range c.Nodes {
 		known[n.Name] = true
@@ -352,8 +352,8 @@ func (c *Cluster) warnUnknownNodes() {
 	if pods == 0 {
 		return
 	}
-	list := strings.Join(names[:min(len(names), namedMax)], ", ")
-	if more := len(names) - namedMax; more > 0 {
+	list := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s bound to %s not in the files: %s", count(pods, "pod"), count(len(names), "node"), list))

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// errorsMax limits the problems in one error, because nobody reads more than a screenful.
-const errorsMax = 20
+// maxErrors limits the problems in one error, because nobody reads more than a screenful.
+const maxErrors = 20
 
 // Error is one mistake in the input.
 type Error struct {
@@ -39,17 +39,17 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// join joins all errors; nil without any. The first errorsMax can be extracted with
+// join joins all errors; nil without any. The first maxErrors can be extracted with
 // errors.As.
 func join(all []*Error) error {
 	if len(all) == 0 {
 		return nil
 	}
 	var shown []error
-	for _, e := range all[:min(len(all), errorsMax)] {
+	for _, e := range all[:min(len(all), maxErrors)] {
 		shown = append(shown, e)
 	}
-	if more := len(all) - errorsMax; more > 0 {
+	if more := len(all) - maxErrors; more > 0 {
 		shown = append(shown, fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(shown...)
@@ -156,14 +156,14 @@ func (r *remarks) add(all []*Error) {
 // limit.
 func (r *remarks) texts() []string {
 	var all []string
-	for i, e := range r.first[:min(len(r.first), errorsMax)] {
+	for i, e := range r.first[:min(len(r.first), maxErrors)] {
 		text := e.Error() + "; API servers accept it, and it is used as it is"
 		if r.more[i] > 0 {
 			text += fmt.Sprintf(" (%s more like it)", count(r.more[i], "object"))
 		}
 		all = append(all, text)
 	}
-	if more := len(r.first) - errorsMax; more > 0 {
+	if more := len(r.first) - maxErrors; more > 0 {
 		all = append(all, fmt.Sprintf("other odd values in the files that API servers accept: %d", more))
 	}
 	return all

@@ -85,7 +85,7 @@ func open(s source, stdin io.Reader) ([]source, error) {
 		return nil, err
 	}
 	s.data = data
-	return unpack(s, unpackedMax)
+	return unpack(s, maxUnpacked)
 }
 
 func load(name string, stdin io.Reader) ([]byte, error) {

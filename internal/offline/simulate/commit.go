@@ -139,7 +139,7 @@ func (m *committer) arrive(worker int, request commit.Request) {
 	response, wait := commit.Response{Err: fault.refusal(request)}, time.Duration(0)
 	switch {
 	case fault == Late:
-		c.agenda.plan(c.now.Add(c.chaos.upTo(lateMax)), 0, func() { c.carryOut(request) })
+		c.agenda.plan(c.now.Add(c.chaos.upTo(maxLate)), 0, func() { c.carryOut(request) })
 	case fault == TimedOut:
 		wait = commit.DefaultTimeout
 		if c.chaos.chance(50) {

@@ -15,8 +15,8 @@ import (
 const (
 	volumeDriver = "volume.example"
 	localClass   = "local"
-	// attachMax is the number of volumes that a node can attach.
-	attachMax = 64
+	// maxAttach is the number of volumes that a node can attach.
+	maxAttach = 64
 	// volumeMaxGi is the size of the largest generated volume.
 	volumeMaxGi = 8
 )
@@ -54,7 +54,7 @@ func (s Size) usedZones() int { return min(s.Zones, s.Nodes) }
 // suffices for all claims in each zone. But one class lacks capacity in one zone, unless
 // the cluster has no other.
 func (s Size) addClasses(c *manifest.Cluster, empty int) {
-	mode, yes, attach := storagev1.VolumeBindingWaitForFirstConsumer, true, int32(attachMax)
+	mode, yes, attach := storagev1.VolumeBindingWaitForFirstConsumer, true, int32(maxAttach)
 	addClass := func(name, provisioner string) {
 		class := &storagev1.StorageClass{ObjectMeta: generated(name), Provisioner: provisioner, VolumeBindingMode: &mode}
 		c.StorageClasses = append(c.StorageClasses, class)

@@ -83,8 +83,8 @@ var faultNames = [faults]string{
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
 
-// lateMax limits the delay until a request is stored after its connection broke.
-const lateMax = 3 * time.Second
+// maxLate limits the delay until a request is stored after its connection broke.
+const maxLate = 3 * time.Second
 
 // BindFaultNamed returns the fault with this name, as returned by String.
 func BindFaultNamed(name string) (Fault, error) {

@@ -280,8 +280,8 @@ func BenchmarkBesideTenant(b *testing.B) {
 	}
 }
 
-// keptMax is the memory, in MiB, that the scheduler may keep for the objects of a tenant.
-const keptMax = 64
+// maxKept is the memory, in MiB, that the scheduler may keep for the objects of a tenant.
+const maxKept = 64
 
 // runBeside runs a street with a tenant's objects, for a number of seconds. kept is the
 // memory, in MiB, that the scheduler keeps for these objects. The API server's memory and
@@ -421,8 +421,8 @@ func TestTenantCostsOthersLittle(t *testing.T) {
 	for _, input := range tenantInputs {
 		t.Run(input.name, func(t *testing.T) {
 			s, kept := runBeside(t, &input, 200, 3)
-			if kept > keptMax && !build.Raced {
-				t.Errorf("%.1f MiB are kept, at most %d are allowed", kept, keptMax)
+			if kept > maxKept && !build.Raced {
+				t.Errorf("%.1f MiB are kept, at most %d are allowed", kept, maxKept)
 			}
 			if limit := 25 * int64(price.Millisecond); s.rounds.units > limit {
 				t.Errorf("a turn cost %d units in one round, at most %d are allowed", s.rounds.units, limit)

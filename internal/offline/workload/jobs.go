@@ -108,7 +108,7 @@ func completed(list string) map[int]bool {
 		}
 		last := first
 		if ranged {
-			if last, err = strconv.Atoi(to); err != nil || last-first > PodsMax {
+			if last, err = strconv.Atoi(to); err != nil || last-first > MaxPods {
 				continue
 			}
 		}

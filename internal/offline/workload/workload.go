@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// PodsMax is how many pods may be made at a time, by default.
-const PodsMax = 200_000
+// MaxPods is how many pods may be made at a time, by default.
+const MaxPods = 200_000
 
 // Options are the options of making pods.
 type Options struct {
@@ -28,7 +28,7 @@ type Options struct {
 	// similar pods. For a workload in a file that has nodes too, it makes a pod only if
 	// the workload lacks one.
 	One bool
-	// Most limits the pods; 0 means PodsMax.
+	// Most limits the pods; 0 means MaxPods.
 	Most int
 }
 
@@ -93,7 +93,7 @@ type expansion struct {
 }
 
 func newExpansion(o Options, c *manifest.Cluster) *expansion {
-	e := &expansion{Options: o, cluster: c, left: cmp.Or(o.Most, PodsMax), pods: indexPods(c.Pods),
+	e := &expansion{Options: o, cluster: c, left: cmp.Or(o.Most, MaxPods), pods: indexPods(c.Pods),
 		claims: map[string]bool{}, sets: map[ownerKey][]*appsv1.ReplicaSet{}, run: map[string]bool{},
 		deployments: map[ownerKey]bool{}, jobSets: map[ownerKey]bool{}}
 	for _, o := range c.Customs {
@@ -226,7 +226,7 @@ func (e *expansion) missing(w *item, field string, want, have int) int {
 	}
 	if n > e.left {
 		e.fail(w, field, "%d pods are too many: a run makes at most %d; give fewer, as in --scale %s/%s=1000",
-			n, cmp.Or(e.Most, PodsMax), w.object.GetNamespace(), w.object.GetName())
+			n, cmp.Or(e.Most, MaxPods), w.object.GetNamespace(), w.object.GetName())
 		return 0
 	}
 	e.left -= n
@@ -277,7 +277,7 @@ func orNone(names []string) string {
 
 // Summary counts the pods that were made, in one line; "" if the files have no workload.
 func (r *Report) Summary() string {
-	const namedMax = 5
+	const maxNamed = 5
 	if len(r.Sets) == 0 {
 		return ""
 	}
@@ -292,7 +292,7 @@ func (r *Report) Summary() string {
 		}
 		named = append(named, text)
 	}
-	if len(r.Sets) > namedMax {
+	if len(r.Sets) > maxNamed {
 		named = r.byKind()
 	}
 	return fmt.Sprintf("pods made for workloads of the files: %d. %s", pods, strings.Join(named, ", "))

@@ -30,8 +30,8 @@ import (
 // alone are the flags of a scheduler without a lease and a port.
 var alone = []string{"--leader-elect=false", "--secure-port=0"}
 
-// linesMax is the limit of lines in a log, however many pods fail.
-const linesMax = 250
+// maxLines is the limit of lines in a log, however many pods fail.
+const maxLines = 250
 
 // logged keeps a whole log.
 type logged struct {
@@ -116,8 +116,8 @@ func (w *world) allWell(log *logged, killed time.Time) {
 		w.Errorf("over-committed: %s", strings.Join(bad, "; "))
 	}
 	w.eachPodBoundOnce(killed)
-	if lines := strings.Count(log.String(), "\n"); lines > linesMax {
-		w.Errorf("the log has %d lines, more than %d; its beginning:\n%.4000s", lines, linesMax, log)
+	if lines := strings.Count(log.String(), "\n"); lines > maxLines {
+		w.Errorf("the log has %d lines, more than %d; its beginning:\n%.4000s", lines, maxLines, log)
 	} else {
 		w.Logf("the log has %d lines", lines)
 	}

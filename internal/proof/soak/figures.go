@@ -40,7 +40,7 @@ type figure struct {
 	// a head it is not in the table.
 	name, head string
 	group      group
-	// slack is the permitted rise in addition to riseMax, because small numbers vary by
+	// slack is the permitted rise in addition to maxRise, because small numbers vary by
 	// chance.
 	slack float64
 	of    func(r *reading) float64
@@ -156,11 +156,11 @@ type trend struct {
 	first, last float64
 }
 
-// riseMax is the share by which a figure may rise.
-const riseMax = 0.3
+// maxRise is the share by which a figure may rise.
+const maxRise = 0.3
 
 // rises reports whether a figure that must stay flat rises.
-func (t trend) rises() bool { return t.group != clock && t.last > (1+riseMax)*t.first+t.slack }
+func (t trend) rises() bool { return t.group != clock && t.last > (1+maxRise)*t.first+t.slack }
 
 // trends compares the first fifth of the days with the last. The first day is left out,
 // because the world fills up then.

@@ -24,8 +24,8 @@ const tiny = 0.004
 // besideMeasured is the number of pods of a churn, all created before the measured ones.
 const besideMeasured = 12
 
-// writesMax is the time limit for a contender's writes.
-const writesMax = time.Minute
+// maxWrites is the time limit for a contender's writes.
+const maxWrites = time.Minute
 
 // written counts the API server's writes by verb, resource, subresource and group.
 type written map[string]int
@@ -150,7 +150,7 @@ func countWrites(t *testing.T, c *comparison, st *stage, s *scene.Scene, who con
 	// No signal marks a contender's last write, so it gets some time after it has made
 	// all necessary ones.
 	var got written
-	for quiet, until := 0, time.Now().Add(writesMax); quiet < 4 && time.Now().Before(until); quiet++ {
+	for quiet, until := 0, time.Now().Add(maxWrites); quiet < 4 && time.Now().Before(until); quiet++ {
 		time.Sleep(200 * time.Millisecond)
 		now, err := readWrites(ctx, st)
 		must(err)

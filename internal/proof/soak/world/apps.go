@@ -20,7 +20,7 @@ const shop = "shop"
 const (
 	apps         = 120
 	replicasMin  = 5
-	replicasMax  = 45
+	maxReplicas  = 45
 	rolloutEvery = Day
 	scaleEvery   = 12 * time.Hour
 	historyKept  = 2 // ReplicaSets without pods
@@ -57,9 +57,9 @@ func (w *World) startApps() {
 	priorities := []int32{0, 0, 0, 100, 1000}
 	for i := range w.of(apps) {
 		d := demands[i%len(demands)]
-		most := replicasMax
-		if d.replicasMax > 0 {
-			most = min(most, max(replicasMin, w.size/d.replicasMax))
+		most := maxReplicas
+		if d.maxReplicas > 0 {
+			most = min(most, max(replicasMin, w.size/d.maxReplicas))
 		}
 		name := fmt.Sprintf("app-%d", i)
 		a := w.deploy(&app{

@@ -11,8 +11,8 @@ type demand struct {
 	apply func(a *app, p *v1.Pod)
 	// service means that the app has a Service.
 	service bool
-	// replicasMax is the number of nodes needed for each replica, or 0 for no limit.
-	replicasMax int
+	// maxReplicas is the number of nodes needed for each replica, or 0 for no limit.
+	maxReplicas int
 }
 
 // demands are the demands of large apps, in turns. Pods of an app without constraints of
@@ -22,7 +22,7 @@ var demands = []demand{
 	{apply: func(*app, *v1.Pod) {}, service: true},
 	{apply: spreadSoftly},
 	{apply: spreadHard},
-	{apply: apartByHost, replicasMax: 5},
+	{apply: apartByHost, maxReplicas: 5},
 	{apply: nearByZone},
 	{apply: ratherNear, service: true},
 	{apply: inPools},

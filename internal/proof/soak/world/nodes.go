@@ -14,7 +14,7 @@ import (
 // Properties of nodes, and the number of their changes in a day.
 const (
 	heartbeatEvery = 30 * time.Minute
-	imagesMax      = 12 // in a node's list
+	maxImages      = 12 // in a node's list
 	zones          = 3
 	pools          = 10
 
@@ -133,7 +133,7 @@ func (n *node) pull(image string) {
 		return
 	}
 	n.pulled = true
-	if n.images = append(n.images, image); len(n.images) > imagesMax {
+	if n.images = append(n.images, image); len(n.images) > maxImages {
 		n.images = slices.Clone(n.images[1:])
 	}
 }

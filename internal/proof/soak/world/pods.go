@@ -32,8 +32,8 @@ type owner interface {
 
 // Durations on a node.
 const (
-	startMax = 20 * time.Second
-	graceMax = 30 * time.Second
+	maxStart = 20 * time.Second
+	maxGrace = 30 * time.Second
 )
 
 // create creates a pod for an owner. The caller must not change the object afterwards;
@@ -61,7 +61,7 @@ func (w *World) bound(stored *v1.Pod) {
 	p.node = n
 	n.pods = append(n.pods, p)
 	n.pull(p.image)
-	w.after(time.Second+w.upTo(startMax), func() {
+	w.after(time.Second+w.upTo(maxStart), func() {
 		if !p.leaves && w.pods[p.key] == p {
 			p.runs = true
 			p.owner.started(p)
@@ -84,7 +84,7 @@ func (w *World) remove(p *pod) {
 	now := w.now()
 	stored.DeletionTimestamp = &now
 	w.cluster.SetPod(&stored)
-	w.after(w.upTo(graceMax), func() { w.drop(p) })
+	w.after(w.upTo(maxGrace), func() { w.drop(p) })
 }
 
 // finish ends a pod with success. Its object stays for the given time.

@@ -41,7 +41,7 @@ func (w *World) welcome(number int, life time.Duration) {
 	w.after(life, func() {
 		a.remove()
 		w.happened["tenant left"]++
-		w.after(2*graceMax, func() {
+		w.after(2*maxGrace, func() {
 			w.cluster.DeleteObject(model.Ref{Kind: model.NamespaceKind, Name: namespace})
 			w.welcome(number, w.about(tenantLife))
 		})

@@ -141,16 +141,16 @@ func note(s *Summary, name string) string {
 	return ""
 }
 
-// labelMax is the number of characters that fit to the left of the bars.
-const labelMax = 36
+// maxLabel is the number of characters that fit to the left of the bars.
+const maxLabel = 36
 
 // short shortens a name to fit. For a workload, it drops the size first.
 func short(name string) string {
-	if len(name) > labelMax {
+	if len(name) > maxLabel {
 		name, _, _ = strings.Cut(name, "/")
 	}
-	if len(name) > labelMax {
-		name = name[:labelMax-1] + "…"
+	if len(name) > maxLabel {
+		name = name[:maxLabel-1] + "…"
 	}
 	return name
 }
