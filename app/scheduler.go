@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/decide/engine"
-	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -126,7 +126,7 @@ type pipeline struct {
 // newPipeline builds the parts in the order of a pod's way: watch, ingest, loop with
 // queue and engine, commit, writer.
 func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, name *cache.InformerName, log klog.Logger) (pipeline, error) {
-	quiet, flush := terse.Logger(log)
+	quiet, flush := quietlog.Logger(log)
 	changes := ingest.New(c.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
 		quiet.Error(fmt.Errorf("%v", problem), "Malformed object is set aside", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
 	}))

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
-	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
@@ -198,7 +198,7 @@ func New(config Config) (*Commit, error) {
 	}
 	c := &Commit{config: config, always: make(chan struct{}), outbox: outbox, contexts: map[uint64]bindingContext{}}
 	c.calling, c.endCalls = context.WithCancelCause(klog.NewContext(context.Background(), config.Log))
-	c.log, c.flush = terse.Logger(config.Log)
+	c.log, c.flush = quietlog.Logger(config.Log)
 	close(c.always)
 	c.wake = sync.NewCond(&c.mu)
 	c.plugins = c.guarded()

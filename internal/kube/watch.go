@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
-	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -166,7 +166,7 @@ func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
 // Start starts the watches. They end with the context; Stop waits for them.
 func (w *Watch) Start(ctx context.Context) {
 	// Each watch logs its own errors while the API server is unreachable.
-	log, flush := terse.Logger(klog.FromContext(ctx))
+	log, flush := quietlog.Logger(klog.FromContext(ctx))
 	w.flush = flush
 	ctx = klog.NewContext(ctx, log)
 	w.factory.StartWithContext(ctx)

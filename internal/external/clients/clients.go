@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 )
 
 // Clients is shared by the plugins of all profiles. It is safe for concurrent use until
@@ -62,7 +62,7 @@ func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interfac
 		return nil, fmt.Errorf("build a client for kinds known by name: %w", err)
 	}
 	// Each informer logs its own errors while the API server is unreachable.
-	log, flush := terse.Logger(klog.FromContext(ctx))
+	log, flush := quietlog.Logger(klog.FromContext(ctx))
 	c := &Clients{
 		ClientSet:   clientSet,
 		KubeConfig:  rest.CopyConfig(access),

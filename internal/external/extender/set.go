@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -32,7 +32,7 @@ var _ plugin.BindSteps = (*Set)(nil)
 func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
 	s := &Set{flush: func() {}}
 	if log.GetSink() != nil { // otherwise nothing is logged
-		log, s.flush = terse.Logger(log)
+		log, s.flush = quietlog.Logger(log)
 	}
 	var ignorable []*Client
 	for i := range configs {

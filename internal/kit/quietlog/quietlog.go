@@ -1,11 +1,11 @@
-// Package terse keeps a log readable when one error occurs many times.
+// Package quietlog keeps a log readable when one error occurs many times.
 //
 // It takes logged errors, passes on the first few of each kind, and counts the others. So
 // an unreachable API server, or a webhook that rejects everything, causes a few lines and
 // not one for each pod. It owns the counts of the recent kinds of error. It never
 // suppresses information lines, and never loses an error: a later line reports how many
 // were suppressed.
-package terse
+package quietlog
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ const (
 // Logger returns a logger that passes at most a few errors of one kind to the given
 // logger. The number of suppressed errors is logged at the end of the window, and by
 // flush, which must be called after the last use of the logger.
-func Logger(log logr.Logger) (terse logr.Logger, flush func()) {
+func Logger(log logr.Logger) (quiet logr.Logger, flush func()) {
 	s := &shared{kinds: map[kind]*count{}}
 	return log.WithSink(newSink(log.GetSink(), s)), func() { s.report(time.Time{}) }
 }

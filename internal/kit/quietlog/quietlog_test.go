@@ -1,4 +1,4 @@
-package terse_test
+package quietlog_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-scheduler/berth/internal/kit/terse"
+	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 )
 
 // notebook keeps lines. Any goroutine may write.
@@ -41,7 +41,7 @@ func (n *notebook) take() []string {
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said notebook
-		log, flush := terse.Logger(funcr.New(said.write, funcr.Options{}))
+		log, flush := quietlog.Logger(funcr.New(said.write, funcr.Options{}))
 		broken, denied := errors.New("connection refused"), apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no"))
 		for i := range 1_000 {
 			log.WithName("w").Error(broken, "Could not bind", "pod", i)
@@ -75,7 +75,7 @@ func TestLogger(t *testing.T) {
 // resources. An error for another resource must still be logged.
 func TestResourcesAreDistinguished(t *testing.T) {
 	var got []string
-	log, flush := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{}))
+	log, flush := quietlog.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{}))
 	for _, resource := range []string{"pods", "nodes", "namespaces", "services"} {
 		denied := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
 		for range 2 {
@@ -92,7 +92,7 @@ func TestResourcesAreDistinguished(t *testing.T) {
 // must not grow with them.
 func TestKindsAreBounded(t *testing.T) {
 	lines := 0
-	log, _ := terse.Logger(funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+	log, _ := quietlog.Logger(funcr.New(func(string, string) { lines++ }, funcr.Options{}))
 	for i := range 5_000 {
 		log.Error(errors.New("odd"), fmt.Sprint("message ", i))
 	}
@@ -105,7 +105,7 @@ func TestKindsAreBounded(t *testing.T) {
 // source of a line.
 func TestLinesKeepTheirSource(t *testing.T) {
 	var got []string
-	log, _ := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{LogCaller: funcr.All}))
+	log, _ := quietlog.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{LogCaller: funcr.All}))
 	log.Info("information")
 	log.Error(errors.New("odd"), "an error")
 	log.WithCallDepth(0).WithName("n").Error(errors.New("odd"), "an error")
