@@ -113,9 +113,9 @@ func (s *Shadow) keep(one step) {
 	s.stepsOf[one.ref]++
 }
 
-// goTo undoes or repeats steps until exactly the steps before number `to` are applied.
+// apply undoes or repeats steps until exactly the steps before number `to` are applied.
 // from is the present position of the state.
-func (s *Shadow) goTo(from, to int) {
+func (s *Shadow) apply(from, to int) {
 	for ; from > to; from-- {
 		one := &s.steps[from-1-s.first]
 		s.set(one.ref, one.before)

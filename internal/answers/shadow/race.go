@@ -85,7 +85,7 @@ func (s *Shadow) close(q *question, here int) {
 	f := newSearch(s, q, here)
 	found, ok := f.search()
 	f.move(func(int) bool { return true })
-	s.goTo(f.end, here)
+	s.apply(f.end, here)
 	d := q.first
 	switch {
 	case ok:
@@ -117,7 +117,7 @@ func newSearch(s *Shadow, q *question, here int) *search {
 	if q.first.Verdict != Lesser {
 		f.states = maxStatesContradict
 	}
-	s.goTo(here, f.end)
+	s.apply(here, f.end)
 	f.counts = make([]bool, f.end-f.lowest)
 	for i := range f.counts {
 		f.counts[i] = true

@@ -211,8 +211,8 @@ func (s *Shadow) objectsBefore(q *question) []runtime.Object {
 		return nil
 	}
 	end := s.first + len(s.steps)
-	s.goTo(end, m.at)
-	defer s.goTo(m.at, end)
+	s.apply(end, m.at)
+	defer s.apply(m.at, end)
 	defer s.assume(m.ahead)()
 	var all []runtime.Object
 	for _, ref := range slices.SortedFunc(maps.Keys(s.objects), func(a, b model.Ref) int {
