@@ -178,7 +178,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		step := plan.Step{Write: p.reserve(pod, consumer, claim, allocation)}
 		// A reservation for the group stays, for the other members.
 		if consumer.UID == pod.UID {
-			step.Undo = takeBack(consumer, claim)
+			step.Undo = unreserve(consumer, claim)
 		}
 		steps = append(steps, step)
 	}
@@ -373,8 +373,8 @@ func sameDevices(a, b *resourcev1.AllocationResult) bool {
 	})
 }
 
-// takeBack returns a write that removes a reservation for a pod or PodGroup.
-func takeBack(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
+// unreserve returns a write that removes a reservation for a pod or PodGroup.
+func unreserve(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "status", types.StrategicMergePatchType, withoutReservation(consumer, objectMeta{UID: claim.Object.UID}))
 }
 

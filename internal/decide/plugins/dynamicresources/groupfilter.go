@@ -146,7 +146,7 @@ func (p *Plugin) reservedFor(v state.View, group *model.PodGroup, member *model.
 // rejects it if the claim has changed. Otherwise a delayed request could end a
 // reservation that a later turn relies on.
 func endReservation(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
-	write := takeBack(consumer, claim)
+	write := unreserve(consumer, claim)
 	write.Data = encode(withoutReservation(consumer, objectMeta{UID: claim.Object.UID, ResourceVersion: claim.Version()}))
 	write.GivesBack = claim
 	write.Stored = func(stored metav1.Object) bool {
