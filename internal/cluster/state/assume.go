@@ -52,7 +52,7 @@ func (s *State) assume(placement *plan.Placement) {
 	on.NodeName = placement.NodeName
 	p := &placed{pod: &on, slot: slot, phase: assumed, latest: pod}
 	if had := s.nominationOf(pod.Key()); had.pod != nil || len(placement.Holds) > 0 {
-		p.besides = &besides{placement.Holds, had}
+		p.extras = &extras{placement.Holds, had}
 	}
 	if freed := s.dropNomination(pod.Key()); freed != nil && freed.NominatedNode != placement.NodeName {
 		s.assumption = append(s.assumption, assumedEvent{pod.Key(), s.nominationFreed(freed)})
@@ -66,8 +66,8 @@ func (s *State) assume(placement *plan.Placement) {
 	}
 }
 
-// besides records what Assume changed for a pod besides the use of its node.
-type besides struct {
+// extras records what Assume changed for a pod besides the use of its node.
+type extras struct {
 	// holds are released when the pod is forgotten.
 	holds []plan.Hold
 	// nomination is the dropped nomination.
@@ -87,8 +87,8 @@ func (s *State) Unassume(placements ...plan.Placement) {
 		}
 		s.remove(p)
 		s.freed = nil // no other decision was made since
-		if p.besides != nil {
-			s.restore(p.besides.nomination)
+		if p.extras != nil {
+			s.restore(p.extras.nomination)
 		}
 		s.assumption = slices.DeleteFunc(s.assumption, func(e assumedEvent) bool { return e.pod == key })
 	}
@@ -116,11 +116,11 @@ type gonePod struct {
 // even for good. Volumes need not be kept: the API server refuses a second claim of a
 // volume, but no object stands for a device.
 func (s *State) linger(p *placed) {
-	if p.phase != assumed || p.besides == nil {
+	if p.phase != assumed || p.extras == nil {
 		return
 	}
 	var kept, rest []plan.Hold
-	for _, hold := range p.besides.holds {
+	for _, hold := range p.extras.holds {
 		if hold.Object.Kind == model.ResourceClaimKind {
 			kept = append(kept, hold)
 		} else {
@@ -129,7 +129,7 @@ func (s *State) linger(p *placed) {
 	}
 	if len(kept) > 0 {
 		s.lingering[gonePod{p.pod.Key(), p.pod.UID}] = kept
-		p.besides.holds = rest
+		p.extras.holds = rest
 	}
 }
 
@@ -160,8 +160,8 @@ func (s *State) promiseBroken(key model.ClaimKey, broken *devices.Promise, claim
 
 // release removes the holds of a pod.
 func (s *State) release(p *placed) {
-	if p.besides != nil {
-		s.releaseHolds(p.pod.Key(), p.besides.holds)
+	if p.extras != nil {
+		s.releaseHolds(p.pod.Key(), p.extras.holds)
 	}
 }
 

@@ -276,10 +276,10 @@ func (s *State) auditHolds(v *audit.Violations) {
 	}
 	recounted, counted := map[hold]int{}, map[hold]int{}
 	for key, p := range s.placed {
-		if p.besides == nil {
+		if p.extras == nil {
 			continue
 		}
-		for _, h := range p.besides.holds {
+		for _, h := range p.extras.holds {
 			recounted[hold{h.Object, key, h.Plugin}]++
 		}
 	}

@@ -208,7 +208,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{`is nominated to node "" as ns/nominated`, func(s *State, _ *Tally) { s.nominations.byPod[nominatedKey].NominatedNode = "" }},
 		{"it is on a node: true", func(s *State, _ *Tally) { s.nominations.byPod[assumedKey] = s.placed[assumedKey].pod }},
 		{"is held 0 times, recounted 1", func(s *State, _ *Tally) { clear(s.held) }},
-		{"is held 1 times, recounted 0", func(s *State, _ *Tally) { s.placed[assumedKey].besides = nil }},
+		{"is held 1 times, recounted 0", func(s *State, _ *Tally) { s.placed[assumedKey].extras = nil }},
 		{"nobody holds anything of", func(s *State, _ *Tally) { s.held[model.Ref{Name: "other"}] = nil }},
 		{"has a selector of namespace ns", func(s *State, _ *Tally) { services(s).byName[model.Ref{Namespace: "other"}] = serving(s) }},
 		{"of 2 services is listed as", func(s *State, _ *Tally) { serving(s).services++ }},

@@ -200,8 +200,8 @@ func (d *Draft) formerHolds(pod *model.Pod, slot int32) []plan.Hold {
 			return nil
 		}
 	}
-	if p := d.s.placed[pod.Key()]; p != nil && p.besides != nil && p.slot == slot && p.pod.UID == pod.UID {
-		return p.besides.holds
+	if p := d.s.placed[pod.Key()]; p != nil && p.extras != nil && p.slot == slot && p.pod.UID == pod.UID {
+		return p.extras.holds
 	}
 	return nil
 }

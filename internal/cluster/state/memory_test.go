@@ -110,8 +110,8 @@ func TestPlainPodsKeepNothingBesides(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
 	s.Assume(placementOf(podOn("p", "p", "", 1).Pod, "a"))
-	if p := s.placed[model.PodKey{Namespace: "ns", Name: "p"}]; p.besides != nil {
-		t.Errorf("besides the use of its node %+v is kept of a pod", p.besides)
+	if p := s.placed[model.PodKey{Namespace: "ns", Name: "p"}]; p.extras != nil {
+		t.Errorf("besides the use of its node %+v is kept of a pod", p.extras)
 	}
 }
 

@@ -164,8 +164,8 @@ type placed struct {
 	// the pod's many terms are counted as a list.
 	terms []*TermCounts
 	list  *termList
-	// besides records what Assume changed besides the use of the node; nil for most pods.
-	besides *besides
+	// extras records what Assume changed besides the use of the node; nil for most pods.
+	extras *extras
 }
 
 // image is the state of one image name over all nodes.
