@@ -12,7 +12,7 @@
 // Berth keeps the requests of a rejected pod when it is parked
 // (plugin.StateEnqueueExtensions, model.AskedHint), and pods with equal requests share a
 // hint. Released devices or a new slice wake a pod only if a request could get a device
-// of that pool by the CEL expressions of class and request (asked.go). The result is
+// of that pool by the CEL expressions of class and request (hintcache.go). The result is
 // cached by the pool's content. If an expression names the driver literally, the index
 // finds the pods without evaluating it.
 //

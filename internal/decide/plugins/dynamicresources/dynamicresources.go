@@ -39,12 +39,12 @@ type Plugin struct {
 	search *allocator.Allocator
 	// answers caches the results of searches, for all needs.
 	answers *answers
-	heard   *heard
+	hints   *hintCache
 }
 
 // New returns the plugin.
 func New(config Config) *Plugin {
-	return &Plugin{config, allocator.New(config.Features, config.FilterTimeout), newAnswers(), newHeard(config.Features)}
+	return &Plugin{config, allocator.New(config.Features, config.FilterTimeout), newAnswers(), newHintCache(config.Features)}
 }
 
 // Name returns "DynamicResources".

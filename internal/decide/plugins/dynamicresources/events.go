@@ -14,10 +14,10 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable},
 		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update},
-		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Asked: p.heard.aboutSlices(), Touches: touches},
+		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Asked: p.hints.aboutSlices(), Touches: touches},
 		// A claim that releases devices helps all pods that wait for such devices. Other
 		// changes of a claim help the pods that use it.
-		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Asked: p.heard.aboutClaims(), Touches: touches},
+		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Asked: p.hints.aboutClaims(), Touches: touches},
 		// No claim is created while a claim from an earlier turn of the pod exists.
 		{
 			Resource: model.ResourceClaimEvent, Actions: model.Delete, Hint: wasMadeFor,

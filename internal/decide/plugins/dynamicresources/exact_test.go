@@ -32,7 +32,7 @@ func TestCauseNamesEachDriverOnce(t *testing.T) {
 	const drv, other = `device.driver == "drv"`, `device.driver == "other"`
 	w := newWorld(t, class("drv", drv), class("other", other),
 		claim("c", 1, ofClass("drv")), claim("d", 1, ofClass("other")), claim("e", 1, ofClass("drv", drv)))
-	got := w.plugin.heard.cause(w.plugin.AskedIn(w.View(), pod("p", "c", "d", "e")), true)
+	got := w.plugin.hints.cause(w.plugin.AskedIn(w.View(), pod("p", "c", "d", "e")), true)
 	if len(got.Keys) != 2 || got.Keys[0] != driverKey("drv") || got.Keys[1] != driverKey("other") {
 		t.Errorf("the cause has the keys %v", got.Keys)
 	}

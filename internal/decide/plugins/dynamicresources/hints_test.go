@@ -68,7 +68,7 @@ func TestHintsOfAnEventHaveOneBudget(t *testing.T) {
 		for i := range row.pods {
 			needs = append(needs, w.asking(fmt.Sprint("c", i%1000), row.selectors(i)...))
 		}
-		h := w.plugin.heard
+		h := w.plugin.hints
 		hint := h.aboutSlices()
 		for _, need := range needs {
 			hint.Cause(need) // as when the pods are parked
@@ -92,7 +92,7 @@ func TestHintsOfAnEventHaveOneBudget(t *testing.T) {
 // TestHintsOfManyEventsShareTheBudget lets events wait behind one another. The budget of
 // each event shrinks, but not below a minimum.
 func TestHintsOfManyEventsShareTheBudget(t *testing.T) {
-	h := newHeard(allocator.Features{})
+	h := newHintCache(allocator.Features{})
 	for _, row := range []struct {
 		waiting int
 		want    int64
@@ -115,7 +115,7 @@ func TestOrdinaryHintsStayExact(t *testing.T) {
 	for i := range 500 {
 		ordinary = append(ordinary, w.asking(fmt.Sprint("c", i), fmt.Sprintf(`device.driver == "drv" && device.attributes["drv"].?size.orValue(0) == %d`, i+1)))
 	}
-	hint := w.plugin.heard.aboutSlices()
+	hint := w.plugin.hints.aboutSlices()
 	for _, need := range append(costly, ordinary...) {
 		hint.Cause(need) // as when the pods are parked
 	}
@@ -139,7 +139,7 @@ func TestOrdinaryHintsStayExact(t *testing.T) {
 // hints use for them is bounded.
 func TestWhatHintsRememberIsBounded(t *testing.T) {
 	w := newWorld(t)
-	h := w.plugin.heard
+	h := w.plugin.hints
 	for i := range 300 {
 		var selectors []string
 		for s := range 10 {
@@ -147,15 +147,15 @@ func TestWhatHintsRememberIsBounded(t *testing.T) {
 		}
 		h.compile(w.asking("c", selectors...))
 		bytes := 0
-		for need := range h.asked {
+		for need := range h.needs {
 			bytes += bytesOf(need)
 		}
-		if bytes != h.bytes || bytes > maxAsked {
-			t.Fatalf("after %d pods %d of %d bytes are counted, at most %d", i, h.bytes, bytes, maxAsked)
+		if bytes != h.bytes || bytes > maxNeedBytes {
+			t.Fatalf("after %d pods %d of %d bytes are counted, at most %d", i, h.bytes, bytes, maxNeedBytes)
 		}
 	}
 	for i := range maxMatches + 1 {
-		h.matches[match{asked: uint64(i)}] = true
+		h.matches[match{need: uint64(i)}] = true
 	}
 	h.mayUse(w.asking("c", "false"), w.sliceChanges(1, 1).Pools)
 	if len(h.matches) > maxMatches {

@@ -78,8 +78,8 @@ func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	return model.NeedOf(string(append(text, ']')))
 }
 
-// asked is a compiled need.
-type asked struct {
+// compiledNeed is a compiled need.
+type compiledNeed struct {
 	id uint64
 	// requests are the selectors of each request and its class. Each alternative counts
 	// as a request.
@@ -91,16 +91,16 @@ type asked struct {
 	all bool
 }
 
-// heard caches the results of hints. The hints run in the goroutine of the queue.
+// hintCache caches the results of hints. The hints run in the goroutine of the queue.
 //
 // Hints evaluate selectors written by the authors of claims, so hints have budgets, in
 // units of work. Each need has a budget per pool, and all hints for an event share a
 // budget. When a budget is used up, the event counts as helpful: a failed attempt costs
 // less than an unlimited hint.
-type heard struct {
+type hintCache struct {
 	hints *allocator.Hints
-	// asked holds compiled needs. Invariant: bytes is their approximate size.
-	asked map[model.Need]*asked
+	// needs holds compiled needs. Invariant: bytes is their approximate size.
+	needs map[model.Need]*compiledNeed
 	bytes int
 	ids   uint64
 	// matches records whether a request could get a device of a pool.
@@ -112,14 +112,15 @@ type heard struct {
 }
 
 type match struct {
-	asked uint64
-	pool  [32]byte
+	need uint64
+	pool [32]byte
 }
 
-// maxAsked bounds the bytes of compiled needs, maxMatches the number of cached results.
+// maxNeedBytes bounds the size of compiled needs, maxMatches the number of cached
+// results.
 const (
-	maxAsked   = 8 << 20
-	maxMatches = 20_000
+	maxNeedBytes = 8 << 20
+	maxMatches   = 20_000
 )
 
 // Budgets of hints, in units of work.
@@ -132,15 +133,15 @@ const (
 	eventWork, leastEventWork = 100 * price.Millisecond, 20 * price.Millisecond
 )
 
-func newHeard(features allocator.Features) *heard {
-	return &heard{hints: allocator.NewHints(features), asked: map[model.Need]*asked{}, matches: map[match]bool{}, left: eventWork}
+func newHintCache(features allocator.Features) *hintCache {
+	return &hintCache{hints: allocator.NewHints(features), needs: map[model.Need]*compiledNeed{}, matches: map[match]bool{}, left: eventWork}
 }
 
 // begin sets the budget of an event. waiting is the number of events behind it.
-func (h *heard) begin(waiting int) { h.left = max(eventWork/int64(1+waiting), leastEventWork) }
+func (h *hintCache) begin(waiting int) { h.left = max(eventWork/int64(1+waiting), leastEventWork) }
 
 // does calls a function with a budget of most, and subtracts its work from left.
-func (h *heard) does(most int64, work func(left *allocator.Work)) {
+func (h *hintCache) does(most int64, work func(left *allocator.Work)) {
 	left := allocator.Work(most)
 	work(&left)
 	done := most - int64(left)
@@ -149,8 +150,8 @@ func (h *heard) does(most int64, work func(left *allocator.Work)) {
 }
 
 // compile compiles a need other than nothing and anything.
-func (h *heard) compile(need model.Need) *asked {
-	if a := h.asked[need]; a != nil {
+func (h *hintCache) compile(need model.Need) *compiledNeed {
+	if a := h.needs[need]; a != nil {
 		return a
 	}
 	var claims []struct {
@@ -161,7 +162,7 @@ func (h *heard) compile(need model.Need) *asked {
 		panic(fmt.Sprintf("decode the requests of a pod: %v", err)) // encoded by AskedIn
 	}
 	h.ids++
-	a := &asked{id: h.ids}
+	a := &compiledNeed{id: h.ids}
 	for _, c := range claims {
 		for i := range c.Claim.Requests {
 			r := &c.Claim.Requests[i]
@@ -174,11 +175,11 @@ func (h *heard) compile(need model.Need) *asked {
 		}
 	}
 	h.does(parkedWork, a.findDrivers(h.hints))
-	if h.bytes += bytesOf(need); h.bytes > maxAsked {
-		clear(h.asked)
+	if h.bytes += bytesOf(need); h.bytes > maxNeedBytes {
+		clear(h.needs)
 		h.bytes = bytesOf(need)
 	}
-	h.asked[need] = a
+	h.needs[need] = a
 	return a
 }
 
@@ -186,7 +187,7 @@ func (h *heard) compile(need model.Need) *asked {
 func bytesOf(need model.Need) int { return 512 + 2*len(need.String()) }
 
 // findDrivers finds the drivers that can provide the devices, within the budget.
-func (a *asked) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
+func (a *compiledNeed) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
 	return func(left *allocator.Work) {
 		for _, selectors := range a.requests {
 			driver := hints.DriverOf(selectors, left)
@@ -202,22 +203,22 @@ func (a *asked) findDrivers(hints *allocator.Hints) func(left *allocator.Work) {
 }
 
 // add adds a request. Its class is the first of the remaining classes.
-func (a *asked) add(selectors []resourcev1.DeviceSelector, mode resourcev1.DeviceAllocationMode, classes *[][]resourcev1.DeviceSelector) {
+func (a *compiledNeed) add(selectors []resourcev1.DeviceSelector, mode resourcev1.DeviceAllocationMode, classes *[][]resourcev1.DeviceSelector) {
 	a.requests = append(a.requests, slices.Concat((*classes)[0], selectors))
 	a.all = a.all || mode == resourcev1.DeviceAllocationModeAll
 	*classes = (*classes)[1:]
 }
 
 // within returns a compiled need, or nil if the budget does not allow compiling it.
-func (h *heard) within(need model.Need) *asked {
-	if a := h.asked[need]; a != nil || h.left <= 0 {
+func (h *hintCache) within(need model.Need) *compiledNeed {
+	if a := h.needs[need]; a != nil || h.left <= 0 {
 		return a
 	}
 	return h.compile(need)
 }
 
 // mayUse reports whether a request could get a device of the given pools.
-func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
+func (h *hintCache) mayUse(need model.Need, pools []*model.DevicePool) bool {
 	if len(pools) == 0 {
 		return false
 	}
@@ -248,13 +249,13 @@ func (h *heard) mayUse(need model.Need, pools []*model.DevicePool) bool {
 }
 
 // asksAll reports whether a request is, or might be, for all devices.
-func (h *heard) asksAll(need model.Need) bool {
+func (h *hintCache) asksAll(need model.Need) bool {
 	a := h.within(need)
 	return a == nil || a.all
 }
 
 // aboutClaims returns the hint for claims that release devices.
-func (h *heard) aboutClaims() *model.AskedHint {
+func (h *hintCache) aboutClaims() *model.AskedHint {
 	return &model.AskedHint{
 		Hint: func(need model.Need, e model.Event) bool {
 			return need == anything && givesBack(e) || isKnown(need) && h.mayUse(need, e.Pools)
@@ -265,7 +266,7 @@ func (h *heard) aboutClaims() *model.AskedHint {
 }
 
 // aboutSlices returns the hint for slices, and for rules that taint devices.
-func (h *heard) aboutSlices() *model.AskedHint {
+func (h *hintCache) aboutSlices() *model.AskedHint {
 	return &model.AskedHint{
 		Hint: func(need model.Need, e model.Event) bool {
 			return need == anything || isKnown(need) && (isRule(e) || h.asksAll(need) || h.mayUse(need, e.Pools))
@@ -297,7 +298,7 @@ func givesBack(e model.Event) bool {
 
 // cause returns the drivers that an event about pools must touch. A request for all
 // devices can be helped by pools of any driver if pools have changed.
-func (h *heard) cause(need model.Need, changed bool) (c model.Cause) {
+func (h *hintCache) cause(need model.Need, changed bool) (c model.Cause) {
 	if need == nothing {
 		c.Wants = model.Never()
 	}
