@@ -128,7 +128,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return usage(err)
 	}
-	if err := o.addOutside(); err != nil {
+	if err := o.addExternal(); err != nil {
 		return err
 	}
 	c, err := o.configuration()
@@ -144,7 +144,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	for _, note := range c.Notes {
 		klog.Background().Info("Accepted, but " + note)
 	}
-	if names := o.outside.Names(); len(names) > 0 {
+	if names := o.external.Names(); len(names) > 0 {
 		klog.Background().Info("Out-of-tree plugins are compiled in", "plugins", names)
 	}
 	s, err := newScheduler(ctx, o, c)

@@ -75,7 +75,7 @@ func (s *scheduler) answer(ctx context.Context, namespace, name string) (any, er
 	key := model.PodKey{Namespace: namespace, Name: name}
 	var found *history.Answer
 	if err := s.loop.Ask(ctx, func() {
-		found = s.history.Of(key, s.loop.State(), s.loop.Queue(), s.asksOutside)
+		found = s.history.Of(key, s.loop.State(), s.loop.Queue(), s.asksExternal)
 	}); err != nil {
 		return nil, fmt.Errorf("look up the history of pod %s: %w", key, err)
 	}
@@ -109,8 +109,8 @@ func noAnswer(key model.PodKey, why string) error {
 	return err
 }
 
-// asksOutside reports whether a profile has out-of-tree plugins or extenders.
-func (s *scheduler) asksOutside(profile string) bool {
+// asksExternal reports whether a profile has out-of-tree plugins or extenders.
+func (s *scheduler) asksExternal(profile string) bool {
 	p := s.loop.Engine().Profile(profile)
 	return p != nil && (p.Outside != nil || len(p.Extenders) > 0)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	outsidehost "github.com/berth-scheduler/berth/internal/config/host"
+	externalhost "github.com/berth-scheduler/berth/internal/config/host"
 	"github.com/berth-scheduler/berth/internal/external/clients"
 	"github.com/berth-scheduler/berth/internal/external/framework"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -19,7 +19,7 @@ import (
 
 // host runs the out-of-tree plugins of all profiles.
 type host struct {
-	*outsidehost.Host
+	*externalhost.Host
 	// Plugins act on bindings and changes. Both are built after the plugins.
 	bindings atomic.Pointer[commit.Commit]
 	changes  atomic.Pointer[ingest.Ingest]
@@ -27,9 +27,9 @@ type host struct {
 
 func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, seen observers, deadline time.Duration) *host {
 	h := &host{}
-	own := outsidehost.Config{
+	own := externalhost.Config{
 		Parallelism: int(*c.Source.Parallelism), Deadline: deadline, Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
-		Observer: measured{seen.metrics.Outside}, Devices: c.ReadsDevices(), Types: c.Types(), ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
+		Observer: measured{seen.metrics.External}, Devices: c.ReadsDevices(), Types: c.Types(), ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
 	}
 	if own.KubeConfig != nil { // as configured, without Berth's defaults
 		own.KubeConfig.AcceptContentTypes = c.AcceptContentTypes
@@ -37,12 +37,12 @@ func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, see
 	if c.Extenders != nil {
 		own.Extenders = framework.Hand(c.Extenders.Extenders(), c.Types())
 	}
-	h.Host = outsidehost.New(ctx, own)
+	h.Host = externalhost.New(ctx, own)
 	return h
 }
 
 // measured exports metrics of plugin calls.
-type measured struct{ metrics *metrics.Outside }
+type measured struct{ metrics *metrics.External }
 
 // Ran records calls of a plugin.
 func (m measured) Ran(plugin string, point framework.Point, status string, calls int, took time.Duration) {

@@ -68,7 +68,7 @@ func (s *script) runInBubble(access *rest.Config, args ...string) *replica {
 	s.t.Helper()
 	o := parsed(s.t, append(args, "--secure-port=0")...)
 	o.added = s.options
-	if err := o.addOutside(); err != nil {
+	if err := o.addExternal(); err != nil {
 		s.t.Fatal(err)
 	}
 	c, err := o.configuration()

@@ -51,8 +51,8 @@ type options struct {
 	// audit checks invariants after every round.
 	audit bool
 	// added are the command's options; outside is built from them.
-	added   []Option
-	outside *config.Outside
+	added    []Option
+	external *config.External
 	// drain limits how long a stopping scheduler waits for unfinished writes. No flag
 	// sets it; tests do.
 	drain time.Duration
@@ -207,7 +207,7 @@ func (o *options) configuration() (*config.Config, error) {
 		Limited: limited && o.config == "",
 
 		AskExtenders: true,
-		Outside:      o.outside,
+		External:     o.external,
 		Edit: func(c *configv1.KubeSchedulerConfiguration) {
 			if o.config == "" {
 				o.editDeprecated(c)

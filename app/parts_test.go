@@ -136,7 +136,7 @@ func TestPluginsAreMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	measured{all.Outside}.Ran("Mine", framework.Filter, "Success", 4, 8*time.Second)
+	measured{all.External}.Ran("Mine", framework.Filter, "Success", 4, 8*time.Second)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

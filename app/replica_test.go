@@ -51,7 +51,7 @@ func (s *script) prepare(name string, args ...string) *replica {
 	if s.drain > 0 {
 		o.drain = s.drain
 	}
-	if err := o.addOutside(); err != nil {
+	if err := o.addExternal(); err != nil {
 		s.t.Fatal(err)
 	}
 	if o.access.Serving.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

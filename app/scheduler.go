@@ -38,7 +38,7 @@ type scheduler struct {
 	pipeline
 	leadership leadership
 	observers  observers
-	outside    *outside // nil if no out-of-tree plugin is enabled
+	external   *external // nil if no out-of-tree plugin is enabled
 	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been applied
@@ -83,7 +83,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 			name.Release()
 		}
 	}()
-	added, c, err := newOutside(ctx, c, access, client, seen, o.pluginDeadline, name)
+	added, c, err := newExternal(ctx, c, access, client, seen, o.pluginDeadline, name)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 		return nil, err
 	}
 	s = &scheduler{
-		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, outside: added, name: name, serve: serve, synced: synced,
+		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, external: added, name: name, serve: serve, synced: synced,
 		standalone: o.standalone,
 	}
 	if serve != nil {
@@ -125,7 +125,7 @@ type pipeline struct {
 
 // newPipeline builds the parts in the order of a pod's way: watch, ingest, loop with
 // queue and engine, commit, writer.
-func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, name *cache.InformerName, log klog.Logger) (pipeline, error) {
+func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *external, name *cache.InformerName, log klog.Logger) (pipeline, error) {
 	quiet, flush := quietlog.Logger(log)
 	changes := ingest.New(c.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
 		quiet.Error(fmt.Errorf("%v", problem), "Malformed object is set aside", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
@@ -228,7 +228,7 @@ func (s *scheduler) run(ctx context.Context) error {
 		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
-		s.outside.stop(s.log)
+		s.external.stop(s.log)
 		s.name.Release() // otherwise released when the watches end
 		return err
 	}
@@ -247,7 +247,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.observers.close(s.log)
 	s.watch.Stop()
 	s.flush()
-	s.outside.stop(s.log)
+	s.external.stop(s.log)
 	s.summarise(began)
 	if s.leadership.election == nil && s.standalone {
 		return errFinished
@@ -272,13 +272,13 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 		}
 	}
 	s.watch.Start(ctx)
-	s.outside.start()
+	s.external.start()
 	// The loop applies the first lists while others are still arriving.
 	known := make(chan struct{})
 	var joining, watching sync.WaitGroup
 	watched, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	joining.Go(func() {
-		if s.watch.Sync(ctx) != nil || s.outside.sync() != nil { // the context has ended
+		if s.watch.Sync(ctx) != nil || s.external.sync() != nil { // the context has ended
 			return
 		}
 		close(s.synced)

@@ -18,7 +18,7 @@ import (
 // secure port. Requests are answered only after run begins. The context ends when the
 // scheduler is to stop. The channel synced is closed once the first lists of the watch
 // are applied.
-func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, added *outside, synced <-chan struct{}) (*server.Config, error) {
+func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, added *external, synced <-chan struct{}) (*server.Config, error) {
 	serving, err := o.access.Listen()
 	if serving == nil || err != nil {
 		return nil, err

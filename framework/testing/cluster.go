@@ -174,7 +174,7 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 	if err := config.CheckProgram(s.plugins, s.shown); err != nil {
 		return nil, err
 	}
-	added, err := config.NewOutside(s.plugins, s.types, s.shown)
+	added, err := config.NewExternal(s.plugins, s.types, s.shown)
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +185,8 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 	if err := os.WriteFile(file, []byte(s.yaml), 0o600); err != nil {
 		return nil, err
 	}
-	scheduler, err := config.Read(config.Request{File: file, Outside: added})
-	if err != nil || !scheduler.EnablesOutside() {
+	scheduler, err := config.Read(config.Request{File: file, External: added})
+	if err != nil || !scheduler.EnablesExternal() {
 		return scheduler, err
 	}
 	plugins := host.New(ctx, host.Config{

@@ -151,7 +151,7 @@ func checkPluginConfig(known registry, configs []configv1.PluginConfig, path *fi
 func checkConversions(known registry, profiles []configv1.KubeSchedulerProfile) error {
 	for i := range profiles {
 		for j, config := range profiles[i].PluginConfig {
-			if known.fromOutside(config.Name) == nil {
+			if known.fromExternal(config.Name) == nil {
 				continue
 			}
 			if _, err := argsForFactory(known.scheme, config.Name, profiles[i].PluginConfig[j:]); err != nil {

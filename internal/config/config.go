@@ -60,10 +60,10 @@ type Config struct {
 
 	file string // as given; empty without a file
 	// known are the plugins that profiles may enable. Build uses them again.
-	known          registry
-	outside        []madeOutside
-	types          *framework.Types
-	enablesOutside bool
+	known           registry
+	external        []madeExternal
+	types           *framework.Types
+	enablesExternal bool
 
 	// Flagz and Statusz enable the pages of these names. Coordinated lets the API server
 	// choose the leader.
@@ -96,9 +96,9 @@ type Request struct {
 	// AskExtenders makes the profiles call the configured extenders over the network. A
 	// simulation must not: extenders bind pods, and their calls take time.
 	AskExtenders bool
-	// Outside are the out-of-tree plugins that the configuration may name; nil means
+	// External are the out-of-tree plugins that the configuration may name; nil means
 	// none.
-	Outside *Outside
+	External *External
 }
 
 // Error is a mistake in a configuration. All errors of Load and Parse are of this type.
@@ -163,8 +163,8 @@ func ParseWith(name string, data []byte, r Request) (*Config, error) {
 
 // scheme returns the types of the configuration and of the arguments of plugins.
 func (r *Request) scheme() (*runtime.Scheme, error) {
-	if r.Outside != nil {
-		return r.Outside.scheme, nil
+	if r.External != nil {
+		return r.External.scheme, nil
 	}
 	return newScheme()
 }
@@ -179,7 +179,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		}
 		gates = defaults
 	}
-	known, err := builtIn(gates).with(r.Outside)
+	known, err := builtIn(gates).with(r.External)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
 		known: known,
-		types: r.Outside.Types(),
+		types: r.External.Types(),
 	}
 	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
@@ -242,7 +242,7 @@ func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 		return nil, err
 	}
 	full.askExtenders()
-	full.outside = h.made
+	full.external = h.made
 	for _, complete := range h.complete {
 		complete()
 	}
@@ -250,19 +250,19 @@ func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 }
 
 // Close closes the out-of-tree plugins that are io.Closers.
-func (c *Config) Close() error { return closeAll(c.outside) }
+func (c *Config) Close() error { return closeAll(c.external) }
 
 // WholeObjects reports whether the watches must keep pods and nodes whole, for
 // out-of-tree plugins and extenders.
-func (c *Config) WholeObjects() bool { return c.enablesOutside || len(c.Source.Extenders) > 0 }
+func (c *Config) WholeObjects() bool { return c.enablesExternal || len(c.Source.Extenders) > 0 }
 
 // Types returns the types of the values that out-of-tree plugins get; nil for Berth's
 // own.
 func (c *Config) Types() *framework.Types { return c.types }
 
-// EnablesOutside reports whether a profile enables an out-of-tree plugin, so that Build
+// EnablesExternal reports whether a profile enables an out-of-tree plugin, so that Build
 // is needed.
-func (c *Config) EnablesOutside() bool { return c.enablesOutside }
+func (c *Config) EnablesExternal() bool { return c.enablesExternal }
 
 // addProfiles builds the profiles. With a nil hosting, it omits their out-of-tree
 // plugins.
@@ -276,7 +276,7 @@ func (c *Config) addProfiles(h *hosting) error {
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}
-		c.enablesOutside = c.enablesOutside || b.outside
+		c.enablesExternal = c.enablesExternal || b.external
 		c.Profiles = append(c.Profiles, b.profile)
 		c.Missing = append(c.Missing, b.plugins...)
 		c.Barring = append(c.Barring, b.barring...)

@@ -5,7 +5,7 @@
 // configuration with defaults, as it is written and served.
 //
 // It owns the table of plugins (plugins.go): their names, extension points and arguments.
-// It also owns the position of out-of-tree plugins among them (outside.go), and the
+// It also owns the position of out-of-tree plugins among them (external.go), and the
 // effects of feature gates (gates.go), which no other package of the core reads. It never
 // calls an API server or an extender, and reads no flags or environment.
 //

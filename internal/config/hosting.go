@@ -17,7 +17,7 @@ type hosting struct {
 	ctx  context.Context
 	host Host
 	// made are all plugins built so far.
-	made []madeOutside
+	made []madeExternal
 	// failed means that a plugin or its host failed, so the configuration is not at
 	// fault.
 	failed bool
@@ -42,7 +42,7 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 	h.failed = true
 	own := &hosted{hosting: h, plugins: map[string]fwk.Plugin{}, names: map[string]string{}}
 	for _, name := range enabled {
-		registered := known.fromOutside(name)
+		registered := known.fromExternal(name)
 		if registered == nil {
 			continue
 		}
@@ -62,7 +62,7 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
 		}
 		own.plugins[name], own.enabled = made, append(own.enabled, name)
-		h.made = append(h.made, madeOutside{*source.SchedulerName, name, made})
+		h.made = append(h.made, madeExternal{*source.SchedulerName, name, made})
 		if own.names[name], err = nameOf(made); err != nil {
 			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
 		}

@@ -57,9 +57,9 @@ type registry struct {
 	// onRequest must be enabled by name.
 	onRequest []row
 
-	// outside are the out-of-tree plugins, which must be enabled by name, too. extended
+	// external are the out-of-tree plugins, which must be enabled by name, too. extended
 	// are their extension points; nil until the plugins are built.
-	outside  []Registered
+	external []Registered
 	extended map[string]pointSet
 	// scheme has the types of all plugins' arguments.
 	scheme *runtime.Scheme
@@ -69,9 +69,9 @@ type registry struct {
 }
 
 // with returns the registry with out-of-tree plugins, not built yet.
-func (r registry) with(outside *Outside) (registry, error) {
-	if outside != nil {
-		r.outside, r.scheme = outside.plugins, outside.scheme
+func (r registry) with(external *External) (registry, error) {
+	if external != nil {
+		r.external, r.scheme = external.plugins, external.scheme
 		return r, nil
 	}
 	scheme, err := newScheme()
@@ -79,16 +79,16 @@ func (r registry) with(outside *Outside) (registry, error) {
 	return r, err
 }
 
-// fromOutside returns the named out-of-tree plugin, or nil.
-func (r registry) fromOutside(name string) *Registered {
-	if i := slices.IndexFunc(r.outside, func(p Registered) bool { return p.Name == name }); i >= 0 {
-		return &r.outside[i]
+// fromExternal returns the named out-of-tree plugin, or nil.
+func (r registry) fromExternal(name string) *Registered {
+	if i := slices.IndexFunc(r.external, func(p Registered) bool { return p.Name == name }); i >= 0 {
+		return &r.external[i]
 	}
 	return nil
 }
 
 // unmade reports whether the plugin's points are still unknown.
-func (r registry) unmade(name string) bool { return r.extended == nil && r.fromOutside(name) != nil }
+func (r registry) unmade(name string) bool { return r.extended == nil && r.fromExternal(name) != nil }
 
 // builtIn returns kube-scheduler's plugins, in the variants that the gates choose.
 func builtIn(gates Gates) registry {
@@ -166,7 +166,7 @@ func (r registry) find(name string) *row {
 			}
 		}
 	}
-	if r.fromOutside(name) == nil {
+	if r.fromExternal(name) == nil {
 		return nil
 	}
 	extended := r.extended[name]

@@ -37,8 +37,8 @@ type built struct {
 	// queueSort is the QueueSort plugin; empty if it can only be a plugin that is not
 	// built yet.
 	queueSort string
-	// outside means that out-of-tree plugins are enabled.
-	outside bool
+	// external means that out-of-tree plugins are enabled.
+	external bool
 }
 
 // build builds the plugins of a checked profile and assigns them to their points. In the
@@ -57,11 +57,11 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if err != nil {
 		return built{}, err
 	}
-	outside, err := h.instances(known, source, enabled)
+	external, err := h.instances(known, source, enabled)
 	if err != nil {
 		return built{}, err
 	}
-	known.extended = outside.extended()
+	known.extended = external.extended()
 	order, err := expand(known, source.Plugins)
 	if err != nil {
 		return built{}, err
@@ -74,7 +74,7 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if err != nil {
 		return built{}, err
 	}
-	adapters, err := outside.adapt(&order, scoreWeights)
+	adapters, err := external.adapt(&order, scoreWeights)
 	if err != nil {
 		return built{}, err
 	}
@@ -85,10 +85,10 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if profile.Placements, err = placementsOf(known, source.Plugins, &order, made); err != nil {
 		return built{}, err
 	}
-	profile.PreFilterOrder = outside.called(order[preFilter])
-	outside.complete(profile)
+	profile.PreFilterOrder = external.called(order[preFilter])
+	external.complete(profile)
 	barDevices(profile, &order)
-	lacking, err := standIn(profile, &order, slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return known.fromOutside(name) != nil }), made)
+	lacking, err := standIn(profile, &order, slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return known.fromExternal(name) != nil }), made)
 	if err != nil {
 		return built{}, err
 	}
@@ -107,7 +107,7 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if len(order[queueSort]) > 0 {
 		b.queueSort = order[queueSort][0]
 	}
-	b.outside = slices.ContainsFunc(enabled, func(name string) bool { return known.fromOutside(name) != nil })
+	b.external = slices.ContainsFunc(enabled, func(name string) bool { return known.fromExternal(name) != nil })
 	return b, nil
 }
 
@@ -212,8 +212,8 @@ func checkCounts(profile string, order *effective, unmade bool) error {
 }
 
 // assemble puts plugins into the profile's lists, each in the order of its point.
-func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, weights map[string]int64, outside *Adapters) error {
-	sorts, err := all(order[queueSort], queueSort, and(made, outside.QueueSort), as[plugin.QueueSort])
+func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, weights map[string]int64, external *Adapters) error {
+	sorts, err := all(order[queueSort], queueSort, and(made, external.QueueSort), as[plugin.QueueSort])
 	if err != nil {
 		return err
 	}
@@ -221,50 +221,50 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if len(sorts) > 0 {
 		profile.QueueSort = sorts[0]
 	}
-	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, and(made, outside.PreEnqueue), plugin.AsPreEnqueue); err != nil {
+	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, and(made, external.PreEnqueue), plugin.AsPreEnqueue); err != nil {
 		return err
 	}
-	preFilters := and(made, outside.PreFilter)
+	preFilters := and(made, external.PreFilter)
 	for _, name := range order[preFilter] {
 		if p, ok := preFilters[name].(plugin.PreFilter); ok {
 			profile.PreFilters = append(profile.PreFilters, p)
 		}
 	}
-	if profile.Filters, err = all(order[filter], filter, and(made, outside.Filter), plugin.AsFilter); err != nil {
+	if profile.Filters, err = all(order[filter], filter, and(made, external.Filter), plugin.AsFilter); err != nil {
 		return err
 	}
-	if profile.PostFilters, err = all(order[postFilter], postFilter, and(made, outside.PostFilter), as[plugin.PostFilter]); err != nil {
+	if profile.PostFilters, err = all(order[postFilter], postFilter, and(made, external.PostFilter), as[plugin.PostFilter]); err != nil {
 		return err
 	}
 	// The built-in plugins do at Score what kube-scheduler's do at PreScore.
-	if profile.PreScores, err = all(order[preScore], preScore, and(nil, outside.PreScore), as[plugin.PreScore]); err != nil {
+	if profile.PreScores, err = all(order[preScore], preScore, and(nil, external.PreScore), as[plugin.PreScore]); err != nil {
 		return err
 	}
-	scores, err := all(order[score], score, and(made, outside.Score), plugin.AsScore)
+	scores, err := all(order[score], score, and(made, external.Score), plugin.AsScore)
 	if err != nil {
 		return err
 	}
 	for _, s := range scores {
 		profile.Scores = append(profile.Scores, plugin.Weighted{Score: s, Weight: weights[s.Name()]})
 	}
-	return assembleBinding(profile, order, made, outside)
+	return assembleBinding(profile, order, made, external)
 }
 
 // assembleBinding puts plugins into the lists of the points after a node is chosen.
-func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, outside *Adapters) (err error) {
-	if profile.Reserve, err = all(order[reserve], reserve, and(made, outside.Reserve), as[plugin.Reserve]); err != nil {
+func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, external *Adapters) (err error) {
+	if profile.Reserve, err = all(order[reserve], reserve, and(made, external.Reserve), as[plugin.Reserve]); err != nil {
 		return err
 	}
-	if profile.Permit, err = all(order[permit], permit, and(made, outside.Permit), as[plugin.Permit]); err != nil {
+	if profile.Permit, err = all(order[permit], permit, and(made, external.Permit), as[plugin.Permit]); err != nil {
 		return err
 	}
-	if profile.PreBind, err = all(order[preBind], preBind, and(made, outside.PreBind), as[plugin.PreBind]); err != nil {
+	if profile.PreBind, err = all(order[preBind], preBind, and(made, external.PreBind), as[plugin.PreBind]); err != nil {
 		return err
 	}
 	if profile.Bind, err = all(order[bind], bind, made, as[plugin.Bind]); err != nil {
 		return err
 	}
-	profile.PostBind, err = all(order[postBind], postBind, and(made, outside.PostBind), as[plugin.PostBind])
+	profile.PostBind, err = all(order[postBind], postBind, and(made, external.PostBind), as[plugin.PostBind])
 	return err
 }
 

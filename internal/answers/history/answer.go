@@ -207,7 +207,7 @@ const (
 // queue. It searches all stored placements and calls queue.Describe, which takes at most
 // a few milliseconds. outside reports whether a profile has out-of-tree plugins or
 // extenders.
-func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside func(profile string) bool) *Answer {
+func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, external func(profile string) bool) *Answer {
 	d, waits := q.Describe(h.now(), key)
 	node, confirmed, placed := s.NodeOf(key)
 	if !waits && !placed {
@@ -229,7 +229,7 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 	}
 	if x := h.placed.of(key); x != nil && (a.UID == "" || string(x.uid) == a.UID) {
 		a.UID, a.Profile = string(x.uid), x.profile
-		a.Decision = h.decision(x, outside)
+		a.Decision = h.decision(x, external)
 		p.Attempts = max(p.Attempts, int(x.attempt))
 	}
 	if r := h.waiting.byPod[key]; r != nil && (a.UID == "" || string(r.uid) == a.UID) {
@@ -352,12 +352,12 @@ const unordered = "an out-of-tree plugin orders the queue"
 
 // The reasons for missing details.
 const (
-	notOutside   = "the profile has out-of-tree plugins or extenders, whose results are not recorded"
+	notExternal  = "the profile has out-of-tree plugins or extenders, whose results are not recorded"
 	notForgotten = "they were not recorded, as recording takes at most 2 % of the time that decisions take, or are forgotten"
 )
 
 // decision converts a stored placement.
-func (h *History) decision(x *placement, outside func(profile string) bool) *Decision {
+func (h *History) decision(x *placement, external func(profile string) bool) *Decision {
 	d := &Decision{Version: Version, At: time.Unix(0, x.at).UTC(), Attempt: int(x.attempt), Node: x.node, Nodes: int(x.nodes), Feasible: int(x.feasible)}
 	if x.feasible > 1 {
 		total := x.total // a copy, because the next placement may reuse the memory
@@ -366,8 +366,8 @@ func (h *History) decision(x *placement, outside func(profile string) bool) *Dec
 	detail := h.details.of(x.detail)
 	switch {
 	case detail != nil:
-	case outside(x.profile):
-		d.NotRecorded = notOutside
+	case external(x.profile):
+		d.NotRecorded = notExternal
 		return d
 	default:
 		d.NotRecorded = notForgotten

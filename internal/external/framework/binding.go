@@ -20,7 +20,7 @@ import (
 )
 
 type preBind struct {
-	outside
+	external
 	plugin fwk.PreBindPlugin
 	// with are this plugin and the out-of-tree plugins that follow it directly, without a
 	// built-in one between them. One call runs them all, so with is nil for the
@@ -30,12 +30,12 @@ type preBind struct {
 
 // Binder is an out-of-tree Bind plugin.
 type Binder struct {
-	outside
+	external
 	plugin fwk.BindPlugin
 }
 
 type postBind struct {
-	outside
+	external
 	plugin fwk.PostBindPlugin
 }
 
@@ -116,13 +116,13 @@ func (p *postBind) PostBind(_ state.View, placement *plan.Placement) ([]plan.Ste
 }
 
 // exited returns the error of a call that ended its goroutine.
-func (o *outside) exited(point Point) error {
+func (o *external) exited(point Point) error {
 	return &Failure{o.name, point, "called runtime.Goexit"}
 }
 
 // guard runs a plugin on the goroutine of a binding. A panic becomes an error. So does
 // the end of the goroutine, which is logged here because the caller never returns.
-func (o *outside) guard(point Point, f func() outcome) (said outcome) {
+func (o *external) guard(point Point, f func() outcome) (said outcome) {
 	began := time.Now()
 	said = outcome{code: fwk.Error} // until f returns
 	returned := false

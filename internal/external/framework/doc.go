@@ -41,6 +41,6 @@
 // Example: 5,000 pods, a Filter and a Score for all 5,000 nodes: 0.28 ms a decision
 // instead of 0.05 ms. Package config reads such a configuration without constructing
 // plugins, so it can be checked without a cluster; Build constructs them
-// (config/outside.go). docs/plugins.md and docs/extenders.md are the contract for users.
+// (config/external.go). docs/plugins.md and docs/extenders.md are the contract for users.
 // Not supported yet: out-of-tree plugins in the turns of pod groups.
 package framework

@@ -14,7 +14,7 @@ import (
 
 // filter is a TurnFilter. It keeps the outcomes of one turn.
 type filter struct {
-	outside
+	external
 	plugin fwk.FilterPlugin
 	turn   *turn // of the fields below
 	// list are the distinct outcomes of the turn; code n stands for the n-th, counted

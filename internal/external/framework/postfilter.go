@@ -13,7 +13,7 @@ import (
 )
 
 type postFilter struct {
-	outside
+	external
 	plugin fwk.PostFilterPlugin
 }
 

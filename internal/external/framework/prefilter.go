@@ -13,7 +13,7 @@ import (
 )
 
 type preFilter struct {
-	outside
+	external
 	plugin fwk.PreFilterPlugin
 }
 
@@ -69,7 +69,7 @@ func readPreFilter(status *fwk.Status) outcome {
 }
 
 // rejection returns the text of a rejection, which must not be empty.
-func (o *outside) rejection(said *outcome) string {
+func (o *external) rejection(said *outcome) string {
 	if text := said.message(); text != "" {
 		return text
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 type preEnqueue struct {
-	outside
+	external
 	plugin fwk.PreEnqueuePlugin
 }
 
@@ -78,7 +78,7 @@ func (c *copies) of(pod *model.Pod) *v1.Pod {
 func (c *copies) drop(pod *model.Pod) { delete(c.byPod, pod) }
 
 type enqueueExtensions struct {
-	outside
+	external
 	events []model.EventToRegister
 }
 
@@ -99,13 +99,13 @@ func (p *enqueueExtensions) Reads() []model.Kind {
 
 // enqueueExtensions returns a plugin's registrations; nil if the plugin cannot reject
 // pods. A plugin without EnqueueExtensions registers for everything.
-func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, error) {
+func (o external) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, error) {
 	switch p.(type) {
 	case fwk.PreEnqueuePlugin, fwk.PreFilterPlugin, fwk.FilterPlugin, fwk.ReservePlugin, fwk.PermitPlugin:
 	default:
 		return nil, nil
 	}
-	e := &enqueueExtensions{outside: o}
+	e := &enqueueExtensions{external: o}
 	if p, ok := p.(fwk.EnqueueExtensions); ok {
 		type result struct {
 			events []fwk.ClusterEventWithHint
@@ -131,13 +131,13 @@ func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, erro
 }
 
 // registration converts a registration. The bits of actions are kube-scheduler's.
-func (o outside) registration(e *fwk.ClusterEventWithHint) model.EventToRegister {
+func (o external) registration(e *fwk.ClusterEventWithHint) model.EventToRegister {
 	r := registrationFor(e.Event.Resource)
 	r.Actions = model.Action(e.Event.ActionType & fwk.All)
 	if e.QueueingHintFn == nil && e.PreQueueingHintFn == nil {
 		return r
 	}
-	h := &hint{outside: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
+	h := &hint{external: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
 	r.Hint = h.helps
 	r.Alike = model.OfEachPod // the hint may read any field of the pod
 	return r
@@ -145,7 +145,7 @@ func (o outside) registration(e *fwk.ClusterEventWithHint) model.EventToRegister
 
 // hint is a plugin's hint. If it fails, the pod is queued, as in kube-scheduler.
 type hint struct {
-	outside
+	external
 	before fwk.PreQueueingHintFn
 	hint   fwk.QueueingHintFn
 	// event is the event of the last call of before, and pods its result.

@@ -21,7 +21,7 @@ import (
 // The queue compares a pod at least a dozen times for each turn. So the plugin's view of
 // a pending pod is built once and stored with the pod, until it changes.
 type queueSort struct {
-	outside
+	external
 	plugin  fwk.QueueSortPlugin
 	current *comparison
 	// hung is the last abandoned comparison. The plugin is not called while it runs, nor
@@ -31,8 +31,8 @@ type queueSort struct {
 	panicked bool // it has panicked, which was logged
 }
 
-func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
-	return &queueSort{outside: o, plugin: p, current: newComparison(p)}
+func newQueueSort(o external, p fwk.QueueSortPlugin) *queueSort {
+	return &queueSort{external: o, plugin: p, current: newComparison(p)}
 }
 
 // comparison is the memory of calls of Less. An abandoned call keeps its comparison.

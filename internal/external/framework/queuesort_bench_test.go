@@ -60,9 +60,9 @@ func BenchmarkQueueSort(b *testing.B) {
 	for _, name := range []string{"PrioritySort", "FromOutside"} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, 1)
-			sort, outside := w.profile.QueueSort, &byRank{named: "ByRank"}
+			sort, external := w.profile.QueueSort, &byRank{named: "ByRank"}
 			if name == "FromOutside" {
-				points, err := w.runtime.Adapt(outside)
+				points, err := w.runtime.Adapt(external)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func BenchmarkQueueSort(b *testing.B) {
 			each := float64(pods * b.N)
 			b.ReportMetric(float64(pushing)/each, "ns/push")
 			b.ReportMetric(float64(popping)/each, "ns/pop")
-			b.ReportMetric(float64(outside.compared)/each, "comparisons/pod")
+			b.ReportMetric(float64(external.compared)/each, "comparisons/pod")
 		})
 	}
 }

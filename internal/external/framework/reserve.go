@@ -60,7 +60,7 @@ func (t *turn) renew(late *reserve) {
 }
 
 type reserve struct {
-	outside
+	external
 	plugin  fwk.ReservePlugin
 	undoing undoing
 }
@@ -96,7 +96,7 @@ func (u *undoing) has(pod types.UID) bool {
 }
 
 type permit struct {
-	outside
+	external
 	plugin fwk.PermitPlugin
 }
 
@@ -154,7 +154,7 @@ func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, 
 
 // refusal converts a status to the error that the engine and commit expect; nil for a
 // status that is neither an error nor a rejection.
-func (o *outside) refusal(said *outcome) error {
+func (o *external) refusal(said *outcome) error {
 	if said.isRejection() {
 		return &plugin.Refusal{Plugin: o.name, Reasons: said.reasons, Pending: said.code == fwk.Pending}
 	}

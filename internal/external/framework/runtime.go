@@ -145,17 +145,17 @@ func (r *Runtime) Lane() *Lane { return r.lane }
 // Close ends the goroutine on which plugins run.
 func (r *Runtime) Close() { r.lane.Close() }
 
-// outside is embedded in each adapter: the plugin's name, and its Runtime.
-type outside struct {
+// external is embedded in each adapter: the plugin's name, and its Runtime.
+type external struct {
 	name string
 	r    *Runtime
 }
 
 // Name returns the plugin's name.
-func (o *outside) Name() string { return o.name }
+func (o *external) Name() string { return o.name }
 
 // observe reports a batch of calls on the lane.
-func (o *outside) observe(point Point, code fwk.Code, calls int, err error) {
+func (o *external) observe(point Point, code fwk.Code, calls int, err error) {
 	if observer := o.r.config.Observer; observer != nil {
 		if err != nil {
 			code = fwk.Error
@@ -187,7 +187,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 	if err != nil {
 		return Points{}, err
 	}
-	o := outside{name, r}
+	o := external{name, r}
 	var points Points
 	if p, ok := p.(fwk.PreEnqueuePlugin); ok {
 		points.PreEnqueue = &preEnqueue{o, p}
@@ -196,10 +196,10 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		points.QueueSort = newQueueSort(o, p)
 	}
 	if p, ok := p.(fwk.PreFilterPlugin); ok {
-		points.PreFilter = &preFilter{outside: o, plugin: p}
+		points.PreFilter = &preFilter{external: o, plugin: p}
 	}
 	if p, ok := p.(fwk.FilterPlugin); ok {
-		points.Filter = &filter{outside: o, plugin: p}
+		points.Filter = &filter{external: o, plugin: p}
 	}
 	if p, ok := p.(fwk.PostFilterPlugin); ok {
 		points.PostFilter = &postFilter{o, p}
@@ -211,13 +211,13 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		points.Score = &score{o, p}
 	}
 	if p, ok := p.(fwk.ReservePlugin); ok {
-		points.Reserve = &reserve{outside: o, plugin: p}
+		points.Reserve = &reserve{external: o, plugin: p}
 	}
 	if p, ok := p.(fwk.PermitPlugin); ok {
 		points.Permit = &permit{o, p}
 	}
 	if p, ok := p.(fwk.PreBindPlugin); ok {
-		points.PreBind = &preBind{outside: o, plugin: p}
+		points.PreBind = &preBind{external: o, plugin: p}
 	}
 	if p, ok := p.(fwk.BindPlugin); ok {
 		points.Bind = &Binder{o, p}

@@ -12,7 +12,7 @@ import (
 )
 
 type preScore struct {
-	outside
+	external
 	plugin fwk.PreScorePlugin
 }
 
@@ -54,7 +54,7 @@ func (p *preScore) PreScore(_ state.View, slots []int32) error {
 }
 
 type score struct {
-	outside
+	external
 	plugin fwk.ScorePlugin
 }
 

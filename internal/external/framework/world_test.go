@@ -54,21 +54,21 @@ func newWorld(t testing.TB, nodes int, plugins ...fwk.Plugin) *world {
 func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...fwk.Plugin) *world {
 	w := &world{TB: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
 	w.profile.PostFilters = nil
-	outside, err := framework.New(t.Context(), framework.Config{
+	external, err := framework.New(t.Context(), framework.Config{
 		Profile: name, Deadline: deadline, Snapshot: snapshot.New(nil), Queue: w, Log: klog.Logger{}, Devices: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.runtime = outside
-	t.Cleanup(outside.Close)
+	w.runtime = external
+	t.Cleanup(external.Close)
 	p := w.profile
 	var binds []*framework.Binder
 	for _, x := range plugins {
 		if x, ok := x.(interface{ take(fwk.Handle) }); ok {
-			x.take(outside.Handle())
+			x.take(external.Handle())
 		}
-		points, err := outside.Adapt(x)
+		points, err := external.Adapt(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...
 			binds = append(binds, points.Bind)
 		}
 	}
-	outside.Attach(p, binds)
+	external.Attach(p, binds)
 	if w.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ type Config struct {
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
 	// Outside, if set, adds the steps of external plugins to placements.
-	Outside func(*plan.Placement)
+	External func(*plan.Placement)
 	// Patience is the real time to wait for a call that is not Played before virtual time
 	// goes on without it; 0 means five seconds.
 	Patience time.Duration

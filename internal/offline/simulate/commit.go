@@ -70,9 +70,9 @@ func (m *committer) start(d *plan.Decision) {
 	for i := range d.Pods {
 		m.c.record(d, i)
 	}
-	if m.c.config.Outside != nil {
+	if m.c.config.External != nil {
 		for i := range d.Placements {
-			m.c.config.Outside(&d.Placements[i])
+			m.c.config.External(&d.Placements[i])
 		}
 	}
 	m.use(func(o *commit.Outbox) { o.Start(m.c.now, d) })

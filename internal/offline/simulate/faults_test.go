@@ -206,7 +206,7 @@ type faultTrial struct {
 	lost     map[string]*v1.Node // deleted nodes that may return
 	startAt  time.Time           // time of the next start of a process; zero while one runs
 	backAt   time.Time           // time of the API server's return; zero while it is there
-	outside  *outside
+	external *external
 	each     func(simulate.Round) error // called after each round instead of audit, if set
 }
 
@@ -237,15 +237,15 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, out := random.New(n), newOutside(n)
+	r, out := random.New(n), newExternal(n)
 	scheduler.Profiles[0].Permit = append(scheduler.Profiles[0].Permit, out)
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], Outside: out.steps, Trim: n%2 == 0, EventHints: n%3 == 1})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], External: out.steps, Trim: n%2 == 0, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err
 	}
 	a := newAuditor(c, oracle.DefaultProfile())
 	a.judged = 5
-	t := &faultTrial{r: r, c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}, outside: out}
+	t := &faultTrial{r: r, c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}, external: out}
 	out.c = c
 	for i := range 3 + r.IntN(8) {
 		c.SetNode(t.newNode(fmt.Sprint("node-", i)))
@@ -255,8 +255,8 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 
 // disturbed makes a hundred changes to the cluster.
 func (t *faultTrial) disturbed() error {
-	t.restless, t.outside.restless = true, true
-	defer func() { t.restless, t.outside.restless = false, false }()
+	t.restless, t.external.restless = true, true
+	defer func() { t.restless, t.external.restless = false, false }()
 	for step := range 100 {
 		if step%20 == 0 {
 			t.c.SetFaults(t.faults())
@@ -310,7 +310,7 @@ func (t *faultTrial) resume() error {
 	if !t.startAt.IsZero() && !t.c.Now().Before(t.startAt) {
 		t.startAt = time.Time{}
 		t.a.forget()
-		t.outside.forget()
+		t.external.forget()
 		return t.c.Restart()
 	}
 	return nil
@@ -392,7 +392,7 @@ func (t *faultTrial) audit(r simulate.Round) error {
 			return fmt.Errorf("the API server stored that %s is bound to %s: %w", pod.Name, pod.Spec.NodeName, err)
 		}
 	}
-	if err := t.outside.audit(r, !t.startAt.IsZero()); err != nil {
+	if err := t.external.audit(r, !t.startAt.IsZero()); err != nil {
 		return err
 	}
 	if err := t.a.audit(r); err != nil || !t.restless || !r.Decided || t.r.IntN(20) > 0 {
@@ -467,7 +467,7 @@ func TestMemoryReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		trial.a.forgetGone()
-		trial.outside.forget()
+		trial.external.forget()
 		trial.c.DeleteEvents()
 		runtime.GC()
 		runtime.GC()

@@ -294,7 +294,7 @@ profiles:
 // newMischief returns a trial whose scheduler has the plugin.
 func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	m := &mischief{r: rand.New(rand.NewPCG(n, 11)), released: make(chan struct{}), did: map[string]int{}}
-	added, err := config.NewOutside([]config.Registered{{Name: "Mischief", Factory: func(_ context.Context, _ apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	added, err := config.NewExternal([]config.Registered{{Name: "Mischief", Factory: func(_ context.Context, _ apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		m.h = h
 		return m, nil
 	}}}, nil, nil)
@@ -305,7 +305,7 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	if err := os.WriteFile(file, []byte(nuisance), 0o600); err != nil {
 		return nil, nil, err
 	}
-	read, err := config.Read(config.Request{File: file, Outside: added})
+	read, err := config.Read(config.Request{File: file, External: added})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -330,9 +330,9 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 	a := newAuditor(c, oracle.DefaultProfile())
 	a.judged = 1 << 40 // the oracle does not cover the plugin
 	trial := &faultTrial{
-		r: random.New(n), c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}, outside: newOutside(n),
+		r: random.New(n), c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}, external: newExternal(n),
 	}
-	trial.outside.c = c
+	trial.external.c = c
 	for i := range 3 + trial.r.IntN(5) {
 		c.SetNode(trial.newNode(fmt.Sprint("node-", i)))
 	}

@@ -30,8 +30,8 @@ type Metrics struct {
 	// Loop observes a loop.Loop, Commit a commit.Commit.
 	Loop   *Loop
 	Commit *Commit
-	// Outside observes calls of out-of-tree plugins.
-	Outside *Outside
+	// External observes calls of out-of-tree plugins.
+	External *External
 	// Explain observes explain requests.
 	Explain *Explain
 }
@@ -61,7 +61,7 @@ func New(config Config) (*Metrics, error) {
 		}
 	}
 	return &Metrics{Loop: newLoop(f, resets, config.Version), Commit: newCommit(f, resets, config.Now),
-		Outside: &Outside{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}, Explain: newExplain(f)}, nil
+		External: &External{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}, Explain: newExplain(f)}, nil
 }
 
 // resets counts the resets of the registry, such as by DELETE /metrics. A reset detaches

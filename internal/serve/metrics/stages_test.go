@@ -22,9 +22,9 @@ func TestStagesAndPlugins(t *testing.T) {
 		s.Pod, s.Took = p, time.Second
 		m.Commit.Passed(&s)
 	}
-	m.Outside.Ran("x", "Filter", "Success", 4, 2*time.Second)
-	m.Outside.Ran("x", "Filter", "Success", 1, 3*time.Second)
-	m.Outside.Ran("x", "Score", "Success", 0, time.Second) // no calls
+	m.External.Ran("x", "Filter", "Success", 4, 2*time.Second)
+	m.External.Ran("x", "Filter", "Success", 1, 3*time.Second)
+	m.External.Ran("x", "Score", "Success", 0, time.Second) // no calls
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func newHosted(text []byte) (*hosted, error) {
 	for _, name := range outside.Plugins() {
 		registered = append(registered, config.Registered{Name: name, Factory: factories[name]})
 	}
-	known, err := config.NewOutside(registered, nil, nil)
+	known, err := config.NewExternal(registered, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func newHosted(text []byte) (*hosted, error) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	read, err := config.Read(config.Request{File: file, Outside: known, AskExtenders: true})
+	read, err := config.Read(config.Request{File: file, External: known, AskExtenders: true})
 	if err != nil {
 		return nil, fmt.Errorf("reading of the configuration by Berth: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 // closed, the last first.
 func TestInstances(t *testing.T) {
 	var closed, made []string
-	o, err := NewOutside([]Registered{
+	o, err := NewExternal([]Registered{
 		{"Mine", func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			made = append(made, h.ProfileName())
 			return closes{filters{named("Mine of " + h.ProfileName())}, &closed, nil}, nil
@@ -83,7 +83,7 @@ func (neverCloses) Close() error { select {} }
 func TestCloseThatHangs(t *testing.T) {
 	t.Parallel()
 	var closed []string
-	err := closeAll([]madeOutside{
+	err := closeAll([]madeExternal{
 		{"a", "First", closes{filters{"First"}, &closed, nil}}, {"a", "Hangs", neverCloses{}}, {"a", "Last", closes{filters{"Last"}, &closed, nil}},
 	})
 	if err == nil || err.Error() != "framework a failed to close: Hangs failed to close: Close did not return within 2s" {
@@ -96,7 +96,7 @@ func TestCloseThatHangs(t *testing.T) {
 
 // A hanging factory ends with the context.
 func TestFactoryThatHangs(t *testing.T) {
-	o, err := NewOutside([]Registered{{"Hangs", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { select {} }}}, nil, nil)
+	o, err := NewExternal([]Registered{{"Hangs", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { select {} }}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestQueueSortOfAllProfiles(t *testing.T) {
 		{`plugins: {` + everywhere + `}`, ``, `initializing profiles: different queue sort plugins for profile "b": "PrioritySort", first: "Sorts"`},
 		{`plugins: {` + everywhere + `}, pluginConfig: [{name: Sorts, args: {a: 1}}]`, `plugins: {` + everywhere + `}`, `different queue sort plugin args for profile "b"`},
 	} {
-		c, err := ours(fmt.Sprintf("{schedulerName: a, %s}, {schedulerName: b, %s}", test.first, test.second), fromOutside(t))
+		c, err := ours(fmt.Sprintf("{schedulerName: a, %s}, {schedulerName: b, %s}", test.first, test.second), fromExternal(t))
 		if err == nil {
 			_, err = c.Build(t.Context(), &testHost{})
 		}
@@ -133,7 +133,7 @@ func TestQueueSortOfAllProfiles(t *testing.T) {
 }
 
 // Kinds that adapters read are watched, and whole objects are kept if needed.
-func TestWhatOutsideNeeds(t *testing.T) {
+func TestWhatExternalNeeds(t *testing.T) {
 	const extender = "\nextenders: [{urlPrefix: \"http://x\", prioritizeVerb: p, weight: 1}]"
 	for _, test := range []struct {
 		name, profile, more string
@@ -143,7 +143,7 @@ func TestWhatOutsideNeeds(t *testing.T) {
 		{"a plugin", `{plugins: {` + `multiPoint: {disabled: [{name: "*"}], enabled: [` + few + `, {name: Filters}]}}}`, "", true, true},
 		{"an extender", `{}`, extender, false, true},
 	} {
-		c, err := ParseWith("f", []byte(header+"profiles: ["+test.profile+"]"+test.more+"\n"), Request{Outside: fromOutside(t)})
+		c, err := ParseWith("f", []byte(header+"profiles: ["+test.profile+"]"+test.more+"\n"), Request{External: fromExternal(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +152,8 @@ func TestWhatOutsideNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range []*Config{c, full} {
-			if c.EnablesOutside() != test.enables || c.WholeObjects() != test.whole {
-				t.Errorf("%s: enables %t, whole objects %t", test.name, c.EnablesOutside(), c.WholeObjects())
+			if c.EnablesExternal() != test.enables || c.WholeObjects() != test.whole {
+				t.Errorf("%s: enables %t, whole objects %t", test.name, c.EnablesExternal(), c.WholeObjects())
 			}
 		}
 		if test.enables && (slices.Contains(c.Reads(), model.NamespaceKind) || !slices.Contains(full.Reads(), model.NamespaceKind)) {

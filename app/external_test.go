@@ -185,7 +185,7 @@ func (c closing) Close() error { c.closed <- "closed"; return nil }
 
 // A factory gets a Handle that works before the first lists. The plugin is in the
 // profile, and is closed at the end.
-func TestOutsideFromFactoryToClose(t *testing.T) {
+func TestExternalFromFactoryToClose(t *testing.T) {
 	closed := make(chan string, 1)
 	var handle fwk.Handle
 	factory := func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -209,13 +209,13 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		h.IterateOverWaitingPods(func(fwk.WaitingPod) {})
 		return closing{closed: closed}, nil
 	}
-	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
+	added, err := config.NewExternal([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := file(t, "scheduler.yaml", header+"profiles: [{schedulerName: mine, plugins: {multiPoint: {enabled: [{name: Mine}]}}, pluginConfig: [{name: Mine, args: {a: 1}}]}]\n"+
 		"extenders: [{urlPrefix: \"http://127.0.0.1:1/extend\", filterVerb: filter}]\n")
-	c, err := config.Read(config.Request{File: path, Outside: added, AskExtenders: true})
+	c, err := config.Read(config.Request{File: path, External: added, AskExtenders: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
+	o, full, err := newExternal(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
+	o, full, err = newExternal(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
 	if o != nil || full != c || err != nil {
 		t.Errorf("got %v, %v", o, err)
 	}
@@ -267,19 +267,19 @@ func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint
 }
 
 // hosted builds a plugin of a profile.
-func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *config.Config, error) {
+func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*external, *config.Config, error) {
 	t.Helper()
 	return hostedBy(t, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }, deadline)
 }
 
 // hostedBy builds the plugin of a profile with a factory.
-func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*outside, *config.Config, error) {
+func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*external, *config.Config, error) {
 	t.Helper()
-	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
+	added, err := config.NewExternal([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Read(config.Request{File: file(t, "scheduler.yaml", header+"profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"), Outside: added})
+	c, err := config.Read(config.Request{File: file(t, "scheduler.yaml", header+"profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"), External: added})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*out
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline, nil)
+	return newExternal(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline, nil)
 }
 
 // The flag sets the deadline of the plugins.
@@ -354,14 +354,14 @@ func TestWhatPluginsCannotGetIsLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if options := (*outside)(nil).watches(plain, nil, log); options != nil {
+	if options := (*external)(nil).watches(plain, nil, log); options != nil {
 		t.Errorf("without plugins the watch has %d options", len(options))
 	}
 	asks, err := config.Read(config.Request{AskExtenders: true, File: file(t, "scheduler.yaml", header+"extenders: [{urlPrefix: \"http://127.0.0.1:1/extend\", filterVerb: filter}]\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if options := (*outside)(nil).watches(asks, nil, log); len(options) != 2 {
+	if options := (*external)(nil).watches(asks, nil, log); len(options) != 2 {
 		t.Errorf("with an extender, and without plugins, the watch has %d options", len(options))
 	}
 }
@@ -377,7 +377,7 @@ func TestPluginsCloseWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scheduler{config: full, log: klog.Background(), outside: o, name: name, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
+	s := &scheduler{config: full, log: klog.Background(), external: o, name: name, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
 	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the secure server") {
 		t.Errorf("the error is %v", err)
 	}

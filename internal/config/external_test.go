@@ -15,8 +15,8 @@ const few = `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight
 
 // If the profile does not enable DefaultBinder, a pod that all Bind plugins skip stays
 // unbound, whether the plugins are built or not.
-func TestOutsideWithoutDefaultBinder(t *testing.T) {
-	read, err := ours(`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: NodeName}]}, bind: {enabled: [{name: Binds}]}}}`, fromOutside(t))
+func TestExternalWithoutDefaultBinder(t *testing.T) {
+	read, err := ours(`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: NodeName}]}, bind: {enabled: [{name: Binds}]}}}`, fromExternal(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestOutsideWithoutDefaultBinder(t *testing.T) {
 	}
 }
 
-func TestOutsideAmongBuiltIn(t *testing.T) {
+func TestExternalAmongBuiltIn(t *testing.T) {
 	const only = `multiPoint: {disabled: [{name: "*"}], enabled: [`
 	for _, test := range []struct {
 		plugins string
@@ -68,7 +68,7 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 		for point, names := range test.want {
 			want[point] = names
 		}
-		read, err := ours("{plugins: {"+test.plugins+"}}", fromOutside(t))
+		read, err := ours("{plugins: {"+test.plugins+"}}", fromExternal(t))
 		if err != nil {
 			t.Errorf("%s: %v", test.plugins, err)
 			continue
@@ -107,7 +107,7 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 	}
 }
 
-func TestOutsideIsRefused(t *testing.T) {
+func TestExternalIsRefused(t *testing.T) {
 	const profile = "creating profile for scheduler name default-scheduler: "
 	const all = `multiPoint: {enabled: [{name: %s}]}`
 	for _, test := range []struct{ plugins, want string }{
@@ -128,7 +128,7 @@ func TestOutsideIsRefused(t *testing.T) {
 		{`multiPoint: {disabled: [{name: DefaultBinder}], enabled: [{name: Filters}]}`, profile + `at least one bind plugin is needed for profile with scheduler name "default-scheduler"`},
 		{fmt.Sprintf(all, "ScoreAlias"), profile + `score plugin "Other" is not configured with weight`},
 	} {
-		c, err := ours("{plugins: {"+test.plugins+"}}", fromOutside(t))
+		c, err := ours("{plugins: {"+test.plugins+"}}", fromExternal(t))
 		if err == nil {
 			_, err = c.Build(t.Context(), &testHost{})
 		}

@@ -16,10 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// outside stands in for external plugins, for one in four pods. They are called at
+// external stands in for external plugins, for one in four pods. They are called at
 // Reserve, PreBind, Bind and PostBind, and wait at Permit. While restless they are slow,
 // fail, skip, hang, or report a failure although they have bound the pod.
-type outside struct {
+type external struct {
 	r        *rand.Rand
 	c        *simulate.Cluster
 	restless bool
@@ -33,15 +33,15 @@ type attempt struct {
 	order []string
 }
 
-func newOutside(n uint64) *outside {
-	return &outside{r: rand.New(rand.NewPCG(n, 9)), attempts: map[types.UID]*attempt{}}
+func newExternal(n uint64) *external {
+	return &external{r: rand.New(rand.NewPCG(n, 9)), attempts: map[types.UID]*attempt{}}
 }
 
 // forget clears the record, as for a new process.
-func (o *outside) forget() { clear(o.attempts) }
+func (o *external) forget() { clear(o.attempts) }
 
 // Name returns the name of the plugin that waits at Permit.
-func (o *outside) Name() string { return "Outside" }
+func (o *external) Name() string { return "Outside" }
 
 func hashed(uid types.UID, n uint32) bool {
 	h := fnv.New32a()
@@ -50,7 +50,7 @@ func hashed(uid types.UID, n uint32) bool {
 }
 
 // Permit waits for every eighth pod.
-func (o *outside) Permit(_ state.View, p *plan.Placement) ([]plan.Step, error) {
+func (o *external) Permit(_ state.View, p *plan.Placement) ([]plan.Step, error) {
 	if !hashed(p.Pod.UID, 8) {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (o *outside) Permit(_ state.View, p *plan.Placement) ([]plan.Step, error) {
 }
 
 // steps adds the calls to a placement.
-func (o *outside) steps(p *plan.Placement) {
+func (o *external) steps(p *plan.Placement) {
 	if !hashed(p.Pod.UID, 4) {
 		return
 	}
@@ -80,7 +80,7 @@ func (o *outside) steps(p *plan.Placement) {
 }
 
 // endPermit plans the end of a pod's wait.
-func (o *outside) endPermit(uid types.UID) {
+func (o *external) endPermit(uid types.UID) {
 	how := o.r.IntN(10)
 	if !o.restless {
 		how = 0
@@ -101,7 +101,7 @@ func (o *outside) endPermit(uid types.UID) {
 
 // stand is one call.
 type stand struct {
-	o     *outside
+	o     *external
 	a     *attempt
 	stage plan.Stage
 	name  string
@@ -137,7 +137,7 @@ func (s *stand) Begin() simulate.Script {
 	return script
 }
 
-func (o *outside) fails(format string, args ...any) {
+func (o *external) fails(format string, args ...any) {
 	if o.wrong == nil {
 		o.wrong = fmt.Errorf(format, args...)
 	}
@@ -145,7 +145,7 @@ func (o *outside) fails(format string, args ...any) {
 
 // audit checks each finished binding. If it failed, its calls were undone in reverse
 // order; otherwise none was. A process that stops undoes nothing.
-func (o *outside) audit(r simulate.Round, stopping bool) error {
+func (o *external) audit(r simulate.Round, stopping bool) error {
 	for _, shown := range r.Shown {
 		if shown.Bound == nil || stopping {
 			continue

@@ -56,8 +56,8 @@ func WithTypes(types *framework.Types) Option {
 	return func(a *additions) { a.shown = types }
 }
 
-// addOutside checks the additions of the command's options.
-func (o *options) addOutside() (err error) {
+// addExternal checks the additions of the command's options.
+func (o *options) addExternal() (err error) {
 	var a additions
 	for _, add := range o.added {
 		add(&a)
@@ -65,12 +65,12 @@ func (o *options) addOutside() (err error) {
 	if err := config.CheckProgram(a.plugins, a.shown); err != nil {
 		return usage(err)
 	}
-	o.outside, err = config.NewOutside(a.plugins, a.types, a.shown)
+	o.external, err = config.NewExternal(a.plugins, a.types, a.shown)
 	return err
 }
 
-// outside holds the parts of out-of-tree plugins that start and stop with the scheduler.
-type outside struct {
+// external holds the parts of out-of-tree plugins that start and stop with the scheduler.
+type external struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	config  *config.Config // with the plugins
@@ -78,11 +78,11 @@ type outside struct {
 	host    *host
 }
 
-// newOutside builds the enabled out-of-tree plugins, and returns the configuration with
+// newExternal builds the enabled out-of-tree plugins, and returns the configuration with
 // them. Without such plugins, outside is nil and the configuration is unchanged. The
 // deadline bounds plugin calls that the loop waits for.
-func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration, name *cache.InformerName) (*outside, *config.Config, error) {
-	if !c.EnablesOutside() {
+func newExternal(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration, name *cache.InformerName) (*external, *config.Config, error) {
+	if !c.EnablesExternal() {
 		return nil, c, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -91,7 +91,7 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 		cancel()
 		return nil, nil, fmt.Errorf("out-of-tree plugins: %w", err)
 	}
-	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, c, shared, seen, deadline)}
+	o := &external{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, c, shared, seen, deadline)}
 	full, err := c.Build(ctx, o.host)
 	if err != nil {
 		o.stop(klog.FromContext(ctx))
@@ -107,7 +107,7 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 // watches returns the watch options that out-of-tree plugins and extenders need: whole
 // objects, and events of resources that scheduling does not read. Plugins and the watch
 // share informers.
-func (o *outside) watches(c *config.Config, changes *ingest.Ingest, log klog.Logger) []kube.WatchOption {
+func (o *external) watches(c *config.Config, changes *ingest.Ingest, log klog.Logger) []kube.WatchOption {
 	if !c.WholeObjects() {
 		return nil
 	}
@@ -125,14 +125,14 @@ func (o *outside) watches(c *config.Config, changes *ingest.Ingest, log klog.Log
 }
 
 // join connects the plugins with the parts that are built after them.
-func (o *outside) join(changes *ingest.Ingest, bindings *commit.Commit) {
+func (o *external) join(changes *ingest.Ingest, bindings *commit.Commit) {
 	if o != nil {
 		o.host.join(changes, bindings)
 	}
 }
 
 // start starts the informers that factories have requested.
-func (o *outside) start() {
+func (o *external) start() {
 	if o != nil {
 		o.clients.Start(o.ctx)
 	}
@@ -140,7 +140,7 @@ func (o *outside) start() {
 
 // sync waits for the first lists of these informers. An error means that the scheduler
 // stops.
-func (o *outside) sync() error {
+func (o *external) sync() error {
 	if o == nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (o *outside) sync() error {
 
 // stop ends the context of the factories, closes the plugins and waits for the goroutines
 // they share.
-func (o *outside) stop(log klog.Logger) {
+func (o *external) stop(log klog.Logger) {
 	if o == nil {
 		return
 	}

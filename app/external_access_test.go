@@ -89,13 +89,13 @@ func TestAccessOfPlugins(t *testing.T) {
 
 // hostedWith makes a plugin by the scheduler's configuration, and connects like the
 // scheduler.
-func hostedWith(t *testing.T, text string, factory PluginFactory) *outside {
+func hostedWith(t *testing.T, text string, factory PluginFactory) *external {
 	t.Helper()
-	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
+	added, err := config.NewExternal([]config.Registered{{Name: "Mine", Factory: factory}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Read(config.Request{File: file(t, "scheduler.yaml", header+text+"profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"), Outside: added})
+	c, err := config.Read(config.Request{File: file(t, "scheduler.yaml", header+text+"profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"), External: added})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func hostedWith(t *testing.T, text string, factory PluginFactory) *outside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, _, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
+	o, _, err := newExternal(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,15 +33,15 @@ type Registered struct {
 	Factory framework.PluginFactory
 }
 
-// Outside is a program's out-of-tree plugins, and the types of their arguments. It never
+// External is a program's out-of-tree plugins, and the types of their arguments. It never
 // changes.
-type Outside struct {
+type External struct {
 	plugins []Registered
 	scheme  *runtime.Scheme
 	types   *framework.Types
 }
 
-// NewOutside checks names and factories, and registers types by calling the functions in
+// NewExternal checks names and factories, and registers types by calling the functions in
 // order. These register <Name>Args in version kubescheduler.config.k8s.io/v1, with
 // defaults. They also register the internal version and conversions if plugins take that
 // version.
@@ -49,9 +49,9 @@ type Outside struct {
 // Shown are the types of the values that plugins get, nil for Berth's own. Types are then
 // registered in Shown's scheme, where packages have put theirs at the start of the
 // program.
-func NewOutside(registered []Registered, types []func(*runtime.Scheme) error, shown *framework.Types) (*Outside, error) {
+func NewExternal(registered []Registered, types []func(*runtime.Scheme) error, shown *framework.Types) (*External, error) {
 	own := builtIn(noGates{}) // gates decide which are enabled, not which exist
-	o := &Outside{types: shown}
+	o := &External{types: shown}
 	for _, r := range registered {
 		taken := own.find(r.Name) != nil || slices.ContainsFunc(o.plugins, func(p Registered) bool { return p.Name == r.Name })
 		switch {
@@ -100,7 +100,7 @@ func register(add func(*runtime.Scheme) error, scheme *runtime.Scheme) (err erro
 }
 
 // Types returns the types of the values that plugins get; nil for Berth's own.
-func (o *Outside) Types() *framework.Types {
+func (o *External) Types() *framework.Types {
 	if o == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (o *Outside) Types() *framework.Types {
 
 // Names returns the names of the plugins in the order of their registration; none for
 // nil.
-func (o *Outside) Names() []string {
+func (o *External) Names() []string {
 	if o == nil {
 		return nil
 	}
@@ -246,7 +246,7 @@ func nameOf(p fwk.Plugin) (name string, err error) {
 
 // closeAll closes the plugins that are io.Closers, the last built first, and returns all
 // errors.
-func closeAll(made []madeOutside) error {
+func closeAll(made []madeExternal) error {
 	var errs []error
 	for _, m := range slices.Backward(made) {
 		if err := closeOne(m.plugin); err != nil {
@@ -284,8 +284,8 @@ func closeOne(p fwk.Plugin) error {
 	}
 }
 
-// madeOutside is a built out-of-tree plugin.
-type madeOutside struct {
+// madeExternal is a built out-of-tree plugin.
+type madeExternal struct {
 	profile, name string
 	plugin        fwk.Plugin
 }

@@ -42,8 +42,8 @@ func (o onlyOne) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Narrowed: true, Nodes: []string{o.node}}
 }
 
-// TestLeftOutByOutside names an external plugin that leaves nodes out at PreFilter.
-func TestLeftOutByOutside(t *testing.T) {
+// TestLeftOutByExternal names an external plugin that leaves nodes out at PreFilter.
+func TestLeftOutByExternal(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestRegistration(t *testing.T) {
 			return nil
 		}}, "Double registration of different types"},
 	} {
-		o, err := NewOutside(test.plugins, test.types, nil)
+		o, err := NewExternal(test.plugins, test.types, nil)
 		if test.want == "" && (err != nil || !slices.Equal(o.Names(), []string{"A", "B"})) {
 			t.Errorf("%s: names %v, error %v", test.name, o.Names(), err)
 		}
@@ -46,7 +46,7 @@ func TestRegistration(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %s", test.name, err, test.want)
 		}
 	}
-	if names := (*Outside)(nil).Names(); names != nil {
+	if names := (*External)(nil).Names(); names != nil {
 		t.Errorf("nothing has the names %v", names)
 	}
 }
@@ -93,7 +93,7 @@ func addInternal(s *runtime.Scheme) error {
 	})
 }
 
-func TestArgumentsOfOutside(t *testing.T) {
+func TestArgumentsOfExternal(t *testing.T) {
 	types := []func(*runtime.Scheme) error{addMine}
 	converted := []func(*runtime.Scheme) error{addMine, addInternal}
 	typed := func(level int32, zone string) *mineArgs {
@@ -130,7 +130,7 @@ func TestArgumentsOfOutside(t *testing.T) {
 		{"twice", `{name: Mine, args: {zone: a}}, {name: Mine, args: {zone: a}}`, types, nil, "", `profiles[0].pluginConfig[1]: Duplicate value: "Mine"`},
 	} {
 		got, calls := runtime.Object(nil), 0
-		o, err := NewOutside([]Registered{{"Mine", func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		o, err := NewExternal([]Registered{{"Mine", func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			got, calls = args, calls+1
 			return filters{named(h.ProfileName())}, nil
 		}}}, test.types, nil)
@@ -167,7 +167,7 @@ func TestArgumentsOfOutside(t *testing.T) {
 // A program that imports kube-scheduler's own packages has their defaults of the whole
 // configuration in the scheme. These must have no effect.
 func TestForeignDefaultsHaveNoEffect(t *testing.T) {
-	o, err := NewOutside(nil, []func(*runtime.Scheme) error{func(s *runtime.Scheme) error {
+	o, err := NewExternal(nil, []func(*runtime.Scheme) error{func(s *runtime.Scheme) error {
 		s.AddTypeDefaultingFunc(&configv1.KubeSchedulerConfiguration{}, func(object any) {
 			object.(*configv1.KubeSchedulerConfiguration).ClientConnection.QPS = 50
 		})

@@ -204,10 +204,10 @@ func just(p fwk.Plugin) framework.PluginFactory {
 	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
 }
 
-// fromOutside are the plugins that the configurations of these tests may name.
-func fromOutside(t *testing.T) *Outside {
+// fromExternal are the plugins that the configurations of these tests may name.
+func fromExternal(t *testing.T) *External {
 	t.Helper()
-	o, err := NewOutside([]Registered{
+	o, err := NewExternal([]Registered{
 		{"Filters", just(filters{"Filters"})},
 		{"Scores", just(scores{"Scores"})},
 		{"Both", just(both{filters: filters{"Both"}})},
@@ -234,8 +234,8 @@ func fromOutside(t *testing.T) *Outside {
 }
 
 // ours reads a configuration that may name out-of-tree plugins.
-func ours(profiles string, o *Outside) (*Config, error) {
-	return ParseWith("f", []byte(header+"profiles: ["+profiles+"]\n"), Request{Outside: o})
+func ours(profiles string, o *External) (*Config, error) {
+	return ParseWith("f", []byte(header+"profiles: ["+profiles+"]\n"), Request{External: o})
 }
 
 // ranAt lists a profile's plugins at each point.
