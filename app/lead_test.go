@@ -37,8 +37,8 @@ func (s slow) hang(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// A replica that may no longer lead starts no binding and no step, and cancels those in
-// flight.
+// A replica that lost the right to lead starts no binding and no step, and cancels the
+// requests in flight.
 func TestOnlyALeaderBinds(t *testing.T) {
 	errGone := errors.New("gone")
 	for name, write := range map[string]func(context.Context, commit.Writer) error{

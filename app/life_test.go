@@ -221,12 +221,13 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// A leader that cannot renew its lease exits with status 1, whatever is in flight, and
-// the standby takes over when the lease has expired.
+// A leader that cannot renew its lease exits with status 1, even with a binding in
+// flight. The standby takes over when the lease has expired.
 //
-// Renewals are refused only once it leads. On a busy machine the creation of the lease
-// may be answered too late, and then leading needs a renewal. Such a machine may also
-// lose the lease earlier, which ends the process as well. The standby's lease is long.
+// Renewals are refused only after the first replica leads. On a busy machine the response
+// to the creation of the lease may come too late, and then leading needs a renewal. The
+// replica may also lose the lease earlier, which ends the process too. The standby has a
+// long lease.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newScript(t, small("a"), web("web-0"))

@@ -44,8 +44,8 @@ import (
 type script struct {
 	t      *testing.T
 	server *httptest.Server
-	// edit changes the configuration of replicas in this process, and options are those
-	// of their command.
+	// edit changes the configuration of the replicas that run in this process. options
+	// are the options of their command.
 	edit    func(*config.Config)
 	options []Option
 	// drain limits the unfinished writes of replicas from prepare; 0 means the command's

@@ -66,9 +66,8 @@ var forbidden = map[arrow]string{
 	{"internal/cluster/state", "internal/cluster/kinds"}:  "the record takes changes, not objects of the API",
 }
 
-// core are the packages that know no clock, no randomness, no client, no context, no
-// logger and no metric. What they may never import, and what they may never call, comes
-// with the reason.
+// core are the packages without a clock, randomness, client, context, logger or metric.
+// Each forbidden import and each forbidden call has its reason.
 var (
 	core = []string{
 		"internal/model", "internal/cluster/state", "internal/queue", "internal/plugin",

@@ -32,7 +32,7 @@ var (
 	withGroup = v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{}}
 )
 
-// Every plugin of the table exists, or has a stand-in, or keeps no pod from being bound.
+// Each plugin of the table exists, has a stand-in, or cannot keep a pod from being bound.
 func TestNothingIsPassedOver(t *testing.T) {
 	known := builtIn(defaultGates(t))
 	for _, row := range slices.Concat(known.byDefault, known.onRequest) {

@@ -47,7 +47,7 @@ func spreadByDefault(t *testing.T) *podtopologyspread.Plugin {
 	return p
 }
 
-// Plugins without hints, except those about the pod itself.
+// These wrappers remove the hints of a plugin, except the hints about the pod itself.
 type (
 	forgetfulSpread   struct{ *podtopologyspread.Plugin }
 	forgetfulAffinity struct{ *interpodaffinity.Plugin }

@@ -14,13 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// TestLongSearch has a pod that needs the whole of either of two nodes. Many pods have
-// come to its former node, and eight or as many to the other.
+// TestLongSearch has a pod that needs a whole node, and two nodes. New pods have come to
+// both: many to the pod's former node, eight or as many to the other.
 //
-// All pods of a node are the cause, and finding it takes decisions for each of them. With
-// more pods the search reaches its limit first; the rest of a node's differences is
-// reported if it is short. A node with few differences is tried before the former node,
-// and is found however many differences that has.
+// All new pods of a node together are the cause, and the search takes decisions for each
+// of them. With too many pods it reaches its limit; the remaining differences of a node
+// are reported if they are few. The node with fewer differences is tried first, so its
+// cause is found however many differences the former node has.
 func TestLongSearch(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {

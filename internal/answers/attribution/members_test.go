@@ -246,8 +246,9 @@ func TestMembersInPlaceOfOthers(t *testing.T) {
 	}
 }
 
-// TestLargeGang has a gang of 500 members that fill a node, and many pods that have come
-// there since. Each attempt takes 500 decisions, so the search ends after 20,000 of them.
+// TestLargeGang has a gang whose 500 members would fill a node, and many pods that are on
+// that node now. Each attempt takes 500 decisions, so the search stops at its limit of
+// 20,000.
 func TestLargeGang(t *testing.T) {
 	node := build.Node("n", build.Allocatable("cpu=500m memory=8Gi pods=2000"))
 	var members, others []*v1.Pod

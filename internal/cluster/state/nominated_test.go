@@ -89,8 +89,7 @@ func TestNominationIsTakenBackUnseen(t *testing.T) {
 	}
 }
 
-// The volumes of a nominated pod are in use somewhere, like those of a placed pod, until
-// it is neither.
+// The volumes of a pod are in use while it is nominated or placed.
 func TestVolumesOfNominatedPods(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})}})

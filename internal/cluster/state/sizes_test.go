@@ -106,8 +106,7 @@ func TestBytesOfTallies(t *testing.T) {
 	if updates != 1 || built != 1 {
 		t.Errorf("%d updates, %d built", updates, built)
 	}
-	// A decision goes on with a tally that was dropped meanwhile: its bytes do not count
-	// any more.
+	// A decision may still use a tally that was dropped. Its bytes no longer count.
 	s.dropTally(tally)
 	if s.View().KeepLeast(tally); s.TallyBytes() != 0 || s.Tallies() != 0 || tally.Total() != 1 {
 		t.Errorf("%d tallies take %d bytes, the dropped one counts %d", s.Tallies(), s.TallyBytes(), tally.Total())
@@ -158,7 +157,7 @@ func TestLeastCountsOfDomainsWithNodes(t *testing.T) {
 			t.Errorf("beside a domain without pods, with %v: %d, want %d", differences, got, want)
 		}
 	}
-	// A decision goes on with a tally that was dropped before its least count was read.
+	// A decision may still use a tally that was dropped before its least count was read.
 	dropped := s.Tally(setOfTerms(t, "all", v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}}), TopologyKey{Label: "zone"}, NodeSet{})
 	s.dropTally(dropped)
 	s.View().KeepLeast(dropped)

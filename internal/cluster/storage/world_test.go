@@ -369,7 +369,7 @@ func (w *world) usesOf(isUsed func(driver, name string) bool) []string {
 	return slices.Sorted(maps.Keys(used))
 }
 
-// said is the store's counterpart of inUse.
+// said returns the usage that the store reports, in the format of inUse.
 func (w *world) said(u Usage) string {
 	counts := map[string]int{}
 	for _, driver := range drivers {

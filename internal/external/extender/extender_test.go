@@ -66,7 +66,8 @@ func serve(t *testing.T, secure bool, answer http.HandlerFunc) *service {
 	return s
 }
 
-// says answers with a text; the status is 200 unless the text begins with another.
+// says returns a handler that responds with a text. The status is 200, unless the text
+// begins with a status.
 func says(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var status int

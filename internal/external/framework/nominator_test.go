@@ -181,8 +181,8 @@ func TestNominationsBetweenPostFilters(t *testing.T) {
 }
 
 // TestPreemptionEndsNominations has DefaultPreemption evict a pod from a node to which a
-// pod of lower priority is nominated. As in kube-scheduler, a nomination ends if the API
-// shows one: those that a plugin alone has made stay.
+// pod of lower priority is nominated. As in kube-scheduler, the nomination ends if it
+// stands in the API. A nomination that only a plugin has made stays.
 func TestPreemptionEndsNominations(t *testing.T) {
 	for _, test := range []struct {
 		name             string

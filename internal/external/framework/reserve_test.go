@@ -115,8 +115,9 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 	})
 }
 
-// reserves holds the pods that it has reserved for. For the pod p, calls at the points in
-// hangs wait for release; undone is closed after such a call was undone.
+// reserves is a Reserve plugin that records its pods. For the pod p, calls at the
+// extension points in hangs block until release is closed. undone is closed when such a
+// call has been undone.
 type reserves struct {
 	named
 	release, undone chan struct{}

@@ -130,8 +130,8 @@ func scoresBy(w *world, h fwk.Handle, state fwk.CycleState, pod *v1.Pod, change 
 	return lines
 }
 
-// scores returns the scores of a pod that fits, from explanations, and those of plugins
-// that never skip a pod in kube-scheduler.
+// scores returns the scores in the explanation of a feasible pod. Plugins that never skip
+// in kube-scheduler are included with their score for a skipped pod.
 func (w *world) scores() (lines []string) {
 	answer, err := w.engine.Answer(w.state.View(), w.pod("p", "1"))
 	if err != nil {

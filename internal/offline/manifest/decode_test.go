@@ -117,7 +117,8 @@ func TestSkippedByVersion(t *testing.T) {
 	}
 }
 
-// An error contains the known parts, and twenty problems are listed.
+// An error has its file, line, object and field, as far as they are known. At most twenty
+// problems are listed.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		err  Error
@@ -165,8 +166,8 @@ func TestLocateUnknown(t *testing.T) {
 	}
 }
 
-// A directory stands for its manifests by name, including those in subdirectories. A file
-// is read once, whatever names it is given by.
+// A directory expands to its manifests and those of its subdirectories, ordered by name.
+// A file that is named twice is read once.
 func TestExpand(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.yaml", "a.yml", "c.json", "d.txt", "e.yaml.bak", "f.yaml/g.yaml", "f.yaml/h/i.json", "f.yaml/h/j.log", ".git/k.yaml", "f.yaml/.l/m.yaml"} {

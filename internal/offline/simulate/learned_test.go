@@ -104,7 +104,7 @@ func newTickets(t *testing.T, faults simulate.Faults, seed uint64, trim bool) ti
 	return s
 }
 
-// known checks the owner of the ticket in the API server and in the state.
+// known checks the owner of the ticket: stored in the API server, known in the state.
 func (s ticketing) known(stored, known string) {
 	s.Helper()
 	have := s.c.Object(ticketRef).GetLabels()["taken"]

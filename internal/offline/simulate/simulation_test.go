@@ -95,8 +95,8 @@ func fill(c *simulate.Cluster, start oracle.Cluster) error {
 	return nil
 }
 
-// rest waits without disturbance until nothing changes any more. Then no pod may wait
-// that fits somewhere.
+// rest lets the cluster run without disturbance until nothing changes. Then no feasible
+// pod may be pending.
 func rest(c *simulate.Cluster, a *auditor) error {
 	advance := func(d time.Duration) error { return c.AdvanceTo(c.Now().Add(d), a.audit) }
 	if err := a.nothingWaitsInVain(40*time.Second, advance, a.byOracle(nobody)); err != nil {

@@ -287,7 +287,7 @@ func TestEquivalentNeedsAReason(t *testing.T) {
 }
 
 // TestListedFaultsExist checks that each fault in the lists exists in the package that
-// the list is named after. Whoever removes code removes its lines.
+// the list is named after. Remove a line together with its code.
 func TestListedFaultsExist(t *testing.T) {
 	packages, err := list(t.Context(), []string{"../../...", "../../../app"})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// PreFilter decides by the view whether anything must be checked. The rules are those for
-// terms of the view's pods in some domain. The nodes are n1 in zone z1 and n2 without a
-// zone.
+// PreFilter skips the filter if no pod of the view has a term that concerns the pod.
+// Rules exist for terms of pods on a node with the topology key. The nodes are n1 in zone
+// z1, and n2 without a zone.
 func TestWhatThereIsToCheck(t *testing.T) {
 	db := wearing("app=db")
 	zoneDB, hostDB := term(zone, "app=db"), term(host, "app=db")
@@ -70,8 +70,8 @@ func TestWhatThereIsToCheck(t *testing.T) {
 	}
 }
 
-// The first term of any pod counts, even before any namespace is known. Later terms count
-// too, for rules compiled earlier.
+// The first term of a cluster counts, before any Namespace has arrived. Terms that come
+// after the rules were compiled count too.
 func TestFirstTermOfACluster(t *testing.T) {
 	db := model.NewPod(pod(wearing("app=db")))
 	nodes := zoned("n1=z1 n2=z2")

@@ -12,8 +12,8 @@ import (
 )
 
 // TestDraftAgreesWithOracle removes and adds pods in drafts of random clusters, as for
-// groups and in preemption. Terms that only pods of the draft have count like those in
-// the state. Terms without any remaining pod do not.
+// groups and in preemption. Terms of pods that only the draft has count like terms in the
+// state. Terms whose pods were all removed do not count.
 func TestDraftAgreesWithOracle(t *testing.T) {
 	compared, rejected, scored := 0, 0, 0
 	for n := range uint64(40) {

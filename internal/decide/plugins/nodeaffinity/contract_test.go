@@ -101,7 +101,8 @@ func TestCauses(t *testing.T) {
 func TestOperators(t *testing.T) {
 	for _, row := range []struct {
 		requires string
-		// Those of the values below of the label "k" that fit; "-" is without the label.
+		// fits lists the values of the label "k", of the values below, that match. "-" is
+		// a node without the label.
 		fits string
 	}{
 		{"k In a", "a"},

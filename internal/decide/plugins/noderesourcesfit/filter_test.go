@@ -96,8 +96,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A node whose pods use almost the largest countable amount has no space for a pod with a
-// large request either.
+// TestIfLess compares numbers whose difference overflows, too: a node whose usage is
+// close to the limit has no room for a large request.
 func TestIfLess(t *testing.T) {
 	const most, least = math.MaxInt64, math.MinInt64
 	numbers := []int64{least, least + 1, -5, -1, 0, 1, 5, most - 1, most}
