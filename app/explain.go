@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-scheduler/berth/internal/answers/adviser"
+	"github.com/berth-scheduler/berth/internal/answers/hints"
 	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -32,7 +32,7 @@ func (r recorder) Standing(*loop.Standing) {
 
 // hinted is an observer that measures hints in events.
 type hinted struct {
-	*adviser.Adviser
+	*hints.Finder
 	metrics *metrics.Explain
 }
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/answers/adviser"
+	"github.com/berth-scheduler/berth/internal/answers/hints"
 	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
@@ -183,15 +183,15 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if parts.history != nil {
 		rounds = append(rounds, recorder{parts.history, seen.metrics.Explain})
 	}
-	var hints *adviser.Adviser
+	var finder *hints.Finder
 	if o.eventHints {
-		hints = adviser.New(adviser.Config{Compile: c.Compile(), Now: time.Now})
-		rounds = append(rounds, hinted{hints, seen.metrics.Explain})
+		finder = hints.New(hints.Config{Compile: c.Compile(), Now: time.Now})
+		rounds = append(rounds, hinted{finder, seen.metrics.Explain})
 	}
 	parts.loop = loop.New(changes, waiting, decider, seen.before(logged{committer, log}), rounds...)
 	parts.watchdog.beat = parts.loop.Pulse().Beat
-	if hints != nil {
-		parts.loop.Advise(hints)
+	if finder != nil {
+		parts.loop.Advise(finder)
 	}
 	return parts, nil
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/answers/adviser"
+	"github.com/berth-scheduler/berth/internal/answers/hints"
 	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/cluster/state"
@@ -84,7 +84,7 @@ type Config struct {
 	// a million pods need not be in memory at once. Rounds then do not report Shown and
 	// Stored.
 	Pods *Size
-	// EventHints adds hints to the events of unschedulable pods; see package adviser.
+	// EventHints adds hints to the events of unschedulable pods; see package hints.
 	EventHints bool
 	// Audit makes the engine recompute every cached rejection. Cluster.Audit reports the
 	// differences.
@@ -126,13 +126,13 @@ type Cluster struct {
 	ingest *ingest.Ingest
 	source *staged // of the loop
 	loop   *loop.Loop
-	// adviser is nil without EventHints.
-	adviser *adviser.Adviser
-	commit  *committer
-	live    atomic.Pointer[process]    // used by plugins
-	life    int                        // of the scheduler process
-	dead    bool                       // no process runs
-	stuck   map[model.PodKey]types.UID // pods whose deletion is held up
+	// hints is nil without EventHints.
+	hints  *hints.Finder
+	commit *committer
+	live   atomic.Pointer[process]    // used by plugins
+	life   int                        // of the scheduler process
+	dead   bool                       // no process runs
+	stuck  map[model.PodKey]types.UID // pods whose deletion is held up
 	// skew is the offset of the wall clock from virtual time, startSkew the offset at the
 	// start of the process.
 	skew, startSkew time.Duration
@@ -269,8 +269,8 @@ func (c *Cluster) start() error {
 	c.source = &staged{Ingest: c.ingest}
 	c.loop = loop.New(c.source, waiting, judge, c.commit, c.config.Observers...)
 	if c.config.EventHints {
-		c.adviser = adviser.New(adviser.Config{Compile: c.config.Scheduler.Compile()})
-		c.loop.Advise(c.adviser)
+		c.hints = hints.New(hints.Config{Compile: c.config.Scheduler.Compile()})
+		c.loop.Advise(c.hints)
 	}
 	return nil
 }
@@ -305,11 +305,11 @@ func (c *Cluster) Loop() *loop.Loop { return c.loop }
 
 // Hints returns the number of hints in events since the process started, zero without
 // EventHints.
-func (c *Cluster) Hints() adviser.Counts {
-	if c.adviser == nil {
-		return adviser.Counts{}
+func (c *Cluster) Hints() hints.Counts {
+	if c.hints == nil {
+		return hints.Counts{}
 	}
-	return c.adviser.Counts()
+	return c.hints.Counts()
 }
 
 // Audit checks the invariants of all scheduler state, between rounds. It joins all

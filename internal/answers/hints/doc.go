@@ -1,4 +1,4 @@
-// Package adviser adds to FailedScheduling events the least change of the pod that would
+// Package hints adds to FailedScheduling events the least change of the pod that would
 // help.
 //
 // It takes decisions without a feasible node, and returns a sentence about the first of
@@ -20,4 +20,4 @@
 //
 // The outbox merges repetitions into one event whose note cannot change. It also decides
 // when a new suggestion justifies a new event (saysMore in package commit).
-package adviser
+package hints

@@ -1,4 +1,4 @@
-package adviser
+package hints
 
 import (
 	"container/list"
@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Config is the configuration of an Adviser.
+// Config is the configuration of a Finder.
 type Config struct {
 	// Compile describes how to compile the pods of each scheduler name.
 	Compile map[string]ingest.Compile
@@ -42,8 +42,8 @@ const (
 	searchEvery = 10 * time.Minute
 )
 
-// Adviser is a loop.Adviser. Only the loop's goroutine uses it.
-type Adviser struct {
+// Finder is a loop.Adviser. Only the loop's goroutine uses it.
+type Finder struct {
 	in     *ingest.Ingest // compiles pods only
 	now    func() time.Time
 	budget budget
@@ -140,52 +140,52 @@ type Counts struct {
 	Kinds, Waiting, Unsorted int
 }
 
-// New builds an adviser without suggestions.
-func New(config Config) *Adviser {
-	return &Adviser{in: ingest.New(config.Compile), now: config.Now, budget: newBudget(), kinds: map[kind]*entry{}, used: list.New(), recent: map[recently]*entry{}}
+// New builds a Finder without suggestions.
+func New(config Config) *Finder {
+	return &Finder{in: ingest.New(config.Compile), now: config.Now, budget: newBudget(), kinds: map[kind]*entry{}, used: list.New(), recent: map[recently]*entry{}}
 }
 
 // Counts returns totals so far, and the present sizes.
-func (a *Adviser) Counts() Counts {
-	c := a.counts
-	c.Kinds, c.Waiting, c.Unsorted = len(a.kinds), len(a.waiting), len(a.unsorted)
+func (f *Finder) Counts() Counts {
+	c := f.counts
+	c.Kinds, c.Waiting, c.Unsorted = len(f.kinds), len(f.waiting), len(f.unsorted)
 	return c
 }
 
 // Rejected returns the sentence for the event about an unschedulable pod; empty if no
 // suggestion is stored. It schedules a search for a kind of pod that was not seen lately.
-func (a *Adviser) Rejected(now time.Time, e *engine.Engine, s *state.State, d *plan.Decision) string {
+func (f *Finder) Rejected(now time.Time, e *engine.Engine, s *state.State, d *plan.Decision) string {
 	if !advisable(d) {
 		return ""
 	}
-	a.budget.earn(now)
-	x := a.entryOf(now, d)
+	f.budget.earn(now)
+	x := f.entryOf(now, d)
 	if x == nil {
-		a.run(now, e, s)
-		x = a.entryOf(now, d)
+		f.run(now, e, s)
+		x = f.entryOf(now, d)
 	}
 	if x == nil {
-		a.counts.Unknown++
+		f.counts.Unknown++
 		return ""
 	}
 	if x.searched.IsZero() {
-		a.run(now, e, s)
+		f.run(now, e, s)
 	}
-	text := a.textOf(now, e, s, x)
+	text := f.textOf(now, e, s, x)
 	if !x.waits && now.Sub(x.searched) >= searchEvery {
-		a.await(x)
+		f.await(x)
 	}
-	a.run(now, e, s)
+	f.run(now, e, s)
 	if text == "" {
-		text = a.textOf(now, e, s, x) // the text may have been found by this run
+		text = f.textOf(now, e, s, x) // the text may have been found by this run
 	}
 	switch {
 	case text != "":
-		a.counts.Given++
+		f.counts.Given++
 	case x.searched.IsZero() || x.waits:
-		a.counts.Unknown++
+		f.counts.Unknown++
 	default:
-		a.counts.Nothing++
+		f.counts.Nothing++
 	}
 	return text
 }
@@ -200,80 +200,80 @@ func advisable(d *plan.Decision) bool {
 
 // entryOf returns the stored entry of the pod's kind. It returns nil if the kind is not
 // determined yet or the limit is reached; the kind is then determined later.
-func (a *Adviser) entryOf(now time.Time, d *plan.Decision) *entry {
+func (f *Finder) entryOf(now time.Time, d *plan.Decision) *entry {
 	pod := d.Pods[0].Pod
 	at := recently{d.Rejection, ownUID(pod), spellingOf(pod)}
-	x, known := a.recent[at]
+	x, known := f.recent[at]
 	switch {
 	case x != nil && !x.gone:
 		x.usedAt = now
-		a.used.MoveToFront(x.element)
+		f.used.MoveToFront(x.element)
 		return x
-	case known && x == nil, len(a.unsorted) == maxKinds:
+	case known && x == nil, len(f.unsorted) == maxKinds:
 		return nil
 	}
-	a.unsorted = append(a.unsorted, unsorted{at, pod})
-	a.remember(at, nil)
+	f.unsorted = append(f.unsorted, unsorted{at, pod})
+	f.remember(at, nil)
 	return nil
 }
 
-func (a *Adviser) remember(at recently, x *entry) {
-	if _, known := a.recent[at]; !known && len(a.recent) == maxRecent {
-		maps.DeleteFunc(a.recent, func(_ recently, x *entry) bool { return x != nil })
+func (f *Finder) remember(at recently, x *entry) {
+	if _, known := f.recent[at]; !known && len(f.recent) == maxRecent {
+		maps.DeleteFunc(f.recent, func(_ recently, x *entry) bool { return x != nil })
 	}
-	a.recent[at] = x
+	f.recent[at] = x
 }
 
 // sort determines the kind of the pod that has waited longest for this.
-func (a *Adviser) sort(now time.Time, e *engine.Engine, s *state.State) {
-	next := a.unsorted[0]
-	a.unsorted = slices.Delete(a.unsorted, 0, 1)
-	if x := a.find(now, e, s, next.pod, next.spells); x != nil {
-		a.remember(next.recently, x)
+func (f *Finder) sort(now time.Time, e *engine.Engine, s *state.State) {
+	next := f.unsorted[0]
+	f.unsorted = slices.Delete(f.unsorted, 0, 1)
+	if x := f.find(now, e, s, next.pod, next.spells); x != nil {
+		f.remember(next.recently, x)
 	} else {
-		delete(a.recent, next.recently)
+		delete(f.recent, next.recently)
 	}
 }
 
 // find returns the entry of a pod's kind, and adds one with a pending search if none
 // exists. It returns nil if the limit of kinds is reached.
-func (a *Adviser) find(now time.Time, e *engine.Engine, s *state.State, pod *model.Pod, spells spelling) *entry {
+func (f *Finder) find(now time.Time, e *engine.Engine, s *state.State, pod *model.Pod, spells spelling) *entry {
 	of := kind{spells: spells}
 	var alike bool
-	a.spend(e, func() { of.shape, alike = e.ShapeOf(s.View(), pod) })
+	f.spend(e, func() { of.shape, alike = e.ShapeOf(s.View(), pod) })
 	if !alike || ownUID(pod) != "" {
 		if profile := e.Profile(pod.SchedulerName); profile == nil || profile.Outside != nil || len(profile.Extenders) > 0 {
 			return nil // External plugins and extenders cannot be called here.
 		}
 		of.shape, of.uid, of.needs = engine.Shape{}, string(pod.UID), engine.KindOf(pod)
 	}
-	if x := a.kinds[of]; x != nil {
+	if x := f.kinds[of]; x != nil {
 		return x
 	}
-	if !a.makeRoom(now) {
+	if !f.makeRoom(now) {
 		return nil
 	}
 	x := &entry{kind: of, pod: pod, usedAt: now}
-	x.element = a.used.PushFront(x)
-	a.kinds[of] = x
-	a.await(x)
+	x.element = f.used.PushFront(x)
+	f.kinds[of] = x
+	f.await(x)
 	return x
 }
 
 // makeRoom drops entries that were not used for maxUnused and, at the limit, the least
 // recently used one. Entries with a pending search stay. It reports whether another entry
 // fits.
-func (a *Adviser) makeRoom(now time.Time) bool {
-	for back := a.used.Back(); back != nil; back = a.used.Back() {
+func (f *Finder) makeRoom(now time.Time) bool {
+	for back := f.used.Back(); back != nil; back = f.used.Back() {
 		x := back.Value.(*entry)
-		if x.waits || len(a.kinds) < maxKinds && now.Sub(x.usedAt) < maxUnused {
+		if x.waits || len(f.kinds) < maxKinds && now.Sub(x.usedAt) < maxUnused {
 			break
 		}
 		x.gone = true
-		a.used.Remove(back)
-		delete(a.kinds, x.kind)
+		f.used.Remove(back)
+		delete(f.kinds, x.kind)
 	}
-	return len(a.kinds) < maxKinds
+	return len(f.kinds) < maxKinds
 }
 
 func spellingOf(pod *model.Pod) (s spelling) {
@@ -289,18 +289,18 @@ func spellingOf(pod *model.Pod) (s spelling) {
 }
 
 // textOf returns the suggestion for a kind of pods if it was verified recently.
-func (a *Adviser) textOf(now time.Time, e *engine.Engine, s *state.State, x *entry) string {
+func (f *Finder) textOf(now time.Time, e *engine.Engine, s *state.State, x *entry) string {
 	if x.text == "" {
 		return ""
 	}
 	if age := now.Sub(x.tried); age >= freshFor {
 		switch {
-		case a.budget.affords():
+		case f.budget.affords():
 			var fits bool
-			a.spend(e, func() { x.node, fits = e.FitsOn(s.View(), x.with, x.node) })
+			f.spend(e, func() { x.node, fits = e.FitsOn(s.View(), x.with, x.node) })
 			if !fits {
 				x.text, x.with = "", nil
-				a.await(x)
+				f.await(x)
 				return ""
 			}
 			x.tried = now
@@ -312,58 +312,58 @@ func (a *Adviser) textOf(now time.Time, e *engine.Engine, s *state.State, x *ent
 }
 
 // await adds an entry to the pending searches.
-func (a *Adviser) await(x *entry) {
+func (f *Finder) await(x *entry) {
 	if !x.waits {
 		x.waits = true
-		a.waiting = append(a.waiting, x)
+		f.waiting = append(f.waiting, x)
 	}
 }
 
 // Search continues the pending searches.
-func (a *Adviser) Search(now time.Time, e *engine.Engine, s *state.State) {
-	if a.isBusy() {
-		a.budget.earn(now)
-		a.run(now, e, s)
+func (f *Finder) Search(now time.Time, e *engine.Engine, s *state.State) {
+	if f.isBusy() {
+		f.budget.earn(now)
+		f.run(now, e, s)
 	}
 }
 
 // Next returns the time of the next step; ok is false if no search is pending.
-func (a *Adviser) Next() (at time.Time, ok bool) {
-	if !a.isBusy() {
+func (f *Finder) Next() (at time.Time, ok bool) {
+	if !f.isBusy() {
 		return time.Time{}, false
 	}
-	return a.budget.next(), true
+	return f.budget.next(), true
 }
 
 // isBusy reports whether any search is pending.
-func (a *Adviser) isBusy() bool { return len(a.waiting)+len(a.unsorted) > 0 }
+func (f *Finder) isBusy() bool { return len(f.waiting)+len(f.unsorted) > 0 }
 
 // run continues searches while the budget lasts.
-func (a *Adviser) run(now time.Time, e *engine.Engine, s *state.State) {
-	for a.isBusy() && a.budget.affords() {
+func (f *Finder) run(now time.Time, e *engine.Engine, s *state.State) {
+	for f.isBusy() && f.budget.affords() {
 		// The two take turns, so that searches make progress while new kinds arrive.
-		if a.counts.Steps++; len(a.unsorted) > 0 && (len(a.waiting) == 0 || a.counts.Steps%2 == 0) {
-			a.sort(now, e, s)
+		if f.counts.Steps++; len(f.unsorted) > 0 && (len(f.waiting) == 0 || f.counts.Steps%2 == 0) {
+			f.sort(now, e, s)
 		} else {
-			a.step(now, e, s)
+			f.step(now, e, s)
 		}
 	}
 }
 
 // step performs the next step of the first pending search.
-func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
-	x := a.waiting[0]
+func (f *Finder) step(now time.Time, e *engine.Engine, s *state.State) {
+	x := f.waiting[0]
 	if x.search == nil {
-		a.spend(e, func() {
-			if a.sample.walk(now, s) {
-				x.search = advice.NewSearch(advice.Around{State: s, Nodes: a.sample.nodes, In: a.in}, x.asked(), func(pod *model.Pod) (string, bool) { return e.FitsOn(s.View(), pod, "") })
+		f.spend(e, func() {
+			if f.sample.walk(now, s) {
+				x.search = advice.NewSearch(advice.Around{State: s, Nodes: f.sample.nodes, In: f.in}, x.asked(), func(pod *model.Pod) (string, bool) { return e.FitsOn(s.View(), pod, "") })
 			}
 		})
 		return
 	}
 	before, _ := x.search.Found()
 	var over bool
-	a.spend(e, func() { over = x.search.Step() })
+	f.spend(e, func() { over = x.search.Step() })
 	found, with := x.search.Found()
 	if found != before {
 		x.trying = now
@@ -371,8 +371,8 @@ func (a *Adviser) step(now time.Time, e *engine.Engine, s *state.State) {
 	if !over {
 		return
 	}
-	a.counts.Searches++
-	a.waiting = slices.Delete(a.waiting, 0, 1)
+	f.counts.Searches++
+	f.waiting = slices.Delete(f.waiting, 0, 1)
 	x.waits, x.searched, x.text, x.with = false, now, "", nil
 	switch {
 	// The pod was rejected in another state. A new search begins when it is rejected
@@ -398,18 +398,18 @@ func (x *entry) asked() *v1.Pod {
 }
 
 // spend runs a function and charges its cost to the budget.
-func (a *Adviser) spend(e *engine.Engine, do func()) {
+func (f *Finder) spend(e *engine.Engine, do func()) {
 	before := e.Counters()
 	var began time.Time
-	if a.now != nil {
-		began = a.now()
+	if f.now != nil {
+		began = f.now()
 	}
 	do()
 	after := e.Counters()
 	cost := costOf(after.Detailed-before.Detailed, after.AskedAside-before.AskedAside)
-	if a.now != nil {
-		cost = a.now().Sub(began)
+	if f.now != nil {
+		cost = f.now().Sub(began)
 	}
-	a.counts.Spent += cost
-	a.budget.spend(cost)
+	f.counts.Spent += cost
+	f.budget.spend(cost)
 }

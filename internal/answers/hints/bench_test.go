@@ -1,4 +1,4 @@
-package adviser_test
+package hints_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package adviser
+package hints
 
 import "time"
 
