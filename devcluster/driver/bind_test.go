@@ -39,8 +39,8 @@ func claim(devices string) *resourcev1.ResourceClaim {
 	return c
 }
 
-// said returns the conditions of a claim's devices.
-func said(c *resourcev1.ResourceClaim) string {
+// conditions returns the conditions of a claim's devices.
+func conditions(c *resourcev1.ResourceClaim) string {
 	if c == nil {
 		return "nothing"
 	}
@@ -80,10 +80,10 @@ func TestAnswers(t *testing.T) {
 		before := claim(test.devices)
 		kept := before.DeepCopy()
 		answered, later := o.answered(before, func(_, device string) verdict { return o.verdict(n, device) }, now)
-		if got := said(answered); got != test.want || later != 0 {
+		if got := conditions(answered); got != test.want || later != 0 {
 			t.Errorf("%s with %q: %s in %v, want %s", test.devices, test.annotation, got, later, test.want)
 		}
-		if said(before) != said(kept) {
+		if conditions(before) != conditions(kept) {
 			t.Errorf("%s with %q: the claim in the cache has changed", test.devices, test.annotation)
 		}
 	}
@@ -99,21 +99,21 @@ func TestAnswersStay(t *testing.T) {
 	}
 	failed := answer(claim("gpu-0"), fail)
 	for _, v := range []verdict{attach, hold, fail} {
-		if got := said(answer(failed, v)); got != "nothing" {
+		if got := conditions(answer(failed, v)); got != "nothing" {
 			t.Errorf("a device that failed then is answered with %s", got)
 		}
 	}
 	failed.Status.Allocation.Devices.Results = append(failed.Status.Allocation.Devices.Results, claim("gpu-1").Status.Allocation.Devices.Results...)
-	if got, want := said(answer(failed, attach)), "gpu-0 failed=True, gpu-1 powered=True attached=True"; got != want {
+	if got, want := conditions(answer(failed, attach)), "gpu-0 failed=True, gpu-1 powered=True attached=True"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	failed.Status.Allocation, failed.Status.Devices = nil, nil
-	if got := said(answer(failed, attach)); got != "nothing" {
+	if got := conditions(answer(failed, attach)); got != "nothing" {
 		t.Errorf("a claim without devices is answered with %s", got)
 	}
 	empty := claim("gpu-0")
 	empty.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: "d.example", Pool: "n", Device: "gpu-0"}}
-	if got, want := said(answer(empty, fail)), "gpu-0 failed=True"; got != want {
+	if got, want := conditions(answer(empty, fail)), "gpu-0 failed=True"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -123,12 +123,12 @@ func TestAnswersTakeTime(t *testing.T) {
 	for delay, want := range map[string]time.Duration{"0s": 0, "1s": 0, "1500ms": 500 * time.Millisecond, "1m": 59 * time.Second} {
 		answered, later := testOptions(t, "--binding-conditions --binding-delay "+delay).answered(c, always, now)
 		if later != want || (answered == nil) != (want > 0) {
-			t.Errorf("delay %s: %s in %v, want %v", delay, said(answered), later, want)
+			t.Errorf("delay %s: %s in %v, want %v", delay, conditions(answered), later, want)
 		}
 	}
 	c.Status.Allocation.AllocationTimestamp = nil
 	if answered, later := testOptions(t, "--binding-conditions --binding-delay 1m").answered(c, always, now); answered == nil || later != 0 {
-		t.Errorf("without a timestamp: %s in %v", said(answered), later)
+		t.Errorf("without a timestamp: %s in %v", conditions(answered), later)
 	}
 }
 

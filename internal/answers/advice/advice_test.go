@@ -58,8 +58,8 @@ func cluster(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...kinds.Obj
 	return c, Question{Pod: pods[len(pods)-1]}
 }
 
-// told returns the suggestions, each with its node.
-func told(a Advice) (all []string) {
+// texts returns the suggestions, each with its node.
+func texts(a Advice) (all []string) {
 	for i := range a.Suggestions {
 		s := &a.Suggestions[i]
 		var texts []string
@@ -256,7 +256,7 @@ func TestChangesOfOneNode(t *testing.T) {
 	c, q := cluster(t, []*v1.Node{node}, []*v1.Pod{build.Pod(build.Container("cpu=1"), build.NodeSelector("disk=ssd"))})
 	a := For(c, q)
 	want := []string{"uncordon node n1, and label node n1 with disk=ssd → n1", "uncordon node n1, and drop the node selector disk=ssd → n1"}
-	if diff := cmp.Diff(want, told(a)); diff != "" {
+	if diff := cmp.Diff(want, texts(a)); diff != "" {
 		t.Fatalf("(- want, + got)\n%s", diff)
 	}
 	_, set, gone := a.Suggestions[0].Apply(q.Pod)
@@ -266,8 +266,8 @@ func TestChangesOfOneNode(t *testing.T) {
 	if after := set[0].(*v1.Node); after.Spec.Unschedulable || after.Labels["disk"] != "ssd" {
 		t.Errorf("%+v", after)
 	}
-	if again := For(c, q); !slices.Equal(told(again), want) {
-		t.Errorf("asked again: %q", told(again))
+	if again := For(c, q); !slices.Equal(texts(again), want) {
+		t.Errorf("the second time: %q", texts(again))
 	}
 }
 
@@ -334,7 +334,7 @@ func TestNewClaims(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			nodes := []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9")), build.Node("n2", build.Allocatable("cpu=4 pods=9"), build.NodeLabels("host=n2"))}
 			c, q := cluster(t, nodes, []*v1.Pod{build.Pod(build.Claims("data"))}, row.others...)
-			got := told(For(c, q))
+			got := texts(For(c, q))
 			if len(got) != len(row.want) || len(got) > 0 && !strings.HasPrefix(got[0], row.want[0]) {
 				t.Errorf("%q, want %q", got, row.want)
 			}
@@ -438,7 +438,7 @@ func TestPairsAreBalanced(t *testing.T) {
 	}
 	c, q := cluster(t, nodes, []*v1.Pod{build.Pod(build.Container("cpu=4 memory=16Gi"))})
 	want := []string{"lower the cpu request of container c0 from 4 to 3500m, and lower the memory request of container c0 from 16Gi to 14Gi → both"}
-	if diff := cmp.Diff(want, told(For(c, q))); diff != "" {
+	if diff := cmp.Diff(want, texts(For(c, q))); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
 }
@@ -492,8 +492,8 @@ func TestPairsOfManyNodes(t *testing.T) {
 		t.Errorf("%d nodes are kept for pairs", len(of))
 	}
 	a := For(c, q)
-	if len(a.Suggestions) == 0 || told(a)[0] != "tolerate the taint a=b:NoSchedule, and uncordon node n000 → n000" {
-		t.Errorf("%q", told(a))
+	if len(a.Suggestions) == 0 || texts(a)[0] != "tolerate the taint a=b:NoSchedule, and uncordon node n000 → n000" {
+		t.Errorf("%q", texts(a))
 	}
 }
 
@@ -572,7 +572,7 @@ func TestBoundsAsDocumented(t *testing.T) {
 	for n, cut := range map[int]bool{maxCandidates: false, maxCandidates + 1: true} {
 		c, q := cluster(t, nodes[:n], []*v1.Pod{build.Pod(build.Container("cpu=1"))})
 		if a := For(c, q); a.CutShort != cut || len(a.Suggestions) != maxPerKind {
-			t.Errorf("%d taints: %q, cut short: %t", n, told(a), a.CutShort)
+			t.Errorf("%d taints: %q, cut short: %t", n, texts(a), a.CutShort)
 		}
 	}
 	page, err := os.ReadFile("../../../docs/explain.md")
@@ -643,7 +643,7 @@ func TestOfPod(t *testing.T) {
 	} {
 		q.Within = within
 		a := For(c, q)
-		if got := told(a); !slices.Equal(got, []string{want}) || a.Suggestions[0].Pending != 0 || a.Missing != nil {
+		if got := texts(a); !slices.Equal(got, []string{want}) || a.Suggestions[0].Pending != 0 || a.Missing != nil {
 			t.Errorf("%q, want %q: %+v", got, want, a)
 		}
 	}

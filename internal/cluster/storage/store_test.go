@@ -77,7 +77,7 @@ func (h *history) step(when string) {
 		}
 		slot := int32(slot)
 		want := h.inUse(slot, n.pods)
-		if have := h.said(h.store.At(slot).Usage()); have != want {
+		if have := h.reported(h.store.At(slot).Usage()); have != want {
 			h.t.Errorf("%s: in use on %s:\n%s, want\n%s", when, n.name, have, want)
 		}
 		if was, known := before[n.name]; known && n.name != moved {
@@ -225,7 +225,7 @@ func (h *history) checkDrafts(when string) {
 	pods, u := slices.Clone(n.pods), h.store.At(slot).Usage()
 	changed := u // like u, by changes in place
 	for range 4 {
-		former, before := u, h.said(u)
+		former, before := u, h.reported(u)
 		if len(pods) > 0 && h.oneIn(2) {
 			i := h.some(len(pods))
 			u = u.With(h.store, model.NewPod(pods[i].Object), -1)
@@ -237,13 +237,13 @@ func (h *history) checkDrafts(when string) {
 			changed.Change(h.store, p, +1)
 			pods = append(pods, p)
 		}
-		if have, want := h.said(u), h.inUse(slot, pods); have != want {
+		if have, want := h.reported(u), h.inUse(slot, pods); have != want {
 			h.t.Errorf("%s: in a draft of %s:\n%s, want\n%s", when, n.name, have, want)
 		}
-		if h.said(changed) != h.said(u) || h.said(changed.Clone()) != h.said(u) {
-			h.t.Errorf("%s: a draft of %s that is changed in place says %s", when, n.name, h.said(changed))
+		if h.reported(changed) != h.reported(u) || h.reported(changed.Clone()) != h.reported(u) {
+			h.t.Errorf("%s: a draft of %s that is changed in place says %s", when, n.name, h.reported(changed))
 		}
-		if h.said(former) != before {
+		if h.reported(former) != before {
 			h.t.Errorf("%s: a draft changes the usage from which it was made", when)
 		}
 	}

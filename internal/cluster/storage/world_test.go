@@ -369,8 +369,8 @@ func (w *world) usesOf(isUsed func(driver, name string) bool) []string {
 	return slices.Sorted(maps.Keys(used))
 }
 
-// said returns the usage that the store reports, in the format of inUse.
-func (w *world) said(u Usage) string {
+// reported returns the usage that the store reports, in the format of inUse.
+func (w *world) reported(u Usage) string {
 	counts := map[string]int{}
 	for _, driver := range drivers {
 		if n := u.Count(driver); n != 0 {

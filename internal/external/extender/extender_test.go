@@ -66,9 +66,9 @@ func serve(t *testing.T, secure bool, answer http.HandlerFunc) *service {
 	return s
 }
 
-// says returns a handler that responds with a text. The status is 200, unless the text
-// begins with a status.
-func says(text string) http.HandlerFunc {
+// responds returns a handler that responds with a text. The status is 200, unless the
+// text begins with a status.
+func responds(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var status int
 		if n, _ := fmt.Sscanf(text, "%3d", &status); n == 1 && len(text) == 3 {
@@ -152,7 +152,7 @@ func TestRequests(t *testing.T) {
 		{"bind", false, map[string]string{"PodName": `"web-0"`, "PodNamespace": `"shop"`, "PodUID": `"u0"`, "Node": `"n2"`}},
 	} {
 		for _, slash := range []string{"", "/", "//"} {
-			s := serve(t, false, says("null"))
+			s := serve(t, false, responds("null"))
 			if got := asked(client(t, all(s.URL+"/v1"+slash, row.cached)), row.verb); strings.HasPrefix(got, "error") {
 				t.Errorf("%s: %s", row.verb, got)
 			}
@@ -219,7 +219,7 @@ func TestAnswers(t *testing.T) {
 		{"not bound", "bind", true, `{"Error":"taken"}`, "error taken"},
 		{"not bound, null", "bind", true, `null`, `"bound"`},
 	} {
-		s := serve(t, false, says(row.answer))
+		s := serve(t, false, responds(row.answer))
 		want := strings.ReplaceAll(row.want, "%s", s.URL)
 		if got := asked(client(t, all(s.URL, row.cached)), row.verb); !strings.HasPrefix(got, want) || !strings.HasPrefix(want, decoded) && got != want {
 			t.Errorf("%s: %s\ngot  %s\nwant %s", row.verb, row.name, got, want)
@@ -255,14 +255,14 @@ func TestFailures(t *testing.T) {
 		answer http.HandlerFunc
 		want   string // %u is the URL with the verb, %v the verb
 	}{
-		{"500", says("500"), "failed %v with extender at URL %u, code 500"},
-		{"404", says("404"), "failed %v with extender at URL %u, code 404"},
-		{"another success", says("201"), "failed %v with extender at URL %u, code 201"},
-		{"empty", says(""), "EOF"},
-		{"no JSON", says("<html>"), "invalid character '<' looking for beginning of value"},
-		{"half", says(`{"NodeNames": [`), ""},
+		{"500", responds("500"), "failed %v with extender at URL %u, code 500"},
+		{"404", responds("404"), "failed %v with extender at URL %u, code 404"},
+		{"another success", responds("201"), "failed %v with extender at URL %u, code 201"},
+		{"empty", responds(""), "EOF"},
+		{"no JSON", responds("<html>"), "invalid character '<' looking for beginning of value"},
+		{"half", responds(`{"NodeNames": [`), ""},
 		{"breaks off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, `Post "%u": EOF`},
-		{"deep", says(strings.Repeat("[", 100_000)), "exceeded max depth"},
+		{"deep", responds(strings.Repeat("[", 100_000)), "exceeded max depth"},
 		{"refused", nil, `Post "%u": dial tcp `},
 	} {
 		for _, verb := range verbs {
@@ -296,7 +296,7 @@ func TestFailures(t *testing.T) {
 // and no text has it.
 func TestPasswordStaysSecret(t *testing.T) {
 	const secret = "hunter2"
-	for name, answer := range map[string]http.HandlerFunc{"code": says("500"), "no JSON": says("nonsense"), "unknown node": says(`{"NodeNames": ["n9"]}`), "closed": nil} {
+	for name, answer := range map[string]http.HandlerFunc{"code": responds("500"), "no JSON": responds("nonsense"), "unknown node": responds(`{"NodeNames": ["n9"]}`), "closed": nil} {
 		var got string
 		s := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 			_, got, _ = r.BasicAuth()
@@ -403,7 +403,7 @@ func TestLongResponses(t *testing.T) {
 // decoded part, and with failures.
 func TestConnectionsAreReused(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"line": says("null\n"),
+		"line": responds("null\n"),
 		"chunks": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "null")
 			w.(http.Flusher).Flush()
@@ -435,9 +435,9 @@ func TestConnectionsAreReused(t *testing.T) {
 
 // TestTLS compares the trusted servers with kube-scheduler's rules.
 func TestTLS(t *testing.T) {
-	s := serve(t, true, says("{}"))
+	s := serve(t, true, responds("{}"))
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	another := serve(t, true, says("{}"))
+	another := serve(t, true, responds("{}"))
 	for _, row := range []struct {
 		name  string
 		https bool
@@ -540,7 +540,7 @@ func lines() (logr.Logger, func() []string) {
 
 // TestPassedOver expects few log lines for ignored failures.
 func TestPassedOver(t *testing.T) {
-	s := serve(t, false, says("500"))
+	s := serve(t, false, responds("500"))
 	for _, row := range []struct {
 		verb      string
 		ignorable bool
@@ -579,7 +579,7 @@ func placed(object *v1.Pod) *plan.Placement {
 // ignorable, a Bind plugin binds.
 func TestBindSteps(t *testing.T) {
 	managing := v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}}}}}
-	good, bad := serve(t, false, says("{}")), serve(t, false, says(`{"Error":"taken"}`))
+	good, bad := serve(t, false, responds("{}")), serve(t, false, responds(`{"Error":"taken"}`))
 	for _, row := range []struct {
 		name    string
 		configs []configv1.Extender

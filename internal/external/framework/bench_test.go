@@ -24,7 +24,7 @@ func BenchmarkTrivialPlugins(b *testing.B) {
 			place := func() {
 				d := w.decide(w.pod(fmt.Sprintf("p%d", i), "100m"))
 				if len(d.Placements) != 1 {
-					b.Fatal(said(&d))
+					b.Fatal(describe(&d))
 				}
 				w.state.Assume(d.Placements...)
 				i++

@@ -124,7 +124,7 @@ func TestFromReserveToPostBind(t *testing.T) {
 		w := newWorld(t, 1, &binds{named: "A", calls: &calls}, &binds{named: "B", calls: &calls, does: test.does})
 		pod := w.pod("p", "1")
 		d := w.decide(pod)
-		got := said(&d)
+		got := describe(&d)
 		if d.Outcome == plan.Placed {
 			got = carryOut(&d.Placements[0])
 		}
@@ -191,7 +191,7 @@ func TestBuiltInReserveFails(t *testing.T) {
 	w := newWorld(t, 1, &binds{named: "A", calls: &calls}, &binds{named: "B", calls: &calls})
 	w.profile.Reserve = slices.Insert(w.profile.Reserve, 0, plugin.Reserve(failingReserve{}))
 	d := w.decide(w.pod("p", "1"))
-	if got, want := said(&d), `failed: running Reserve plugin "BuiltIn": broken`; got != want {
+	if got, want := describe(&d), `failed: running Reserve plugin "BuiltIn": broken`; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 	if got, want := strings.Join(calls, ","), "B Unreserve,A Unreserve"; got != want {

@@ -74,7 +74,7 @@ func TestPreFilter(t *testing.T) {
 			return test.result, test.status
 		}})
 		d := w.decide(w.pod("p", "1"))
-		if got := said(&d); !strings.HasPrefix(got, test.want) {
+		if got := describe(&d); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %s; want %s", test.name, got, test.want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestNarrowedTwice(t *testing.T) {
 			return nil
 		}})
 		d := w.decide(w.pod("p", "1", byAffinity))
-		if got := said(&d); got != test.want || !slices.Equal(asked, test.asked) {
+		if got := describe(&d); got != test.want || !slices.Equal(asked, test.asked) {
 			t.Errorf("%v: %s, asked about %v; want %s, %v", test.names, got, asked, test.want, test.asked)
 		}
 	}
@@ -134,7 +134,7 @@ func TestFilter(t *testing.T) {
 			return test.status
 		}})
 		d := w.decide(w.pod("p", "1"))
-		if got := said(&d); !strings.HasPrefix(got, test.want) {
+		if got := describe(&d); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s; want %s", got, test.want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestHang(t *testing.T) {
 		}})
 		pod := w.pod("p", "1")
 		d := w.decide(pod)
-		if got, want := said(&d), `failed: running "P" filter plugin: plugin "P" at Filter: has not returned within 1s`; got != want {
+		if got, want := describe(&d), `failed: running "P" filter plugin: plugin "P" at Filter: has not returned within 1s`; got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 		close(release)
@@ -170,16 +170,16 @@ func TestHang(t *testing.T) {
 		for range 20 {
 			d = w.decide(other)
 			if d.Outcome != plan.Placed {
-				t.Error(said(&d))
+				t.Error(describe(&d))
 			}
 		}
 		<-done
-		if d = w.decide(pod); !strings.Contains(said(&d), "not called for this pod for 1m0s") {
-			t.Errorf("the pod that made the plugin hang: %s", said(&d))
+		if d = w.decide(pod); !strings.Contains(describe(&d), "not called for this pod for 1m0s") {
+			t.Errorf("the pod that made the plugin hang: %s", describe(&d))
 		}
 		time.Sleep(time.Minute)
 		if d = w.decide(pod); d.Outcome != plan.Placed {
-			t.Errorf("the same pod a minute later: %s", said(&d))
+			t.Errorf("the same pod a minute later: %s", describe(&d))
 		}
 		if pod.Object.Labels["late"] != "" {
 			t.Error("a plugin has written to the state's pod")

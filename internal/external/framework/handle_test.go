@@ -49,7 +49,7 @@ var effects = map[string]func(t *testing.T){
 		equal(t, saw, "second saw first on "+r.Node)
 	},
 	"MutableSnapshotSharedLister": func(t *testing.T) {
-		var said []string
+		var notes []string
 		p := &probe{}
 		p.preFilter = func(fwk.CycleState, *v1.Pod) {
 			l := p.h.MutableSnapshotSharedLister()
@@ -58,7 +58,7 @@ var effects = map[string]func(t *testing.T){
 				t.Error(err)
 				return
 			}
-			said = append(said, node.Node().Name)
+			notes = append(notes, node.Node().Name)
 			info, _ := public.NewPodInfo(podOf("other", "1").Obj())
 			for _, err := range []error{l.StartMutations(), l.AddPod(info, "a"), l.RemovePod(klog.Background(), info.GetPod(), "a"), l.EndMutations()} {
 				if err == nil || !strings.Contains(err.Error(), "the snapshot cannot be changed") {
@@ -67,7 +67,7 @@ var effects = map[string]func(t *testing.T){
 			}
 		}
 		probed(t, one(p)).Schedule(podOf("pod", "1").Obj())
-		equal(t, said, "a")
+		equal(t, notes, "a")
 	},
 	"IterateOverWaitingPods": func(t *testing.T) {
 		c, p := waiting(t)
@@ -284,7 +284,7 @@ var effects = map[string]func(t *testing.T){
 		}
 	},
 	"RunFilterPlugins": func(t *testing.T) {
-		p, said := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
+		p, notes := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
 			for _, name := range []string{"a", "b"} {
 				node, _ := p.h.SnapshotSharedLister().NodeInfos().Get(name)
 				changed := node.Snapshot()
@@ -299,14 +299,14 @@ var effects = map[string]func(t *testing.T){
 				}
 			}
 		})
-		equal(t, *said, "a 1 NodeResourcesFit: Insufficient cpu", "a 0 fits", "b 0 Other: no", "b 0 Other: no")
+		equal(t, *notes, "a 1 NodeResourcesFit: Insufficient cpu", "a 0 fits", "b 0 Other: no", "b 0 Other: no")
 		node, _ := p.h.SnapshotSharedLister().NodeInfos().Get("a")
 		if s := p.h.RunFilterPlugins(t.Context(), public.NewCycleState(), podOf("web", "2").Obj(), node); !s.IsError() || !strings.Contains(s.Message(), "can only be run during PostFilter") {
 			t.Errorf("after PostFilter: %v", s)
 		}
 	},
 	"RunFilterPluginsWithNominatedPods": func(t *testing.T) {
-		_, said := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
+		_, notes := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
 			node, _ := p.h.SnapshotSharedLister().NodeInfos().Get("a")
 			empty := node.Snapshot()
 			for _, other := range node.GetPods() {
@@ -323,7 +323,7 @@ var effects = map[string]func(t *testing.T){
 			}
 			say(rejection(p.h.RunFilterPlugins(t.Context(), state, pod, empty)))
 		})
-		equal(t, *said, "-1 fits", "10 NodeResourcesFit: Insufficient cpu", "fits")
+		equal(t, *notes, "-1 fits", "10 NodeResourcesFit: Insufficient cpu", "fits")
 	},
 	"RunPreScorePlugins":             runsScores,
 	"RunScorePlugins":                runsScores,
@@ -436,7 +436,7 @@ func waiting(t *testing.T) (*st.Cluster, *probe) {
 // the Handle, another plugin rejects node b. On node a is the pod old, with 3 cpu.
 func inPostFilter(t *testing.T, ask func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any))) (*probe, *[]string) {
 	t.Helper()
-	said, asking := new([]string), false
+	notes, asking := new([]string), false
 	p, other := &probe{name: "Probe"}, &probe{name: "Other"}
 	p.filter = func(pod *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
 		if asking || pod.Name != "web" {
@@ -453,7 +453,7 @@ func inPostFilter(t *testing.T, ask func(p *probe, state fwk.CycleState, pod *v1
 	p.postFilter = func(state fwk.CycleState, pod *v1.Pod) {
 		asking = true
 		ask(p, state, pod, func(a ...any) {
-			*said = append(*said, strings.TrimSuffix(fmt.Sprintln(a...), "\n"))
+			*notes = append(*notes, strings.TrimSuffix(fmt.Sprintln(a...), "\n"))
 		})
 		other.mu.Lock()
 		defer other.mu.Unlock()
@@ -469,14 +469,14 @@ profiles:
 	if r := c.Schedule(podOf("web", "2").Obj()); !asking || r.Bound {
 		t.Fatalf("PostFilter was not asked: %+v", r)
 	}
-	return p, said
+	return p, notes
 }
 
 // extends makes a plugin add a pod to a node, or remove it, through the Handle. Another
 // plugin's AddPod or RemovePod is called, and the built-in InterPodAffinity counts the
 // change.
 func extends(t *testing.T, add bool) {
-	p, said := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
+	p, notes := inPostFilter(t, func(p *probe, state fwk.CycleState, pod *v1.Pod, say func(...any)) {
 		node, _ := p.h.SnapshotSharedLister().NodeInfos().Get("a")
 		info, _ := public.NewPodInfo(podOf("other", "1").Obj())
 		run := p.h.RunPreFilterExtensionRemovePod
@@ -486,7 +486,7 @@ func extends(t *testing.T, add bool) {
 		say(run(t.Context(), state, pod, info, node).IsSuccess())
 		say(run(t.Context(), state, pod, info, public.NewNodeInfo()).Message())
 	})
-	equal(t, *said, "true", "node not found")
+	equal(t, *notes, "true", "node not found")
 	if add {
 		equal(t, p.extended, "+other a")
 	} else {

@@ -148,7 +148,7 @@ func TestNominationsWithinATurn(t *testing.T) {
 			w.placed("placed", "n0", "0")
 			p.pre = func() { test.change(w, p) }
 			d := w.decide(w.pod("p", "1"))
-			if got := said(&d); got != test.want {
+			if got := describe(&d); got != test.want {
 				t.Errorf("the pod is %s; want %s", got, test.want)
 			}
 			slices.Sort(p.extended)

@@ -89,7 +89,7 @@ func TestDryRuns(t *testing.T) {
 	w := newWorld(t, 2, p)
 	w.apply(model.Change{Kind: model.PodSet, Pod: w.pod("first", "1", build.NominatedNodeName("n0"))})
 	d := w.decide(w.pod("p", "1"))
-	if got, want := said(&d), "on n1"; got != want {
+	if got, want := describe(&d), "on n1"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 	if want := []string{"+1 first n0 1"}; !slices.Equal(p.extended, want) {
@@ -181,7 +181,7 @@ func TestFiltersDuringPostFilter(t *testing.T) {
 	w.placed("a", "n0", "3")
 	w.placed("b", "n1", "4")
 	d := w.decide(w.pod("p", "4"))
-	if got, want := said(&d), "0/3 nodes are available: 1 too many pods, 2 Insufficient cpu. NodeResourcesFit,P nothing"; got != want {
+	if got, want := describe(&d), "0/3 nodes are available: 1 too many pods, 2 Insufficient cpu. NodeResourcesFit,P nothing"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 	want := map[string]string{"n0": "Insufficient cpu / ", "n1": "Insufficient cpu / ", "n2": "too many pods / too many pods"}

@@ -46,7 +46,7 @@ func TestLateReserve(t *testing.T) {
 		late := &lateReserve{named: "P", release: make(chan struct{}), undone: make(chan struct{})}
 		w := newWorldWithin(t, 50*time.Millisecond, 1, &binds{named: "A", calls: &calls}, late, &binds{named: "B", calls: &calls})
 		d := w.decide(w.pod("p", "1"))
-		if got, want := said(&d), "failed: running Reserve plugin \"P\": plugin \"P\" at Reserve: has not returned within 50ms"; got != want {
+		if got, want := describe(&d), "failed: running Reserve plugin \"P\": plugin \"P\" at Reserve: has not returned within 50ms"; got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 		if got, want := strings.Join(calls, ","), "A Reserve,B Unreserve,A Unreserve"; got != want {
@@ -83,7 +83,7 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 			try := func(pod *model.Pod, want string) {
 				t.Helper()
 				d := w.decide(pod)
-				if got := said(&d); got != want {
+				if got := describe(&d); got != want {
 					t.Errorf("%s: %s; want %s", point, got, want)
 				}
 			}
@@ -104,12 +104,12 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 			// The call has returned, but the plugin's lane may not have received that.
 			deadline := time.Now().Add(2 * time.Minute)
 			d := w.decide(pod)
-			for said(&d) == busy && time.Now().Before(deadline) {
+			for describe(&d) == busy && time.Now().Before(deadline) {
 				runtime.Gosched()
 				d = w.decide(pod)
 			}
-			if said(&d) != "on n0" || !p.holds(pod.UID) {
-				t.Errorf("%s: %s, reserved for %v; want the pod on n0, and reserved", point, said(&d), p.held)
+			if describe(&d) != "on n0" || !p.holds(pod.UID) {
+				t.Errorf("%s: %s, reserved for %v; want the pod on n0, and reserved", point, describe(&d), p.held)
 			}
 		}
 	})

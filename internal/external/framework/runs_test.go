@@ -170,20 +170,20 @@ func runsReserves(t *testing.T) {
 		{fwk.AsStatus(errors.New("broken")), `Error running Reserve plugin "B": broken `},
 	} {
 		b := &busy{named: "B", refuses: test.refuses}
-		said := ""
+		got := ""
 		asked(t, b, func(_ *world, h fwk.Handle, state fwk.CycleState, pod *v1.Pod) {
 			b.reserved = nil
 			s := h.RunReservePluginsReserve(t.Context(), state, pod, "n1")
-			if said = "Success"; s != nil {
-				said = fmt.Sprint(s.Code(), " ", s.Message(), " ", s.Plugin())
+			if got = "Success"; s != nil {
+				got = fmt.Sprint(s.Code(), " ", s.Message(), " ", s.Plugin())
 			}
 			h.RunReservePluginsUnreserve(t.Context(), state, pod, "n1")
 			if s := h.RunReservePluginsReserve(t.Context(), state, pod, "n9"); !s.IsError() {
 				t.Errorf("on a node that does not exist: %v", s)
 			}
 		})
-		if said != test.want {
-			t.Errorf("the plugins return %q, want %q", said, test.want)
+		if got != test.want {
+			t.Errorf("the plugins return %q, want %q", got, test.want)
 		}
 		if want := []string{"B: p on n1", "B: not p on n1"}; !slices.Equal(b.reserved, want) {
 			t.Errorf("the plugin was called for %q, want %q", b.reserved, want)

@@ -66,7 +66,7 @@ func TestScore(t *testing.T) {
 		test.p.named = "P"
 		w := newWorld(t, 3, &test.p)
 		d := w.decide(w.pod("p", "1"))
-		if got := said(&d); !strings.HasPrefix(got, test.want) {
+		if got := describe(&d); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s; want %s", got, test.want)
 		}
 	}
@@ -100,8 +100,8 @@ func TestNormalizeFeasibleNodes(t *testing.T) {
 			w.placed("on-"+node, node, "4")
 		}
 		d := w.decide(w.pod("p", "1"))
-		if got := strings.Join(calls, " "); got != test.want || said(&d) != "on n3" {
-			t.Errorf("%v full: called %q, %s; want %q, on n3", test.full, got, said(&d), test.want)
+		if got := strings.Join(calls, " "); got != test.want || describe(&d) != "on n3" {
+			t.Errorf("%v full: called %q, %s; want %q, on n3", test.full, got, describe(&d), test.want)
 		}
 	}
 }

@@ -130,8 +130,8 @@ func (w *world) decide(pod *model.Pod) plan.Decision {
 	return w.engine.Decide(w.state.View(), plan.WorkFor(pod))
 }
 
-// said describes a decision in a line.
-func said(d *plan.Decision) string {
+// describe returns a decision in a line.
+func describe(d *plan.Decision) string {
 	switch d.Outcome {
 	case plan.Placed:
 		return "on " + d.Placements[0].NodeName

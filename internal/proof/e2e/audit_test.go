@@ -127,8 +127,8 @@ func (w *world) eachPodBoundOnce(killed time.Time) {
 	w.Logf("%d pods have a node, of %d the log has the binding, %d have an event", placed, len(bound), len(events))
 }
 
-// knows waits until a process of Berth has synced, and returns the time.
-func (w *world) knows(p *rig.Process) time.Time {
+// awaitSync waits until a process of Berth has synced, and returns the time.
+func (w *world) awaitSync(p *rig.Process) time.Time {
 	w.Helper()
 	w.await("Berth knows the cluster", func() bool { return strings.Contains(p.Log(), "Cluster is known") })
 	return time.Now()

@@ -70,7 +70,7 @@ func TestSchedulerDiesWithDevices(t *testing.T) {
 	}
 	killed := time.Now()
 	if last := w.scheduler(nil); !incumbentRuns() {
-		killed = w.knows(last)
+		killed = w.awaitSync(last)
 	}
 	w.podsWith("pod", *devicePods-deaths*share, fromTemplate("one"))
 	w.awaitRunning(*devicePods)
@@ -94,7 +94,7 @@ func TestPodsShareAClaim(t *testing.T) {
 	before := w.storedClaim("shared")
 	killed := time.Now()
 	if next := w.scheduler(nil); !incumbentRuns() {
-		killed = w.knows(next)
+		killed = w.awaitSync(next)
 	}
 	w.podsWith("last", 1, named("shared"))
 	w.awaitRunning(pods)

@@ -258,7 +258,7 @@ func TestDeploymentsRunThroughARestart(t *testing.T) {
 		return len(slices.DeleteFunc(w.pods(), func(p v1.Pod) bool { return p.Spec.NodeName == "" })) > 330
 	})
 	first.Kill()
-	killed := w.knows(w.berth())
+	killed := w.awaitSync(w.berth())
 	w.awaitRunning(1000)
 	if bad := w.overcommitted(); len(bad) > 0 {
 		t.Errorf("over-committed: %s", strings.Join(bad, "; "))

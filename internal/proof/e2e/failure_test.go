@@ -181,7 +181,7 @@ func TestBerthDiesFiveTimes(t *testing.T) {
 		w.awaitBound(pods * (death + 1) / (deaths + 1))
 		p.Kill()
 	}
-	killed := w.knows(w.startAlone(log))
+	killed := w.awaitSync(w.startAlone(log))
 	w.awaitBound(pods)
 	w.allWell(log, killed)
 }
