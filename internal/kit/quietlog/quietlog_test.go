@@ -110,7 +110,7 @@ func TestLinesKeepTheirSource(t *testing.T) {
 	log.Error(errors.New("odd"), "an error")
 	log.WithCallDepth(0).WithName("n").Error(errors.New("odd"), "an error")
 	for _, line := range got {
-		if !strings.Contains(line, `"terse_test.go"`) {
+		if !strings.Contains(line, `"quietlog_test.go"`) {
 			t.Errorf("the source is lost: %s", line)
 		}
 	}
