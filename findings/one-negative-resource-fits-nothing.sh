@@ -8,13 +8,13 @@
 # request it, or requests nothing. A consolidation that kube-scheduler could carry out is
 # then not found, because its pods find no place on the over-committed node.
 #
-# sigs.k8s.io/karpenter v1.14.0, package pkg/utils/resources. Fits is the same in v1.15.0,
-# which needs Go 1.26.9.
+# sigs.k8s.io/karpenter v1.14.0, package pkg/utils/resources, built with
+# k8s.io/component-helpers v0.37.1. Fits is the same in v1.15.0, which needs Go 1.26.9.
 . "$(dirname "$0")/lib/go.sh"
 
 expect one-negative-resource-fits-nothing '0 GPUs left: pod without GPU fits: true
 -1 GPUs left: pod without GPU fits: false, pod without any request fits: false' \
-	sigs.k8s.io/karpenter/pkg/utils/resources@v1.14.0 <<'GO'
+	sigs.k8s.io/karpenter/pkg/utils/resources@v1.14.0 k8s.io/component-helpers@v0.37.1 <<'GO'
 package main
 
 import (

@@ -18,7 +18,7 @@ expect stage-selector-and-numbers '.spec.hostNetwork In [true]: true
 .spec.priority NotIn [1000]: true
 .spec.priority | tostring In [1000]: true
 .spec.containers | length In [1]: true' \
-	sigs.k8s.io/kwok/pkg/utils/expression@v0.8.0 k8s.io/api/core/v1@v0.36.1 <<'GO'
+	sigs.k8s.io/kwok/pkg/utils/expression@v0.8.0 k8s.io/api/core/v1@v0.37.1 <<'GO'
 package main
 
 import (
