@@ -8,12 +8,12 @@
 # requests are added. A group of 4 pods with a limit of 8 GPUs each has no GPU in its
 # minResources.
 #
-# sigs.k8s.io/lws v0.7.0, package pkg/utils.
+# sigs.k8s.io/lws v0.7.0, package pkg/utils, built with k8s.io/* v0.37.1.
 . "$(dirname "$0")/lib/go.sh"
 
 expect limits-count-as-nothing 'requests and limits: 32 GPUs
 limits alone: 0 GPUs' \
-	sigs.k8s.io/lws/pkg/utils@v0.7.0 <<'GO'
+	sigs.k8s.io/lws/pkg/utils@v0.7.0 k8s.io/apiserver@v0.37.1 <<'GO'
 package main
 
 import (
