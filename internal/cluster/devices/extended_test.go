@@ -57,6 +57,8 @@ func TestClassFor(t *testing.T) {
 		{set: classOf("b", "x.com/gpu", 5), gpu: "b"},
 		{set: classOf("c", "x.com/gpu", 5), gpu: "b"},
 		{set: classOf("a", "x.com/gpu", 4), gpu: "b"},
+		{removed: "a", gpu: "b"}, // the older classes may go first, as after a migration
+		{set: classOf("a", "x.com/gpu", 4), gpu: "b"},
 		{set: classOf("d", "x.com/gpu", 6), gpu: "d"},
 		{set: classOf("d", "x.com/tpu", 6), gpu: "b", tpu: "d"},
 		{set: classOf("b", "", 5), gpu: "c", tpu: "d"},
