@@ -34,7 +34,7 @@ var (
 
 // Each plugin of the table exists, has a stand-in, or cannot keep a pod from being bound.
 func TestNothingIsPassedOver(t *testing.T) {
-	known := builtIn(defaultGates(t))
+	known := builtIn(defaultGates(t), rules{})
 	for _, row := range slices.Concat(known.byDefault, known.onRequest) {
 		if row.build == nil {
 			if _, err := absent.New(row.name); err != nil {

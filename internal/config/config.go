@@ -61,6 +61,8 @@ type Config struct {
 	file string // as given; empty without a file
 	// known are the plugins that profiles may enable. Build uses them again.
 	known           registry
+	gates           Gates
+	release         Release
 	external        []madeExternal
 	types           *framework.Types
 	enablesExternal bool
@@ -87,6 +89,8 @@ type Request struct {
 	File string
 	// Gates are the feature gates; nil means the defaults.
 	Gates Gates
+	// Release chooses the answers of the plugins; 0 means Release37.
+	Release Release
 	// Edit applies flags: it changes the configuration after defaults are filled in and
 	// before it is checked.
 	Edit func(*configv1.KubeSchedulerConfiguration)
@@ -179,7 +183,8 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		}
 		gates = defaults
 	}
-	known, err := builtIn(gates).with(r.External)
+	release := max(r.Release, Release37)
+	known, err := builtIn(gates, rulesOf(release)).with(r.External)
 	if err != nil {
 		return nil, err
 	}
@@ -210,8 +215,10 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		GroupClaims:        hasGroupClaims(gates),
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
-		known: known,
-		types: r.External.Types(),
+		known:   known,
+		gates:   gates,
+		release: release,
+		types:   r.External.Types(),
 	}
 	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)

@@ -50,7 +50,7 @@ type External struct {
 // registered in Shown's scheme, where packages have put theirs at the start of the
 // program.
 func NewExternal(registered []Registered, types []func(*runtime.Scheme) error, shown *framework.Types) (*External, error) {
-	own := builtIn(noGates{}) // gates decide which are enabled, not which exist
+	own := builtIn(noGates{}, rules{}) // gates decide which are enabled, not which exist
 	o := &External{types: shown}
 	for _, r := range registered {
 		taken := own.find(r.Name) != nil || slices.ContainsFunc(o.plugins, func(p Registered) bool { return p.Name == r.Name })

@@ -165,7 +165,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 				t.Errorf("%s.%s is new: find out whether a plugin of kube-scheduler reads it, and bar the pods that have it if Berth lacks the plugin", kind, field.Name)
 				continue
 			}
-			checkFate(t, builtIn(gates), kind.String()+"."+field.Name, field.Type, text)
+			checkFate(t, builtIn(gates, rules{}), kind.String()+"."+field.Name, field.Type, text)
 			if spec, ok := having(kind, i); ok {
 				want := ""
 				if by, isBarred := strings.CutPrefix(text, "barred by "); isBarred {

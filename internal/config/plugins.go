@@ -90,8 +90,9 @@ func (r registry) fromExternal(name string) *Registered {
 // unmade reports whether the plugin's points are still unknown.
 func (r registry) unmade(name string) bool { return r.extended == nil && r.fromExternal(name) != nil }
 
-// builtIn returns kube-scheduler's plugins, in the variants that the gates choose.
-func builtIn(gates Gates) registry {
+// builtIn returns kube-scheduler's plugins, in the variants that the gates and the rules
+// of a release choose.
+func builtIn(gates Gates, on rules) registry {
 	operators := tainttoleration.EqualAndExists
 	if gates.Enabled(taintTolerationComparison) {
 		operators = tainttoleration.WithComparisons
@@ -117,7 +118,7 @@ func builtIn(gates Gates) registry {
 		{"NodeVolumeLimits", at(preFilter, filter), plain(nodevolumelimits.New), 0, nil},
 		{"VolumeBinding", at(preFilter, filter, postFilter, preScore, score, reserve, preBind), typed(volumebinding.New), 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},
 		{"VolumeZone", at(preFilter, filter), plain(volumezone.New), 0, nil},
-		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
+		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.Rules{EmptySelector: on.spreadEmptySelector}.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
 		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), typed(newDynamicResources(gates)), 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
 		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(preemptionOfGroups(gates).New), 0, preemptionArgs()},

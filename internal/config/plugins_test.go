@@ -15,7 +15,7 @@ import (
 // withMine is the built-in plugins and an out-of-tree one.
 func withMine(t *testing.T) registry {
 	t.Helper()
-	known, err := builtIn(defaultGates(t)).with(nil)
+	known, err := builtIn(defaultGates(t), rules{}).with(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,12 +139,12 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range builtIn(defaultGates(t)).byDefault {
+	for _, row := range builtIn(defaultGates(t), rules{}).byDefault {
 		if row.build == nil {
 			continue
 		}
 		config := c.Source.Profiles[0].PluginConfig
-		made, err := new(plugins).instances(builtIn(defaultGates(t)), []string{row.name}, config, nil)
+		made, err := new(plugins).instances(builtIn(defaultGates(t), rules{}), []string{row.name}, config, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestDefaultProfile(t *testing.T) {
 	if profile.PreEnqueue[0].Name() != "SchedulingGates" {
 		t.Errorf("the first PreEnqueue plugin is %s", profile.PreEnqueue[0].Name())
 	}
-	for _, plugin := range builtIn(defaultGates(t)).byDefault {
+	for _, plugin := range builtIn(defaultGates(t), rules{}).byDefault {
 		if (plugin.build == nil) == has(plugin.name) {
 			t.Errorf("missing are %v; %s has a constructor: %v", c.Missing, plugin.name, plugin.build != nil)
 		}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/internal/config"
 )
 
 // TestReadme checks that the README's example runs, and that the README has every word of
@@ -23,7 +25,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Run(); err != nil {
+	if err := s.Run(config.Release37); err != nil {
 		t.Error(err)
 	}
 	var words []string
@@ -141,6 +143,7 @@ func TestMistakes(t *testing.T) {
 		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
 		{"bad expectation", head + "----\nweb is on a\n", `f:3: "web is on a": want a pod and its node or one of binding, error, gated, gone, ignored, pending, terminating`},
 		{"bad place", head + "----\nplace web: somewhere\n", `f:3: place: want a pod, a colon and one of active,`},
+		{"bad release", head + "----\n[1.36] web a\n", `f:3: release "1.36": must be one of [1.37 1.38]`},
 		{"bad scores", head + "----\nscores web: a\n", `f:3: scores: "a" is not NAME=NUMBER; want "scores POD: NODE=TOTAL ..."`},
 	}
 	for _, test := range tests {
@@ -150,6 +153,20 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("error\n%v\nwant\n%s", err, test.want)
 			}
 		})
+	}
+}
+
+// TestAnswersOfReleases expects that an expectation with a release is checked only there.
+func TestAnswersOfReleases(t *testing.T) {
+	s, err := Parse("f", []byte("# Why.\nnode a cpu=1\npod web cpu=1\n----\n[1.37] web a\n[1.38] web b\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(config.Release37); err != nil {
+		t.Errorf("1.37: %v", err)
+	}
+	if err := s.Run(config.Release38); err == nil || !strings.Contains(err.Error(), "f:6: web: want b, is a") {
+		t.Errorf("1.38: error %v, want one for line 6", err)
 	}
 }
 
@@ -186,7 +203,7 @@ func TestDoesNotHold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Run(); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := s.Run(config.Release37); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error\n%v\nwant\n%s", err, test.want)
 			}
 		})

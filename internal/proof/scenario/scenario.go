@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
@@ -44,6 +45,8 @@ type command struct {
 type expectation struct {
 	line  int
 	check func(w *world) error
+	// release is the only release with this answer; 0 means all.
+	release config.Release
 }
 
 // lineError is a mistake in a scenario, or an expectation that does not hold.
@@ -182,14 +185,23 @@ func (p *parser) block() (string, error) {
 	return "", fmt.Errorf("the block that starts here has no line %q", blockEnd)
 }
 
-// expectation reads a line after the mark.
+// expectation reads a line after the mark. A release in brackets may come first.
 func (p *parser) expectation(line string) {
+	var only config.Release
+	if text, rest, ok := strings.Cut(strings.TrimPrefix(line, "["), "] "); ok && line[0] == '[' {
+		var err error
+		if only, err = config.ParseRelease(text); err != nil {
+			p.fail("release %w", err)
+			return
+		}
+		line = strings.TrimSpace(rest)
+	}
 	check, err := expectationOf(line)
 	if err != nil {
 		p.fail("%w", err)
 		return
 	}
-	p.step().expectations = append(p.step().expectations, expectation{p.at + 1, check})
+	p.step().expectations = append(p.step().expectations, expectation{p.at + 1, check, only})
 }
 
 // oneOf lists the allowed words, for errors.

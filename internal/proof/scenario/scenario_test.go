@@ -5,9 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// TestScenario runs every scenario in testdata through the real loop.
+// TestScenario runs every scenario in testdata through the real loop, with the answers of
+// each release.
 func TestScenario(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.scenario")
 	if err != nil || len(files) == 0 {
@@ -24,8 +27,10 @@ func TestScenario(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Run(); err != nil {
-				t.Errorf("%s\n%v", s.Title, err)
+			for _, release := range config.Releases() {
+				if err := s.Run(release); err != nil {
+					t.Errorf("%s\nwith the answers of %v: %v", s.Title, release, err)
+				}
 			}
 		})
 	}

@@ -34,10 +34,10 @@ func (w *world) note(r simulate.Round) error {
 	return nil
 }
 
-// Run runs the scenario. The error joins the failed expectations of the first step with
-// any, or names the command that failed.
-func (s *Scenario) Run() error {
-	scheduler, err := s.scheduler()
+// Run runs the scenario with the answers of a release. The error joins the failed
+// expectations of the first step with any, or names the command that failed.
+func (s *Scenario) Run(release config.Release) error {
+	scheduler, err := s.scheduler(release)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}
@@ -47,19 +47,19 @@ func (s *Scenario) Run() error {
 	}
 	w := &world{cluster: cluster}
 	for i := range s.steps {
-		if err := s.run(w, &s.steps[i]); err != nil {
+		if err := s.run(w, &s.steps[i], release); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Scenario) scheduler() (*config.Config, error) {
+func (s *Scenario) scheduler(release config.Release) (*config.Config, error) {
 	gates, err := feature.With(s.gates)
 	if err != nil {
 		return nil, err
 	}
-	request := config.Request{Gates: gates}
+	request := config.Request{Gates: gates, Release: release}
 	if s.config == nil {
 		return config.Read(request)
 	}
@@ -68,7 +68,7 @@ func (s *Scenario) scheduler() (*config.Config, error) {
 
 // run executes the commands of one step and runs the scheduler until it is idle at the
 // present time.
-func (s *Scenario) run(w *world, step *step) error {
+func (s *Scenario) run(w *world, step *step, release config.Release) error {
 	w.decided, w.nominating = nil, map[model.PodKey]plan.Decision{}
 	for _, c := range step.commands {
 		if err := c.do(w); err != nil {
@@ -80,6 +80,9 @@ func (s *Scenario) run(w *world, step *step) error {
 	}
 	var errs []error
 	for _, e := range step.expectations {
+		if e.release != 0 && e.release != release {
+			continue
+		}
 		if err := e.check(w); err != nil {
 			errs = append(errs, &lineError{s.file, e.line, err})
 		}

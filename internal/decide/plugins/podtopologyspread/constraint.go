@@ -84,23 +84,23 @@ func (c *constraint) isAbsent(v state.View) bool { return c.key != "" && !v.Carr
 
 // selected are the pods that a constraint counts.
 type selected struct {
-	// pods are not counted if the selector selects nothing, or everything, which counts 0
-	// by definition.
+	// pods are not counted if the selector selects nothing. Without Rules.EmptySelector a
+	// selector of all pods counts none, too.
 	pods state.PodSet
 	// self is 1 if the selector selects the pod itself.
 	self int32
 }
 
 // selectPods returns the pods in the pod's namespace that a selector with this canonical
-// text selects.
-func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected {
+// text selects. emptySelects means that an empty selector counts all pods.
+func selectPods(pod *model.Pod, selector labels.Selector, text string, emptySelects bool) *selected {
 	s := &selected{pods: state.PodSet{
 		Text:    string(append(append(model.AppendQuote([]byte("spread "), pod.Namespace), ' '), text...)),
 		Terms:   []*model.Term{{Namespaces: []string{pod.Namespace}, Selector: selector}},
 		Staying: true,
 	}}
 	_, selectable := selector.Requirements()
-	s.pods.Uncounted = selector.Empty() || !selectable
+	s.pods.Uncounted = !selectable || selector.Empty() && !emptySelects
 	if selector.Matches(pod.Labels) {
 		s.self = 1
 	}
@@ -131,7 +131,7 @@ func (d *defaultSelector) refresh(v state.View) (applies bool) {
 	if d.version = version; !same {
 		selector := v.DefaultSelector(d.pod)
 		d.empty = selector.Empty()
-		d.selected = *selectPods(d.pod, selector, "default "+selector.String())
+		d.selected = *selectPods(d.pod, selector, "default "+selector.String(), false)
 	}
 	return !d.empty
 }

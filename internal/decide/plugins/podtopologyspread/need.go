@@ -22,6 +22,7 @@ type need struct {
 	pod    *model.Pod
 	action v1.UnsatisfiableConstraintAction
 	own    bool // the pod's own constraints, not the default ones
+	rules  Rules
 	// keysRequired means that only nodes with the keys of all constraints count.
 	keysRequired bool
 	list         []demand
@@ -74,7 +75,7 @@ func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *
 		return nil
 	}
 	n := &need{
-		pod: pod, action: action, own: own, keysRequired: action == v1.DoNotSchedule || own || p.keysForDefaults,
+		pod: pod, action: action, own: own, rules: p.rules, keysRequired: action == v1.DoNotSchedule || own || p.keysForDefaults,
 		list: make([]demand, 0, len(specs)),
 	}
 	for i := range specs {
@@ -297,7 +298,7 @@ func (n *need) ownConstraints() []constraint {
 		text := string(model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...))
 		of := known[text]
 		if of == nil {
-			of = selectPods(n.pod, d.selector, text)
+			of = selectPods(n.pod, d.selector, text, n.rules.EmptySelector)
 			known[text] = of
 		}
 		list = append(list, n.constraint(d, of))

@@ -35,16 +35,29 @@ type Plugin struct {
 	// constraints that honor these.
 	affinity *nodeaffinity.Plugin
 	taints   *tainttoleration.Plugin
+	rules    Rules
 }
 
+// Rules are the answers that differ between releases. The zero value has the answers of
+// Kubernetes 1.37.
+type Rules struct {
+	// EmptySelector means that the selector {} of a constraint counts all pods of the
+	// namespace, instead of none.
+	EmptySelector bool
+}
+
+// New returns the plugin with the answers of 1.37. Args must be valid; nil means
+// kube-scheduler's defaults.
+func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) { return Rules{}.New(args) }
+
 // New returns the plugin. Args must be valid; nil means kube-scheduler's defaults.
-func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
+func (r Rules) New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
 	// The profile's added affinity does not count here.
 	affinity, err := nodeaffinity.New(nil)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{affinity: affinity, taints: tainttoleration.New(tainttoleration.EqualAndExists)}
+	p := &Plugin{affinity: affinity, taints: tainttoleration.New(tainttoleration.EqualAndExists), rules: r}
 	if args == nil || args.DefaultingType != configv1.ListDefaulting {
 		p.softDefaults = systemConstraints()
 		return p, nil

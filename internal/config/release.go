@@ -1,0 +1,125 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Release is a minor version of Kubernetes 1. The answers of the plugins depend on it.
+type Release int
+
+// The releases with different answers. The zero value of a request means Release37.
+const (
+	Release37 Release = 37
+	Release38 Release = 38
+)
+
+// Releases returns the releases, the oldest first.
+func Releases() []Release { return []Release{Release37, Release38} }
+
+// String returns "1.37".
+func (r Release) String() string { return fmt.Sprintf("1.%d", int(r)) }
+
+// ParseRelease parses "1.37" or "1.38".
+func ParseRelease(text string) (Release, error) {
+	for _, r := range Releases() {
+		if text == r.String() {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("%q: must be one of %v", text, Releases())
+}
+
+// ReleaseFor returns the release whose answers suit an API server of a minor version: the
+// oldest for older servers, the newest for newer ones.
+func ReleaseFor(minor int) Release {
+	all := Releases()
+	return Release(min(max(minor, int(all[0])), int(all[len(all)-1])))
+}
+
+// rules are the answers that differ between releases. Each is an argument of one plugin's
+// constructor. The zero value has the answers of the oldest release.
+type rules struct {
+	spreadEmptySelector bool
+}
+
+// Rule is an answer that differs between releases.
+type Rule struct {
+	// Name is the field's name in code, and the row's name in docs/versions.md.
+	Name string
+	// Since is the first release with the new answer.
+	Since Release
+	// Before and After are the two answers.
+	Before, After string
+	// Affects names the objects that have another answer.
+	Affects string
+	// Test is the test with both answers: a scenario, or a package and a function.
+	Test string
+
+	field func(*rules) *bool
+}
+
+// Rules returns the table of the answers that differ, in the order of docs/versions.md.
+func Rules() []Rule {
+	return []Rule{
+		{
+			Name: "spreadEmptySelector", Since: Release38,
+			Before:  "a spread constraint with `labelSelector: {}` counts no pods",
+			After:   "it counts all pods of the namespace",
+			Affects: "pods with such a constraint",
+			Test:    "release-spread-empty-selector",
+			field:   func(r *rules) *bool { return &r.spreadEmptySelector },
+		},
+	}
+}
+
+// rulesOf returns the rules of a release.
+func rulesOf(release Release) (on rules) {
+	for _, rule := range Rules() {
+		*rule.field(&on) = release >= rule.Since
+	}
+	return on
+}
+
+// Release returns the release whose answers the profiles give.
+func (c *Config) Release() Release { return c.release }
+
+// For returns the configuration with the answers of a release. Out-of-tree plugins must
+// not be built yet.
+func (c *Config) For(release Release) (*Config, error) {
+	if release == c.release {
+		return c, nil
+	}
+	full, err := c.with(rulesOf(release))
+	if err == nil {
+		full.release = release
+	}
+	return full, err
+}
+
+// ForRule returns the configuration with one rule as in its first release, and all others
+// as in the release before.
+func (c *Config) ForRule(name string) (*Config, error) {
+	table := Rules()
+	i := slices.IndexFunc(table, func(r Rule) bool { return r.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no rule is named %q", name)
+	}
+	on := rulesOf(table[i].Since - 1)
+	*table[i].field(&on) = true
+	return c.with(on)
+}
+
+// with builds the profiles again, with other rules.
+func (c *Config) with(on rules) (*Config, error) {
+	full := *c
+	full.Source = c.Source.DeepCopy()
+	full.known = builtIn(c.gates, on)
+	full.known.external, full.known.scheme = c.known.external, c.known.scheme
+	full.Profiles, full.Missing, full.Barring, full.reads = nil, nil, nil, nil
+	if err := full.addProfiles(nil); err != nil {
+		return nil, fmt.Errorf("initializing profiles: %w", err)
+	}
+	full.askExtenders()
+	return &full, nil
+}
