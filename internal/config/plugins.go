@@ -121,7 +121,7 @@ func builtIn(gates Gates, on rules) registry {
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.Rules{EmptySelector: on.spreadEmptySelector}.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
 		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), typed(newDynamicResources(gates)), 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
-		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(preemptionOfGroups(gates).New), 0, preemptionArgs()},
+		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(preemptionOfGroups(gates).With(on.preemption())), 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
 		{"DefaultBinder", at(bind), plain(defaultbinder.New), 0, nil},

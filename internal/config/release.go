@@ -3,6 +3,9 @@ package config
 import (
 	"fmt"
 	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Release is a minor version of Kubernetes 1. The answers of the plugins depend on it.
@@ -40,7 +43,16 @@ func ReleaseFor(minor int) Release {
 // rules are the answers that differ between releases. Each is an argument of one plugin's
 // constructor. The zero value has the answers of the oldest release.
 type rules struct {
-	spreadEmptySelector bool
+	spreadEmptySelector  bool
+	budgetEmptySelector  bool
+	budgetUnlabelledPods bool
+}
+
+// preemption returns the rules of DefaultPreemption.
+func (r rules) preemption() plugin.PreemptionRules {
+	return plugin.PreemptionRules{
+		Budgets: model.BudgetRules{EmptySelector: r.budgetEmptySelector, UnlabelledPods: r.budgetUnlabelledPods},
+	}
 }
 
 // Rule is an answer that differs between releases.
@@ -69,6 +81,22 @@ func Rules() []Rule {
 			Affects: "pods with such a constraint",
 			Test:    "release-spread-empty-selector",
 			field:   func(r *rules) *bool { return &r.spreadEmptySelector },
+		},
+		{
+			Name: "budgetEmptySelector", Since: Release38,
+			Before:  "preemption ignores a PodDisruptionBudget with `selector: {}`",
+			After:   "such a budget protects all pods of its namespace",
+			Affects: "preemptors of pods in namespaces with such a budget",
+			Test:    "release-budget-empty-selector",
+			field:   func(r *rules) *bool { return &r.budgetEmptySelector },
+		},
+		{
+			Name: "budgetUnlabelledPods", Since: Release38,
+			Before:  "preemption ignores budgets of pods without labels",
+			After:   "a budget that selects them, such as by `DoesNotExist`, protects them",
+			Affects: "preemptors of pods without labels",
+			Test:    "release-budget-unlabelled-pods",
+			field:   func(r *rules) *bool { return &r.budgetUnlabelledPods },
 		},
 	}
 }

@@ -197,6 +197,8 @@ type GroupPostFilter interface {
 	// ByGroupPolicy reports whether the group's own preemption policy applies, instead of
 	// the policies of its members.
 	ByGroupPolicy() bool
+	// Rules returns the rules of the release.
+	Rules() PreemptionRules
 }
 
 // GroupFreeing is a PostFilter plugin that releases objects for a pod group. It runs
@@ -287,7 +289,14 @@ type Cycle interface {
 	// Preempt searches for the best node and the pods to evict from it, by
 	// kube-scheduler's rules of DefaultPreemption. An error means that the search found
 	// nothing, and failed on some nodes or in an extender.
-	Preempt() (Preemption, error)
+	Preempt(rules PreemptionRules) (Preemption, error)
+}
+
+// PreemptionRules are the rules of DefaultPreemption that differ between releases. The
+// zero value has the rules of Kubernetes 1.37.
+type PreemptionRules struct {
+	// Budgets choose the pods that PodDisruptionBudgets protect.
+	Budgets model.BudgetRules
 }
 
 // Preemption is the result of a search for victims. At most one field is set, and none if

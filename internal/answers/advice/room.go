@@ -82,8 +82,7 @@ func withPriority(priority int32) func(*v1.Pod) {
 }
 
 // breaksBudget reports whether evictions violate a PodDisruptionBudget by the rules of
-// the eviction API. There an empty selector selects all pods of the namespace; preemption
-// ignores such budgets.
+// the eviction API. Preemption in 1.37 ignores some of these budgets.
 func breaksBudget(v state.View, evictions []plan.Eviction) bool {
 	disrupted := map[*state.Budget]int32{}
 	for i := range evictions {

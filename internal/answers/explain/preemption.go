@@ -83,7 +83,8 @@ func victim(pod *model.Pod) Victim {
 	return v
 }
 
-// violated returns the budgets with more victims than allowed disruptions. Pods that are
+// violated returns the budgets with more victims than allowed disruptions, also budgets
+// that preemption ignores. Pods that are
 // being deleted do not count: they are disrupted already.
 func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
 	victims := map[*state.Budget]int32{}
@@ -92,7 +93,7 @@ func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
 		if pod.Terminating {
 			continue
 		}
-		for _, budget := range s.state.View().BudgetsOf(pod) {
+		for _, budget := range s.state.View().BudgetsOf(pod, model.AllSelected()) {
 			if budget.Counts(pod) {
 				victims[budget]++
 			}

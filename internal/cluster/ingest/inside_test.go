@@ -119,7 +119,7 @@ func TestMalformedIsSetAside(t *testing.T) {
 			}
 			continue
 		case *model.DisruptionBudget:
-			if c.Allowed != 0 || !c.Covers(&model.Pod{Namespace: "ns", Name: "p", Labels: map[string]string{"any": ""}}) {
+			if c.Allowed != 0 || !c.Covers(&model.Pod{Namespace: "ns", Name: "p", Labels: map[string]string{"any": ""}}, model.BudgetRules{}) {
 				t.Errorf("budget %+v", c)
 			}
 		case *model.ResourceClaim:

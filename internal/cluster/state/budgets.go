@@ -38,8 +38,9 @@ func (b *Budget) filing() *filing[labelKey] { return &b.filed }
 // budgetChange affects the pods that a term selects, on nodes with more than enough pods.
 // Evicting up to enough pods neither violated the budget before nor does so now.
 type budgetChange struct {
-	term   *model.Term
-	enough int32
+	term       *model.Term
+	selectsAll bool // by the selector {}
+	enough     int32
 }
 
 // maxBudgetChanges is the minimum number of changes kept; the maximum is twice that.
@@ -51,12 +52,12 @@ func (b *budgets) find(ref model.Ref) (at int, found bool) {
 	})
 }
 
-func (b *budgets) changed(term *model.Term, enough int32) {
+func (b *budgets) changed(budget *Budget, enough int32) {
 	b.version++
 	if len(b.changes) >= 2*maxBudgetChanges {
 		b.changes = append(b.changes[:0], b.changes[maxBudgetChanges:]...)
 	}
-	b.changes = append(b.changes, budgetChange{term, enough})
+	b.changes = append(b.changes, budgetChange{budget.term, budget.SelectsAll, enough})
 }
 
 func (b *budgets) add(budget *Budget) {
@@ -64,13 +65,13 @@ func (b *budgets) add(budget *Budget) {
 		b.index.add(budget.term, budget)
 	}
 	b.selections++
-	b.changed(budget.term, budget.Allowed)
+	b.changed(budget, budget.Allowed)
 }
 
 func (b *budgets) remove(budget *Budget) {
 	b.index.remove(budget)
 	b.selections++
-	b.changed(budget.term, budget.Allowed)
+	b.changed(budget, budget.Allowed)
 }
 
 // setBudget stores a budget. It wakes no pod, as in kube-scheduler.
@@ -83,7 +84,7 @@ func (s *State) setBudget(budget *model.DisruptionBudget) {
 			before := have.DisruptionBudget
 			have.DisruptionBudget = budget
 			if before.Allowed != budget.Allowed || !sameDisrupted(before.Object.Status.DisruptedPods, budget.Object.Status.DisruptedPods) {
-				s.budgets.changed(have.term, min(before.Allowed, budget.Allowed))
+				s.budgets.changed(have, min(before.Allowed, budget.Allowed))
 			}
 			return
 		}
@@ -119,15 +120,15 @@ func (s *State) removeBudget(ref model.Ref) {
 // state's own and valid until the next change.
 func (v View) Budgets(namespace string) []*Budget { return v.s.budgets.byNamespace[namespace] }
 
-// BudgetsOf returns the PodDisruptionBudgets that select a pod, by name, whether or not
-// they count its disruption.
-func (v View) BudgetsOf(pod *model.Pod) []*Budget {
-	if len(pod.Labels) == 0 {
+// BudgetsOf returns the PodDisruptionBudgets that protect a pod by the rules, by name,
+// whether or not they count its disruption.
+func (v View) BudgetsOf(pod *model.Pod, rules model.BudgetRules) []*Budget {
+	if !rules.Protects(pod) {
 		return nil
 	}
 	var selecting []*Budget
 	v.s.budgets.index.candidates(pod, func(b *Budget) {
-		if b.Selector.Matches(pod.Labels) {
+		if rules.Include(b.DisruptionBudget) && b.Selector.Matches(pod.Labels) {
 			selecting = append(selecting, b)
 		}
 	})
@@ -146,10 +147,10 @@ func (v View) BudgetsVersion() uint64 { return v.s.budgets.version }
 func (v View) BudgetSelections() uint64 { return v.s.budgets.selections }
 
 // BudgetedSince calls yield with the slots where evictions may violate other budgets than
-// at the given version. A slot is repeated if several of its pods are affected. It
+// at the given version, by the rules. A slot is repeated if several of its pods are affected. It
 // returns false if any slot may be affected, possibly after calls of yield: the version
 // is too old, or more than four pods per slot must be visited.
-func (v View) BudgetedSince(version uint64, yield func(slot int32)) bool {
+func (v View) BudgetedSince(version uint64, rules model.BudgetRules, yield func(slot int32)) bool {
 	s := v.s
 	since := s.budgets.version - version
 	if since > uint64(len(s.budgets.changes)) {
@@ -157,6 +158,9 @@ func (v View) BudgetedSince(version uint64, yield func(slot int32)) bool {
 	}
 	visits := 4 * s.Slots()
 	for _, change := range s.budgets.changes[len(s.budgets.changes)-int(since):] {
+		if change.selectsAll && !rules.EmptySelector {
+			continue
+		}
 		for _, key := range s.population.fewest(change.term.Namespaces, model.Demands(change.term.Selector)) {
 			for _, l := range s.population.index.under[key] {
 				if visits--; !change.term.Selector.Matches(l.labels) {

@@ -17,7 +17,11 @@ import (
 func budgetOf(namespace, name, selector string, allowed int32) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	b.Status.DisruptionsAllowed = allowed
-	if selector == "" {
+	switch selector {
+	case "": // absent
+		return b
+	case "{}":
+		b.Spec.Selector = &metav1.LabelSelector{}
 		return b
 	}
 	var err error
@@ -80,16 +84,17 @@ func TestBudgets(t *testing.T) {
 // kinds of selectors.
 func TestBudgetsOfAPod(t *testing.T) {
 	s := New()
-	for i, selector := range []string{"app in (web, db)", "app=web,tier=front", "app=db", "tier", "!other", ""} {
+	for i, selector := range []string{"app in (web, db)", "app=web,tier=front", "app=db", "tier", "!other", "{}", ""} {
 		setBudget(s, budgetOf("x", fmt.Sprint(i), selector, 0))
 	}
 	setBudget(s, budgetOf("y", "elsewhere", "app=web", 0))
 	audited(t, s)
+	rules := model.BudgetRules{}
 	find := func(namespace string, labels map[string]string) string {
 		p := podOn("p", "p", "n", 1).Pod.Object.DeepCopy()
 		p.Namespace, p.Labels = namespace, labels
 		var names []string
-		for _, b := range s.View().BudgetsOf(model.NewPod(p)) {
+		for _, b := range s.View().BudgetsOf(model.NewPod(p), rules) {
 			names = append(names, b.Object.Name)
 		}
 		return strings.Join(names, " ")
@@ -105,6 +110,14 @@ func TestBudgetsOfAPod(t *testing.T) {
 	check("elsewhere", "y", front)
 	check("0 2", "x", map[string]string{"app": "db", "other": "1"})
 	check("", "x", nil)
+	rules.EmptySelector = true
+	check("0 1 3 4 5", "x", front)
+	check("", "x", nil)
+	rules.UnlabelledPods = true
+	check("4 5", "x", nil)
+	rules.EmptySelector = false
+	check("4", "x", nil)
+	rules = model.BudgetRules{}
 
 	before, selections := s.View().Budgets("x")[0], s.View().BudgetSelections()
 	setBudget(s, budgetOf("x", "0", "app in (web, db)", 7))
@@ -153,12 +166,21 @@ func TestBudgetedSince(t *testing.T) {
 		// The budget is found by the namespace, which has other pods.
 		{budgetOf("ns", "a", "app notin (web)", 1), "n1 n3 n5"},
 		{budgetOf("other", "a", "app=db", 1), ""},
+		// The change of the selector names the pods that were selected before.
+		{budgetOf("ns", "a", "{}", 1), "n1 n3 n5"},
+		{budgetOf("ns", "a", "{}", 0), ""},
 	} {
 		before := s.View().BudgetsVersion()
 		setBudget(s, step.budget)
 		named := map[string]bool{}
-		if !s.View().BudgetedSince(before, func(slot int32) { named[s.View().Node(slot).Name()] = true }) {
+		if !s.View().BudgetedSince(before, model.BudgetRules{}, func(slot int32) { named[s.View().Node(slot).Name()] = true }) {
 			t.Errorf("step %d: too much has changed", i)
+		}
+		if step.budget.Namespace == "ns" && model.NewDisruptionBudget(step.budget).SelectsAll {
+			all := map[string]bool{}
+			if !s.View().BudgetedSince(before, model.AllSelected(), func(slot int32) { all[s.View().Node(slot).Name()] = true }) || len(all) != nodes {
+				t.Errorf("step %d: with all rules %v, want all nodes", i, all)
+			}
 		}
 		if got := strings.Join(slices.Sorted(maps.Keys(named)), " "); got != step.want {
 			t.Errorf("step %d names %q, want %q", i, got, step.want)
@@ -175,16 +197,16 @@ func TestBudgetedSince(t *testing.T) {
 			t.Fatalf("%d changes are kept, want %d", n, want)
 		}
 	}
-	if s.View().BudgetedSince(last, func(int32) {}) {
+	if s.View().BudgetedSince(last, model.BudgetRules{}, func(int32) {}) {
 		t.Error("the first change is still known")
 	}
-	if now := s.View().BudgetsVersion(); !s.View().BudgetedSince(now-512, func(int32) {}) || !s.View().BudgetedSince(now, func(int32) {}) {
+	if now := s.View().BudgetsVersion(); !s.View().BudgetedSince(now-512, model.BudgetRules{}, func(int32) {}) || !s.View().BudgetedSince(now, model.BudgetRules{}, func(int32) {}) {
 		t.Error("not even the last changes are known")
 	}
 	for i := range 10 * nodes {
 		setBudget(s, budgetOf("ns", "a", "app=db", int32(i%2)))
 	}
-	if s.View().BudgetedSince(s.View().BudgetsVersion()-10*nodes, func(int32) {}) {
+	if s.View().BudgetedSince(s.View().BudgetsVersion()-10*nodes, model.BudgetRules{}, func(int32) {}) {
 		t.Error("every node is visited many times")
 	}
 }
@@ -208,7 +230,7 @@ func TestBudgetedSinceIsNotForMany(t *testing.T) {
 		}
 		setBudget(s, budgetOf("ns", "a", "app=web,!canary", 0))
 		visited := 0
-		if known := s.View().BudgetedSince(0, func(slot int32) { visited++ }); known != row.known || known && visited != row.web {
+		if known := s.View().BudgetedSince(0, model.BudgetRules{}, func(slot int32) { visited++ }); known != row.known || known && visited != row.web {
 			t.Errorf("%d pods that a budget selects and %d that it does not: known: %t, %d visited", row.web, row.others, known, visited)
 		}
 	}

@@ -223,7 +223,7 @@ func (r *round) comes(s *State) {
 	s.ObjectsVersion()
 	s.View().TermsMatching(on[0])
 	s.DefaultSelector(on[0])
-	s.View().BudgetsOf(on[0])
+	s.View().BudgetsOf(on[0], model.AllSelected())
 }
 
 // goes removes all objects again, the nodes before their pods in every second round.

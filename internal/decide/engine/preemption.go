@@ -10,11 +10,13 @@ import (
 )
 
 // Preempt searches for victims, unless the pod must not preempt now.
-func (p *postFilterCycle) Preempt() (plugin.Preemption, error) {
+func (p *postFilterCycle) Preempt(rules plugin.PreemptionRules) (plugin.Preemption, error) {
 	if text := preempt.Ineligible(p.cycle.view, p, p.cycle.pod); text != "" {
 		return plugin.Preemption{Ineligible: text}, nil
 	}
-	found, work, err := p.engine.victims.Search(p, p.facts(), p.cycle.pod)
+	facts := p.facts()
+	facts.Rules = rules
+	found, work, err := p.engine.victims.Search(p, facts, p.cycle.pod)
 	p.engine.preempted(work)
 	if c := found.Candidate; c != nil {
 		c.Outranked = p.outranked(c.Slot)
@@ -22,7 +24,7 @@ func (p *postFilterCycle) Preempt() (plugin.Preemption, error) {
 	return found, err
 }
 
-// facts returns the constants of the turn. It counts the potential nodes first, because
+// facts returns the constants of the turn, except the rules. It counts the potential nodes first, because
 // that may compute the objections anew.
 func (p *postFilterCycle) facts() preempt.Facts {
 	f := preempt.Facts{

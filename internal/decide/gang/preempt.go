@@ -106,7 +106,7 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 	short, err := w.try()
 	r, _ := no(plan.StatusUnschedulable, short)
 	if err == nil && short == "" {
-		r, err = w.reprieve(candidates)
+		r, err = w.reprieve(p.Rules(), candidates)
 	}
 	w.takeBack()
 	for i := range candidates {
@@ -199,10 +199,10 @@ type seat struct {
 // all members still pass. Candidates whose eviction would violate a PodDisruptionBudget
 // come first, then the more important ones. The rest are the victims. As in
 // kube-scheduler, the members stay on the nodes that they found without any candidate.
-func (w *whatIf) reprieve(candidates []unit) (room, error) {
+func (w *whatIf) reprieve(rules plugin.PreemptionRules, candidates []unit) (room, error) {
 	slices.SortFunc(candidates, byImportance)
 	r := room{waits: true, nodes: map[int]string{}, GroupPreemption: plan.GroupPreemption{Status: plan.StatusSuccess}}
-	violating := violations(w.state.View(), candidates)
+	violating := violations(w.state.View(), rules.Budgets, candidates)
 	if err := w.sit(); err != nil {
 		return room{}, err
 	}

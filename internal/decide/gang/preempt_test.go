@@ -299,7 +299,7 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 	short, err := w.try()
 	if err == nil && short == "" {
 		slices.SortFunc(candidates, byImportance)
-		violating := violations(w.state.View(), candidates)
+		violating := violations(w.state.View(), model.BudgetRules{}, candidates)
 		err = w.sit()
 		for _, violates := range []bool{true, false} {
 			for i := range candidates {

@@ -88,8 +88,8 @@ func (a *attempt) candidates(v state.View) []unit {
 }
 
 // violations returns the number of pods in each unit that violate a PodDisruptionBudget
-// if all units before it are evicted.
-func violations(v state.View, units []unit) []int {
+// by the rules if all units before it are evicted.
+func violations(v state.View, rules model.BudgetRules, units []unit) []int {
 	violating := make([]int, len(units))
 	if !v.HasBudgets() {
 		return violating
@@ -100,7 +100,7 @@ func violations(v state.View, units []unit) []int {
 		for _, pod := range units[i].pods {
 			budgets, known := selecting[pod.LabelSet()]
 			if !known {
-				budgets = v.BudgetsOf(pod)
+				budgets = v.BudgetsOf(pod, rules)
 				selecting[pod.LabelSet()] = budgets
 			}
 			if violates(left, budgets, pod) {

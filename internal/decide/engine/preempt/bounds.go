@@ -70,7 +70,7 @@ func (b *bounds) learn(slot int32, r rank) {
 }
 
 // sync rates the nodes that have changed.
-func (b *bounds) sync(v state.View, use *state.Use) {
+func (b *bounds) sync(v state.View, rules model.BudgetRules, use *state.Use) {
 	s := v.State()
 	b.rated = 0
 	entries, ok := s.Since(b.version)
@@ -93,16 +93,16 @@ func (b *bounds) sync(v state.View, use *state.Use) {
 		}
 	}
 	b.version, b.stale = s.Version(), -1
-	b.followBudgets(v)
+	b.followBudgets(v, rules)
 }
 
 // followBudgets drops ranks that became wrong because budgets changed.
-func (b *bounds) followBudgets(v state.View) {
+func (b *bounds) followBudgets(v state.View, rules model.BudgetRules) {
 	since := b.budgets
 	if b.budgets = v.BudgetsVersion(); !b.learned || since == b.budgets {
 		return
 	}
-	if !v.BudgetedSince(since, func(slot int32) {
+	if !v.BudgetedSince(since, rules, func(slot int32) {
 		if b.ranks[slot] != b.sums[slot] {
 			b.ranks[slot] = b.sums[slot]
 			b.noted.note(slot)

@@ -43,7 +43,7 @@ func disruption(name, selector string, allowed int32) runtime.Object {
 // freshly returns bounds that were computed for a state from nothing.
 func freshly(s *state.State, priority int32, request *model.Resources) *bounds {
 	b := &bounds{priority: priority, request: request, stale: -1}
-	b.sync(s.View(), new(state.Use))
+	b.sync(s.View(), model.BudgetRules{}, new(state.Use))
 	return b
 }
 
@@ -142,7 +142,7 @@ func TestBoundsFollowTheCluster(t *testing.T) {
 					s.Apply([]model.Change{{Kind: model.NodeGone, Name: fmt.Sprint("n", i)}})
 				}
 			}
-			kept.sync(s.View(), &use)
+			kept.sync(s.View(), model.BudgetRules{}, &use)
 			agree(t, fmt.Sprintf("seed %d, step %d", seed, step), kept, freshly(s, 5, request))
 			if t.Failed() {
 				return
@@ -182,7 +182,7 @@ func TestFewNodesAreRated(t *testing.T) {
 		if n := entries(); n != changes {
 			t.Errorf("%s: %d changes, want %d", what, n, changes)
 		}
-		if b.sync(s.View(), new(state.Use)); b.rated != rated {
+		if b.sync(s.View(), model.BudgetRules{}, new(state.Use)); b.rated != rated {
 			t.Errorf("%s: %d nodes are rated, want %d", what, b.rated, rated)
 		}
 		agree(t, what, b, freshly(s, 5, asks("cpu=7m")))
@@ -208,24 +208,24 @@ func TestFewNodesAreRated(t *testing.T) {
 	// The journal may have dropped such old changes. A version from the future has the
 	// same effect.
 	b.version, b.sums[3], b.ranks[3] = s.Version()+1, ideal, ideal
-	if b.sync(s.View(), new(state.Use)); b.rated != nodes {
+	if b.sync(s.View(), model.BudgetRules{}, new(state.Use)); b.rated != nodes {
 		t.Errorf("after unknown changes %d nodes are rated, want %d", b.rated, nodes)
 	}
 	agree(t, "after unknown changes", b, freshly(s, 5, asks("cpu=7m")))
 	s.Apply([]model.Change{{Kind: model.NodeGone, Name: "n0"}, {Kind: model.NodeGone, Name: "n2"}})
 	b.version = s.Version() + 1
-	b.sync(s.View(), new(state.Use))
+	b.sync(s.View(), model.BudgetRules{}, new(state.Use))
 	agree(t, "after unknown changes, of which two nodes are gone", b, freshly(s, 5, asks("cpu=7m")))
 
 	// A stale slot may have been cut off.
 	b.stale = int32(s.Slots())
-	if b.sync(s.View(), new(state.Use)); b.stale != -1 || b.rated != 0 {
+	if b.sync(s.View(), model.BudgetRules{}, new(state.Use)); b.stale != -1 || b.rated != 0 {
 		t.Errorf("a slot that is no more: %d nodes are rated, stale is %d", b.rated, b.stale)
 	}
 
 	single := plugintest.Cluster(list[:1])
 	b = freshly(single, 5, asks("cpu=7m"))
-	if b.sync(single.View(), new(state.Use)); b.rated != 0 {
+	if b.sync(single.View(), model.BudgetRules{}, new(state.Use)); b.rated != 0 {
 		t.Errorf("the only node is rated again without a change")
 	}
 }
@@ -250,7 +250,7 @@ func TestRanksHoldForBudgets(t *testing.T) {
 	}
 	check := func(what string, still bool, ranks ...rank) {
 		t.Helper()
-		b.sync(s.View(), new(state.Use))
+		b.sync(s.View(), model.BudgetRules{}, new(state.Use))
 		if b.learned != still || !slices.Equal(b.ranks, ranks) || b.rated != 0 {
 			t.Errorf("%s: learned %t, %d nodes are rated, ranks %+v", what, b.learned, b.rated, b.ranks)
 		}

@@ -14,10 +14,10 @@ type budgetsOf struct {
 // mostLabelSets bounds the label sets in budgetsOf.
 const mostLabelSets = 1 << 14
 
-// of returns the budgets that select a pod. Selectors are matched once for each label
-// set.
-func (b *budgetsOf) of(v state.View, pod *model.Pod) []*state.Budget {
-	if len(pod.Labels) == 0 || len(v.Budgets(pod.Namespace)) == 0 {
+// of returns the budgets that protect a pod by the rules. Selectors are matched once for
+// each label set.
+func (b *budgetsOf) of(v state.View, pod *model.Pod, rules model.BudgetRules) []*state.Budget {
+	if !rules.Protects(pod) || len(v.Budgets(pod.Namespace)) == 0 {
 		return nil
 	}
 	if now := v.BudgetSelections(); b.by == nil || b.selections != now || len(b.by) >= mostLabelSets {
@@ -25,7 +25,7 @@ func (b *budgetsOf) of(v state.View, pod *model.Pod) []*state.Budget {
 	}
 	selecting, known := b.by[pod.LabelSet()]
 	if !known {
-		selecting = v.BudgetsOf(pod)
+		selecting = v.BudgetsOf(pod, rules)
 		b.by[pod.LabelSet()] = selecting
 	}
 	return selecting
@@ -42,7 +42,7 @@ func (m *Memory) split(v state.View, pods []*model.Pod) (violating, rest []*mode
 	m.left = m.left[:0]
 	m.violating, m.rest = m.violating[:0], m.rest[:0]
 	for _, pod := range pods {
-		if m.violates(m.budgets.of(v, pod), pod) {
+		if m.violates(m.budgets.of(v, pod, m.rules.Budgets), pod) {
 			m.violating = append(m.violating, pod)
 		} else {
 			m.rest = append(m.rest, pod)

@@ -31,7 +31,12 @@ type cluster struct {
 
 func newCluster(t testing.TB, seed uint64, objects ...runtime.Object) *cluster {
 	t.Helper()
-	c, err := config.Default()
+	return newClusterFor(t, config.Release37, seed, objects...)
+}
+
+func newClusterFor(t testing.TB, release config.Release, seed uint64, objects ...runtime.Object) *cluster {
+	t.Helper()
+	c, err := config.Read(config.Request{Release: release})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // findings are results of dry runs on nodes for pods that are alike: the rank of the
@@ -68,14 +69,14 @@ func (m *Memory) findingsFor(c *cycle, priority int32) *findings {
 		m.findings[key] = f
 	}
 	f.used = m.clock
-	f.sync(c.View, alike)
+	f.sync(c.View, m.rules.Budgets, alike)
 	return f
 }
 
 // sync drops outdated findings. If the counts that filters read have changed, it drops
 // all. Otherwise it drops those of nodes in the journal, and candidates that became wrong
 // because budgets changed.
-func (f *findings) sync(v state.View, alike Alike) {
+func (f *findings) sync(v state.View, rules model.BudgetRules, alike Alike) {
 	s := v.State()
 	entries, ok := s.Since(f.version)
 	if !ok || len(f.bySlot) == 0 || len(entries) > s.Slots() || !slices.Equal(f.alike.Versions, alike.Versions) {
@@ -93,15 +94,15 @@ func (f *findings) sync(v state.View, alike Alike) {
 		}
 	}
 	f.alike, f.version = alike, s.Version()
-	f.followBudgets(v)
+	f.followBudgets(v, rules)
 }
 
-func (f *findings) followBudgets(v state.View) {
+func (f *findings) followBudgets(v state.View, rules model.BudgetRules) {
 	since := f.budgets
 	if f.budgets = v.BudgetsVersion(); f.ranks == nil || since == f.budgets {
 		return
 	}
-	if !v.BudgetedSince(since, f.forgetCandidate) {
+	if !v.BudgetedSince(since, rules, f.forgetCandidate) {
 		for slot := range f.bySlot {
 			f.forgetCandidate(int32(slot))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
@@ -26,7 +27,7 @@ func (c *asking) cycle() *cycle { return &cycle{c, Facts{View: c.state.View(), R
 
 // begun returns the memory at the begin of a search.
 func (c *asking) begun() *Memory {
-	c.memory.begin(c.state)
+	c.memory.begin(c.state, plugin.PreemptionRules{})
 	return &c.memory
 }
 

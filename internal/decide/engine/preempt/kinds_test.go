@@ -178,7 +178,7 @@ func TestBudgetsAreMatchedOnce(t *testing.T) {
 	pod := func(options ...build.PodOption) *model.Pod { return model.NewPod(build.Pod(options...)) }
 	var b budgetsOf
 	elsewhere := func(p *v1.Pod) { p.Namespace = "elsewhere" }
-	if len(b.of(s.View(), pod())) != 0 || len(b.of(s.View(), pod(build.Labels("app=x"), elsewhere))) != 0 || len(b.by) != 0 {
+	if len(b.of(s.View(), pod(), model.BudgetRules{})) != 0 || len(b.of(s.View(), pod(build.Labels("app=x"), elsewhere), model.BudgetRules{})) != 0 || len(b.by) != 0 {
 		t.Errorf("for pods without labels, and in a namespace without budgets: %v", b.by)
 	}
 	for i, row := range []struct {
@@ -186,21 +186,21 @@ func TestBudgetsAreMatchedOnce(t *testing.T) {
 		want  int
 		kept  int
 	}{{"app=x", 2, 1}, {"app=y", 1, 2}, {"app=x", 2, 2}} {
-		if got := b.of(s.View(), pod(build.Labels(row.label))); len(got) != row.want || len(b.by) != row.kept {
+		if got := b.of(s.View(), pod(build.Labels(row.label)), model.BudgetRules{}); len(got) != row.want || len(b.by) != row.kept {
 			t.Errorf("%d: %s: %d budgets, %d label sets are kept, want %+v", i, row.label, len(got), len(b.by), row)
 		}
 	}
 	plugintest.Set(s, disruption("y", "app=y", 1))
-	if got := b.of(s.View(), pod(build.Labels("app=y"))); len(got) != 2 || len(b.by) != 1 {
+	if got := b.of(s.View(), pod(build.Labels("app=y")), model.BudgetRules{}); len(got) != 2 || len(b.by) != 1 {
 		t.Errorf("with another budget: %d budgets, %d label sets are kept", len(got), len(b.by))
 	}
 	for i := len(b.by); i < mostLabelSets; i++ {
-		b.of(s.View(), pod(build.Labels(fmt.Sprint("app=z", i))))
+		b.of(s.View(), pod(build.Labels(fmt.Sprint("app=z", i))), model.BudgetRules{})
 	}
 	if len(b.by) != mostLabelSets {
 		t.Errorf("%d label sets are kept, want %d", len(b.by), mostLabelSets)
 	}
-	if b.of(s.View(), pod(build.Labels("app=another"))); len(b.by) != 1 {
+	if b.of(s.View(), pod(build.Labels("app=another")), model.BudgetRules{}); len(b.by) != 1 {
 		t.Errorf("beyond the most: %d label sets are kept", len(b.by))
 	}
 }

@@ -7,12 +7,14 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Memory is the cache of an engine's searches across turns. It never changes the result
 // of a search. The zero value is empty.
 type Memory struct {
 	state *state.State
+	rules plugin.PreemptionRules
 	// bounds are indexed by the inputs they depend on; clock counts searches.
 	bounds map[boundsKey]*bounds
 	clock  uint64
@@ -53,10 +55,10 @@ const (
 	mostSorted   = 1 << 18
 )
 
-// begin prepares the memory for a search in a state.
-func (m *Memory) begin(s *state.State) {
-	if m.state != s {
-		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
+// begin prepares the memory for a search in a state, by rules.
+func (m *Memory) begin(s *state.State, rules plugin.PreemptionRules) {
+	if m.state != s || m.rules != rules {
+		m.state, m.rules, m.bounds, m.budgets = s, rules, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
 		m.findings = map[findingsKey]*findings{}
 		m.orders, m.seen = map[orderKey]*order{}, map[orderKey]int{}
@@ -93,7 +95,7 @@ func (m *Memory) boundsFor(c *cycle, priority int32) *bounds {
 		m.bounds[key] = b
 	}
 	b.used = m.clock
-	b.sync(c.View, &m.free)
+	b.sync(c.View, m.rules.Budgets, &m.free)
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/proof/build"
@@ -24,7 +25,7 @@ func TestOrderAgreesWithThePlainSearch(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
-			c := newCluster(t, seed)
+			c := newClusterFor(t, config.Releases()[seed%2], seed)
 			c.compareSearches(t, seed, found)
 			w := &world{r: r, c: c}
 			for range 20 {

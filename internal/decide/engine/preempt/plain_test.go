@@ -16,6 +16,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/decide/engine/rank"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/defaultpreemption"
@@ -37,7 +38,7 @@ type asked interface {
 
 // plain is the search as specified: every potential node is tried, in a dry run of all
 // filters, without a cache.
-func plain(c asked, pod *model.Pod, seed uint64) string {
+func plain(c asked, rules plugin.PreemptionRules, pod *model.Pod, seed uint64) string {
 	var best *plugin.Candidate
 	objections := map[string]int{}
 	var errs []error
@@ -56,7 +57,7 @@ func plain(c asked, pod *model.Pod, seed uint64) string {
 			objections["No preemption victims found for incoming pod"]++
 			continue
 		}
-		found, o := plainVictims(c, slot, lower)
+		found, o := plainVictims(c, rules, slot, lower)
 		if !o.IsNone() {
 			texts, err := c.Reasons(o)
 			if err != nil {
@@ -83,7 +84,7 @@ func plain(c asked, pod *model.Pod, seed uint64) string {
 	return describe(c.View(), nil, &plan.Rejection{Counts: reason.Counted(objections)}, nil)
 }
 
-func plainVictims(c asked, slot int32, lower []*model.Pod) (*plugin.Candidate, preempt.Objection) {
+func plainVictims(c asked, rules plugin.PreemptionRules, slot int32, lower []*model.Pod) (*plugin.Candidate, preempt.Objection) {
 	dryRun := c.View().DryRun(new(state.Draft))
 	for _, pod := range lower {
 		dryRun.Remove(pod.Key())
@@ -97,7 +98,7 @@ func plainVictims(c asked, slot int32, lower []*model.Pod) (*plugin.Candidate, p
 	for _, pod := range lower {
 		violates := false
 		for _, budget := range c.View().Budgets(pod.Namespace) {
-			if !violates && budget.Covers(pod) {
+			if !violates && budget.Covers(pod, rules.Budgets) {
 				taken[budget]++
 				violates = taken[budget] > budget.Allowed
 			}
@@ -171,9 +172,9 @@ type compared struct {
 }
 
 func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
-	want := plain(c.(asked), pod, x.seed)
+	want := plain(c.(asked), x.Rules(), pod, x.seed)
 	for range 2 { // the second time with the cache of the first
-		found, err := c.Preempt()
+		found, err := c.Preempt(x.Rules())
 		if found.Ineligible != "" {
 			continue
 		}
@@ -197,15 +198,16 @@ func (c *cluster) compareSearches(t *testing.T, seed uint64, found map[bool]int)
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// TestAgreesWithThePlainSearch compares searches in changing clusters. Pods come, go,
-// start and are nominated, victims are evicted, budgets change.
+// TestAgreesWithThePlainSearch compares searches in changing clusters, by the rules of
+// each release. Pods come, go, start and are nominated, victims are evicted, budgets
+// change.
 func TestAgreesWithThePlainSearch(t *testing.T) {
 	build.NotRaced(t)
 	found := map[bool]int{}
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			c := newCluster(t, seed)
+			c := newClusterFor(t, config.Releases()[seed%2], seed)
 			c.compareSearches(t, seed, found)
 			w := &world{r: r, c: c}
 			for range 3 + r.IntN(6) {
@@ -269,7 +271,7 @@ func (w *world) requests() string {
 
 func (w *world) addPod() {
 	p := build.Pod(build.Named(fmt.Sprint("v", len(w.pods))), build.NodeName(fmt.Sprint("n", w.r.IntN(w.nodes))), priority(pick(w.r, -5, 0, 0, 10, 10, 50, 200)),
-		build.Container(w.requests()), build.Labels("app="+pick(w.r, "a", "b", "c")))
+		build.Container(w.requests()), build.Labels(pick(w.r, "app=a", "app=b", "app=c", "")))
 	w.start(p)
 	if w.r.IntN(10) == 0 {
 		build.Terminating(p)
@@ -295,12 +297,12 @@ func (w *world) change() {
 		p := w.pods[w.r.IntN(len(w.pods))]
 		if _, _, on := w.c.state.NodeOf(model.NewPod(p).Key()); on {
 			p = p.DeepCopy()
-			p.Labels = build.LabelSet("app=" + pick(w.r, "a", "b", "c"))
+			p.Labels = build.LabelSet(pick(w.r, "app=a", "app=b", "app=c", ""))
 			w.start(p)
 			w.set(p)
 		}
 	case 3:
-		for _, o := range budget(pick(w.r, "x", "y"), "app In "+pick(w.r, "a", "a,b", "b,c"), int32(w.r.IntN(3))) {
+		for _, o := range budget(pick(w.r, "x", "y"), pick(w.r, "app In a", "app In a,b", "app In b,c", "app In b,c", "everything", "app DoesNotExist"), int32(w.r.IntN(3))) {
 			w.set(o)
 		}
 	case 4:

@@ -47,7 +47,7 @@ func Ineligible(v state.View, t turn, pod *model.Pod) string {
 // returns neither if extenders left no candidate. An error means that no candidate was
 // found, and that the search failed on some nodes or in an extender.
 func (m *Memory) Search(t turn, facts Facts, pod *model.Pod) (plugin.Preemption, Work, error) {
-	m.begin(facts.View.State())
+	m.begin(facts.View.State(), facts.Rules)
 	s := search{cycle: cycle{t, facts}, pod: pod, memory: m, onlyUsage: facts.OnlyUsage, objections: map[Objection]int{}}
 	by := advisers(&s.cycle, pod)
 	s.run(len(by) > 0)

@@ -50,6 +50,8 @@ type Facts struct {
 	Reads     model.Aspect
 	// Salt decides, with the place of each node, between equally good nodes.
 	Salt uint64
+	// Rules are the rules of the release.
+	Rules plugin.PreemptionRules
 	// Extenders are the profile's extenders, in calling order.
 	Extenders []plugin.Extender
 	// OnlyUsage means that the filters read only the resource usage of the pods on a

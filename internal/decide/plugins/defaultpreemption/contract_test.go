@@ -40,7 +40,7 @@ type cycle struct {
 }
 
 func (c *cycle) View() state.View { return c.view }
-func (c *cycle) Preempt() (plugin.Preemption, error) {
+func (c *cycle) Preempt(plugin.PreemptionRules) (plugin.Preemption, error) {
 	if c.found.Candidate != nil {
 		c.found.Candidate.Outranked = c.view.NominatedBelow(model.NewPod(priority(10, build.Named("p"))), c.found.Candidate.Slot)
 	}

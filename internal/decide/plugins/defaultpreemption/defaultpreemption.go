@@ -35,14 +35,25 @@ type Groups struct {
 }
 
 // Plugin preempts pods. It is immutable and can be shared.
-type Plugin struct{ groups Groups }
+type Plugin struct {
+	groups Groups
+	rules  plugin.PreemptionRules
+}
 
 // New returns the plugin without support for groups. The arguments are ignored: they
 // limit kube-scheduler's number of candidates, and Berth examines all nodes.
 func New(args *configv1.DefaultPreemptionArgs) (*Plugin, error) { return Groups{}.New(args) }
 
-// New returns the plugin.
-func (g Groups) New(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{g}, nil }
+// New returns the plugin with the rules of 1.37.
+func (g Groups) New(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{groups: g}, nil }
+
+// With returns the constructor of the plugin with the rules of a release.
+func (g Groups) With(rules plugin.PreemptionRules) func(*configv1.DefaultPreemptionArgs) (*Plugin, error) {
+	return func(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{g, rules}, nil }
+}
+
+// Rules returns the rules of the release.
+func (p *Plugin) Rules() plugin.PreemptionRules { return p.rules }
 
 // ByGroupPolicy reports whether a group's own preemption policy counts.
 func (p *Plugin) ByGroupPolicy() bool { return p.groups.OwnPolicy }
@@ -68,7 +79,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 // PostFilter returns the pods to evict. A pod that may not preempt now keeps its
 // nomination. A pod that preemption cannot help loses it.
 func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
-	found, err := c.Preempt()
+	found, err := c.Preempt(p.rules)
 	switch {
 	case err != nil:
 		return plugin.PostFilterResult{}, fmt.Errorf(prefix+"%w", err)
