@@ -46,12 +46,14 @@ type rules struct {
 	spreadEmptySelector  bool
 	budgetEmptySelector  bool
 	budgetUnlabelledPods bool
+	victimsByUID         bool
 }
 
 // preemption returns the rules of DefaultPreemption.
 func (r rules) preemption() plugin.PreemptionRules {
 	return plugin.PreemptionRules{
 		Budgets: model.BudgetRules{EmptySelector: r.budgetEmptySelector, UnlabelledPods: r.budgetUnlabelledPods},
+		TiesByUID: r.victimsByUID,
 	}
 }
 
@@ -97,6 +99,14 @@ func Rules() []Rule {
 			Affects: "preemptors of pods without labels",
 			Test:    "release-budget-unlabelled-pods",
 			field:   func(r *rules) *bool { return &r.budgetUnlabelledPods },
+		},
+		{
+			Name: "victimsByUID", Since: Release38,
+			Before:  "pods of equal priority and start are preempted in no certain order; Berth spares the first by namespace and name longest",
+			After:   "the first by UID is spared longest",
+			Affects: "preemptors that need part of such pods",
+			Test:    "release-victims-by-uid",
+			field:   func(r *rules) *bool { return &r.victimsByUID },
 		},
 	}
 }

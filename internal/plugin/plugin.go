@@ -297,6 +297,9 @@ type Cycle interface {
 type PreemptionRules struct {
 	// Budgets choose the pods that PodDisruptionBudgets protect.
 	Budgets model.BudgetRules
+	// TiesByUID orders pods of equal priority and start by UID, instead of namespace and
+	// name. The first is spared longest.
+	TiesByUID bool
 }
 
 // Preemption is the result of a search for victims. At most one field is set, and none if

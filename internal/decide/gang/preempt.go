@@ -200,7 +200,7 @@ type seat struct {
 // come first, then the more important ones. The rest are the victims. As in
 // kube-scheduler, the members stay on the nodes that they found without any candidate.
 func (w *whatIf) reprieve(rules plugin.PreemptionRules, candidates []unit) (room, error) {
-	slices.SortFunc(candidates, byImportance)
+	slices.SortFunc(candidates, byImportance(rules))
 	r := room{waits: true, nodes: map[int]string{}, GroupPreemption: plan.GroupPreemption{Status: plan.StatusSuccess}}
 	violating := violations(w.state.View(), rules.Budgets, candidates)
 	if err := w.sit(); err != nil {

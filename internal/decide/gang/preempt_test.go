@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
@@ -298,7 +299,7 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 	w := whatIf{attempt: a.again()}
 	short, err := w.try()
 	if err == nil && short == "" {
-		slices.SortFunc(candidates, byImportance)
+		slices.SortFunc(candidates, byImportance(plugin.PreemptionRules{}))
 		violating := violations(w.state.View(), model.BudgetRules{}, candidates)
 		err = w.sit()
 		for _, violates := range []bool{true, false} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // unit is the smallest set of pods that can be evicted: a pod, or all members of a group
@@ -49,10 +50,16 @@ func (a *attempt) newUnit(v state.View, pods ...*model.Pod) unit {
 func (u *unit) kind() int { return isTrue(u.composite) + isTrue(u.grouped) }
 
 // byImportance sorts the more important unit first: higher priority, then higher kind,
-// then more pods, then earlier start. Ties are broken by namespace and name, where
-// kube-scheduler's order is unspecified.
-func byImportance(a, b unit) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.kind(), a.kind()), cmp.Compare(len(b.pods), len(a.pods)), byStart(a.pods[0], b.pods[0]))
+// then more pods, then earlier start. The rules break ties by the UID of the first pod, or
+// by namespace and name where kube-scheduler's order is unspecified.
+func byImportance(rules plugin.PreemptionRules) func(a, b unit) int {
+	return func(a, b unit) int {
+		byUID := 0
+		if rules.TiesByUID && a.started == b.started {
+			byUID = cmp.Compare(a.pods[0].UID, b.pods[0].UID)
+		}
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.kind(), a.kind()), cmp.Compare(len(b.pods), len(a.pods)), byUID, byStart(a.pods[0], b.pods[0]))
+	}
 }
 
 // candidates returns the units of lower priority than the group's on all nodes, in

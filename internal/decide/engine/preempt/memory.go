@@ -130,7 +130,7 @@ func (m *Memory) lowerPods(v state.View, slot int32, priority int32) []*model.Po
 func (m *Memory) podsOn(v state.View, slot int32) []*model.Pod {
 	if len(v.Touched()) > 0 {
 		pods := slices.Collect(v.PodsOn(slot))
-		sortByImportance(pods)
+		m.sortByImportance(pods)
 		return pods
 	}
 	version := v.Node(slot).BandsVersion()
@@ -139,7 +139,7 @@ func (m *Memory) podsOn(v state.View, slot int32) []*model.Pod {
 		return have.pods
 	}
 	pods := slices.AppendSeq(make([]*model.Pod, 0, v.Node(slot).PodCount()), v.PodsOn(slot))
-	sortByImportance(pods)
+	m.sortByImportance(pods)
 	if m.pods += len(pods) - len(have.pods); m.pods > mostSorted {
 		clear(m.sorted)
 		m.pods = len(pods)

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
@@ -92,7 +93,7 @@ func plainVictims(c asked, rules plugin.PreemptionRules, slot int32, lower []*mo
 	if o := c.Objection(dryRun, slot); !o.IsNone() {
 		return nil, o
 	}
-	slices.SortFunc(lower, moreImportant)
+	slices.SortFunc(lower, moreImportant(rules))
 	var violating, rest []*model.Pod
 	taken := map[*state.Budget]int32{}
 	for _, pod := range lower {
@@ -121,12 +122,18 @@ func plainVictims(c asked, rules plugin.PreemptionRules, slot int32, lower []*mo
 			found.Violations++
 		}
 	}
-	slices.SortFunc(found.Victims, moreImportant)
+	slices.SortFunc(found.Victims, moreImportant(rules))
 	return found, preempt.Objection{}
 }
 
-func moreImportant(a, b *model.Pod) int {
-	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(startTime(a), startTime(b)), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+func moreImportant(rules plugin.PreemptionRules) func(a, b *model.Pod) int {
+	name := func(p *model.Pod) string { return p.Namespace + "/" + p.Name }
+	if rules.TiesByUID {
+		name = func(p *model.Pod) string { return string(p.UID) }
+	}
+	return func(a, b *model.Pod) int {
+		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(startTime(a), startTime(b)), cmp.Compare(name(a), name(b)))
+	}
 }
 
 func startTime(pod *model.Pod) int64 {
@@ -272,6 +279,7 @@ func (w *world) requests() string {
 func (w *world) addPod() {
 	p := build.Pod(build.Named(fmt.Sprint("v", len(w.pods))), build.NodeName(fmt.Sprint("n", w.r.IntN(w.nodes))), priority(pick(w.r, -5, 0, 0, 10, 10, 50, 200)),
 		build.Container(w.requests()), build.Labels(pick(w.r, "app=a", "app=b", "app=c", "")))
+	p.UID = types.UID(fmt.Sprintf("%x", w.r.Uint64())) // in another order than the names
 	w.start(p)
 	if w.r.IntN(10) == 0 {
 		build.Terminating(p)

@@ -11,21 +11,25 @@ import (
 )
 
 // sortByImportance sorts the more important pods first: higher priority, then earlier
-// start. Pods that have not started come last. Ties are broken by namespace and name,
-// where kube-scheduler's order is unspecified.
-func sortByImportance(pods []*model.Pod) { slices.SortFunc(pods, byImportance) }
+// start. Pods that have not started come last. The rules break ties by UID, or by
+// namespace and name where kube-scheduler's order is unspecified.
+func (m *Memory) sortByImportance(pods []*model.Pod) {
+	if m.rules.TiesByUID {
+		slices.SortFunc(pods, func(a, b *model.Pod) int {
+			return cmp.Or(byPriorityAndStart(a, b), cmp.Compare(a.UID, b.UID))
+		})
+		return
+	}
+	slices.SortFunc(pods, func(a, b *model.Pod) int {
+		return cmp.Or(byPriorityAndStart(a, b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
 
-func byImportance(a, b *model.Pod) int {
+func byPriorityAndStart(a, b *model.Pod) int {
 	if c := cmp.Compare(b.Priority, a.Priority); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(startOf(a), startOf(b)); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
+	return cmp.Compare(startOf(a), startOf(b))
 }
 
 // unstarted is later than every start time.

@@ -23,7 +23,7 @@ func (s *search) victims(slot int32) (found plugin.Candidate, o Objection, any b
 	} else {
 		found, o = s.victimsByDryRun(slot, all)
 	}
-	sortByImportance(found.Victims)
+	s.memory.sortByImportance(found.Victims)
 	return found, o, true
 }
 
