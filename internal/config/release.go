@@ -47,13 +47,14 @@ type rules struct {
 	budgetEmptySelector  bool
 	budgetUnlabelledPods bool
 	victimsByUID         bool
+	nodesWithoutVictims  bool
 }
 
 // preemption returns the rules of DefaultPreemption.
 func (r rules) preemption() plugin.PreemptionRules {
 	return plugin.PreemptionRules{
-		Budgets: model.BudgetRules{EmptySelector: r.budgetEmptySelector, UnlabelledPods: r.budgetUnlabelledPods},
-		TiesByUID: r.victimsByUID,
+		Budgets:   model.BudgetRules{EmptySelector: r.budgetEmptySelector, UnlabelledPods: r.budgetUnlabelledPods},
+		TiesByUID: r.victimsByUID, WithoutVictims: r.nodesWithoutVictims,
 	}
 }
 
@@ -67,8 +68,8 @@ type Rule struct {
 	Before, After string
 	// Affects names the objects that have another answer.
 	Affects string
-	// Test is the test with both answers: a scenario, or a package and a function.
-	Test string
+	// Scenario has both answers; empty if no scenario can.
+	Scenario string
 
 	field func(*rules) *bool
 }
@@ -78,35 +79,42 @@ func Rules() []Rule {
 	return []Rule{
 		{
 			Name: "spreadEmptySelector", Since: Release38,
-			Before:  "a spread constraint with `labelSelector: {}` counts no pods",
-			After:   "it counts all pods of the namespace",
-			Affects: "pods with such a constraint",
-			Test:    "release-spread-empty-selector",
-			field:   func(r *rules) *bool { return &r.spreadEmptySelector },
+			Before:   "a spread constraint with `labelSelector: {}` counts no pods",
+			After:    "it counts all pods of the namespace",
+			Affects:  "pods with such a constraint",
+			Scenario: "release-spread-empty-selector",
+			field:    func(r *rules) *bool { return &r.spreadEmptySelector },
 		},
 		{
 			Name: "budgetEmptySelector", Since: Release38,
-			Before:  "preemption ignores a PodDisruptionBudget with `selector: {}`",
-			After:   "such a budget protects all pods of its namespace",
-			Affects: "preemptors of pods in namespaces with such a budget",
-			Test:    "release-budget-empty-selector",
-			field:   func(r *rules) *bool { return &r.budgetEmptySelector },
+			Before:   "preemption ignores a PodDisruptionBudget with `selector: {}`",
+			After:    "such a budget protects all pods of its namespace",
+			Affects:  "preemptors of pods in namespaces with such a budget",
+			Scenario: "release-budget-empty-selector",
+			field:    func(r *rules) *bool { return &r.budgetEmptySelector },
 		},
 		{
 			Name: "budgetUnlabelledPods", Since: Release38,
-			Before:  "preemption ignores budgets of pods without labels",
-			After:   "a budget that selects them, such as by `DoesNotExist`, protects them",
-			Affects: "preemptors of pods without labels",
-			Test:    "release-budget-unlabelled-pods",
-			field:   func(r *rules) *bool { return &r.budgetUnlabelledPods },
+			Before:   "preemption ignores budgets of pods without labels",
+			After:    "a budget that selects them, such as by `DoesNotExist`, protects them",
+			Affects:  "preemptors of pods without labels",
+			Scenario: "release-budget-unlabelled-pods",
+			field:    func(r *rules) *bool { return &r.budgetUnlabelledPods },
 		},
 		{
 			Name: "victimsByUID", Since: Release38,
-			Before:  "pods of equal priority and start are preempted in no certain order; Berth spares the first by namespace and name longest",
-			After:   "the first by UID is spared longest",
-			Affects: "preemptors that need part of such pods",
-			Test:    "release-victims-by-uid",
-			field:   func(r *rules) *bool { return &r.victimsByUID },
+			Before:   "pods of equal priority and start are preempted in no certain order; Berth spares the first by namespace and name longest",
+			After:    "the first by UID is spared longest",
+			Affects:  "preemptors that need part of such pods",
+			Scenario: "release-victims-by-uid",
+			field:    func(r *rules) *bool { return &r.victimsByUID },
+		},
+		{
+			Name: "nodesWithoutVictims", Since: Release38,
+			Before:  "a node that only an extender rejects makes preemption fail: `expected at least one victim pod on node …`",
+			After:   "an extender with `preemptVerb` gets the node without victims and may add some; without such an extender the message is `No preemption victims found for incoming pod`",
+			Affects: "pods that extenders reject",
+			field:   func(r *rules) *bool { return &r.nodesWithoutVictims },
 		},
 	}
 }

@@ -26,7 +26,7 @@ func TestReleases(t *testing.T) {
 }
 
 // TestRules expects one row for each field, with the field's name and a scenario that
-// exists. A release has all rules up to it.
+// exists if it names one. A release has all rules up to it.
 func TestRules(t *testing.T) {
 	var none rules
 	fields := reflect.TypeFor[rules]()
@@ -40,7 +40,7 @@ func TestRules(t *testing.T) {
 		if name := fields.Field(i).Name; name != rule.Name || !reflect.ValueOf(on).Field(i).Bool() {
 			t.Errorf("row %d is %s, and the field is %s", i, rule.Name, name)
 		}
-		if _, err := os.Stat("../proof/scenario/testdata/" + rule.Test + ".scenario"); err != nil {
+		if _, err := os.Stat("../proof/scenario/testdata/" + rule.Scenario + ".scenario"); rule.Scenario != "" && err != nil {
 			t.Errorf("%s: %v", rule.Name, err)
 		}
 		if off := rulesOf(rule.Since - 1); *rule.field(&off) {

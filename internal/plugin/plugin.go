@@ -300,6 +300,10 @@ type PreemptionRules struct {
 	// TiesByUID orders pods of equal priority and start by UID, instead of namespace and
 	// name. The first is spared longest.
 	TiesByUID bool
+	// WithoutVictims passes nodes where no pod needs to be evicted to the extenders that
+	// preempt, which may choose victims there. Without such an extender, the message
+	// counts these nodes as nodes without victims. Otherwise such a node is an error.
+	WithoutVictims bool
 }
 
 // Preemption is the result of a search for victims. At most one field is set, and none if

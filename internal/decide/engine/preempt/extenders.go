@@ -35,14 +35,14 @@ func (s *search) tryAll(slots []int32) {
 // advised returns the best of the candidates that extenders have left, with their choice
 // of victims, or nil if they left none. Each extender gets the candidates that earlier
 // ones left. Extenders have the last word: nodes and victims may be others than the
-// search found.
+// search found. Nodes that are still without victims at the end are no candidates.
 func (s *search) advised(by []plugin.Extender) (*plugin.Candidate, error) {
 	left := s.candidates
 	for _, e := range by {
 		answer, err := e.ProcessPreemption(s.pod.Object, victimsOf(left))
 		var read map[string]*plugin.Candidate
 		if err == nil {
-			read, err = s.read(e, answer)
+			read, err = s.read(e, left, answer)
 		}
 		switch {
 		case err == nil:
@@ -58,6 +58,9 @@ func (s *search) advised(by []plugin.Extender) (*plugin.Candidate, error) {
 	var bestRank rank
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		found := left[name]
+		if len(found.Victims) == 0 {
+			continue
+		}
 		if r := s.rankOfAdvised(found); best == nil || r.isBetter(&bestRank) {
 			best, bestRank = found, r
 		}
@@ -79,9 +82,10 @@ func victimsOf(candidates map[string]*plugin.Candidate) map[string]*extenderv1.V
 }
 
 // read returns the candidates of an extender's answer. A missing node or victim is an
-// error. A node without victims is an error, too, unless the extender is ignorable: then
-// the node is left out.
-func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*plugin.Candidate, error) {
+// error. A node without victims stays a candidate if the extender got it without victims.
+// Otherwise it is an error, too, unless the extender is ignorable: then the node is left
+// out.
+func (s *search) read(e plugin.Extender, given map[string]*plugin.Candidate, answer map[string]*extenderv1.MetaVictims) (map[string]*plugin.Candidate, error) {
 	v := s.cycle.View
 	read := make(map[string]*plugin.Candidate, len(answer))
 	var empty []string
@@ -91,7 +95,11 @@ func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVicti
 			return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
 		}
 		if answer[name] == nil || len(answer[name].Pods) == 0 {
-			empty = append(empty, name)
+			if before := given[name]; before != nil && len(before.Victims) == 0 {
+				read[name] = before
+			} else {
+				empty = append(empty, name)
+			}
 			continue
 		}
 		on := map[string]*model.Pod{}

@@ -37,6 +37,12 @@ func advise(t *testing.T, answers string) *adviser {
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		if r.URL.Path == "/nowhere" { // a filter that rejects all nodes
+			if err := json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedNodes: extenderv1.FailedNodesMap{"n1": "full", "n2": "full"}}); err != nil {
+				t.Error(err)
+			}
+			return
+		}
 		var args extenderv1.ExtenderPreemptionArgs
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
 			t.Error(err)
@@ -113,12 +119,17 @@ func parsed(text string) map[string]*extenderv1.MetaVictims {
 // newAdvised is newCluster with extenders. The UIDs of its pods are their names.
 func newAdvised(t *testing.T, extenders []string, objects ...[]runtime.Object) *cluster {
 	t.Helper()
+	return newAdvisedFor(t, config.Release37, extenders, objects...)
+}
+
+func newAdvisedFor(t *testing.T, release config.Release, extenders []string, objects ...[]runtime.Object) *cluster {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [" + strings.Join(extenders, ", ") + "]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Read(config.Request{File: file, AskExtenders: true})
+	c, err := config.Read(config.Request{File: file, AskExtenders: true, Release: release})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +228,61 @@ func TestExtenders(t *testing.T) {
 			}
 			if err := c.engine.Audit(); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNodesWithoutVictims has an extender that rejects nodes which pass all filters. 1.37
+// reports an error. 1.38 lets the extenders that preempt choose victims.
+func TestNodesWithoutVictims(t *testing.T) {
+	const (
+		missing = `keep preemption: expected at least one victim pod on node "n1"`
+		none    = "keep preemption: no candidate node for preemption"
+		noVerb  = "keep preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+	)
+	for _, row := range []struct {
+		name      string
+		ignorable bool // the last extender
+		answers   []string
+		before    string
+		want      string
+		asked     []string
+	}{
+		{"victims added", false, []string{"n1: a"}, missing, "n1: a", []string{"n1:"}},
+		{"the same", false, []string{"same"}, missing, none, []string{"n1:"}},
+		{"null for victims", false, []string{"n1: none"}, missing, none, []string{"n1:"}},
+		{"left out", false, []string{" "}, missing, none, []string{"n1:"}},
+		{"added by the second", false, []string{"n1:", "n1: a"}, missing, "n1: a", []string{"n1:", "n1:"}},
+		{"removed by the second", false, []string{"n1: a", "n1:"}, missing, missing, []string{"n1:", "n1: a"}},
+		{"removed by the second, ignored", true, []string{"n1: a", "n1:"}, missing, none, []string{"n1:", "n1: a"}},
+		{"another node", false, []string{"n2:"}, missing, `keep preemption: expected at least one victim pod on node "n2"`, []string{"n1:"}},
+		{"without the verb", false, nil, missing, noVerb, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, release := range config.Releases() {
+				var advisers []*adviser
+				var extenders []string
+				for i, answers := range row.answers {
+					a := advise(t, answers)
+					advisers = append(advisers, a)
+					extenders = append(extenders, fmt.Sprintf("{urlPrefix: %q, preemptVerb: p, nodeCacheCapable: true, ignorable: %t}", a.URL, row.ignorable && i > 0))
+				}
+				full := advise(t, "")
+				extenders = append(extenders, fmt.Sprintf("{urlPrefix: %q, filterVerb: nowhere, nodeCacheCapable: true}", full.URL))
+				c := newAdvisedFor(t, release, extenders, nodes("n1= n2="), on("n1", "a(10,1)"))
+				want, asked := row.before, []string{}
+				if release == config.Release38 {
+					want, asked = row.want, row.asked
+				}
+				if got := outcome(c.decide(preemptor("1"))); got != want {
+					t.Errorf("%v: got  %s\nwant %s", release, got, want)
+				}
+				for i, a := range advisers {
+					if len(asked) == 0 && len(a.asked) > 0 || len(asked) > 0 && !slices.Equal(a.asked, asked[i:i+1]) {
+						t.Errorf("%v: extender %d was asked about %q, want %q", release, i, a.asked, asked)
+					}
+				}
 			}
 		})
 	}

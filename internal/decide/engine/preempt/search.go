@@ -92,7 +92,7 @@ func (s *search) run(advised bool) {
 // exists.
 func (s *search) result(by []plugin.Extender) (found plugin.Preemption, err error) {
 	switch {
-	case s.best != nil && len(by) > 0:
+	case len(by) > 0 && len(s.candidates) > 0:
 		found.Candidate, err = s.advised(by)
 	case s.best != nil:
 		found.Candidate = s.best
@@ -381,7 +381,7 @@ func (s *search) try(slot int32) (kept bool) {
 			kept = err == nil && s.known.learnReasons(slot, texts)
 		}
 	case len(found.Victims) == 0:
-		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View.Node(slot).Name()))
+		s.withoutVictim(&found)
 	default:
 		r := s.rankOf(&found)
 		switch {
@@ -400,6 +400,21 @@ func (s *search) try(slot int32) (kept bool) {
 		}
 	}
 	return kept
+}
+
+// withoutVictim records a node that passes the filters although none of its pods is
+// evicted: an extender or a plugin rejected it in this turn. Extenders that preempt may
+// choose victims on it.
+func (s *search) withoutVictim(found *plugin.Candidate) {
+	name := s.cycle.View.Node(found.Slot).Name()
+	switch {
+	case !s.cycle.Rules.WithoutVictims:
+		s.fail(found.Slot, fmt.Errorf("expected at least one victim pod on node %q", name))
+	case s.candidates != nil:
+		s.candidates[name] = found
+	default:
+		s.withoutVictims++
+	}
 }
 
 // rejection returns the reasons for the lack of a candidate among the potential nodes.
