@@ -113,7 +113,7 @@ func builtIn(gates Gates, on rules) registry {
 		{"TaintToleration", at(preFilter, filter, preScore, score), plain(newTaintToleration), 3, nil},
 		{"NodeAffinity", at(preFilter, filter, preScore, score), typed(nodeaffinity.New), 2, nodeAffinityArgs()},
 		{"NodePorts", at(preFilter, filter), plain(nodeports.New), 0, nil},
-		{"NodeResourcesFit", at(preFilter, filter, preScore, score, placementScore), typed(noderesourcesfit.New), 1, fitArgs()},
+		{"NodeResourcesFit", at(preFilter, filter, preScore, score, placementScore), typed(noderesourcesfit.Rules{PodLevelScore: on.scorePodLevelRequests}.New), 1, fitArgs()},
 		{"VolumeRestrictions", at(preFilter, filter), plain(volumerestrictions.New), 0, nil},
 		{"NodeVolumeLimits", at(preFilter, filter), plain(nodevolumelimits.New), 0, nil},
 		{"VolumeBinding", at(preFilter, filter, postFilter, preScore, score, reserve, preBind), typed(volumebinding.New), 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},

@@ -43,11 +43,12 @@ func ReleaseFor(minor int) Release {
 // rules are the answers that differ between releases. Each is an argument of one plugin's
 // constructor. The zero value has the answers of the oldest release.
 type rules struct {
-	spreadEmptySelector  bool
-	budgetEmptySelector  bool
-	budgetUnlabelledPods bool
-	victimsByUID         bool
-	nodesWithoutVictims  bool
+	spreadEmptySelector   bool
+	budgetEmptySelector   bool
+	budgetUnlabelledPods  bool
+	victimsByUID          bool
+	nodesWithoutVictims   bool
+	scorePodLevelRequests bool
 }
 
 // preemption returns the rules of DefaultPreemption.
@@ -115,6 +116,14 @@ func Rules() []Rule {
 			After:   "an extender with `preemptVerb` gets the node without victims and may add some; without such an extender the message is `No preemption victims found for incoming pod`",
 			Affects: "pods that extenders reject",
 			field:   func(r *rules) *bool { return &r.nodesWithoutVictims },
+		},
+		{
+			Name: "scorePodLevelRequests", Since: Release38,
+			Before:   "NodeResourcesFit scores a pod by the requests of its containers",
+			After:    "it scores the pod by its pod-level requests",
+			Affects:  "pods with `spec.resources`",
+			Scenario: "release-score-pod-level-requests",
+			field:    func(r *rules) *bool { return &r.scorePodLevelRequests },
 		},
 	}
 }

@@ -33,13 +33,19 @@ func askedList(pod *v1.Pod) v1.ResourceList {
 }
 
 // Scored returns the request used by NodeResourcesFit to score a pending pod: container
-// requests with defaults, and overhead. As in kube-scheduler, pod-level requests are
+// requests with defaults, and overhead. As in kube-scheduler 1.37, pod-level requests are
 // ignored.
 func Scored(pod *v1.Pod) Resources {
 	return ResourcesOf(podRequests(pod, resourcehelper.PodResourcesOptions{
 		SkipPodLevelResources:       true,
 		NonMissingContainerRequests: containerDefaults(true, true),
 	}))
+}
+
+// ScoredAsPod is Scored with pod-level requests instead of container requests, for each
+// resource that has them.
+func ScoredAsPod(pod *v1.Pod) Resources {
+	return ResourcesOf(podRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: containerDefaults(true, true)}))
 }
 
 // NonZero returns the cpu and memory that scoring assumes a pod on a node occupies:

@@ -35,6 +35,14 @@ type Plugin struct {
 	// devices.
 	standIns []model.ResourceName
 	matcher  *allocator.Matcher
+	rules    Rules
+}
+
+// Rules are the answers that differ between releases. The zero value has the answers of
+// Kubernetes 1.37.
+type Rules struct {
+	// PodLevelScore scores a pod by its pod-level requests.
+	PodLevelScore bool
 }
 
 // weighed is a configured resource that scheduling counts.
@@ -43,9 +51,12 @@ type weighed struct {
 	weight int64
 }
 
+// New returns the plugin with the answers of 1.37.
+func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) { return Rules{}.New(args) }
+
 // New checks the arguments and returns the plugin. Missing arguments get kube-scheduler's
 // defaults. The error has kube-scheduler's text.
-func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
+func (r Rules) New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 	checked, err := check(args)
 	if err != nil {
 		return nil, err
@@ -54,6 +65,7 @@ func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 		ignored:       setOf(checked.IgnoredResources),
 		ignoredGroups: setOf(checked.IgnoredResourceGroups),
 		strategy:      checked.ScoringStrategy.Type,
+		rules:         r,
 	}
 	for _, r := range checked.ScoringStrategy.Resources {
 		if name := v1.ResourceName(r.Name); accounted(name) {

@@ -23,7 +23,7 @@ func (p *Plugin) taken(v state.View, proposal *plugin.Proposal) int64 {
 	for _, r := range p.resources {
 		s := sum{resource: model.KeyOf(r.name), weight: r.weight}
 		for _, pod := range proposal.Members {
-			s.requested = amount.Add(s.requested, s.resource.In(&pod.Scored))
+			s.requested = amount.Add(s.requested, s.resource.In(p.requested(pod)))
 		}
 		// As on one node, a scalar that is not requested does not count.
 		if s.requested != 0 || !s.resource.IsScalar() {

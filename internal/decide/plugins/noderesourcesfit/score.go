@@ -17,7 +17,16 @@ import (
 
 // ScoreNeed returns the pod's assumed requests of the configured resources. It is never
 // nil, because best-effort pods are scored too.
-func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
+func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{p.requested(pod), p} }
+
+// requested returns the requests that scoring assumes for a pending pod.
+func (p *Plugin) requested(pod *model.Pod) *model.Resources {
+	if p.rules.PodLevelScore && pod.Object.Spec.Resources != nil {
+		own := model.ScoredAsPod(pod.Object)
+		return &own
+	}
+	return &pod.Scored
+}
 
 // ScoreReads returns the allocatable and used amounts. Devices are included if they can
 // provide one of the scored resources.
@@ -33,8 +42,8 @@ func (p *Plugin) ScoreReads() model.Aspect {
 func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.ScoreNeed, varies bool) {
 	classes := v.Devices()
 	for _, name := range p.standIns {
-		if pod.Scored.Scalar(name) != 0 && classes.ClassFor(name) != nil {
-			return scoredWithDevices{scored{&pod.Scored, p}, classes}, true
+		if pod.Scored.Scalar(name) != 0 && classes.ClassFor(name) != nil { // no pod-level requests exist for these
+			return scoredWithDevices{scored{p.requested(pod), p}, classes}, true
 		}
 	}
 	return nil, false
