@@ -125,13 +125,21 @@ func builtIn(gates Gates, on rules) registry {
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
 		{"DefaultBinder", at(bind), plain(defaultbinder.New), 0, nil},
-		{"NodeDeclaredFeatures", at(preFilter, filter), plain(nodedeclaredfeatures.New), 0, nil},
+		{"NodeDeclaredFeatures", at(preFilter, filter), plain(declaredFeatures(on)), 0, nil},
 	}, onRequest: []row{
 		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
 		{"GangScheduling", at(preEnqueue, permit), gangs, 0, nil},
 		{"TopologyPlacementGenerator", at(placementGenerate), generator, 0, nil},
 		{"PodGroupPodsCount", at(placementScore), podsCount, 1, nil},
 	}, placements: gates.Enabled(topologyAwareScheduling)})
+}
+
+// declaredFeatures returns the constructor of NodeDeclaredFeatures for the release.
+func declaredFeatures(on rules) func() *nodedeclaredfeatures.Plugin {
+	if on.declaredFeatures38 {
+		return nodedeclaredfeatures.New38
+	}
+	return nodedeclaredfeatures.New
 }
 
 // preemptionOfGroups returns DefaultPreemption's settings for pod groups.

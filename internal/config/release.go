@@ -49,6 +49,7 @@ type rules struct {
 	victimsByUID          bool
 	nodesWithoutVictims   bool
 	scorePodLevelRequests bool
+	declaredFeatures38    bool
 }
 
 // preemption returns the rules of DefaultPreemption.
@@ -124,6 +125,14 @@ func Rules() []Rule {
 			Affects:  "pods with `spec.resources`",
 			Scenario: "release-score-pod-level-requests",
 			field:    func(r *rules) *bool { return &r.scorePodLevelRequests },
+		},
+		{
+			Name: "declaredFeatures38", Since: Release38,
+			Before:   "pods with an ML-DSA pod certificate or an OCI seccomp profile fit on any node",
+			After:    "only on nodes that declare PodCertificateMLDSA or SecurityProfileOCI",
+			Affects:  "pods with such a certificate or profile",
+			Scenario: "release-declared-features",
+			field:    func(r *rules) *bool { return &r.declaredFeatures38 },
 		},
 	}
 }

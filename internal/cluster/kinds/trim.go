@@ -133,7 +133,7 @@ func (s *sharing) trimPodSpec(spec *v1.PodSpec) {
 	spec.ServiceAccountName = ""
 	spec.DeprecatedServiceAccount = ""
 	spec.AutomountServiceAccountToken = nil
-	spec.SecurityContext = nil
+	spec.SecurityContext = onlyOCI(spec.SecurityContext)
 	spec.ImagePullSecrets = nil
 	spec.Hostname = ""
 	spec.Subdomain = ""
@@ -149,7 +149,7 @@ func (s *sharing) trimPodSpec(spec *v1.PodSpec) {
 	spec.Volumes = readVolumes(spec.Volumes)
 	s.trimContainers(spec.Containers)
 	s.trimContainers(spec.InitContainers)
-	spec.EphemeralContainers = withMountOptions(spec.EphemeralContainers)
+	spec.EphemeralContainers = withFeatures(spec.EphemeralContainers)
 	for i := range spec.Tolerations {
 		t := &spec.Tolerations[i]
 		t.Key, t.Value = model.Interned(t.Key), model.Interned(t.Value)
@@ -159,7 +159,8 @@ func (s *sharing) trimPodSpec(spec *v1.PodSpec) {
 
 // trimContainers keeps the name (to match its status), image (image locality), resources,
 // restart policy and its rules (sidecars, declared features), and host ports. Of mounts
-// it keeps the bind mount options (declared features).
+// it keeps the bind mount options (declared features), of security contexts OCI seccomp
+// profiles (declared features).
 func (s *sharing) trimContainers(containers []v1.Container) {
 	for i := range containers {
 		c := &containers[i]
@@ -180,7 +181,7 @@ func (s *sharing) trimContainers(containers []v1.Container) {
 		c.TerminationMessagePath = ""
 		c.TerminationMessagePolicy = ""
 		c.ImagePullPolicy = ""
-		c.SecurityContext = nil
+		c.SecurityContext = onlyOCIOf(c.SecurityContext)
 		c.Resources.Limits = s.list(c.Resources.Limits)
 		c.Resources.Requests = s.list(c.Resources.Requests)
 	}
@@ -208,22 +209,51 @@ func mountsWithOptions(mounts []v1.VolumeMount) []v1.VolumeMount {
 	return kept
 }
 
-// withMountOptions keeps only the bind mount options of ephemeral containers, which
-// reserve no resources.
-func withMountOptions(containers []v1.EphemeralContainer) []v1.EphemeralContainer {
+// withFeatures keeps only the bind mount options and OCI seccomp profiles of ephemeral
+// containers, which reserve no resources.
+func withFeatures(containers []v1.EphemeralContainer) []v1.EphemeralContainer {
 	var kept []v1.EphemeralContainer
 	for i := range containers {
-		if mounts := mountsWithOptions(containers[i].VolumeMounts); mounts != nil {
+		mounts, profile := mountsWithOptions(containers[i].VolumeMounts), onlyOCIOf(containers[i].SecurityContext)
+		if mounts != nil || profile != nil {
 			kept = append(kept, v1.EphemeralContainer{
-				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: containers[i].Name, VolumeMounts: mounts},
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: containers[i].Name, VolumeMounts: mounts, SecurityContext: profile},
 			})
 		}
 	}
 	return kept
 }
 
+// onlyOCI keeps an OCI seccomp profile, which a node must declare to support.
+func onlyOCI(of *v1.PodSecurityContext) *v1.PodSecurityContext {
+	if of == nil || !model.IsOCIProfile(of.SeccompProfile) {
+		return nil
+	}
+	return &v1.PodSecurityContext{SeccompProfile: &v1.SeccompProfile{Type: of.SeccompProfile.Type}}
+}
+
+// onlyOCIOf is onlyOCI for a container.
+func onlyOCIOf(of *v1.SecurityContext) *v1.SecurityContext {
+	if of == nil || !model.IsOCIProfile(of.SeccompProfile) {
+		return nil
+	}
+	return &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: of.SeccompProfile.Type}}
+}
+
+// onlyMLDSA keeps a certificate that a node must declare to support.
+func onlyMLDSA(volume *v1.Volume) v1.Volume {
+	kept := &v1.ProjectedVolumeSource{}
+	for i := range volume.Projected.Sources {
+		if c := volume.Projected.Sources[i].PodCertificate; c != nil {
+			kept.Sources = append(kept.Sources, v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{KeyType: c.KeyType}})
+		}
+	}
+	return v1.Volume{Name: volume.Name, VolumeSource: v1.VolumeSource{Projected: kept}}
+}
+
 // readVolumes keeps the volumes that a volume plugin reads: claims, CSI volumes, the
-// in-tree kinds that are compared or counted, and images (image locality). Generic
+// in-tree kinds that are compared or counted, images (image locality), and certificates
+// with ML-DSA keys (declared features). Generic
 // ephemeral volumes are kept empty, since their claim's name follows from the names of
 // the pod and the volume.
 func readVolumes(volumes []v1.Volume) []v1.Volume {
@@ -239,6 +269,8 @@ func readVolumes(volumes []v1.Volume) []v1.Volume {
 		case s.Image != nil:
 			image := &v1.ImageVolumeSource{Reference: model.Interned(s.Image.Reference)}
 			kept = append(kept, v1.Volume{Name: volumes[i].Name, VolumeSource: v1.VolumeSource{Image: image}})
+		case model.RequestsMLDSA(&volumes[i]):
+			kept = append(kept, onlyMLDSA(&volumes[i]))
 		case s.PersistentVolumeClaim != nil, s.CSI != nil, s.GCEPersistentDisk != nil, s.AWSElasticBlockStore != nil, s.ISCSI != nil,
 			s.RBD != nil, s.AzureDisk != nil, s.Cinder != nil, s.PortworxVolume != nil, s.AzureFile != nil, s.VsphereVolume != nil:
 			kept = append(kept, volumes[i])

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/config/absent"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodedeclaredfeatures"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
@@ -333,6 +334,7 @@ func TestDemandsStay(t *testing.T) {
 		Requests: v1.ResourceList{"deviceclass.resource.kubernetes.io/gpu": resource.MustParse("1")},
 		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
 	}}}}}
+	declared := nodedeclaredfeatures.New38()
 	var plugins []*absent.Plugin
 	for _, name := range []string{"GangScheduling"} {
 		plugin, err := absent.New(name)
@@ -354,6 +356,15 @@ func TestDemandsStay(t *testing.T) {
 		{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}},
 		{Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &group}}},
 		requesting,
+		volume(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{PodCertificate: &v1.PodCertificateProjection{SignerName: "s", KeyType: "MLDSA44"}},
+		}}}),
+		{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SeccompProfile: &v1.SeccompProfile{Type: "OCI"}}}},
+		{Spec: v1.PodSpec{Containers: []v1.Container{{SecurityContext: &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: "OCI"}}}}}},
+		{Spec: v1.PodSpec{InitContainers: []v1.Container{{SecurityContext: &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: "OCI"}}}}}},
+		{Spec: v1.PodSpec{EphemeralContainers: []v1.EphemeralContainer{
+			{EphemeralContainerCommon: v1.EphemeralContainerCommon{SecurityContext: &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: "OCI"}}}},
+		}}},
 	} {
 		pod.Name = fmt.Sprint("p", i)
 		rejections := func(pod *v1.Pod) (all []string) {
@@ -361,6 +372,9 @@ func TestDemandsStay(t *testing.T) {
 				for name := range pod.Spec.Containers[i].Resources.Limits { // extenders read them
 					all = append(all, "limits "+string(name))
 				}
+			}
+			if needs := declared.FilterNeed(model.NewPod(pod)); needs != nil {
+				all = append(all, "features "+string(needs.AppendText(nil)))
 			}
 			for _, p := range plugins {
 				if volumes := model.NewPod(pod).Volumes; volumes != nil {

@@ -104,6 +104,9 @@ const (
 
 	specVolumes, specContainers, specNodeName, specAffinity, specInitContainers = 1, 2, 10, 18, 20
 
+	specSecurityContext      = 14
+	containerSecurityContext = 15
+
 	containerVolumeMounts = 9
 	mountBindOptions      = 8
 )
@@ -112,11 +115,12 @@ const (
 // pod to pod. TestAnyPodIsDecoded fails if trimming keeps one of them. A field that is
 // missing here only prevents sharing.
 var (
-	// dnsPolicy, serviceAccountName and its old name, securityContext, imagePullSecrets,
-	// hostname, subdomain, hostAliases, dnsConfig, readinessGates
+	// dnsPolicy, serviceAccountName and its old name, securityContext without an OCI
+	// profile, imagePullSecrets, hostname, subdomain, hostAliases, dnsConfig,
+	// readinessGates
 	specUnread = numbers(6, 8, 9, 14, 15, 16, 17, 23, 26, 28)
 	// command, args, workingDir, env, livenessProbe, readinessProbe, lifecycle,
-	// terminationMessagePath, imagePullPolicy, securityContext, envFrom,
+	// terminationMessagePath, imagePullPolicy, securityContext as above, envFrom,
 	// terminationMessagePolicy, volumeDevices, startupProbe
 	containerUnread = numbers(3, 4, 5, 7, 10, 11, 12, 13, 14, 15, 19, 20, 21, 22)
 )
@@ -338,6 +342,8 @@ func (p *pieces) takeSpec(spec []byte) bool {
 			}
 			p.spec = protowire.AppendTag(p.spec, number, protowire.BytesType)
 			p.spec = protowire.AppendBytes(p.spec, p.container)
+		case number == specSecurityContext && mayHaveOCI(content):
+			p.spec = append(p.spec, field...)
 		case specUnread.has(number):
 		default:
 			p.spec = append(p.spec, field...)
@@ -364,6 +370,7 @@ func (p *pieces) takeContainer(container []byte) bool {
 			if !read {
 				return true
 			}
+		case number == containerSecurityContext && mayHaveOCI(content):
 		case containerUnread.has(number):
 			return content != nil
 		}
@@ -371,6 +378,10 @@ func (p *pieces) takeContainer(container []byte) bool {
 		return true
 	})
 }
+
+// mayHaveOCI reports whether a security context may have a seccomp profile of type OCI.
+// Others differ from pod to pod and are not read.
+func mayHaveOCI(content []byte) bool { return bytes.Contains(content, []byte("OCI")) }
 
 // eachField visits the fields of a message: field is the whole field, content the value
 // of a length-delimited field, nil for other types. It reports whether the whole message

@@ -16,15 +16,17 @@ func TestContract(t *testing.T) {
 		Name: "NodeDeclaredFeatures", FilterReads: model.Features,
 		Events: []string{"NodeAdd NodeUpdateNodeDeclaredFeature, hint", "TargetPodUpdate, hint"},
 	})
-	if p.version.String() != "1.37" || !slices.IsSorted(p.known) {
-		t.Errorf("version %s, features %v", p.version, p.known)
+	for version, p := range map[string]*Plugin{"1.37": p, "1.38": New38()} {
+		if p.version.String() != version || !slices.IsSorted(p.known) {
+			t.Errorf("version %s, features %v", p.version, p.known)
+		}
 	}
 }
 
 // Each known feature, and each pair of them, is matched against declared features that
 // are known, unknown before and between them, or absent.
 func TestEachFeature(t *testing.T) {
-	known := New().known
+	known := New38().known
 	for i, one := range known {
 		for j, other := range known[i:] {
 			f := filter{known: known, required: make([]bool, len(known)), count: 1}
@@ -58,5 +60,5 @@ func TestMissingVersion(t *testing.T) {
 			t.Errorf("got %v, want %s", got, want)
 		}
 	}()
-	(&Plugin{}).FilterNeed(pod(users))
+	(&Plugin{library: nodedeclaredfeatures.DefaultFramework}).FilterNeed(pod(users))
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/nodedeclaredfeatures/features"
+	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -28,15 +29,21 @@ const undeclared = reason.Unresolvable | 1
 
 // Plugin rejects nodes that lack a feature.
 type Plugin struct {
+	library *nodedeclaredfeatures.Framework
 	version *version.Version
 	known   []string // names of all features, sorted
 }
 
 // New returns the plugin for a scheduler of Kubernetes 1.37. Features whose last relevant
 // version is older are not required.
-func New() *Plugin {
-	p := &Plugin{version: version.MajorMinor(1, 37)}
-	for _, f := range features.AllFeatures {
+func New() *Plugin { return newPlugin(37, features.AllFeatures) }
+
+// New38 returns the plugin for a scheduler of Kubernetes 1.38.
+func New38() *Plugin { return newPlugin(38, slices.Concat(features.AllFeatures, newer())) }
+
+func newPlugin(minor uint, all []types.Feature) *Plugin {
+	p := &Plugin{library: nodedeclaredfeatures.New(slices.Clone(all)), version: version.MajorMinor(1, minor)}
+	for _, f := range all {
 		p.known = append(p.known, f.Name())
 	}
 	slices.Sort(p.known)
@@ -57,7 +64,7 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 
 // required infers the features that a pod's spec requires.
 func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
-	set, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: spec}, p.version)
+	set, err := p.library.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: spec}, p.version)
 	if err != nil {
 		// The only possible error is a missing version.
 		panic(fmt.Sprintf("nodedeclaredfeatures: infer the features of a pod: %v", err))

@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	library "k8s.io/component-helpers/nodedeclaredfeatures"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
@@ -24,6 +23,8 @@ const (
 	restart = "RestartAllContainersOnContainerExits"
 	users   = "UserNamespacesHostNetworkSupport"
 	mounts  = "VolumeBindMountOptions"
+	mldsa   = "PodCertificateMLDSA"
+	oci     = "SecurityProfileOCI"
 )
 
 // pod returns a pod that requires the features.
@@ -37,10 +38,22 @@ func pod(features ...string) *model.Pod {
 			object.Spec.HostNetwork, object.Spec.HostUsers = true, new(bool)
 		case mounts:
 			object.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{BindMountOptions: []string{"x"}}}
+		case mldsa:
+			object.Spec.Volumes = []v1.Volume{certificate("MLDSA65")}
+		case oci:
+			object.Spec.Containers[0].SecurityContext = &v1.SecurityContext{SeccompProfile: ofType("OCI")}
 		}
 	}
 	return model.NewPod(object)
 }
+
+// certificate returns a volume with a pod certificate.
+func certificate(keyType string) v1.Volume {
+	source := v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{KeyType: keyType}}
+	return v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{}, source}}}}
+}
+
+func ofType(t v1.SeccompProfileType) *v1.SeccompProfile { return &v1.SeccompProfile{Type: t} }
 
 func hostNetworkOnly() *model.Pod {
 	return model.NewPod(&v1.Pod{Spec: v1.PodSpec{HostNetwork: true}})
@@ -85,13 +98,51 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// TestFeaturesOf138 matches pods that need a feature of 1.38. In 1.37 any node will do.
+func TestFeaturesOf138(t *testing.T) {
+	spec := func(s v1.PodSpec) *model.Pod { return model.NewPod(&v1.Pod{Spec: s}) }
+	profiled := func(t v1.SeccompProfileType) []v1.Container {
+		return []v1.Container{{}, {SecurityContext: &v1.SecurityContext{SeccompProfile: ofType(t)}}}
+	}
+	for _, row := range []struct {
+		name  string
+		pod   *model.Pod
+		needs string // empty for none
+	}{
+		{"plain", pod(), ""},
+		{"44", spec(v1.PodSpec{Volumes: []v1.Volume{certificate("MLDSA44")}}), mldsa},
+		{"65", spec(v1.PodSpec{Volumes: []v1.Volume{certificate("MLDSA65")}}), mldsa},
+		{"87", spec(v1.PodSpec{Volumes: []v1.Volume{{}, certificate("MLDSA87")}}), mldsa},
+		{"another key", spec(v1.PodSpec{Volumes: []v1.Volume{certificate("ED25519")}}), ""},
+		{"profile of the pod", spec(v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SeccompProfile: ofType("OCI")}}), oci},
+		{"of a container", spec(v1.PodSpec{Containers: profiled("OCI")}), oci},
+		{"of an init container", spec(v1.PodSpec{InitContainers: profiled("OCI")}), oci},
+		{"of an ephemeral container", spec(v1.PodSpec{EphemeralContainers: []v1.EphemeralContainer{
+			{EphemeralContainerCommon: v1.EphemeralContainerCommon{SecurityContext: &v1.SecurityContext{SeccompProfile: ofType("OCI")}}},
+		}}), oci},
+		{"another profile", spec(v1.PodSpec{Containers: profiled(v1.SeccompProfileTypeRuntimeDefault)}), ""},
+	} {
+		if !plugintest.FilterNeed(New(), row.pod).IsZero() {
+			t.Errorf("%s: 1.37 requires a feature", row.name)
+		}
+		if skips := plugintest.FilterNeed(New38(), row.pod).IsZero(); skips != (row.needs == "") {
+			t.Errorf("%s: skips = %t", row.name, skips)
+		} else if !skips {
+			filter := plugintest.Verdicts(New38(), row.pod)
+			if filter.Filter(node()) == 0 || filter.Filter(node(users)) == 0 || filter.Filter(node(row.needs)) != 0 || filter.Filter(node(mldsa, oci)) != 0 {
+				t.Errorf("%s: does not match nodes with %s alone", row.name, row.needs)
+			}
+		}
+	}
+}
+
 // The library's own matching, which allocates, must give the same result, sorted or not.
 func TestAgreesWithTheLibrary(t *testing.T) {
-	p := New()
+	p := New38()
 	rapid.Check(t, func(t *rapid.T) {
 		declared := rapid.SliceOf(rapid.SampledFrom(append(slices.Clone(p.known), "A", "Foo", "Zoo"))).Draw(t, "declared")
-		waiting := pod(rapid.SliceOf(rapid.SampledFrom([]string{restart, users, mounts})).Draw(t, "required")...)
-		want, err := library.DefaultFramework.MatchNode(p.required(&waiting.Object.Spec), object(declared...))
+		waiting := pod(rapid.SliceOf(rapid.SampledFrom([]string{restart, users, mounts, mldsa, oci})).Draw(t, "required")...)
+		want, err := p.library.MatchNode(p.required(&waiting.Object.Spec), object(declared...))
 		if err != nil {
 			t.Fatal(err)
 		}
