@@ -37,7 +37,9 @@ type options struct {
 	metrics       *metrics.Options
 	logging       *logs.Options
 	seed          uint64
-	inFlight      int
+	// release is the flag's value; empty means the release of the API server.
+	release  string
+	inFlight int
 	// reportsPerSecond limits the conditions and events that are written.
 	reportsPerSecond int
 	tracing          string
@@ -125,6 +127,8 @@ func (o *options) addFlags() {
 	logsapi.AddFlags(o.logging, o.sets.FlagSet("logs"))
 	fs = o.sets.FlagSet("berth")
 	fs.Uint64Var(&o.seed, "berth-seed", 1, "Seed for the choice among equally good nodes. With the same seed, the same history leads to the same decisions.")
+	fs.StringVar(&o.release, "berth-release", "", "Release of Kubernetes whose answers the scheduler gives: 1.37 or 1.38. "+
+		"By default it follows the version of the API server, and the process ends if the server's release changes.")
 	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "Maximum number of concurrent writes to the API server.")
 	fs.IntVar(&o.reportsPerSecond, "berth-reports-per-second", commit.DefaultReportsPerSecond, "Maximum number of pod conditions and events written per second. "+
 		"Bindings are not limited, and are sent first.")
@@ -173,6 +177,9 @@ func (o *options) check() error {
 	if o.deprecated.parkedMax <= 0 {
 		errs = append(errs, fmt.Errorf("--pod-max-in-unschedulable-pods-duration %v: must be greater than 0, such as 5m", o.deprecated.parkedMax))
 	}
+	if _, err := config.ParseRelease(o.release); o.release != "" && err != nil {
+		errs = append(errs, fmt.Errorf("--berth-release %w", err))
+	}
 	if o.inFlight <= 0 {
 		errs = append(errs, fmt.Errorf("--berth-writes-in-flight %d: must be greater than 0", o.inFlight))
 	}
@@ -200,10 +207,12 @@ func (o *options) check() error {
 // configuration reads the configuration file and applies the leader election flags to it.
 // Without a file, it applies all flags to the defaults.
 func (o *options) configuration() (*config.Config, error) {
+	release, _ := config.ParseRelease(o.release) // 0 if it is not given
 	limited := o.sets.FlagSet(deprecatedSet).Changed("kube-api-qps") || o.sets.FlagSet(deprecatedSet).Changed("kube-api-burst")
 	return config.Read(config.Request{
 		File:    o.config,
 		Gates:   o.gates,
+		Release: release,
 		Limited: limited && o.config == "",
 
 		AskExtenders: true,

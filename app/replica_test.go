@@ -79,6 +79,9 @@ func (s *script) runs(ctx context.Context, name string, scheduler *scheduler, ad
 		defer s.mu.Unlock()
 		s.note("%s: exit", name)
 	}
+	if s.period > 0 {
+		scheduler.release.period = s.period
+	}
 	r := &replica{t: s.t, name: name, s: scheduler, address: address, ended: make(chan error, 1), stop: stop}
 	go func() { r.ended <- scheduler.run(ctx) }()
 	s.t.Cleanup(r.end())

@@ -42,6 +42,7 @@ type scheduler struct {
 	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been applied
+	release    *release
 	// stopElection releases the lease, or leaves it to expire if keep is true. It is nil
 	// before this replica joins the election.
 	stopElection atomic.Pointer[func(keep bool)]
@@ -68,6 +69,10 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler
 func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Config, seen observers, log klog.Logger) (s *scheduler, err error) {
 	client, err := kube.Connect(access)
 	if err != nil {
+		return nil, err
+	}
+	release := newRelease(ctx, o, c.Release(), client, log)
+	if c, err = c.For(release.own); err != nil {
 		return nil, err
 	}
 	leads, err := newLeadership(o, c, access, client)
@@ -103,7 +108,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 	}
 	s = &scheduler{
 		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, external: added, name: name, serve: serve, synced: synced,
-		standalone: o.standalone,
+		release: release, standalone: o.standalone,
 	}
 	if serve != nil {
 		serve.Explain = s.explain()
@@ -224,7 +229,9 @@ func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, err
 // ended.
 func (s *scheduler) run(ctx context.Context) error {
 	began := time.Now()
-	s.log.Info("Starting Berth scheduler", "version", Version(), "profiles", s.config.SchedulerNames(),
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.log.Info("Starting Berth scheduler", "version", Version(), "release", s.config.Release().String(), "profiles", s.config.SchedulerNames(),
 		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
@@ -238,7 +245,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	var writers sync.WaitGroup
 	writers.Go(func() { s.commit.Run(writing) })
 	s.watchdog.giveUp = func() { s.giveUp(stopWriting, &writers) }
-	stopElection := s.schedule(ctx, began)
+	stopElection := s.schedule(ctx, began, end)
 
 	s.log.Info("Stopping Berth scheduler", "reason", context.Cause(ctx))
 	stopWriting(context.Cause(ctx))
@@ -249,6 +256,9 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.flush()
 	s.external.stop(s.log)
 	s.summarise(began)
+	if cause := context.Cause(ctx); errors.Is(cause, errRelease) {
+		return cause
+	}
 	if s.leadership.election == nil && s.standalone {
 		return errFinished
 	}
@@ -257,12 +267,13 @@ func (s *scheduler) run(ctx context.Context) error {
 }
 
 // schedule lists the cluster, waits until this replica leads, and decides about pods
-// until the context ends. The returned function leaves the election.
+// until the context ends. The returned function leaves the election. If the API server
+// turns out to have another release than the profiles, it calls end.
 //
 // A replica that cannot list the cluster must not lead, so it joins the election after
 // the first lists. Until it leads, it applies the cluster's changes. With
 // delayCacheUntilActive it lists the cluster only once it leads.
-func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection func(keep bool)) {
+func (s *scheduler) schedule(ctx context.Context, began time.Time, end func(error)) (stopElection func(keep bool)) {
 	if s.config.Source.DelayCacheUntilActive {
 		stopElection = s.takePart(ctx)
 		select {
@@ -281,6 +292,11 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 		if s.watch.Sync(ctx) != nil || s.external.sync() != nil { // the context has ended
 			return
 		}
+		if err := s.release.confirm(ctx); err != nil {
+			end(err)
+			return
+		}
+		watching.Go(func() { s.release.run(watched, end) })
 		close(s.synced)
 		counts := s.watch.Counts()
 		s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "others", counts.Others, "took", time.Since(began).Round(time.Millisecond))

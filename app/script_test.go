@@ -33,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/config"
@@ -67,6 +68,11 @@ type script struct {
 	// candidate is the last posted one.
 	candidate *coordinationv1beta1.LeaseCandidate
 	closed    bool
+	// minors are the minor versions that requests for the version get, one after the
+	// other; the last stays. 0 means an error, and none means 37. No note is taken.
+	minors []int
+	// period replaces the pause between these requests of replicas; 0 keeps it.
+	period time.Duration
 }
 
 // deadline is the time after which a test stops waiting for something that does not
@@ -256,6 +262,10 @@ func matches(set map[string]bool, note string) bool {
 
 // ServeHTTP records a request and answers it, unless it is held or refused.
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/version" {
+		s.serveVersion(w)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil { // the client is gone
 		return
@@ -304,6 +314,32 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.serve(w, r, body, note, func() bool { return gone || s.closed })
+}
+
+// serveVersion answers with the next minor version.
+func (s *script) serveVersion(w http.ResponseWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	minor := 37
+	if len(s.minors) > 0 {
+		minor = s.minors[0]
+	}
+	if len(s.minors) > 1 {
+		s.minors = s.minors[1:]
+		s.news.Broadcast()
+	}
+	if minor == 0 {
+		s.answer(w, apierrors.NewServiceUnavailable("starting").Status(), http.StatusServiceUnavailable)
+		return
+	}
+	s.answer(w, version.Info{Major: "1", Minor: fmt.Sprint(minor, "+"), GitVersion: fmt.Sprintf("v1.%d.0", minor)}, http.StatusOK)
+}
+
+// serves replaces the minor versions.
+func (s *script) serves(minors ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.minors = minors
 }
 
 // afterDone calls a function when the client disconnects.
