@@ -20,10 +20,11 @@ import (
 // compareFlags are the flags of compare.
 type compareFlags struct {
 	*input
-	configs []string
-	owned   bool
-	by      string
-	seed    uint64
+	configs  []string
+	releases []string
+	owned    bool
+	by       string
+	seed     uint64
 }
 
 // compared is the output as an object.
@@ -31,20 +32,29 @@ type compared struct {
 	// A and B are the files of the configurations; empty for the default one.
 	A string `json:"a"`
 	B string `json:"b"`
+	// ReleaseA and ReleaseB are the releases of Kubernetes whose answers they give.
+	ReleaseA string `json:"releaseA"`
+	ReleaseB string `json:"releaseB"`
 	*simulate.Comparison
 }
 
 func newCompareCommand() *cobra.Command {
 	var c compareFlags
 	cmd := &cobra.Command{
-		Use:   "compare --config A --config B",
-		Short: "Show which pods two configurations of the scheduler would place differently",
-		Long: `Show which pods of a cluster two configurations of the scheduler would place differently.
+		Use:   "compare --config A --config B | --release A --release B",
+		Short: "Show which pods two configurations, or releases, of the scheduler would place differently",
+		Long: `Show which pods of a cluster two configurations of the scheduler, or two releases of Kubernetes,
+would place differently.
 
 The command reads the cluster of the kubeconfig once, with your own rights. With -f it reads the cluster from files
 and needs no running one. It writes nothing to the cluster. The scheduler places the pending pods twice, with a
 virtual clock: once with the first --config (A) and once with the second (B). With a single --config, A is the
 default configuration.
+
+To rehearse an upgrade of Kubernetes, give --release twice, and --config at most once. The column RULE has the
+changes that alone give the pod another outcome, by their names in docs/versions.md; "-" means that the outcome
+follows from other pods, or from several changes together. Extenders are not called, and webhooks and controllers
+of another release are not compared.
 
 With --owned all pods with a controller are placed again, by priority and age, as if they were pending. DaemonSet
 pods and static pods stay, and so do volumes and devices that claims already have.
@@ -58,6 +68,9 @@ A second table shows the node usage by zone, or by the label of --by, such as a 
 
   # Where would everything go, by pool of nodes?
   kubectl berth compare --config today.yaml --config tomorrow.yaml --owned --by node.kubernetes.io/pool
+
+  # What would an upgrade of Kubernetes change?
+  kubectl berth compare --release 1.37 --release 1.38 --config scheduler.yaml --owned
 
   # What would change from the default configuration, in a snapshot?
   berth compare -f cluster.yaml --config tomorrow.yaml --owned`,
@@ -75,6 +88,7 @@ A second table shows the node usage by zone, or by the label of --by, such as a 
 	c.input = newInputOf(flags, "filename", "f", explanationOutputs)
 	c.makePods(flags, false)
 	flags.StringArrayVar(&c.configs, "config", nil, "Configuration file (KubeSchedulerConfiguration). Give it twice, first A and then B; if given once, A is the default configuration.")
+	flags.StringArrayVar(&c.releases, "release", nil, "Release of Kubernetes whose answers the scheduler gives: 1.37 or 1.38. Give it twice, first A and then B, or once for both. "+releaseHelp)
 	flags.BoolVar(&c.owned, "owned", false, "Re-schedule all pods with a controller other than a DaemonSet, not only pending ones.")
 	flags.StringVar(&c.by, "by", v1.LabelTopologyZone, "Label to group nodes by.")
 	flags.Uint64Var(&c.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
@@ -90,24 +104,18 @@ func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	if err := checkLabel(c.by); err != nil {
 		return wrong{err}
 	}
-	switch len(c.configs) {
-	case 1:
-		c.configs = []string{"", c.configs[0]}
-	case 2:
-	default:
-		return wrong{fmt.Errorf("--config: must be given once or twice, got %q: name the two configurations to compare", c.configs)}
-	}
-	var schedulers [2]*config.Config
-	for i, file := range c.configs {
-		c.config = file
-		var err error
-		if schedulers[i], err = c.readConfig(); err != nil {
-			return err
-		}
+	schedulers, err := c.readSides()
+	if err != nil {
+		return err
 	}
 	cluster, err := c.readCluster(ctx, stdin, bar, schedulers[:])
 	if err != nil {
 		return err
+	}
+	for i := range schedulers {
+		if schedulers[i], err = c.forRelease(ctx, schedulers[i], cluster.Nodes); err != nil {
+			return err
+		}
 	}
 	if c.owned {
 		cluster, _ = simulate.Owned(cluster)
@@ -118,10 +126,7 @@ func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	var results [2]*simulate.Result
 	for i, scheduler := range schedulers {
 		what := "With " + "AB"[i:i+1]
-		results[i], err = simulate.Run(simulate.Config{Scheduler: scheduler, Seed: c.seed}, cluster, func(decided, pending int) {
-			bar.show(what, int64(decided), int64(pending))
-		})
-		if err != nil {
+		if results[i], err = c.simulate(scheduler, cluster, bar, what); err != nil {
 			return fmt.Errorf("compare: with %s: %w", nameOfConfig(c.configs[i]), err)
 		}
 	}
@@ -136,13 +141,17 @@ func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 		fmt.Fprint(stderr, said[1].String())
 	}
 	comparison := simulate.Compare(cluster, c.by, results[0], results[1])
+	if err := c.addRules(schedulers, cluster, comparison, bar); err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	bar.clear()
 	if of := *c.connection.flags.Namespace; of != "" {
 		c.onlyNamespace(comparison, of, stderr)
 	}
 	if c.output != "table" {
-		return printObject(stdout, c.output, compared{c.configs[0], c.configs[1], comparison})
+		return printObject(stdout, c.output, compared{c.configs[0], c.configs[1], schedulers[0].Release().String(), schedulers[1].Release().String(), comparison})
 	}
-	return c.print(stdout, comparison)
+	return c.print(stdout, schedulers, comparison)
 }
 
 // onlyNamespace removes the pods of other namespaces. They were simulated as well.
@@ -193,15 +202,22 @@ func nameOfConfig(file string) string {
 	return file
 }
 
-func (c *compareFlags) print(w io.Writer, result *simulate.Comparison) error {
-	fmt.Fprintf(w, "A is %s, B is %s.\n\n", nameOfConfig(c.configs[0]), nameOfConfig(c.configs[1]))
+func (c *compareFlags) print(w io.Writer, schedulers [2]*config.Config, result *simulate.Comparison) error {
+	a, b := nameOfConfig(c.configs[0]), nameOfConfig(c.configs[1])
+	rehearsed := schedulers[0].Release() != schedulers[1].Release()
+	rule := func(string) string { return "" }
+	if rehearsed {
+		a, b = a+" in "+schedulers[0].Release().String(), b+" in "+schedulers[1].Release().String()
+		rule = func(text string) string { return text + "\t" }
+	}
+	fmt.Fprintf(w, "A is %s, B is %s.\n\n", a, b)
 	t := printers.GetNewTabWriter(w)
 	if len(result.Pods) > 0 {
-		fmt.Fprint(t, "NAMESPACE\tPOD\tDIFFERENCE\tA\tB\tMESSAGE\n")
+		fmt.Fprintf(t, "NAMESPACE\tPOD\tDIFFERENCE\t%sA\tB\tMESSAGE\n", rule("RULE"))
 	}
 	for i := range result.Pods {
 		p := &result.Pods[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Pod, p.Difference, place(&p.A), place(&p.B), messagesOf(p))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%s\n", p.Namespace, p.Pod, p.Difference, rule(rulesOf(p)), place(&p.A), place(&p.B), messagesOf(p))
 	}
 	if len(result.Pods) > 0 {
 		fmt.Fprintln(t)

@@ -34,6 +34,8 @@ type input struct {
 	config string
 	gates  map[string]bool
 	output string
+	// release is the value of --release; empty means the cluster's release.
+	release string
 
 	filesFlag string   // as on the command line
 	outputs   []string // the output formats
@@ -52,10 +54,11 @@ type input struct {
 func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
 	in := newInputOf(flags, filesFlag, short, outputs)
 	flags.StringVar(&in.config, "config", "", "Configuration file of the scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
+	addRelease(flags, &in.release)
 	return in
 }
 
-// newInputOf declares the flags except --config.
+// newInputOf declares the flags except --config and --release.
 func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
 	in := &input{filesFlag: "--" + filesFlag, outputs: outputs, connection: newConnection(flags)}
 	if short != "" {
@@ -94,9 +97,14 @@ func (in *input) readPlain(ctx context.Context, stdin io.Reader, bar *progress) 
 		if err != nil {
 			return nil, nil, err
 		}
-		return scheduler, found.Cluster, nil
+		scheduler, err = in.forRelease(ctx, scheduler, nil)
+		return scheduler, found.Cluster, err
 	}
 	cluster, err := in.readFiles(manifest.Options{Progress: bar.reading}, stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	scheduler, err = in.forRelease(ctx, scheduler, cluster.Nodes)
 	return scheduler, cluster, err
 }
 
@@ -125,6 +133,9 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	found, err := in.readLive(ctx, bar, scheduler)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("the files have no Node, so they are added to a live cluster: %w", err)
+	}
+	if scheduler, err = in.liveRelease(ctx, scheduler); err != nil {
+		return nil, nil, nil, err
 	}
 	cluster, err := in.readFiles(manifest.Options{Base: found.Cluster, Namespace: &into}, &piped)
 	if err != nil {
@@ -158,7 +169,11 @@ func (in *input) readConfig() (*config.Config, error) {
 	if err := in.checkOutput(); err != nil {
 		return nil, err
 	}
-	scheduler, err := loadConfig(in.config, in.gates)
+	release, err := parseRelease(in.release)
+	if err != nil {
+		return nil, err
+	}
+	scheduler, err := loadConfig(in.config, in.gates, release)
 	if err != nil {
 		return nil, wrong{err}
 	}
@@ -235,8 +250,8 @@ func printObject(w io.Writer, format string, answer any) error {
 }
 
 // loadConfig reads a configuration file, or the default configuration without a file,
-// with these gates set.
-func loadConfig(file string, set map[string]bool) (*config.Config, error) {
+// with these gates set and the answers of a release.
+func loadConfig(file string, set map[string]bool, release config.Release) (*config.Config, error) {
 	own := make(map[string]bool, len(set))
 	for name, on := range set {
 		own[strings.TrimPrefix(name, ofKubernetes)] = on
@@ -245,7 +260,7 @@ func loadConfig(file string, set map[string]bool) (*config.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--feature-gates: %w", err)
 	}
-	return config.Read(config.Request{File: file, Gates: gates})
+	return config.Read(config.Request{File: file, Gates: gates, Release: release})
 }
 
 // ofKubernetes is an optional prefix of a gate's name.

@@ -10,12 +10,16 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/live"
 	"github.com/berth-scheduler/berth/internal/offline/preflight"
 )
 
 // preflightFlags are the flags of preflight.
-type preflightFlags struct{ *input }
+type preflightFlags struct {
+	*input
+	to string
+}
 
 func newPreflightCommand() *cobra.Command {
 	var p preflightFlags
@@ -33,6 +37,8 @@ func newPreflightCommand() *cobra.Command {
                  system:serviceaccount:kube-system:berth; for this you need permission to create
                  subjectaccessreviews.
   workloads      Pods that need a feature which Berth lacks, and pods whose scheduler name matches no profile.
+  to RELEASE     With --to: objects that get other answers in that release of Kubernetes, and feature gates that it
+                 has removed.
 
 Each row is pass, warn or fail, and names the next step.
 
@@ -42,6 +48,9 @@ Exit codes:
   2  The flags are wrong.`,
 		Example: `  # Check with the configuration and the permissions of the scheduler
   kubectl berth preflight --config /etc/kubernetes/scheduler.yaml --as system:kube-scheduler
+
+  # Before an upgrade of Kubernetes: what does it affect?
+  kubectl berth preflight --config /etc/kubernetes/scheduler.yaml --to 1.38
 
   # Check for a service account of your own
   kubectl berth preflight --config berth.yaml --as system:serviceaccount:kube-system:berth -o json`,
@@ -57,6 +66,7 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	p.input = newInput(flags, "", "", explanationOutputs)
+	flags.StringVar(&p.to, "to", "", "Release of Kubernetes to upgrade to, such as 1.38. Lists the objects and gates that the upgrade affects.")
 	p.complete(cmd)
 	return cmd
 }
@@ -69,15 +79,25 @@ func (p *preflightFlags) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err := p.checkOutput(); err != nil {
 		return err
 	}
+	release, err := parseRelease(p.release)
+	if err != nil {
+		return err
+	}
+	var to config.Release
+	if p.to != "" {
+		if to, err = config.ParseRelease(p.to); err != nil {
+			return wrong{fmt.Errorf("--to %w", err)}
+		}
+	}
 	access, err := p.connection.access()
 	if err != nil {
 		return err
 	}
-	r := preflight.Request{File: p.config, Gates: p.gates, Of: preflight.Subject{Name: access.Impersonate.UserName, Groups: access.Impersonate.Groups}}
+	r := preflight.Request{To: to, File: p.config, Gates: p.gates, Of: preflight.Subject{Name: access.Impersonate.UserName, Groups: access.Impersonate.Groups}}
 	// The user of --as is only the subject of the checks.
 	access.Impersonate = rest.ImpersonationConfig{}
 	r.Access = access
-	if r.Scheduler, r.Mistake = loadConfig(p.config, p.gates); r.Mistake == nil {
+	if r.Scheduler, r.Mistake = loadConfig(p.config, p.gates, release); r.Mistake == nil {
 		found, err := live.Read(ctx, live.Request{Access: access, Kinds: r.Scheduler.Reads(), Progress: bar.reading})
 		if err != nil {
 			r.Unread = fmt.Errorf("read the cluster: %w", err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
@@ -30,12 +31,12 @@ import (
 
 // shadowFlags are the flags of the command.
 type shadowFlags struct {
-	kubeconfig, config, output string
-	gates                      map[string]bool
-	names                      []string
-	grace, settle              time.Duration
-	disagreements              string
-	most                       int
+	kubeconfig, config, output, release string
+	gates                               map[string]bool
+	names                               []string
+	grace, settle                       time.Duration
+	disagreements                       string
+	most                                int
 
 	access  *server.Access
 	metrics shadowMetrics
@@ -89,6 +90,7 @@ serves the counts as metrics berth_shadow_*, with the same authorization as the 
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Kubeconfig file of the cluster (default: clientConnection.kubeconfig of the configuration, or else the service account of the pod).")
 	flags.StringVar(&f.config, "config", "", "Configuration file of the other scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
 	flags.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", "Feature gates of the other scheduler, such as GenericWorkload=true (default: the defaults of its version).")
+	flags.StringVar(&f.release, "release", "", "Release of Kubernetes whose answers Berth gives: 1.37 or 1.38 (default: the release of the API server).")
 	flags.StringSliceVar(&f.names, "scheduler-name", nil, "Compare only pods with this scheduler name, which a profile must have (default: the names of all profiles). May be given several times.")
 	flags.DurationVar(&f.grace, "grace", time.Minute, "How long a pod must stay pending while Berth finds a node for it, before it is reported.")
 	flags.DurationVar(&f.settle, "settle", 2*time.Second, "How long to wait for late watch events before a disagreement is reported.")
@@ -126,9 +128,25 @@ func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := f.check(); err != nil {
 		return wrong{err}
 	}
-	scheduler, err := loadConfig(f.config, f.gates)
+	release, err := parseRelease(f.release)
+	if err != nil {
+		return err
+	}
+	scheduler, err := loadConfig(f.config, f.gates, release)
 	if err != nil {
 		return wrong{err}
+	}
+	if f.kubeconfig == "" {
+		f.kubeconfig = scheduler.Kubeconfig
+	}
+	access, err := kube.Access(kube.ClientConfig{Kubeconfig: f.kubeconfig, Version: app.Version(), ContentType: "application/vnd.kubernetes.protobuf"})
+	if err != nil {
+		return wrong{fmt.Errorf("--kubeconfig %q: %w", f.kubeconfig, err)}
+	}
+	if release == 0 {
+		if scheduler, err = scheduler.For(servedRelease(ctx, access)); err != nil {
+			return err
+		}
 	}
 	out := bufio.NewWriter(stdout)
 	lines := json.NewEncoder(out)
@@ -150,10 +168,7 @@ func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	for _, note := range slices.Concat(scheduler.Notes, scheduler.Unasked) {
 		fmt.Fprintf(stderr, "Note: %s\n", note)
 	}
-	if f.kubeconfig == "" {
-		f.kubeconfig = scheduler.Kubeconfig
-	}
-	summary, err := f.follow(ctx, follower, scheduler, out, stderr)
+	summary, err := f.follow(ctx, access, follower, scheduler, out, stderr)
 	if err != nil {
 		return err
 	}
@@ -169,12 +184,8 @@ func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 }
 
 // follow compares until the context ends.
-func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, scheduler *config.Config, out *bufio.Writer, stderr io.Writer) (shadow.Summary, error) {
+func (f *shadowFlags) follow(ctx context.Context, access *rest.Config, follower *shadow.Shadow, scheduler *config.Config, out *bufio.Writer, stderr io.Writer) (shadow.Summary, error) {
 	var none shadow.Summary
-	access, err := kube.Access(kube.ClientConfig{Kubeconfig: f.kubeconfig, Version: app.Version(), ContentType: "application/vnd.kubernetes.protobuf"})
-	if err != nil {
-		return none, wrong{fmt.Errorf("--kubeconfig %q: %w", f.kubeconfig, err)}
-	}
 	client, err := kube.Connect(access)
 	if err != nil {
 		return none, err

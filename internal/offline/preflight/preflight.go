@@ -22,8 +22,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// Minor is the minor version of the kube-scheduler that Berth replaces.
-const Minor = 37
+// Minor and Newest are the oldest and the newest minor version of a kube-scheduler that
+// Berth can replace.
+const (
+	Minor  = int(config.Release37)
+	Newest = int(config.Release38)
+)
 
 // Status is the result of a check.
 type Status string
@@ -81,6 +85,11 @@ type Request struct {
 	// Cluster has the pods; nil if they cannot be listed. Unread is then the error.
 	Cluster *manifest.Cluster
 	Unread  error
+	// To is the release to upgrade to; 0 for none.
+	To config.Release
+
+	// present are the names of the gates that the present scheduler's pods have.
+	present map[string]bool
 }
 
 // Subject is a user with groups.
@@ -115,6 +124,7 @@ func Run(ctx context.Context, r Request) (*Report, error) {
 	}
 	report.add(allowed...)
 	report.add(workloads(&r)...)
+	report.add(upgrade(&r)...)
 	return report, nil
 }
 

@@ -181,7 +181,8 @@ func TestPreflight(t *testing.T) {
 	}{
 		{"old server", &apiServer{minor: "36"}, Request{}, "", "", []string{"fail version the API server is v1.36.1"}},
 		{"next server", &apiServer{minor: "38+"}, Request{}, "", "", []string{"warn version the API server is v1.38+"}},
-		{"far server", &apiServer{minor: "39"}, Request{}, "", "", []string{"fail version the API server is v1.39"}},
+		{"newer server", &apiServer{minor: "39"}, Request{}, "", "", []string{"warn version the API server is v1.39.1, Berth takes the place of kube-scheduler 1.38"}},
+		{"far server", &apiServer{minor: "40"}, Request{}, "", "", []string{"fail version the API server is v1.40"}},
 		{"a kind", &apiServer{lacks: []string{"csinodes", "deviceclasses"}}, Request{}, "", "",
 			[]string{"fail kinds the API server does not serve csinodes in storage.k8s.io/v1", "warn kinds the API server does not serve deviceclasses in resource.k8s.io/v1"}},
 		{"rights", &apiServer{denies: []string{"watch pods", "create pods/binding", "create tokenreviews"}}, Request{}, "", "",
@@ -221,6 +222,37 @@ func TestPreflight(t *testing.T) {
 			expect(t, lines, test.want...)
 		})
 	}
+}
+
+// TestUpgrade lists what 1.38 changes: the objects of each rule, and removed gates that
+// are given or that the present scheduler has.
+func TestUpgrade(t *testing.T) {
+	const (
+		budgets = "---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: all}, spec: {selector: {}}}\n" +
+			"---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}}}\n"
+		spread   = ", topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {}%s}]"
+		extender = "extenders: [{urlPrefix: 'http://127.0.0.1:1/x', filterVerb: f, preemptVerb: p}, {urlPrefix: 'http://127.0.0.1:1/y', filterVerb: f}]"
+	)
+	server := func(flags ...string) *apiServer { return &apiServer{pods: []v1.Pod{schedulerPod(flags...)}} }
+	_, lines := server().check(t, Request{To: config.Release38}, "", podNamed("web", ""))
+	expect(t, lines)
+	_, lines = server("--feature-gates=NodeSwap=true,GenericWorkload=true").check(t,
+		Request{To: config.Release38, Gates: map[string]bool{"PodSchedulingReadiness": true, "NodeSwap": true, "GenericWorkload": true}}, extender,
+		podNamed("bare", ", nodeName: a")+podNamed("pending", "")+budgets+podNamed("spread", fmt.Sprintf(spread, ""))+podNamed("keyed", fmt.Sprintf(spread, ", matchLabelKeys: [x]"))+
+			podNamed("level", ", resources: {requests: {cpu: 1}}")+podNamed("oci", ", securityContext: {seccompProfile: {type: OCI}}"))
+	expect(t, lines,
+		"warn to 1.38 spreadEmptySelector: 2 affected: pod default/keyed, pod default/spread: in 1.38, it counts all pods of the namespace",
+		"warn to 1.38 budgetEmptySelector: 1 affected: poddisruptionbudget default/all",
+		"warn to 1.38 budgetUnlabelledPods: 1 affected: pod default/bare",
+		"warn to 1.38 nodesWithoutVictims: 1 affected: extender http://127.0.0.1:1/x",
+		"warn to 1.38 scorePodLevelRequests: 1 affected: pod default/level",
+		"warn to 1.38 declaredFeatures38: 1 affected: pod default/oci",
+		"warn to 1.38 the feature gate NodeSwap does not exist in 1.38",
+		"warn to 1.38 the feature gate PodSchedulingReadiness does not exist in 1.38")
+	_, lines = server("--feature-gates=WinDSR=true").check(t, Request{To: config.Release38, Gates: map[string]bool{"WinDSR": true}}, "", "")
+	expect(t, lines, "warn to 1.38 the feature gate WinDSR does not exist in 1.38")
+	_, lines = server().check(t, Request{To: config.Release37}, "", podNamed("spread", fmt.Sprintf(spread, "")))
+	expect(t, lines)
 }
 
 // TestOfASubject checks the rights of a service account with its groups.

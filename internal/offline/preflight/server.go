@@ -28,14 +28,16 @@ func version(client kubernetes.Interface) (Row, error) {
 	if err != nil || have.Major != "1" {
 		return Row{check, Fail, fmt.Sprintf("the API server reports version %s, which is not a version of Kubernetes 1", have.GitVersion), "find out what answers there"}, nil
 	}
-	message := fmt.Sprintf("the API server is %s, Berth takes the place of kube-scheduler 1.%d", have.GitVersion, Minor)
+	message := fmt.Sprintf("the API server is %s, Berth takes the place of kube-scheduler 1.%d", have.GitVersion, min(max(minor, Minor), Newest))
 	switch {
 	case minor < Minor:
 		return Row{check, Fail, message, fmt.Sprintf("update the API server to 1.%d first: a scheduler must not be newer", Minor)}, nil
-	case minor > Minor+1:
+	case minor > Newest+1:
 		return Row{check, Fail, message, "take a newer Berth: a scheduler may be one minor version older than the API server"}, nil
-	case minor > Minor:
+	case minor > Newest:
 		return Row{check, Warn, message, "nothing, for the time of an update: it is one minor version older, as a scheduler may be"}, nil
+	case minor > Minor:
+		return Row{check, Warn, message, fmt.Sprintf("read docs/versions.md: the plugins decide as in 1.%d; gates, fields, metrics and pod groups are those of 1.%d", minor, Minor)}, nil
 	}
 	return Row{check, Pass, message, ""}, nil
 }
@@ -108,8 +110,8 @@ func flagsOf(pod *v1.Pod, r *Request) []Row {
 	var rows []Row
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if tag := tagOf(c.Image); strings.HasPrefix(tag, "v1.") && !strings.HasPrefix(tag, fmt.Sprintf("v1.%d.", Minor)) {
-			rows = append(rows, Row{check, Warn, "the present scheduler's image is " + c.Image, fmt.Sprintf("Berth decides like 1.%d: read what changed since then", Minor)})
+		if tag := tagOf(c.Image); strings.HasPrefix(tag, "v1.") && !slices.ContainsFunc(config.Releases(), func(known config.Release) bool { return strings.HasPrefix(tag, "v"+known.String()+".") }) {
+			rows = append(rows, Row{check, Warn, "the present scheduler's image is " + c.Image, fmt.Sprintf("Berth decides like 1.%d to 1.%d: read what changed since then", Minor, Newest)})
 		}
 		for _, word := range slices.Concat(c.Command, c.Args) {
 			name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
@@ -117,6 +119,7 @@ func flagsOf(pod *v1.Pod, r *Request) []Row {
 			case name == "config" && r.File == "":
 				rows = append(rows, Row{check, Warn, "the present scheduler has " + word + ", and the default configuration was checked", "give that file with --config"})
 			case name == "feature-gates":
+				r.sees(value)
 				if missing := notGiven(value, r.Gates); missing != "" {
 					rows = append(rows, Row{check, Warn, "the present scheduler has the feature gates " + missing + ", and they were not given", "give them with --feature-gates"})
 				}
@@ -124,6 +127,17 @@ func flagsOf(pod *v1.Pod, r *Request) []Row {
 		}
 	}
 	return rows
+}
+
+// sees records the gates of a flag.
+func (r *Request) sees(flag string) {
+	if r.present == nil {
+		r.present = map[string]bool{}
+	}
+	for _, one := range strings.Split(flag, ",") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(one), "kube:"), "=")
+		r.present[name] = true
+	}
 }
 
 // tagOf returns the tag of an image; empty if it has none.

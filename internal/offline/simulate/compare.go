@@ -51,6 +51,9 @@ type ComparedPod struct {
 	Difference Difference `json:"difference"`
 	A          Outcome    `json:"a"`
 	B          Outcome    `json:"b"`
+	// Rules are the answers that differ between releases and that alone give the pod
+	// another outcome, by name.
+	Rules []string `json:"rules,omitempty"`
 }
 
 // Outcome is the outcome for a pod.

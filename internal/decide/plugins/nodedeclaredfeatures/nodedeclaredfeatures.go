@@ -9,6 +9,7 @@ package nodedeclaredfeatures
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -60,6 +61,18 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 		return nil
 	}
 	return required{set, p.known}
+}
+
+// Requires returns the names of the features that a pod requires, joined.
+func (p *Plugin) Requires(pod *model.Pod) string {
+	set := p.required(&pod.Object.Spec)
+	var names []string
+	for i, name := range p.known {
+		if set.Get(i) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // required infers the features that a pod's spec requires.
