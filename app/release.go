@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// versionTimeout limits a request for the version. versionRetry is the pause until the
-	// next one if the server cannot be reached at the start, versionPeriod later.
+	// versionTimeout limits a request for the version. versionRetry is the pause between
+	// requests while the server cannot be reached at the start, versionPeriod later.
 	versionTimeout = 5 * time.Second
 	versionRetry   = time.Second
 	versionPeriod  = 30 * time.Second
-	// readingsOfChange are the consecutive readings of another release that end the
-	// process. While the API servers behind one address are upgraded, one reading more or
-	// less says little.
+	// readingsOfChange is the number of readings of another release, in a row, that end
+	// the process. A single one may come from an API server behind the same address.
 	readingsOfChange = 2
 )
 

@@ -98,14 +98,14 @@ func Rules() []Rule {
 		{
 			Name: "budgetUnlabelledPods", Since: Release38,
 			Before:   "preemption ignores budgets of pods without labels",
-			After:    "a budget that selects them, such as by `DoesNotExist`, protects them",
+			After:    "a budget that selects them protects them",
 			Affects:  "preemptors of pods without labels",
 			Scenario: "release-budget-unlabelled-pods",
 			field:    func(r *rules) *bool { return &r.budgetUnlabelledPods },
 		},
 		{
 			Name: "victimsByUID", Since: Release38,
-			Before:   "pods of equal priority and start are preempted in no certain order; Berth spares the first by namespace and name longest",
+			Before:   "equal victims are taken in no certain order; Berth spares the first by name longest",
 			After:    "the first by UID is spared longest",
 			Affects:  "preemptors that need part of such pods",
 			Scenario: "release-victims-by-uid",
@@ -113,9 +113,9 @@ func Rules() []Rule {
 		},
 		{
 			Name: "nodesWithoutVictims", Since: Release38,
-			Before:  "a node that only an extender rejects makes preemption fail: `expected at least one victim pod on node …`",
-			After:   "an extender with `preemptVerb` gets the node without victims and may add some; without such an extender the message is `No preemption victims found for incoming pod`",
-			Affects: "pods that extenders reject",
+			Before:  "preemption fails: `expected at least one victim pod on node …`",
+			After:   "an extender with `preemptVerb` may add victims; else `No preemption victims found for incoming pod`",
+			Affects: "pods that only extenders reject",
 			field:   func(r *rules) *bool { return &r.nodesWithoutVictims },
 		},
 		{
@@ -129,7 +129,7 @@ func Rules() []Rule {
 		{
 			Name: "declaredFeatures38", Since: Release38,
 			Before:   "pods with an ML-DSA pod certificate or an OCI seccomp profile fit on any node",
-			After:    "only on nodes that declare PodCertificateMLDSA or SecurityProfileOCI",
+			After:    "they need a node that declares the feature",
 			Affects:  "pods with such a certificate or profile",
 			Scenario: "release-declared-features",
 			field:    func(r *rules) *bool { return &r.declaredFeatures38 },

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -79,5 +81,24 @@ func TestFor(t *testing.T) {
 	}
 	if _, err := c.ForRule("noRule"); err == nil {
 		t.Error("an unknown rule: no error")
+	}
+}
+
+// TestRulesInDocs expects the table of docs/versions.md to have the rows of the table in
+// code.
+func TestRulesInDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/versions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range Rules() {
+		test := "–"
+		if rule.Scenario != "" {
+			test = "[scenario](../internal/proof/scenario/testdata/" + rule.Scenario + ".scenario)"
+		}
+		row := fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", rule.Name, rule.Before, rule.After, rule.Affects, test)
+		if !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks the row\n%s", row)
+		}
 	}
 }

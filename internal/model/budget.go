@@ -45,8 +45,8 @@ func (b *DisruptionBudget) UID() types.UID { return b.Object.UID }
 func (b *DisruptionBudget) Version() string { return b.Object.ResourceVersion }
 
 // BudgetRules choose the pods that budgets protect from preemption. They differ between
-// releases: the zero value has the rules of Kubernetes 1.37. The eviction API protects all
-// pods that a budget selects.
+// releases: the zero value has the rules of Kubernetes 1.37. The eviction API protects
+// all pods that a budget selects.
 type BudgetRules struct {
 	// EmptySelector includes budgets with the selector {}.
 	EmptySelector bool

@@ -84,8 +84,8 @@ func victim(pod *model.Pod) Victim {
 }
 
 // violated returns the budgets with more victims than allowed disruptions, also budgets
-// that preemption ignores. Pods that are
-// being deleted do not count: they are disrupted already.
+// that preemption ignores. Pods that are being deleted do not count: they are disrupted
+// already.
 func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
 	victims := map[*state.Budget]int32{}
 	for i := range evictions {

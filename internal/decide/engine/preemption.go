@@ -24,8 +24,8 @@ func (p *postFilterCycle) Preempt(rules plugin.PreemptionRules) (plugin.Preempti
 	return found, err
 }
 
-// facts returns the constants of the turn, except the rules. It counts the potential nodes first, because
-// that may compute the objections anew.
+// facts returns the constants of the turn, except the rules. It counts the potential
+// nodes first, because that may compute the objections anew.
 func (p *postFilterCycle) facts() preempt.Facts {
 	f := preempt.Facts{
 		View: p.cycle.view, PotentialNodes: p.potentialNodes(), Salt: p.engine.salt(p.cycle.pod), Extenders: p.cycle.profile.Extenders,

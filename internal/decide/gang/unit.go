@@ -50,8 +50,8 @@ func (a *attempt) newUnit(v state.View, pods ...*model.Pod) unit {
 func (u *unit) kind() int { return isTrue(u.composite) + isTrue(u.grouped) }
 
 // byImportance sorts the more important unit first: higher priority, then higher kind,
-// then more pods, then earlier start. The rules break ties by the UID of the first pod, or
-// by namespace and name where kube-scheduler's order is unspecified.
+// then more pods, then earlier start. The rules break ties by the UID of the first pod,
+// or by namespace and name where kube-scheduler's order is unspecified.
 func byImportance(rules plugin.PreemptionRules) func(a, b unit) int {
 	return func(a, b unit) int {
 		byUID := 0
