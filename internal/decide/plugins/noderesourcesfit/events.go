@@ -11,8 +11,9 @@ import (
 
 // EventsToRegister registers for pods that are deleted or shrink, and for nodes that are
 // added or grow. A nominated pod is also tried again if its node becomes too small, so
-// that it preempts elsewhere. Hints check the amounts that the filter checks; kube-scheduler's hints
-// also check ignored resources. Any deleted pod helps any waiting pod.
+// that it preempts elsewhere. Hints check the amounts that the filter checks;
+// kube-scheduler's hints also check ignored resources. Any deleted pod helps any waiting
+// pod.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: podWasPlaced},
