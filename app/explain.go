@@ -67,10 +67,8 @@ func (s *scheduler) explain() *server.Explain {
 
 // answer returns the history of a pod, or an error with the reason why it has none.
 func (s *scheduler) answer(ctx context.Context, namespace, name string) (any, error) {
-	select {
-	case <-s.leadership.leading:
-	default:
-		return nil, apierrors.NewServiceUnavailable("this replica does not lead and has no history; send the request to the holder of the lease")
+	if err := s.leads(); err != nil {
+		return nil, err
 	}
 	key := model.PodKey{Namespace: namespace, Name: name}
 	var found *history.Answer

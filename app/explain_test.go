@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,4 +49,34 @@ func TestKeepsNoHistory(t *testing.T) {
 	s := newScript(t, small("a"))
 	r := s.prepare("one", "--leader-elect=false", "--berth-history-mib=0")
 	r.expect(server.ExplainPath("default", "web-0"), http.StatusNotFound, "404 page not found")
+}
+
+// TestListsTheQueue lists waiting pods of a replica before and while it leads, and
+// rejects a wrong selector. It needs no history.
+func TestListsTheQueue(t *testing.T) {
+	giant := web("giant")
+	giant.Spec.NodeSelector = map[string]string{"no": "such"}
+	s := newScript(t, small("a"), web("web-0"), giant)
+	s.edit = func(c *config.Config) { c.Coordinated = true }
+	r := s.prepare("one", append(slices.Clone(leading), "--berth-history-mib=0")...)
+	s.await("one: post leasecandidates", 1)
+	s.await("one: watch leasecandidates", 1)
+	all, none := server.QueueQuestion{}, server.QueueQuestion{Namespace: "none"}
+	r.expect(all.Path(), http.StatusServiceUnavailable, `"message":"this replica does not lead`)
+	s.mu.Lock()
+	candidate := s.candidate.Name
+	s.mu.Unlock()
+	s.handOver(candidate)
+	s.await("one: bind web-0 to a", 1)
+	deadline := time.Now().Add(10 * time.Second)
+	for body := ""; !strings.Contains(body, `"place":"parked","rejectors":["NodeAffinity"]`) && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		_, body = r.get(all.Path(), "operator")
+	}
+	r.expect(all.Path()+"?pods=true", http.StatusOK, `"pods":[{"name":"giant"`)
+	r.expect(all.Path(), http.StatusOK, `"pods":1,`)
+	r.expect(none.Path(), http.StatusOK, `"groups":[]`)
+	r.expect(all.Path()+"?labelSelector=a+in", http.StatusBadRequest, `labelSelector \"a in\": `)
+	if status, body := r.get(all.Path(), ""); status != http.StatusForbidden {
+		t.Errorf("without a token: %d %s", status, body)
+	}
 }

@@ -111,7 +111,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 		release: release, standalone: o.standalone,
 	}
 	if serve != nil {
-		serve.Explain = s.explain()
+		serve.Explain, serve.Queue = s.explain(), s.listsQueue()
 	}
 	return s, nil
 }

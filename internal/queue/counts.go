@@ -48,13 +48,18 @@ func (q *Queue) HintsAsked() int64 { return q.parked.hintCalls }
 // A member of a group waits at the place of its group, unless the member itself is gated.
 func (q *Queue) PlaceOf(key model.PodKey) string {
 	if e := q.entries[key]; e != nil {
-		if e.place == joined {
-			if h := &e.group.head; h.place != erring || h.errors > 0 {
-				return h.place.String()
-			}
-			return backingOff.String()
-		}
-		return e.place.String()
+		return e.placeInWords()
 	}
 	return ""
+}
+
+// placeInWords returns where a pod waits. A joined member waits where its group does.
+func (e *entry) placeInWords() string {
+	if e.place != joined {
+		return e.place.String()
+	}
+	if h := &e.group.head; h.place != erring || h.errors > 0 {
+		return h.place.String()
+	}
+	return backingOff.String()
 }

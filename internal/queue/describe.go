@@ -108,31 +108,22 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 	if e == nil {
 		return d, false
 	}
+	b, line := q.brief(now, e)
 	d = Description{
-		Pod: e.pod, Place: q.PlaceOf(key), Attempts: e.attempts, Since: e.since, WokenBy: e.woken,
-		Leaving: slices.Clone(e.preempting.leaving),
+		Pod: e.pod, Place: b.Place, Attempts: b.Attempts, Since: b.Since, BackoffEnd: b.BackoffEnd, Rejectors: b.Rejectors, Pending: b.Pending,
+		WokenBy: line.woken, Leaving: slices.Clone(e.preempting.leaving),
 	}
-	line := e
-	if g := e.group; g != nil {
-		d.Group = q.describeGroup(g)
-		line = &g.head
-		d.WokenBy = g.head.woken
+	if e.group != nil {
+		d.Group = q.describeGroup(e.group)
 	}
 	d.Cost, d.Yields = line.cost, q.yields(line)
-	if line.place != active && line.place != deciding && q.isBackingOff(line, now) {
-		d.BackoffEnd = line.until
-	}
-	if e.place == parked || e.place == gated || e.place == joined {
-		d.Rejectors, d.Pending = slices.Clone(e.plugins), slices.Clone(e.pending)
-	}
-	if e.isRejected() || e.place == gated {
-		registered := q.profiles[e.pod.SchedulerName].registered
+	if b.WaitsForEvent {
 		for _, name := range d.Rejectors {
-			d.WaitsFor = append(d.WaitsFor, WaitedFor{name, eventNames(registered[name])})
+			d.WaitsFor = append(d.WaitsFor, WaitedFor{name, q.Events(e.pod.SchedulerName, name)})
 		}
 	}
 	if line.place == active {
-		if d.Unordered = q.config.Profiles[0].QueueSort.Name() != ownSort; !d.Unordered {
+		if d.Unordered = b.Turn == nil; !d.Unordered {
 			d.Ahead = q.ahead(line)
 		}
 	}

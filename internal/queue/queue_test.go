@@ -25,7 +25,7 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 
 // newQueue has one profile: pods with the label gate are gated, and the plugin Fit
 // registers for deleted pods.
-func newQueue(t *testing.T) *Queue {
+func newQueue(t testing.TB) *Queue {
 	t.Helper()
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{

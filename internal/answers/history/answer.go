@@ -413,13 +413,8 @@ func removals(from []plan.Removal) (to []Removal) {
 func (h *History) attempt(from *attempt, namespace string) Attempt {
 	a := Attempt{
 		Number: int(from.number), At: time.Unix(0, from.at).UTC(), Outcome: from.outcome.String(), WokenBy: from.woken.Event, WokenFor: from.woken.Plugin,
-		Helped: from.outcome == plan.Placed, InGroup: from.grouped, Nodes: int(from.nodes), Feasible: int(from.feasible), Message: from.text,
-	}
-	if r := from.rejection; r != nil {
-		a.Message = r.Text(a.Nodes)
-		if from.text != "" {
-			a.Message += " " + from.text
-		}
+		Helped: from.outcome == plan.Placed, InGroup: from.grouped, Nodes: int(from.nodes), Feasible: int(from.feasible),
+		Message: messageOf(from.rejection, int(from.nodes), from.text),
 	}
 	if x := from.more; x != nil {
 		a.Node, a.Nominated, a.Evictions = x.node, x.nominated, x.evictions

@@ -22,7 +22,7 @@ import (
 
 // guarded returns the endpoints behind the guard, with a user who has the rights that the
 // function returns.
-func guarded(t *testing.T, explain *Explain, allowed func(authorizer.Attributes) bool) http.Handler {
+func guarded(t *testing.T, with func(*Config), allowed func(authorizer.Attributes) bool) http.Handler {
 	t.Helper()
 	who := authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		name := r.Header.Get("Authorization")
@@ -34,7 +34,7 @@ func guarded(t *testing.T, explain *Explain, allowed func(authorizer.Attributes)
 		}
 		return authorizer.DecisionNoOpinion, "", nil
 	})
-	return guard(endpoints(t, func(c *Config) { c.Explain = explain }), Config{Authenticator: who, Authorizer: may})
+	return guard(endpoints(t, with), Config{Authenticator: who, Authorizer: may})
 }
 
 func send(t *testing.T, handler http.Handler, method, path, as string) *httptest.ResponseRecorder {
@@ -54,10 +54,11 @@ func send(t *testing.T, handler http.Handler, method, path, as string) *httptest
 // read all other paths, and one has no rights.
 func TestWhoMayGetThePodMayAsk(t *testing.T) {
 	asked := 0
-	handler := guarded(t, &Explain{Answer: func(_ context.Context, namespace, name string) (any, error) {
+	x := &Explain{Answer: func(_ context.Context, namespace, name string) (any, error) {
 		asked++
 		return map[string]string{"pod": namespace + "/" + name}, nil
-	}}, func(a authorizer.Attributes) bool {
+	}}
+	handler := guarded(t, func(c *Config) { c.Explain = x }, func(a authorizer.Attributes) bool {
 		switch a.GetUser().GetName() {
 		case "owner":
 			return a.IsResourceRequest() && a.GetVerb() == "get" && a.GetAPIGroup() == "" && a.GetResource() == "pods" && a.GetSubresource() == "" && a.GetNamespace() == "shop" && a.GetName() == "web-0"
@@ -140,8 +141,8 @@ func TestExplainIsBounded(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}}
 		handler := x.handler()
-		codes := make(chan int, maxExplain)
-		for range maxExplain {
+		codes := make(chan int, maxQuestions)
+		for range maxQuestions {
 			go func() { codes <- send(t, handler, http.MethodGet, ExplainPath("ns", "p"), "").Code }()
 		}
 		synctest.Wait()
@@ -150,9 +151,9 @@ func TestExplainIsBounded(t *testing.T) {
 		if err := json.Unmarshal(got.Body.Bytes(), &status); err != nil || got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "1" || status.Kind != "Status" {
 			t.Errorf("%d %v %s", got.Code, got.Header(), got.Body)
 		}
-		for range maxExplain {
+		for range maxQuestions {
 			if code := <-codes; code != http.StatusGatewayTimeout {
-				t.Errorf("code %d after %v", code, explainTimeout)
+				t.Errorf("code %d after %v", code, questionTimeout)
 			}
 		}
 	})

@@ -49,6 +49,9 @@ type Config struct {
 	// Explain answers questions about pods at ExplainPath, for users who may get the pod;
 	// nil disables it.
 	Explain *Explain
+	// Queue lists waiting pods at the path of a QueueQuestion, for users who may list
+	// these pods; nil disables it.
+	Queue *Queue
 	// Flags are the content of /flagz; nil disables it.
 	Flags flagz.Reader
 	// Versions are the content of /statusz; nil disables it.
@@ -130,6 +133,11 @@ func Endpoints(config Config) (http.Handler, error) {
 	}
 	if config.Explain != nil { // last: /statusz lists the same paths as kube-scheduler's
 		paths.HandlePrefix(explainPrefix, config.Explain.handler())
+	}
+	if config.Queue != nil {
+		questions := config.Queue.handler()
+		paths.Handle(queuePrefix, questions)
+		paths.HandlePrefix(queuePrefix+"/", questions)
 	}
 	return paths, nil
 }

@@ -1,0 +1,62 @@
+package queued
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/queue"
+)
+
+// The places of pods in a snapshot, by their condition PodScheduled.
+const (
+	placeRejected = "unschedulable"
+	placeGated    = "gated"
+	placeNew      = "pending"
+)
+
+// Recorded answers questions about the pods of a snapshot, by their conditions. Attempts,
+// positions and events are unknown there. at is the time of the snapshot.
+func Recorded(pods []*v1.Pod, profiles []string, at time.Time) func(Question) (*Answer, error) {
+	s := &snapshot{at: at, wall: at}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" || !slices.Contains(profiles, pod.Spec.SchedulerName) {
+			continue
+		}
+		place, reason := recordedReason(pod)
+		s.pods = append(s.pods, waiting{pod: pod, brief: queue.Brief{Place: place}, recorded: reason})
+	}
+	slices.SortStableFunc(s.pods, func(a, b waiting) int {
+		return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+	})
+	return func(q Question) (*Answer, error) {
+		selector, err := labels.Parse(q.Selector)
+		if err != nil {
+			return nil, &SelectorError{q.Selector, err}
+		}
+		return s.answer(q, selector), nil
+	}
+}
+
+// recordedReason returns the place and the reason in the condition of a pod.
+func recordedReason(pod *v1.Pod) (place, reason string) {
+	place = placeNew
+	if len(pod.Spec.SchedulingGates) > 0 {
+		place = placeGated
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != v1.PodScheduled || c.Status != v1.ConditionFalse {
+			continue
+		}
+		if c.Reason != v1.PodReasonSchedulingGated {
+			place = placeRejected
+		}
+		return place, c.Message
+	}
+	return place, ""
+}
