@@ -53,8 +53,8 @@ func newRunning(flags *pflag.FlagSet, c *connection) *running {
 const (
 	// askTimeout limits the time for finding the scheduler and its answer.
 	askTimeout = 10 * time.Second
-	// maxAnswer limits the size of an answer in bytes.
-	maxAnswer = 4 << 20
+	// answerMax limits the size of an answer in bytes.
+	answerMax = 64 << 20
 	// leader stands for the replica that holds the lease.
 	leader = "leader"
 	// schedulerPort is the port of kube-scheduler, and of Berth.
@@ -110,12 +110,23 @@ func (a asked) about(pod *v1.Pod) asked {
 func (r *running) ask(ctx context.Context, namespace, name string, election *configv1.KubeSchedulerConfiguration) asked {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	access, err := r.connection.access()
+	body, err := r.fetch(ctx, &url.URL{Path: server.ExplainPath(namespace, name)}, election)
 	if err != nil {
 		return asked{why: err}
 	}
+	answer, err := readHistory(body)
+	return asked{answer, err}
+}
+
+// fetch sends a request to the running scheduler, and returns the body of the response.
+// question has the path and the query.
+func (r *running) fetch(ctx context.Context, question *url.URL, election *configv1.KubeSchedulerConfiguration) ([]byte, error) {
+	access, err := r.connection.access()
+	if err != nil {
+		return nil, err
+	}
 	if access.Impersonate.UserName != "" {
-		return asked{why: errors.New("--as is not supported with --scheduler, which would use your own rights")}
+		return nil, errors.New("--as is not supported with --scheduler, which would use your own rights")
 	}
 	to := rest.CopyConfig(access)
 	// The certificate at an address is always checked, because the user's credentials go
@@ -127,19 +138,29 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 	if r.at == leader {
 		stop, port, err := r.forward(ctx, access, election)
 		if err != nil {
-			return asked{why: err}
+			return nil, err
 		}
 		defer stop()
 		// The certificate is usually self-signed by the scheduler. The API server and the
 		// node's kubelet guarantee that the connection ends at the pod.
 		to.Host, to.TLSClientConfig.CAFile, to.TLSClientConfig.Insecure = fmt.Sprintf("https://127.0.0.1:%d", port), "", true
 	}
-	answer, err := get(ctx, to, namespace, name)
-	return asked{answer, err}
+	return get(ctx, to, question)
 }
 
-// get sends the request.
-func get(ctx context.Context, to *rest.Config, namespace, name string) (*history.Answer, error) {
+// refused is an error response of the scheduler.
+type refused struct {
+	code    int
+	message string
+}
+
+// Error has the code and the scheduler's message.
+func (r *refused) Error() string {
+	return fmt.Sprintf("the scheduler returned %d: %s", r.code, r.message)
+}
+
+// get sends the request, and returns the body of the response.
+func get(ctx context.Context, to *rest.Config, question *url.URL) ([]byte, error) {
 	at, err := url.Parse(to.Host)
 	if err != nil || at.Scheme != "https" || at.Host == "" { // the request carries credentials
 		return nil, fmt.Errorf("scheduler address %q: must begin with https://", to.Host)
@@ -150,7 +171,8 @@ func get(ctx context.Context, to *rest.Config, namespace, name string) (*history
 	}
 	// A redirect must not send credentials to another host.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	at = at.JoinPath(server.ExplainPath(namespace, name))
+	at = at.JoinPath(question.Path)
+	at.RawQuery = question.RawQuery
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
 	if err != nil {
 		return nil, err
@@ -160,17 +182,22 @@ func get(ctx context.Context, to *rest.Config, namespace, name string) (*history
 		return nil, fmt.Errorf("contact the scheduler: %w", err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's response: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
-		var status metav1.Status
-		if json.Unmarshal(body, &status) == nil && status.Message != "" {
-			return nil, fmt.Errorf("the scheduler returned %d: %s", response.StatusCode, status.Message)
-		}
-		return nil, fmt.Errorf("the scheduler returned %s; check that it is Berth and that --berth-history-mib is not 0", response.Status)
+	if response.StatusCode == http.StatusOK {
+		return body, nil
 	}
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Message != "" {
+		return nil, &refused{response.StatusCode, status.Message}
+	}
+	return nil, fmt.Errorf("the scheduler returned %s; check that it is Berth, of this version, and that --berth-history-mib is not 0", response.Status)
+}
+
+// readHistory reads an answer about a pod.
+func readHistory(body []byte) (*history.Answer, error) {
 	var answer history.Answer
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, fmt.Errorf("read the scheduler's response: %w", err)

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/answers/queued"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+	"github.com/berth-scheduler/berth/internal/serve/server"
+)
+
+// queueFlags are the flags of queue.
+type queueFlags struct {
+	*input
+	running   *running
+	all       bool
+	selector  string
+	sortBy    string
+	noHeaders bool
+}
+
+// queueOutputs are the values of -o.
+var queueOutputs = []string{"table", "wide", "json", "yaml", "name"}
+
+func newQueueCommand() *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "List the waiting pods by owner and reason, and what each waits for",
+		Long: `List the waiting pods of the running scheduler by owner and reason, and what each waits for.
+
+The command asks the leading replica of Berth through a port-forward, or the address of --scheduler, with your own
+credentials. You need the right to list the pods: of one namespace with -n, of all with -A. With -f the command
+lists the pending pods of a snapshot, with the reason that its scheduler wrote into their conditions.
+
+The columns are:
+  PODS    Pods of the same owner that wait in the same place for the same reason.
+  STATE   active (ready), backoff, parked (rejected, waits for an event) or gated.
+  AGE     Of the oldest pod.
+  TRIES   Attempts of each pod.
+  NEXT    The position in the queue, the time until the next attempt, or "event".
+  REASON  Of the last attempt.
+Below are the events that wake parked pods. -o wide has a row for each pod.`,
+		Example: `  # What waits in this namespace?
+  kubectl berth queue
+
+  # What waits in the cluster, the oldest first?
+  kubectl berth queue -A --sort-by age
+
+  # What waited when this snapshot was taken?
+  berth queue -f cluster.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return wrong{fmt.Errorf("%q takes no arguments, got %q: select pods with -n and -l",
+					cmd.CommandPath(), args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	f.input = newInput(flags, "filename", "f", queueOutputs)
+	f.running = newRunning(flags, f.connection)
+	f.running.at = leader
+	scheduler := flags.Lookup(schedulerFlag)
+	scheduler.DefValue = leader
+	scheduler.Usage = "Running scheduler to ask, with your own credentials: leader (the replica that holds the lease, through a port-forward) or an address, such as https://scheduler.example:10259."
+	f.complete(cmd)
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "List the pods of all namespaces.")
+	flags.StringVarP(&f.selector, "selector", "l", "", "Label selector of pods, such as app=web.")
+	flags.StringVar(&f.sortBy, "sort-by", "turn", "Order of the rows: "+strings.Join(sortKeys(queueOrders), ", ")+".")
+	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print no header and no events.")
+	completeSort(cmd, sortKeys(queueOrders))
+	return cmd
+}
+
+// run checks the flags, asks and prints.
+func (f *queueFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	namespace, err := f.check()
+	if err != nil {
+		return err
+	}
+	var answer *queued.Answer
+	if len(f.files) > 0 {
+		answer, err = f.offline(namespace, stdin)
+	} else {
+		answer, err = f.ask(ctx, namespace)
+	}
+	if err != nil {
+		return err
+	}
+	f.sort(answer)
+	if err := f.print(stdout, answer, namespace == ""); err != nil {
+		return err
+	}
+	f.note(stderr, answer, namespace)
+	return nil
+}
+
+// check checks the flags, and returns the namespace; empty for all. Files have no
+// current namespace, so -f lists all namespaces without -n.
+func (f *queueFlags) check() (namespace string, err error) {
+	if err := f.checkOutput(); err != nil {
+		return "", err
+	}
+	if queueOrders[f.sortBy] == nil {
+		return "", wrong{fmt.Errorf("--sort-by %q: must be one of %s", f.sortBy,
+			strings.Join(sortKeys(queueOrders), ", "))}
+	}
+	if _, err := labels.Parse(f.selector); err != nil {
+		return "", wrong{fmt.Errorf("--selector %q: %w", f.selector, err)}
+	}
+	if f.running.at == "" {
+		return "", wrong{fmt.Errorf("--%s \"\": must be %s or an address; for a snapshot, name its file with -f",
+			schedulerFlag, leader)}
+	}
+	if len(f.files) > 0 && f.running.flags.Changed(schedulerFlag) {
+		return "", wrong{fmt.Errorf("%s and --%s are both given: a snapshot is read without a scheduler, give one of the two",
+			f.filesFlag, schedulerFlag)}
+	}
+	if err := f.running.check(); err != nil {
+		return "", wrong{err}
+	}
+	named := *f.connection.flags.Namespace
+	switch {
+	case f.all && named != "":
+		return "", wrong{fmt.Errorf("--all-namespaces and --namespace %q are both given: give one of the two", named)}
+	case f.all, len(f.files) > 0 && named == "":
+		return "", nil
+	}
+	return f.connection.namespace()
+}
+
+// ask asks the running scheduler.
+func (f *queueFlags) ask(ctx context.Context, namespace string) (*queued.Answer, error) {
+	scheduler, err := f.readConfig()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, server.QueueTimeout+askTimeout)
+	defer cancel()
+	q := server.QueueQuestion{Namespace: namespace, LabelSelector: f.selector, Pods: f.output != "table"}
+	body, err := f.running.fetch(ctx, &url.URL{Path: q.Path(), RawQuery: q.Query().Encode()}, scheduler.Source)
+	var no *refused
+	switch {
+	case errors.As(err, &no) && no.code == http.StatusForbidden && namespace == "":
+		return nil, fmt.Errorf("%w; list the pods of a namespace that you may read with -n", err)
+	case err != nil:
+		return nil, fmt.Errorf("ask the scheduler: %w", err)
+	}
+	var answer queued.Answer
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("read the scheduler's response: %w", err)
+	}
+	if answer.Version != queued.Version {
+		return nil, fmt.Errorf("the scheduler's response has queue version %d, want %d", answer.Version, queued.Version)
+	}
+	return &answer, nil
+}
+
+// offline lists the pending pods of files.
+func (f *queueFlags) offline(namespace string, stdin io.Reader) (*queued.Answer, error) {
+	scheduler, err := f.readConfig()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := f.readFiles(manifest.Options{}, stdin)
+	if err != nil {
+		return nil, err
+	}
+	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return !isPending(p) })
+	lister := queued.Recorded(pods, scheduler.SchedulerNames(), newest(cluster.Pods))
+	answer, err := lister(queued.Question{Namespace: namespace, Selector: f.selector, Pods: f.output != "table"})
+	if err != nil {
+		return nil, wrong{err}
+	}
+	return answer, nil
+}
+
+// newest returns the latest time at which a pod was created or changed: about the time of
+// a snapshot.
+func newest(pods []*v1.Pod) (at time.Time) {
+	for _, pod := range pods {
+		if t := pod.CreationTimestamp.Time; t.After(at) {
+			at = t
+		}
+		for i := range pod.Status.Conditions {
+			if t := pod.Status.Conditions[i].LastTransitionTime.Time; t.After(at) {
+				at = t
+			}
+		}
+	}
+	return at
+}
+
+// note writes what an answer lacks.
+func (f *queueFlags) note(w io.Writer, a *queued.Answer, namespace string) {
+	switch {
+	case a.Pods == 0 && namespace != "":
+		fmt.Fprintf(w, "No pod is waiting in namespace %s.\n", namespace)
+	case a.Pods == 0:
+		fmt.Fprintln(w, "No pod is waiting.")
+	}
+	if a.OrderUnknown != "" {
+		fmt.Fprintf(w, "Note: positions are unknown: %s\n", a.OrderUnknown)
+	}
+	if a.GroupsLeftOut > 0 {
+		fmt.Fprintf(w, "Note: more groups of pods are not listed: %d; select fewer pods with -n or -l\n",
+			a.GroupsLeftOut)
+	}
+	if a.PodsLeftOut > 0 {
+		fmt.Fprintf(w, "Note: more pods are not listed: %d; select fewer pods with -n or -l\n", a.PodsLeftOut)
+	}
+}
