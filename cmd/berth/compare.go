@@ -188,9 +188,12 @@ func (c *compareFlags) readCluster(ctx context.Context, stdin io.Reader, bar *pr
 }
 
 // checkLabel returns an error if --by is not a valid label key.
-func checkLabel(by string) error {
-	if errs := metav1validation.ValidateLabelName(by, field.NewPath("label")); len(errs) > 0 {
-		return fmt.Errorf("--by %q: must be the key of a label, such as %s: %s", by, v1.LabelTopologyZone, errs[0].Detail)
+func checkLabel(by string) error { return checkLabelOf("--by", by) }
+
+// checkLabelOf checks the value of a flag that is the key of a label.
+func checkLabelOf(flag, key string) error {
+	if errs := metav1validation.ValidateLabelName(key, field.NewPath("label")); len(errs) > 0 {
+		return fmt.Errorf("%s %q: must be the key of a label, such as %s: %s", flag, key, v1.LabelTopologyZone, errs[0].Detail)
 	}
 	return nil
 }

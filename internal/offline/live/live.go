@@ -45,6 +45,8 @@ type Request struct {
 	// Progress, if set, is called with the number of pods read and the total. Calls do
 	// not overlap.
 	Progress func(done, total int64)
+	// Namespace, if set, is the only namespace whose objects List lists.
+	Namespace string
 }
 
 // Result is a cluster as it was read. The kinds are listed concurrently, so they may
@@ -78,35 +80,11 @@ const inFlight = 4
 // error. A kind that the API server does not serve has no objects.
 func Read(ctx context.Context, r Request) (*Result, error) {
 	listed := wanted(r.Kinds)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	trim := kinds.Kept(false)
-	errs, found := make([]error, len(listed)), make([][]runtime.Object, len(listed))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, inFlight)
-	for i := range listed {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			client, err := clientFor(r.Access, listed[i].resource.GroupVersion())
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			l := lister{client: client, kind: &listed[i], trim: trim}
-			if listed[i].resource.Resource == "pods" {
-				l.progress = r.Progress
-			}
-			if found[i], errs[i] = l.list(ctx); errs[i] != nil && !isMissing(errs[i]) {
-				cancel() // No answer is possible without this kind.
-			}
-		})
-	}
-	wg.Wait()
-	result := &Result{Cluster: &manifest.Cluster{}}
+	found, errs := r.list(ctx, listed, trimmed)
 	if err := failure(listed, errs); err != nil {
 		return nil, err
 	}
+	result := &Result{Cluster: &manifest.Cluster{}}
 	forbidden := map[string]bool{}
 	for i := range listed {
 		if apierrors.IsForbidden(errs[i]) {
@@ -119,6 +97,45 @@ func Read(ctx context.Context, r Request) (*Result, error) {
 	result.assume(forbidden)
 	result.Cluster.Complete()
 	return result, nil
+}
+
+// keeper removes from an object what is not read. trim is the trimming of the scheduler.
+type keeper func(object kinds.Object, trim func(kinds.Object))
+
+// list lists the objects of each kind, several kinds at a time. It stops when a kind
+// fails without which no answer is possible.
+func (r *Request) list(
+	ctx context.Context, listed []listedKind, keep keeper,
+) (found [][]runtime.Object, errs []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	trim := kinds.Kept(false)
+	errs, found = make([]error, len(listed)), make([][]runtime.Object, len(listed))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, inFlight)
+	for i := range listed {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			client, err := clientFor(r.Access, listed[i].resource.GroupVersion())
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			l := lister{client: client, kind: &listed[i], keep: func(o kinds.Object) { keep(o, trim) }}
+			if listed[i].namespaced {
+				l.namespace = r.Namespace
+			}
+			if listed[i].resource.Resource == "pods" {
+				l.progress = r.Progress
+			}
+			if found[i], errs[i] = l.list(ctx); errs[i] != nil && !isMissing(errs[i]) {
+				cancel() // No answer is possible without this kind.
+			}
+		})
+	}
+	wg.Wait()
+	return found, errs
 }
 
 // failure returns the first error that prevents an answer. Requests that were cancelled
@@ -146,35 +163,43 @@ func isMissing(err error) bool { return apierrors.IsForbidden(err) || apierrors.
 
 // listedKind is a kind to list.
 type listedKind struct {
-	resource  schema.GroupVersionResource
-	list      schema.GroupVersionKind
-	essential bool
+	resource   schema.GroupVersionResource
+	list       schema.GroupVersionKind
+	namespaced bool
+	essential  bool
 }
 
 // wanted returns the kinds to list. Pods come first because they are the most.
 func wanted(read []model.Kind) []listedKind {
 	read = append([]model.Kind{model.PodKind, model.NodeKind, model.PodDisruptionBudgetKind}, read...)
-	var all []listedKind
-	add := func(resource schema.GroupVersionResource, object runtime.Object) {
-		if slices.ContainsFunc(all, func(k listedKind) bool { return k.resource == resource }) {
-			return
-		}
-		of, _, err := scheme.Scheme.ObjectKinds(object)
-		if err != nil {
-			return // Not reached: all types of the table are registered (TestWanted).
-		}
-		list := of[0].GroupVersion().WithKind(of[0].Kind + "List")
-		all = append(all, listedKind{resource, list, resource.Resource == "pods" || resource.Resource == "nodes"})
-	}
-	for _, kind := range read {
-		row := kinds.Get(kind)
-		add(row.Resource, row.New())
-	}
-	add(schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), &schedulingv1.PriorityClass{})
+	all := listedKinds(read)
+	all = addKind(all, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), &schedulingv1.PriorityClass{}, false)
 	if slices.Contains(read, model.ResourceClaimKind) {
-		add(resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"), &resourcev1.ResourceClaimTemplate{})
+		all = addKind(all, resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"), &resourcev1.ResourceClaimTemplate{}, true)
 	}
 	return all
+}
+
+// listedKinds returns exactly these kinds to list.
+func listedKinds(read []model.Kind) (all []listedKind) {
+	for _, kind := range read {
+		row := kinds.Get(kind)
+		all = addKind(all, row.Resource, row.New(), row.Namespaced)
+	}
+	return all
+}
+
+// addKind adds a kind, unless all has it.
+func addKind(all []listedKind, resource schema.GroupVersionResource, object runtime.Object, namespaced bool) []listedKind {
+	if slices.ContainsFunc(all, func(k listedKind) bool { return k.resource == resource }) {
+		return all
+	}
+	of, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		return all // Not reached: all types of the table are registered (TestWanted).
+	}
+	list := of[0].GroupVersion().WithKind(of[0].Kind + "List")
+	return append(all, listedKind{resource, list, namespaced, resource.Resource == "pods" || resource.Resource == "nodes"})
 }
 
 // clientFor returns a client for a group and version that requests protobuf.
@@ -196,10 +221,11 @@ func clientFor(access *rest.Config, of schema.GroupVersion) (*rest.RESTClient, e
 
 // lister lists the objects of one kind.
 type lister struct {
-	client   rest.Interface
-	kind     *listedKind
-	trim     func(kinds.Object)
-	progress func(done, total int64)
+	client    rest.Interface
+	kind      *listedKind
+	namespace string // empty for all
+	keep      func(kinds.Object)
+	progress  func(done, total int64)
 }
 
 // list lists page by page. If the list expires between two pages, it starts again, once
@@ -213,7 +239,7 @@ func (l *lister) list(ctx context.Context) ([]runtime.Object, error) {
 			return nil, err
 		}
 		options := metav1.ListOptions{Limit: limit, Continue: next}
-		err = l.client.Get().Resource(l.kind.resource.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(page)
+		err = l.client.Get().NamespaceIfScoped(l.namespace, l.namespace != "").Resource(l.kind.resource.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(page)
 		if apierrors.IsResourceExpired(err) && limit > 0 {
 			found, limit, next = nil, 0, ""
 			continue
@@ -226,7 +252,7 @@ func (l *lister) list(ctx context.Context) ([]runtime.Object, error) {
 			return nil, err
 		}
 		for _, item := range items {
-			trimmed(item.(kinds.Object), l.trim)
+			l.keep(item.(kinds.Object))
 		}
 		found = append(found, items...)
 		at := page.(metav1.ListInterface)
