@@ -116,8 +116,8 @@ tried.`,
   kubectl berth explain web-0 -n shop --scheduler leader
 
   # Why is this pod pending, from a file, without a connection to the cluster?
-  kubectl get ` + snapshotKinds + ` -A -o yaml |
-    berth explain --snapshot - --pod shop/web-2
+  ` + takeSnapshot + `
+  berth explain --snapshot cluster.json --pod shop/web-2
 
   # Why did it fit an hour ago?
   berth explain --since then.yaml --snapshot now.yaml --pod shop/web-2

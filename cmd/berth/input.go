@@ -23,10 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 )
 
-// snapshotKinds lists all kinds that the scheduler reads, as an argument of "kubectl
-// get".
-const snapshotKinds = "nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,services,replicationcontrollers,replicasets,statefulsets," +
-	"persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments"
+// takeSnapshot is the command that writes all objects that the scheduler reads.
+const takeSnapshot = "kubectl berth snapshot -o cluster.json"
 
 // input holds the flags of commands that read files.
 type input struct {
@@ -360,7 +358,7 @@ func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) str
 		return ""
 	}
 	return "the input has " + strings.Join(missing, ", ") +
-		"; without its controller a pod may be spread differently than in the cluster; get all needed objects with: kubectl get " + snapshotKinds + " -A -o yaml"
+		"; without its controller a pod may be spread differently than in the cluster; get all needed objects with: " + takeSnapshot
 }
 
 // missingStorage warns if objects name claims, volumes or classes and the input has none
@@ -397,7 +395,7 @@ func missingStorage(scheduler *config.Config, cluster *manifest.Cluster) string 
 		return ""
 	}
 	return "the input has " + strings.Join(missing, ", ") +
-		"; pods wait here for objects that exist in the cluster; get all needed objects with: kubectl get " + snapshotKinds + " -A -o yaml"
+		"; pods wait here for objects that exist in the cluster; get all needed objects with: " + takeSnapshot
 }
 
 // spreadingController returns the kind of the pod's controller if default selectors use

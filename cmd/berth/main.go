@@ -70,7 +70,7 @@ func newCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
-	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newQueueCommand(), newTopCommand(), newCompareCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
+	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newQueueCommand(), newTopCommand(), newSnapshotCommand(), newCompareCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
 	addVersionFlag(root)
 	return root
 }

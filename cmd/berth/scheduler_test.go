@@ -52,6 +52,7 @@ type cloud struct {
 	uid            string // of the pod in the scheduler's answer
 	port           string // the forwarded port
 	forbidden      bool   // to get pods
+	forbids        string // the path that may not be read
 	listed         []v1.Pod
 	edit           func(*clientcmdapi.Config) // of the kubeconfig
 }
@@ -90,6 +91,8 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	pod, named := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/")
 	switch {
+	case c.forbids != "" && r.URL.Path == c.forbids:
+		w.WriteHeader(http.StatusForbidden)
 	case r.URL.Path == "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler":
 		_ = json.NewEncoder(w).Encode(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &c.holder}})
 	case strings.HasSuffix(pod, "/portforward"):

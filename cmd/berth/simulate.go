@@ -74,8 +74,8 @@ node, and why a group waits.`,
   kubectl berth simulate -f replicas.yaml
 
   # Where would the pending pods go, from a snapshot?
-  kubectl get ` + snapshotKinds + ` -A -o yaml |
-    berth simulate -f -
+  ` + takeSnapshot + `
+  berth simulate -f cluster.json
 
   # Where would they go if these ten replicas were created too?
   berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide

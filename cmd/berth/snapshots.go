@@ -3,8 +3,8 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,35 +45,34 @@ func (s *snapshots) keep(d *shadow.Decision, objects []runtime.Object) string {
 	return file
 }
 
-// writeCluster writes objects as a list. The rename at the end makes the file appear
-// complete.
+// writeCluster writes objects as a list, which appears complete.
 func writeCluster(file string, objects []runtime.Object) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".part-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // renamed on success
-	w := bufio.NewWriter(f)   // keeps the first error
+	return writeFile(file, func(w io.Writer) error { return writeObjects(w, objects, nil) })
+}
+
+// writeObjects writes objects as a list. change, if set, changes the text of each.
+func writeObjects(to io.Writer, objects []runtime.Object, change func(text []byte) ([]byte, error)) error {
+	w := bufio.NewWriter(to) // keeps the first error
 	_, _ = w.WriteString(`{"apiVersion": "v1", "kind": "List", "items": [`)
 	for i, object := range objects {
 		if i > 0 {
 			_ = w.WriteByte(',')
 		}
 		_ = w.WriteByte('\n')
-		if err := writeObject(w, object); err != nil {
-			return errors.Join(err, f.Close())
+		if err := writeObject(w, object, change); err != nil {
+			return err
 		}
 	}
 	_, _ = w.WriteString("\n]}\n")
-	if err := errors.Join(w.Flush(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return w.Flush()
 }
 
 // writeObject writes an object with its kind, which objects from a watch lack.
-func writeObject(w *bufio.Writer, object runtime.Object) error {
+func writeObject(w *bufio.Writer, object runtime.Object, change func(text []byte) ([]byte, error)) error {
 	text, err := json.Marshal(object)
+	if err == nil && change != nil {
+		text, err = change(text)
+	}
 	if err != nil {
 		return err
 	}

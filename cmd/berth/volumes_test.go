@@ -93,7 +93,7 @@ func TestStorageIsMissing(t *testing.T) {
 		{strings.Replace(without("PersistentVolume"), "spec: {storageClassName: local", "spec: {volumeName: disk-1, storageClassName: local", 1),
 			"Note: the input has no PersistentVolume (claims that have one: 1); "},
 	} {
-		if _, _, stderr := simulated(t, row.cluster, "-f", "-"); !strings.Contains(stderr, row.want) || !strings.Contains(stderr, "persistentvolumeclaims,storageclasses") {
+		if _, _, stderr := simulated(t, row.cluster, "-f", "-"); !strings.Contains(stderr, row.want) || !strings.Contains(stderr, takeSnapshot) {
 			t.Errorf("want %q in\n%s", row.want, stderr)
 		}
 	}

@@ -48,16 +48,37 @@ func (w *world) viewer() string {
 		w.must(err)
 		w.Cleanup(func() { w.must(roles.ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})) })
 	}
-	token, err := w.client.CoreV1().ServiceAccounts(w.namespace).CreateToken(w.ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	return w.kubeconfigOf(account.Name)
+}
+
+// localViewer returns the kubeconfig of a user with the ClusterRole view in the namespace
+// of the world only.
+func (w *world) localViewer() string {
+	w.Helper()
+	const name = "local-viewer"
+	_, err := w.client.CoreV1().ServiceAccounts(w.namespace).Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	w.must(err)
+	_, err = w.client.RbacV1().RoleBindings(w.namespace).Create(w.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: name}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	return w.kubeconfigOf(name)
+}
+
+// kubeconfigOf returns the kubeconfig of a service account.
+func (w *world) kubeconfigOf(account string) string {
+	w.Helper()
+	token, err := w.client.CoreV1().ServiceAccounts(w.namespace).CreateToken(w.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	w.must(err)
 	admin, err := rig.Config(cluster.Kubeconfig)
 	w.must(err)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthority: admin.CAFile, CertificateAuthorityData: admin.CAData}
-	config.AuthInfos["viewer"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["viewer"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "viewer", Namespace: w.namespace}
-	config.CurrentContext = "viewer"
-	file := filepath.Join(w.TempDir(), "viewer.kubeconfig")
+	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts[account] = &clientcmdapi.Context{Cluster: "c", AuthInfo: account, Namespace: w.namespace}
+	config.CurrentContext = account
+	file := filepath.Join(w.TempDir(), account+".kubeconfig")
 	w.must(clientcmd.WriteToFile(*config, file))
 	return file
 }

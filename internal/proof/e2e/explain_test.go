@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"net/http"
@@ -101,6 +102,8 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 
+	w.asksForTheQueue(viewer, at)
+
 	// The hint for "giant" may have taken longer than the write of its event. By now it
 	// is known, and "another" is of the same kind.
 	create("another", "5000")
@@ -121,4 +124,52 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	w.await("a pod that requests no more than that has a node", func() bool { return w.nodeOf("changed") != "" })
 	// it takes a whole node, which other tests use
 	w.must(rig.DeletePods(w.ctx, w.client, w.namespace))
+}
+
+// asksForTheQueue lists the queue as a user who may list pods everywhere, and as a user
+// who may in one namespace. The latter sees nothing else.
+func (w *world) asksForTheQueue(viewer string, at []string) {
+	w.Helper()
+	elsewhere := w.namespace + "-other"
+	_, err := w.client.CoreV1().Namespaces().Create(w.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
+	w.must(err)
+	w.Cleanup(func() {
+		w.must(w.client.CoreV1().Namespaces().Delete(context.Background(), elsewhere, metav1.DeleteOptions{}))
+	})
+	_, err = w.client.CoreV1().Pods(elsewhere).Create(w.ctx, &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "other-giant"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "i", Resources: requests("5000", "256Mi")}}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	queue := func(kubeconfig string, args ...string) (int, string, string) {
+		return w.plugin(kubeconfig, append(append([]string{"queue"}, args...), at...)...)
+	}
+	w.await("both pods are in the queue", func() bool {
+		code, out, _ := queue(viewer, "-A", "-o", "wide")
+		return code == 0 && strings.Contains(out, "other-giant") && strings.Contains(out, "Insufficient cpu")
+	})
+	code, out, _ := queue(viewer)
+	if code != 0 || !strings.Contains(out, "Pod/giant") || strings.Contains(out, "other-giant") || !strings.Contains(out, "NodeResourcesFit") {
+		w.Errorf("code %d, want the pod of the context's namespace and what it waits for", code)
+	}
+	local := w.localViewer()
+	if code, out, _ := queue(local, "-o", "name"); code != 0 || out != "pod/giant\n" {
+		w.Errorf("code %d: %s", code, out)
+	}
+	for _, args := range [][]string{{"-A"}, {"-n", elsewhere}} {
+		if code, out, stderr := queue(local, args...); code != 1 || out != "" || !strings.Contains(stderr, `the scheduler returned 403: pods is forbidden`) {
+			w.Errorf("%s: code %d, %s, %s", args, code, out, stderr)
+		}
+	}
+	file := filepath.Join(w.TempDir(), "cluster.json")
+	if code, _, stderr := w.plugin(viewer, "snapshot", "-o", file); code != 0 || !strings.Contains(stderr, "you may not list persistentvolumes: they are missing") {
+		w.Errorf("code %d: %s", code, stderr)
+	}
+	for _, args := range [][]string{{"queue", "-f", file}, {"explain", "--snapshot", file, "--pod", w.namespace + "/giant"}, {"top", "nodes", "-f", file}, {"top", "zones"}} {
+		if code, out, stderr := w.plugin(viewer, args...); code != 0 || out == "" {
+			w.Errorf("%s: code %d, %s", args, code, stderr)
+		}
+	}
+	if code, _, stderr := w.plugin(local, "snapshot", "-n", w.namespace, "-o", file); code != 0 || !strings.Contains(stderr, "you may not list nodes: they are missing in the snapshot") {
+		w.Errorf("code %d: %s", code, stderr)
+	}
 }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/offline/anonymize"
+	"github.com/berth-scheduler/berth/internal/offline/manifest"
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
+)
+
+// TestSnapshot writes a cluster to a file and to standard output, and reads it again.
+// It has no environment, and names what may not be listed.
+func TestSnapshot(t *testing.T) {
+	c := newCloud(t)
+	c.listed = []v1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "u", CreationTimestamp: metav1.Unix(1_000_000, 0)},
+		Spec:       v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{Name: "c", Image: "i", Env: []v1.EnvVar{{Name: "A", Value: "hidden"}}}}},
+		Status: v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{
+			{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient cpu."},
+		}},
+	}}
+	c.forbids = "/api/v1/persistentvolumes"
+	kubeconfig := c.kubeconfig()
+	file := filepath.Join(t.TempDir(), "cluster.json")
+	code, got := transcript(t, "snapshot", "-o", file, "--kubeconfig", kubeconfig)
+	if want := "---\nNote: you may not list persistentvolumes: they are missing in the snapshot\nWrote 2 objects to " + file + ".\n"; code != 0 || got != want {
+		t.Errorf("exit code %d, %s, want %s", code, got, want)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(text, []byte("hidden")) {
+		t.Errorf("%v in\n%s", err, text)
+	}
+	if code, got := transcript(t, "snapshot", "--kubeconfig", kubeconfig); code != 0 || !strings.HasPrefix(got, string(text)+"---\n") {
+		t.Errorf("exit code %d on standard output:\n%s", code, got)
+	}
+	for args, want := range map[string]string{
+		"simulate -f " + file:          "web-0",
+		"explain --snapshot " + file:   "Pod shop/web-0, profile default-scheduler: 0 of 1 nodes are feasible.",
+		"queue -f " + file:             "0/1 nodes are available: 1 Insufficient cpu.",
+		"top nodes -f " + file:         "n ",
+		"drain n -f " + file:           "Drained",
+		"simulate -f - --seed 1":       "web-0",
+		"explain --pod shop/web-0 -f-": "shop/web-0",
+	} {
+		var out, errs bytes.Buffer
+		cmd := newCommand()
+		cmd.SetArgs(strings.Fields(args))
+		cmd.SetIn(bytes.NewReader(text))
+		cmd.SetOut(&out)
+		cmd.SetErr(&errs)
+		if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %v, want %q\n%s%s", args, err, want, &out, &errs)
+		}
+	}
+	one, two, other := filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2"), filepath.Join(t.TempDir(), "3")
+	for file, key := range map[string]string{one: "a", two: "a", other: ""} {
+		if code, got := transcript(t, "snapshot", "--anonymize", "--anonymize-key", key, "-o", file, "--kubeconfig", kubeconfig); code != 0 {
+			t.Errorf("exit code %d, %s", code, got)
+		}
+	}
+	a, _ := os.ReadFile(one)
+	b, _ := os.ReadFile(two)
+	x, _ := os.ReadFile(other)
+	if len(a) == 0 || !bytes.Equal(a, b) || bytes.Equal(a, x) || bytes.Contains(a, []byte("web")) || bytes.Contains(a, []byte("shop")) {
+		t.Errorf("anonymized:\n%s\n%s\n%s", a, b, x)
+	}
+}
+
+// TestSnapshotMistakes expects the exit code and an error with the remedy.
+func TestSnapshotMistakes(t *testing.T) {
+	kubeconfig := newCloud(t).kubeconfig()
+	for args, want := range map[string]string{
+		"cluster.json":        `2 "berth snapshot" takes no arguments, got ["cluster.json"]: name the file with -o`,
+		"--anonymize-key a":   "2 --anonymize-key: is for --anonymize, which is not given",
+		"--output=":           `2 --output "": must be a file, or - for standard output`,
+		"-o /none/there.json": "1 write the snapshot: ",
+	} {
+		code, got := transcript(t, append([]string{"snapshot", "--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
+		exit, message, _ := strings.Cut(want, " ")
+		if exit != map[int]string{1: "1", 2: "2"}[code] || !strings.Contains(got, message) {
+			t.Errorf("%s: exit code %d, want %s\n%s", args, code, want, got)
+		}
+	}
+	if code, got := transcript(t, "snapshot", "--kubeconfig", "/dev/null"); code != 2 || !strings.Contains(got, "no cluster is configured") {
+		t.Errorf("exit code %d\n%s", code, got)
+	}
+}
+
+// TestAnonymizedDecidesTheSame simulates the example clusters with and without their
+// names. The same number of pods is placed, evicted and left waiting.
+func TestAnonymizedDecidesTheSame(t *testing.T) {
+	outcome := func(file string) (s simulate.Summary) {
+		code, got := transcript(t, "simulate", "-f", file, "--feature-gates", "GenericWorkload=true", "-o", "json")
+		out, _, _ := strings.Cut(got, "---\n")
+		var result simulate.Result
+		if err := json.Unmarshal([]byte(out), &result); code != 0 || err != nil {
+			t.Fatalf("%s: exit code %d, %v\n%s", file, code, err, got)
+		}
+		return result.Summary
+	}
+	for _, file := range []string{"../../examples/cluster.yaml", "../../examples/gangs.yaml", "testdata/workloads.yaml", "testdata/top.yaml"} {
+		cluster, err := manifest.Options{}.Read([]string{file}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := filepath.Join(t.TempDir(), "anonymous.json")
+		f, err := os.Create(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeObjects(f, cluster.Objects(), anonymize.New("key").Object); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		before, after := outcome(file), outcome(changed)
+		if before.Placed != after.Placed || before.Waiting != after.Waiting || before.Evicted != after.Evicted || before.Nodes != after.Nodes || before.Placed+before.Waiting == 0 {
+			t.Errorf("%s: %d placed, %d waiting, %d evicted; anonymized %d, %d, %d", file, before.Placed, before.Waiting, before.Evicted, after.Placed, after.Waiting, after.Evicted)
+		}
+	}
+}
