@@ -18,6 +18,7 @@ type tablePrinter struct {
 	snapshot *explain.Snapshot
 	wide     bool // everything, instead of one screen
 	printed  int
+	equal    *equalAnswers // nil if each pod is printed
 }
 
 func newTablePrinter(w io.Writer, snapshot *explain.Snapshot, wide bool) *tablePrinter {
@@ -26,19 +27,18 @@ func newTablePrinter(w io.Writer, snapshot *explain.Snapshot, wide bool) *tableP
 
 func (p *tablePrinter) print(a *explain.Explanation) error {
 	sum := p.snapshot.Summarize(a)
-	if p.printed++; p.printed > 1 {
+	p.printed++
+	if p.equal != nil {
+		var text strings.Builder
+		printScreen(&text, a, &sum)
+		p.equal.add(a, &sum, text.String())
+		return nil
+	}
+	if p.printed > 1 {
 		fmt.Fprint(p.w, "\n\n")
 	}
 	if !p.wide {
-		if a.Group != nil {
-			printGroupShort(p.w, a.Group)
-			printVerdictLine(p.w, a, &sum)
-			if lines := pastLines(a.History); len(lines) > 0 {
-				fmt.Fprintln(p.w, cutLine(lines[len(lines)-1]))
-			}
-			return nil
-		}
-		printShort(p.w, a, &sum)
+		printScreen(p.w, a, &sum)
 		return nil
 	}
 	if a.Group != nil {
@@ -62,7 +62,23 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 	return nil
 }
 
+// printScreen prints an explanation on one screen: of a pod, or of its group.
+func printScreen(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
+	if a.Group == nil {
+		printShort(w, a, sum)
+		return
+	}
+	printGroupShort(w, a.Group)
+	printVerdictLine(w, a, sum)
+	if lines := pastLines(a.History); len(lines) > 0 {
+		fmt.Fprintln(w, cutLine(lines[len(lines)-1]))
+	}
+}
+
 func (p *tablePrinter) end() error {
+	if p.equal != nil {
+		p.equal.print(p.w)
+	}
 	if p.printed > 0 {
 		return nil
 	}

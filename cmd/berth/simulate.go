@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/config"
@@ -23,72 +25,23 @@ type simulation struct {
 	// generate is the size of a cluster to generate; empty if the cluster is read.
 	generate map[string]string
 	made     *simulate.Size // the same; nil if the cluster is read
+	// selector and pending choose the printed pods.
+	selector  labels.Selector
+	selects   string
+	pending   bool
+	noHeaders bool
 }
 
 // simulationOutputs are the formats of a simulation.
-var simulationOutputs = []string{"table", "wide", "json", "yaml"}
+var simulationOutputs = []string{"table", "wide", "json", "yaml", "name"}
 
 func newSimulateCommand() *cobra.Command {
 	var s simulation
 	cmd := &cobra.Command{
-		Use:   "simulate [-f FILE]",
-		Short: "Show where the pending pods of a cluster would go",
-		Long: `Show where the pending pods of a cluster would go.
-
-Without files, the command reads the cluster of the kubeconfig with your own rights. If the files have no Node,
-their objects are added to that cluster; the pods of the files are then created last, and only these are printed.
-Nothing is written to the cluster.
-
-If the files have a Node, they are the cluster, and the command needs no running one. It reads the output of
-"kubectl get -o yaml" and "kubectl cluster-info dump". Include namespaces, services and controllers, because
-spreading and pod affinity use them. Include priority classes and PodDisruptionBudgets, because preemption uses
-them.
-
-For Deployments, StatefulSets, DaemonSets, Jobs and other workloads in the files, the command creates the pods that
-their controllers would create, minus the existing ones. --scale sets the replicas, --run-cronjob runs a CronJob
-once, and --pod-template gives the path of the pod template in a custom resource.
-
-The scheduler runs on the cluster with a virtual clock until no further pod can be placed. It schedules pods by
-priority and then by age. An unschedulable pod is printed with the reason. The same files, configuration and seed
-give the same result.
-
-Preempted pods are printed with the pod that preempted them. They end after their grace period and are not
-recreated. The status of PodDisruptionBudgets is updated as pods come and go; a pod on a node counts as healthy
-unless the files report it as not ready.
-
---generate creates a cluster instead of reading one. Its keys are numbers:
-  nodes, zones    nodes, and the zones that they are in
-  pods, running   pending pods, and pods on nodes
-  apps            applications of these pods; some are spread over zones or nodes
-  groups          PodGroups, each a gang of 8 more pods; needs --feature-gates GenericWorkload=true
-  volumes         pods with a claim: half are provisioned in a zone, half are bound to a local volume
-  devices         pods with a ResourceClaim of one device; each node has four devices
-different=true gives each pod requests of its own. --seed also changes the objects of the last four keys. The same
-keys and seed give the same output. Only the summary is printed, unless the output is json or yaml. The duration of
-the simulation is printed on stderr.
-
-With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and a gang needs its
-minCount to start. Include the PodGroups in the files. A second table shows how many members of each group have a
-node, and why a group waits.`,
-		Example: `  # Would these pods fit, and where?
-  kubectl berth simulate -f replicas.yaml
-
-  # Where would the pending pods go, from a snapshot?
-  ` + takeSnapshot + `
-  berth simulate -f cluster.json
-
-  # Where would they go if these ten replicas were created too?
-  berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide
-
-  # Where would fifty replicas of a Deployment go?
-  kubectl berth simulate -f web.yaml --scale shop/web=50
-
-  # How long would it take to schedule a million pods?
-  berth simulate --generate nodes=50000,pods=1000000
-
-  # Do two builds decide the same about gangs, volumes and devices? Compare the output of both.
-  berth simulate --generate nodes=1000,pods=10000,groups=100,volumes=1000,devices=1000 \
-    --feature-gates GenericWorkload=true --seed 1 -o json`,
+		Use:     "simulate [-f FILE]",
+		Short:   "Show where the pending pods of a cluster would go",
+		Long:    simulateLong,
+		Example: simulateExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with -f", cmd.CommandPath(), args)}
@@ -105,6 +58,9 @@ node, and why a group waits.`,
 	s.complete(cmd)
 	flags.StringToStringVar(&s.generate, "generate", nil, "Create a cluster instead of reading one, such as nodes=5000,pods=50000. Keys: "+strings.Join(simulate.SizeKeys(), ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("generate", completeSize) // the flag exists
+	flags.StringVarP(&s.selects, "selector", "l", "", "Print only pods with these labels, such as app=web. All pods are scheduled.")
+	flags.BoolVar(&s.pending, "pending", false, "Print only pods that are not placed.")
+	flags.BoolVar(&s.noHeaders, "no-headers", false, "Print only the rows of pods, without headers.")
 	flags.Uint64Var(&s.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	return cmd
 }
@@ -114,6 +70,10 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
+	var err error
+	if s.selector, err = labels.Parse(s.selects); err != nil {
+		return wrong{fmt.Errorf("--selector %q: %w", s.selects, err)}
+	}
 	scheduler, cluster, asked, err := s.readOrGenerate(ctx, stdin, bar)
 	if err != nil {
 		return err
@@ -147,7 +107,8 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 			fmt.Fprintf(stderr, "Note: other pending pods of the cluster were scheduled too and are not listed: %d\n", others)
 		}
 	}
-	if err := s.print(stdout, result); err != nil || len(s.generate) == 0 {
+	s.choose(result, cluster.Pods)
+	if err := s.print(stdout, result, cluster.Pods); err != nil || len(s.generate) == 0 {
 		return err
 	}
 	// The duration goes to stderr, because stdout is equal in each run.
@@ -197,42 +158,28 @@ func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *p
 	return scheduler, size.WithoutPods(), nil, nil
 }
 
-func (s *simulation) print(w io.Writer, result *simulate.Result) error {
+// print prints the result. pods are the pods of the cluster.
+func (s *simulation) print(w io.Writer, result *simulate.Result, pods []*v1.Pod) error {
 	if s.output == "json" || s.output == "yaml" {
 		return printObject(w, s.output, result)
 	}
+	if s.output == "name" {
+		for i := range result.Pods {
+			fmt.Fprintf(w, "pod/%s\n", result.Pods[i].Pod)
+		}
+		return nil
+	}
 	t := printers.GetNewTabWriter(w)
 	if len(s.generate) == 0 {
-		printPlacements(t, result.Pods, s.output == "wide")
+		s.printPods(t, result.Pods, pods)
+	}
+	if s.noHeaders {
+		return t.Flush()
 	}
 	printGroups(t, result.Groups)
 	printEvictions(t, result.Evictions)
 	printSummary(t, &result.Summary)
 	return t.Flush()
-}
-
-func printPlacements(w io.Writer, pods []simulate.Placement, wide bool) {
-	if len(pods) == 0 {
-		fmt.Fprintln(w, "No pod is pending.")
-		return
-	}
-	header, row := "NAMESPACE\tPOD\tNODE\tSTATUS\tMESSAGE\n", "%s\t%s\t%s\t%s\t%s\n"
-	if wide {
-		header = "NAMESPACE\tPOD\tNODE\tSTATUS\tFEASIBLE\tSCORE\tMESSAGE\n"
-	}
-	fmt.Fprint(w, header)
-	for i := range pods {
-		p := &pods[i]
-		node := p.Node
-		if node == "" {
-			node = "<none>"
-		}
-		if wide {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Namespace, p.Pod, node, p.Status, p.FeasibleNodes, p.Score, p.Message)
-			continue
-		}
-		fmt.Fprintf(w, row, p.Namespace, p.Pod, node, p.Status, p.Message)
-	}
 }
 
 func printGroups(w io.Writer, groups []simulate.GroupResult) {

@@ -46,9 +46,9 @@ type Placement struct {
 	// FailedScheduling event.
 	Message string `json:"message,omitempty"`
 	// FeasibleNodes is the number of feasible nodes at the last attempt. Score is the
-	// chosen node's, if several were feasible.
-	FeasibleNodes int   `json:"feasibleNodes"`
-	Score         int64 `json:"score,omitempty"`
+	// chosen node's; nil unless several were feasible, because then no node is scored.
+	FeasibleNodes int    `json:"feasibleNodes"`
+	Score         *int64 `json:"score,omitempty"`
 }
 
 // Result is the outcome of a whole simulation.
@@ -231,7 +231,9 @@ func (c *Cluster) placement(key model.PodKey) Placement {
 		return p
 	}
 	verdict, decided := c.Verdict(key)
-	p.FeasibleNodes, p.Score = verdict.Decision.Feasible, verdict.Placement.Total
+	if p.FeasibleNodes = verdict.Decision.Feasible; p.FeasibleNodes > 1 && verdict.Placement.NodeName != "" {
+		p.Score = &verdict.Placement.Total
+	}
 	if p.Node = pod.Spec.NodeName; p.Node != "" {
 		p.Status = Scheduled
 		return p

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-scheduler/berth/internal/offline/simulate"
+)
+
+// listedMax is the number of pods from which the table puts equal pods together.
+const listedMax = 40
+
+// choose drops the pods that --selector and --pending leave out.
+func (s *simulation) choose(result *simulate.Result, pods []*v1.Pod) {
+	if !s.pending && s.selector.Empty() {
+		return
+	}
+	byName := podsByName(pods)
+	result.Pods = slices.DeleteFunc(result.Pods, func(p simulate.Placement) bool {
+		pod := byName[p.Namespace+"/"+p.Pod]
+		selected := s.selector.Empty() || pod != nil && s.selector.Matches(labels.Set(pod.Labels))
+		return s.pending && p.Node != "" || !selected
+	})
+}
+
+func podsByName(pods []*v1.Pod) map[string]*v1.Pod {
+	all := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		all[nameOf(pod)] = pod
+	}
+	return all
+}
+
+// printPods prints a row for each pod, or for equal pods if the pods are many.
+func (s *simulation) printPods(w io.Writer, placed []simulate.Placement, pods []*v1.Pod) {
+	if len(placed) == 0 {
+		if !s.noHeaders {
+			fmt.Fprintln(w, "No pod is pending.")
+		}
+		return
+	}
+	var header string
+	var rows []string
+	switch {
+	case s.output == "wide":
+		header = "NAMESPACE\tPOD\tNODE\tSTATUS\tFEASIBLE\tSCORE\tMESSAGE"
+		for i := range placed {
+			p := &placed[i]
+			score := "-"
+			if p.Score != nil {
+				score = fmt.Sprint(*p.Score)
+			}
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", p.Namespace, p.Pod, orNone(p.Node),
+				p.Status, p.FeasibleNodes, score, p.Message))
+		}
+	case len(placed) > listedMax:
+		header = "NAMESPACE\tOWNER\tPODS\tREQUESTS\tNODE\tSTATUS\tMESSAGE"
+		rows = equalRows(placed, podsByName(pods))
+	default:
+		header = "NAMESPACE\tPOD\tNODE\tSTATUS\tMESSAGE"
+		for i := range placed {
+			p := &placed[i]
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", p.Namespace, p.Pod, orNone(p.Node), p.Status,
+				p.Message))
+		}
+	}
+	if !s.noHeaders {
+		fmt.Fprintln(w, header)
+	}
+	for _, row := range rows {
+		fmt.Fprintln(w, row)
+	}
+}
+
+// equalPods has the pods of an owner with equal requests and the same result.
+type equalPods struct{ namespace, owner, requests, status, message string }
+
+// equalRows returns a row for equal pods, in the order of their first pods.
+func equalRows(placed []simulate.Placement, pods map[string]*v1.Pod) (rows []string) {
+	var order []equalPods
+	count, nodes := map[equalPods]int{}, map[equalPods]map[string]bool{}
+	for i := range placed {
+		p := &placed[i]
+		owner, requests := shapeOf(p.Pod, pods[p.Namespace+"/"+p.Pod])
+		key := equalPods{p.Namespace, owner, requests, string(p.Status), p.Message}
+		if count[key]++; count[key] == 1 {
+			order, nodes[key] = append(order, key), map[string]bool{}
+		}
+		nodes[key][p.Node] = true
+	}
+	for _, key := range order {
+		on := ""
+		for node := range nodes[key] {
+			on = orNone(node)
+		}
+		if len(nodes[key]) > 1 {
+			on = fmt.Sprintf("%d nodes", len(nodes[key]))
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s", key.namespace, key.owner, count[key],
+			key.requests, on, key.status, key.message))
+	}
+	return rows
+}
+
+// shapeOf returns the controller and the requests of a pod. A pod without a controller
+// owns itself, and an unknown pod requests nothing.
+func shapeOf(name string, pod *v1.Pod) (owner, requests string) {
+	owner = "Pod/" + name
+	if pod == nil {
+		return owner, ""
+	}
+	if by := metav1.GetControllerOfNoCopy(pod); by != nil {
+		owner = by.Kind + "/" + by.Name
+	}
+	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	var all []string
+	for name, q := range list {
+		all = append(all, string(name)+"="+amount(string(name), q))
+	}
+	slices.Sort(all)
+	return owner, strings.Join(all, " ")
+}
