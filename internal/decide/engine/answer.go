@@ -186,7 +186,7 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 // nodeScores returns the normalised scores of a Score plugin by position in the feasible
 // slots, or nil if the plugin skips the pod.
 func (e *Engine) nodeScores(c *cycle, i int, p columnScore, slots []int32) ([]int64, error) {
-	raw, err := e.rawScores(c, i, p)
+	raw, err := e.rawScores(c, i, p, slots)
 	if raw == nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
 // searchUnits is the price of a search, far above the price of the rest of a decision.
@@ -143,6 +144,22 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 		asked := slices.DeleteFunc(slices.Clone(s.asked), func(n string) bool { return strings.HasSuffix(n, "...") })
 		if !slices.Equal(asked, nodes) {
 			t.Errorf("%s: asked about %s", name, fmt.Sprint(s.asked))
+		}
+	}
+}
+
+// TestAnswerCompletesCostlyScores: the decision about a pod that returns to its nominated
+// node scores no node. The answer has the scores of all feasible nodes.
+func TestAnswerCompletesCostlyScores(t *testing.T) {
+	scores := &searchingScore{rating: rating{name: "R", how: model.AsIs, raw: map[string]int32{"a": 1, "b": 3, "c": 5}}}
+	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: scores, Weight: 1}}}, "a", "b", "c")
+	answer, err := x.Answer(x.s.View(), x.pod(build.NominatedNodeName("b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{1, 3, 5} {
+		if node := answer.Nodes[i]; len(node.Scores) != 1 || node.Total != want {
+			t.Errorf("node %s has the scores %v, want %d", node.Name, node.Scores, want)
 		}
 	}
 }

@@ -181,10 +181,13 @@ func addClasses(classes, scores []int32, weight int64, slots []int32, totals []i
 }
 
 // rawScores returns the raw scores of a Score plugin by slot, or nil if it skips the pod.
-// They are valid until the next call.
-func (e *Engine) rawScores(c *cycle, i int, single columnScore) ([]int32, error) {
+// Only those of the given slots are complete. They are valid until the next call.
+func (e *Engine) rawScores(c *cycle, i int, single columnScore, slots []int32) ([]int32, error) {
 	column, err := e.scoreColumn(c, i, single)
 	if column == nil || err != nil {
+		return nil, err
+	}
+	if err := e.completeScore(c, i, column, slots); err != nil {
 		return nil, err
 	}
 	return e.scoresOf(c, column, e.values(c, column)), nil
