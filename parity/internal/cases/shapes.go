@@ -63,6 +63,7 @@ func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, size(r))}
 		keep(&tc.Cluster)
+		portsOnce(&tc)
 		if chance(r, 60) {
 			p := random.Profile(r)
 			if chance(r, 50) { // the plugins about other pods are enabled, but skip
