@@ -79,7 +79,7 @@ type external struct {
 }
 
 // newExternal builds the enabled out-of-tree plugins, and returns the configuration with
-// them. Without such plugins, outside is nil and the configuration is unchanged. The
+// them. Without such plugins, external is nil and the configuration is unchanged. The
 // deadline bounds plugin calls that the loop waits for.
 func newExternal(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration, name *cache.InformerName) (*external, *config.Config, error) {
 	if !c.EnablesExternal() {

@@ -52,7 +52,7 @@ type options struct {
 	eventHints bool
 	// audit checks invariants after every round.
 	audit bool
-	// added are the command's options; outside is built from them.
+	// added are the command's options; external is built from them.
 	added    []Option
 	external *config.External
 	// drain limits how long a stopping scheduler waits for unfinished writes. No flag

@@ -46,6 +46,6 @@ func (s *scheduler) leads() error {
 	case <-s.leadership.leading:
 		return nil
 	default:
-		return apierrors.NewServiceUnavailable("this replica does not lead and has no history; send the request to the holder of the lease")
+		return apierrors.NewServiceUnavailable("this replica does not lead; send the request to the holder of the lease")
 	}
 }

@@ -38,6 +38,7 @@ type release struct {
 	client kubernetes.Interface
 	log    klog.Logger
 	period time.Duration
+	said   time.Time // when the log named the last error, until the release is known
 }
 
 // newRelease returns the release by the flag, or by the version of the API server. If the
@@ -63,6 +64,10 @@ func (r *release) read(ctx context.Context) (config.Release, bool) {
 	v, answered, err := kube.ServerVersion(ctx, r.client)
 	switch {
 	case err != nil && !answered:
+		if now := time.Now(); !r.known && now.Sub(r.said) >= versionPeriod {
+			r.said = now
+			r.log.Error(err, "Cannot read the version of the API server, retrying; --berth-release sets the release")
+		}
 		return 0, false
 	case err != nil:
 		if !r.known {

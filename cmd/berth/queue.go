@@ -96,7 +96,7 @@ func (f *queueFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	}
 	var answer *queued.Answer
 	if len(f.files) > 0 {
-		answer, err = f.offline(namespace, stdin)
+		answer, err = f.offline(ctx, namespace, stdin)
 	} else {
 		answer, err = f.ask(ctx, namespace)
 	}
@@ -173,7 +173,7 @@ func (f *queueFlags) ask(ctx context.Context, namespace string) (*queued.Answer,
 }
 
 // offline lists the pending pods of files.
-func (f *queueFlags) offline(namespace string, stdin io.Reader) (*queued.Answer, error) {
+func (f *queueFlags) offline(ctx context.Context, namespace string, stdin io.Reader) (*queued.Answer, error) {
 	scheduler, err := f.readConfig()
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (f *queueFlags) offline(namespace string, stdin io.Reader) (*queued.Answer,
 	}
 	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return !isPending(p) })
 	lister := queued.Recorded(pods, scheduler.SchedulerNames(), newest(cluster.Pods))
-	answer, err := lister(queued.Question{Namespace: namespace, Selector: f.selector, Pods: f.output != "table"})
+	answer, err := lister(ctx, queued.Question{Namespace: namespace, Selector: f.selector, Pods: f.output != "table"})
 	if err != nil {
 		return nil, wrong{err}
 	}

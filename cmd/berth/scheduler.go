@@ -193,7 +193,7 @@ func get(ctx context.Context, to *rest.Config, question *url.URL) ([]byte, error
 	if json.Unmarshal(body, &status) == nil && status.Message != "" {
 		return nil, &refused{response.StatusCode, status.Message}
 	}
-	return nil, fmt.Errorf("the scheduler returned %s; check that it is Berth, of this version, and that --berth-history-mib is not 0", response.Status)
+	return nil, fmt.Errorf("the scheduler returned %s; check that it is Berth, of this version, and for explain that --berth-history-mib is not 0", response.Status)
 }
 
 // readHistory reads an answer about a pod.

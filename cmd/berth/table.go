@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -43,14 +44,15 @@ func (t *table) print(w io.Writer, width int, headers bool) error {
 	widths := t.widths(headers)
 	last := len(t.columns) - 1
 	room := 0 // of a text beside the other columns
-	if t.columns[last].text && width > 0 {
+	wraps := t.columns[last].text && width > 0
+	if wraps {
 		room = width
 		for _, wide := range widths[:last] {
 			room -= wide + columnGap
 		}
 	}
 	out := printers.GetNewTabWriter(w)
-	below := room != 0 && room < min(textMin, widths[last])
+	below := wraps && room < min(textMin, widths[last])
 	if below {
 		widths = widths[:last]
 		t.shrink(widths, width)
@@ -63,7 +65,7 @@ func (t *table) print(w io.Writer, width int, headers bool) error {
 		t.line(out, names, widths)
 	}
 	for _, row := range t.rows {
-		if room == 0 {
+		if !wraps {
 			t.line(out, row, widths)
 			continue
 		}
@@ -129,7 +131,7 @@ func (t *table) widths(headers bool) []int {
 // that text between two lines does not change the columns.
 func (t *table) line(w io.Writer, cells []string, widths []int) {
 	for i, wide := range widths {
-		cell := cells[i]
+		cell := printable(cells[i])
 		if runes := []rune(cell); len(runes) > wide && i < len(t.columns)-1 {
 			cell = string(runes[:wide-1]) + "…"
 		}
@@ -148,11 +150,23 @@ func (t *table) line(w io.Writer, cells []string, widths []int) {
 	_, _ = io.WriteString(w, "\n")
 }
 
+// printable replaces characters that a terminal would act on. Names of owners may have
+// any.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
 // wrapped splits a text into lines of at most width characters: at spaces, and inside of
 // longer words.
 func wrapped(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
+		word = printable(word)
 		for runes := []rune(word); len(runes) > width; runes = []rune(word) {
 			if line != "" {
 				lines, line = append(lines, line), ""

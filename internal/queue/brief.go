@@ -68,13 +68,14 @@ func (q *Queue) Brief(now time.Time, key model.PodKey, uid types.UID) (b Brief, 
 // head of its group, or the entry itself.
 func (q *Queue) brief(now time.Time, e *entry) (b Brief, line *entry) {
 	b = Brief{
-		Place: e.placeInWords(), Attempts: e.attempts, Since: e.since, Leaving: len(e.preempting.leaving),
+		Place: e.placeInWords(), Attempts: e.attempts, Since: e.since,
 		WaitsForEvent: e.isRejected() || e.place == gated,
 	}
 	line = e
 	if g := e.group; g != nil {
 		b.Group, line = g.key, &g.head
 	}
+	b.Leaving = len(line.preempting.leaving)
 	switch {
 	case line.place == active:
 		b.Turn = q.turnOf(line)

@@ -143,3 +143,21 @@ func BenchmarkBrief(b *testing.B) {
 		}
 	}
 }
+
+// TestBriefOfAPreemptingGroup: each member waits for the victims of its group.
+func TestBriefOfAPreemptingGroup(t *testing.T) {
+	g := newWakingQueue(t, preemptionGate{})
+	g.apply(podGroup("g", 2, 9), memberOf("g", "m", 9), memberOf("g", "n", 9))
+	g.now = at(1)
+	work, _ := g.pop()
+	g.preempts(work, "v", "w")
+	for i := range work.Pods {
+		p := work.Pods[i].Pod
+		if got := briefOf(t, g.Queue, g.now, p).Leaving; got != 2 {
+			t.Errorf("%s waits for %d victims, want 2", p, got)
+		}
+		if d, _ := g.Describe(g.now, p.Key()); len(d.Leaving) != 2 {
+			t.Errorf("%s is described with the victims %v", p, d.Leaving)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 	b, line := q.brief(now, e)
 	d = Description{
 		Pod: e.pod, Place: b.Place, Attempts: b.Attempts, Since: b.Since, BackoffEnd: b.BackoffEnd, Rejectors: b.Rejectors, Pending: b.Pending,
-		WokenBy: line.woken, Leaving: slices.Clone(e.preempting.leaving),
+		WokenBy: line.woken, Leaving: slices.Clone(line.preempting.leaving),
 	}
 	if e.group != nil {
 		d.Group = q.describeGroup(e.group)

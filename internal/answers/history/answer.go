@@ -205,7 +205,7 @@ const (
 // Of returns the history of a pod. It returns nil if the pod neither waits nor is on a
 // node. Of may be called only between two rounds of the loop that owns the state and the
 // queue. It searches all stored placements and calls queue.Describe, which takes at most
-// a few milliseconds. outside reports whether a profile has out-of-tree plugins or
+// a few milliseconds. external reports whether a profile has out-of-tree plugins or
 // extenders.
 func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, external func(profile string) bool) *Answer {
 	d, waits := q.Describe(h.now(), key)

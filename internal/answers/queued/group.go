@@ -20,6 +20,9 @@ import (
 // Answer lists the selected pods. An invalid selector is an error.
 func (l *Lister) Answer(ctx context.Context, q Question) (*Answer, error) {
 	selector, err := labels.Parse(q.Selector)
+	if err == nil && len(q.Selector) > maxSelector {
+		err = fmt.Errorf("longer than %d bytes", maxSelector)
+	}
 	if err != nil {
 		return nil, &SelectorError{q.Selector, err}
 	}
@@ -27,7 +30,22 @@ func (l *Lister) Answer(ctx context.Context, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the queue: %w", err)
 	}
-	return s.answer(q, selector), nil
+	return s.answer(ctx, q, selector)
+}
+
+// Limits of texts that tenants write, in bytes. Many pods may have long ones.
+const (
+	maxSelector = 4096
+	maxOwner    = 320
+	maxText     = 1024
+)
+
+// cut shortens a text to a number of bytes, at a whole character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // SelectorError is the error for an invalid selector.
@@ -55,7 +73,7 @@ type grouping struct {
 }
 
 // answer groups the selected pods.
-func (s *snapshot) answer(q Question, selector labels.Selector) *Answer {
+func (s *snapshot) answer(ctx context.Context, q Question, selector labels.Selector) (*Answer, error) {
 	g := &grouping{
 		snapshot: s, answer: &Answer{Version: Version, At: s.wall.UTC(), Groups: []Group{}}, at: map[identity]int{},
 		shift: s.wall.Round(0).Sub(s.at.Round(0)).Round(time.Millisecond), reasons: map[*plan.Rejection]string{},
@@ -67,6 +85,9 @@ func (s *snapshot) answer(q Question, selector labels.Selector) *Answer {
 	leftOut := map[identity]bool{}
 	listed := 0
 	for i := range s.pods {
+		if i%1000 == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		w := &s.pods[i]
 		if q.Namespace != "" && w.pod.Namespace != q.Namespace || !selector.Matches(labels.Set(w.pod.Labels)) {
 			continue
@@ -87,7 +108,17 @@ func (s *snapshot) answer(q Question, selector labels.Selector) *Answer {
 	}
 	g.answer.GroupsLeftOut = len(leftOut)
 	g.answer.WaitsFor = g.waitsFor()
-	return g.answer
+	return g.answer, nil
+}
+
+// addEvicted adds the victims that a pod waits for. Members of a PodGroup wait for the
+// same ones.
+func (g *Group) addEvicted(w *waiting) {
+	if w.brief.Group != (model.GroupKey{}) {
+		g.Evicted = max(g.Evicted, w.brief.Leaving)
+		return
+	}
+	g.Evicted += w.brief.Leaving
 }
 
 // identityOf returns the identity of a pod's group.
@@ -105,6 +136,7 @@ func (g *grouping) identityOf(w *waiting) identity {
 	default:
 		id.owner = "Pod/" + w.pod.Name
 	}
+	id.owner, id.reason = cut(id.owner, maxOwner), cut(id.reason, maxText)
 	return id
 }
 
@@ -120,7 +152,7 @@ func (g *grouping) groupOf(w *waiting) *Group {
 		g.answer.Groups = append(g.answer.Groups, Group{
 			Namespace: id.namespace, Owner: id.owner, PodGroup: id.podGroup, Place: id.place, Reason: id.reason,
 			Rejectors: w.brief.Rejectors, Pending: w.brief.Pending,
-			Message: cmp.Or(w.recorded, w.last.Message()), Since: w.pod.CreationTimestamp.UTC(),
+			Message: cut(cmp.Or(w.recorded, w.last.Message()), maxText), Since: w.pod.CreationTimestamp.UTC(),
 			AttemptsMin: w.brief.Attempts, WaitsForEvent: w.brief.WaitsForEvent,
 			Position: w.position, Next: g.nextOf(w),
 		})
@@ -128,7 +160,7 @@ func (g *grouping) groupOf(w *waiting) *Group {
 	of := &g.answer.Groups[at]
 	of.Count++
 	of.AttemptsMin, of.AttemptsMax = min(of.AttemptsMin, w.brief.Attempts), max(of.AttemptsMax, w.brief.Attempts)
-	of.Evicted += w.brief.Leaving
+	of.addEvicted(w)
 	if created := w.pod.CreationTimestamp.UTC(); created.Before(of.Since) {
 		of.Since = created
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -326,5 +327,20 @@ func TestMembersShareAPosition(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, []int{1, 1, 3}) {
 		t.Errorf("positions %v", got)
+	}
+}
+
+// TestLongTextsAreCut: tenants write the names of owners, and askers the selector.
+func TestLongTextsAreCut(t *testing.T) {
+	w := newWorld(t)
+	w.add("shop", "p", owned(strings.Repeat("ö", 1<<20)))
+	owner := w.answer(Question{}).Groups[0].Owner
+	if len(owner) > maxOwner+len("…") || !utf8.ValidString(owner) || !strings.HasSuffix(owner, "ö…") {
+		t.Errorf("the owner has %d bytes, and ends with %q", len(owner), owner[len(owner)-8:])
+	}
+	long := "a in (" + strings.Repeat("b,", maxSelector) + "b)"
+	var invalid *SelectorError
+	if _, err := w.lister.Answer(t.Context(), Question{Selector: long}); !errors.As(err, &invalid) {
+		t.Errorf("a long selector: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package queued
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 
 // Recorded answers questions about the pods of a snapshot, by their conditions. Attempts,
 // positions and events are unknown there. at is the time of the snapshot.
-func Recorded(pods []*v1.Pod, profiles []string, at time.Time) func(Question) (*Answer, error) {
+func Recorded(pods []*v1.Pod, profiles []string, at time.Time) func(context.Context, Question) (*Answer, error) {
 	s := &snapshot{at: at, wall: at}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" || !slices.Contains(profiles, pod.Spec.SchedulerName) {
@@ -33,12 +34,12 @@ func Recorded(pods []*v1.Pod, profiles []string, at time.Time) func(Question) (*
 		return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
 			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
-	return func(q Question) (*Answer, error) {
+	return func(ctx context.Context, q Question) (*Answer, error) {
 		selector, err := labels.Parse(q.Selector)
 		if err != nil {
 			return nil, &SelectorError{q.Selector, err}
 		}
-		return s.answer(q, selector), nil
+		return s.answer(ctx, q, selector)
 	}
 }
 

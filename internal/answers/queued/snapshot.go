@@ -96,7 +96,14 @@ func (l *Lister) snapshot(ctx context.Context) (*snapshot, error) {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		l.asking.Add(-1)
+		if l.asking.Add(-1) == 0 { // nobody else drops the snapshot
+			select {
+			case l.turn <- struct{}{}:
+				l.last = nil
+				<-l.turn
+			default:
+			}
+		}
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-l.turn }()

@@ -94,6 +94,12 @@ func Count(c *manifest.Cluster, nodes []*v1.Node, key Key) []Group {
 	return all
 }
 
+// asTheScheduler counts a pod that is being resized like the scheduler does.
+var asTheScheduler = resourcehelper.PodResourcesOptions{
+	UseStatusResources: true,
+	InPlacePodLevelResourcesVerticalScalingEnabled: true,
+}
+
 // requests returns the requests of the pods on each node, with their number.
 func requests(pods []*v1.Pod) map[string]v1.ResourceList {
 	all := map[string]v1.ResourceList{}
@@ -106,7 +112,7 @@ func requests(pods []*v1.Pod) map[string]v1.ResourceList {
 			sum = v1.ResourceList{}
 			all[pod.Spec.NodeName] = sum
 		}
-		one := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+		one := resourcehelper.PodRequests(pod, asTheScheduler)
 		one[v1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 		for name, q := range one {
 			total := sum[name]

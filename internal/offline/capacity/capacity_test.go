@@ -2,10 +2,12 @@ package capacity
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
@@ -104,5 +106,18 @@ func TestCountDevices(t *testing.T) {
 	groups := Count(c, c.Nodes, byZone)
 	if want := "[{gpu.example.com true 4 1 2}]"; fmt.Sprint(groups[0].Devices) != want {
 		t.Errorf("%v, want %s", groups[0].Devices, want)
+	}
+}
+
+// TestCountResizes: a pod whose resize is not finished counts with the larger request, as
+// in the scheduler.
+func TestCountResizes(t *testing.T) {
+	shrinks := on("n", "p", "cpu=1", func(p *v1.Pod) {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, AllocatedResources: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}}}
+	})
+	c := &manifest.Cluster{Nodes: []*v1.Node{node("n", "a", "cpu=4 memory=1Gi pods=2")}, Pods: []*v1.Pod{shrinks}}
+	groups := Count(c, c.Nodes, byZone)
+	if got, want := show(&groups[0].CPU), "1 of 4 free, 3 requested"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -270,3 +270,11 @@ func TestOfASubject(t *testing.T) {
 		}
 	}
 }
+
+// TestUpgradeOfAnUnknownCluster: nothing is known about objects that were not read.
+func TestUpgradeOfAnUnknownCluster(t *testing.T) {
+	rows := upgrade(&Request{To: config.Release38})
+	if len(rows) == 0 || rows[0].Status != Fail {
+		t.Errorf("%+v, want a failure", rows)
+	}
+}

@@ -24,7 +24,13 @@ func upgrade(r *Request) []Row {
 	}
 	check := "to " + r.To.String()
 	var rows []Row
+	if r.Cluster == nil {
+		rows = append(rows, Row{check, Fail, "the affected objects are unknown, because the cluster was not read", "see the rows above"})
+	}
 	for _, rule := range config.Rules() {
+		if r.Cluster == nil {
+			break
+		}
 		objects := affected(r, rule.Name)
 		if rule.Since > r.To || rule.Since <= config.Release37 || len(objects) == 0 {
 			continue
