@@ -93,6 +93,14 @@ func (s *sharing) trimPod(pod *v1.Pod) {
 	s.trimPodStatus(&pod.Status)
 }
 
+// TrimTemplate trims the template of a controller's pods, in place, like a pod.
+func TrimTemplate(t *v1.PodTemplateSpec) {
+	s := new(sharing)
+	s.trimMeta(&t.ObjectMeta)
+	trimPodMeta(&t.ObjectMeta)
+	s.trimPodSpec(&t.Spec)
+}
+
 // trimPodMeta trims the metadata that only pods have.
 func trimPodMeta(meta *metav1.ObjectMeta) {
 	meta.Annotations = nil
