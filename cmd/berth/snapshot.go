@@ -33,13 +33,14 @@ func newSnapshotCommand() *cobra.Command {
 
 The file has every kind of object that scheduling reads, as JSON, with the fields that scheduling or a simulation
 reads. It has no Secrets and ConfigMaps, no environments and commands of containers, no parameters of storage classes,
-volumes and devices, and only annotations that scheduling reads. Objects are listed page by page, with your own rights. Kinds that you may not list are named on standard error, and are missing. With -n only the namespaced
-objects of one namespace are written.
+volumes and devices, and only annotations that scheduling reads. Objects are listed page by page, with your own rights.
+Kinds that you may not list are named on standard error, and are missing. With -n only the namespaced objects of one
+namespace are written.
 
 --anonymize replaces the words of all names, labels, images and taints, each word by the same other one wherever it
-occurs. Texts of Kubernetes itself, numbers of up to four digits, amounts, scheduler names, and the attributes of
-devices stay. A snapshot with the same --anonymize-key has the same names; without it
-they differ each time.`,
+occurs. Texts of Kubernetes itself, numbers of up to four digits, amounts, versions, scheduler names, features of nodes,
+and the attributes of devices stay. The number of the objects and their relations stay visible. A
+snapshot with the same --anonymize-key has the same names; without it they differ each time.`,
 		Example: `  # Write the cluster to a file, and ask about it later.
   kubectl berth snapshot -o cluster.json
   berth explain --snapshot cluster.json --pod shop/web-2

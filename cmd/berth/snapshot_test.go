@@ -94,19 +94,23 @@ func TestSnapshotMistakes(t *testing.T) {
 	}
 }
 
-// TestAnonymizedDecidesTheSame simulates the example clusters with and without their
-// names. The same number of pods is placed, evicted and left waiting.
+// TestAnonymizedDecidesTheSame simulates clusters with and without their names. Every pod
+// is placed on the same node, evicted or left waiting.
 func TestAnonymizedDecidesTheSame(t *testing.T) {
-	outcome := func(file string) (s simulate.Summary) {
+	outcome := func(file string) simulate.Result {
 		code, got := transcript(t, "simulate", "-f", file, "--feature-gates", "GenericWorkload=true", "-o", "json")
 		out, _, _ := strings.Cut(got, "---\n")
 		var result simulate.Result
 		if err := json.Unmarshal([]byte(out), &result); code != 0 || err != nil {
 			t.Fatalf("%s: exit code %d, %v\n%s", file, code, err, got)
 		}
-		return result.Summary
+		return result
 	}
-	for _, file := range []string{"../../examples/cluster.yaml", "../../examples/gangs.yaml", "testdata/workloads.yaml", "testdata/top.yaml"} {
+	names := anonymize.New("key")
+	for file, placed := range map[string]map[string]string{
+		"../../examples/cluster.yaml": nil, "../../examples/gangs.yaml": nil, "testdata/workloads.yaml": nil, "testdata/top.yaml": nil,
+		"testdata/anonymize.yaml": {"disk-x": "a1", "disk-y": "", "restarts": "b1", "pair": "b1"},
+	} {
 		cluster, err := manifest.Options{}.Read([]string{file}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -116,13 +120,29 @@ func TestAnonymizedDecidesTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := writeObjects(f, cluster.Objects(), anonymize.New("key").Object); err != nil {
+		if err := writeObjects(f, cluster.Objects(), names.Object); err != nil {
 			t.Fatal(err)
 		}
 		_ = f.Close()
 		before, after := outcome(file), outcome(changed)
-		if before.Placed != after.Placed || before.Waiting != after.Waiting || before.Evicted != after.Evicted || before.Nodes != after.Nodes || before.Placed+before.Waiting == 0 {
-			t.Errorf("%s: %d placed, %d waiting, %d evicted; anonymized %d, %d, %d", file, before.Placed, before.Waiting, before.Evicted, after.Placed, after.Waiting, after.Evicted)
+		if s := after.Summary; before.Summary.Placed != s.Placed || before.Summary.Waiting != s.Waiting || before.Summary.Evicted != s.Evicted || s.Placed+s.Waiting == 0 {
+			t.Errorf("%s: %+v, anonymized %+v", file, before.Summary, s)
+		}
+		if placed == nil {
+			continue // made pods have other names
+		}
+		nodes := map[string]string{}
+		for i := range after.Pods {
+			nodes[after.Pods[i].Pod] = after.Pods[i].Node
+		}
+		for i := range before.Pods {
+			p := &before.Pods[i]
+			if want, ok := placed[p.Pod]; !ok || p.Node != want {
+				t.Errorf("%s is on %q, want %q: %s", p.Pod, p.Node, want, p.Message)
+			}
+			if got, ok := nodes[names.Text(p.Pod)]; !ok || got != names.Text(p.Node) {
+				t.Errorf("%s is on %q, anonymized on %q, want %q", p.Pod, p.Node, got, names.Text(p.Node))
+			}
 		}
 	}
 }

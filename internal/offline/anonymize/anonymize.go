@@ -3,27 +3,31 @@
 // It takes an object as JSON and a key. It returns the object with every word replaced
 // that is not vocabulary of the API: in names, labels, images, taints and all other texts
 // that it does not know. It owns nothing but the key. The same key and word give the same
-// replacement in every object and snapshot, so references and selectors still match, and
-// a decision stays the same. Separators and numbers of up to four digits stay:
-// "data-web-0" is still the claim "data" of the pod "web-0". Without the key, trying
+// replacement in every object and snapshot, so references and selectors still match.
+// Separators and numbers of up to four digits stay, unless they form an IP address:
+// "data-web-0" is still the claim "data" of the pod "web-0". Longer numbers in labels are
+// replaced, so the operators Gt and Lt no longer match these. Without the key, trying
 // words does not find the original.
 //
 // It never removes a field, except the messages of conditions.
 package anonymize
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 // Names replaces words with a key. It is safe for concurrent use.
@@ -35,51 +39,131 @@ func New(key string) *Names { return &Names{[]byte(key)} }
 // Object returns the object, which is JSON, with its words replaced.
 func (n *Names) Object(text []byte) ([]byte, error) {
 	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // large numbers stay exact
+	if err := decoder.Decode(&object); err != nil {
 		return nil, fmt.Errorf("anonymize an object: %w", err)
 	}
-	n.members(object, false)
+	n.members(object)
 	return json.Marshal(object)
 }
 
-// members replaces the words below an object of the API. If anyKey is set, the keys are
-// words, too: the object is a map with keys of the user.
-func (n *Names) members(object map[string]any, anyKey bool) {
+// members replaces the words below an object of the API.
+func (n *Names) members(object map[string]any) {
+	foreign := isForeign(object)
+	operator := object["operator"]
+	compares := operator == "Gt" || operator == "Lt"
 	for key, value := range maps.Clone(object) {
 		switch {
-		case anyKey:
-			delete(object, key)
-			object[n.Text(key)] = n.value(value, false)
 		case key == "message":
 			delete(object, key)
 		case key == "expression":
 			object[key] = n.expression(value)
-		case key == "attributes", key == "capacity" && object["attributes"] != nil: // of a device
+		case slices.Contains(ofDevices, key), key == "capacity" && object["attributes"] != nil:
 			object[key] = n.domains(value)
+		case key == "matchAttribute", key == "distinctAttribute":
+			object[key] = n.qualified(value)
+		case slices.Contains(amounts, key), compares && (key == "value" || key == "values"):
+			object[key] = n.amounts(value)
+		case slices.Contains(keyedMaps, key):
+			object[key] = n.keyed(value)
+		case foreign && (key == "apiVersion" || key == "apiGroup" || key == "kind"):
+			object[key] = n.value(value)
 		case !slices.Contains(vocabulary, key) || !isText(value):
-			object[key] = n.value(value, slices.Contains(keyedMaps, key))
+			object[key] = n.value(value)
 		}
 	}
 }
 
-// value replaces the words of a value. If anyKey is set and the value is an object, its
-// keys are words.
-func (n *Names) value(value any, anyKey bool) any {
+// isForeign reports whether an object refers to a kind of an API group that is not of
+// Kubernetes, as an owner may be.
+func isForeign(object map[string]any) bool {
+	group, _ := object["apiGroup"].(string)
+	if version, ok := object["apiVersion"].(string); ok {
+		group, _, _ = strings.Cut(version, "/")
+	}
+	return strings.Contains(group, ".") && !ofKubernetes(group)
+}
+
+// value replaces the words of a value.
+func (n *Names) value(value any) any {
 	switch v := value.(type) {
 	case string:
 		return n.Text(v)
 	case []any:
 		for i := range v {
-			v[i] = n.value(v[i], anyKey)
+			v[i] = n.value(v[i])
 		}
 	case map[string]any:
-		// The selector of a Service is a map of labels, and all others are objects.
-		_, isObject := v["matchLabels"]
-		_, hasExpressions := v["matchExpressions"]
-		_, hasTerms := v["nodeSelectorTerms"]
-		n.members(v, anyKey && !isObject && !hasExpressions && !hasTerms)
+		n.members(v)
 	}
 	return value
+}
+
+// keyed replaces the words of a map with keys of the user. The selector of a Service is
+// such a map, and other selectors are objects.
+func (n *Names) keyed(value any) any {
+	all, isMap := value.(map[string]any)
+	for _, field := range []string{"matchLabels", "matchExpressions", "nodeSelectorTerms"} {
+		if _, isObject := all[field]; isObject {
+			isMap = false
+		}
+	}
+	if !isMap {
+		return n.value(value)
+	}
+	for key, value := range maps.Clone(all) {
+		delete(all, key)
+		all[n.Text(key)] = n.value(value)
+	}
+	return all
+}
+
+// amounts replaces the names of resources, and keeps their amounts. The volumes that a
+// CSI driver allows are a number, and the capacity that a claim requests is named like
+// the capacity of a device.
+func (n *Names) amounts(value any) any {
+	switch v := value.(type) {
+	case string:
+		if quantity.MatchString(v) {
+			return v
+		}
+	case []any:
+		for i := range v {
+			if _, isText := v[i].(string); isText {
+				v[i] = n.amounts(v[i])
+			} else {
+				v[i] = n.value(v[i]) // the request of a device
+			}
+		}
+		return v
+	case map[string]any:
+		if requests, ok := v["requests"]; ok {
+			v["requests"] = n.domains(requests)
+			return v
+		}
+		if _, isNumber := v["count"].(json.Number); isNumber {
+			return v
+		}
+		for key, value := range maps.Clone(v) {
+			delete(v, key)
+			v[n.Text(key)] = n.amount(value)
+		}
+		return v
+	}
+	return n.value(value)
+}
+
+// amount keeps the amounts of one resource.
+func (n *Names) amount(value any) any {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return n.amounts(value)
+	}
+	for key, value := range object {
+		object[key] = n.amount(value)
+	}
+	return object
 }
 
 // isText reports whether a value is a text or has texts only.
@@ -116,66 +200,116 @@ func (n *Names) domains(value any) any {
 		return value
 	}
 	for key, value := range maps.Clone(all) {
-		if domain, name, qualified := strings.Cut(key, "/"); qualified {
-			delete(all, key)
-			all[n.Text(domain)+"/"+name] = value
-		}
+		delete(all, key)
+		all[n.qualified(key).(string)] = value
 	}
 	return all
 }
 
-// keyedMaps are the fields of the API with keys of the user.
+// qualified replaces the domain of an attribute's name. A vendor chose the name.
+func (n *Names) qualified(value any) any {
+	text, _ := value.(string)
+	if domain, name, ok := strings.Cut(text, "/"); ok {
+		return n.Text(domain) + "/" + name
+	}
+	return value
+}
+
+// ofDevices are the fields with attributes or capacity of devices.
+var ofDevices = []string{"attributes", "counters", "consumedCapacity"}
+
+// amounts are the fields with amounts of resources, most of them by the resource's name.
+var amounts = []string{
+	"requests", "limits", "capacity", "allocatable", "overhead", "allocatedResources", "maximumVolumeSize",
+	"nodeAllocatableResources", "nodeAllocatableResourceMappings",
+}
+
+// keyedMaps are the other fields of the API with keys of the user.
 var keyedMaps = []string{
-	"labels", "annotations", "matchLabels", "nodeSelector", "selector", "parameters", "requests", "limits",
-	"allocatable", "capacity", "overhead",
-	"allocatedResources", "volumeAttributes", "mountOptions",
+	"labels", "annotations", "matchLabels", "nodeSelector", "selector", "parameters", "disruptedPods",
+	"volumeAttributes", "mountOptions",
 }
 
 // vocabulary are the fields of the API whose texts are no names of the user: enumerations
-// and versions. Scheduler names must match a configuration.
+// and versions. Scheduler names must match a configuration. The conditions that bind a
+// device are types of conditions.
 var vocabulary = []string{
 	"apiVersion", "kind", "apiGroup", "phase", "type", "status", "reason", "operator", "effect", "whenUnsatisfiable",
 	"nodeAffinityPolicy", "nodeTaintsPolicy",
 	"preemptionPolicy", "restartPolicy", "protocol", "accessModes", "volumeMode", "volumeBindingMode",
 	"reclaimPolicy", "persistentVolumeReclaimPolicy",
 	"allocationMode", "podManagementPolicy", "unhealthyPodEvictionPolicy", "schedulerName", "resizePolicy",
-	"resourceVersion",
+	"resourceVersion", "kubeletVersion", "declaredFeatures", "bindingConditions", "bindingFailureConditions",
+	"bindMountOptions", "keyType", "action",
 	"fsGroupPolicy", "volumeLifecycleModes", "operatingSystem", "architecture", "disruptionMode", "policy",
 }
 
-// exact are texts that Kubernetes itself gives a meaning.
+// exact are texts that Kubernetes itself gives a meaning. The drivers replace volume
+// plugins of Kubernetes, which stay too.
 var exact = []string{
 	"default", "kube-system", "kube-public", "kube-node-lease", "metadata.name", "system-cluster-critical",
-	"system-node-critical",
+	"system-node-critical", "true", "false", "0.0.0.0", "::",
 	"cpu", "memory", "pods", "ephemeral-storage", "storage",
+	"ebs.csi.aws.com", "pd.csi.storage.gke.io", "disk.csi.azure.com", "file.csi.azure.com", "cinder.csi.openstack.org",
+	"csi.vsphere.vmware.com", "pxd.portworx.com",
 	v1.MirrorPodAnnotationKey,
 }
+
+// kept are words with a meaning wherever they stand: the tag of an image, and the parts
+// of the ID of an EBS volume.
+var kept = []string{"latest", "aws", "vol"}
 
 var (
 	word     = regexp.MustCompile(`[A-Za-z0-9]+`)
 	number   = regexp.MustCompile(`^[0-9]{1,4}$`)
 	quantity = regexp.MustCompile(`^[+-]?[0-9.]+([eE][+-]?[0-9]+|[numkKMGTPE]|[KMGTPE]i)?$`)
+	// address matches an IPv4 address, also as the part ip-10-0-3-17 of a node's name.
+	address = regexp.MustCompile(`\b[0-9]{1,3}(?:[.-][0-9]{1,3}){3,}\b`)
 )
 
-// Text replaces the words of a text. Texts of Kubernetes, times and quantities stay.
+// Text replaces the words of a text. Texts of Kubernetes and times stay.
 func (n *Names) Text(text string) string {
-	domain, _, hasDomain := strings.Cut(text, "/")
+	domain, name, hasDomain := strings.Cut(text, "/")
 	switch {
-	case text == "", slices.Contains(exact, text), quantity.MatchString(text),
-		strings.HasPrefix(text, v1.ResourceHugePagesPrefix):
+	case text == "", slices.Contains(exact, text), strings.HasPrefix(text, v1.ResourceHugePagesPrefix):
 		return text
-	case hasDomain && (isOfKubernetes(domain, "kubernetes.io") || isOfKubernetes(domain, "k8s.io")):
-		return text
+	case hasDomain && ofKubernetes(domain):
+		return n.ofKubernetes(domain, name)
+	case net.ParseIP(text) != nil:
+		return n.hash(text, wordBytes)
 	}
 	if _, err := time.Parse(time.RFC3339, text); err == nil {
 		return text
 	}
-	replaced := word.ReplaceAllStringFunc(text, func(w string) string {
-		if number.MatchString(w) || w == "latest" {
-			return w
-		}
-		return n.hash(w, wordBytes)
-	})
+	parts := strings.Split(text, "/")
+	for i := range parts {
+		parts[i] = n.part(parts[i])
+	}
+	return strings.Join(parts, "/")
+}
+
+// ofKubernetes replaces the user's part of a name in a domain of Kubernetes: roles and
+// restrictions of nodes, and classes of devices.
+func (n *Names) ofKubernetes(domain, name string) string {
+	const restriction = "node-restriction.kubernetes.io"
+	owner, restricted := strings.CutSuffix(domain, "."+restriction)
+	switch {
+	case restricted:
+		return n.part(owner) + "." + restriction + "/" + n.Text(name)
+	case domain == restriction, domain+"/" == resourcev1.ResourceDeviceClassPrefix:
+		return domain + "/" + n.Text(name)
+	case domain == "node-role.kubernetes.io" && name != "control-plane" && name != "master":
+		return domain + "/" + n.Text(name)
+	}
+	return domain + "/" + name
+}
+
+// part replaces the words of a text without a slash.
+func (n *Names) part(text string) string {
+	if slices.Contains(exact, text) {
+		return text
+	}
+	replaced := n.around(text, address.FindAllStringIndex(text, -1))
 	// Labels and most names have a limit. A longer text has no relation to others.
 	if len(replaced) > v1LabelMax && len(text) <= v1LabelMax {
 		return n.hash(text, longBytes)
@@ -183,9 +317,32 @@ func (n *Names) Text(text string) string {
 	return replaced
 }
 
-// isOfKubernetes reports whether a domain is a domain of Kubernetes, or below it.
-func isOfKubernetes(domain, of string) bool {
-	return domain == of || strings.HasSuffix(domain, "."+of)
+// around replaces the addresses of a text as a whole, and the words between them.
+func (n *Names) around(text string, addresses [][]int) string {
+	var b strings.Builder
+	from := 0
+	for _, at := range addresses {
+		b.WriteString(n.words(text[from:at[0]]) + n.hash(text[at[0]:at[1]], wordBytes))
+		from = at[1]
+	}
+	return b.String() + n.words(text[from:])
+}
+
+// words replaces each word, except short numbers.
+func (n *Names) words(text string) string {
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		if number.MatchString(w) || slices.Contains(kept, w) {
+			return w
+		}
+		return n.hash(w, wordBytes)
+	})
+}
+
+// ofKubernetes reports whether a domain is a domain of Kubernetes, or below it.
+func ofKubernetes(domain string) bool {
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "x-k8s.io"}, func(of string) bool {
+		return domain == of || strings.HasSuffix(domain, "."+of)
+	})
 }
 
 const (

@@ -11,7 +11,7 @@ import (
 func TestText(t *testing.T) {
 	n := New("key")
 	for _, text := range []string{
-		"", "default", "kube-system", "metadata.name", "cpu", "100m", "8Gi", "1e3", "12", "hugepages-2Mi", "topology.kubernetes.io/zone", "node.kubernetes.io/unschedulable",
+		"", "default", "kube-system", "metadata.name", "cpu", "12", "true", "ebs.csi.aws.com", "node-role.kubernetes.io/control-plane", "hugepages-2Mi", "topology.kubernetes.io/zone", "node.kubernetes.io/unschedulable",
 		"2026-11-02T09:00:01Z", "system-node-critical",
 	} {
 		if got := n.Text(text); got != text {
@@ -69,6 +69,59 @@ func TestObject(t *testing.T) {
 	}
 	if _, err := n.Object([]byte(`[]`)); err == nil {
 		t.Error("an array is no object")
+	}
+}
+
+// TestHidden replaces what identifies a user outside of names: addresses, long numbers,
+// roles of nodes, and kinds of other API groups.
+func TestHidden(t *testing.T) {
+	n := New("k")
+	for text, hidden := range map[string]string{
+		"10.0.3.17": "3", "ip-10-0-3-17.ec2.internal": "10-0", "2001:db8::17": "2001", "123456789012": "123456789012", "node-role.kubernetes.io/payments": "payments",
+		"node-restriction.kubernetes.io/payments": "payments", "bank.node-restriction.kubernetes.io/payments": "bank", "deviceclass.resource.kubernetes.io/bank": "bank",
+	} {
+		if got := n.Text(text); got == text || strings.Contains(got, hidden) && len(hidden) > 1 || strings.Contains(got, "payments") {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got, want := n.Text("ip-10-0-3-17"), n.Text("ip-10-0-3-17.ec2.internal"); !strings.HasPrefix(want, got+".") {
+		t.Errorf("the short name %s is no part of %s", got, want)
+	}
+	long := strings.Repeat("a-", 20)
+	if got := n.Text(long + "b/" + long + "c"); strings.Count(got, "/") != 1 || len(got) > 127 {
+		t.Errorf("a long resource became %q", got)
+	}
+	changed, err := n.Object([]byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"n": "8Gi"}, "ownerReferences": [
+		{"apiVersion": "secret.example/v1", "kind": "Secretkind", "name": "a"}, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "b"}]},
+		"spec": {"dataSourceRef": {"apiGroup": "secret.example", "kind": "Secretkind"}}, "status": {"disruptedPods": {"secretpod": "2026-11-02T09:00:01Z"}}}`))
+	got := strings.ToLower(string(changed))
+	if err != nil || strings.Contains(got, "secret") || strings.Contains(got, "8gi") || !strings.Contains(got, `"apps/v1"`) || !strings.Contains(got, `"replicaset"`) {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestDecisive keeps the fields that decide, and the relations between them.
+func TestDecisive(t *testing.T) {
+	n := New("k")
+	driver := n.Text("gpu.vendor.example")
+	for text, want := range map[string]string{
+		`{"status": {"declaredFeatures": ["F"], "nodeInfo": {"kubeletVersion": "v1.38.0"}}}`: `{"status":{"declaredFeatures":["F"],"nodeInfo":{"kubeletVersion":"v1.38.0"}}}`,
+		`{"allocatable": {"count": 7}}`:                                                              `{"allocatable":{"count":7}}`,
+		`{"capacity": {"requests": {"gpu.vendor.example/mem": "40Gi"}}}`:                             `{"capacity":{"requests":{"` + driver + `/mem":"40Gi"}}}`,
+		`{"requests": [{"name": "g"}]}`:                                                              `{"requests":[{"name":"` + n.Text("g") + `"}]}`,
+		`{"constraints": [{"requests": ["g"], "matchAttribute": "gpu.vendor.example/model"}]}`:       `{"constraints":[{"matchAttribute":"` + driver + `/model","requests":["` + n.Text("g") + `"]}]}`,
+		`{"distinctAttribute": "gpu.vendor.example/model"}`:                                          `{"distinctAttribute":"` + driver + `/model"}`,
+		`{"bindingConditions": ["Ready"], "bindingFailureConditions": ["Bad"]}`:                      `{"bindingConditions":["Ready"],"bindingFailureConditions":["Bad"]}`,
+		`{"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}`:                `{"annotations":{"resource.kubernetes.io/extended-resource-claim":"true"}}`,
+		`{"operator": "Gt", "values": ["100000"]}`:                                                   `{"operator":"Gt","values":["100000"]}`,
+		`{"value": 9007199254740993}`:                                                                `{"value":9007199254740993}`,
+		`{"capacity": "100Gi", "maximumVolumeSize": "5Gi"}`:                                          `{"capacity":"100Gi","maximumVolumeSize":"5Gi"}`,
+		`{"volumeID": "aws://vol-1"}`:                                                                `{"volumeID":"aws://vol-1"}`,
+		`{"limits": {"cpu": "100m"}, "overhead": {"memory": "8Gi"}, "consumedCapacity": {"m": "1"}}`: `{"consumedCapacity":{"m":"1"},"limits":{"cpu":"100m"},"overhead":{"memory":"8Gi"}}`,
+	} {
+		if changed, err := n.Object([]byte(text)); err != nil || string(changed) != want {
+			t.Errorf("%s became\n%s, %v, want\n%s", text, changed, err, want)
+		}
 	}
 }
 
