@@ -231,11 +231,12 @@ func (c *Cluster) placement(key model.PodKey) Placement {
 		return p
 	}
 	verdict, decided := c.Verdict(key)
-	if p.FeasibleNodes = verdict.Decision.Feasible; p.FeasibleNodes > 1 && verdict.Placement.NodeName != "" {
-		p.Score = &verdict.Placement.Total
-	}
+	p.FeasibleNodes = verdict.Decision.Feasible
 	if p.Node = pod.Spec.NodeName; p.Node != "" {
-		p.Status = Scheduled
+		if p.Status = Scheduled; p.FeasibleNodes > 1 {
+			total := verdict.Placement.Total // a copy, so that the verdict stays on the stack
+			p.Score = &total
+		}
 		return p
 	}
 	switch gate := c.Gated(pod); {
