@@ -41,7 +41,7 @@ func fill(v reflect.Value) {
 	case *metav1.MicroTime:
 		return
 	case *metav1.FieldsV1:
-		*at = metav1.FieldsV1{Raw: []byte(`{"f:confidential":{}}`)}
+		at.SetRawString(`{"f:confidential":{}}`)
 		return
 	case *runtime.RawExtension:
 		at.Raw = []byte(`{"confidential":"confidential"}`)
