@@ -3,7 +3,6 @@ package noderesourcesfit
 import (
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -50,65 +49,21 @@ func TestCauses(t *testing.T) {
 		`wants ":cpu"|":ephemeral-storage"|":example.com/a"|":memory"; keys none`,
 		`wants ":cpu" & ":memory" & ":ephemeral-storage" & ""|":example.com/a" & ":pods"; keys "" ":cpu" ":ephemeral-storage" ":example.com/a" ":memory" ":pods"`,
 		`wants ":example.com/a"|":example.com/b"; keys none`)
-	nominated := model.NewPod(podOf("cpu=1")).WithNominatedNode("n")
-	if got, want := plugintest.Alikes(p, nominated)[1], `asks cpu=1000 on "n"`; got != want {
-		t.Errorf("nominated: alike %s, want %s", got, want)
-	}
-	if got, want := plugintest.Causes(p, nominated)[1], `wants ":cpu" & ":pods" or "nominated:n"; keys ":cpu" ":pods" "nominated:n"`; got != want {
-		t.Errorf("nominated: cause %s, want %s", got, want)
-	}
 	nothing := model.NewPod(podOf(""))
 	plugintest.Equal(t, "nothing alike", plugintest.Alikes(p, nothing), "occupies", "asks", "names")
 	plugintest.Equal(t, "causes of nothing", plugintest.Causes(p, nothing), "wants none; keys none", `wants ":pods"; keys ":pods"`, "wants none; keys none")
-}
-
-// TestNominatedNodeShrinks has events about the node that a pod is nominated to. Only a
-// node that becomes too small in cpu, memory or ephemeral storage helps.
-func TestNominatedNodeShrinks(t *testing.T) {
-	p := newPlugin(t, nil)
-	const had = "cpu=4 memory=4 ephemeral-storage=4 pods=2 example.com/a=1"
-	pod := func(node string, options ...func(*v1.Pod)) *model.Pod {
-		object := podOf("cpu=2 memory=2 ephemeral-storage=2 example.com/a=1")
-		for _, option := range options {
-			option(object)
-		}
-		return model.NewPod(object).WithNominatedNode(node)
-	}
-	group := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &p.Name} }
-	for _, row := range []struct {
-		pod           *model.Pod
-		before, after string
-		want          bool
-	}{
-		{pod("n"), had, "cpu=1 memory=4 ephemeral-storage=4 pods=2 example.com/a=1", true},
-		{pod("n"), had, "cpu=4 memory=1 ephemeral-storage=4 pods=2 example.com/a=1", true},
-		{pod("n"), had, "cpu=4 memory=4 ephemeral-storage=1 pods=2 example.com/a=1", true},
-		{pod("n"), had, "cpu=1 memory=4 ephemeral-storage=4 pods=2", true},
-		{pod("n"), had, "cpu=2 memory=4 ephemeral-storage=4 pods=2 example.com/a=1", false},
-		{pod("n"), had, "cpu=4 memory=4 ephemeral-storage=4 pods=2", false},
-		{pod("n"), "cpu=1 memory=4 ephemeral-storage=4 pods=2 example.com/a=1", "cpu=1 memory=1 ephemeral-storage=4 pods=2 example.com/a=1", false},
-		{pod("m"), had, "cpu=1 memory=4 ephemeral-storage=4 pods=2 example.com/a=1", false},
-		{pod(""), had, "cpu=1 memory=4 ephemeral-storage=4 pods=2 example.com/a=1", false},
-		{pod("n", group), had, "cpu=1 memory=4 ephemeral-storage=4 pods=2 example.com/a=1", false},
-	} {
-		if got := plugintest.Helped(t, p, row.pod, nodeEvent(model.UpdateNodeAllocatable, row.before, row.after)); got != row.want {
-			t.Errorf("nominated to %q, from %s to %s: %t, want %t", row.pod.NominatedNode, row.before, row.after, got, row.want)
-		}
-	}
 }
 
 func TestTouched(t *testing.T) {
 	p := newPlugin(t, nil)
 	const had = "cpu=2 memory=2 ephemeral-storage=2 pods=2 example.com/a=2"
 	const has = `has ":cpu" ":ephemeral-storage" ":example.com/a" ":memory" ":pods"; seeks `
-	// The node shrinks.
-	const own = `has ":cpu" ":ephemeral-storage" ":example.com/a" ":memory" ":pods" "nominated:n"; seeks `
 	for _, row := range []struct{ after, want string }{
 		{had, has + "none"},
 		{"cpu=3 memory=2 ephemeral-storage=2 pods=1 example.com/a=2", has + `":cpu"`},
-		{"cpu=1 memory=3 ephemeral-storage=2 pods=2 example.com/a=3", own + `":example.com/a"|":memory" or "nominated:n"`},
+		{"cpu=1 memory=3 ephemeral-storage=2 pods=2 example.com/a=3", has + `":example.com/a"|":memory"`},
 		{"cpu=2 memory=2 ephemeral-storage=3 pods=3 example.com/a=1", has + `":ephemeral-storage"|":pods"`},
-		{"cpu=2 pods=2 example.com/new=1", `has ":cpu" ":example.com/new" ":pods" "nominated:n"; seeks ":example.com/new" or "nominated:n"`},
+		{"cpu=2 pods=2 example.com/new=1", `has ":cpu" ":example.com/new" ":pods"; seeks ":example.com/new"`},
 	} {
 		plugintest.Equal(t, row.after, plugintest.Touched(p, nodeEvent(model.UpdateNodeAllocatable, had, row.after)), row.want)
 	}

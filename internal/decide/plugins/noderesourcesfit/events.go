@@ -10,10 +10,8 @@ import (
 )
 
 // EventsToRegister registers for pods that are deleted or shrink, and for nodes that are
-// added or grow. A nominated pod is also tried again if its node becomes too small, so
-// that it preempts elsewhere. Hints check the amounts that the filter checks;
-// kube-scheduler's hints also check ignored resources. Any deleted pod helps any waiting
-// pod.
+// added or grow. Hints check the amounts that the filter checks; kube-scheduler's hints
+// also check ignored resources. Any deleted pod helps any waiting pod.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: podWasPlaced},
@@ -100,9 +98,6 @@ func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
 	eachAsked(p.checked(&pod.Asks), func(name string, asked int64) {
 		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), asked, 10)
 	})
-	if node := waitsFor(pod); node != "" {
-		text = model.AppendQuote(append(text, " on "...), node)
-	}
 	need, _ := model.NeedOfText(text)
 	return need
 }
@@ -146,10 +141,6 @@ func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 		cause.Keys = append(cause.Keys, clause...)
 	})
 	cause.Wants = []model.Way{append(way, model.Clause{podsKey})}
-	if node := waitsFor(pod); node != "" {
-		cause.Wants = append(cause.Wants, model.Way{{nominatedKey(node)}})
-		cause.Keys = append(cause.Keys, nominatedKey(node))
-	}
 	if cause.Keys = append(cause.Keys, podsKey); many {
 		cause.Keys = nil
 	}
@@ -177,28 +168,6 @@ func touchesGrown(e model.Event, to *model.Touch) {
 		}
 	})
 	to.Seeks = append(to.Seeks, model.Way{grown})
-	if isBelow(&e.Node.Allocatable, &e.OldNode.Allocatable) {
-		own := nominatedKey(e.Node.Name)
-		to.Has, to.Seeks = append(to.Has, own), append(to.Seeks, model.Way{{own}})
-	}
-}
-
-// nominatedKey is the key of a node for the pods that are nominated to it.
-func nominatedKey(node string) model.Key { return model.Key{Kind: "nominated", Name: node} }
-
-// waitsFor returns the node that a pod is nominated to; empty for members of pod groups,
-// which do not preempt elsewhere.
-func waitsFor(pod *model.Pod) string {
-	if pod.Group != (model.GroupKey{}) {
-		return ""
-	}
-	return pod.NominatedNode
-}
-
-// isBelow reports whether a has less cpu, memory or ephemeral storage than b. Other
-// resources may disappear for a moment while a device plugin restarts.
-func isBelow(a, b *model.Resources) bool {
-	return a.CPUMilli < b.CPUMilli || a.MemoryBytes < b.MemoryBytes || a.EphemeralBytes < b.EphemeralBytes
 }
 
 // causeOfShrinking requires that the other pod shrank in a resource that the waiting pod
@@ -251,22 +220,14 @@ func podShrinks(waiting *model.Pod, event model.Event) bool {
 
 // nodeOffersRoom reports whether the pod would fit on the node if it were empty. An
 // existing node must also have grown in a resource that the pod needs, or have a resource
-// that devices provide. The pod's nominated node helps, too, if it has just become too
-// small for the pod.
+// that devices provide.
 func (p *Plugin) nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	node, before := event.Node, event.OldNode
 	asks, delegated := notDelegated(p.checked(&waiting.Asks), event)
 	if node.AllowedPods < 1 || exceeds(asks, asks, &node.Allocatable) {
-		return before != nil && node.Name == waitsFor(waiting) && lacksNative(asks, &node.Allocatable) &&
-			before.AllowedPods >= 1 && !exceeds(asks, asks, &before.Allocatable)
+		return false
 	}
 	return before == nil || delegated || node.AllowedPods > before.AllowedPods || exceeds(asks, &node.Allocatable, &before.Allocatable)
-}
-
-// lacksNative reports whether the pod requests more cpu, memory or ephemeral storage than
-// a node has.
-func lacksNative(asks, allocatable *model.Resources) bool {
-	return asks.CPUMilli > allocatable.CPUMilli || asks.MemoryBytes > allocatable.MemoryBytes || asks.EphemeralBytes > allocatable.EphemeralBytes
 }
 
 // notDelegated returns the amounts that are checked on an event's node. delegated reports
