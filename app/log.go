@@ -4,7 +4,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
@@ -18,13 +17,12 @@ type logged struct {
 
 // Start logs the decision and passes it on.
 func (l logged) Start(decision plan.Decision) {
-	for i := range decision.Pods {
-		l.say(&decision, decision.Pods[i].Pod)
-	}
+	l.say(&decision)
 	l.Committer.Start(decision)
 }
 
-func (l logged) say(decision *plan.Decision, pod *model.Pod) {
+func (l logged) say(decision *plan.Decision) {
+	pod := decision.Pod
 	switch decision.Outcome {
 	case plan.Terminating:
 		l.log.V(3).Info("Skip schedule deleting pod", "pod", pod)

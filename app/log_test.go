@@ -39,7 +39,7 @@ func TestLogged(t *testing.T) {
 		{plan.Decision{Outcome: plan.Failed, Err: errors.New("no")}, 0, ktesting.LogError, "Error scheduling pod; retrying"},
 	} {
 		log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(3)))
-		row.decision.Work = plan.WorkFor(pod)
+		row.decision.Member = plan.Alone(pod)
 		logged{committed{}, log}.Start(row.decision)
 		said := log.GetSink().(ktesting.Underlier).GetBuffer().Data()
 		if !slices.ContainsFunc(said, func(e ktesting.LogEntry) bool {

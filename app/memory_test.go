@@ -190,7 +190,7 @@ func TestAuditOfAll(t *testing.T) {
 			t.Errorf("a scheduler that is fine has %v", err)
 		}
 		other := model.NewPod(web("web-9"))
-		r.s.loop.State().Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: other}, NodeName: "a"})
+		r.s.loop.State().Assume(plan.Placement{Pod: other, NodeName: "a"})
 		if err := r.s.audit(); err == nil || !strings.Contains(err.Error(), "0 pods are binding in the queue, 1 are assumed in the state") {
 			t.Errorf("with an assumed pod that the queue does not know: %v", err)
 		}

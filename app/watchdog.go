@@ -96,15 +96,13 @@ func (w *watchdog) inherit(uids []types.UID) {
 // Round removes inherited pods that have been decided.
 func (w *watchdog) Round(r *loop.Round) {
 	left := w.left()
-	if len(left) == 0 || !r.Decided {
+	if len(left) == 0 || r.Attempt == nil {
 		return
 	}
 	left = slices.DeleteFunc(slices.Clone(left), func(uid types.UID) bool {
-		for i := range r.Decisions {
-			for j := range r.Decisions[i].Pods {
-				if r.Decisions[i].Pods[j].Pod.UID == uid {
-					return true
-				}
+		for i := range r.Attempt.Members {
+			if r.Attempt.Members[i].Pod.UID == uid {
+				return true
 			}
 		}
 		return false

@@ -246,7 +246,7 @@ func TestNotesUndecided(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		set(3, "x")
 		time.Sleep(2 * time.Second)
-		w.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: &model.Pod{UID: "x"}}}}}}})
+		w.Round(&loop.Round{Attempt: plan.ForPod(plan.QueuedPod{Pod: &model.Pod{UID: "x"}})})
 		set(4, "quick")
 		time.Sleep(900 * time.Millisecond)
 		set(5, "quick")

@@ -170,7 +170,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 
 // printGroup prints the explanation of one pod group.
 func (e *explainFlags) printGroup(stdout io.Writer, snapshot *explain.Snapshot, key model.GroupKey) error {
-	g, err := snapshot.OfGroup(key)
+	g, err := snapshot.Group(key)
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
@@ -246,7 +246,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		}
 		if a.PodGroup != "" && !explained[pod.Group] {
 			explained[pod.Group] = true
-			if a.Group, err = snapshot.OfGroup(pod.Group); err != nil {
+			if a.Group, err = snapshot.Group(pod.Group); err != nil {
 				return fmt.Errorf("explain: %w", err)
 			}
 		}

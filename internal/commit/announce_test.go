@@ -32,7 +32,7 @@ func TestAnnouncement(t *testing.T) {
 	} {
 		c := newCaller(t)
 		d := withCalls(row.steps...)
-		d.Placements[0].Pod = d.Placements[0].Pod.WithNominatedNode(row.before)
+		d.Placement.Pod = d.Placement.Pod.WithNominatedNode(row.before)
 		c.start(d)
 		if row.steps[0] == "Reserve/r" {
 			c.returns("r", commit.CallResult{Works: row.works})

@@ -122,7 +122,7 @@ var answerKinds = map[string]struct {
 	"question":  {"get", false, func(m *inMemory) { m.Start(placed(podNamed("p"))) }},
 	"condition": {"status", false, func(m *inMemory) { m.Start(rejected(podNamed("p"), 1)) }},
 	"nomination clear": {"status", false, func(m *inMemory) {
-		m.Start(plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: podNamed("p"), Mode: plan.Clear}}})
+		m.Start(plan.Decision{Nominations: []plan.Nomination{{Pod: podNamed("p"), Mode: plan.Clear}}})
 	}},
 	"event": {"event", false, func(m *inMemory) { m.Start(terminating(podNamed("p"))) }},
 	"series": {"series", false, func(m *inMemory) {

@@ -34,14 +34,14 @@ func (a *audited) pod(name string) *model.Pod {
 func (a *audited) bind(name string, steps ...plan.Step) {
 	queued := plan.QueuedPod{Pod: a.pod(name)}
 	a.Start(a.now, &plan.Decision{
-		Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Placed,
-		Placements: []plan.Placement{{QueuedPod: queued, NodeName: "node", Steps: steps}},
+		Member: plan.Member{QueuedPod: queued}, Outcome: plan.Placed,
+		Placement: plan.Placement{Pod: queued.Pod, NodeName: "node", Steps: steps},
 	})
 }
 
 // preempt evicts pods.
 func (a *audited) preempt(names ...string) {
-	d := &plan.Decision{Work: plan.WorkFor(a.pod("preemptor-of-" + names[0])), Outcome: plan.Placed}
+	d := &plan.Decision{Member: plan.Alone(a.pod("preemptor-of-" + names[0]))}
 	for _, name := range names {
 		pod := a.pod(name)
 		pod.Object.Spec.NodeName = "node"
@@ -52,12 +52,12 @@ func (a *audited) preempt(names ...string) {
 
 // nominate queues a status of the pod.
 func (a *audited) nominate(name string) {
-	a.Start(a.now, &plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: a.pod(name), Mode: plan.Set, NodeName: "node"}}})
+	a.Start(a.now, &plan.Decision{Nominations: []plan.Nomination{{Pod: a.pod(name), Mode: plan.Set, NodeName: "node"}}})
 }
 
 // warn queues an event of the pod that may repeat.
 func (a *audited) warn(name string) {
-	a.Start(a.now, &plan.Decision{Work: plan.WorkFor(a.pod(name)), Outcome: plan.Terminating})
+	a.Start(a.now, &plan.Decision{Member: plan.Alone(a.pod(name)), Outcome: plan.Terminating})
 }
 
 // next takes the next request.
@@ -307,7 +307,7 @@ func TestAuditOfContexts(t *testing.T) {
 // seriesOf returns the series of warnings about a pod.
 func (a *audited) seriesOf(name string) *event {
 	a.Helper()
-	warning := report.Of(&plan.Decision{Outcome: plan.Terminating}, a.pod(name)).Event
+	warning := report.Of(&plan.Decision{Member: plan.Alone(a.pod(name)), Outcome: plan.Terminating}).Event
 	e := a.series[eventKey{types.UID(name), warning.Type, warning.Reason, warning.Action}]
 	if e == nil {
 		a.Fatalf("there is no series of %s", name)
@@ -372,7 +372,7 @@ func TestAuditFindsEachViolationOfEffects(t *testing.T) {
 			return plan.Write{Name: name, Latest: name == "latest", Stored: func(metav1.Object) bool { return false }}
 		}
 		start := func(name string) {
-			a.Start(a.now, &plan.Decision{Work: plan.WorkFor(a.pod("p")), Outcome: plan.Placed, Writes: []plan.Write{write(name)}})
+			a.Start(a.now, &plan.Decision{Member: plan.Alone(a.pod("p")), Writes: []plan.Write{write(name)}})
 		}
 		refused := apierrors.NewConflict(v1.Resource("volumes"), "v", errors.New("no"))
 		for _, name := range []string{"refused", "asking"} {

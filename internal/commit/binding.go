@@ -19,6 +19,7 @@ import (
 // This file follows a binding from the decision to its end, top to bottom. The table of
 // allowed phase changes is in phase.go.
 type binding struct {
+	queued    plan.QueuedPod
 	placement plan.Placement
 	order     uint64 // of the decision
 	phase     phase
@@ -99,10 +100,11 @@ type failure struct {
 	rejector string
 }
 
-// startBinding adds a placement.
-func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nomination plan.Nomination) {
+// startBinding adds the placement of a decision.
+func (o *Outbox) startBinding(now time.Time, decision *plan.Decision) {
 	o.decided++
-	b := &binding{placement: *placement, order: o.decided, nominated: nomination.Mode == plan.Set}
+	placement := &decision.Placement
+	b := &binding{queued: decision.QueuedPod, placement: *placement, order: o.decided, nominated: decision.NominationOf(decision.Pod).Mode == plan.Set}
 	if o.stopped != nil {
 		o.settleStopped(now, b)
 		return
@@ -344,7 +346,7 @@ func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 	if o.stopped != nil && (b.open && now.Before(b.late) || b.steps != nil && now.Before(b.steps.late)) {
 		o.unknown = true
 	}
-	settled := Settled{Placement: b.placement, Err: f.err, Rejected: f.rejected, seen: b.seen}
+	settled := Settled{QueuedPod: b.queued, Placement: b.placement, Err: f.err, Rejected: f.rejected, seen: b.seen}
 	if f.rejector != "" {
 		settled.Rejectors = []string{f.rejector}
 	}

@@ -37,14 +37,14 @@ func withCalls(steps ...string) plan.Decision {
 	d := stepped("p")
 	for _, text := range steps {
 		text, undo := strings.CutSuffix(text, "!")
-		step := stepped("p", text).Placements[0].Steps[0]
+		step := stepped("p", text).Placement.Steps[0]
 		if step.Write == nil && step.Wait == nil {
 			step.Call = &calling{name: step.Plugin}
 		}
 		if undo {
 			step.UndoCall = &calling{name: "undo " + step.Plugin}
 		}
-		d.Placements[0].Steps = append(d.Placements[0].Steps, step)
+		d.Placement.Steps = append(d.Placement.Steps, step)
 	}
 	return d
 }
@@ -549,7 +549,7 @@ func TestStopAmidCalls(t *testing.T) {
 	for _, name := range []string{"reserves", "binds", "bound", "undoes"} {
 		d := withCalls("Reserve/r!", "Bind/b", "PostBind/c")
 		pod := podNamed(name)
-		d.Pods[0].Pod, d.Placements[0].Pod = pod, pod
+		d.Pod, d.Placement.Pod = pod, pod
 		c.start(d)
 		for range map[string]int{"binds": 1, "bound": 2}[name] {
 			c.returns(map[bool]string{true: "b", false: "r"}[len(c.running) == 1 && c.running[0].Stage == plan.Bind], done)
@@ -598,7 +598,7 @@ func TestImpossibleCalls(t *testing.T) {
 	} {
 		c := newCaller(t)
 		d := withCalls("Reserve/r!", "PreBind/a")
-		row.change(&d.Placements[0].Steps[1])
+		row.change(&d.Placement.Steps[1])
 		c.start(d)
 		c.returns("undo r", done)
 		c.ended(row.want, false)

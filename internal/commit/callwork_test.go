@@ -24,7 +24,7 @@ func runs(name string, stage plan.Stage, run, undo func(ctx context.Context) com
 	if undo != nil {
 		step.UndoCall = &calling{run: undo}
 	}
-	d.Placements[0].Steps = []plan.Step{step}
+	d.Placement.Steps = []plan.Step{step}
 	return d
 }
 
@@ -260,7 +260,7 @@ func TestHandlesFromAnywhere(t *testing.T) {
 				f.WaitingPod(podNamed(name).UID)
 				return commit.CallResult{}
 			})
-			d.Placements[0].Steps = append(d.Placements[0].Steps, plan.Step{Stage: plan.Permit, Plugin: "gang", Wait: &plan.Wait{Timeout: time.Minute}})
+			d.Placement.Steps = append(d.Placement.Steps, plan.Step{Stage: plan.Permit, Plugin: "gang", Wait: &plan.Wait{Timeout: time.Minute}})
 			f.Start(d)
 			if w := f.WaitingPod(podNamed(name).UID); w != nil && i%2 == 0 {
 				w.PendingPlugins()

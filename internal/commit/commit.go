@@ -218,14 +218,8 @@ func (c *Commit) ring() {
 // Start begins to carry out a decision. It does not wait.
 func (c *Commit) Start(decision plan.Decision) {
 	if log := c.config.Log.V(3); log.Enabled() {
-		for i := range decision.Pods {
-			nodeName := ""
-			if decision.Outcome == plan.Placed {
-				nodeName = decision.Placements[i].NodeName
-			}
-			log.Info("Decided about pod", "pod", decision.Pods[i].Pod, "attempt", decision.Pods[i].Attempt, "node", nodeName,
-				"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
-		}
+		log.Info("Decided about pod", "pod", decision.Pod, "attempt", decision.Attempt, "node", decision.Placement.NodeName,
+			"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
 	}
 	c.update(func(now time.Time) {
 		if !c.abandoned || decision.Outcome == plan.Placed || len(decision.Evictions) > 0 {

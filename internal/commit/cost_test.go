@@ -49,7 +49,7 @@ func TestCancelLooksAtFew(t *testing.T) {
 		"in the backlog": outboxOf(t, pods, placed),
 		"on the timeline": outboxOf(t, pods, func(pod *model.Pod) plan.Decision {
 			d := placed(pod)
-			d.Placements[0].Steps = []plan.Step{{Stage: plan.Permit, Plugin: "Gang", Wait: &plan.Wait{Timeout: time.Minute}}}
+			d.Placement.Steps = []plan.Step{{Stage: plan.Permit, Plugin: "Gang", Wait: &plan.Wait{Timeout: time.Minute}}}
 			return d
 		}),
 	} {

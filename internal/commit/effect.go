@@ -116,7 +116,7 @@ func isSameObject(a, b *plan.Write) bool {
 
 func (o *Outbox) newEffect(decision *plan.Decision, write *plan.Write) *effect {
 	o.decided++
-	return &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided, decisions: 1}
+	return &effect{pod: decision.Pod, write: write, order: o.decided, decisions: 1}
 }
 
 // objectKey identifies an object or a subresource.

@@ -65,7 +65,7 @@ func TestEndOfWritesOfDecisions(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t, 10)
 			d := writes(1, "a")
-			d.Outcome = plan.Placed // so that nothing else is to be written
+			d.Outcome = plan.Undecided // so that nothing else is to be written
 			b.start(d)
 			b.exchanges(row.with)
 			var given []string
@@ -106,7 +106,7 @@ func TestWriteIfAbsent(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t, 10)
 			d := writes(1, "a")
-			d.Outcome = plan.Placed // so that nothing else is to be written
+			d.Outcome = plan.Undecided // so that nothing else is to be written
 			d.Writes[0].Learn, d.Writes[0].Stored = false, nil
 			d.Writes[0].IfAbsent = &plan.Write{Resource: v1.SchemeGroupVersion.WithResource("nodes"), Name: "n1"}
 			b.start(d)
@@ -130,7 +130,7 @@ func TestWriteIfAbsent(t *testing.T) {
 func TestSameWriteOfDecisions(t *testing.T) {
 	b := newBench(t, 10)
 	d := writes(1, "a")
-	d.Outcome = plan.Placed
+	d.Outcome = plan.Undecided
 	b.start(d)
 	b.start(d)
 	request := b.takeWrite(commit.WriteStep, "a")
@@ -151,7 +151,7 @@ func TestSameWriteOfDecisions(t *testing.T) {
 func TestStopAmidWritesOfDecisions(t *testing.T) {
 	b := newBench(t, 10)
 	d := writes(1, "pauses", "flies", "waits")
-	d.Outcome = plan.Placed
+	d.Outcome = plan.Undecided
 	b.start(d)
 	b.done(b.takeWrite(commit.WriteStep, "pauses"), errBroken)
 	request := b.takeWrite(commit.WriteStep, "flies")
@@ -172,7 +172,7 @@ func TestLatestWriteOfAnObject(t *testing.T) {
 	condition := func(texts ...string) (decisions []plan.Decision) {
 		for _, text := range texts {
 			d := writes(1, "group")
-			d.Outcome, d.Writes[0].Data, d.Writes[0].Latest = plan.Placed, []byte(text), true
+			d.Outcome, d.Writes[0].Data, d.Writes[0].Latest = plan.Undecided, []byte(text), true
 			decisions = append(decisions, d)
 		}
 		return decisions
@@ -220,7 +220,7 @@ func TestStopAmidLatestWrites(t *testing.T) {
 	b := newBench(t, 10)
 	for _, text := range []string{"one", "two"} {
 		d := writes(1, "group")
-		d.Outcome, d.Writes[0].Data, d.Writes[0].Latest = plan.Placed, []byte(text), true
+		d.Outcome, d.Writes[0].Data, d.Writes[0].Latest = plan.Undecided, []byte(text), true
 		b.start(d)
 	}
 	request := b.takeWrite(commit.WriteStep, "group")
@@ -238,7 +238,7 @@ func TestGivingBackIsAnswered(t *testing.T) {
 	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 	decision := func(deletes bool) plan.Decision {
 		d := writes(1, "a")
-		d.Outcome, d.Writes[0].GivesBack, d.Writes[0].Delete = plan.Placed, object, deletes
+		d.Outcome, d.Writes[0].GivesBack, d.Writes[0].Delete = plan.Undecided, object, deletes
 		return d
 	}
 	for _, row := range []struct {
@@ -299,7 +299,7 @@ func TestWritesOfOneObject(t *testing.T) {
 	object := model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 	decision := func() plan.Decision {
 		d := writes(1, "a", "a", "b")
-		d.Outcome = plan.Placed
+		d.Outcome = plan.Undecided
 		for i := range d.Writes[:2] {
 			d.Writes[i].GivesBack = object
 		}

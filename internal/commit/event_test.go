@@ -20,7 +20,7 @@ import (
 
 // terminating is a decision about a terminating pod: an event is written, and no status.
 func terminating(pod *model.Pod) plan.Decision {
-	return plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Terminating}
+	return plan.Decision{Member: plan.Alone(pod), Outcome: plan.Terminating}
 }
 
 // inVersion is the pod p in another version.
@@ -209,7 +209,7 @@ func advised(advice string) plan.Decision {
 	object := podNamed("p").Object.DeepCopy()
 	object.ResourceVersion = "7"
 	object.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: report.Message(&d)}}
-	d.Work = plan.WorkFor(model.NewPod(object))
+	d.Member = plan.Alone(model.NewPod(object))
 	return d
 }
 

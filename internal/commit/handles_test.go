@@ -375,7 +375,7 @@ func TestDeletionOfWhatIsGone(t *testing.T) {
 	gone := apierrors.NewNotFound(v1.Resource("claims"), "a")
 	for _, deletes := range []bool{true, false} {
 		b := newBench(t, 100)
-		b.start(plan.Decision{Work: plan.WorkFor(podNamed("p")), Outcome: plan.Placed, Writes: []plan.Write{{Name: "a", Delete: deletes}}})
+		b.start(plan.Decision{Member: plan.Alone(podNamed("p")), Writes: []plan.Write{{Name: "a", Delete: deletes}}})
 		b.done(b.takeWrite(commit.WriteStep, "a"), gone)
 		if given := b.Take().GivenUp; (len(given) == 0) != deletes {
 			t.Errorf("deletes %t: given up: %v", deletes, given)

@@ -50,7 +50,7 @@ func learning(name string) *plan.Write {
 // learns is a placement with a step that is learned, and can be undone.
 func learns() plan.Decision {
 	d := stepped("p", "PreBind/a u")
-	d.Placements[0].Steps[0].Write = learning("a")
+	d.Placement.Steps[0].Write = learning("a")
 	return d
 }
 
@@ -156,7 +156,7 @@ func TestRecognisedWrite(t *testing.T) {
 	for _, shows := range []bool{true, false} {
 		b := newBench(t, 10)
 		d := learns()
-		d.Placements[0].Steps[0].Write.Learn = false
+		d.Placement.Steps[0].Write.Learn = false
 		b.start(d)
 		b.exchanges(append(repeated(commit.WriteStep, errBroken, 10, 50), exchange{commit.WriteStep, errTest, false, 0}))
 		request := b.take(commit.Read, "p")
@@ -173,7 +173,7 @@ func TestRecognisedWrite(t *testing.T) {
 	}
 	b := newBench(t, 10)
 	d := learns()
-	d.Placements[0].Steps[0].Write.Learn = false
+	d.Placement.Steps[0].Write.Learn = false
 	b.start(d)
 	b.exchanges(append(repeated(commit.WriteStep, errBroken, 10, 50, 250), exchange{commit.WriteStep, errBroken, false, 0}))
 	b.takeWrite(commit.UndoStep, "undo a")
@@ -247,7 +247,7 @@ func TestUndoIsRecognised(t *testing.T) {
 	for _, shows := range []bool{true, false} {
 		b := newBench(t, 10)
 		d := stepped("p", "PreBind/a w", "PreBind/b w")
-		d.Placements[0].Steps[0].Undo = learning("undo a")
+		d.Placement.Steps[0].Undo = learning("undo a")
 		b.start(d)
 		b.done(b.takeWrite(commit.WriteStep, "a"), nil)
 		b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
@@ -284,7 +284,7 @@ func TestUndoIsRepeated(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t, 10)
 			d := stepped("p", "PreBind/a w", "PreBind/b w")
-			d.Placements[0].Steps[0].Write, d.Placements[0].Steps[0].Undo = learning("a"), learning("a")
+			d.Placement.Steps[0].Write, d.Placement.Steps[0].Undo = learning("a"), learning("a")
 			b.start(d)
 			b.exchanges(row.write)
 			b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
@@ -305,7 +305,7 @@ func TestUndoIsRepeated(t *testing.T) {
 func TestStepAfterTheBindingIsLearned(t *testing.T) {
 	b := newBench(t, 10)
 	d := stepped("p", "PostBind/a")
-	d.Placements[0].Steps[0].Write = learning("a")
+	d.Placement.Steps[0].Write = learning("a")
 	b.start(d)
 	b.answer(b.take(commit.Bind, "p"), "", nil)
 	b.answer(b.takeWrite(commit.WriteStep, "a"), "", errBroken)

@@ -112,9 +112,9 @@ status of q took 1s as AB: <nil>
 event took 1s as AB: <nil>`},
 		{"steps", func() plan.Decision {
 			d := stepped("p", "PreBind/a w u", "PostBind/b w")
-			for i := range d.Placements[0].Steps {
-				d.Placements[0].Steps[i].Write.Resource.Version, d.Placements[0].Steps[i].Write.Resource.Resource = "v1", "claims"
-				d.Placements[0].Steps[i].Write.Data = []byte("{}")
+			for i := range d.Placement.Steps {
+				d.Placement.Steps[i].Write.Resource.Version, d.Placement.Steps[i].Write.Resource.Resource = "v1", "claims"
+				d.Placement.Steps[i].Write.Data = []byte("{}")
 			}
 			return d
 		}, `
@@ -127,7 +127,7 @@ passed PostBind of p in 1s: <nil>, rejected: false
 event took 1s as AB: <nil>`},
 		{"calls", func() plan.Decision {
 			d := placed(podNamed("p"))
-			d.Placements[0].Steps = []plan.Step{
+			d.Placement.Steps = []plan.Step{
 				{Stage: plan.Reserve, Plugin: "x", Call: call(time.Second, done)}, {Stage: plan.PreBind, Plugin: "x", Call: call(2*time.Second, done)},
 				{Stage: plan.Bind, Plugin: "x", Call: call(3*time.Second, done)}, {Stage: plan.PostBind, Plugin: "x", Call: call(4*time.Second, done)},
 			}
@@ -209,7 +209,7 @@ var jittered = regexp.MustCompile(`2\.01\d*s`)
 // withSteps is a placement of the pod p with these steps.
 func withSteps(steps ...plan.Step) plan.Decision {
 	d := placed(podNamed("p"))
-	d.Placements[0].Steps = steps
+	d.Placement.Steps = steps
 	return d
 }
 
@@ -228,7 +228,7 @@ func TestLog(t *testing.T) {
 		want      string
 	}{
 		{"decisions", 3, func() []plan.Decision {
-			failed := plan.Decision{Work: plan.WorkFor(podNamed("f")), Outcome: plan.Failed, Nodes: 3, Err: errors.New("no plugin")}
+			failed := plan.Decision{Member: plan.Alone(podNamed("f")), Outcome: plan.Failed, Nodes: 3, Err: errors.New("no plugin")}
 			return []plan.Decision{failed, placed(podNamed("p"))}
 		}, `
 I "Decided about pod" pod="ns/f" attempt=0 node="" feasibleNodes=0 nodes=3 err="no plugin"
@@ -259,7 +259,7 @@ E "A plugin's call is given up" err="running Unreserve plugin \"x\": it has not 
 E "Could not bind pod" err="no disk" pod="ns/p" node="node-of-p"`},
 		{"a step cannot be undone", 1, func() []plan.Decision {
 			d := stepped("p", "PreBind/a w u", "PreBind/b 5s")
-			for _, w := range []*plan.Write{d.Placements[0].Steps[0].Write, d.Placements[0].Steps[0].Undo} {
+			for _, w := range []*plan.Write{d.Placement.Steps[0].Write, d.Placement.Steps[0].Undo} {
 				w.Resource.Version, w.Resource.Resource, w.Data = "v1", "claims", []byte("{}")
 			}
 			return []plan.Decision{d}

@@ -209,6 +209,8 @@ func (e *Ended) nothing() bool {
 
 // Settled is a binding whose result is known.
 type Settled struct {
+	// QueuedPod is the pod with its queueing history.
+	plan.QueuedPod
 	Placement plan.Placement
 	// Err is nil if the pod is bound.
 	Err error
@@ -316,25 +318,24 @@ func (o *Outbox) Take() Ended {
 	return ended
 }
 
-// Start adds a decision. After Stop, its bindings and preemptions fail at once.
+// Start adds a decision. After Stop, its bindings and preemptions fail at once. A member
+// that was not decided about has effects on other pods alone.
 func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
-	for i := range decision.Placements {
-		o.startBinding(now, &decision.Placements[i], decision.NominationOf(decision.Placements[i].Pod))
+	pod, placed := decision.Pod, decision.Outcome == plan.Placed
+	if placed {
+		o.startBinding(now, decision)
 	}
 	o.startPreemption(now, decision)
 	o.startEffects(decision)
 	if decision.Deferral != nil {
-		pod := decision.Pods[0].Pod
 		o.queueReport(now, pod, report.Deferred(pod, decision.Deferral))
 	}
-	if decision.Outcome != plan.Placed {
-		for i := range decision.Pods {
-			pod := decision.Pods[i].Pod
-			o.queueReport(now, pod, report.Of(decision, pod))
-		}
+	reported := !placed && decision.Outcome != plan.Undecided
+	if reported {
+		o.queueReport(now, pod, report.Of(decision))
 	}
 	for _, nomination := range decision.Nominations {
-		if decision.Outcome == plan.Placed || !decision.IsAbout(nomination.Pod) {
+		if !reported || nomination.Pod.UID != pod.UID {
 			o.queueReport(now, nomination.Pod, report.Report{Nomination: nomination})
 		}
 	}

@@ -361,7 +361,7 @@ func TestRefusedStatusIsGivenUp(t *testing.T) {
 func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range []string{"bad", "good"} {
-		b.start(plan.Decision{Work: plan.WorkFor(podNamed(name)), Outcome: plan.Terminating})
+		b.start(plan.Decision{Member: plan.Alone(podNamed(name)), Outcome: plan.Terminating})
 	}
 	b.answer(b.take(commit.Record, "bad"), "", apierrors.NewInternalError(errBroken))
 	b.answer(b.take(commit.Record, "good"), "", nil)

@@ -109,7 +109,7 @@ func (o *Outbox) startPreemption(now time.Time, decision *plan.Decision) {
 		return
 	}
 	o.decided++
-	p.preemptor, p.group, p.tree, p.nodeName, p.order = decision.Pods[0].Pod, decision.Group, decision.Tree, p.victims[0].NodeName, o.decided
+	p.preemptor, p.group, p.tree, p.nodeName, p.order = decision.Pod, decision.Group, decision.Tree, p.victims[0].NodeName, o.decided
 	others := p.victims[:len(p.victims)-1]
 	p.open = len(others)
 	for i := range others {

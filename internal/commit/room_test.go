@@ -169,7 +169,7 @@ func TestStepTimeout(t *testing.T) {
 			return false
 		}
 		d := stepped("p", "PreBind/a w u")
-		for _, write := range []*plan.Write{d.Placements[0].Steps[0].Write, d.Placements[0].Steps[0].Undo} {
+		for _, write := range []*plan.Write{d.Placement.Steps[0].Write, d.Placement.Steps[0].Undo} {
 			write.Namespace, write.Resource.Version, write.Resource.Resource, write.Type, write.Data = "ns", "v1", "claims", types.MergePatchType, []byte("{}")
 		}
 		m.Start(d)

@@ -248,14 +248,14 @@ func podNamed(name string) *model.Pod {
 func placed(pod *model.Pod) plan.Decision {
 	queued := plan.QueuedPod{Pod: pod, Attempt: 1}
 	return plan.Decision{
-		Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Placed, Nodes: 3, Feasible: 2,
-		Placements: []plan.Placement{{QueuedPod: queued, NodeName: "node-of-" + pod.Name, Nodes: 3, Feasible: 2}},
+		Member: plan.Member{QueuedPod: queued}, Outcome: plan.Placed, Nodes: 3, Feasible: 2,
+		Placement: plan.Placement{Pod: queued.Pod, NodeName: "node-of-" + pod.Name, Nodes: 3, Feasible: 2},
 	}
 }
 
 func rejected(pod *model.Pod, nodes int) plan.Decision {
 	return plan.Decision{
-		Work: plan.WorkFor(pod), Outcome: plan.Unschedulable, Nodes: nodes, Rejection: &plan.Rejection{
+		Member: plan.Alone(pod), Outcome: plan.Unschedulable, Nodes: nodes, Rejection: &plan.Rejection{
 			Counts: []reason.Count{{Nodes: nodes, Reason: "Insufficient cpu"}}, Plugins: []string{"NodeResourcesFit"},
 		},
 	}
@@ -264,7 +264,7 @@ func rejected(pod *model.Pod, nodes int) plan.Decision {
 // nominated is a decision about another pod that nominates this pod to a node: a status
 // is written, and no event.
 func nominated(pod *model.Pod, nodeName string) plan.Decision {
-	return plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: nodeName}}}
+	return plan.Decision{Nominations: []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: nodeName}}}
 }
 
 func names(n int) []string {

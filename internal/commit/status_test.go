@@ -22,7 +22,7 @@ import (
 func TestConditions(t *testing.T) {
 	object := podNamed("p").Object.DeepCopy()
 	first := rejected(podNamed("p"), 1)
-	object.Status.Conditions = []v1.PodCondition{*report.Of(&first, podNamed("p")).Condition}
+	object.Status.Conditions = []v1.PodCondition{*report.Of(&first).Condition}
 	object.Generation = 5 // its spec has changed since
 	pod := model.NewPod(object)
 	for _, test := range []struct{ name, play string }{

@@ -40,7 +40,7 @@ func stepped(name string, steps ...string) plan.Decision {
 				step.Wait = &plan.Wait{Timeout: wait}
 			}
 		}
-		d.Placements[0].Steps = append(d.Placements[0].Steps, step)
+		d.Placement.Steps = append(d.Placement.Steps, step)
 	}
 	return d
 }
@@ -401,7 +401,7 @@ func TestStopAmidSteps(t *testing.T) {
 func TestNominationEndsWithTheBinding(t *testing.T) {
 	b := newBench(t, 10)
 	d := stepped("p", "Permit/one 5s")
-	d.Nominations = []plan.Nomination{{Pod: d.Pods[0].Pod, Mode: plan.Set, NodeName: "node-of-p"}}
+	d.Nominations = []plan.Nomination{{Pod: d.Pod, Mode: plan.Set, NodeName: "node-of-p"}}
 	b.start(d)
 	request := b.take(commit.Patch, "p")
 	if request.Nomination.Mode != plan.Set || request.Condition != nil {

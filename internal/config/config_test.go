@@ -118,7 +118,7 @@ func TestNarrowOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Compile()[pod.SchedulerName](pod)
-	if d := e.Decide(s.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed || d.Placements[0].NodeName != "b" {
+	if d := e.Decide(s.View(), plan.Alone(pod)); d.Outcome != plan.Placed || d.Placement.NodeName != "b" {
 		t.Errorf("the decision is %+v; want b, whose labels are not looked at", d)
 	}
 }

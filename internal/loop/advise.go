@@ -33,10 +33,11 @@ func (l *Loop) search(now time.Time) {
 }
 
 // advise adds a hint to the decision about an unschedulable single pod.
-func (l *Loop) advise(now time.Time, d *plan.Decision) {
-	if l.adviser == nil || d.Outcome != plan.Unschedulable {
+func (l *Loop) advise(now time.Time, a *plan.Attempt) {
+	if l.adviser == nil || a.Group != nil || a.Outcome != plan.Unschedulable {
 		return
 	}
+	d := &a.Members[0]
 	d.Advice = l.adviser.Rejected(now, l.engine, l.state, d)
 	l.report.advised()
 }

@@ -20,8 +20,8 @@ type advising struct {
 }
 
 func (a *advising) Rejected(_ time.Time, _ *engine.Engine, s *state.State, d *plan.Decision) string {
-	a.calls = append(a.calls, fmt.Sprintf("%s is rejected, %d pods are on nodes", d.Pods[0].Pod.Name, s.Pods()))
-	return "ask for less, " + d.Pods[0].Pod.Name
+	a.calls = append(a.calls, fmt.Sprintf("%s is rejected, %d pods are on nodes", d.Pod.Name, s.Pods()))
+	return "ask for less, " + d.Pod.Name
 }
 
 func (a *advising) Search(_ time.Time, _ *engine.Engine, s *state.State) {
@@ -53,11 +53,11 @@ func TestAdviser(t *testing.T) {
 	}
 	for _, d := range g.commit.made {
 		want := ""
-		if name := d.Pods[0].Pod.Name; name == "second" {
+		if name := d.Pod.Name; name == "second" {
 			want = "ask for less, second"
 		}
 		if d.Advice != want {
-			t.Errorf("the advice about %s is %q, want %q", d.Pods[0].Pod.Name, d.Advice, want)
+			t.Errorf("the advice about %s is %q, want %q", d.Pod.Name, d.Advice, want)
 		}
 	}
 }

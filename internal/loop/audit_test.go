@@ -37,9 +37,10 @@ func auditedLoop(t *testing.T) *Loop {
 	node := model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	l.queue.Wake(now, l.state.Apply([]model.Change{{Kind: model.NodeSet, Node: node}, {Kind: model.PodSet, Pod: pod}}))
 	work, _ := l.queue.Pop(now)
-	placement := plan.Placement{QueuedPod: work.Pods[0], NodeName: "a"}
+	placement := plan.Placement{Pod: work.First(), NodeName: "a"}
 	l.state.Assume(placement)
-	l.queue.Settle(now, plan.Decision{Work: work, Outcome: plan.Placed, Placements: []plan.Placement{placement}})
+	work.Conclude(plan.Decision{Outcome: plan.Placed, Placement: placement})
+	l.queue.Settle(now, work)
 	waits := &waitingPod{placement: placement}
 	l.waits.byPod[pod.Key()] = waits
 	l.waits.add(&wait{pod: waits, plugin: "Volumes", refs: []model.Ref{{Name: "volume"}}})

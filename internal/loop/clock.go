@@ -15,8 +15,8 @@ type reading struct{ loop, process time.Time }
 
 // Round reads the time of the first decision.
 func (c *Clock) Round(r *Round) {
-	if r.Decided && c.set.Load() == nil {
-		c.set.Store(&reading{r.Decisions[0].Pods[0].Popped, time.Now().Add(-r.Popping - r.Deciding - r.Settling)})
+	if r.Attempt != nil && c.set.Load() == nil {
+		c.set.Store(&reading{r.Attempt.Members[0].Popped, time.Now().Add(-r.Popping - r.Deciding - r.Settling)})
 	}
 }
 

@@ -110,7 +110,7 @@ func (f *withDevices) take(t testing.TB) {
 		}
 	}
 	claim := f.claim(name, "gpu")
-	claim.Status.Allocation = f.commit.last.Placements[0].Holds[0].Value.(*devices.Promise).Allocation
+	claim.Status.Allocation = f.commit.last.Placement.Holds[0].Value.(*devices.Promise).Allocation
 	f.changes.Set(claim)
 }
 
@@ -139,11 +139,11 @@ func TestDevicesGivenBackBesideHopeless(t *testing.T) {
 		for range turns {
 			f.free()
 			f.rest()
-			if f.commit.last.Pods[0].Pod.Name != "waits" || f.commit.last.Outcome != plan.Placed {
-				t.Fatalf("%s of %s, want the pod that waits to be placed", f.commit.last.Outcome, f.commit.last.Pods[0].Pod)
+			if f.commit.last.Pod.Name != "waits" || f.commit.last.Outcome != plan.Placed {
+				t.Fatalf("%s of %s, want the pod that waits to be placed", f.commit.last.Outcome, f.commit.last.Pod)
 			}
 			claim := f.claim("waits", "gpu")
-			claim.Status.Allocation = f.commit.last.Placements[0].Holds[0].Value.(*devices.Promise).Allocation
+			claim.Status.Allocation = f.commit.last.Placement.Holds[0].Value.(*devices.Promise).Allocation
 			f.changes.Set(claim)
 			f.rest()
 			f.changes.Remove(keyOf("waits").Ref())

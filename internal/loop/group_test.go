@@ -116,11 +116,11 @@ func (g *grouping) round() string {
 	}
 	var lines []string
 	for _, d := range g.commit.made[before:] {
-		line := fmt.Sprint(d.Pods[0].Pod.Name, " ", d.Outcome)
+		line := fmt.Sprint(d.Pod.Name, " ", d.Outcome)
 		switch {
 		case d.Outcome == plan.Placed:
-			line += " on " + d.Placements[0].NodeName
-		case len(d.Placements) > 0:
+			line += " on " + d.Placement.NodeName
+		case d.Placement.Pod != nil:
 			line += " with a node"
 		case d.Outcome != plan.Terminating:
 			line += ": " + report.Message(&d)
@@ -335,7 +335,7 @@ func TestMembersKeepTheirOrder(t *testing.T) {
 		before := len(g.commit.made)
 		g.round()
 		for _, d := range g.commit.made[before:] {
-			names = append(names, fmt.Sprint(d.Pods[0].Pod.Name, d.Pods[0].Attempt))
+			names = append(names, fmt.Sprint(d.Pod.Name, d.Attempt))
 		}
 		return names
 	}
@@ -395,7 +395,7 @@ func TestRoomIsFreeAtOnce(t *testing.T) {
 		key := model.GroupKey{Namespace: "default", Name: "g"}
 		var waiting *model.Pod
 		for _, d := range g.commit.made {
-			waiting = d.Pods[0].Pod
+			waiting = d.Pod
 		}
 		g.loop.KeepFor(g.loop.State().View().Group(key), []plan.Nomination{{Pod: waiting, Mode: plan.Set, NodeName: "n0"}}, g.now.Add(time.Hour))
 		g.changes.Set(build.Pod(build.Named("late"), build.Container("cpu=1")))

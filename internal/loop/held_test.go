@@ -84,7 +84,7 @@ func TestGiantChangesAreHeld(t *testing.T) {
 				if r.Changes > 3 {
 					t.Errorf("round %d applied %d changes", i, r.Changes)
 				}
-				if r.Decided {
+				if r.Attempt != nil {
 					decided = i
 				}
 			}

@@ -90,22 +90,25 @@ func (l *Loop) isThere(k *keptFor) bool {
 // keepRoom reserves room for a group or a tree that was just rejected, if it is overtaken
 // and would have room without the later pods. A reservation ends when the group is
 // placed, or when pods are evicted for it.
-func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
-	root := d.Root()
+func (l *Loop) keepRoom(now time.Time, a *plan.Attempt) {
+	if a.Group == nil {
+		return
+	}
+	root := a.Root()
 	if l.state.KeepsFor(root) {
-		if d.Outcome == plan.Placed || d.Waits() {
+		if a.Outcome == plan.Placed || a.Waits() {
 			l.state.GiveWay(root)
 			l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool { return k.root == root })
 		}
 		return
 	}
-	if d.Outcome != plan.Unschedulable || d.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, root) || now.Before(l.kept.rests) {
+	if a.Outcome != plan.Unschedulable || a.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, root) || now.Before(l.kept.rests) {
 		return
 	}
 	groups := []model.GroupKey{root.Key}
-	if d.Tree != nil {
+	if a.Tree != nil {
 		groups = nil
-		for group := range d.Tree.Leaves {
+		for group := range a.Tree.Leaves {
 			groups = append(groups, group.Key)
 		}
 	}
@@ -113,7 +116,7 @@ func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 	if slices.ContainsFunc(groups, l.state.KeepsForMembers) {
 		return
 	}
-	room, moved := gang.Room(l.state, l.engine, d)
+	room, moved := gang.Room(l.state, l.engine, a)
 	// now is the beginning of the round
 	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved)
 	if len(room) == 0 {
@@ -121,5 +124,5 @@ func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 		return
 	}
 	l.state.Keep(root, groups, room)
-	l.kept.groups = append(l.kept.groups, keptFor{root, d.Group.UID(), now.Add(l.queue.KeepsFor(root, keptFirst))})
+	l.kept.groups = append(l.kept.groups, keptFor{root, a.Group.UID(), now.Add(l.queue.KeepsFor(root, keptFirst))})
 }

@@ -105,39 +105,63 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	}
 	l.takeAsked(now, nil)
 	l.report.applied(len(changes), delta)
-	work, ok := l.queue.Pop(now)
+	attempt, ok := l.queue.Pop(now)
 	if !ok {
 		l.report.ended(l)
 		return false
 	}
-	l.pulse.decide(work.Pods[0].Pod)
-	l.report.popped(&work)
-	if work.Group != nil {
-		l.onceForGroup(now, work)
+	l.pulse.decide(attempt.First())
+	l.report.popped(attempt)
+	l.decide(attempt)
+	if attempt.Outcome == plan.Unfinished {
+		l.goOnLater(now, attempt)
 		return true
 	}
-	l.state.Meter().Begin(l.budget)
-	l.state.Meter().Double(min(work.Rounds/stallRounds, stallDoublings))
-	decision := l.engine.Decide(l.state.View(), work)
-	decision.Deferral = l.charge(work, decision.Outcome == plan.Unfinished)
-	if decision.Outcome == plan.Unfinished {
-		l.goOnLater(now, func() { l.queue.Settle(now, decision) })
-		return true
+	l.noteGroups(attempt)
+	l.report.decided(attempt)
+	l.report.witnessed(l, attempt)
+	l.advise(now, attempt)
+	l.assume(now, attempt)
+	l.keepRoom(now, attempt)
+	l.queue.Settle(now, attempt)
+	// assumed now, written later; the results return through the source
+	for i := range attempt.Members {
+		l.commit.Start(attempt.Members[i])
+		l.wait(&attempt.Members[i])
 	}
-	l.report.decided(decision)
-	l.report.witnessed(l, &decision)
-	l.advise(now, &decision)
-	l.state.Assume(decision.Placements...)
-	l.state.Evict(decision.Evictions...)
-	l.state.GiveBack(decision.Writes...)
-	// a pod does not skip its backoff for requests that plugins made during its turn
-	l.takeAsked(now, decision.Nominations)
-	l.queue.Settle(now, decision)
-	// assumed now, written later; the result returns through the source
-	l.commit.Start(decision)
-	l.wait(&decision)
 	l.report.ended(l)
 	return true
+}
+
+// decide decides about the members, within the budget of a round, and charges the turn to
+// its account.
+func (l *Loop) decide(a *plan.Attempt) {
+	meter := l.state.Meter()
+	meter.Begin(l.budget)
+	if a.Group == nil {
+		meter.Double(min(a.Rounds/stallRounds, stallDoublings))
+		a.Conclude(l.engine.Decide(l.state.View(), a.Members[0].Member))
+	} else {
+		l.searches.Decide(l.state, l.engine, a, l.report.placements())
+	}
+	bill := meter.End()
+	l.report.cost(bill)
+	a.Members[0].Deferral = l.queue.Charge(a, &bill)
+}
+
+// assume records the decisions in the state. The members of a group are on their nodes
+// since they were decided about, each before the next.
+func (l *Loop) assume(now time.Time, a *plan.Attempt) {
+	for i := range a.Members {
+		m := &a.Members[i]
+		if a.Group == nil && m.Outcome == plan.Placed {
+			l.state.Assume(m.Placement)
+		}
+		l.state.Evict(m.Evictions...)
+		l.state.GiveBack(m.Writes...)
+		// a pod does not skip its backoff for requests that plugins made during its turn
+		l.takeAsked(now, m.Nominations)
+	}
 }
 
 // takeAsked applies the requests of out-of-tree plugins. Nominations of the decision

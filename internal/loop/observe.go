@@ -27,13 +27,17 @@ type Observer interface {
 // witness must not change them.
 type Witness interface {
 	Observer
-	// Decided is called after each decision about a single pod. took is the duration of
-	// the decision.
-	Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration)
-	// DecidedMember is called after each decision about a member of a pod group, before
-	// the next member; see gang.Witness. It returns the Details of the decision. Its
-	// time counts as part of Round.Deciding.
-	DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
+	// Decided is called after each decision about a member of an attempt, before the
+	// next member, and returns the Details of the decision. For a pod alone, among is 1
+	// and took is the duration of the decision. For a member of a group, see
+	// gang.Witness; took is 0, and the call's time counts as part of Round.Deciding.
+	Decided(by Detailer, v state.View, d *plan.Decision, among int, took time.Duration) (details uint64)
+}
+
+// Detailer computes the details of a decision that was just made: the engine, or its Run
+// for a member of a group.
+type Detailer interface {
+	Detail(v state.View, pod *model.Pod, best int) (plan.Detail, bool)
 }
 
 // Round describes one round. Durations are in real time, even if the loop runs in virtual
@@ -44,13 +48,9 @@ type Round struct {
 	Changes  int
 	Delta    state.Delta
 	Applying time.Duration
-	// Decided means that a pod had its turn. Decisions has the decision about that pod,
-	// or about each member of its group.
-	Decided   bool
-	Decisions []plan.Decision
-	// Group is the decision about the group, nil for a single pod.
-	Group *plan.GroupDecision
-	// Popping is the time to pop the work, and Deciding the time to decide. Settling
+	// Attempt is the attempt that was decided about, nil without one.
+	Attempt *plan.Attempt
+	// Popping is the time to pop the attempt, and Deciding the time to decide. Settling
 	// covers assuming the placements, updating the queue and handing over to commit.
 	// Witnessing covers the witnesses, and the adviser after the decision.
 	Popping, Deciding, Witnessing, Settling time.Duration
@@ -58,7 +58,7 @@ type Round struct {
 	// were tried.
 	Generated int
 	Evaluated []Evaluation
-	// Turn is the first pod of the popped work, nil without a turn.
+	// Turn is the first pod of the popped attempt, nil without a turn.
 	Turn *model.Pod
 	// Cost is the bill of the turn in this round. Unfinished means that the turn
 	// continues in a later round and nothing was decided.
@@ -134,8 +134,7 @@ type reporting struct {
 	observers []Observer
 	witnesses []Witness // the observers that are witnesses
 	round     Round
-	kept      []plan.Decision // memory of round.Decisions
-	evaluated []Evaluation    // memory of round.Evaluated
+	evaluated []Evaluation // memory of round.Evaluated
 	standing  Standing
 	lap       time.Time // when the present step of the round began
 	stood     time.Time // when Standing was last called
@@ -174,11 +173,11 @@ func (r *reporting) applied(changes int, delta state.Delta) {
 	r.evaluated = r.evaluated[:0]
 }
 
-func (r *reporting) popped(work *plan.Work) {
+func (r *reporting) popped(a *plan.Attempt) {
 	if len(r.observers) == 0 {
 		return
 	}
-	r.round.Turn = work.Pods[0].Pod
+	r.round.Turn = a.First()
 	r.round.Popping = r.took()
 }
 
@@ -207,7 +206,7 @@ type evaluating struct {
 // returns a number of details.
 func (e *evaluating) Decided(run *engine.Run, v state.View, d *plan.Decision, among int) (details uint64) {
 	for _, w := range e.witnesses {
-		details = max(details, w.DecidedMember(run, v, d, among))
+		details = max(details, w.Decided(run, v, d, among, 0))
 	}
 	return details
 }
@@ -226,21 +225,21 @@ func (e *evaluating) Evaluated(feasible bool) {
 	e.round.Evaluated = e.evaluated
 }
 
-func (r *reporting) decided(decisions ...plan.Decision) {
-	if len(r.observers) == 0 {
-		return
+func (r *reporting) decided(a *plan.Attempt) {
+	if len(r.observers) > 0 {
+		r.round.Attempt, r.round.Deciding = a, r.took()
 	}
-	r.round.Decided, r.round.Decisions, r.round.Deciding = true, append(r.kept[:0], decisions...), r.took()
-	r.kept = r.round.Decisions
 }
 
-// witnessed calls the witnesses after a decision about a single pod.
-func (r *reporting) witnessed(l *Loop, d *plan.Decision) {
-	if len(r.witnesses) == 0 {
+// witnessed calls the witnesses after a decision about a pod alone. They have already got
+// the decisions about members of a group.
+func (r *reporting) witnessed(l *Loop, a *plan.Attempt) {
+	if len(r.witnesses) == 0 || a.Group != nil {
 		return
 	}
+	d := &a.Members[0]
 	for _, w := range r.witnesses {
-		w.Decided(l.engine, l.state.View(), d, r.round.Deciding)
+		d.Details = max(d.Details, w.Decided(l.engine, l.state.View(), d, 1, r.round.Deciding))
 	}
 	r.round.Witnessing = r.took()
 }
@@ -249,12 +248,6 @@ func (r *reporting) witnessed(l *Loop, d *plan.Decision) {
 func (r *reporting) advised() {
 	if len(r.observers) > 0 {
 		r.round.Witnessing += r.took()
-	}
-}
-
-func (r *reporting) decidedGroup(d *plan.GroupDecision) {
-	if r.decided(d.Members...); len(r.observers) > 0 {
-		r.round.Group = d
 	}
 }
 
@@ -267,15 +260,16 @@ func (r *reporting) ended(l *Loop) {
 	}
 	r.round.Moves = moves
 	r.round.Unfinished = l.unfinished
-	if r.round.Decided {
+	decided := r.round.Attempt != nil
+	if decided {
 		r.round.Settling = r.took()
 	}
-	if r.round.Decided || l.unfinished || r.round.Changes > 0 || len(moves) > 0 {
+	if decided || l.unfinished || r.round.Changes > 0 || len(moves) > 0 {
 		for _, o := range r.observers {
 			o.Round(&r.round)
 		}
 	}
-	if (r.round.Decided || l.Unfinished()) && r.lap.Sub(r.stood) < standingEvery {
+	if (decided || l.Unfinished()) && r.lap.Sub(r.stood) < standingEvery {
 		return
 	}
 	r.stood = r.lap

@@ -36,7 +36,7 @@ type notes struct {
 func (n *notes) Round(r *loop.Round) {
 	kept := *r
 	// valid until Round returns
-	kept.Decisions, kept.Evaluated = slices.Clone(r.Decisions), slices.Clone(r.Evaluated)
+	kept.Evaluated = slices.Clone(r.Evaluated)
 	n.rounds = append(n.rounds, kept)
 	if err := n.audit(); err != nil {
 		n.violated = append(n.violated, err)
@@ -80,16 +80,16 @@ func TestObserver(t *testing.T) {
 		t.Errorf("an observer finds %v", n.violated)
 	}
 	first := n.rounds[0]
-	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decisions[0].Outcome != plan.Placed ||
-		first.Decisions[0].Placements[0].NodeName != "a" || !first.Decisions[0].Pods[0].Popped.Equal(c.Now()) || first.Deciding <= 0 {
+	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || first.Attempt == nil || first.Attempt.Members[0].Outcome != plan.Placed ||
+		first.Attempt.Members[0].Placement.NodeName != "a" || !first.Attempt.Members[0].Popped.Equal(c.Now()) || first.Deciding <= 0 {
 		t.Errorf("the first round is told as %+v", first)
 	}
 	decided := 0
 	for _, r := range n.rounds {
-		if r.Decided {
+		if r.Attempt != nil {
 			decided++
 		}
-		if !r.Decided && r.Changes == 0 && len(r.Moves) == 0 {
+		if r.Attempt == nil && r.Changes == 0 && len(r.Moves) == 0 {
 			t.Error("a round is told of in which nothing happened")
 		}
 	}
@@ -142,7 +142,7 @@ func TestObserverOfPlacements(t *testing.T) {
 	}
 	told := map[string]string{}
 	for _, r := range n.rounds {
-		if !r.Decided {
+		if r.Attempt == nil {
 			continue
 		}
 		text := fmt.Sprint(r.Generated, " generated")
@@ -154,7 +154,7 @@ func TestObserverOfPlacements(t *testing.T) {
 		if took <= 0 || took > r.Deciding {
 			t.Errorf("placements took %v of a decision of %v", took, r.Deciding)
 		}
-		told[r.Decisions[0].Pods[0].Pod.Name[:1]] = text
+		told[r.Attempt.First().Name[:1]] = text
 	}
 	if told["g"] != "2 generated, feasible: false, feasible: true" || told["h"] != "1 generated, feasible: true" {
 		t.Errorf("told of %v", told)
@@ -168,12 +168,13 @@ type slowWitness struct {
 	saw []string
 }
 
-func (w *slowWitness) Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration) {
-	time.Sleep(2 * time.Second)
-	w.saw = append(w.saw, fmt.Sprintf("%s %s after %s, %d pods are on nodes", d.Pods[0].Pod.Name, d.Outcome, took, v.State().Pods()))
+func (w *slowWitness) Decided(_ loop.Detailer, v state.View, d *plan.Decision, _ int, took time.Duration) uint64 {
+	if d.Group == nil {
+		time.Sleep(2 * time.Second)
+		w.saw = append(w.saw, fmt.Sprintf("%s %s after %s, %d pods are on nodes", d.Pod.Name, d.Outcome, took, v.State().Pods()))
+	}
+	return 0
 }
-
-func (w *slowWitness) DecidedMember(*engine.Run, state.View, *plan.Decision, int) uint64 { return 0 }
 
 // slowAdviser returns no hint after three seconds.
 type slowAdviser struct{ advising }
@@ -209,7 +210,7 @@ func TestWitness(t *testing.T) {
 			if r.Deciding != 0 || r.Settling != 0 {
 				t.Errorf("round %d: deciding took %s and settling %s", i, r.Deciding, r.Settling)
 			}
-			if group := r.Group != nil; group != (i == 2) {
+			if group := r.Attempt.Group != nil; group != (i == 2) {
 				t.Errorf("round %d: about a group: %t", i, group)
 			}
 		}

@@ -88,8 +88,8 @@ func (p *preempting) decided(about string) *plan.Decision {
 	p.Helper()
 	p.round(true)
 	d := &p.commit.made[len(p.commit.made)-1]
-	if d.Pods[0].Pod.Name != about {
-		p.Fatalf("the decision is about %s, want %s", d.Pods[0].Pod, about)
+	if d.Pod.Name != about {
+		p.Fatalf("the decision is about %s, want %s", d.Pod, about)
 	}
 	return d
 }
@@ -106,7 +106,7 @@ func (p *preempting) preempts(name string) {
 // evictsBoth checks a decision.
 func (p *preempting) evictsBoth(d *plan.Decision) {
 	p.Helper()
-	pod := d.Pods[0].Pod
+	pod := d.Pod
 	var victims []string
 	for _, e := range d.Evictions {
 		victims = append(victims, e.Pod.Name+" from "+e.NodeName)
@@ -119,12 +119,12 @@ func (p *preempting) evictsBoth(d *plan.Decision) {
 // bound checks that a decision places its pod on the node, and confirms the binding.
 func (p *preempting) bound(d *plan.Decision, node string) {
 	p.Helper()
-	if d.Outcome != plan.Placed || d.Placements[0].NodeName != node {
-		p.Fatalf("the decision is %s: %+v", d.Outcome, d.Placements)
+	if d.Outcome != plan.Placed || d.Placement.NodeName != node {
+		p.Fatalf("the decision is %s: %+v", d.Outcome, d.Placement)
 	}
-	p.changes.Bound(model.BindingResult{Pod: d.Placements[0].Pod, NodeName: node})
+	p.changes.Bound(model.BindingResult{Pod: d.Placement.Pod, NodeName: node})
 	p.round(false)
-	p.place(d.Pods[0].Pod.Name, "")
+	p.place(d.Pod.Name, "")
 }
 
 func (p *preempting) place(name, want string) {
@@ -151,7 +151,7 @@ func (p *preempting) ends(result model.PreemptionResult) {
 		if len(d.Evictions) == 0 {
 			continue
 		}
-		result.Preemptor = d.Pods[0].Pod
+		result.Preemptor = d.Pod
 		for _, e := range d.Evictions {
 			result.Victims = append(result.Victims, e.Pod)
 		}
@@ -281,7 +281,7 @@ func TestPreemptionOfOneOfTwoFails(t *testing.T) {
 	evictions := p.commit.made[0].Evictions
 	p.gone("first")
 	p.changes.Preempted(model.PreemptionResult{
-		Preemptor: p.commit.made[0].Pods[0].Pod, Victims: []*model.Pod{evictions[0].Pod, evictions[1].Pod}, Kept: []*model.Pod{evictions[1].Pod}, Err: errors.New("no"),
+		Preemptor: p.commit.made[0].Pod, Victims: []*model.Pod{evictions[0].Pod, evictions[1].Pod}, Kept: []*model.Pod{evictions[1].Pod}, Err: errors.New("no"),
 	})
 	d := p.decided("high")
 	if len(d.Evictions) != 1 || d.Evictions[0].Pod.Name != "last" {
@@ -350,7 +350,7 @@ func TestPreemptionInMemory(t *testing.T) {
 	if len(d.Evictions) != 1 || d.Evictions[0].Pod.Name != "assumed" {
 		t.Fatalf("%+v", d)
 	}
-	p.changes.Bound(model.BindingResult{Pod: placed.Placements[0].Pod, NodeName: "a", Err: errors.New("preempted by DefaultPreemption")})
+	p.changes.Bound(model.BindingResult{Pod: placed.Placement.Pod, NodeName: "a", Err: errors.New("preempted by DefaultPreemption")})
 	p.ends(model.PreemptionResult{InMemory: true})
 	p.changes.Set(ranks("highest", "9", 30))
 	p.decided("highest")

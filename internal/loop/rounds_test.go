@@ -105,7 +105,7 @@ func TestHowLongARoundTakes(t *testing.T) {
 		if r.Deciding != 5*time.Second || r.Settling != 4*time.Second {
 			t.Errorf("deciding took %v and settling %v, want 5 s and 4 s", r.Deciding, r.Settling)
 		}
-		if r.Changes != 6 || len(r.Delta.Arrived) != 5 || !r.Decided || len(r.Decisions[0].Pods) != 1 || len(r.Moves) < 5 {
+		if r.Changes != 6 || len(r.Delta.Arrived) != 5 || r.Attempt == nil || len(r.Attempt.Members) != 1 || len(r.Moves) < 5 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -292,7 +292,7 @@ func TestAskedFromOutside(t *testing.T) {
 			}
 			changes.Activate(keyOf("p"))
 			round()
-			decided := slices.ContainsFunc(taken.made[before:], func(d plan.Decision) bool { return d.Pods[0].Pod.Name == "p" })
+			decided := slices.ContainsFunc(taken.made[before:], func(d plan.Decision) bool { return d.Pod.Name == "p" })
 			if place := l.Queue().PlaceOf(keyOf("p")); decided == stands || stands && place != "active" {
 				t.Errorf("p is %s, and decided about: %t", place, decided)
 			}

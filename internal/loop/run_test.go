@@ -36,9 +36,9 @@ type made struct {
 }
 
 func (h *harbour) Start(d plan.Decision) {
-	h.made = append(h.made, made{d.Pods[0].Pod.Name, time.Now(), d.Pods[0].Popped})
+	h.made = append(h.made, made{d.Pod.Name, time.Now(), d.Popped})
 	if h.fails {
-		h.changes.Bound(model.BindingResult{Pod: d.Pods[0].Pod, NodeName: "a", Err: errors.New("no")})
+		h.changes.Bound(model.BindingResult{Pod: d.Pod, NodeName: "a", Err: errors.New("no")})
 	}
 }
 func (*harbour) Allow(types.UID, string)         {}
@@ -282,13 +282,13 @@ func TestClockFollowsTheLoop(t *testing.T) {
 			t.Errorf("after a round without a decision it is %v, want %v", now, time.Now())
 		}
 		behind := time.Now().Round(0).Add(-time.Hour)
-		round := &loop.Round{Decided: true, Popping: 5 * time.Millisecond, Deciding: 20 * time.Millisecond, Settling: 100 * time.Millisecond}
-		round.Decisions = []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Popped: behind}}}}}
+		round := &loop.Round{Popping: 5 * time.Millisecond, Deciding: 20 * time.Millisecond, Settling: 100 * time.Millisecond}
+		round.Attempt = plan.ForPod(plan.QueuedPod{Popped: behind})
 		time.Sleep(125 * time.Millisecond)
 		clock.Round(round)
 		time.Sleep(time.Minute)
 		// later rounds are ignored
-		round.Decisions[0].Pods[0].Popped = behind.Add(time.Second)
+		round.Attempt.Members[0].Popped = behind.Add(time.Second)
 		clock.Round(round)
 		if got, want := clock.Now(), behind.Add(time.Minute+125*time.Millisecond); !got.Equal(want) {
 			t.Errorf("it is %v, want %v", got, want)

@@ -88,7 +88,7 @@ func TestStandby(t *testing.T) {
 	close(leading)
 	select {
 	case d := <-taken.made:
-		if d.Pods[0].Pod.Name != "mine" || d.Placements[0].NodeName != "a" {
+		if d.Pod.Name != "mine" || d.Placement.NodeName != "a" {
 			t.Errorf("the first decision is %+v", d)
 		}
 	case <-ctx.Done():

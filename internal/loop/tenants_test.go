@@ -142,7 +142,7 @@ func BenchmarkTenantBesideExpensivePods(b *testing.B) {
 		c.changes.Set(tenant("light", name, 0))
 		for made := len(c.made.made); ; made = len(c.made.made) {
 			c.Once(c.now)
-			if len(c.made.made) > made && c.made.made[made].Pods[0].Pod.Name == name {
+			if len(c.made.made) > made && c.made.made[made].Pod.Name == name {
 				break
 			}
 		}

@@ -60,7 +60,7 @@ func (o *overtaking) once() string {
 func (o *overtaking) decided(from int) string {
 	var lines []string
 	for _, d := range o.commit.made[from:] {
-		line := fmt.Sprint(d.Pods[0].Pod.Name, " ", d.Outcome)
+		line := fmt.Sprint(d.Pod.Name, " ", d.Outcome)
 		for _, w := range d.Writes {
 			line += fmt.Sprint(", of ", w.Resource.Resource, " ", w.Name)
 		}

@@ -18,19 +18,11 @@ const (
 	stallDoublings = 4
 )
 
-// goOnLater ends a round whose turn used up its budget. settle puts the pods back into
-// the queue. Nothing was decided, so neither commit nor an observer gets a decision.
-func (l *Loop) goOnLater(now time.Time, settle func()) {
+// goOnLater ends a round whose turn used up its budget, and puts the pods back into the
+// queue. Nothing was decided, so neither commit nor an observer gets a decision.
+func (l *Loop) goOnLater(now time.Time, unfinished *plan.Attempt) {
 	l.takeAsked(now, nil)
-	settle()
+	l.queue.Settle(now, unfinished)
 	l.unfinished = true
 	l.report.ended(l)
-}
-
-// charge closes the bill of a turn and reports it to the observers and the queue. It
-// returns the Deferral for the event of the first pod, or nil.
-func (l *Loop) charge(work plan.Work, unfinished bool) *plan.Deferral {
-	bill := l.state.Meter().End()
-	l.report.cost(bill)
-	return l.queue.Charge(work, &bill, unfinished)
 }

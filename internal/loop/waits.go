@@ -49,12 +49,10 @@ type wait struct {
 
 var errGone = errors.New("the pod is being deleted")
 
-// wait adds the placements of a decision that wait, or that call out-of-tree plugins.
+// wait adds the placement of a decision if it waits, or calls out-of-tree plugins.
 func (l *Loop) wait(decision *plan.Decision) {
-	for i := range decision.Placements {
-		if p := &decision.Placements[i]; slices.ContainsFunc(p.Steps, takesTime) {
-			l.await(p)
-		}
+	if slices.ContainsFunc(decision.Placement.Steps, takesTime) {
+		l.await(&decision.Placement)
 	}
 }
 

@@ -302,7 +302,7 @@ func TestWaitEndsWithTheBinding(t *testing.T) {
 	a.round()
 	a.expects("[]", "[]", 2)
 	a.changes.Set(build.PersistentVolumeClaim("c", "version=2"))
-	a.changes.Bound(model.BindingResult{Pod: a.commit.made[0].Pods[0].Pod, NodeName: "a"})
+	a.changes.Bound(model.BindingResult{Pod: a.commit.made[0].Pod, NodeName: "a"})
 	a.changes.Set(build.PersistentVolumeClaim("c", "version=3"))
 	a.round()
 	a.expects("[]", "[]", 1)
@@ -318,7 +318,7 @@ func TestWaitEndsWithTheBinding(t *testing.T) {
 func TestNextOfThatNameWaits(t *testing.T) {
 	a := newAwaiting(t, waitsFor(claim), "p")
 	a.expects("[p]", "[]", 1)
-	first := a.commit.made[0].Pods[0].Pod
+	first := a.commit.made[0].Pod
 	a.changes.Remove(keyOf("p").Ref())
 	a.round()
 	a.expects("[]", "[cancel p: the pod is being deleted]", 1)

@@ -31,10 +31,10 @@ func (a *atOnce) Start(d plan.Decision) {
 	a.last = d
 	a.made[d.Outcome]++
 	if a.attempts != nil {
-		a.attempts[d.Pods[0].Pod.Name] = d.Pods[0].Attempt
+		a.attempts[d.Pod.Name] = d.Attempt
 	}
-	for i := range d.Placements {
-		a.changes.Bound(model.BindingResult{Pod: d.Placements[i].Pod, NodeName: d.Placements[i].NodeName})
+	if d.Outcome == plan.Placed {
+		a.changes.Bound(model.BindingResult{Pod: d.Pod, NodeName: d.Placement.NodeName})
 	}
 }
 func (*atOnce) Allow(types.UID, string)         {}
@@ -141,7 +141,7 @@ func BenchmarkWave(b *testing.B) {
 				f.endOne()
 				name := fmt.Sprintf("new-%d", i)
 				f.changes.Set(f.pod(name, 4*fourToANode))
-				for decided := false; !decided; decided = f.commit.last.Pods[0].Pod.Name == name {
+				for decided := false; !decided; decided = f.commit.last.Pod.Name == name {
 					f.loop.Once(f.now)
 				}
 				newcomers += time.Since(began)

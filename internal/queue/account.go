@@ -163,51 +163,51 @@ func (x *accounts) debtAt(priority int32) *debt {
 	return nil
 }
 
-// Charge charges the turn of the last popped work to the account of its namespace. It
-// must be called before the work is settled. It returns the Deferral for the event of
-// the first pod, nil if no event is due.
-func (q *Queue) Charge(work plan.Work, bill *price.Bill, unfinished bool) *plan.Deferral {
-	x, units := &q.accounts, bill.Total()
+// Charge charges the turn of the attempt that was popped last to the account of its
+// namespace. It must be called before the attempt is settled. It returns the Deferral for
+// the event of the first pod, nil if no event is due.
+func (q *Queue) Charge(a *plan.Attempt, bill *price.Bill) *plan.Deferral {
+	x, units, unfinished := &q.accounts, bill.Total(), a.Outcome == plan.Unfinished
 	x.work += units
 	x.turn = units
 	threshold := max(expensiveFrom, expensivePerNode*int64(q.config.State.Nodes()))
 	isExpensive := unfinished || units >= threshold
 	all := units // of the turn
-	if e := q.entryOf(work); e != nil && (isExpensive || e.cost > 0) {
+	if e := q.entryOf(a); e != nil && (isExpensive || e.cost > 0) {
 		all = e.charge(units, unfinished)
 	}
 	if len(x.open) == 0 && !isExpensive || x.none {
 		return nil
 	}
-	pod := work.Pods[0].Pod
+	pod := a.First()
 	priority := pod.Priority
-	if work.Group != nil {
-		priority = work.Group.Priority
+	if a.Group != nil {
+		priority = a.Group.Priority
 	}
-	a := x.byNamespace[pod.Namespace]
-	if a == nil && isExpensive {
-		a = x.openFor(pod.Namespace, q.active.less)
+	account := x.byNamespace[pod.Namespace]
+	if account == nil && isExpensive {
+		account = x.openFor(pod.Namespace, q.active.less)
 	}
-	if a == nil {
+	if account == nil {
 		x.pay(priority, units)
 	} else if isExpensive {
-		a.latest = x.work
-		x.served = a.served
-		a.served += units
+		account.latest = x.work
+		x.served = account.served
+		account.served += units
 		x.owe(priority, units)
 	}
 	x.fade()
-	if a == nil || a.said || all < saidFrom || unfinished {
+	if account == nil || account.said || all < saidFrom || unfinished {
 		return nil
 	}
-	a.said = true
+	account.said = true
 	return &plan.Deferral{Units: all, Kind: bill.Most()}
 }
 
-// entryOf returns the entry of a popped work: the entry of its pod, or the head of its
+// entryOf returns the entry of a popped attempt: the entry of its pod, or the head of its
 // group.
-func (q *Queue) entryOf(work plan.Work) *entry {
-	e := q.entries[work.Pods[0].Pod.Key()]
+func (q *Queue) entryOf(a *plan.Attempt) *entry {
+	e := q.entries[a.First().Key()]
 	if e != nil && e.group != nil {
 		return &e.group.head
 	}

@@ -43,9 +43,9 @@ func turn(t *testing.T, q *Queue, now time.Time, prices map[string]float64) (str
 	if !ok {
 		return "", nil
 	}
-	pod := w.Pods[0].Pod
-	said := q.Charge(w, &price.Bill{price.Nodes: int64(prices[pod.Namespace] * price.Millisecond)}, false)
-	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Placed})
+	pod := w.First()
+	said := q.Charge(w, &price.Bill{price.Nodes: int64(prices[pod.Namespace] * price.Millisecond)})
+	SettlePod(q, now, w, plan.Decision{Outcome: plan.Placed})
 	if err := q.Audit(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func TestAccountsAreBounded(t *testing.T) {
 	for i := range 5000 {
 		q.Wake(at(0), arrived(podIn(fmt.Sprint("tenant-", i), "p", int32(i%100))))
 		w, _ := q.Pop(at(0))
-		q.Charge(w, &price.Bill{price.Nodes: expensiveFrom}, false)
-		q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Terminating})
+		q.Charge(w, &price.Bill{price.Nodes: expensiveFrom})
+		SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Terminating})
 	}
 	if err := q.Audit(); err != nil {
 		t.Error(err)
@@ -218,8 +218,8 @@ func TestManyPodsOfOneNamespace(t *testing.T) {
 	less := q.active.less
 	q.active.less = func(a, b *entry) bool { compared++; return less(a, b) }
 	w, _ := q.Pop(at(2))
-	q.Charge(w, &price.Bill{price.Nodes: 20 * price.Millisecond}, false)
-	q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Placed})
+	q.Charge(w, &price.Bill{price.Nodes: 20 * price.Millisecond})
+	SettlePod(q, at(2), w, plan.Decision{Outcome: plan.Placed})
 	calls := 0
 	for {
 		before := compared
@@ -228,10 +228,10 @@ func TestManyPodsOfOneNamespace(t *testing.T) {
 			t.Fatalf("one call compared %d times", compared-before)
 		}
 		if ok {
-			if w.Pods[0].Pod.Name != "light" {
-				t.Errorf("%s has its turn", w.Pods[0].Pod)
+			if w.First().Name != "light" {
+				t.Errorf("%s has its turn", w.First())
 			}
-			q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Placed})
+			SettlePod(q, at(2), w, plan.Decision{Outcome: plan.Placed})
 			break
 		}
 		if !q.Unfinished() {
@@ -244,8 +244,8 @@ func TestManyPodsOfOneNamespace(t *testing.T) {
 	compared = 0
 	for range 100 {
 		w, _ := q.Pop(at(3))
-		q.Charge(w, &price.Bill{price.Nodes: 20 * price.Millisecond}, false)
-		q.Settle(at(3), plan.Decision{Work: w, Outcome: plan.Placed})
+		q.Charge(w, &price.Bill{price.Nodes: 20 * price.Millisecond})
+		SettlePod(q, at(3), w, plan.Decision{Outcome: plan.Placed})
 	}
 	if compared > 100*30 {
 		t.Errorf("100 turns compared %d times", compared)
@@ -259,15 +259,16 @@ func TestUnfinishedTurnIsCharged(t *testing.T) {
 	q.Wake(at(0), arrived(podIn("heavy", "heavy", 0)))
 	q.Wake(at(1), arrived(podsIn("light", 2, 0)...))
 	w := pop(t, q, at(2), "heavy")
-	q.Charge(w, &price.Bill{price.Devices: 20 * price.Millisecond}, true)
-	q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Unfinished})
-	if d, _ := q.Describe(at(2), w.Pods[0].Pod.Key()); !d.Yields || d.Cost != 20*price.Millisecond || d.Attempts != 0 || d.Ahead.Pods != 2 || d.Place != "active" {
+	w.Outcome = plan.Unfinished
+	q.Charge(w, &price.Bill{price.Devices: 20 * price.Millisecond})
+	SettlePod(q, at(2), w, plan.Decision{Outcome: plan.Unfinished})
+	if d, _ := q.Describe(at(2), w.First().Key()); !d.Yields || d.Cost != 20*price.Millisecond || d.Attempts != 0 || d.Ahead.Pods != 2 || d.Place != "active" {
 		t.Errorf("it is described as %+v, with %+v ahead", d, d.Ahead)
 	}
 	if got := turns(t, q, at(2), map[string]float64{"heavy": 5, "light": 1}); !slices.Equal(got, []string{"light0", "light1", "heavy"}) {
 		t.Errorf("turns in the order %q", got)
 	}
-	if cost := q.entries[w.Pods[0].Pod.Key()].cost; cost != 25*price.Millisecond {
+	if cost := q.entries[w.First().Key()].cost; cost != 25*price.Millisecond {
 		t.Errorf("both rounds cost %d units", cost)
 	}
 }
@@ -364,8 +365,11 @@ func charge(t *testing.T, q *Queue, milliseconds float64, unfinished bool) {
 	if !ok {
 		t.Fatal("no pod is ready")
 	}
-	q.Charge(w, &price.Bill{price.Nodes: int64(milliseconds * price.Millisecond)}, unfinished)
-	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed})
+	if unfinished {
+		w.Outcome = plan.Unfinished
+	}
+	q.Charge(w, &price.Bill{price.Nodes: int64(milliseconds * price.Millisecond)})
+	SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Placed})
 }
 
 // TestNewAccountStartsLevel opens an account after another namespace had many expensive
@@ -460,9 +464,8 @@ func TestAccountWithReadyPodsStays(t *testing.T) {
 func TestGroupIsChargedAtItsPriority(t *testing.T) {
 	q := newQueue(t)
 	pod := podIn("heavy", "member", 0)
-	work := plan.WorkFor(pod)
-	work.Group = &model.PodGroup{Priority: 7}
-	q.Charge(work, &price.Bill{price.Nodes: 10 * price.Millisecond}, false)
+	work := plan.ForGroup(&model.PodGroup{Priority: 7}, nil, []plan.QueuedPod{{Pod: pod}})
+	q.Charge(work, &price.Bill{price.Nodes: 10 * price.Millisecond})
 	if q.accounts.debtAt(7) == nil || q.accounts.debtAt(0) != nil {
 		t.Errorf("%v is owed, want a debt at priority 7", q.accounts.owed)
 	}

@@ -37,8 +37,8 @@ func auditedQueue(t *testing.T) *Queue {
 	q.Wake(at(0), arrived(pod("erring", 0)))
 	fail(q, at(0), pop(t, q, at(0), "erring"))
 	q.Wake(at(0), arrived(pod("binding", 0)))
-	q.Settle(at(0), plan.Decision{
-		Work: pop(t, q, at(0), "binding"), Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}},
+	SettlePod(q, at(0), pop(t, q, at(0), "binding"), plan.Decision{
+		Outcome: plan.Placed, Placement: plan.Placement{Steps: []plan.Step{{Stage: plan.Permit}}},
 	})
 	q.Wake(at(0), arrived(pod("backing-off", 0)))
 	reject(q, at(0), pop(t, q, at(0), "backing-off"), "Fit")
@@ -48,8 +48,8 @@ func auditedQueue(t *testing.T) *Queue {
 		Namespace: "ns", Name: "gated", UID: types.UID("gated"), Labels: map[string]string{"gate": "yes"},
 	}})
 	q.Wake(at(0), arrived(pod("preempting", 0)))
-	q.Settle(at(0), plan.Decision{
-		Work: pop(t, q, at(0), "preempting"), Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}},
+	SettlePod(q, at(0), pop(t, q, at(0), "preempting"), plan.Decision{
+		Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}},
 		Evictions: []plan.Eviction{{Pod: pod("victim", -1)}},
 	})
 	q.Wake(at(0), arrived(pod("active", 0), pod("active-too", 0), pod("urgent", 9), pod("urgent-too", 9), gatedPod))

@@ -52,7 +52,7 @@ func parkAll(q *queue.Queue, now time.Time, plugins []string) {
 		if !ok {
 			return
 		}
-		q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins}})
+		queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins}})
 	}
 }
 
@@ -96,14 +96,8 @@ func rejectGroups(q *queue.Queue, now time.Time, plugins []string) (tried int) {
 			return tried
 		}
 		tried++
-		d := plan.GroupDecision{Group: w.Group, Outcome: plan.Unschedulable}
-		for i := range w.Pods {
-			d.Members = append(d.Members, plan.Decision{
-				Work:    plan.Work{Pods: w.Pods[i : i+1], Group: w.Group},
-				Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins},
-			})
-		}
-		q.SettleGroup(now, &d)
+		queue.RejectGroup(w, plugins...)
+		q.Settle(now, w)
 	}
 }
 

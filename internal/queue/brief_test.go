@@ -55,7 +55,7 @@ func TestBrief(t *testing.T) {
 	expect(at(0.5), p, Brief{Place: "backing off", Since: at(0), BackoffEnd: at(1), Attempts: 1})
 	fail(q, at(2), pop(t, q, at(2), "p"))
 	expect(at(2), p, Brief{Place: "backing off after an error", Since: at(2), BackoffEnd: at(3), Attempts: 2})
-	q.Settle(at(9), plan.Decision{Work: pop(t, q, at(9), "p"), Outcome: plan.Placed})
+	SettlePod(q, at(9), pop(t, q, at(9), "p"), plan.Decision{Outcome: plan.Placed})
 	for _, of := range []*model.Pod{p, model.NewPod(held.Object.DeepCopy())} {
 		uid := of.UID
 		if of.Name == "held" {
@@ -151,8 +151,8 @@ func TestBriefOfAPreemptingGroup(t *testing.T) {
 	g.now = at(1)
 	work, _ := g.pop()
 	g.preempts(work, "v", "w")
-	for i := range work.Pods {
-		p := work.Pods[i].Pod
+	for i := range work.Members {
+		p := work.Members[i].Pod
 		if got := briefOf(t, g.Queue, g.now, p).Leaving; got != 2 {
 			t.Errorf("%s waits for %d victims, want 2", p, got)
 		}

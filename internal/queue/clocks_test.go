@@ -118,7 +118,7 @@ func TestClocks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q := newQueue(t)
-			var work, others plan.Work
+			var work, others *plan.Attempt
 			for _, step := range test.steps {
 				var seconds float64
 				var what string
@@ -137,7 +137,7 @@ func TestClocks(t *testing.T) {
 					work = pop(t, q, now, "p")
 				case "popother":
 					others = pop(t, q, now, "other")
-					q.Settle(now, plan.Decision{Work: others, Outcome: plan.Terminating})
+					SettlePod(q, now, others, plan.Decision{Outcome: plan.Terminating})
 				case "none":
 					pop(t, q, now, "")
 				case "flush":
@@ -149,9 +149,9 @@ func TestClocks(t *testing.T) {
 				case "fail":
 					fail(q, now, work)
 				case "place":
-					q.Settle(now, plan.Decision{Work: work, Outcome: plan.Placed, Placements: []plan.Placement{{QueuedPod: work.Pods[0], NodeName: "n"}}})
+					SettlePod(q, now, work, plan.Decision{Outcome: plan.Placed, Placement: plan.Placement{Pod: work.First(), NodeName: "n"}})
 				case "unbind":
-					q.fail(now, work.Pods[0].Pod)
+					q.fail(now, work.First())
 				default:
 					t.Fatal(what)
 				}
@@ -168,7 +168,7 @@ func TestClocks(t *testing.T) {
 }
 
 // clocksOf formats the stored times and counts of the pod p, and the attempt of a pop.
-func clocksOf(q *Queue, what string, work plan.Work) string {
+func clocksOf(q *Queue, what string, work *plan.Attempt) string {
 	e := q.entries[pod("p", 0).Key()]
 	second := func(at time.Time) string {
 		if at.IsZero() {
@@ -181,7 +181,7 @@ func clocksOf(q *Queue, what string, work plan.Work) string {
 		words = append(words, "idle")
 	}
 	if what == "pop" {
-		p := work.Pods[0]
+		p := work.Members[0]
 		words = append(words, fmt.Sprintf("popped %s since %s #%d %t", second(p.Popped), second(p.Since), p.Attempt, p.AfterFlush))
 	}
 	return strings.Join(words, " ")

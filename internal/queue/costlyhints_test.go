@@ -59,7 +59,7 @@ func TestCostlyHintsEndARound(t *testing.T) {
 		c.Profiles[0].Compile(pod)
 		q.Wake(noon, state.Delta{Arrived: []*model.Pod{pod}})
 		work, _ := q.Pop(noon)
-		q.Settle(noon, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"DynamicResources"}}})
+		queue.SettlePod(q, noon, work, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"DynamicResources"}}})
 	}
 	node := "n"
 	delta := state.Delta{Events: set(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{

@@ -18,10 +18,10 @@ func key(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: 
 // neither ends of backoffs nor early pops.
 func TestWoken(t *testing.T) {
 	q := newQueue(t)
-	woken := func(now time.Time, want plan.Woken) plan.Work {
+	woken := func(now time.Time, want plan.Woken) *plan.Attempt {
 		t.Helper()
 		w := pop(t, q, now, "p")
-		if got := w.Pods[0].Woken; got != want {
+		if got := w.Members[0].Woken; got != want {
 			t.Fatalf("at %v: woken by %+v, want %+v", now.Sub(start), got, want)
 		}
 		return w
@@ -167,8 +167,8 @@ func TestDescribeGroup(t *testing.T) {
 	g.apply(memberOf("g", "d", 0))
 	before, _ := g.Describe(g.now, key("a"))
 	work, text := g.pop()
-	if text == "" || before.WokenBy != work.Pods[0].Woken || work.Pods[0].Woken.Event == "" {
-		t.Fatalf("%q, woken by %+v, described as %+v", text, work.Pods[0].Woken, before.WokenBy)
+	if text == "" || before.WokenBy != work.Members[0].Woken || work.Members[0].Woken.Event == "" {
+		t.Fatalf("%q, woken by %+v, described as %+v", text, work.Members[0].Woken, before.WokenBy)
 	}
 	g.settle(work, plan.Unschedulable)
 	d, _ := g.Describe(g.now, key("a"))

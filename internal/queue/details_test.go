@@ -91,7 +91,7 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Errorf("the panic says %q", text)
 		}
 	}()
-	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Terminating + 100})
+	SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Terminating + 100})
 }
 
 // A profile that does not gate preemptors allows a pod to evict others before its earlier

@@ -2,8 +2,8 @@
 // is.
 //
 // It takes state.Delta (pods that arrived, left or failed, and events that may help) and
-// the engine's decisions. It returns plan.Work, one pod or pod group at a time. It owns
-// every waiting pod. It never looks at nodes, reads a clock (time is an argument) or
+// the engine's decisions. It returns a plan.Attempt for one pod or group at a time. It
+// owns every waiting pod. It never looks at nodes, reads a clock (time is an argument) or
 // calls an API.
 //
 // # Places

@@ -27,7 +27,7 @@ func hopeless(t *testing.T, pods int) (q *Queue, storm func(seconds float64, out
 			if !ok {
 				return popped
 			}
-			q.Settle(now, plan.Decision{Work: work, Outcome: outcome, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
+			SettlePod(q, now, work, plan.Decision{Outcome: outcome, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
 		}
 	}
 	return q, storm

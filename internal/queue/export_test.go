@@ -1,5 +1,11 @@
 package queue
 
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model/plan"
+)
+
 // Kept counts the contents of a queue.
 type Kept struct {
 	Pods, InHeaps int
@@ -39,5 +45,19 @@ func (q *Queue) Memory() Memory {
 	return Memory{
 		of(&q.active), of(&q.backoff), of(&q.errored), of(&q.idle), cap(q.missed.events), cap(q.waking.pending), cap(q.waking.found), cap(q.moves),
 		cap(q.parked.touch.Has) + cap(q.parked.touch.Seeks), cap(q.parked.wanting.found) + cap(q.parked.keyed.found),
+	}
+}
+
+// SettlePod settles an attempt with the decision about its only pod.
+func SettlePod(q *Queue, now time.Time, a *plan.Attempt, d plan.Decision) {
+	a.Conclude(d)
+	q.Settle(now, a)
+}
+
+// RejectGroup decides that a group and each of its members is unschedulable.
+func RejectGroup(a *plan.Attempt, plugins ...string) {
+	a.Outcome = plan.Unschedulable
+	for i := range a.Members {
+		a.Members[i].Outcome, a.Members[i].Rejection = plan.Unschedulable, &plan.Rejection{Plugins: plugins}
 	}
 }

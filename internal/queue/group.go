@@ -296,52 +296,51 @@ func (g *group) inTurn() []*entry {
 	return members
 }
 
-// popGroup returns the work of deciding about all members of a group, in kube-scheduler's
-// order.
-func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
+// popGroup returns the attempt for all members of a group, in kube-scheduler's order.
+func (q *Queue) popGroup(now time.Time, g *group) *plan.Attempt {
 	members := g.inTurn()
 	g.head.attempts++
-	work := plan.Work{Pods: make([]plan.QueuedPod, len(members)), Rounds: g.head.goesOn()}
+	a := &plan.Attempt{Members: make([]plan.Decision, len(members)), Rounds: g.head.goesOn()}
 	if v := q.config.State.View(); g.of == nil {
-		work.Group = v.Group(g.key)
+		a.Group = v.Group(g.key)
 	} else {
-		work.Tree = v.Tree(g.key)
-		work.Group = work.Tree.Root()
+		a.Tree = v.Tree(g.key)
+		a.Group = a.Tree.Root()
 	}
 	for i, e := range members {
 		e.beReady(now)
 		q.move(e, deciding, "")
 		e.attempts++
-		work.Pods[i] = plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, Popped: now, Woken: g.head.woken}
+		a.Members[i].QueuedPod = plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, Popped: now, Woken: g.head.woken}
 	}
 	q.moveHead(g, deciding, "")
-	return work
+	return a
 }
 
-// SettleGroup applies the decision about the group that was popped last.
-func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
-	g := q.groups[d.Group.Key]
-	if d.Tree != nil {
-		g = q.trees[d.Group.Key]
+// settleGroup is Settle for a group.
+func (q *Queue) settleGroup(now time.Time, a *plan.Attempt) {
+	g := q.groups[a.Group.Key]
+	if a.Tree != nil {
+		g = q.trees[a.Group.Key]
 		g.quorum = quorum{}
 	}
-	if d.Outcome == plan.Unfinished {
+	if a.Outcome == plan.Unfinished {
 		q.goOnWith(g)
 		return
 	}
 	h := &g.head
-	if h.early && d.Outcome != plan.Placed {
-		q.early.groupInVain(now, len(d.Members), q.accounts.turn)
+	if h.early && a.Outcome != plan.Placed {
+		q.early.groupInVain(now, len(a.Members), q.accounts.turn)
 	}
 	g.wait.woken, g.wait.failed, g.wait.due = false, false, time.Time{}
 	q.forgetLeaving(h)
-	for i := range d.Members {
-		m := &d.Members[i]
-		e := q.entries[m.Pods[0].Pod.Key()]
+	for i := range a.Members {
+		m := &a.Members[i]
+		e := q.entries[m.Pod.Key()]
 		q.awaitVictims(h, m)
 		switch m.Outcome {
 		case plan.Placed:
-			e.permits = slices.ContainsFunc(m.Placements[0].Steps, atPermit)
+			e.permits = slices.ContainsFunc(m.Placement.Steps, atPermit)
 			e.plugins, e.pending = nil, nil
 			q.leave(e)
 			q.move(e, binding, "")
@@ -357,12 +356,12 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 			e.errors++
 			e.plugins, e.pending = nil, nil
 		}
-		if d.Outcome != plan.Placed { // after a success the other members keep their time
+		if a.Outcome != plan.Placed { // after a success the other members keep their time
 			e.since = now
 		}
 		q.admit(now, e, active, attemptFailed)
 	}
-	switch d.Outcome {
+	switch a.Outcome {
 	// waiting members keep the place of the group; moveToWhereItBelongs drops a group
 	// without members
 	case plan.Placed, plan.Terminating:

@@ -95,7 +95,7 @@ func (g *groupQueue) places(names ...string) string {
 }
 
 // pop takes the next work, and returns a description.
-func (g *groupQueue) pop() (plan.Work, string) {
+func (g *groupQueue) pop() (*plan.Attempt, string) {
 	g.Helper()
 	g.SetNow()
 	work, ok := g.Pop(g.now)
@@ -106,7 +106,7 @@ func (g *groupQueue) pop() (plan.Work, string) {
 	if work.Group != nil {
 		text = work.Group.Key.Name + ":"
 	}
-	for _, p := range work.Pods {
+	for _, p := range work.Members {
 		text += fmt.Sprint(" ", p.Pod.Name, p.Attempt)
 		if !p.Popped.Equal(g.now) || p.Since.IsZero() {
 			g.Errorf("pod %s is popped at %v, and could be tried since %v", p.Pod, p.Popped, p.Since)
@@ -121,38 +121,33 @@ func (g *groupQueue) SetNow() { g.State().SetNow(g.now) }
 
 // settle ends the turn of a group. The named members are placed on the node a. The others
 // are unschedulable if the group is placed, and otherwise have its outcome.
-func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...string) {
+func (g *groupQueue) settle(work *plan.Attempt, outcome plan.Outcome, placed ...string) {
 	g.Helper()
-	d := plan.GroupDecision{Group: work.Group, Tree: work.Tree, Outcome: outcome}
-	for i := range work.Pods {
-		m := plan.Decision{Work: plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}, Outcome: outcome}
+	work.Outcome = outcome
+	for i := range work.Members {
+		m := &work.Members[i]
+		m.Outcome = outcome
 		switch {
-		case slices.Contains(placed, work.Pods[i].Pod.Name):
+		case slices.Contains(placed, m.Pod.Name):
 			m.Outcome = plan.Placed
-			m.Placements = []plan.Placement{{QueuedPod: work.Pods[i], NodeName: "a"}}
-			g.State().Assume(m.Placements...)
+			m.Placement = plan.Placement{Pod: m.Pod, NodeName: "a"}
+			g.State().Assume(m.Placement)
 		case outcome == plan.Placed, outcome == plan.Unschedulable:
 			m.Outcome, m.Rejection = plan.Unschedulable, &plan.Rejection{Plugins: []string{"Fit"}}
 		}
-		d.Members = append(d.Members, m)
 	}
-	g.SettleGroup(g.now, &d)
+	g.Settle(g.now, work)
 	g.audited()
 }
 
 // preempts ends the turn of a group with evictions.
-func (g *groupQueue) preempts(work plan.Work, victims ...string) {
+func (g *groupQueue) preempts(work *plan.Attempt, victims ...string) {
 	g.Helper()
-	d := plan.GroupDecision{Group: work.Group, Tree: work.Tree, Outcome: plan.Unschedulable}
-	for i := range work.Pods {
-		d.Members = append(d.Members, plan.Decision{
-			Work: plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}},
-		})
-	}
+	RejectGroup(work, "Fit")
 	for _, name := range victims {
-		d.Members[0].Evictions = append(d.Members[0].Evictions, plan.Eviction{Pod: pod(name, 0), NodeName: "a"})
+		work.Members[0].Evictions = append(work.Members[0].Evictions, plan.Eviction{Pod: pod(name, 0), NodeName: "a"})
 	}
-	g.SettleGroup(g.now, &d)
+	g.Settle(g.now, work)
 	g.audited()
 }
 
@@ -165,9 +160,9 @@ func (g *groupQueue) hears(delta state.Delta) {
 }
 
 // fails has a member's binding fail.
-func (g *groupQueue) fails(work plan.Work, name string) {
+func (g *groupQueue) fails(work *plan.Attempt, name string) {
 	g.Helper()
-	for _, p := range work.Pods {
+	for _, p := range work.Members {
 		if p.Pod.Name == name {
 			g.apply(model.Change{Kind: model.BindDone, Bind: &model.BindingResult{Pod: p.Pod, NodeName: "a", Err: errors.New("no")}})
 		}
@@ -278,11 +273,11 @@ func TestTurnsOfGroups(t *testing.T) {
 		}
 		turns = append(turns, text)
 		if work.Group == nil {
-			g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Terminating})
+			SettlePod(g.Queue, g.now, work, plan.Decision{Outcome: plan.Terminating})
 			continue
 		}
-		if got := g.PlaceOf(work.Pods[0].Pod.Key()); got != "deciding" {
-			t.Errorf("%s is %s", work.Pods[0].Pod, got)
+		if got := g.PlaceOf(work.First().Key()); got != "deciding" {
+			t.Errorf("%s is %s", work.First(), got)
 		}
 		g.settle(work, plan.Terminating)
 	}
@@ -315,7 +310,7 @@ func TestBackoffOfAGroup(t *testing.T) {
 			}
 			for n, want := range row.want {
 				work, text := g.pop()
-				if len(work.Pods) != row.members || !strings.Contains(text, fmt.Sprint("p0", n+1)) {
+				if len(work.Members) != row.members || !strings.Contains(text, fmt.Sprint("p0", n+1)) {
 					t.Fatalf("popped: %s", text)
 				}
 				g.settle(work, outcome)
@@ -460,7 +455,7 @@ func TestBackoffOfAMemberWhoseBindingFails(t *testing.T) {
 			break
 		}
 		g.settle(work, plan.Placed, "a")
-		g.apply(model.Change{Kind: model.BindDone, Bind: &model.BindingResult{Pod: work.Pods[0].Pod, NodeName: "a", Err: errors.New("no")}})
+		g.apply(model.Change{Kind: model.BindDone, Bind: &model.BindingResult{Pod: work.First(), NodeName: "a", Err: errors.New("no")}})
 	}
 	g.now = g.now.Add(3 * time.Second)
 	if _, text := g.pop(); text != "g: a3" {
@@ -541,19 +536,19 @@ func TestMovesOfALargeGroup(t *testing.T) {
 	wake(memberOf("g", "another", 0))
 	moved("active", 1, 1)
 	work, _ := g.pop()
-	for _, p := range work.Pods {
+	for _, p := range work.Members {
 		if want := map[bool]time.Time{true: g.now, false: since}[p.Pod.Name == "another"]; !p.Since.Equal(want) {
 			t.Errorf("pod %s could be tried since %v, want %v", p.Pod, p.Since, want)
 		}
 	}
-	if len(work.Pods) != members+1 {
-		t.Errorf("%d members are popped, want %d", len(work.Pods), members+1)
+	if len(work.Members) != members+1 {
+		t.Errorf("%d members are popped, want %d", len(work.Members), members+1)
 	}
 }
 
 // TestSettledGroups checks a group after each outcome of its turn.
 func TestSettledGroups(t *testing.T) {
-	setUp := func(t *testing.T) (*groupQueue, plan.Work) {
+	setUp := func(t *testing.T) (*groupQueue, *plan.Attempt) {
 		g := newGroupQueue(t)
 		g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), memberOf("g", "c", 0))
 		work, text := g.pop()
@@ -650,8 +645,8 @@ func TestMemberWhoseBindingFails(t *testing.T) {
 	// the turn.
 	g.apply(memberOf("g", "c", 0))
 	work, _ = g.pop()
-	if len(work.Pods) != 2 {
-		t.Errorf("popped: %+v", work.Pods)
+	if len(work.Members) != 2 {
+		t.Errorf("popped: %+v", work.Members)
 	}
 }
 
@@ -797,7 +792,7 @@ func TestGroupIsHeldWhileItPreempts(t *testing.T) {
 		g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
 		work, _ := g.pop()
 		g.preempts(work, "first", "last")
-		row.happen(g, work.Pods[0].Pod)
+		row.happen(g, work.First())
 		if got := g.places("a", "b"); got != row.want+", "+row.want {
 			t.Errorf("%s: the members are %s, want %s", row.name, got, row.want)
 		}

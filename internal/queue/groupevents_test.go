@@ -56,7 +56,7 @@ func TestEventWakesAGroup(t *testing.T) {
 	if text != "g: m5" {
 		t.Fatalf("popped %q when room came, want the group", text)
 	}
-	if got, want := work.Pods[0].Woken, (plan.Woken{Event: victimGone, Plugin: "Fit"}); got != want {
+	if got, want := work.Members[0].Woken, (plan.Woken{Event: victimGone, Plugin: "Fit"}); got != want {
 		t.Errorf("the group is woken by %+v, want %+v", got, want)
 	}
 	g.settle(work, plan.Unschedulable)
@@ -115,8 +115,8 @@ func TestEventsWakeNoGroup(t *testing.T) {
 		}
 		work, _ := g.pop()
 		if name == "no plugin" {
-			d := plan.GroupDecision{Group: work.Group, Outcome: outcome, Members: []plan.Decision{{Work: work, Outcome: outcome, Rejection: &plan.Rejection{Group: "no"}}}}
-			g.SettleGroup(g.now, &d)
+			work.Conclude(plan.Decision{Outcome: outcome, Rejection: &plan.Rejection{Group: "no"}})
+			g.Settle(g.now, work)
 		} else {
 			g.settle(work, outcome)
 		}
@@ -158,7 +158,7 @@ func TestGroupAwaitsItsVictims(t *testing.T) {
 		g.now = at(2)
 		work, _ := g.pop()
 		g.preempts(work, "v", "w")
-		g.hears(ended(work.Pods[0].Pod, false, broken))
+		g.hears(ended(work.First(), false, broken))
 		g.hears(terminates("w"))
 		if broken != nil {
 			g.rejected(2)
@@ -433,11 +433,11 @@ func (g *groupQueue) tryGroups(outcome plan.Outcome) (n int) {
 			g.Wake(g.now, state.Delta{})
 			work, ok = g.Pop(g.now)
 		}
-		if work.Group == nil {
+		if !ok || work.Group == nil {
 			return n
 		}
 		var placed []string
-		for _, p := range work.Pods {
+		for _, p := range work.Members {
 			if outcome == plan.Placed {
 				placed = append(placed, p.Pod.Name)
 			}
@@ -456,7 +456,7 @@ func TestGroupWhoseVictimsLeftIsNotPostponed(t *testing.T) {
 		g.now = at(5)
 		work, _ := g.pop()
 		g.preempts(work, "v")
-		g.hears(ended(work.Pods[0].Pod, false, nil))
+		g.hears(ended(work.First(), false, nil))
 		g.hears(terminates("v"))
 		g.now = at(8) // the next attempt by backoff is at 9
 		g.early.inVain(g.now, 2*earlyBurst)
@@ -486,11 +486,8 @@ func TestEventWakesOnlyGroupsThatItHelps(t *testing.T) {
 	}
 	for range groups {
 		work, _ := g.Pop(g.now)
-		d := plan.GroupDecision{Group: work.Group, Outcome: plan.Unschedulable}
-		for i := range work.Pods {
-			d.Members = append(d.Members, plan.Decision{Work: plan.Work{Pods: work.Pods[i : i+1]}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
-		}
-		g.SettleGroup(g.now, &d)
+		RejectGroup(work, "Fit")
+		g.Settle(g.now, work)
 	}
 	g.now = at(0.1)
 	before := g.HintsAsked()

@@ -51,21 +51,21 @@ func TestNothingIsKeptOfPodsThatAreGone(t *testing.T) {
 			if !ok {
 				break
 			}
-			d := plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{
+			d := plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{
 				Plugins: []string{plugins[i%len(plugins)], plugins[(i+1+i/len(plugins))%len(plugins)]},
 			}}
 			d.Rejection.Pending = d.Rejection.Plugins[:i%2]
 			switch {
 			case i == 0:
 				d.Outcome = plan.Placed
-				d.Placements = []plan.Placement{{QueuedPod: w.Pods[0], NodeName: "n", Steps: []plan.Step{{Stage: plan.Permit}}}}
+				d.Placement = plan.Placement{Pod: w.First(), NodeName: "n", Steps: []plan.Step{{Stage: plan.Permit}}}
 			case i == 1:
 				d.Outcome, d.Err = plan.Failed, errors.New("broken")
 			case i%5 == 2:
 				d.Evictions = []plan.Eviction{{Pod: victims[i%len(victims)], NodeName: "n"}, {Pod: victims[(i+1)%len(victims)], NodeName: "n"}}
-				evicting[w.Pods[0].Pod.Name] = w.Pods[0].Pod
+				evicting[w.First().Name] = w.First()
 			}
-			q.Settle(now, d)
+			queue.SettlePod(q, now, w, d)
 		}
 		events := freshEvents(round)
 		some := q.Kept()

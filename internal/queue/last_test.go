@@ -22,7 +22,7 @@ func order(t *testing.T, q *Queue) (names []string) {
 		if err := q.Audit(); err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, work.Pods[0].Pod.Name)
+		names = append(names, work.First().Name)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestUndecidedIsNotStarved(t *testing.T) {
 	q.Wake(start, state.Delta{Undecided: []types.UID{"urgent"}, Arrived: []*model.Pod{pod("urgent", 1000), pod("a", 1), pod("b", 1)}})
 	for turn := range 10 {
 		q.Wake(start, state.Delta{Arrived: []*model.Pod{pod(fmt.Sprint("new-", turn), 5)}})
-		if work, _ := q.Pop(start); work.Pods[0].Pod.Name == "urgent" {
+		if work, _ := q.Pop(start); work.First().Name == "urgent" {
 			if turn != 3 && turn != 4 {
 				t.Errorf("it has turn %d", turn)
 			}

@@ -111,7 +111,7 @@ func (q *outsideQueue) rejects(now time.Time, name string, plugins, pending []st
 		q.Wake(now, arrived(pod(name, 0)))
 	}
 	w := pop(q.t, q.Queue, now, name)
-	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins, Pending: pending}})
+	SettlePod(q.Queue, now, w, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins, Pending: pending}})
 }
 
 // TestPending wakes a pod by the events of plugins with and without the answer Pending.
@@ -231,11 +231,10 @@ func TestActivateInTurn(t *testing.T) {
 	q = newOutsideQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
 	w = pop(t, q.Queue, at(0), "p")
-	permit := plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}}}
-	q.Settle(at(0), permit)
+	SettlePod(q.Queue, at(0), w, plan.Decision{Outcome: plan.Placed, Placement: plan.Placement{Steps: []plan.Step{{Stage: plan.Permit}}}})
 	q.Activate(at(0.1), keys("p"))
 	q.in("p", "binding")
-	q.Wake(at(0.2), state.Delta{Failed: []state.Failure{{Pod: w.Pods[0].Pod, Rejectors: []string{"Quota"}}}})
+	q.Wake(at(0.2), state.Delta{Failed: []state.Failure{{Pod: w.First(), Rejectors: []string{"Quota"}}}})
 	q.in("p", "backing off")
 	// popped early; the activation is over
 	q.rejects(at(0.3), "p", []string{"Quota"}, nil)
@@ -246,9 +245,9 @@ func TestActivateInTurn(t *testing.T) {
 	q.Wake(at(0), arrived(pod("p", 0)))
 	w = pop(t, q.Queue, at(0), "p")
 	q.Activate(at(0), keys("p"))
-	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{}}})
+	SettlePod(q.Queue, at(0), w, plan.Decision{Outcome: plan.Placed})
 	q.in("p", "binding")
-	q.Wake(at(0.1), state.Delta{Failed: []state.Failure{{Pod: w.Pods[0].Pod}}})
+	q.Wake(at(0.1), state.Delta{Failed: []state.Failure{{Pod: w.First()}}})
 	q.in("p", "backing off after an error")
 	q.Activate(at(0.1), keys("p"))
 	q.in("p", "active")
@@ -395,16 +394,16 @@ func TestContradictoryOrder(t *testing.T) {
 				q.Wake(at(float64(i)), arrived(pod(fmt.Sprint("p", i), int32(r.IntN(3)))))
 				want++
 			} else if w, ok := q.Pop(at(float64(i))); ok {
-				got[w.Pods[0].Pod.Name]++
-				q.Settle(at(float64(i)), plan.Decision{Work: w, Outcome: plan.Terminating})
+				got[w.First().Name]++
+				SettlePod(q.Queue, at(float64(i)), w, plan.Decision{Outcome: plan.Terminating})
 			}
 			if err := q.Audit(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
 		for w, ok := q.Pop(at(300)); ok; w, ok = q.Pop(at(300)) {
-			got[w.Pods[0].Pod.Name]++
-			q.Settle(at(300), plan.Decision{Work: w, Outcome: plan.Terminating})
+			got[w.First().Name]++
+			SettlePod(q.Queue, at(300), w, plan.Decision{Outcome: plan.Terminating})
 		}
 		if len(got) != want {
 			t.Fatalf("seed %d: %d of %d pods were popped", seed, len(got), want)
@@ -418,9 +417,9 @@ func TestAnyEventAtPermit(t *testing.T) {
 	q := newOutsideQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
 	w := pop(t, q.Queue, at(0), "p")
-	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}}})
+	SettlePod(q.Queue, at(0), w, plan.Decision{Outcome: plan.Placed, Placement: plan.Placement{Steps: []plan.Step{{Stage: plan.Permit}}}})
 	q.Wake(at(0.1), state.Delta{Events: []model.Event{{Resource: model.AnyEvent, Action: model.Update}}})
-	q.Wake(at(0.2), state.Delta{Failed: []state.Failure{{Pod: w.Pods[0].Pod, Rejectors: []string{"Quota"}}}})
+	q.Wake(at(0.2), state.Delta{Failed: []state.Failure{{Pod: w.First(), Rejectors: []string{"Quota"}}}})
 	if got := q.PlaceOf(pod("p", 0).Key()); got == "parked" {
 		t.Errorf("p is %s: the event that stands for all that were lost does not help it", got)
 	}

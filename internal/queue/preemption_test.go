@@ -41,15 +41,15 @@ func preemptingQueue(t *testing.T, held bool) *Queue {
 }
 
 // preempt settles the rejection of a pod with evictions.
-func preempt(q *Queue, now time.Time, w plan.Work, victims ...*model.Pod) {
+func preempt(q *Queue, now time.Time, w *plan.Attempt, victims ...*model.Pod) {
 	d := plan.Decision{
-		Work: w, Outcome: plan.Unschedulable,
+		Outcome:   plan.Unschedulable,
 		Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: "full"}}, Plugins: []string{"Fit"}},
 	}
 	for _, victim := range victims {
 		d.Evictions = append(d.Evictions, plan.Eviction{Pod: victim, NodeName: "n"})
 	}
-	q.Settle(now, d)
+	SettlePod(q, now, w, d)
 }
 
 func going(name string) *model.Pod {
@@ -181,7 +181,7 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		q := start(t)
 		q.Wake(at(1), victimLeft("first", "last"))
 		w := pop(t, q, at(3), "p")
-		q.Settle(at(3), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{QueuedPod: w.Pods[0]}}})
+		SettlePod(q, at(3), w, plan.Decision{Outcome: plan.Placed, Placement: plan.Placement{Pod: w.First()}})
 		q.Wake(at(3), ended(p, false, errors.New("forbidden")))
 		expectPlace(t, q, "p", "binding")
 		q.Wake(at(4), state.Delta{Failed: []state.Failure{{Pod: p, Err: errors.New("no")}}})
@@ -232,8 +232,8 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		q := preemptingQueue(t, true)
 		q.Wake(at(0), arrived(p))
 		w := pop(t, q, at(0), "p")
-		q.Settle(at(0), plan.Decision{
-			Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{rejector}},
+		SettlePod(q, at(0), w, plan.Decision{
+			Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{rejector}},
 			Evictions: []plan.Eviction{{Pod: pod("first", 0)}, {Pod: pod("last", 0)}},
 		})
 		return q

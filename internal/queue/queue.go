@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -95,7 +94,6 @@ type Queue struct {
 	// other pod. No list is empty.
 	leaving  map[types.UID][]*entry
 	moves    []Move
-	works    slab.Slab[plan.QueuedPod]
 	missed   missed
 	now      time.Time // of the last call of Wake
 	batches  uint64    // number of calls of Wake
@@ -292,20 +290,20 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	q.wakeSlice(now)
 }
 
-// Pop returns the work whose turn it is, if any is ready: a pod, or all waiting members
-// of a group.
-func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
+// Pop returns the attempt whose turn it is, if any is ready: for a pod, or for all
+// waiting members of a group.
+func (q *Queue) Pop(now time.Time) (a *plan.Attempt, ok bool) {
 	q.flush(now)
 	e, early, ok := q.first(now)
 	for held := 0; ok && (q.holdBack(now, e) || q.postpone(now, e)); held++ {
 		if q.holding = held == q.config.Slice; q.holding {
-			return plan.Work{}, false
+			return nil, false
 		}
 		e, early, ok = q.first(now)
 	}
 	q.holding = false
 	if !ok {
-		return plan.Work{}, false
+		return nil, false
 	}
 	e.early = early || e.early && e.unfinished
 	if e.heads != nil {
@@ -317,7 +315,9 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	e.attempts++
 	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now, Woken: e.woken}
 	e.afterFlush = false
-	return plan.Work{Pods: q.works.One(pod), Rounds: rounds}, true
+	a = plan.ForPod(pod)
+	a.Rounds = rounds
+	return a, true
 }
 
 // goesOn begins a round of an entry's turn, and returns the number of the turn's earlier
@@ -368,22 +368,23 @@ func (q *Queue) Waiting(key model.PodKey, uid types.UID) *model.Pod {
 	return e.pod
 }
 
-// Settle applies the decision about the pods that were popped last.
-func (q *Queue) Settle(now time.Time, d plan.Decision) {
-	for i := range d.Pods {
-		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
-			if d.Outcome == plan.Unfinished {
-				q.goOn(e, &d)
-				continue
-			}
-			e.permits = i < len(d.Placements) && slices.ContainsFunc(d.Placements[i].Steps, atPermit)
-			if i == 0 {
-				// before parking, because waiting for victims limits the events that wake
-				// the pod
-				q.preempts(e, &d)
-			}
-			q.settle(now, e, &d)
-		}
+// Settle applies the decisions of the attempt that was popped last.
+func (q *Queue) Settle(now time.Time, a *plan.Attempt) {
+	if a.Group != nil {
+		q.settleGroup(now, a)
+		return
+	}
+	d := &a.Members[0]
+	e := q.entries[d.Pod.Key()]
+	switch {
+	case e == nil:
+	case a.Outcome == plan.Unfinished:
+		q.goOn(e, d)
+	default:
+		e.permits = slices.ContainsFunc(d.Placement.Steps, atPermit)
+		// before parking, because waiting for victims limits the events that wake the pod
+		q.preempts(e, d)
+		q.settle(now, e, d)
 	}
 }
 
@@ -410,7 +411,7 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 // does not count as an attempt.
 func (q *Queue) goOn(e *entry, d *plan.Decision) {
 	e.attempts--
-	e.afterFlush, e.unfinished = d.Pods[0].AfterFlush, true
+	e.afterFlush, e.unfinished = d.AfterFlush, true
 	e.rounds++
 	q.move(e, active, toGoOn)
 }

@@ -86,7 +86,7 @@ func arrived(pods ...*model.Pod) state.Delta { return state.Delta{Arrived: pods}
 var podDeleted = state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete}}}
 
 // pop expects a certain pod to be next, "" for none.
-func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
+func pop(t *testing.T, q *Queue, now time.Time, want string) *plan.Attempt {
 	t.Helper()
 	w, ok := q.Pop(now)
 	if err := q.Audit(); err != nil {
@@ -94,7 +94,7 @@ func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
 	}
 	got := ""
 	if ok {
-		got = w.Pods[0].Pod.Name
+		got = w.First().Name
 	}
 	if got != want {
 		t.Fatalf("at %v: popped %q, want %q", now.Sub(start), got, want)
@@ -102,12 +102,12 @@ func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
 	return w
 }
 
-func reject(q *Queue, now time.Time, w plan.Work, plugins ...string) {
-	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins}})
+func reject(q *Queue, now time.Time, w *plan.Attempt, plugins ...string) {
+	SettlePod(q, now, w, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins}})
 }
 
-func fail(q *Queue, now time.Time, w plan.Work) {
-	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Failed, Err: errors.New("broken")})
+func fail(q *Queue, now time.Time, w *plan.Attempt) {
+	SettlePod(q, now, w, plan.Decision{Outcome: plan.Failed, Err: errors.New("broken")})
 }
 
 func TestOrder(t *testing.T) {
@@ -115,27 +115,23 @@ func TestOrder(t *testing.T) {
 	q.Wake(at(0), arrived(pod("old", 0), pod("second", 0)))
 	q.Wake(at(1), arrived(pod("low", -5), pod("high", 10)))
 	for _, want := range []string{"high", "old", "second", "low", ""} {
-		if w := pop(t, q, at(2), want); len(w.Pods) > 0 {
-			q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Placed})
+		if w := pop(t, q, at(2), want); w != nil {
+			SettlePod(q, at(2), w, plan.Decision{Outcome: plan.Placed})
 		}
 	}
 }
 
-// TestGroupSettles settles two pods with a common decision: each moves to the place of
-// its outcome.
-func TestGroupSettles(t *testing.T) {
+// TestSettle settles a pod: it moves to the place of the outcome.
+func TestSettle(t *testing.T) {
 	for outcome, want := range map[plan.Outcome]string{
 		plan.Placed: "binding", plan.Unschedulable: "parked", plan.Failed: "backing off after an error",
 		plan.NoNodes: "backing off after an error", plan.Terminating: "",
 	} {
 		q := newQueue(t)
-		q.Wake(at(0), arrived(pod("a", 0), pod("b", 0)))
-		group := plan.Work{Pods: append(pop(t, q, at(0), "a").Pods, pop(t, q, at(0), "b").Pods...)}
-		q.Settle(at(0), plan.Decision{Work: group, Outcome: outcome, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
-		for _, name := range []string{"a", "b"} {
-			if place := q.PlaceOf(model.PodKey{Namespace: "ns", Name: name}); place != want {
-				t.Errorf("%s: pod %s is %q, want %q", outcome, name, place, want)
-			}
+		q.Wake(at(0), arrived(pod("a", 0)))
+		SettlePod(q, at(0), pop(t, q, at(0), "a"), plan.Decision{Outcome: outcome, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
+		if place := q.PlaceOf(model.PodKey{Namespace: "ns", Name: "a"}); place != want {
+			t.Errorf("%s: the pod is %q, want %q", outcome, place, want)
 		}
 	}
 }
@@ -154,8 +150,8 @@ func TestBackoff(t *testing.T) {
 		w = pop(t, q, at(ready), "p")
 		now = ready + 0.3
 	}
-	if w.Pods[0].Attempt != 7 {
-		t.Errorf("attempt %d, want 7", w.Pods[0].Attempt)
+	if w.Members[0].Attempt != 7 {
+		t.Errorf("attempt %d, want 7", w.Members[0].Attempt)
 	}
 }
 
@@ -211,19 +207,19 @@ func TestGates(t *testing.T) {
 	}
 	q.Wake(at(401), arrived(pod("p", 0)))
 	w := pop(t, q, at(401), "p")
-	if !w.Pods[0].Since.Equal(at(401)) {
-		t.Errorf("the time behind a gate counts as waiting: since %v", w.Pods[0].Since.Sub(start))
+	if !w.Members[0].Since.Equal(at(401)) {
+		t.Errorf("the time behind a gate counts as waiting: since %v", w.Members[0].Since.Sub(start))
 	}
 }
 
 func TestFailedBindingComesBackInItsNewestVersion(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
-	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Outcome: plan.Placed})
+	SettlePod(q, at(0), pop(t, q, at(0), "p"), plan.Decision{Outcome: plan.Placed})
 	newest := pod("p", 7)
 	q.Wake(at(1), state.Delta{Failed: []state.Failure{{Pod: newest, Err: errors.New("conflict")}}})
 	pop(t, q, at(2.9), "")
-	if w := pop(t, q, at(3), "p"); w.Pods[0].Pod != newest || w.Pods[0].Attempt != 2 {
+	if w := pop(t, q, at(3), "p"); w.First() != newest || w.Members[0].Attempt != 2 {
 		t.Errorf("popped %+v", w)
 	}
 }
@@ -235,7 +231,7 @@ func TestPodsThatLeaveAreForgotten(t *testing.T) {
 		"active":  func() {},
 		"parked":  func() { reject(q, at(0), pop(t, q, at(0), "p"), "Fit") },
 		"erring":  func() { fail(q, at(0), pop(t, q, at(0), "p")) },
-		"binding": func() { q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Outcome: plan.Placed}) },
+		"binding": func() { SettlePod(q, at(0), pop(t, q, at(0), "p"), plan.Decision{Outcome: plan.Placed}) },
 	} {
 		q.Wake(at(0), arrived(pod("p", 0)))
 		prepare()
@@ -275,7 +271,7 @@ func TestVersionThatCannotBeReadAsksNoPlugin(t *testing.T) {
 func TestTerminatingPodIsNotTriedAgain(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
-	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Outcome: plan.Terminating})
+	SettlePod(q, at(0), pop(t, q, at(0), "p"), plan.Decision{Outcome: plan.Terminating})
 	pop(t, q, at(1000), "")
 }
 
@@ -359,8 +355,8 @@ func TestActivate(t *testing.T) {
 	key := func(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
 	q.Activate(at(0.1), []model.PodKey{key("parked"), key("erring"), key("gated"), key("noPlugin")})
 	for _, want := range []string{"parked", "erring", ""} {
-		if w := pop(t, q, at(0.2), want); len(w.Pods) > 0 {
-			q.Settle(at(0.2), plan.Decision{Work: w, Outcome: plan.Placed})
+		if w := pop(t, q, at(0.2), want); w != nil {
+			SettlePod(q, at(0.2), w, plan.Decision{Outcome: plan.Placed})
 		}
 	}
 }
@@ -406,7 +402,7 @@ func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 	expect("end of backoff", Move{"active", "BackoffComplete", 1})
 	reject(q, at(2), w, "Affinity")
 	q.TakeMoves()
-	if w = pop(t, q, at(400), "p"); !w.Pods[0].AfterFlush {
+	if w = pop(t, q, at(400), "p"); !w.Members[0].AfterFlush {
 		t.Error("the attempt does not say that it is owed to the flush")
 	}
 	expect("flush", Move{"active", "UnschedulableTimeout", 1})
@@ -420,7 +416,7 @@ func TestClockSetBack(t *testing.T) {
 	fail(q, at(7200), pop(t, q, at(7200), "erring"))
 	reject(q, at(7200), pop(t, q, at(7200), "parked"), "Fit")
 	w := pop(t, q, at(0), "erring")
-	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed})
+	SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Placed})
 	q.Wake(at(0), podDeleted)
 	pop(t, q, at(0), "parked")
 }
@@ -443,7 +439,7 @@ func TestFairness(t *testing.T) {
 		w, ok := q.Pop(now)
 		switch {
 		case !ok:
-		case w.Pods[0].Pod.Priority > 0:
+		case w.First().Priority > 0:
 			turns++
 			if step%2 == 0 {
 				reject(q, now, w, "Fit")
@@ -451,8 +447,8 @@ func TestFairness(t *testing.T) {
 				fail(q, now, w)
 			}
 		default:
-			order = append(order, w.Pods[0].Pod.Name)
-			q.Settle(now, plan.Decision{Work: w, Outcome: plan.Placed})
+			order = append(order, w.First().Name)
+			SettlePod(q, now, w, plan.Decision{Outcome: plan.Placed})
 		}
 	}
 	if len(order) != 50 || !slices.IsSorted(order) || turns < 500 {
@@ -485,9 +481,9 @@ func TestRejectedAtPermit(t *testing.T) {
 		{"more has happened than is kept", many, nil, "backing off"},
 	} {
 		q := newQueue(t)
-		settle := func(w plan.Work) {
+		settle := func(w *plan.Attempt) {
 			steps := []plan.Step{{Stage: plan.Permit, Plugin: "Fit"}}
-			q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: steps}}})
+			SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Placed, Placement: plan.Placement{Steps: steps}})
 		}
 		former, earlier := pod("former", 1), pod("earlier", 2)
 		q.Wake(at(0), arrived(mine, former, earlier))

@@ -86,11 +86,11 @@ func TestEventForAllIsTakenInSlices(t *testing.T) {
 		if !ok {
 			t.Fatalf("round %d has woken pods, and none is ready", rounds)
 		}
-		if p := w.Pods[0]; last.Pod != nil && p.Pod.Priority > last.Pod.Priority {
+		if p := w.Members[0]; last.Pod != nil && p.Pod.Priority > last.Pod.Priority {
 			t.Fatalf("pod %s of priority %d is popped after one of %d", p.Pod, p.Pod.Priority, last.Pod.Priority)
 		}
-		last = w.Pods[0]
-		q.Settle(now, plan.Decision{Work: w, Outcome: plan.Placed})
+		last = w.Members[0].QueuedPod
+		queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Placed})
 	}
 	if asked := q.HintsAsked() - before; asked != 1 || rounds < size/queue.DefaultSlice || rounds > size/queue.DefaultSlice+2 {
 		t.Errorf("%d hints in %d rounds", asked, rounds)
@@ -208,8 +208,8 @@ func turns(t *testing.T, rules queue.Config, pods []*model.Pod, rejectors [][]st
 		q.Wake(now, delta)
 		delta = state.Delta{}
 		if w, ok := q.Pop(now); ok {
-			order = append(order, w.Pods[0].Pod.Name)
-			q.Settle(now, plan.Decision{Work: w, Outcome: plan.Placed})
+			order = append(order, w.First().Name)
+			queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Placed})
 		} else if !q.Unfinished() {
 			return order
 		}
@@ -262,14 +262,14 @@ func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 			}
 			q.Wake(now, delta)
 			if w, ok := q.Pop(now); ok {
-				pod := w.Pods[0].Pod
+				pod := w.First()
 				delete(owed, pod.Key())
 				delete(parked, pod.Key())
 				if r.IntN(5) == 0 {
-					q.Settle(now, plan.Decision{Work: w, Outcome: plan.Terminating})
+					queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Terminating})
 				} else {
 					by := one(r, profile.EnqueueExtensions...).Name()
-					q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{by}}})
+					queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{by}}})
 					parked[pod.Key()] = parkedPod{pod, by}
 				}
 			}

@@ -128,7 +128,7 @@ func TestTreePreempts(t *testing.T) {
 	if got := g.places("a", "b"); got != "gated, gated" {
 		t.Fatalf("they are %s", got)
 	}
-	preemptor := work.Pods[0].Pod
+	preemptor := work.First()
 	g.apply(podLeaves("a"))
 	if got := g.places("b"); got != "gated" {
 		t.Fatalf("the other is %s", got)
@@ -203,8 +203,8 @@ func TestGroupJoinsAnActiveTree(t *testing.T) {
 		t.Errorf("described as %+v", d.Group)
 	}
 	work, text := g.pop()
-	if text != "root: a1 b1" || !work.Pods[1].Since.Equal(at(1)) {
-		t.Errorf("popped %q, the last of which could be tried since %v", text, work.Pods[1].Since)
+	if text != "root: a1 b1" || !work.Members[1].Since.Equal(at(1)) {
+		t.Errorf("popped %q, the last of which could be tried since %v", text, work.Members[1].Since)
 	}
 }
 

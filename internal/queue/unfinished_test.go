@@ -64,7 +64,7 @@ func TestPodsThatChangeBetweenSlices(t *testing.T) {
 	if place := placeOf(q, "first"); place != "parked" {
 		t.Errorf("a pod that was rejected after the event is %s, want parked", place)
 	}
-	if w := pop(t, q, at(100), "updated"); w.Pods[0].Pod != newer {
+	if w := pop(t, q, at(100), "updated"); w.First() != newer {
 		t.Error("an old version is popped")
 	}
 	pop(t, q, at(100), "last")
@@ -194,7 +194,7 @@ func TestFlushesAreTakenInSlices(t *testing.T) {
 	}
 	q.config.Slice = slice
 	q.TakeMoves()
-	var popped []plan.Work
+	var popped []*plan.Attempt
 	now := 1000.0
 	for rounds := 0; ; rounds++ {
 		q.Wake(at(now), state.Delta{})
@@ -234,7 +234,7 @@ func TestManyRejectedAtPermit(t *testing.T) {
 			p := pod(fmt.Sprintf("p%d", i), 0)
 			q.Wake(at(0), arrived(p))
 			w, _ := q.Pop(at(0))
-			q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}}})
+			SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Placed, Placement: plan.Placement{Steps: []plan.Step{{Stage: plan.Permit}}}})
 			failed.Failed = append(failed.Failed, state.Failure{Pod: p, Err: errors.New("no"), Rejectors: []string{"Fit"}})
 		}
 		for range missedEvents {

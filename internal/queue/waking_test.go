@@ -247,7 +247,7 @@ func crowd(t testing.TB, size int) *queue.Queue {
 		if !ok {
 			return q
 		}
-		q.Settle(noon, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{
+		queue.SettlePod(q, noon, w, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{
 			Plugins: []string{"InterPodAffinity", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "TaintToleration"},
 		}})
 	}

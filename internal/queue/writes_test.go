@@ -78,10 +78,10 @@ func TestReadyPodsAwaitAWrite(t *testing.T) {
 	claim, set := claimSet("c")
 	g.apply(set, using(podSet("parked"), "c"))
 	work, _ := g.pop()
-	g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
+	SettlePod(g.Queue, g.now, work, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
 	g.apply(using(podSet("fails"), "c"))
 	work, _ = g.pop()
-	g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Failed, Err: errors.New("no")})
+	SettlePod(g.Queue, g.now, work, plan.Decision{Outcome: plan.Failed, Err: errors.New("no")})
 	g.apply(using(podSet("ready"), "c"), podSet("free"))
 
 	g.State().GiveBack(plan.Write{GivesBack: claim})
@@ -156,11 +156,11 @@ func TestParkedWhileAWriteIsInFlight(t *testing.T) {
 			work, _ := g.pop()
 			// after the call of the PreEnqueue plugin
 			g.State().GiveBack(plan.Write{GivesBack: claim})
-			g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
+			SettlePod(g.Queue, g.now, work, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
 		}
 		g.apply(using(podSet("before"), "c"))
 		work, _ := g.pop()
-		g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
+		SettlePod(g.Queue, g.now, work, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Awaits"}}})
 		park("while")
 		want := "parked, active"
 		if overflow { // all parked pods are retried

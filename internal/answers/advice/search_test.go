@@ -42,7 +42,7 @@ func TestSearchFindsTheFirst(t *testing.T) {
 			}
 			question := Question{Pod: pod, OfPod: true}
 			in.In.Set(pod)
-			if d := in.Engine.Decide(in.State.View(), plan.WorkFor(in.In.Drain()[0].Pod)); d.Outcome != plan.Unschedulable {
+			if d := in.Engine.Decide(in.State.View(), plan.Alone(in.In.Drain()[0].Pod)); d.Outcome != plan.Unschedulable {
 				continue
 			}
 			want := For(in, question)

@@ -141,7 +141,7 @@ func (t *trial) try(changes ...Change) (node string, ok bool) {
 	t.with(changes, func() {
 		d := t.decide(t.compile(pod))
 		if ok = d.Outcome == plan.Placed; ok {
-			node = d.Placements[0].NodeName
+			node = d.Placement.NodeName
 		}
 	})
 	return node, ok
@@ -153,7 +153,7 @@ func (t *trial) decide(pod *model.Pod) plan.Decision {
 	if by, _ := t.Profiles[pod.SchedulerName].RunPreEnqueue(t.State.View(), pod); by != "" {
 		return plan.Decision{}
 	}
-	return t.Engine.Decide(t.State.View().Restricted(t.Within), plan.WorkFor(pod))
+	return t.Engine.Decide(t.State.View().Restricted(t.Within), plan.Alone(pod))
 }
 
 // edited returns a copy of the pod with the changes.
@@ -236,8 +236,8 @@ func (t *trial) countFollowing(pod *v1.Pod, most int) (count int, ok bool) {
 		if d.Outcome != plan.Placed {
 			return max(0, n-1), true
 		}
-		t.State.Assume(d.Placements...)
-		placed = append(placed, d.Placements...)
+		t.State.Assume(d.Placement)
+		placed = append(placed, d.Placement)
 	}
 	return most, true
 }

@@ -231,16 +231,10 @@ func onNode(pod *v1.Pod) string {
 	return pod.Spec.NodeName
 }
 
-// Make applies or undoes the cause. It returns the changed objects, the deleted objects
-// and the pod as it is then judged.
-func (r *Result) Make(d *Differences, cause *Cause) (pod *v1.Pod, set, gone []kinds.Object) {
-	pods, set, gone := d.make(r.Direction, cause.units)
-	return pods[0], set, gone
-}
-
-// MakeForGroup is Make for a pod group. It returns the members as they are then judged;
-// all other members are absent.
-func (r *Result) MakeForGroup(d *Differences, cause *Cause) (members []*v1.Pod, set, gone []kinds.Object) {
+// Make applies or undoes the cause. It returns the pod, or the members of the pod group,
+// as they are then judged, and the changed and the deleted objects. All other members are
+// absent.
+func (r *Result) Make(d *Differences, cause *Cause) (members []*v1.Pod, set, gone []kinds.Object) {
 	return d.make(r.Direction, cause.units)
 }
 

@@ -80,7 +80,7 @@ func starts(t *testing.T, scheduler *config.Config, o explain.Objects, members [
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.OfGroup(gang)
+	g, err := s.Group(gang)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestCausesOfGroups(t *testing.T) {
 			t.Errorf("seed %d: %d causes, cut short: %t", seed, len(result.Causes), result.CutShort)
 		}
 		leads := func(c *attribution.Cause) bool {
-			members, set, gone := result.MakeForGroup(d, c)
+			members, set, gone := result.Make(d, c)
 			o := start
 			o.Nodes, o.Pods, o.Others = replaced(o.Nodes, set, gone), replaced(o.Pods, set, gone), replacedOthers(o.Others, set, gone)
 			return starts(t, scheduler, o, members)

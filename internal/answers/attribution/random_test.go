@@ -300,7 +300,8 @@ func (x *exam) checkPart(c, part *attribution.Cause) {
 
 // leads reports whether the oracle gives the wanted answer after the changes of a cause.
 func (x *exam) leads(c *attribution.Cause) (oracle.Judgment, bool) {
-	pod, set, gone := x.r.Make(x.d, c)
+	pods, set, gone := x.r.Make(x.d, c)
+	pod := pods[0]
 	cluster := x.now
 	if x.r.Direction == attribution.Apply {
 		cluster = x.then

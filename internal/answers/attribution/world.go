@@ -109,16 +109,16 @@ func (w *world) answer() Answer {
 	if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
 		return Answer{Verdict: Gated, Message: reason}
 	}
-	d := w.Engine.Decide(w.State.View(), plan.WorkFor(pod))
+	d := w.Engine.Decide(w.State.View(), plan.Alone(pod))
 	return answerOf(&d)
 }
 
 // answerOf converts a decision about one pod to an answer.
 func answerOf(d *plan.Decision) Answer {
-	pod := d.Pods[0].Pod
+	pod := d.Pod
 	switch nomination := d.NominationOf(pod); {
 	case d.Outcome == plan.Placed:
-		return Answer{Verdict: Placed, Node: d.Placements[0].NodeName}
+		return Answer{Verdict: Placed, Node: d.Placement.NodeName}
 	case d.Outcome == plan.Failed:
 		return Answer{Verdict: Failed, Message: d.Err.Error()}
 	case d.Outcome == plan.Unschedulable && nomination.Mode == plan.Set:
@@ -134,17 +134,18 @@ func (w *world) ofGroup() Answer {
 	members := w.compiled()
 	w.ofMembers += len(members)
 	a := Answer{Verdict: Gated, Members: len(members)}
-	work := plan.Work{Group: w.State.View().Group(*w.group)}
-	if work.Group == nil {
+	group := w.State.View().Group(*w.group)
+	if group == nil {
 		a.Message = fmt.Sprintf("PodGroup %s does not exist", w.group)
 		return a
 	}
+	var pods []plan.QueuedPod
 	for _, pod := range members {
 		if _, reason := w.Profiles[pod.SchedulerName].RunPreEnqueue(w.State.View(), pod); reason != "" {
 			a.Message = fmt.Sprintf("member %s is held back: %s", pod, reason)
 			return a
 		}
-		work.Pods = append(work.Pods, plan.QueuedPod{Pod: pod})
+		pods = append(pods, plan.QueuedPod{Pod: pod})
 	}
 	if len(members) == 0 {
 		a.Message = "there are no members"
@@ -152,19 +153,20 @@ func (w *world) ofGroup() Answer {
 	}
 	for _, p := range w.Profiles[members[0].SchedulerName].PreEnqueue {
 		if of, ok := p.(plugin.GroupPreEnqueue); ok {
-			if a.Message = of.PreEnqueueGroup(work.Group, len(members)); a.Message != "" {
+			if a.Message = of.PreEnqueueGroup(group, len(members)); a.Message != "" {
 				return a
 			}
 		}
 	}
 	// Members are tried in the order after an attempt.
-	slices.SortStableFunc(work.Pods, func(x, y plan.QueuedPod) int { return cmp.Compare(x.Pod.Name, y.Pod.Name) })
-	d := gang.Decide(w.State, w.Engine, work, nil)
+	slices.SortStableFunc(pods, func(x, y plan.QueuedPod) int { return cmp.Compare(x.Pod.Name, y.Pod.Name) })
+	d := plan.ForGroup(group, nil, pods)
+	gang.Decide(w.State, w.Engine, d, nil)
 	a.Message = d.Message
 	evicts := false
 	for i := range d.Members {
-		for j := range d.Members[i].Placements {
-			a.on = append(a.on, d.Members[i].Placements[j].NodeName)
+		if m := &d.Members[i]; m.Outcome == plan.Placed {
+			a.on = append(a.on, m.Placement.NodeName)
 		}
 		evicts = evicts || len(d.Members[i].Evictions) > 0
 	}
@@ -172,7 +174,9 @@ func (w *world) ofGroup() Answer {
 	case d.Outcome == plan.Placed:
 		a.Verdict, a.Fit, a.Message = Placed, len(a.on), ""
 		for i := range slices.Backward(d.Members) {
-			w.State.Unassume(d.Members[i].Placements...)
+			if m := &d.Members[i]; m.Outcome == plan.Placed {
+				w.State.Unassume(m.Placement)
+			}
 		}
 	case d.Outcome != plan.Unschedulable:
 		a.Verdict = Failed

@@ -14,7 +14,7 @@ import (
 //
 // It does nothing if a node is feasible and the pod is not gated, or if nodes are not the
 // problem: the pod is being deleted or malformed, a plugin fails, or the cluster has no
-// nodes. For members of pod groups, OfGroup searches for the whole group.
+// nodes. For members of pod groups, Group searches for the whole group.
 func (s *Snapshot) Advise(a *Explanation, pending int) {
 	unschedulable := a.decision.Outcome == plan.Unschedulable || a.decision.Outcome == plan.Placed && a.Gated != ""
 	if a.PodGroup != "" || a.Error != "" || a.pod.Malformed != "" || !unschedulable {

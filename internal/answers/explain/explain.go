@@ -241,7 +241,7 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 		return nil, fmt.Errorf("evaluate pod %s: %w", pod, err)
 	}
 	if s.isGrouped(pod) { // A member alone preempts no pods.
-		full.Decision = s.engine.Decide(s.state.View(), s.workOf(&judged))
+		full.Decision = s.engine.Decide(s.state.View(), s.memberOf(&judged))
 	}
 	a.decision = full.Decision
 	switch d := &full.Decision; d.Outcome {
@@ -291,24 +291,24 @@ func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 // isGrouped reports whether a pod is scheduled together with other pods.
 func (s *Snapshot) isGrouped(pod *model.Pod) bool { return len(s.members[pod.Group]) > 0 }
 
-// workOf returns the work of scheduling a single member of a group, even if the PodGroup
-// does not exist.
-func (s *Snapshot) workOf(pod *model.Pod) plan.Work {
-	work := plan.WorkFor(pod)
-	if work.Group = s.state.View().Group(pod.Group); work.Group == nil {
-		work.Group = &model.PodGroup{Key: pod.Group, MinCount: 1}
+// memberOf returns a pod as a single member of its group, even if the PodGroup does not
+// exist.
+func (s *Snapshot) memberOf(pod *model.Pod) plan.Member {
+	m := plan.Alone(pod)
+	if m.Group = s.state.View().Group(pod.Group); m.Group == nil {
+		m.Group = &model.PodGroup{Key: pod.Group, MinCount: 1}
 	}
-	if root, _ := s.rootOf(work.Group); root != nil {
-		work.Tree = s.state.View().Tree(root.Key)
+	if root, _ := s.rootOf(m.Group); root != nil {
+		m.Tree = s.state.View().Tree(root.Key)
 	}
-	return work
+	return m
 }
 
 // ask returns an answer without nodes for a malformed pod, because such a pod has no
 // needs.
 func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
 	if pod.Malformed != "" {
-		return plan.Answer{Decision: s.engine.Decide(s.state.View(), plan.WorkFor(pod))}, nil
+		return plan.Answer{Decision: s.engine.Decide(s.state.View(), plan.Alone(pod))}, nil
 	}
 	return s.engine.Answer(s.state.View(), pod)
 }

@@ -66,7 +66,7 @@ func (s *Snapshot) CountFits(pod *model.Pod, by string, most int) (*Fit, error) 
 	defer func() { s.state.Unassume(placed...) }()
 	next := likeness(pod, 0)
 	for fit.Fits < most {
-		d := s.engine.Decide(s.state.View(), plan.WorkFor(next))
+		d := s.engine.Decide(s.state.View(), plan.Alone(next))
 		if d.Outcome == plan.Failed {
 			return nil, fmt.Errorf("decide about pod %d like %s: %w", fit.Fits+1, pod, d.Err)
 		}
@@ -74,9 +74,9 @@ func (s *Snapshot) CountFits(pod *model.Pod, by string, most int) (*Fit, error) 
 			fit.Message = messageOf(&d)
 			break
 		}
-		s.state.Assume(d.Placements...)
-		placed = append(placed, d.Placements...)
-		on[d.Placements[0].NodeName]++
+		s.state.Assume(d.Placement)
+		placed = append(placed, d.Placement)
+		on[d.Placement.NodeName]++
 		fit.Fits++
 		next = likeness(pod, fit.Fits)
 	}

@@ -163,13 +163,16 @@ const (
 type groupTurn struct {
 	*Snapshot
 	*Group
-	work plan.Work
+	// pods are the members, of the PodGroup or of all groups of the tree.
+	pods     []plan.QueuedPod
+	podGroup *model.PodGroup
+	tree     *model.GroupTree
 	// left is the number of decisions about single members that may still be made.
 	left int
 }
 
-// OfGroup explains a pod group that pods of the snapshot name, even if it does not exist.
-func (s *Snapshot) OfGroup(key model.GroupKey) (*Group, error) {
+// Group explains a pod group that pods of the snapshot name, even if it does not exist.
+func (s *Snapshot) Group(key model.GroupKey) (*Group, error) {
 	members := s.members[key]
 	object := s.state.View().Group(key)
 	g := &Group{Name: key.String(), Running: s.state.View().GroupPlaced(key), Waiting: len(members)}
@@ -189,9 +192,9 @@ func (s *Snapshot) OfGroup(key model.GroupKey) (*Group, error) {
 	case len(members) == 0 || err != nil:
 		return g, nil
 	}
-	t := groupTurn{Snapshot: s, Group: g, work: plan.Work{Group: object}, left: maxDecisions}
+	t := groupTurn{Snapshot: s, Group: g, podGroup: object, left: maxDecisions}
 	for _, pod := range members {
-		t.work.Pods = append(t.work.Pods, plan.QueuedPod{Pod: s.judged(pod)})
+		t.pods = append(t.pods, plan.QueuedPod{Pod: s.judged(pod)})
 	}
 	if err := t.explain(); err != nil {
 		return nil, fmt.Errorf("explain pod group %s: %w", key, err)
@@ -265,34 +268,34 @@ func (s *Snapshot) similarGroup(key model.GroupKey) string {
 }
 
 func (t *groupTurn) explain() error {
-	real := t.decide(t.work.Pods, t.MinCount)
+	real := t.decide(t.pods, t.MinCount)
 	t.Starts = real.Outcome == plan.Placed
 	if t.Held == "" {
-		t.Condition = conditionAfter(&real)
+		t.Condition = conditionAfter(real)
 	}
 	each := real // Each member's result if a single member were enough.
 	if real.Outcome == plan.Unschedulable && t.MinCount > 1 {
-		each = t.decide(t.work.Pods, 1)
+		each = t.decide(t.pods, 1)
 	}
 	var blockers []int // the first member of each sort
 	alike := map[int]int{}
 	for i := range each.Members {
 		m := &each.Members[i]
-		member := Member{Pod: m.Pods[0].Pod.String()}
+		member := Member{Pod: m.Pod.String()}
 		switch m.Outcome {
 		case plan.Placed:
-			member.Node = m.Placements[0].NodeName
+			member.Node = m.Placement.NodeName
 			t.Fit++
 		default:
 			member.Message = report.Message(m)
 			if m.Outcome == plan.Unschedulable && m.Rejection.Group == "" {
-				blockers = countSort(&each, blockers, alike, i)
+				blockers = countSort(each, blockers, alike, i)
 			}
 		}
 		t.Members = append(t.Members, member)
 	}
 	for _, at := range blockers {
-		blocker, err := t.block(&each, at)
+		blocker, err := t.block(each, at)
 		if err != nil {
 			return err
 		}
@@ -305,7 +308,7 @@ func (t *groupTurn) explain() error {
 	}
 	switch {
 	case t.Starts && t.Fit == len(t.Members):
-		t.countRoom(&each)
+		t.countRoom(each)
 	case real.Outcome == plan.Unschedulable:
 		t.search()
 	}
@@ -313,40 +316,43 @@ func (t *groupTurn) explain() error {
 }
 
 // decide decides about members with a given minCount and reverts the placements.
-func (t *groupTurn) decide(pods []plan.QueuedPod, minCount int) plan.GroupDecision {
+func (t *groupTurn) decide(pods []plan.QueuedPod, minCount int) *plan.Attempt {
 	t.left -= len(pods)
-	work := plan.Work{Pods: pods}
-	if t.work.Tree == nil {
-		as := *t.work.Group
+	a := plan.ForGroup(t.podGroup, t.tree, pods)
+	if t.tree == nil {
+		as := *t.podGroup
 		as.MinCount = minCount
-		work.Group = &as
+		a.Group = &as
 	} else {
-		tree, top := *t.work.Tree, *t.work.Tree.Composite
+		tree, top := *t.tree, *t.tree.Composite
 		top.MinGroupCount = minCount
 		tree.Composite = &top
-		work.Group, work.Tree = t.work.Group, &tree
+		a.Tree = &tree
 	}
-	return t.takenBack(work)
+	t.takenBack(a)
+	return a
 }
 
 // takenBack decides about a group or a tree and reverts the placements.
-func (s *Snapshot) takenBack(work plan.Work) plan.GroupDecision {
-	d := gang.Decide(s.state, s.engine, work, nil)
-	if d.Outcome == plan.Placed {
-		for i := range slices.Backward(d.Members) {
-			s.state.Unassume(d.Members[i].Placements...)
+func (s *Snapshot) takenBack(a *plan.Attempt) {
+	gang.Decide(s.state, s.engine, a, nil)
+	if a.Outcome != plan.Placed {
+		return
+	}
+	for i := range slices.Backward(a.Members) {
+		if m := &a.Members[i]; m.Outcome == plan.Placed {
+			s.state.Unassume(m.Placement)
 		}
 	}
-	return d
 }
 
 // conditionAfter returns the condition of the PodGroup after a decision; nil if its
 // members are not tried. A condition that is True never changes.
-func conditionAfter(d *plan.GroupDecision) *GroupCondition {
+func conditionAfter(d *plan.Attempt) *GroupCondition {
 	if d.Outcome == plan.Terminating {
 		return nil
 	}
-	after := report.ConditionOfGroup(d)
+	after := report.ConditionAfter(d)
 	for i := range d.Group.Object.Status.Conditions {
 		if had := &d.Group.Object.Status.Conditions[i]; had.Type == after.Type && had.Status == metav1.ConditionTrue {
 			after = *had
@@ -357,9 +363,9 @@ func conditionAfter(d *plan.GroupDecision) *GroupCondition {
 
 // countSort counts a member without a node. If it is equal to a blocker, it belongs to
 // that blocker's sort; otherwise it becomes a blocker, up to maxBlockers.
-func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int) []int {
+func countSort(d *plan.Attempt, blockers []int, alike map[int]int, at int) []int {
 	for _, first := range blockers {
-		if engine.Equal(d.Members[first].Pods[0].Pod, d.Members[at].Pods[0].Pod) {
+		if engine.Equal(d.Members[first].Pod, d.Members[at].Pod) {
 			alike[first]++
 			return blockers
 		}
@@ -372,18 +378,15 @@ func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int)
 }
 
 // block explains a member without a node while the members before it are placed.
-func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
+func (t *groupTurn) block(d *plan.Attempt, at int) (Blocker, error) {
 	domain, err := t.domainOf(d)
 	if err != nil {
 		return Blocker{}, err
 	}
-	var before []plan.Placement
-	for i := range d.Members[:at] {
-		before = append(before, d.Members[i].Placements...)
-	}
+	before := placed(d.Members[:at])
 	t.state.Assume(before...)
 	defer t.state.Unassume(before...)
-	pod := d.Members[at].Pods[0].Pod
+	pod := d.Members[at].Pod
 	a, err := t.Snapshot.explain(pod, true)
 	if err != nil {
 		return Blocker{}, err
@@ -410,15 +413,25 @@ func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
 	return b, nil
 }
 
+// placed returns the placements of members.
+func placed(members []plan.Decision) (all []plan.Placement) {
+	for i := range members {
+		if m := &members[i]; m.Outcome == plan.Placed {
+			all = append(all, m.Placement)
+		}
+	}
+	return all
+}
+
 // domainOf returns the domain placement of the members; without a node set if groups are
 // not restricted to domains. If no member has a node and several domains exist, none was
 // chosen. The result then has no name and contains the nodes of all domains.
-func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, error) {
-	profile := t.profiles[d.Members[0].Pods[0].Pod.SchedulerName]
+func (t *groupTurn) domainOf(d *plan.Attempt) (plugin.DomainPlacement, error) {
+	profile := t.profiles[d.Members[0].Pod.SchedulerName]
 	if profile == nil || profile.Placements == nil || profile.Placements.Generate == nil {
 		return plugin.DomainPlacement{}, nil
 	}
-	all, err := profile.Placements.Generate.GeneratePlacements(t.state.View(), model.TreeOf(t.work.Group), nil)
+	all, err := profile.Placements.Generate.GeneratePlacements(t.state.View(), model.TreeOf(t.podGroup), nil)
 	switch {
 	case err != nil || len(all) == 0:
 		return plugin.DomainPlacement{}, err
@@ -426,10 +439,10 @@ func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, err
 		return all[0], nil
 	}
 	for i := range d.Members {
-		if len(d.Members[i].Placements) == 0 {
+		if d.Members[i].Outcome != plan.Placed {
 			continue
 		}
-		slot, _ := t.state.Slot(d.Members[i].Placements[0].NodeName)
+		slot, _ := t.state.Slot(d.Members[i].Placement.NodeName)
 		for _, domain := range all {
 			if domain.Nodes.Has(slot) {
 				return domain, nil
@@ -445,11 +458,8 @@ func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, err
 }
 
 // countRoom counts the further pods like the last member that fit beside all others.
-func (t *groupTurn) countRoom(d *plan.GroupDecision) {
-	var all []plan.Placement
-	for i := range d.Members {
-		all = append(all, d.Members[i].Placements...)
-	}
+func (t *groupTurn) countRoom(d *plan.Attempt) {
+	all := placed(d.Members)
 	t.state.Assume(all...)
 	defer t.state.Unassume(all...)
 	more := t.decide(t.likeLast(MaxRoom), 1)
@@ -464,7 +474,7 @@ func (t *groupTurn) countRoom(d *plan.GroupDecision) {
 
 // likeLast returns copies of the group's last member with other names and UIDs.
 func (t *groupTurn) likeLast(n int) []plan.QueuedPod {
-	last := t.work.Pods[len(t.work.Pods)-1].Pod
+	last := t.pods[len(t.pods)-1].Pod
 	pods := make([]plan.QueuedPod, n)
 	for i := range pods {
 		object := *last.Object
@@ -480,10 +490,10 @@ func (t *groupTurn) likeLast(n int) []plan.QueuedPod {
 // each kind.
 func (t *groupTurn) search() {
 	have := t.Running + t.Fit
-	if t.Policy == "gang" && t.Fit > 0 && have < t.MinCount && t.starts(t.work.Pods, have) {
+	if t.Policy == "gang" && t.Fit > 0 && have < t.MinCount && t.starts(t.pods, have) {
 		// The members may also fit in other orders, so larger values are tried.
 		most := have
-		for most+1 < t.MinCount && t.starts(t.work.Pods, most+1) {
+		for most+1 < t.MinCount && t.starts(t.pods, most+1) {
 			most++
 		}
 		t.WouldStart = append(t.WouldStart, Help{MinCount: most})
@@ -492,7 +502,7 @@ func (t *groupTurn) search() {
 	if missing := t.MinCount - all; missing > 0 { // Nodes do not help then.
 		if t.Waiting+missing > t.left {
 			t.Unfinished = true
-		} else if t.starts(append(slices.Clip(t.work.Pods), t.likeLast(missing)...), t.MinCount) {
+		} else if t.starts(append(slices.Clip(t.pods), t.likeLast(missing)...), t.MinCount) {
 			t.WouldStart = append(t.WouldStart, Help{Members: missing, Like: t.Members[t.Waiting-1].Pod})
 		}
 		return
@@ -525,7 +535,7 @@ func (t *groupTurn) searchDemands() {
 // changed returns the members with a change applied to those without a node that are
 // equal to the blocker.
 func (t *groupTurn) changed(b *Blocker, by *advice.Suggestion) (pods []plan.QueuedPod, alike int) {
-	pods = slices.Clone(t.work.Pods)
+	pods = slices.Clone(t.pods)
 	at := slices.IndexFunc(t.Members, func(m Member) bool { return m.Pod == b.Pod })
 	one := pods[at].Pod
 	for i := range pods {
@@ -563,7 +573,7 @@ func (t *groupTurn) searchNodes(missing int) {
 	for _, pool := range pools[:min(maxNodeKinds, len(pools))] {
 		like := pool.First
 		with := func(n int) (starts bool) {
-			t.withNodes(like, n, func() { starts = t.starts(t.work.Pods, t.MinCount) })
+			t.withNodes(like, n, func() { starts = t.starts(t.pods, t.MinCount) })
 			return starts
 		}
 		most := min(missing, maxNodes)

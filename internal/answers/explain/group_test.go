@@ -47,7 +47,7 @@ var gangKey = model.GroupKey{Namespace: "a", Name: "g"}
 
 func ofGroup(t *testing.T, s *explain.Snapshot) *explain.Group {
 	t.Helper()
-	g, err := s.OfGroup(gangKey)
+	g, err := s.Group(gangKey)
 	if err != nil {
 		t.Fatal(err)
 	}

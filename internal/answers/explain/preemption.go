@@ -56,7 +56,7 @@ type ViolatedBudget struct {
 // preemption returns the result of preemption in a decision; nil if its pod is not
 // nominated.
 func (s *Snapshot) preemption(d *plan.Decision) *Preemption {
-	pod := d.Pods[0].Pod
+	pod := d.Pod
 	nomination := d.NominationOf(pod)
 	if nomination.Mode != plan.Set {
 		return nil

@@ -125,7 +125,7 @@ func (s *Snapshot) Summarize(a *Explanation) Summary {
 	}
 	if a.Error == "" {
 		if a.decision.Outcome == plan.Placed {
-			sum.Taken = a.decision.Placements[0].NodeName
+			sum.Taken = a.decision.Placement.NodeName
 		}
 		sum.Nominated = sum.Taken != "" && sum.Taken == a.pod.NominatedNode
 	}

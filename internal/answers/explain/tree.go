@@ -99,7 +99,7 @@ func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.Compo
 	if turn == nil {
 		return
 	}
-	d := &turn.decision
+	d := turn.attempt
 	g.Tree = &Tree{Name: root.Key.String(), Starts: d.Outcome == plan.Placed, More: max(0, len(d.Below)-maxTreeGroups), WouldStart: turn.wouldStart, Unfinished: turn.unfinished}
 	for i := range d.Below {
 		below := &d.Below[i]
@@ -118,10 +118,10 @@ func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.Compo
 	}
 }
 
-// treeTurn is the decision about the groups of a tree, and the changes that would let it
+// treeTurn is the attempt for the groups of a tree, and the changes that would let it
 // start.
 type treeTurn struct {
-	decision   plan.GroupDecision
+	attempt    *plan.Attempt
 	wouldStart []Help
 	unfinished bool
 }
@@ -133,19 +133,20 @@ func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
 		return known
 	}
 	tree := s.state.View().Tree(root.Key)
-	work := plan.Work{Tree: tree, Group: tree.Root()}
+	var pods []plan.QueuedPod
 	for below := range tree.Leaves {
 		for _, pod := range s.members[below.Key] {
-			work.Pods = append(work.Pods, plan.QueuedPod{Pod: s.judged(pod)})
+			pods = append(pods, plan.QueuedPod{Pod: s.judged(pod)})
 		}
 	}
-	if len(work.Pods) == 0 {
+	if len(pods) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(work.Pods, func(a, b plan.QueuedPod) int { return cmp.Compare(b.Pod.Priority, a.Pod.Priority) })
-	turn := &treeTurn{decision: s.takenBack(work)}
-	if turn.decision.Outcome == plan.Unschedulable {
-		t := groupTurn{Snapshot: s, Group: &Group{MinCount: root.MinGroupCount}, work: work, left: maxDecisions}
+	slices.SortStableFunc(pods, func(a, b plan.QueuedPod) int { return cmp.Compare(b.Pod.Priority, a.Pod.Priority) })
+	turn := &treeTurn{attempt: plan.ForGroup(tree.Root(), tree, pods)}
+	s.takenBack(turn.attempt)
+	if turn.attempt.Outcome == plan.Unschedulable {
+		t := groupTurn{Snapshot: s, Group: &Group{MinCount: root.MinGroupCount}, podGroup: tree.Root(), tree: tree, pods: pods, left: maxDecisions}
 		t.searchForTree()
 		turn.wouldStart, turn.unfinished = t.WouldStart, t.Unfinished
 	}
@@ -157,25 +158,25 @@ func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
 // each kind: a lower minGroupCount, and more nodes.
 func (t *groupTurn) searchForTree() {
 	for n := t.MinCount - 1; n > 0; n-- {
-		if t.starts(t.work.Pods, n) {
+		if t.starts(t.pods, n) {
 			t.WouldStart = append(t.WouldStart, Help{MinGroupCount: n})
 			break
 		}
 	}
-	t.searchNodes(len(t.work.Pods))
+	t.searchNodes(len(t.pods))
 }
 
 // explainPart explains a group by its part of the decision about its tree.
-func (s *Snapshot) explainPart(g *Group, d *plan.GroupDecision) {
+func (s *Snapshot) explainPart(g *Group, d *plan.Attempt) {
 	g.Starts = d.Outcome == plan.Placed && len(d.Members) > 0
 	if g.Held == "" {
 		g.Condition = conditionAfter(d)
 	}
 	for i := range d.Members {
 		m := &d.Members[i]
-		member := Member{Pod: m.Pods[0].Pod.String()}
+		member := Member{Pod: m.Pod.String()}
 		if m.Outcome == plan.Placed {
-			member.Node = m.Placements[0].NodeName
+			member.Node = m.Placement.NodeName
 			g.Fit++
 		} else {
 			member.Message = report.Message(m)

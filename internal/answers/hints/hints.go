@@ -193,15 +193,15 @@ func (f *Finder) Rejected(now time.Time, e *engine.Engine, s *state.State, d *pl
 // advisable reports whether a change of the pod may help. It excludes members of groups,
 // and pods that preempt others.
 func advisable(d *plan.Decision) bool {
-	pod := d.Pods[0].Pod
-	return d.Outcome == plan.Unschedulable && len(d.Pods) == 1 && d.Group == nil && d.Rejection != nil && d.Rejection.Group == "" && d.Rejection.PreFilter == "" &&
+	pod := d.Pod
+	return d.Outcome == plan.Unschedulable && d.Group == nil && d.Rejection != nil && d.Rejection.Group == "" && d.Rejection.PreFilter == "" &&
 		len(d.Evictions) == 0 && pod.NominatedNode == "" && d.NominationOf(pod).Mode != plan.Set
 }
 
 // entryOf returns the stored entry of the pod's kind. It returns nil if the kind is not
 // determined yet or the limit is reached; the kind is then determined later.
 func (f *Finder) entryOf(now time.Time, d *plan.Decision) *entry {
-	pod := d.Pods[0].Pod
+	pod := d.Pod
 	at := recently{d.Rejection, ownUID(pod), spellingOf(pod)}
 	x, known := f.recent[at]
 	switch {

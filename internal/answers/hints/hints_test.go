@@ -313,12 +313,12 @@ func TestHintsAreDeterministic(t *testing.T) {
 		each := func(round simulate.Round) error {
 			for i := range round.Decisions {
 				d := &round.Decisions[i]
-				outcome := d.Outcome.String() + " " + d.Pods[0].Pod.Name
+				outcome := d.Outcome.String() + " " + d.Pod.Name
 				if d.Outcome == plan.Placed {
-					outcome += " " + d.Placements[0].NodeName
+					outcome += " " + d.Placement.NodeName
 				}
 				outcomes = append(outcomes, outcome)
-				if v, ok := c.Verdict(d.Pods[0].Pod.Key()); ok {
+				if v, ok := c.Verdict(d.Pod.Key()); ok {
 					notes = append(notes, v.Report.Event.Note)
 				}
 			}

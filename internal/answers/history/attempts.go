@@ -93,15 +93,15 @@ func newRecords(bytes int) records {
 }
 
 // note records a decision about a pod.
-func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
-	q := &d.Pods[0]
+func (x *records) note(d *plan.Decision, grouped bool) {
+	q := &d.QueuedPod
 	a := attempt{
-		at: q.Popped.UnixNano(), number: int32(q.Attempt), nodes: int32(d.Nodes), feasible: int32(d.Feasible), outcome: d.Outcome, grouped: grouped, woken: q.Woken, detail: detail,
+		at: q.Popped.UnixNano(), number: int32(q.Attempt), nodes: int32(d.Nodes), feasible: int32(d.Feasible), outcome: d.Outcome, grouped: grouped, woken: q.Woken, detail: d.Details,
 	}
 	bytes := attemptBytes
 	switch d.Outcome {
 	case plan.Placed:
-		a.more = &more{node: d.Placements[0].NodeName, total: d.Placements[0].Total}
+		a.more = &more{node: d.Placement.NodeName, total: d.Placement.Total}
 	case plan.Unschedulable:
 		a.rejection, a.text = d.Rejection, d.PostFilter
 		if size := sizeOfRejection(d.Rejection); size > maxText {

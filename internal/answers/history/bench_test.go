@@ -65,7 +65,7 @@ func BenchmarkNote(b *testing.B) {
 			rounds := make([]loop.Round, pods)
 			for i := range rounds {
 				d := decision(fmt.Sprintf("pod-%07d", i), 1, what == "placed")
-				rounds[i] = loop.Round{Decided: true, Decisions: []plan.Decision{d}}
+				rounds[i] = loop.Round{Attempt: &plan.Attempt{Members: []plan.Decision{d}, Outcome: d.Outcome}}
 			}
 			bytes := 0
 			// small enough that each pod is dropped before its next attempt
@@ -94,7 +94,7 @@ func BenchmarkOf(b *testing.B) {
 			h := newHistory(b, mib<<20)
 			for i := range h.placed.most {
 				d := decision(fmt.Sprintf("pod-%07d", i), 1, true)
-				h.placed.add(&d, 0)
+				h.placed.add(&d)
 			}
 			none := model.PodKey{Namespace: "default", Name: "none"}
 			b.ResetTimer()

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
@@ -41,8 +39,6 @@ type History struct {
 	placed  placements
 	details details
 	waiting records
-	// detail is the number of the details of the present decision, 0 without details.
-	detail uint64
 	// grouped is the time spent on recording details of members of the present group.
 	grouped time.Duration
 	counts  Counts
@@ -79,37 +75,30 @@ func New(config Config) (*History, error) {
 // bestKept is the number of best nodes stored for a decision, including the chosen node.
 const bestKept = 3
 
-// Decided records the details of a decision about a single pod, within the budget.
-func (h *History) Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration) {
-	h.detail = 0
-	h.budget.earn(d.Pods[0].Popped, took)
-	h.detail, _ = h.record(e, v, d, 1)
-}
-
-// DecidedMember records the details of a decision about a member of a pod group, within
-// the budget. among is the number of domain placements that decide about the member. All
-// of them may be recorded, so the budget must suffice for all.
-func (h *History) DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64 {
-	number, cost := h.record(run, v, d, among)
-	h.grouped += cost
+// Decided records the details of a decision, within the budget. among is the number of
+// domain placements that decide about the pod. All of them may be recorded, so the budget
+// must suffice for all. It earns for a group when the group's duration is known.
+func (h *History) Decided(by loop.Detailer, v state.View, d *plan.Decision, among int, took time.Duration) uint64 {
+	if d.Group == nil {
+		h.budget.earn(d.Popped, took)
+	}
+	number, cost := h.record(by, v, d, among)
+	if d.Group != nil {
+		h.grouped += cost
+	}
 	return number
-}
-
-// detailer is an engine or a run of the engine.
-type detailer interface {
-	Detail(v state.View, pod *model.Pod, best int) (plan.Detail, bool)
 }
 
 // record records the details of a decision if the budget allows the given number of
 // recordings. It returns the number of the details, 0 without details.
-func (h *History) record(e detailer, v state.View, d *plan.Decision, times int) (number uint64, cost time.Duration) {
-	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.Pods[0], times) {
+func (h *History) record(e loop.Detailer, v state.View, d *plan.Decision, times int) (number uint64, cost time.Duration) {
+	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.QueuedPod, times) {
 		return 0, 0
 	}
 	began := h.now()
-	detail, ok := e.Detail(v, d.Pods[0].Pod, bestKept)
+	detail, ok := e.Detail(v, d.Pod, bestKept)
 	cost = h.now().Sub(began)
-	h.budget.spend(&d.Pods[0], cost)
+	h.budget.spend(&d.QueuedPod, cost)
 	h.counts.Recording += cost
 	if !ok {
 		return 0, cost
@@ -123,28 +112,29 @@ func (h *History) Round(r *loop.Round) {
 	for i := range r.Delta.Failed {
 		h.waiting.bindingFailed(h.now(), &r.Delta.Failed[i])
 	}
-	if r.Group != nil && len(r.Decisions) > 0 { // Decided was not called
-		h.budget.earn(r.Decisions[0].Pods[0].Popped, max(0, r.Deciding-h.grouped))
+	recording := h.grouped
+	h.grouped = 0
+	if r.Attempt == nil {
+		return
 	}
-	for i := range r.Decisions {
-		detail := h.detail
-		if r.Group != nil {
-			detail = r.Decisions[i].Details
-		}
-		h.note(&r.Decisions[i], detail, r.Group != nil)
+	grouped := r.Attempt.Group != nil
+	if grouped {
+		h.budget.earn(r.Attempt.Members[0].Popped, max(0, r.Deciding-recording))
 	}
-	h.detail, h.grouped = 0, 0
+	for i := range r.Attempt.Members {
+		h.note(&r.Attempt.Members[i], grouped)
+	}
 }
 
 // Standing does nothing.
 func (h *History) Standing(*loop.Standing) {}
 
-func (h *History) note(d *plan.Decision, detail uint64, grouped bool) {
+func (h *History) note(d *plan.Decision, grouped bool) {
 	h.counts.Decisions++
-	q := &d.Pods[0]
+	q := &d.QueuedPod
 	placed := d.Outcome == plan.Placed
 	if placed {
-		h.placed.add(d, detail)
+		h.placed.add(d)
 	}
 	if d.Outcome == plan.Terminating {
 		return
@@ -153,7 +143,7 @@ func (h *History) note(d *plan.Decision, detail uint64, grouped bool) {
 		return
 	}
 	if h.budget.takeNote(q.Attempt == 1) {
-		h.waiting.note(d, detail, grouped)
+		h.waiting.note(d, grouped)
 	} else {
 		h.counts.Left++
 	}

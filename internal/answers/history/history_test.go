@@ -34,8 +34,8 @@ type bound struct {
 
 func (b *bound) Start(d plan.Decision) {
 	b.last = d
-	for i := range d.Placements {
-		b.changes.Bound(model.BindingResult{Pod: d.Placements[i].Pod, NodeName: d.Placements[i].NodeName, Err: b.refuses})
+	if d.Outcome == plan.Placed {
+		b.changes.Bound(model.BindingResult{Pod: d.Pod, NodeName: d.Placement.NodeName, Err: b.refuses})
 	}
 }
 func (*bound) Allow(types.UID, string)         {}
@@ -121,7 +121,7 @@ func TestWhyHere(t *testing.T) {
 	pod.Spec.Containers[0].Image = "large:1"
 	s.changes.Set(pod)
 	s.rest()
-	made := s.commit.last.Placements[0]
+	made := s.commit.last.Placement
 	a := s.of("p")
 	if a == nil || a.Decision == nil {
 		t.Fatalf("%+v", a)
@@ -322,7 +322,7 @@ func TestVictims(t *testing.T) {
 	for _, namespace := range []string{"default", "secret", "default-2"} {
 		d.Evictions = append(d.Evictions, plan.Eviction{Pod: model.NewPod(build.Pod(build.Named("v"), build.InNamespace(namespace))), NodeName: "n"})
 	}
-	d.Nominations = []plan.Nomination{{Pod: d.Pods[0].Pod, Mode: plan.Set, NodeName: "n"}}
+	d.Nominations = []plan.Nomination{{Pod: d.Pod, Mode: plan.Set, NodeName: "n"}}
 	h.take(d)
 	s := newScheduler(t, h)
 	s.changes.Set(build.Pod(build.Named("p")))

@@ -20,9 +20,9 @@ import (
 func decision(name string, attempt int, placed bool) plan.Decision {
 	pod := model.NewPod(build.Pod(build.Named(name)))
 	q := plan.QueuedPod{Pod: pod, Attempt: attempt, Popped: time.Unix(1_000_000, 0), Woken: plan.Woken{Event: "NodeAdd", Plugin: "NodeResourcesFit"}}
-	d := plan.Decision{Work: plan.Work{Pods: []plan.QueuedPod{q}}, Nodes: 5, Feasible: 2}
+	d := plan.Decision{Member: plan.Member{QueuedPod: q}, Nodes: 5, Feasible: 2}
 	if placed {
-		d.Outcome, d.Placements = plan.Placed, []plan.Placement{{QueuedPod: q, NodeName: "n", Total: 300}}
+		d.Outcome, d.Placement = plan.Placed, plan.Placement{Pod: q.Pod, NodeName: "n", Total: 300}
 		return d
 	}
 	d.Outcome, d.Feasible = plan.Unschedulable, 0
@@ -34,7 +34,7 @@ func decision(name string, attempt int, placed bool) plan.Decision {
 // take notes a decision with a full budget for notes.
 func (h *History) take(d plan.Decision) {
 	h.budget.notes = maxSaved
-	h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}})
+	h.Round(&loop.Round{Attempt: &plan.Attempt{Members: []plan.Decision{d}, Outcome: d.Outcome}})
 }
 
 // TestBounded notes decisions about very many pods, which wait for long. The counted size
@@ -53,8 +53,9 @@ func TestBounded(t *testing.T) {
 	for round := range 12 {
 		for i := range 3000 {
 			name := fmt.Sprintf("r%d-%d", round, i)
-			h.detail = h.details.add(&detail)
-			h.take(decision(name, 1, i%2 == 0))
+			d := decision(name, 1, i%2 == 0)
+			d.Details = h.details.add(&detail)
+			h.take(d)
 			if i%3 == 0 {
 				for attempt := range 12 {
 					h.take(decision(name, attempt+2, false))
@@ -198,8 +199,8 @@ func TestRecordingEarnsNothing(t *testing.T) {
 		h := newHistory(t, 0)
 		h.budget.details, h.budget.last, h.grouped = 0, time.Unix(1_000_000, 0), recording
 		d := decision("p", 1, true)
-		d.Pods[0].Popped = h.budget.last
-		h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}, Group: &plan.GroupDecision{}, Deciding: time.Second})
+		d.Popped = h.budget.last
+		h.Round(&loop.Round{Attempt: &plan.Attempt{Group: &model.PodGroup{}, Members: []plan.Decision{d}}, Deciding: time.Second})
 		if earned := h.budget.details > 0; earned != (recording == 0) || h.grouped != 0 {
 			t.Errorf("recording took %v of a second: %v may be spent", recording, h.budget.details)
 		}

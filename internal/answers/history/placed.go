@@ -42,17 +42,17 @@ func (p *placements) size() int { return min(p.noted, p.most) }
 func (p *placements) bytes() int { return p.size() * placementBytes }
 
 // add records a decision that placed a pod.
-func (p *placements) add(d *plan.Decision, detail uint64) {
+func (p *placements) add(d *plan.Decision) {
 	at := p.noted % p.most
 	p.noted++
 	if at/chunk == len(p.chunks) {
 		p.chunks = append(p.chunks, make([]placement, min(chunk, p.most-at)))
 	}
-	to, q := &p.chunks[at/chunk][at%chunk], &d.Placements[0]
+	to, q := &p.chunks[at/chunk][at%chunk], &d.QueuedPod
 	to.tail = tail(q.Pod.Name)
 	to.namespace, to.name, to.uid, to.profile = q.Pod.Namespace, q.Pod.Name, q.Pod.UID, q.Pod.SchedulerName
-	to.node, to.woken, to.at = q.NodeName, q.Woken, q.Popped.UnixNano()
-	to.total, to.detail, to.attempt = q.Total, detail, int32(q.Attempt)
+	to.node, to.woken, to.at = d.Placement.NodeName, q.Woken, q.Popped.UnixNano()
+	to.total, to.detail, to.attempt = d.Placement.Total, d.Details, int32(q.Attempt)
 	to.nodes, to.feasible = int32(d.Nodes), int32(d.Feasible)
 }
 

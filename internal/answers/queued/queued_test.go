@@ -115,11 +115,11 @@ func (w *world) reject(n, nodes int, because string) {
 		if !ok {
 			w.Fatal("no pod is ready")
 		}
-		d := plan.Decision{Work: work, Outcome: plan.Unschedulable, Nodes: nodes, Rejection: &plan.Rejection{
+		work.Conclude(plan.Decision{Outcome: plan.Unschedulable, Nodes: nodes, Rejection: &plan.Rejection{
 			Plugins: []string{"NodeResourcesFit"}, Counts: []reason.Count{{Nodes: nodes, Reason: because}},
-		}}
-		w.queue.Settle(w.now, d)
-		w.past.Round(&loop.Round{Decisions: []plan.Decision{d}})
+		}})
+		w.queue.Settle(w.now, work)
+		w.past.Round(&loop.Round{Attempt: work})
 	}
 }
 
@@ -211,7 +211,8 @@ func TestAnswerListsPods(t *testing.T) {
 	w.queue.Activate(w.now, []model.PodKey{{Namespace: "shop", Name: "web-0"}})
 	w.reject(1, 6, "Insufficient cpu") // urgent
 	work, _ := w.queue.Pop(w.now)
-	w.queue.Settle(w.now, plan.Decision{Work: work, Outcome: plan.Failed, Err: errors.New("broken")})
+	work.Conclude(plan.Decision{Outcome: plan.Failed, Err: errors.New("broken")})
+	w.queue.Settle(w.now, work)
 	a := w.answer(Question{Pods: true, Selector: "app=web"})
 	want := []string{
 		`shop ReplicaSet/web 1 backing off after an error "Insufficient cpu" attempts 2-2 next 1h1m1s`,

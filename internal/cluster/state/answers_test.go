@@ -24,7 +24,7 @@ import (
 func TestWhereAPodIs(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), podOn("bound", "1", "a", 1)})
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: podOn("assumed", "2", "", 1).Pod}, NodeName: "a"})
+	s.Assume(plan.Placement{Pod: podOn("assumed", "2", "", 1).Pod, NodeName: "a"})
 	for name, want := range map[string]string{"bound": "a true true", "assumed": "a false true", "unknown": " false false"} {
 		node, confirmed, ok := s.NodeOf(model.PodKey{Namespace: "ns", Name: name})
 		if got := fmt.Sprint(node, " ", confirmed, " ", ok); got != want {
@@ -246,7 +246,7 @@ func TestBindingThatFailed(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
 	pod := podOn("p", "1", "", 1).Pod
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a"})
+	s.Assume(plan.Placement{Pod: pod, NodeName: "a"})
 	newer := pod.WithNominatedNode("a")
 	s.Apply([]model.Change{{Kind: model.PodSet, Pod: newer}})
 	refused := errors.New("refused")

@@ -93,7 +93,7 @@ func TestUnassume(t *testing.T) {
 		return compiled
 	}
 	place := func() plan.Placement {
-		p := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pending()}, NodeName: []string{"a", "b", "c"}[random.IntN(3)]}
+		p := plan.Placement{Pod: pending(), NodeName: []string{"a", "b", "c"}[random.IntN(3)]}
 		for range random.IntN(3) {
 			p.Holds = append(p.Holds, plan.Hold{Plugin: "Volumes", Object: model.Ref{Name: fmt.Sprint("v", random.IntN(3))}, Value: numbered(number)})
 		}
@@ -150,7 +150,7 @@ func TestHolds(t *testing.T) {
 		s.Apply([]model.Change{node("a"), node("b")})
 		for _, name := range []string{"p", "q"} {
 			s.Assume(plan.Placement{
-				QueuedPod: plan.QueuedPod{Pod: podOn(name, map[string]string{"p": "u", "q": "q"}[name], "", 1).Pod}, NodeName: "a",
+				Pod: podOn(name, map[string]string{"p": "u", "q": "q"}[name], "", 1).Pod, NodeName: "a",
 				Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: named(name)}},
 			})
 		}

@@ -53,7 +53,7 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 		{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web"}, Object: replicas},
 	})
 	s.Assume(plan.Placement{
-		QueuedPod: plan.QueuedPod{Pod: pod("assumed", "")}, NodeName: "a",
+		Pod: pod("assumed", ""), NodeName: "a",
 		Holds: []plan.Hold{{Plugin: "Volumes", Object: model.Ref{Name: "volume"}}},
 	})
 	for _, name := range []string{"x", "y"} {

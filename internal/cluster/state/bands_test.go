@@ -67,7 +67,7 @@ func (s *State) randomPreemption(r *rand.Rand) {
 		s.Apply([]model.Change{podGone(name)})
 	case n < 13:
 		if _, ok := s.Slot(on); ok && known == nil {
-			s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: randomVersion(r, name, "")}, NodeName: on})
+			s.Assume(plan.Placement{Pod: randomVersion(r, name, ""), NodeName: on})
 		}
 	case n < 14:
 		s.Apply([]model.Change{bindDone(randomVersion(r, name, ""), on, []error{nil, errors.New("refused")}[r.IntN(2)])})

@@ -29,7 +29,7 @@ func TestDisplacedPodsComeBack(t *testing.T) {
 		node("a"), compiled(groupOf("g", "u", 2)), podOn("p", "p", "a", 7), podOn("ghost", "ghost", "gone", 1), {Kind: model.PodSet, Pod: memberOn("m", "g", "a")}, {Kind: model.PodSet, Pod: waiting},
 	})
 	held := model.Ref{Name: "volume"}
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: waiting}, NodeName: "a", Holds: []plan.Hold{{Plugin: "X", Object: held, Value: numbered(1)}}})
+	s.Assume(plan.Placement{Pod: waiting, NodeName: "a", Holds: []plan.Hold{{Plugin: "X", Object: held, Value: numbered(1)}}})
 	var pods []*model.Pod
 	for _, p := range s.placed {
 		pods = append(pods, p.pod)

@@ -103,7 +103,7 @@ func TestDraftHolds(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), node("b")})
 	pod := podOn("p", "p", "", 1).Pod
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a", Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: numbered(1)}}})
+	s.Assume(plan.Placement{Pod: pod, NodeName: "a", Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: numbered(1)}}})
 	a, _ := s.Slot("a")
 	b, _ := s.Slot("b")
 	again, fresh, plain := podOn("p", "another", "", 1).Pod, podOn("fresh", "fresh", "", 1).Pod, podOn("plain", "plain", "a", 1).Pod

@@ -70,7 +70,7 @@ func TestGroupsComeAndGo(t *testing.T) {
 func TestPlacedMembers(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a"), {Kind: model.PodSet, Pod: memberOn("p", "g", "a")}, {Kind: model.PodSet, Pod: memberOn("q", "g", "a")}, {Kind: model.PodSet, Pod: memberOn("r", "h", "a")}, podOn("s", "s", "a", 1)})
-	assumed := plan.Placement{QueuedPod: plan.QueuedPod{Pod: memberOn("t", "g", "")}, NodeName: "a"}
+	assumed := plan.Placement{Pod: memberOn("t", "g", ""), NodeName: "a"}
 	check := func(when, want string) {
 		t.Helper()
 		var got []string

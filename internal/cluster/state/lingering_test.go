@@ -28,7 +28,7 @@ func promised(exists bool) (*State, *model.Pod) {
 		s.Apply([]model.Change{claimOfDevices("u", 1, false)})
 		promise.UID, promise.Made = "u", nil
 	}
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a", Holds: []plan.Hold{{Plugin: "D", Object: keyC.DeviceRef(), Value: promise}}})
+	s.Assume(plan.Placement{Pod: pod, NodeName: "a", Holds: []plan.Hold{{Plugin: "D", Object: keyC.DeviceRef(), Value: promise}}})
 	return s, pod
 }
 

@@ -54,7 +54,7 @@ func (n *nominee) nominate(mode plan.NominationMode, node string) {
 // action of the scheduler.
 func (n *nominee) do(t *testing.T, step string) {
 	word, node, _ := strings.Cut(step, ":")
-	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: n.newest}, NodeName: node}
+	placement := plan.Placement{Pod: n.newest, NodeName: node}
 	set := func(pod *model.Pod) { n.apply(model.Change{Kind: model.PodSet, Pod: pod}) }
 	switch word {
 	case "show":
@@ -240,7 +240,7 @@ func TestEvictAssumed(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("a")})
 	pod := podOn("p", "1", "", 1).Pod
-	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a"}
+	placement := plan.Placement{Pod: pod, NodeName: "a"}
 	s.Assume(placement)
 	s.Evict(plan.Eviction{Pod: pod, NodeName: "a"})
 	if audited(t, s); !s.View().IsLeaving(pod) {

@@ -53,12 +53,12 @@ func TestNominations(t *testing.T) {
 	if delta = set(nominatedPod("p", "b", 5)); len(delta.Events) != 0 || s.Nominated() != 2 {
 		t.Errorf("the same nomination again: events %+v, %d nominations", delta.Events, s.Nominated())
 	}
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: nominatedPod("p", "b", 5)}, NodeName: "b"})
+	s.Assume(plan.Placement{Pod: nominatedPod("p", "b", 5), NodeName: "b"})
 	if delta = apply(); len(delta.Events) != 0 {
 		t.Errorf("assumed on the nominated node: events %+v", delta.Events)
 	}
 	set(nominatedPod("r", "a", 7))
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: nominatedPod("r", "a", 7)}, NodeName: "b"})
+	s.Assume(plan.Placement{Pod: nominatedPod("r", "a", 7), NodeName: "b"})
 	if delta = apply(); len(delta.Events) != 1 || *delta.Events[0].OnlyUpTo != 7 || len(apply().Events) != 0 {
 		t.Errorf("assumed on another node than nominated: events %+v", delta.Events)
 	}
@@ -97,7 +97,7 @@ func TestVolumesOfNominatedPods(t *testing.T) {
 		return model.NewPod(build.Pod(build.NominatedNodeName(node), build.Disks("ebs=vol-1")))
 	}
 	p := pod("a")
-	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: p}, NodeName: "a"}
+	placement := plan.Placement{Pod: p, NodeName: "a"}
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -108,7 +108,7 @@ func TestVolumesOfNominatedPods(t *testing.T) {
 		{"assumed", func() { s.Assume(placement) }, true},
 		{"no longer", func() { s.Unassume(placement) }, true},
 		{"not nominated", func() { s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod("")}}) }, false},
-		{"assumed without nomination", func() { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("")}, NodeName: "a"}) }, true},
+		{"assumed without nomination", func() { s.Assume(plan.Placement{Pod: pod(""), NodeName: "a"}) }, true},
 		{"gone", func() { s.Apply([]model.Change{{Kind: model.PodGone, Key: p.Key()}}) }, false},
 	} {
 		step.do()
@@ -134,7 +134,7 @@ func TestNominationEndsWithThePlacement(t *testing.T) {
 		for _, changed := range s.Nominate(plan.Nomination{Pod: pod, Mode: plan.Set, NodeName: "a"}) {
 			pod = changed
 		}
-		s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a"})
+		s.Assume(plan.Placement{Pod: pod, NodeName: "a"})
 		delta := s.Apply([]model.Change{bindDone(pod, "a", errors.New("refused"))})
 		if len(delta.Failed) != 1 || delta.Failed[0].Pod.NominatedNode != "" || s.Nominated() != 0 {
 			t.Errorf("shown on %q: %+v is to be tried again, %d pods are nominated", shown, delta.Failed, s.Nominated())

@@ -16,7 +16,7 @@ import (
 
 // placementOf is a placement without holds.
 func placementOf(pod *model.Pod, node string) plan.Placement {
-	return plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: node}
+	return plan.Placement{Pod: pod, NodeName: node}
 }
 
 // TestEventsOfPods lists the events of each change of a pod on a node. Only the first

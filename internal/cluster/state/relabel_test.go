@@ -136,7 +136,7 @@ func TestRepeatedNomination(t *testing.T) {
 		t.Errorf("an older version that does not have it: %v", older)
 	}
 	// A pod that is on a node is nominated no longer.
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: changed[0]}, NodeName: "a"})
+	s.Assume(plan.Placement{Pod: changed[0], NodeName: "a"})
 	if placed := s.Nominate(plan.Nomination{Pod: changed[0], Mode: plan.Set, NodeName: "b"}); len(placed) != 0 || s.Nominated() != 0 {
 		t.Errorf("a placed pod: %v", placed)
 	}

@@ -201,7 +201,7 @@ func (r *round) comes(s *State) {
 	}
 	assume := func(i int) plan.Placement {
 		placement := plan.Placement{
-			QueuedPod: plan.QueuedPod{Pod: set(i, "", r.nodes[2])}, NodeName: r.nodes[3], Holds: []plan.Hold{{Plugin: "VolumeBinding", Object: r.stored[1].Ref()}},
+			Pod: set(i, "", r.nodes[2]), NodeName: r.nodes[3], Holds: []plan.Hold{{Plugin: "VolumeBinding", Object: r.stored[1].Ref()}},
 		}
 		s.Assume(placement)
 		return placement

@@ -72,7 +72,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 	for i, n := range order[:left+10] { // ten of these nodes will leave ghosts
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: webOn(i, fmt.Sprint("node-", n))}})
 	}
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: webOn(9999, "")}, NodeName: fmt.Sprint("node-", order[0])})
+	s.Assume(plan.Placement{Pod: webOn(9999, ""), NodeName: fmt.Sprint("node-", order[0])})
 	audited(t, s)
 	compacted := func() {
 		t.Helper()
@@ -320,7 +320,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		s.Tally(PodSet{Text: name, Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{})
 		assumed := podOn("assumed-"+name, name, "", 1).Pod
 		s.Assume(plan.Placement{
-			QueuedPod: plan.QueuedPod{Pod: assumed}, NodeName: "node-" + name, Holds: []plan.Hold{{Object: ref(model.ServiceKind, i)}},
+			Pod: assumed, NodeName: "node-" + name, Holds: []plan.Hold{{Object: ref(model.ServiceKind, i)}},
 		})
 	}
 	for name, peak := range s.peaks.byName() {

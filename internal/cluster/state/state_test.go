@@ -62,7 +62,7 @@ func words(d Delta) string {
 // each row starts from a state with node n1.
 func TestLifeOfAPod(t *testing.T) {
 	pending := podOn("p", "1", "", 2).Pod
-	assume := func(s *State) { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pending}, NodeName: "n1"}) }
+	assume := func(s *State) { s.Assume(plan.Placement{Pod: pending, NodeName: "n1"}) }
 	refused := errors.New("refused")
 	for _, row := range []struct {
 		name    string
@@ -147,7 +147,7 @@ func TestSumsSurviveRandomHistory(t *testing.T) {
 				pod := podOn(name, uid, "", 1).Pod
 				_, _, placed := s.NodeOf(pod.Key())
 				if _, ok := s.Slot(on); ok && !placed {
-					s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: on})
+					s.Assume(plan.Placement{Pod: pod, NodeName: on})
 				}
 			case 6:
 				var err error

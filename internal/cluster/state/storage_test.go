@@ -59,7 +59,7 @@ func TestHoldsOfOtherVersions(t *testing.T) {
 			return compiled(model.NewVolume(object))
 		}
 		hold := func(name string) plan.Placement {
-			return plan.Placement{QueuedPod: plan.QueuedPod{Pod: volumePod(name, "")}, NodeName: "n",
+			return plan.Placement{Pod: volumePod(name, ""), NodeName: "n",
 				Holds: []plan.Hold{{Plugin: "VolumeBinding", Object: model.VolumeRef("v")}}}
 		}
 		expect := func(when string, want int) {
@@ -96,9 +96,9 @@ func TestHoldsOfOtherVersions(t *testing.T) {
 	next := compiled(model.NewVolume(build.PersistentVolume("v", "storage=1Gi class=c version=2")))
 	ref := []plan.Hold{{Plugin: "VolumeBinding", Object: model.VolumeRef("v")}}
 	s.Apply([]model.Change{node("n"), volume})
-	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: volumePod("p", "")}, NodeName: "n", Holds: ref})
+	s.Assume(plan.Placement{Pod: volumePod("p", ""), NodeName: "n", Holds: ref})
 	s.Apply([]model.Change{next})
-	later := plan.Placement{QueuedPod: plan.QueuedPod{Pod: volumePod("q", "")}, NodeName: "n", Holds: ref}
+	later := plan.Placement{Pod: volumePod("q", ""), NodeName: "n", Holds: ref}
 	s.Assume(later)
 	s.Unassume(later)
 	if n := len(s.View().Storage().WideGroups("c")); n != 1 {
@@ -206,7 +206,7 @@ func TestStoreFollowsTheState(t *testing.T) {
 			pod := randomPod("")
 			slot, exists := s.Slot(name("n", 8))
 			if _, _, placed := s.NodeOf(pod.Key()); r.IntN(4) == 0 && exists && !placed {
-				placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: s.Node(slot).Name(), Holds: []plan.Hold{{Object: model.VolumeRef(name("v", 6))}}}
+				placement := plan.Placement{Pod: pod, NodeName: s.Node(slot).Name(), Holds: []plan.Hold{{Object: model.VolumeRef(name("v", 6))}}}
 				d := s.View().Draft()
 				d.Add(pod, slot, placement.Holds...)
 				want, before := used(d.View(), slot), used(s.View(), slot)

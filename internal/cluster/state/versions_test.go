@@ -52,8 +52,8 @@ func TestVersions(t *testing.T) {
 		{"a pod that waits", func() { s.Apply([]model.Change{pod("q", "", "", nil)}) }, nil},
 		{"a nominated pod", func() { s.Apply([]model.Change{waiting}) }, nominations},
 		{"its labels", func() { s.Apply([]model.Change{pod("waiting", "", "n", labelled)}) }, nominations},
-		{"its place", func() { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: waiting.Pod}, NodeName: "n"}) }, nominations},
-		{"no place", func() { s.Unassume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: waiting.Pod}, NodeName: "n"}) }, nominations},
+		{"its place", func() { s.Assume(plan.Placement{Pod: waiting.Pod, NodeName: "n"}) }, nominations},
+		{"no place", func() { s.Unassume(plan.Placement{Pod: waiting.Pod, NodeName: "n"}) }, nominations},
 		{"no nomination", func() { s.Apply([]model.Change{pod("waiting", "", "", nil)}) }, nominations},
 		{"a namespace", func() {
 			s.Apply([]model.Change{object(model.NamespaceKind, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})})

@@ -19,7 +19,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	if !ok {
 		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
 	}
-	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(v, plan.WorkFor(pod))}
+	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(v, plan.Alone(pod))}
 	if pod.Malformed != "" { // its needs are unknown
 		if r := answer.Decision.Rejection; r != nil {
 			answer.Nodes = ruledOut(v, r, false)

@@ -27,7 +27,7 @@ func (odd) Filter(node state.Node) reason.Code      { return reason.Code(1 + nod
 func (odd) Reasons(code reason.Code) []string       { return []string{fmt.Sprintf("parity %d", code)} }
 
 // audited returns an engine that remembers one rejection, with a column.
-func audited(t *testing.T) (*Engine, state.View, plan.Work) {
+func audited(t *testing.T) (*Engine, state.View, plan.Member) {
 	t.Helper()
 	p := &plugin.Profile{Name: "p", Filters: []plugin.Filter{odd{}}}
 	e, err := New(Config{Profiles: []*plugin.Profile{p}, Audit: true})
@@ -41,15 +41,15 @@ func audited(t *testing.T) (*Engine, state.View, plan.Work) {
 	}
 	pod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: v1.PodSpec{SchedulerName: "p"}})
 	p.Compile(pod)
-	work := plan.WorkFor(pod)
-	e.Decide(s.View(), work)
+	member := plan.Alone(pod)
+	e.Decide(s.View(), member)
 	s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n5"}})}})
-	e.Decide(s.View(), work)
-	e.Decide(s.View(), work)
+	e.Decide(s.View(), member)
+	e.Decide(s.View(), member)
 	if err := e.Audit(); err != nil || e.Counters().Recalled != 1 {
 		t.Fatalf("%v; %+v", err, e.Counters())
 	}
-	return e, s.View(), work
+	return e, s.View(), member
 }
 
 // TestAuditFindsEachViolation corrupts an engine in one way after the other. The sentence
@@ -83,11 +83,11 @@ func TestAuditFindsEachViolation(t *testing.T) {
 // TestAuditDecidesAgain corrupts a remembered rejection. The audit finds that at the next
 // use.
 func TestAuditDecidesAgain(t *testing.T) {
-	e, v, work := audited(t)
+	e, v, member := audited(t)
 	for _, r := range e.rejections.byShape {
 		r.rejection = &plan.Rejection{Plugins: []string{"Odd"}, Counts: []reason.Count{{Nodes: 6, Reason: "parity 1"}}}
 	}
-	e.Decide(v, work)
+	e.Decide(v, member)
 	if err := e.Audit(); err == nil || !strings.Contains(err.Error(), "{Nodes:3 Reason:parity 1}") || !strings.Contains(err.Error(), "{Nodes:6 Reason:parity 1}") {
 		t.Errorf("a wrong rejection: %v", err)
 	}
@@ -98,10 +98,10 @@ func TestAuditDecidesAgain(t *testing.T) {
 
 // TestAuditFindsWronglySkipped skips a PreFilter plugin that rejects the pod.
 func TestAuditFindsWronglySkipped(t *testing.T) {
-	e, v, work := audited(t)
+	e, v, member := audited(t)
 	e.profiles["p"].PreFilters = []plugin.PreFilter{no{}}
-	work.Pods[0].Pod.SkipsPreFilter = 1
-	e.Decide(v, work)
+	member.Pod.SkipsPreFilter = 1
+	e.Decide(v, member)
 	if err := e.Audit(); err == nil || !strings.Contains(err.Error(), "skips PreFilter plugin No, which returns {Narrowed:false") {
 		t.Errorf("a plugin that is skipped and rejects: %v", err)
 	}

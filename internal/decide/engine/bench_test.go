@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/decide/engine"
-	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -21,7 +20,6 @@ import (
 
 // bench is a large regular cluster: three zones, ten pools, every twentieth node tainted.
 type bench struct {
-	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
 	profile *plugin.Profile
@@ -99,18 +97,25 @@ func (b *bench) pod(i int, shape func(*v1.Pod)) *model.Pod {
 
 // place decides and assumes, as a round of the loop does.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
+	d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}
-	b.state.Assume(d.Placements...)
+	b.state.Assume(d.Placement)
+}
+
+// assume assumes the placement of a decision, if it has one.
+func assume(s *state.State, d plan.Decision) {
+	if d.Outcome == plan.Placed {
+		s.Assume(d.Placement)
+	}
 }
 
 // settle repeats a decision until the engine caches everything that it caches for pods
 // that recur.
-func (b *bench) settle(work plan.Work) {
+func (b *bench) settle(m plan.Member) {
 	for range 12 {
-		b.engine.Decide(b.state.View(), work)
+		b.engine.Decide(b.state.View(), m)
 	}
 }
 
@@ -153,6 +158,6 @@ func BenchmarkFirstSight(b *testing.B) {
 		pod := c.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i%20000), resource.DecimalSI)
 		})
-		c.engine.Decide(c.state.View(), plan.Work{Pods: c.works.One(plan.QueuedPod{Pod: pod})})
+		c.engine.Decide(c.state.View(), plan.Alone(pod))
 	}
 }

@@ -33,7 +33,7 @@ func TestRoomBesideNominatedPods(t *testing.T) {
 		plugintest.Set(b.state, build.NodesInZones("n=z1", build.Allocatable(row.node))[0],
 			of("victim", 1, build.NodeName("n"), build.Container("cpu=3")),
 			of("nominated", 100, build.NominatedNodeName("n"), build.Container("cpu=1")))
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(of("preemptor", 50, build.Container(row.asks)))))
+		d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(of("preemptor", 50, build.Container(row.asks)))))
 		got := ""
 		if len(d.Nominations) > 0 && d.Nominations[0].Mode == plan.Set {
 			got = d.Nominations[0].NodeName

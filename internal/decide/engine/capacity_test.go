@@ -104,11 +104,11 @@ func TestCapacityIsWhatIsPlaced(t *testing.T) {
 		b.state.Displace(gone...)
 		want := 0
 		for ; want < most; want++ {
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(pod(want)))
+			d := b.engine.Decide(b.state.View(), plan.Alone(pod(want)))
 			if d.Outcome != plan.Placed {
 				break
 			}
-			b.state.Assume(d.Placements...)
+			assume(b.state, d)
 		}
 		if exact && got != want || got < want || got > most {
 			t.Errorf("seed %d: %d of up to %d pass, exact: %t; %d are placed", seed, got, most, exact, want)

@@ -58,7 +58,7 @@ func BenchmarkDecisionAfterImageChange(b *testing.B) {
 			b.Run(fmt.Sprintf("nodes=%d/change=%s", nodes, row.change), func(b *testing.B) {
 				c := newBench(b, nodes)
 				changes := changesOf(row.change, row.image, nodes)
-				work := plan.WorkFor(c.pod(0, row.shape))
+				work := plan.Alone(c.pod(0, row.shape))
 				c.engine.Decide(c.state.View(), work)
 				b.ReportAllocs()
 				b.ResetTimer()
@@ -116,7 +116,7 @@ func benchmarkRejection(b *testing.B, nodes, rejectionBytes int, shape func(*v1.
 	if c.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{c.profile}, RejectionBytes: rejectionBytes}); err != nil {
 		b.Fatal(err)
 	}
-	work := plan.WorkFor(c.pod(0, func(p *v1.Pod) { shape(p); wants(64_000)(p) }))
+	work := plan.Alone(c.pod(0, func(p *v1.Pod) { shape(p); wants(64_000)(p) }))
 	c.engine.Decide(c.state.View(), work)
 	usage := c.pod(1, wants(1000))
 	c.changeOneNode(usage)
@@ -131,6 +131,6 @@ func benchmarkRejection(b *testing.B, nodes, rejectionBytes int, shape func(*v1.
 
 // changeOneNode places a pod on a node and removes it again.
 func (b *bench) changeOneNode(pod *model.Pod) {
-	b.state.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "node-00000"})
+	b.state.Assume(plan.Placement{Pod: pod, NodeName: "node-00000"})
 	b.state.Apply([]model.Change{{Kind: model.PodGone, Key: pod.Key()}})
 }

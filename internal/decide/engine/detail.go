@@ -117,7 +117,7 @@ func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node st
 			slot = at
 		}
 	}
-	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: v.Node(slot).Name()}
+	placement := plan.Placement{Pod: pod, NodeName: v.Node(slot).Name()}
 	if p.reserve(v, &placement, slot) != nil { // Decide would be refused there
 		return "", false
 	}

@@ -37,7 +37,7 @@ func TestDetailIsThatOfTheDecision(t *testing.T) {
 	})
 	check := func(t *testing.T, p *enginetest.Pair, step int, pod *model.Pod) {
 		v := p.State.View()
-		d := p.Engine.Decide(v, plan.WorkFor(pod))
+		d := p.Engine.Decide(v, plan.Alone(pod))
 		before, asked := p.Engine.Counters(), askedOf(p.Engine)
 		detail, ok := p.Engine.Detail(v, pod, 3)
 		after := p.Engine.Counters()
@@ -45,7 +45,7 @@ func TestDetailIsThatOfTheDecision(t *testing.T) {
 		if before != after || !maps.Equal(asked, askedOf(p.Engine)) {
 			t.Fatalf("step %d, pod %s: details count as decisions do: %+v, before %+v; %v, before %v", step, pod, after, before, askedOf(p.Engine), asked)
 		}
-		if again := p.Engine.Decide(v, plan.WorkFor(pod)); describe(&again) != describe(&d) {
+		if again := p.Engine.Decide(v, plan.Alone(pod)); describe(&again) != describe(&d) {
 			t.Fatalf("step %d, pod %s: %s, and after asking for details %s", step, pod, describe(&d), describe(&again))
 		}
 		if !ok {
@@ -92,7 +92,7 @@ func TestDetailIsThatOfTheDecision(t *testing.T) {
 
 func describe(d *plan.Decision) string {
 	text := fmt.Sprint(d.Outcome, d.Feasible, d.Nodes, d.Err)
-	for _, p := range d.Placements {
+	if p := d.Placement; d.Outcome == plan.Placed {
 		text += fmt.Sprint(" ", p.NodeName, p.Total)
 	}
 	if d.Rejection != nil {
@@ -104,7 +104,7 @@ func describe(d *plan.Decision) string {
 // differ returns the differences of details from a decision and its full answer, or "".
 func differ(detail *plan.Detail, d *plan.Decision, answer *plan.Answer) string {
 	if d.Outcome == plan.Placed {
-		if best := detail.Best[0]; best.Name != d.Placements[0].NodeName || best.Total != d.Placements[0].Total || detail.Feasible != d.Feasible {
+		if best := detail.Best[0]; best.Name != d.Placement.NodeName || best.Total != d.Placement.Total || detail.Feasible != d.Feasible {
 			return fmt.Sprintf("%s with %d, best of %d, but the decision is %s", best.Name, best.Total, detail.Feasible, describe(d))
 		}
 	}
@@ -155,12 +155,12 @@ func TestDetailOfRankedDecisions(t *testing.T) {
 	b := newBench(t, 300)
 	for i := range 200 {
 		pod := b.pod(i, shapes["selective"])
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 		detail, ok := b.engine.Detail(b.state.View(), pod, 3)
-		if !ok || detail.Feasible != d.Feasible || detail.Best[0].Name != d.Placements[0].NodeName || detail.Best[0].Total != d.Placements[0].Total {
+		if !ok || detail.Feasible != d.Feasible || detail.Best[0].Name != d.Placement.NodeName || detail.Best[0].Total != d.Placement.Total {
 			t.Fatalf("pod %d: %+v, but the decision is %s", i, detail, describe(&d))
 		}
-		b.state.Assume(d.Placements...)
+		assume(b.state, d)
 	}
 	if ranked := b.engine.Counters().Ranked; ranked < 100 {
 		t.Errorf("%d of 200 decisions were made by a ranking", ranked)

@@ -272,27 +272,27 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 			if r.IntN(2) == 0 {
 				pod = b.requesting(i, devices)
 			}
-			got := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+			got := b.engine.Decide(b.state.View(), plan.Alone(pod))
 			fresh, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := fresh.Decide(b.state.View(), plan.WorkFor(pod))
+			want := fresh.Decide(b.state.View(), plan.Alone(pod))
 			if got.Outcome != want.Outcome || got.Feasible != want.Feasible || !reflect.DeepEqual(got.Rejection, want.Rejection) {
 				t.Fatalf("seed %d, step %d: %s on %d nodes, %+v; want %s on %d, %+v", seed, i, got.Outcome, got.Feasible, got.Rejection, want.Outcome, want.Feasible, want.Rejection)
 			}
 			if err := b.state.Audit(); err != nil {
 				t.Fatal(err)
 			}
-			if got.Outcome == plan.Placed && (got.Placements[0].NodeName != want.Placements[0].NodeName || got.Placements[0].Total != want.Placements[0].Total) {
-				t.Fatalf("seed %d, step %d: placed on %s with score %d, want %s with %d", seed, i, got.Placements[0].NodeName, got.Placements[0].Total, want.Placements[0].NodeName, want.Placements[0].Total)
+			if got.Outcome == plan.Placed && (got.Placement.NodeName != want.Placement.NodeName || got.Placement.Total != want.Placement.Total) {
+				t.Fatalf("seed %d, step %d: placed on %s with score %d, want %s with %d", seed, i, got.Placement.NodeName, got.Placement.Total, want.Placement.NodeName, want.Placement.Total)
 			}
 			if got.Outcome != plan.Placed {
 				rejected++
 				continue
 			}
 			placed++
-			b.state.Assume(got.Placements...)
+			assume(b.state, got)
 			pods = append(pods, pod)
 		}
 	}

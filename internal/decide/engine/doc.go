@@ -1,10 +1,10 @@
 // Package engine decides where pods go.
 //
-// It takes a state.View and plan.Work and returns a plan.Decision, or on request the full
-// answer for every node. It owns the columns, the rankings, the compiled needs of plugins
-// that read counts, and the remembered rejections. It never changes the state, reads a
-// clock, draws random numbers or does I/O: the same state, seed and pod give the same
-// decision.
+// It takes a state.View and a plan.Member and returns a plan.Decision, or on request the
+// full answer for every node. It owns the columns, the rankings, the compiled needs of
+// plugins that read counts, and the remembered rejections. It never changes the state,
+// reads a clock, draws random numbers or does I/O: the same state, seed and pod give the
+// same decision.
 //
 // # A decision in steps
 //

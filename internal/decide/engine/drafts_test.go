@@ -43,7 +43,7 @@ func TestDecisionsOnDrafts(t *testing.T) {
 		d := x.s.View().Draft()
 		test.change(d)
 		for range 2 {
-			if got := decided(x.Decide(d.View(), plan.WorkFor(x.pod(build.Named("pod"))))); !strings.HasSuffix(got, test.want) {
+			if got := decided(x.Decide(d.View(), plan.Alone(x.pod(build.Named("pod"))))); !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s: %s, want %s", name, got, test.want)
 			}
 		}
@@ -53,7 +53,7 @@ func TestDecisionsOnDrafts(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: &rating{name: "S", reads: model.Usage}, Weight: 1}}}, "a", "b")
 	d := x.s.View().Draft()
 	add(d, 1, 4)
-	if got := decided(x.Decide(d.View(), plan.WorkFor(x.pod()))); got != "b of 2 with 4" {
+	if got := decided(x.Decide(d.View(), plan.Alone(x.pod()))); got != "b of 2 with 4" {
 		t.Error(got)
 	}
 	answer, err := x.Answer(d.View(), x.pod())

@@ -8,7 +8,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/decide/engine/preempt"
 	"github.com/berth-scheduler/berth/internal/kit/price"
-	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -69,8 +68,7 @@ type Engine struct {
 	victims preempt.Memory
 	// byPlugin counts the nodes that each plugin was called for. The index is the
 	// plugin's position among the plugins of all profiles.
-	byPlugin   []int64
-	placements slab.Slab[plan.Placement]
+	byPlugin []int64
 	// unfinished means that a plugin ran out of the turn's budget before a result.
 	unfinished bool
 	// For tests: mostGroups, unless 0, bounds the groups of a table, and withoutRanking
@@ -104,6 +102,9 @@ type scratch struct {
 	turn       map[int32]*turnVerdicts // by the number of the TurnFilter
 	sight      sight
 	axes       []plugin.Axis // of a SetScore plugin
+	// placement is passed to Reserve and the later extension points, so that the decision
+	// itself stays on the stack.
+	placement plan.Placement
 	// tied are the feasible slots with the highest total. places are their positions in
 	// the order that breaks the tie.
 	tied   []int32
@@ -203,24 +204,22 @@ func (e *Engine) GroupRetries() int { return e.retries }
 // Counters returns the work done so far.
 func (e *Engine) Counters() Counters { return e.work }
 
-// Decide returns a placement of the work's pods, or the reasons why none is feasible. It
-// ignores nodes outside the view's restriction, and does not change the state.
-func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
-	return e.decideBy(v, work, nil, 0)
+// Decide returns a placement of a pod, or the reasons why no node is feasible. It ignores
+// nodes outside the view's restriction, and does not change the state.
+func (e *Engine) Decide(v state.View, m plan.Member) plan.Decision {
+	return e.decideBy(v, m, nil, 0)
 }
 
 // decideBy is Decide, within a Run unless run is nil. following is the number of equal
 // pods that follow this one.
-func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int) plan.Decision {
+func (e *Engine) decideBy(v state.View, m plan.Member, run *Run, following int) plan.Decision {
 	e.work.Decisions++
 	v.State().BeginTurn()
 	v.Meter().Spend(price.Nodes, decisionUnits)
-	d := plan.Decision{Work: work, Nodes: v.ToChooseAmong()}
-	pod := work.Pods[0].Pod
+	d := plan.Decision{Member: m, Nodes: v.ToChooseAmong()}
+	pod := m.Pod
 	p, ok := e.profiles[pod.SchedulerName]
 	switch {
-	case len(work.Pods) > 1:
-		fail(&d, fmt.Errorf("scheduling %d pods together is not supported", len(work.Pods)))
 	case !ok:
 		fail(&d, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName))
 	case pod.Terminating:
@@ -243,11 +242,11 @@ func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int)
 // decide runs one pod's cycle.
 func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, following int) {
 	if p.Outside != nil {
-		p.Outside.Begin(v, d.Pods[0].Pod)
+		p.Outside.Begin(v, d.Pod)
 		defer p.Outside.End()
 	}
 	e.enter(PreFilter)
-	c, rejection, err := e.preFilter(v, p, d.Pods[0].Pod)
+	c, rejection, err := e.preFilter(v, p, d.Pod)
 	if err != nil {
 		fail(d, err)
 		return
@@ -311,24 +310,25 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, fo
 
 // conclude places the pod on the chosen node, unless a plugin refuses it there.
 func (e *Engine) conclude(c *cycle, d *plan.Decision, slot int32, total int64) {
-	placements := e.placements.One(plan.Placement{
-		QueuedPod: d.Pods[0], NodeName: c.view.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
-	})
-	if err := c.profile.reserve(c.view, &placements[0], slot); err != nil {
-		e.refuse(c.profile, d, &placements[0], err)
+	chosen := &e.scratch.placement
+	*chosen = plan.Placement{
+		Pod: d.Pod, NodeName: c.view.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
+	}
+	if err := c.profile.reserve(c.view, chosen, slot); err != nil {
+		e.refuse(c.profile, d, chosen, err)
 		return
 	}
-	d.Outcome, d.Placements = plan.Placed, placements
+	d.Outcome, d.Placement = plan.Placed, *chosen
 }
 
 // fail ends a decision with an error, or leaves it unfinished.
 func fail(d *plan.Decision, err error) {
 	if errors.Is(err, plugin.ErrUnfinished) {
-		*d = plan.Decision{Work: d.Work, Outcome: plan.Unfinished, Nodes: d.Nodes}
+		*d = plan.Decision{Member: d.Member, Outcome: plan.Unfinished, Nodes: d.Nodes}
 		return
 	}
 	d.Outcome, d.Err = plan.Failed, err
-	d.Nominations = clearNomination(d.Pods[0].Pod)
+	d.Nominations = clearNomination(d.Pod)
 }
 
 // clearNomination removes the pod's nomination, if any. In kube-scheduler, too, an

@@ -129,13 +129,13 @@ func TestExtendersFilter(t *testing.T) {
 			if test.nominated != "" {
 				p.Status.NominatedNodeName = long(test.nominated)
 			}
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(p)))
 			if got := test.extenders[len(test.extenders)-1].offered; !reflect.DeepEqual(got, test.offered) {
 				t.Errorf("the last extender was offered %v, want %v", got, test.offered)
 			}
 			switch {
 			case test.node != "":
-				if d.Outcome != plan.Placed || d.Placements[0].NodeName != long(test.node) {
+				if d.Outcome != plan.Placed || d.Placement.NodeName != long(test.node) {
 					t.Errorf("%s: %s, want node %s", d.Outcome, report.Message(&d), test.node)
 				}
 			case test.rejectors == nil:
@@ -162,7 +162,7 @@ func TestExtendersAndFilters(t *testing.T) {
 		p.Spec.NodeName = long(node)
 		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
 	}
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 0, 100))))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor("pod", 0, 100))))
 	if want := [][]string{{"1", "3"}}; !reflect.DeepEqual(x.offered, want) {
 		t.Errorf("offered %v, want %v", x.offered, want)
 	}
@@ -176,11 +176,11 @@ func TestExtendersAndFilters(t *testing.T) {
 func TestExtendersPrioritize(t *testing.T) {
 	total := func(extenders ...*scripted) (string, int64) {
 		b := withExtenders(t, 4, extenders...)
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 0, 100))))
+		d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor("pod", 0, 100))))
 		if d.Outcome != plan.Placed {
 			t.Fatalf("%s: %v", d.Outcome, report.Message(&d))
 		}
-		return d.Placements[0].NodeName, d.Placements[0].Total
+		return d.Placement.NodeName, d.Placement.Total
 	}
 	_, without := total()
 	node, got := total(&scripted{scores: map[string]int64{"1": 300, "2": 900}}, &scripted{scores: map[string]int64{"1": 1000}},
@@ -200,8 +200,8 @@ func TestBareNodesAreScoredEmpty(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for i := range 20 {
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor(string(rune('A'+i)), 0, 100))))
-			seen[d.Placements[0].NodeName] = true
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor(string(rune('A'+i)), 0, 100))))
+			seen[d.Placement.NodeName] = true
 		}
 		if len(seen) != map[bool]int{false: 1, true: 2}[bare] {
 			t.Errorf("bare %v: pods go to %v", bare, slices.Sorted(maps.Keys(seen)))
@@ -287,7 +287,7 @@ func TestPreFilterFromOutside(t *testing.T) {
 			if !test.claims {
 				b.state.Apply([]model.Change{claimOf("bench", long("1"))})
 			}
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 0, 100))))
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor("pod", 0, 100))))
 			if test.rejectors == nil {
 				if d.Outcome != plan.Failed || d.Err.Error() != test.says {
 					t.Errorf("%s, %v; want %s", d.Outcome, d.Err, test.says)
@@ -325,7 +325,7 @@ func TestExtenderFailsAboutTheNominatedNode(t *testing.T) {
 	b := withPlugins(t, 4, func(p *plugin.Profile) { p.Extenders = []plugin.Extender{f} })
 	p := benchPreemptor("pod", 0, 100)
 	p.Status.NominatedNodeName = long("2")
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(p)))
 	if d.Outcome != plan.Placed {
 		t.Errorf("%s, %v, nominations %+v; kube-scheduler logs the error and evaluates all nodes", d.Outcome, d.Err, d.Nominations)
 	}
@@ -343,7 +343,7 @@ func TestNumbersAreNotUsedBesideExtenders(t *testing.T) {
 			q.Status.NominatedNodeName = long("2")
 			b.state.Nominate(plan.Nomination{Pod: b.compiled(q), Mode: plan.Set, NodeName: long("2")})
 		}
-		b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 0, 100))))
+		b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor("pod", 0, 100))))
 		if a.only {
 			t.Errorf("nominated %v: OnlyUsage although an extender was asked", nominated)
 		}
@@ -369,8 +369,8 @@ func TestExtenderFailsAboutANominatedNodeThatPreFilterLeftOut(t *testing.T) {
 	})
 	p := benchPreemptor("pod", 0, 100)
 	p.Status.NominatedNodeName = long("2")
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(p)))
 	if d.Outcome == plan.Placed {
-		t.Errorf("placed on %s, which PreFilter left out and about which the extender failed; offered %v", d.Placements[0].NodeName, f.offered)
+		t.Errorf("placed on %s, which PreFilter left out and about which the extender failed; offered %v", d.Placement.NodeName, f.offered)
 	}
 }

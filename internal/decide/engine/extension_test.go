@@ -96,7 +96,7 @@ func TestStateFilter(t *testing.T) {
 		b.state.Apply([]model.Change{claimOf("bench", node)})
 	}
 	decide := func(i int) plan.Decision {
-		return b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, shapes["plain"])))
+		return b.engine.Decide(b.state.View(), plan.Alone(b.pod(i, shapes["plain"])))
 	}
 
 	if d := decide(0); d.Outcome != plan.Unschedulable || d.Rejection.PreFilter != "no claim" || !slices.Equal(d.Rejection.Plugins, []string{"Claims"}) {
@@ -104,7 +104,7 @@ func TestStateFilter(t *testing.T) {
 	}
 	for _, name := range []string{"node-00002", "node-00004", "node-00002"} {
 		label(name)
-		if d := decide(1); d.Outcome != plan.Placed || d.Placements[0].NodeName != name {
+		if d := decide(1); d.Outcome != plan.Placed || d.Placement.NodeName != name {
 			t.Errorf("with a claim on %s: %+v", name, d)
 		}
 	}
@@ -121,7 +121,7 @@ func TestStateFilter(t *testing.T) {
 		t.Errorf("with a filter that fails: %+v", d)
 	}
 	pinned := b.pod(5, pinnedTo("node-00003"))
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(pinned)); d.Outcome != plan.Failed || d.Err.Error() != `running "Claims" filter plugin: no answer` {
+	if d := b.engine.Decide(b.state.View(), plan.Alone(pinned)); d.Outcome != plan.Failed || d.Err.Error() != `running "Claims" filter plugin: no answer` {
 		t.Errorf("with a filter that fails on the only node: %+v", d)
 	}
 	// A filter before it rejects the node that it fails on, so its failure does not
@@ -182,11 +182,11 @@ func TestPostFilter(t *testing.T) {
 	first := b.pod(0, large)
 	b.place(t, first)
 	second := b.pod(1, large)
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(second)); d.Outcome != plan.Unschedulable || d.PostFilter != "no victim" || d.PostFilterErr == nil || len(d.Nominations) > 0 {
+	if d := b.engine.Decide(b.state.View(), plan.Alone(second)); d.Outcome != plan.Unschedulable || d.PostFilter != "no victim" || d.PostFilterErr == nil || len(d.Nominations) > 0 {
 		t.Errorf("a plugin that fails: %+v", d)
 	}
 	plugins.victim = first
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(second))
+	d := b.engine.Decide(b.state.View(), plan.Alone(second))
 	if d.Outcome != plan.Unschedulable || d.PostFilter != "found a place" || d.PostFilterErr != nil || len(d.Evictions) != 1 || d.Evictions[0].Pod != first ||
 		d.NominationOf(second) != (plan.Nomination{Pod: second, Mode: plan.Set, NodeName: "node-00000"}) {
 		t.Errorf("%+v", d)
@@ -223,7 +223,7 @@ func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
 		})
 		i++
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 		want := fmt.Sprintf("no use for priority %d", priority)
 		if u.err != nil {
 			want = u.err.Error()
@@ -294,22 +294,22 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 		p.PreBind, p.BindSteps, p.PostBind = append(p.PreBind, v), append(p.BindSteps, v), append(p.PostBind, v)
 	})
 	pod := b.pod(0, shapes["plain"])
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 	var steps []string
-	for _, s := range d.Placements[0].Steps {
+	for _, s := range d.Placement.Steps {
 		steps = append(steps, s.Stage.String()+" "+s.Plugin)
 	}
-	if got := strings.Join(steps, ", "); got != "Permit Volumes, PreBind Volumes, Bind Volumes, PostBind Volumes" || d.Placements[0].Steps[1].Write.Name != "volume-of-pod-0" {
+	if got := strings.Join(steps, ", "); got != "Permit Volumes, PreBind Volumes, Bind Volumes, PostBind Volumes" || d.Placement.Steps[1].Write.Name != "volume-of-pod-0" {
 		t.Errorf("steps: %s", got)
 	}
-	b.state.Assume(d.Placements...)
+	assume(b.state, d)
 	if holders := b.state.View().Holders(model.Ref{Name: "volume-of-pod-0"}); len(holders) != 1 || holders[0].Pod != pod.Key() {
 		t.Errorf("the volume is held by %v", holders)
 	}
 	for _, point := range []string{"Reserve", "Permit", "PreBind", "Bind", "PostBind"} {
 		v.fails = point
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(1, shapes["plain"])))
-		if want := "running " + point + ` plugin "Volumes": no`; d.Outcome != plan.Failed || d.Err.Error() != want || len(d.Placements) != 0 {
+		d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(1, shapes["plain"])))
+		if want := "running " + point + ` plugin "Volumes": no`; d.Outcome != plan.Failed || d.Err.Error() != want || d.Placement.Pod != nil {
 			t.Errorf("%+v, want %s", d, want)
 		}
 	}
@@ -332,9 +332,9 @@ func TestNominatedPodsChangeNoVersion(t *testing.T) {
 		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: nominated}})
 	}
 	pod := b.pod(9, repelling)
-	b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	b.engine.Decide(b.state.View(), plan.Alone(pod))
 	version, terms := b.state.Version(), b.state.View().TermsVersion()
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 	if b.state.Version() != version || b.state.View().TermsVersion() != terms {
 		t.Errorf("the journal went from %d to %d, the terms from %d to %d", version, b.state.Version(), terms, b.state.View().TermsVersion())
 	}
@@ -386,7 +386,7 @@ func (a away) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 // that a PreFilter names.
 func TestFailureOfRejectedNode(t *testing.T) {
 	b := withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, away("node-00003"), failing("node-00003")) })
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(0, shapes["plain"])))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(0, shapes["plain"])))
 	if d.Outcome != plan.Placed || d.Feasible != 94 { // five are tainted
 		t.Errorf("rejected before: %+v", d)
 	}
@@ -395,7 +395,7 @@ func TestFailureOfRejectedNode(t *testing.T) {
 	for i := 10; i < 90; i++ {
 		names = append(names, benchNode(i).Name)
 	}
-	d = b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(0, pinnedTo(names...))))
+	d = b.engine.Decide(b.state.View(), plan.Alone(b.pod(0, pinnedTo(names...))))
 	if d.Outcome != plan.Placed || d.Feasible != 76 { // four are tainted
 		t.Errorf("outside of the nodes to check: %+v", d)
 	}
@@ -412,7 +412,7 @@ func TestNoFilters(t *testing.T) {
 	nominated.NominatedNode = "node-00001"
 	b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: nominated}})
 	for i, pod := range []*model.Pod{b.pod(1, pinnedTo("node-00002")), nominated, b.pod(2, shapes["plain"])} {
-		if d := b.engine.Decide(b.state.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed {
+		if d := b.engine.Decide(b.state.View(), plan.Alone(pod)); d.Outcome != plan.Placed {
 			t.Errorf("pod %d: %+v", i, d)
 		}
 		if _, err := b.engine.Answer(b.state.View(), pod); err != nil {
@@ -458,7 +458,7 @@ func TestSkippedPreFilters(t *testing.T) {
 		for _, a := range all {
 			a.times = 0
 		}
-		return b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		return b.engine.Decide(b.state.View(), plan.Alone(pod))
 	}
 	if d := decide(nil); d.Outcome != plan.Placed {
 		t.Errorf("%+v", d)

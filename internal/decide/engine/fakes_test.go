@@ -240,7 +240,7 @@ func (x *small) pod(options ...build.PodOption) *model.Pod {
 	return pod
 }
 
-func (x *small) decide(pod *model.Pod) plan.Decision { return x.Decide(x.s.View(), plan.WorkFor(pod)) }
+func (x *small) decide(pod *model.Pod) plan.Decision { return x.Decide(x.s.View(), plan.Alone(pod)) }
 
 var errBroken = errors.New("broken")
 

@@ -50,7 +50,7 @@ func checkGiant(t *testing.T, lists []listCase, seed uint64) {
 	cost := spent(b.engine, func() {
 		pod = model.NewPod(object)
 		b.profile.Compile(pod)
-		b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
+		b.engine.Decide(b.state.View(), plan.Alone(pod))
 	})
 	if limit := int64(giantFactor*object.Size() + giantFree); cost.bytes > limit {
 		t.Errorf("seed %d (%s): %d bytes are allocated for a pod of %d, want at most %d", seed, name, cost.bytes, object.Size(), limit)

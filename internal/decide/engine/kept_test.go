@@ -46,7 +46,7 @@ func TestRoomThatIsKept(t *testing.T) {
 		}
 		for _, turn := range []string{"first", "again"} {
 			pod := build.Pod(append([]build.PodOption{build.Named(turn), build.Container("cpu=1"), ofPriority(5)}, row.pod...)...)
-			d := e.Decide(b.state.View(), plan.WorkFor(b.compiled(pod)))
+			d := e.Decide(b.state.View(), plan.Alone(b.compiled(pod)))
 			if kept := d.Rejection != nil && d.Rejection.Kept; kept != row.kept || (len(d.Nominations) == 1 && d.Nominations[0].Mode == plan.Clear) != row.ends || kept && len(d.Evictions) > 0 {
 				t.Errorf("%s, %s: %s, kept: %t, nominations %+v, %d evictions", name, turn, d.Outcome, kept, d.Nominations, len(d.Evictions))
 			}

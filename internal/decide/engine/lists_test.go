@@ -387,7 +387,7 @@ func spendOnList(t *testing.T, l listCase, n int) map[string]spending {
 		pod = model.NewPod(object)
 		b.profile.Compile(pod)
 	})
-	work := plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})}
+	work := plan.Alone(pod)
 	do("first decision", func() { b.engine.Decide(b.state.View(), work) })
 	do("again", func() { b.engine.Decide(b.state.View(), work) })
 	do("detail", func() { b.engine.Detail(b.state.View(), pod, 3) })
@@ -398,12 +398,12 @@ func spendOnList(t *testing.T, l listCase, n int) map[string]spending {
 	do("evict", func() { b.state.Apply([]model.Change{{Kind: model.PodGone, Key: pod.Key()}}) })
 	large := with(func(p *v1.Pod) { askFor(p, "1000") })
 	do("rejection", func() {
-		d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: large})})
+		d := b.engine.Decide(b.state.View(), plan.Alone(large))
 		_ = d.Rejection.Text(b.state.View().Nodes())
 	})
 	high := int32(1000)
 	preemptor := with(func(p *v1.Pod) { askFor(p, "31"); p.Spec.Priority = &high })
-	do("preemption", func() { b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: preemptor})}) })
+	do("preemption", func() { b.engine.Decide(b.state.View(), plan.Alone(preemptor)) })
 	return costs
 }
 

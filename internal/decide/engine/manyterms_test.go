@@ -151,7 +151,7 @@ func TestCompiledNeedsAreBoundedInBytes(t *testing.T) {
 	build.NotRaced(t)
 	b := newBench(t, 20)
 	for i := range 180 {
-		b.engine.Decide(b.state.View(), plan.WorkFor(b.hostile(i, 2500, manyTerms["excluding labels"])))
+		b.engine.Decide(b.state.View(), plan.Alone(b.hostile(i, 2500, manyTerms["excluding labels"])))
 	}
 	if have := b.engine.Compiled(); have > 400 || have < 50 {
 		t.Errorf("%d compiled needs are kept, of 540", have)
@@ -191,7 +191,7 @@ func BenchmarkBesideManyTerms(b *testing.B) {
 						p.Spec.NodeName = "node-00001"
 						c.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
 					}
-					work := plan.Work{Pods: c.works.One(plan.QueuedPod{Pod: pod})}
+					work := plan.Alone(pod)
 					b.StartTimer()
 					c.engine.Decide(c.state.View(), work)
 					if of == "changed" && name != "none" {

@@ -206,7 +206,7 @@ func TestFollowedBesideNominated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := decided(fresh.Decide(x.s.View(), plan.WorkFor(pod()))); got != want || row.want != "" && got != row.want {
+			if want := decided(fresh.Decide(x.s.View(), plan.Alone(pod()))); got != want || row.want != "" && got != row.want {
 				t.Errorf("reading %b, codes %v: %s, decided anew %s, want %s", reads, row.code, got, want, row.want)
 			}
 			if recalled := x.Counters().Recalled - before; row.want != "" && recalled != 1 {
@@ -280,7 +280,7 @@ func TestSteps(t *testing.T) {
 	}, "a")
 	d := x.decide(x.pod())
 	var steps []string
-	for _, step := range d.Placements[0].Steps {
+	for _, step := range d.Placement.Steps {
 		steps = append(steps, step.Stage.String()+" "+step.Plugin)
 	}
 	want := []string{
@@ -289,7 +289,7 @@ func TestSteps(t *testing.T) {
 	if !slices.Equal(steps, want) {
 		t.Errorf("%q, want %q", steps, want)
 	}
-	if holds := d.Placements[0].Holds; len(holds) != 2 || holds[0].Object.Name != "p-0" || holds[1].Object.Name != "p-1" {
+	if holds := d.Placement.Holds; len(holds) != 2 || holds[0].Object.Name != "p-0" || holds[1].Object.Name != "p-1" {
 		t.Errorf("%+v", holds)
 	}
 }
@@ -321,7 +321,7 @@ func (*stepper) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
 func TestTiesTellPodsApart(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{}, numberedNodes(50)...)
 	chosen := func(namespace, name string) string {
-		return x.decide(x.pod(build.Named(name), build.InNamespace(namespace))).Placements[0].NodeName
+		return x.decide(x.pod(build.Named(name), build.InNamespace(namespace))).Placement.NodeName
 	}
 	var choices [4]string
 	for i := range 10 {
@@ -392,7 +392,7 @@ func TestRefusedPlacement(t *testing.T) {
 		o := &noted{}
 		x := newSmall(t, &plugin.Profile{Outside: o, Reserve: []plugin.Reserve{refusesReserve{test.err}}}, "a", "b", "c")
 		d := x.decide(x.pod(build.NominatedNodeName("b")))
-		if got := decided(d); got != test.want || len(d.Placements) != 0 || len(d.Nominations) != 1 || d.Nominations[0].Mode != plan.Clear {
+		if got := decided(d); got != test.want || d.Placement.Pod != nil || len(d.Nominations) != 1 || d.Nominations[0].Mode != plan.Clear {
 			t.Errorf("%s: %s, want %s; nominations %v", name, got, test.want, d.Nominations)
 		}
 		if d.Outcome == plan.Unschedulable && (d.Nodes != 1 || d.Feasible != 0) {

@@ -99,7 +99,7 @@ func BenchmarkRoomIsLeft(b *testing.B) {
 		c.nominate(2*node, 10, 31_000)
 	}
 	pod := c.compiled(benchPreemptor("pod", 10, 2000))
-	work := plan.WorkFor(pod)
+	work := plan.Alone(pod)
 	b.ReportAllocs()
 	for b.Loop() {
 		if d := c.engine.Decide(c.state.View(), work); d.Feasible == 0 {

@@ -413,5 +413,5 @@ func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement,
 	if refusal.Pending {
 		d.Rejection.Pending = d.Rejection.Plugins
 	}
-	d.Nominations = clearNomination(d.Pods[0].Pod)
+	d.Nominations = clearNomination(d.Pod)
 }

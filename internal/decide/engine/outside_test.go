@@ -219,9 +219,9 @@ func TestRefusals(t *testing.T) {
 			})
 			pod := benchPreemptor("pod", 0, 100)
 			pod.Status.NominatedNodeName = long("2")
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(pod)))
-			if d.Outcome != test.outcome || report.Message(&d) != test.says || len(d.Placements) > 0 {
-				t.Errorf("%s: %q, placements %v; want %s: %q", d.Outcome, report.Message(&d), d.Placements, test.outcome, test.says)
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(pod)))
+			if d.Outcome != test.outcome || report.Message(&d) != test.says || d.Placement.Pod != nil {
+				t.Errorf("%s: %q, on %q; want %s: %q", d.Outcome, report.Message(&d), d.Placement.NodeName, test.outcome, test.says)
 			}
 			if r := d.Rejection; r != nil && (!slices.Equal(r.Plugins, []string{"Stages"}) || !slices.Equal(r.Pending, test.pending)) {
 				t.Errorf("rejected by %v, pending %v", r.Plugins, r.Pending)

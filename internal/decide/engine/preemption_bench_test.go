@@ -110,7 +110,7 @@ func (f *full) ported(i int) {
 }
 
 func (f *full) preempt(t testing.TB, pod *model.Pod, found bool) plan.Decision {
-	d := f.engine.Decide(f.state.View(), plan.WorkFor(pod))
+	d := f.engine.Decide(f.state.View(), plan.Alone(pod))
 	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 != found {
 		t.Fatalf("%s: %+v", pod.Name, d)
 	}

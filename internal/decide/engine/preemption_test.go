@@ -122,7 +122,7 @@ func TestPreemptionIsCarriedOut(t *testing.T) {
 					t.Fatalf("step %d, pod %s: engine (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
 				}
 				if r.IntN(3) == 0 {
-					d := pair.Engine.Decide(pair.State.View(), plan.WorkFor(pair.Compile(pod)))
+					d := pair.Engine.Decide(pair.State.View(), plan.Alone(pair.Compile(pod)))
 					evicted.Add(int64(len(d.Evictions)))
 					unseen = append(unseen, carryOut(pair, &d)...)
 				}
@@ -220,7 +220,7 @@ func TestMalformedPodPreemptsNobody(t *testing.T) {
 	odd := &model.Pod{
 		Object: pod.Object, UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, SchedulerName: pod.SchedulerName, Priority: pod.Priority, Malformed: "odd",
 	}
-	d := f.engine.Decide(f.state.View(), plan.WorkFor(odd))
+	d := f.engine.Decide(f.state.View(), plan.Alone(odd))
 	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || d.PostFilter != "" || d.PostFilterErr != nil || d.NominationOf(odd).Mode != plan.Keep {
 		t.Errorf("%+v", d)
 	}

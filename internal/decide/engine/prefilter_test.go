@@ -259,7 +259,7 @@ func TestErrorsAreRemembered(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b")
 	const want = `running "Slow" filter plugin: Slow fails 1`
 	for turn := range 2 {
-		if d := x.Decide(x.s.View(), plan.WorkFor(x.pod())); d.Outcome != plan.Failed || d.Err.Error() != want {
+		if d := x.Decide(x.s.View(), plan.Alone(x.pod())); d.Outcome != plan.Failed || d.Err.Error() != want {
 			t.Errorf("turn %d: %v, %v", turn, d.Outcome, d.Err)
 		}
 	}

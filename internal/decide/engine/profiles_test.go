@@ -53,7 +53,7 @@ profiles:
 			object.Spec.SchedulerName = name
 			pod := model.NewPod(object)
 			c.Profiles[at].Compile(pod)
-			return e.Decide(b.state.View(), plan.WorkFor(pod))
+			return e.Decide(b.state.View(), plan.Alone(pod))
 		}
 		if at == 0 {
 			decide(selective)
@@ -101,7 +101,7 @@ func TestManyAlikeProfilesStayWithinOneBudget(t *testing.T) {
 		object.Spec.SchedulerName = p.Name
 		pod := model.NewPod(object)
 		p.Compile(pod)
-		if d := e.Decide(b.state.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed {
+		if d := e.Decide(b.state.View(), plan.Alone(pod)); d.Outcome != plan.Placed {
 			t.Fatalf("%s: %+v", p.Name, d)
 		}
 		if columns == 0 {

@@ -25,7 +25,7 @@ func TestRankedScoresFail(t *testing.T) {
 	score := &alikeRating{setRating{together: together{name: "T"}}}
 	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: score, Weight: 1}}}, "a", "b", "c", "d")
 	run := x.NewRun()
-	decide := func() plan.Decision { return run.Decide(x.s.View(), plan.WorkFor(x.pod()), 100) }
+	decide := func() plan.Decision { return run.Decide(x.s.View(), plan.Alone(x.pod()), 100) }
 	for range 3 {
 		if d := decide(); d.Outcome != plan.Placed {
 			t.Fatalf("%+v", d)
@@ -35,7 +35,7 @@ func TestRankedScoresFail(t *testing.T) {
 		t.Error("no table decides")
 	}
 	score.err = errBroken
-	if d := decide(); d.Outcome != plan.Failed || d.Err == nil || d.Err.Error() != `running PreScore plugin "T": broken` || len(d.Placements) > 0 {
-		t.Errorf("%s: %v, %d placements", d.Outcome, d.Err, len(d.Placements))
+	if d := decide(); d.Outcome != plan.Failed || d.Err == nil || d.Err.Error() != `running PreScore plugin "T": broken` || d.Placement.Pod != nil {
+		t.Errorf("%s: %v, on %q", d.Outcome, d.Err, d.Placement.NodeName)
 	}
 }

@@ -88,7 +88,7 @@ func BenchmarkRanking(b *testing.B) {
 							for _, pod := range pods[10:] {
 								c.state.Apply([]model.Change{{Kind: model.PodGone, Key: pod.Key()}})
 							}
-							c.engine.Decide(c.state.View(), plan.WorkFor(pods[10]))
+							c.engine.Decide(c.state.View(), plan.Alone(pods[10]))
 							b.StartTimer()
 						}
 						c.place(b, pods[at])

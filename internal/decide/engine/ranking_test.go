@@ -64,15 +64,15 @@ func equalPods(t *testing.T, r *rand.Rand, p, scan *enginetest.Pair, of *v1.Pod)
 		object := of.DeepCopy()
 		object.Name = fmt.Sprintf("%s-%d", of.Name, i)
 		object.UID = types.UID(object.Name)
-		work := plan.WorkFor(p.Compile(object))
+		work := plan.Alone(p.Compile(object))
 		work.Group = &model.PodGroup{} // prevents preemption for the single pod
 		got, want := run.Decide(p.State.View().Restricted(only), work, 100), scan.Engine.Decide(p.State.View().Restricted(only), work)
 		if textOf(&got) != textOf(&want) {
 			t.Fatalf("pod %d like %s: in a run\n%s, by the scan\n%s", i, of.Name, textOf(&got), textOf(&want))
 		}
 		if got.Outcome == plan.Placed {
-			p.State.Assume(got.Placements...)
-			kept = append(kept, got.Placements...)
+			assume(p.State, got)
+			kept = append(kept, got.Placement)
 		}
 	}
 	if r.IntN(2) == 0 {
@@ -101,7 +101,7 @@ func textOf(d *plan.Decision) string {
 	if d.Rejection != nil {
 		text += fmt.Sprintf(", rejection %+v", *d.Rejection)
 	}
-	for _, p := range d.Placements {
+	if p := d.Placement; d.Outcome == plan.Placed {
 		text += fmt.Sprintf(", on %s with %d, %d of %d, %d holds, %d steps", p.NodeName, p.Total, p.Feasible, p.Nodes, len(p.Holds), len(p.Steps))
 	}
 	return text
@@ -165,14 +165,14 @@ func TestRankingsAreTheScan(t *testing.T) {
 			object := templates[r.IntN(len(templates))].DeepCopy()
 			object.Name = fmt.Sprintf("%s-%d", object.Name, step)
 			object.UID = types.UID(object.Name)
-			work := plan.WorkFor(p.Compile(object))
+			work := plan.Alone(p.Compile(object))
 			work.Group = &model.PodGroup{} // prevents preemption
 			got, want := p.Engine.Decide(p.State.View(), work), scan.Engine.Decide(p.State.View(), work)
 			if textOf(&got) != textOf(&want) {
 				t.Fatalf("step %d, pod %s: by a ranking\n%s, by the scan\n%s", step, object.Name, textOf(&got), textOf(&want))
 			}
 			if got.Outcome == plan.Placed && r.IntN(2) == 0 {
-				p.State.Assume(got.Placements...)
+				assume(p.State, got)
 			}
 			if r.IntN(3) == 0 {
 				mutation := change(r, p.Cluster)
@@ -231,11 +231,11 @@ func TestRankingCostsWhatChanged(t *testing.T) {
 					if runs {
 						following = pods - i - 1
 					}
-					d := run.Decide(b.state.View(), plan.WorkFor(pod), following)
+					d := run.Decide(b.state.View(), plan.Alone(pod), following)
 					if d.Outcome != plan.Placed {
 						t.Fatalf("%s: pod %d: %+v", name, i, d)
 					}
-					b.state.Assume(d.Placements...)
+					assume(b.state, d)
 				}
 				work, scans := b.engine.Counters(), int64(2)
 				if !runs {
@@ -269,15 +269,15 @@ func TestRunStaysInItsRestriction(t *testing.T) {
 	only, run := state.RestrictTo(slots), b.engine.NewRun()
 	equal := func(p *v1.Pod) { p.Labels = map[string]string{"app": "equal"} }
 	for i := range pods {
-		work := plan.WorkFor(b.pod(i, equal))
+		work := plan.Alone(b.pod(i, equal))
 		v := b.state.View().Restricted(only)
 		d, scanned := run.Decide(v, work, pods-i-1), b.engine.Decide(v, work)
-		if d.Outcome != plan.Placed || d.Placements[0].NodeName != scanned.Placements[0].NodeName || d.Feasible != scanned.Feasible {
+		if d.Outcome != plan.Placed || d.Placement.NodeName != scanned.Placement.NodeName || d.Feasible != scanned.Feasible {
 			t.Fatalf("pod %d: %+v, by a scan %+v", i, d, scanned)
 		}
-		b.state.Assume(d.Placements...)
-		other := b.engine.Decide(b.state.View().Restricted(state.RestrictTo([]int32{inside + int32(i)})), plan.WorkFor(b.pod(pods+i, equal)))
-		b.state.Assume(other.Placements...)
+		assume(b.state, d)
+		other := b.engine.Decide(b.state.View().Restricted(state.RestrictTo([]int32{inside + int32(i)})), plan.Alone(b.pod(pods+i, equal)))
+		assume(b.state, other)
 	}
 	if ranked := b.engine.Counters().Ranked; ranked < pods/2 {
 		t.Errorf("%d decisions without a scan, want at least %d", ranked, pods/2)
@@ -299,8 +299,8 @@ func TestTablesMustPay(t *testing.T) {
 	next := 0
 	decide := func(following int, shape func(*v1.Pod)) int64 {
 		before := b.engine.Counters().Ranked
-		d := run.Decide(b.state.View(), plan.WorkFor(b.pod(next, shape)), following)
-		b.state.Assume(d.Placements...)
+		d := run.Decide(b.state.View(), plan.Alone(b.pod(next, shape)), following)
+		assume(b.state, d)
 		next++
 		return b.engine.Counters().Ranked - before
 	}
@@ -350,7 +350,7 @@ func TestAppsThatAreAlike(t *testing.T) {
 		scan.ScanOnly()
 		for i := range 80 {
 			app := fmt.Sprint("app-", i%2)
-			work := plan.WorkFor(b.pod(i, func(p *v1.Pod) {
+			work := plan.Alone(b.pod(i, func(p *v1.Pod) {
 				relations[name](p)
 				p.Labels = map[string]string{"app": app}
 				for j := range p.Spec.TopologySpreadConstraints {
@@ -364,7 +364,7 @@ func TestAppsThatAreAlike(t *testing.T) {
 			if textOf(&got) != textOf(&want) {
 				t.Fatalf("%s, pod %d: by a ranking\n%s, by the scan\n%s", name, i, textOf(&got), textOf(&want))
 			}
-			b.state.Assume(got.Placements...)
+			assume(b.state, got)
 		}
 		if got, _ := b.engine.Rankings(); got != tables || b.engine.Counters().Ranked < 50 {
 			t.Errorf("%s: %d tables for two applications, want %d; %d decisions by them", name, got, tables, b.engine.Counters().Ranked)
@@ -388,7 +388,7 @@ func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
 		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
 	}
 	for i := range 120 {
-		work := plan.WorkFor(b.pod(i, func(p *v1.Pod) {
+		work := plan.Alone(b.pod(i, func(p *v1.Pod) {
 			p.Labels = map[string]string{"app": fmt.Sprint("app-", i/3%2)}
 			if i%5 == 0 {
 				p.Namespace = "other"
@@ -398,7 +398,7 @@ func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
 		if textOf(&got) != textOf(&want) {
 			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
 		}
-		b.state.Assume(got.Placements...)
+		assume(b.state, got)
 	}
 	if ranked := b.engine.Counters().Ranked; ranked < 60 {
 		t.Errorf("%d of 120 decisions were made without a scan", ranked)
@@ -416,8 +416,8 @@ func TestConstraintsOnOneKey(t *testing.T) {
 			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, build.Constraint(v1.DoNotSchedule, v1.LabelTopologyZone))
 			p.Spec.TopologySpreadConstraints[len(p.Spec.TopologySpreadConstraints)-1].LabelSelector = build.Selector("app=" + app)
 		}
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
-		b.state.Assume(d.Placements...)
+		d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(p)))
+		assume(b.state, d)
 	}
 	if ranked := b.engine.Counters().Ranked; ranked < 10 {
 		t.Errorf("%d of 20 decisions by tables", ranked)
@@ -437,8 +437,8 @@ func TestOneNominatedPodWithAPort(t *testing.T) {
 		for j := range 20 {
 			p := benchPreemptor(fmt.Sprint("pod-", i, "-", j), 9, 200)
 			withHostPort(p)
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
-			b.state.Assume(d.Placements...)
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(p)))
+			assume(b.state, d)
 		}
 		if ranked := b.engine.Counters().Ranked - before; (ranked == 0) != isNominated {
 			t.Errorf("a pod is nominated: %t, %d decisions by tables", isNominated, ranked)
@@ -472,13 +472,13 @@ func TestRankingsLeaveRoom(t *testing.T) {
 		if r.IntN(2) == 0 {
 			withHostPort(p)
 		}
-		work := plan.WorkFor(b.compiled(p))
+		work := plan.Alone(b.compiled(p))
 		got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
 		if textOf(&got) != textOf(&want) {
 			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
 		}
 		if r.IntN(2) == 0 {
-			b.state.Assume(got.Placements...)
+			assume(b.state, got)
 		}
 	}
 	if ranked := b.engine.Counters().Ranked; ranked < 100 || ranked > 220 {
@@ -498,7 +498,7 @@ func TestRankingsSeeTheSecondChange(t *testing.T) {
 	for i := range 30 {
 		set(on(fmt.Sprint("small-", i), benchNode(i).Name, "1", "a"))
 	}
-	work := plan.WorkFor(b.pod(0, func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }))
+	work := plan.Alone(b.pod(0, func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }))
 	b.settle(work)
 	for i := range 30 {
 		node := benchNode(i).Name
@@ -523,7 +523,7 @@ func TestRankingsFollowSharedDevices(t *testing.T) {
 	scan.ScanOnly()
 	for i := range devices + 5 {
 		b.claim(i)
-		work := plan.WorkFor(b.podOf(i))
+		work := plan.Alone(b.podOf(i))
 		got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
 		if textOf(&got) != textOf(&want) {
 			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
@@ -531,7 +531,7 @@ func TestRankingsFollowSharedDevices(t *testing.T) {
 		if placed := got.Outcome == plan.Placed; placed != (i < devices) {
 			t.Fatalf("pod %d of %d devices: %s", i, devices, got.Outcome)
 		}
-		b.state.Assume(got.Placements...)
+		assume(b.state, got)
 	}
 }
 
@@ -545,10 +545,10 @@ func TestRankingsAreBounded(t *testing.T) {
 		}
 	}
 	for i := range 3000 {
-		b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
+		b.engine.Decide(b.state.View(), plan.Alone(b.pod(i, kind(i))))
 		if i < 400 {
 			for range 9 {
-				b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
+				b.engine.Decide(b.state.View(), plan.Alone(b.pod(i, kind(i))))
 			}
 		}
 		keys := b.engine.RankingKeys()
@@ -557,7 +557,7 @@ func TestRankingsAreBounded(t *testing.T) {
 		}
 	}
 	for range 6000 {
-		b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(1, shapes["selective"])))
+		b.engine.Decide(b.state.View(), plan.Alone(b.pod(1, shapes["selective"])))
 	}
 	keys := b.engine.RankingKeys()
 	if tables, _ := b.engine.Rankings(); keys != 1 || tables != 1 {
@@ -568,7 +568,7 @@ func TestRankingsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		small.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i/10))))
+		small.Decide(b.state.View(), plan.Alone(b.pod(i, kind(i/10))))
 		if tables, _ := small.Rankings(); tables > 1 {
 			t.Fatalf("%d tables in no memory", tables)
 		}
@@ -605,14 +605,14 @@ func TestTablesOfAppsInTurn(t *testing.T) {
 	b := newBench(t, nodes)
 	for app := range apps {
 		for i := range pods {
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(app*pods+i, func(p *v1.Pod) {
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(app*pods+i, func(p *v1.Pod) {
 				p.Labels = map[string]string{"app": fmt.Sprint("app-", app)}
 				p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(int64(10+app%2), resource.DecimalSI)}
 			})))
 			if d.Outcome != plan.Placed {
 				t.Fatalf("app %d, pod %d: %+v", app, i, d)
 			}
-			b.state.Assume(d.Placements...)
+			assume(b.state, d)
 		}
 	}
 	// For the first request eight scans and a table, for the second one fewer scans; then
@@ -631,7 +631,7 @@ func TestLaterAppsAreRankedSooner(t *testing.T) {
 	scans := func(app string, pods int) int64 {
 		before := b.engine.Counters()
 		for range pods {
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(next, func(p *v1.Pod) {
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(next, func(p *v1.Pod) {
 				relations["anti-affinity on hosts"](p)
 				p.Labels = map[string]string{"app": app}
 				p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector = &metav1.LabelSelector{MatchLabels: p.Labels}
@@ -639,7 +639,7 @@ func TestLaterAppsAreRankedSooner(t *testing.T) {
 			if d.Outcome != plan.Placed {
 				t.Fatalf("pod %d: %+v", next, d)
 			}
-			b.state.Assume(d.Placements...)
+			assume(b.state, d)
 			next++
 		}
 		after := b.engine.Counters()

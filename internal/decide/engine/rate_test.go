@@ -63,8 +63,8 @@ func TestRateAgreesWithAnswer(t *testing.T) {
 			if r.IsFeasible != node.Feasible || r.Total != node.Total || !reflect.DeepEqual(r.Rejections, node.Rejections) {
 				t.Errorf("pod %s, node %s: rated %+v, the answer is %+v", pod, node.Name, r, node)
 			}
-			best, feasible := answer.Decision.Placements, answer.Decision.Feasible
-			if r.Nodes != 12 || r.Feasible != feasible || len(best) > 0 && (r.Best != best[0].NodeName || r.BestTotal != best[0].Total) || len(best) == 0 && r.Best != "" {
+			best, feasible := answer.Decision.Placement, answer.Decision.Feasible
+			if r.Nodes != 12 || r.Feasible != feasible || r.Best != best.NodeName || best.Pod != nil && r.BestTotal != best.Total {
 				t.Errorf("pod %s: rated %+v, the decision is %+v", pod, r, answer.Decision)
 			}
 			kinds[fmt.Sprint(r.IsFeasible, r.Total == r.BestTotal, len(r.Rejections) > 0)] = true

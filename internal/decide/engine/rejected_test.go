@@ -86,7 +86,7 @@ func TestWhyNodesAreRejected(t *testing.T) {
 		rejections("with a small one in its place", func(d *state.Draft) { d.Remove(large.Key()); d.Add(place("small", 100), 0) },
 			`error: running "Failing" filter plugin: no answer`, leftOut, "fits", taint)
 	}
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 10, 31_000))))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor("pod", 10, 31_000))))
 	if got, want := strings.Join(asks.rejected, "\n"), strings.Join([]string{full, leftOut, full, taint}, "\n"); d.Outcome != plan.Unschedulable || got != want {
 		t.Errorf("%s, %v: got\n%s\nwant\n%s", d.Outcome, d.Err, got, want)
 	}
@@ -104,7 +104,7 @@ func TestWhyPodsAreRejected(t *testing.T) {
 	asks.inDryRun = func(c plugin.Cycle) {
 		inDryRun = append(inDryRun, rejectionText(c.RejectionIn(c.View().DryRun(new(state.Draft)), 0)))
 	}
-	b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 10, 100))))
+	b.engine.Decide(b.state.View(), plan.Alone(b.compiled(benchPreemptor("pod", 10, 100))))
 	const all = `UnschedulableAndUnresolvable of "Claims": no claim`
 	const none = "error: filters cannot be run: the pod was rejected before all plugins had run at PreFilter"
 	if got, want := fmt.Sprintf("%q %q", asks.rejected, inDryRun), fmt.Sprintf("%q %q", []string{all, all}, []string{none}); got != want {

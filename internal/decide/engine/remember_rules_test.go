@@ -52,7 +52,7 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 	wave := func() (decided, visited, asked int64) {
 		before := b.engine.Counters()
 		for _, p := range waiting {
-			if d := b.engine.Decide(b.state.View(), plan.WorkFor(p)); d.Outcome != plan.Unschedulable {
+			if d := b.engine.Decide(b.state.View(), plan.Alone(p)); d.Outcome != plan.Unschedulable {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -60,7 +60,7 @@ func TestRejectionsWithRulesCostRelevantChanges(t *testing.T) {
 		return after.Decisions - before.Decisions - (after.Recalled - before.Recalled), after.Visited - before.Visited, after.Asked - before.Asked
 	}
 	set := func(p *model.Pod, node string) {
-		b.state.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: p}, NodeName: node})
+		b.state.Assume(plan.Placement{Pod: p, NodeName: node})
 	}
 	for i := range 3 * shapes { // one in each zone
 		set(pod(fmt.Sprint("running-", i), "cpu=1", of(i/3)...), benchNode(i).Name)
@@ -159,7 +159,7 @@ func TestRejectionsWithRulesAreThoseDecidedAgain(t *testing.T) {
 			}
 			for range 2 {
 				for _, p := range waiting {
-					b.engine.Decide(b.state.View(), plan.WorkFor(p))
+					b.engine.Decide(b.state.View(), plan.Alone(p))
 				}
 			}
 			if err := b.engine.Audit(); err != nil {
@@ -196,7 +196,7 @@ func TestTaintedNodeLeavesItsDomain(t *testing.T) {
 	waiting := b.compiled(build.Pod(build.Labels("app=web"), build.Container("cpu=1"), build.DoNotSchedule(v1.LabelTopologyZone, "app=web", honor)))
 	for i := range 3 {
 		set("a", build.Allocatable(fmt.Sprint("cpu=", 4-i%2)))
-		if d := b.engine.Decide(b.state.View(), plan.WorkFor(waiting)); d.Outcome != plan.Unschedulable {
+		if d := b.engine.Decide(b.state.View(), plan.Alone(waiting)); d.Outcome != plan.Unschedulable {
 			t.Fatalf("%+v", d)
 		}
 	}
@@ -204,7 +204,7 @@ func TestTaintedNodeLeavesItsDomain(t *testing.T) {
 		t.Error("nothing was remembered")
 	}
 	set("c", full, build.Taints("spot:NoSchedule"))
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(waiting)); d.Outcome != plan.Placed {
+	if d := b.engine.Decide(b.state.View(), plan.Alone(waiting)); d.Outcome != plan.Placed {
 		t.Errorf("%+v", d.Rejection)
 	}
 }
@@ -237,7 +237,7 @@ func TestRuleAppearsWithTheFirstNodeOfItsKey(t *testing.T) {
 	object.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: &elsewhere.Name}}
 	waiting := b.compiled(object)
 	decide := func() []string {
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(waiting))
+		d := b.engine.Decide(b.state.View(), plan.Alone(waiting))
 		if d.Outcome != plan.Unschedulable {
 			t.Fatalf("%+v", d)
 		}

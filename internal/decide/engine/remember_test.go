@@ -34,8 +34,8 @@ type verdict struct {
 
 func verdictOf(d plan.Decision) verdict {
 	v := verdict{Outcome: d.Outcome, Rejection: d.Rejection, Nominations: d.Nominations}
-	if len(d.Placements) > 0 {
-		v.Node = d.Placements[0].NodeName
+	if d.Outcome == plan.Placed {
+		v.Node = d.Placement.NodeName
 	}
 	if d.Err != nil {
 		v.Err = d.Err.Error()
@@ -77,7 +77,7 @@ func TestRememberedRejectionsAreThoseDecidedAgain(t *testing.T) {
 				before := pair.Engine.Counters().Recalled
 				for again := range 3 {
 					pod := pair.Compile(another(r, likes[i], fmt.Sprintf("like-%d-%d-%d", step, i, again), pair.Cluster))
-					got, want := pair.Engine.Decide(pair.State.View(), plan.WorkFor(pod)), forgetful.Decide(pair.State.View(), plan.WorkFor(pod))
+					got, want := pair.Engine.Decide(pair.State.View(), plan.Alone(pod)), forgetful.Decide(pair.State.View(), plan.Alone(pod))
 					if diff := cmp.Diff(verdictOf(got), verdictOf(want), cmp.Comparer(func(a, b *model.Pod) bool { return a == b })); diff != "" {
 						t.Fatalf("step %d, pod %s: remembering (-) and not (+) differ:\n%s", step, pod, diff)
 					}
@@ -162,7 +162,7 @@ func TestManyDifferentObjections(t *testing.T) {
 		b := withPlugins(t, nodes, func(p *plugin.Profile) { p.Filters = []plugin.Filter{numbered{}} })
 		usage := b.pod(0, shapes["plain"])
 		for i := range 20 {
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(1+i, shapes["plain"])))
+			d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(1+i, shapes["plain"])))
 			if len(d.Rejection.Counts) != nodes {
 				t.Fatalf("%d nodes: %d reasons", nodes, len(d.Rejection.Counts))
 			}
@@ -177,7 +177,7 @@ func TestManyDifferentObjections(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i%2 == 0 {
-				b.state.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: usage}, NodeName: "node-00000"})
+				b.state.Assume(plan.Placement{Pod: usage, NodeName: "node-00000"})
 			} else {
 				b.state.Apply([]model.Change{{Kind: model.PodGone, Key: usage.Key()}})
 			}
@@ -199,7 +199,7 @@ func TestRejectionsCostWhatChanged(t *testing.T) {
 	}
 	decide := func() {
 		for _, pod := range pods {
-			if d := b.engine.Decide(b.state.View(), plan.WorkFor(pod)); d.Outcome != plan.Unschedulable {
+			if d := b.engine.Decide(b.state.View(), plan.Alone(pod)); d.Outcome != plan.Unschedulable {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -232,7 +232,7 @@ func TestPodsOfAStatefulSetShareARejection(t *testing.T) {
 			wants(64_000)(p)
 			p.Labels = map[string]string{"apps.kubernetes.io/pod-index": fmt.Sprint(i)}
 		})
-		b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		b.engine.Decide(b.state.View(), plan.Alone(pod))
 	}
 	if recalled := b.engine.Counters().Recalled; recalled != 9 {
 		t.Errorf("%d rejections were remembered, want 9", recalled)
@@ -249,7 +249,7 @@ func TestRejectionsStayWithinTheirBudget(t *testing.T) {
 	}
 	for round := range 3 {
 		for i := range 100 {
-			e.Decide(full.state.View(), plan.WorkFor(full.pod(i, wants(int64(64_000+i%30)))))
+			e.Decide(full.state.View(), plan.Alone(full.pod(i, wants(int64(64_000+i%30)))))
 			if err := e.Audit(); err != nil { // checks the budget
 				t.Fatalf("round %d, pod %d: %v", round, i, err)
 			}
@@ -274,18 +274,18 @@ func TestNominatedPodIsDecidedAbout(t *testing.T) {
 	nominated.NominatedNode = "node-00000"
 	b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: nominated}})
 	for i := 1; i < 4; i++ {
-		if d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, withUID))); d.Outcome != plan.Unschedulable {
+		if d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(i, withUID))); d.Outcome != plan.Unschedulable {
 			t.Fatalf("%+v", d)
 		}
 	}
 	if recalled := b.engine.Counters().Recalled; recalled != 2 {
 		t.Errorf("%d rejections were remembered, want 2", recalled)
 	}
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(nominated)); d.Outcome != plan.Placed {
+	if d := b.engine.Decide(b.state.View(), plan.Alone(nominated)); d.Outcome != plan.Placed {
 		t.Errorf("the nominated pod: %+v", d)
 	}
 	older := b.pod(0, withUID) // its version before the nomination
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(older)); d.Outcome != plan.Placed {
+	if d := b.engine.Decide(b.state.View(), plan.Alone(older)); d.Outcome != plan.Placed {
 		t.Errorf("an older version of the nominated pod: %+v", d)
 	}
 }
@@ -305,7 +305,7 @@ func TestChangedDefaultSelector(t *testing.T) {
 	cluster.Pods = []*v1.Pod{on}
 	pair := enginetest.NewPair(t, cluster, o, engine.Config{})
 	pod := pair.Compile(build.Pod(build.Labels("app=web tier=front"), build.Container("cpu=2")))
-	decide := func() plan.Outcome { return pair.Engine.Decide(pair.State.View(), plan.WorkFor(pod)).Outcome }
+	decide := func() plan.Outcome { return pair.Engine.Decide(pair.State.View(), plan.Alone(pod)).Outcome }
 	if first, again := decide(), decide(); first != plan.Unschedulable || again != first || pair.Engine.Counters().Recalled != 1 {
 		t.Errorf("%s, then %s, of which %d is remembered", first, again, pair.Engine.Counters().Recalled)
 	}
@@ -331,7 +331,7 @@ func TestFollowingStopsHalfway(t *testing.T) {
 	as := func(*v1.Node) {}
 	decide := func(want plan.Outcome, reasons ...reason.Count) {
 		t.Helper()
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 		if d.Outcome != want || d.Rejection != nil && !slices.Equal(d.Rejection.Counts, reasons) {
 			t.Errorf("%s: %+v, want %s: %v", d.Outcome, d.Rejection, want, reasons)
 		}
@@ -361,7 +361,7 @@ func TestRejectionsFollowNodesThatMove(t *testing.T) {
 	decide := func(what string) {
 		t.Helper()
 		for _, pod := range shapes {
-			b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+			b.engine.Decide(b.state.View(), plan.Alone(pod))
 		}
 		if err := b.engine.Audit(); err != nil {
 			t.Fatalf("%s, with %d slots: %v", what, b.state.Slots(), err)

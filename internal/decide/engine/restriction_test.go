@@ -26,9 +26,9 @@ func (x *small) among(names string) state.View {
 
 // told writes a decision.
 func (x *small) told(v state.View, pod *model.Pod) string {
-	switch d := x.Decide(v, plan.WorkFor(pod)); d.Outcome {
+	switch d := x.Decide(v, plan.Alone(pod)); d.Outcome {
 	case plan.Placed:
-		return fmt.Sprintf("%s of %d", d.Placements[0].NodeName, d.Placements[0].Feasible)
+		return fmt.Sprintf("%s of %d", d.Placement.NodeName, d.Placement.Feasible)
 	case plan.Unschedulable:
 		return d.Rejection.Text(d.Nodes)
 	default:

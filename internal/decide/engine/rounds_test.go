@@ -36,7 +36,7 @@ func TestRoundsOfFreshNamesAreForgotten(t *testing.T) {
 	plain := b.pod(0, shapes["plain"])
 	idle := func(decisions int) {
 		for range decisions {
-			b.engine.Decide(b.state.View(), plan.WorkFor(plain))
+			b.engine.Decide(b.state.View(), plan.Alone(plain))
 		}
 	}
 	idle(1)
@@ -123,12 +123,12 @@ func (b *bench) freshRound(round int) (did roundWork) {
 			p.Spec.NodeSelector = map[string]string{"nowhere-" + f: "yes"}
 		}
 		pod := b.compiled(p)
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 		did.evictions += len(d.Evictions)
 		switch d.Outcome {
 		case plan.Placed:
 			did.placed++
-			b.state.Assume(d.Placements...)
+			assume(b.state, d)
 			gone = append(gone, model.Change{Kind: model.PodGone, Key: pod.Key()})
 		case plan.Unschedulable:
 			did.rejected++

@@ -33,8 +33,8 @@ type Run struct {
 func (e *Engine) NewRun() *Run { return &Run{engine: e} }
 
 // Decide is Engine.Decide. following is the number of equal pods still to be decided.
-func (r *Run) Decide(v state.View, work plan.Work, following int) plan.Decision {
-	return r.engine.decideBy(v, work, r, following)
+func (r *Run) Decide(v state.View, m plan.Member, following int) plan.Decision {
+	return r.engine.decideBy(v, m, r, following)
 }
 
 // rankingFor returns the run's own ranking for a key and a restriction, which may be nil.

@@ -59,13 +59,13 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 		r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 		b.state.Displace(others...)
 		pod := b.compiled(build.Pod(append(shape(), build.Named("m"))...))
-		d := b.engine.Decide(v, plan.WorkFor(pod))
+		d := b.engine.Decide(v, plan.Alone(pod))
 		if d.Outcome != plan.Placed {
 			b.state.Return(others...)
 			continue
 		}
-		slot, _ := b.state.Slot(d.Placements[0].NodeName)
-		b.state.Assume(d.Placements...)
+		slot, _ := b.state.Slot(d.Placement.NodeName)
+		assume(b.state, d)
 		seat, err := b.engine.SeatOf(v, pod)
 		if err != nil {
 			t.Fatal(err)
@@ -79,16 +79,16 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 		var use state.Use
 		for _, other := range others {
 			b.state.Return(other)
-			moved, here := seat.IsMoved(), other.NodeName == d.Placements[0].NodeName
+			moved, here := seat.IsMoved(), other.NodeName == d.Placement.NodeName
 			use.Reset(v.Node(slot))
 			use.Add(pod, -1)
 			fits := seat.FitsWith(slot, &use)
-			b.state.Unassume(d.Placements...)
+			b.state.Unassume(d.Placement)
 			passes, err := b.engine.Passes(v, pod, slot)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.state.Assume(d.Placements...)
+			assume(b.state, d)
 			what := "elsewhere"
 			switch {
 			case v.Repels(other, pod):
@@ -111,7 +111,7 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 				t.Errorf("seed %d: moved when it was renewed", seed)
 			}
 		}
-		b.state.Unassume(d.Placements...)
+		b.state.Unassume(d.Placement)
 	}
 	for _, what := range []string{"keeps it away", "counted", "elsewhere", "beside it, and it fits: true", "beside it, and it fits: false"} {
 		if *seed == 0 && seen[what] < *seeds/2 {

@@ -21,7 +21,7 @@ func TestColumnsFollowNodesThatMove(t *testing.T) {
 	b := newBench(t, nodes)
 	r := rand.New(rand.NewPCG(3, 4))
 	words := func(d plan.Decision) (text string) {
-		for _, p := range d.Placements {
+		if p := d.Placement; d.Outcome == plan.Placed {
 			text += fmt.Sprintf("%s with %d of %d feasible ", p.NodeName, p.Total, p.Feasible)
 		}
 		return text
@@ -35,12 +35,12 @@ func TestColumnsFollowNodesThatMove(t *testing.T) {
 		for name, shape := range shapes {
 			pod := b.pod(step, shape)
 			view := b.state.View()
-			got, want := b.engine.Decide(view, plan.WorkFor(pod)), fresh.Decide(view, plan.WorkFor(pod))
+			got, want := b.engine.Decide(view, plan.Alone(pod)), fresh.Decide(view, plan.Alone(pod))
 			if got.Outcome != plan.Placed || words(got) != words(want) {
 				t.Fatalf("step %d, shape %s, %d slots, %d nodes: %s %s, want %s", step, name, b.state.Slots(), b.state.Nodes(), got.Outcome, words(got), words(want))
 			}
 			if name == "plain" {
-				b.state.Assume(got.Placements...)
+				assume(b.state, got)
 			}
 		}
 	}

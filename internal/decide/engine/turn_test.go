@@ -20,7 +20,7 @@ import (
 func decided(d plan.Decision) string {
 	switch d.Outcome {
 	case plan.Placed:
-		return fmt.Sprintf("%s of %d with %d", d.Placements[0].NodeName, d.Feasible, d.Placements[0].Total)
+		return fmt.Sprintf("%s of %d with %d", d.Placement.NodeName, d.Feasible, d.Placement.Total)
 	case plan.Unschedulable:
 		var counts []string
 		for _, c := range d.Rejection.Counts {
@@ -218,7 +218,7 @@ func TestAskedIsCounted(t *testing.T) {
 	}
 	var phases []Phase
 	e.onPhase = func(p Phase) { phases = append(phases, p) }
-	if d := e.Decide(x.s.View(), plan.WorkFor(x.pod())); decided(d) != "c of 2 with 1" {
+	if d := e.Decide(x.s.View(), plan.Alone(x.pod())); decided(d) != "c of 2 with 1" {
 		t.Errorf("%s", decided(d))
 	}
 	want := map[string]int64{
@@ -239,12 +239,12 @@ func TestAskedIsCounted(t *testing.T) {
 		e.ColumnBytes(10) != 2*(columnBytes+valueBytes*10) {
 		t.Errorf("%+v; %d columns of %d bytes, %d compiled", c, e.Columns(), e.ColumnBytes(10), e.Compiled())
 	}
-	e.Decide(x.s.View(), plan.WorkFor(x.pod()))
+	e.Decide(x.s.View(), plan.Alone(x.pod()))
 	if c := e.Counters(); c.Decisions != 2 || c.Visited != 8 || c.Filled != 2 || c.Found != 2 || c.Asked != 4+2+4+2 {
 		t.Errorf("%+v", c)
 	}
 	x.s.Apply([]model.Change{{Kind: model.NodeGone, Name: "c"}, {Kind: model.NodeGone, Name: "d"}})
-	e.Decide(x.s.View(), plan.WorkFor(x.pod()))
+	e.Decide(x.s.View(), plan.Alone(x.pod()))
 	if want := []Phase{PreFilter, Filter, Score, PreFilter, Filter, Score, PreFilter, Filter}; !slices.Equal(phases, want) {
 		t.Errorf("phases %v, want %v", phases, want)
 	}
@@ -361,7 +361,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		"a score of a set": {Scores: []plugin.Weighted{{Score: &setRating{together: together{name: "S"}}, Weight: 1}}},
 	} {
 		x := newSmall(t, p, "a", "b", "c", "d", "e")
-		work := plan.WorkFor(x.pod())
+		work := plan.Alone(x.pod())
 		for range 600 { // until the memory of placements has grown
 			x.Decide(x.s.View(), work)
 		}

@@ -42,7 +42,7 @@ func BenchmarkUnits(b *testing.B) {
 	for _, s := range shapes {
 		b.Run(s.name, func(b *testing.B) {
 			c := newBench(b, build.Sized(5000))
-			c.settle(plan.WorkFor(c.pod(0, func(*v1.Pod) {})))
+			c.settle(plan.Alone(c.pod(0, func(*v1.Pod) {})))
 			meter, units := c.state.Meter(), int64(0)
 			pods := make([]*model.Pod, b.N)
 			for i := range pods {

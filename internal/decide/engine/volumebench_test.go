@@ -218,7 +218,7 @@ func TestVolumeDecisionAllocatesNothingPerNode(t *testing.T) {
 					b.place(t, b.podOf(i))
 				}
 			}
-			work := plan.WorkFor(b.podOf(2))
+			work := plan.Alone(b.podOf(2))
 			b.settle(work)
 			return testing.AllocsPerRun(20, func() { b.engine.Decide(b.state.View(), work) })
 		}

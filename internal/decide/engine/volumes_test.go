@@ -227,8 +227,8 @@ func (p *volumePair) indexOf(a assumedPod) int {
 // place places the first feasible pending pod, and compares its holds and writes.
 func (p *volumePair) place(t *testing.T, step int) {
 	for _, pod := range enginetest.Pending(p.Cluster) {
-		if d := p.Engine.Decide(p.State.View(), plan.WorkFor(p.Compile(pod))); d.Outcome == plan.Placed {
-			p.assume(t, step, pod, d.Placements[0])
+		if d := p.Engine.Decide(p.State.View(), plan.Alone(p.Compile(pod))); d.Outcome == plan.Placed {
+			p.assume(t, step, pod, d.Placement)
 			return
 		}
 	}

@@ -56,7 +56,7 @@ func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 			pod := b.pod(0, apply)
 			b.place(t, pod)
 			again := b.pod(1, apply)
-			work := plan.WorkFor(again)
+			work := plan.Alone(again)
 			b.settle(work)
 			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) })
 		}
@@ -107,8 +107,8 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 		}
 		b := &bench{state: s, engine: e, profile: p}
 		for i := range pods {
-			d := e.Decide(s.View(), plan.WorkFor(b.pod(i, shapes["plain"])))
-			chosen = append(chosen, d.Placements[0].NodeName)
+			d := e.Decide(s.View(), plan.Alone(b.pod(i, shapes["plain"])))
+			chosen = append(chosen, d.Placement.NodeName)
 		}
 		return chosen
 	}
@@ -149,7 +149,7 @@ func TestColumnsStayWithinTheirBudget(t *testing.T) {
 		pod := b.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i), resource.DecimalSI)
 		})
-		if d := e.Decide(b.state.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed {
+		if d := e.Decide(b.state.View(), plan.Alone(pod)); d.Outcome != plan.Placed {
 			t.Fatalf("pod %d: %+v", i, d)
 		}
 		if columns := e.Columns(); columns > budget {
@@ -181,7 +181,7 @@ func TestNominationEnds(t *testing.T) {
 		{"a node", b.state, nominated(func(*model.Pod) {}), plan.Placed, plan.Keep},
 		{"a pod that is being deleted", b.state, nominated(func(p *model.Pod) { p.Terminating = true }), plan.Terminating, plan.Keep},
 	} {
-		d := b.engine.Decide(row.state.View(), plan.WorkFor(row.pod))
+		d := b.engine.Decide(row.state.View(), plan.Alone(row.pod))
 		if mode := d.NominationOf(row.pod).Mode; d.Outcome != row.want || mode != row.mode {
 			t.Errorf("%s: %s, nomination %d; want %s, %d", row.name, d.Outcome, mode, row.want, row.mode)
 		}
@@ -193,7 +193,7 @@ func TestNominationEnds(t *testing.T) {
 // nodes that changed themselves.
 func TestImagesCostWhatChanged(t *testing.T) {
 	b := newBench(t, 2000)
-	work := plan.WorkFor(b.pod(0, func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.example/base:1" }))
+	work := plan.Alone(b.pod(0, func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.example/base:1" }))
 	b.engine.Decide(b.state.View(), work)
 	for change, columns := range map[string]int64{"other-image": 1, "own-image-on-many-nodes": 1, "node": 5} {
 		before := b.engine.Counters()
@@ -229,7 +229,7 @@ func TestStaleClassesAreDropped(t *testing.T) {
 			}
 		}
 		b.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(object)}})
-		b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		b.engine.Decide(b.state.View(), plan.Alone(pod))
 	}
 	if filled := b.engine.Counters().Filled - filled; filled < 10 || filled > 40 {
 		t.Errorf("columns were filled %d times; the column of images should have been filled again every 70 sets", filled)

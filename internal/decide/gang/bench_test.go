@@ -56,7 +56,7 @@ func newRows(t testing.TB, nodes int, objects ...runtime.Object) *crowd {
 }
 
 // gangOf returns the work of a gang of equal members. All of them are required.
-func (c *crowd) gangOf(members int, member func(*v1.Pod)) plan.Work {
+func (c *crowd) gangOf(members int, member func(*v1.Pod)) turn {
 	pods := make([]*v1.Pod, members)
 	for i := range pods {
 		pods[i] = build.Pod(build.Named(fmt.Sprintf("member-%05d", i)), build.Container("cpu=100m memory=500Mi"), of("g"))
@@ -64,13 +64,6 @@ func (c *crowd) gangOf(members int, member func(*v1.Pod)) plan.Work {
 		member(pods[i])
 	}
 	return c.work(podGroup("g", int32(members), 0), pods...)
-}
-
-// takeBack unassumes the members.
-func (c *crowd) takeBack(d *plan.GroupDecision) {
-	for i := range slices.Backward(d.Members) {
-		c.state.Unassume(d.Members[i].Placements...)
-	}
 }
 
 // BenchmarkGang decides about gangs of equal members that fit.
@@ -84,17 +77,17 @@ func BenchmarkGang(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/nodes=%d/members=%d", g.name, nodes, members), func(b *testing.B) {
 					c := newRows(b, nodes, g.objects...)
 					work := c.gangOf(members, g.member)
-					first := Decide(c.state, c.engine, work, nil)
-					c.takeBack(&first)
+					first := decided(c.state, c.engine, work, nil)
+					takeOff(c.state, &first)
 					b.ReportAllocs()
 					b.ResetTimer()
 					for range b.N {
-						d := Decide(c.state, c.engine, work, nil)
+						d := decided(c.state, c.engine, work, nil)
 						b.StopTimer()
 						if d.Outcome != plan.Placed {
 							b.Fatalf("%s: %s", d.Outcome, d.Message)
 						}
-						c.takeBack(&d)
+						takeOff(c.state, &d)
 						b.StartTimer()
 					}
 				})
@@ -114,7 +107,7 @@ func BenchmarkGangJustTooLarge(b *testing.B) {
 	})
 	b.ReportAllocs()
 	for range b.N {
-		d := Decide(c.state, c.engine, work, nil)
+		d := decided(c.state, c.engine, work, nil)
 		if last := &d.Members[room]; d.Outcome != plan.Unschedulable || last.Rejection == nil || last.Rejection.Group != "" {
 			b.Fatalf("%s: %s; the last member: %+v", d.Outcome, d.Message, last)
 		}

@@ -1,7 +1,7 @@
 // Package gang decides about pod groups: enough members find nodes, or none is placed.
 //
-// It takes a state, an engine and work with a pod group, and returns a plan.GroupDecision
-// with one decision per member. It owns its assumptions while it decides: afterwards the
+// It takes a state, an engine and the plan.Attempt of a pod group, and decides about each
+// of its members. It owns its assumptions while it decides: afterwards the
 // members of a placed group are assumed, and otherwise the state is as before. It never
 // evaluates a node: the engine does. Without the gate GenericWorkload it is never used.
 //
@@ -13,9 +13,9 @@
 // each member, while tallies and columns follow an assumption by its change alone. Each
 // member has its own decision, so reports, bindings and failures work as for any other
 // pod. The condition of the PodGroup is a write of the first member's decision; the
-// latest version counts (plan.Write.Latest). A tree's decision holds those about its
-// PodGroups (GroupDecision.Below). From sixteen equal members on, nodes are ranked at
-// once (engine/run.go).
+// latest version counts (plan.Write.Latest). A tree's attempt holds those of its
+// PodGroups (Attempt.Below). From sixteen equal members on, nodes are ranked at once
+// (engine/run.go).
 //
 // Example: 512 equal members at 5,000 nodes take 0.96 ms, 1.9 µs a member.
 //

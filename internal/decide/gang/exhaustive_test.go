@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func drawGang(shape int, r *rand.Rand) *cluster {
 type search struct {
 	engine *engine.Engine
 	state  *state.State
-	work   plan.Work
+	work   turn
 	seen   map[string]bool
 }
 
@@ -130,7 +131,7 @@ func (s *search) finds(nodes []string, left int) bool {
 			if passes, err := s.engine.Passes(s.state.View(), pod.Pod, int32(slot)); err != nil || !passes {
 				continue
 			}
-			on := plan.Placement{QueuedPod: pod, NodeName: s.state.Node(int32(slot)).Name()}
+			on := plan.Placement{Pod: pod.Pod, NodeName: s.state.Node(int32(slot)).Name()}
 			s.state.Assume(on)
 			nodes[i] = on.NodeName
 			found := s.finds(nodes, left-1)
@@ -144,7 +145,7 @@ func (s *search) finds(nodes []string, left int) bool {
 	return false
 }
 
-func isPlaceable(e *engine.Engine, s *state.State, work plan.Work) bool {
+func isPlaceable(e *engine.Engine, s *state.State, work turn) bool {
 	nodes := make([]string, len(work.Pods))
 	for i := range nodes {
 		nodes[i] = "-"
@@ -177,11 +178,11 @@ func TestGreedyAgainstExhaustive(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := c.state(anyNode)
-			one := Decide(s, onePass, work, nil)
+			one := decided(s, onePass, work, nil)
 			if one.Outcome == plan.Placed {
 				takeOff(s, &one)
 			}
-			d := Decide(s, further, work, nil)
+			d := decided(s, further, work, nil)
 			switch {
 			case one.Outcome == plan.Placed:
 				fit++
@@ -234,23 +235,25 @@ func TestGreedyAgainstExhaustive(t *testing.T) {
 	}
 }
 
-// takeOff unassumes the members.
-func takeOff(s *state.State, d *plan.GroupDecision) {
-	for i := len(d.Members) - 1; i >= 0; i-- {
-		s.Unassume(d.Members[i].Placements...)
+// takeOff unassumes the members that have a node.
+func takeOff(s *state.State, d *plan.Attempt) {
+	for i := range slices.Backward(d.Members) {
+		if m := &d.Members[i]; m.Outcome == plan.Placed {
+			s.Unassume(m.Placement)
+		}
 	}
 }
 
 // placesOf writes the members' nodes with their scores, or the members' rejections.
-func placesOf(d *plan.GroupDecision) string {
+func placesOf(d *plan.Attempt) string {
 	var b strings.Builder
 	for i := range d.Members {
 		m := &d.Members[i]
 		if m.Outcome == plan.Placed {
-			fmt.Fprintf(&b, "%s on %s with %d of %d; ", m.Pods[0].Pod.Name, m.Placements[0].NodeName, m.Placements[0].Total, m.Placements[0].Feasible)
+			fmt.Fprintf(&b, "%s on %s with %d of %d; ", m.Pod.Name, m.Placement.NodeName, m.Placement.Total, m.Placement.Feasible)
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s; ", m.Pods[0].Pod.Name, m.Rejection.Text(m.Nodes))
+		fmt.Fprintf(&b, "%s: %s; ", m.Pod.Name, m.Rejection.Text(m.Nodes))
 	}
 	return b.String()
 }

@@ -91,7 +91,7 @@ type sort struct {
 // sorts returns the tried members by kind, or nil if they are of too many kinds.
 func (a *attempt) sorts() (sorts []sort) {
 	for _, i := range a.tried {
-		pod := a.Members[i].Pods[0].Pod
+		pod := a.Members[i].Pod
 		at := slices.IndexFunc(sorts, func(s sort) bool {
 			return engine.Equal(s.pod, pod) && s.pod.Occupies.Equal(&pod.Occupies) && isPlain(s.pod) && isPlain(pod)
 		})

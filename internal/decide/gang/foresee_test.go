@@ -17,13 +17,13 @@ import (
 )
 
 // attemptOf returns an attempt of a group without decisions.
-func (c *crowd) attemptOf(work plan.Work) *attempt {
-	a := &attempt{GroupDecision: &plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}, state: c.state, engine: c.engine, mostKept: mostKept}
-	for i := range work.Pods {
-		a.Members[i].Work = plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}
+func (c *crowd) attemptOf(work turn) *attempt {
+	a := &attempt{Attempt: work.attempt(), state: c.state, engine: c.engine, mostKept: mostKept}
+	a.assign()
+	for i := range a.Members {
 		a.tried = append(a.tried, i)
 	}
-	a.profile = c.engine.Profile(a.first().SchedulerName)
+	a.profile = c.engine.Profile(a.First().SchedulerName)
 	return a
 }
 
@@ -271,7 +271,7 @@ func TestSorts(t *testing.T) {
 // many kinds.
 func TestForeseesSeveralKinds(t *testing.T) {
 	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=4 pods=110")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=4"), priority(1)))
-	gang := func(least, kinds int) plan.Work {
+	gang := func(least, kinds int) turn {
 		var pods []*v1.Pod
 		for i := range kinds {
 			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), priority(100), build.Container(fmt.Sprintf("cpu=%dm", least+i))))
@@ -283,13 +283,13 @@ func TestForeseesSeveralKinds(t *testing.T) {
 	if short, known := a.foresee(a.lowerPods(c.state.View()).takeOff); known != foreseen || short != "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining" {
 		t.Errorf("of two kinds without a node %q is foreseen: %d", short, known)
 	}
-	d := Decide(c.state, c.engine, gang(100, mostForeseen+1), nil)
+	d := decided(c.state, c.engine, gang(100, mostForeseen+1), nil)
 	if want := "found a placement for podgroup, preempting 1 victims"; !strings.HasSuffix(d.Message, want) {
 		t.Errorf("of many kinds that find room: %s, want %s", d.Message, want)
 	}
 	missing := gang(100, 2)
 	missing.Pods = missing.Pods[:1]
-	d = Decide(c.state, c.engine, missing, nil)
+	d = decided(c.state, c.engine, missing, nil)
 	if want := preemptionPrefix + "pod group is unschedulable, minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"; !strings.HasSuffix(d.Message, want) {
 		t.Errorf("a member is missing: %s, want %s", d.Message, want)
 	}
@@ -301,7 +301,7 @@ func TestForeseesNothingOfNoPlacements(t *testing.T) {
 	p := profileWith(t, 1, 1)
 	c := racksOf(1, 1, 1, "row")
 	c.pods = append(c.pods, build.Pod(build.Named("low"), build.NodeName("n0000"), priority(-1)))
-	d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
+	d := decided(c.state(anyNode), newEngine(t, p), c.work(p), nil)
 	if want := "no feasible placements found, pod group preemption: no feasible placements found"; d.Message != want {
 		t.Errorf("%s, want %s", d.Message, want)
 	}
@@ -329,7 +329,7 @@ func TestWorkOfHopelessGroups(t *testing.T) {
 		}
 		of := c.work(podGroup("g", 8, 100), members...)
 		attempt := func() {
-			d := Decide(c.state, c.engine, of, nil)
+			d := decided(c.state, c.engine, of, nil)
 			if want := preemptionPrefix + "minCount (8) cannot be satisfied: 0 scheduled, 7 remaining"; !strings.HasSuffix(d.Message, want) {
 				t.Fatalf("got  %s\nwant it to end with %s", d.Message, want)
 			}

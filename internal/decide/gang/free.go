@@ -20,11 +20,11 @@ func (a *attempt) free(p plugin.GroupFreeing) (plugin.GroupFreed, error) {
 	var notes []any
 	if a.hopeless { // no member had a turn
 		notes = []any{}
-	} else if slices.ContainsFunc(a.tried, func(i int) bool { return p.ConcernsGroup(v, a.Members[i].Pods[0].Pod) }) {
+	} else if slices.ContainsFunc(a.tried, func(i int) bool { return p.ConcernsGroup(v, a.Members[i].Pod) }) {
 		notes = a.notesOf(p)
 	}
 	first := &a.Members[a.tried[0]]
-	freed, err := p.FreeForGroup(v, a.Group, first.Pods[0].Pod, notes)
+	freed, err := p.FreeForGroup(v, a.Group, first.Pod, notes)
 	first.Writes = append(first.Writes, freed.Writes...)
 	return freed, err
 }

@@ -93,7 +93,7 @@ func TestFree(t *testing.T) {
 			}
 		}
 		s := c.state(anyNode)
-		d := Decide(s, newEngine(t, p), c.work(p), nil)
+		d := decided(s, newEngine(t, p), c.work(p), nil)
 		if !slices.Equal(asked, row.asked) || d.Message != row.want || (d.Preemption == nil) != row.giver.done {
 			t.Errorf("%s: asked %q, preemption %v: %s\nwant %q: %s", row.name, asked, d.Preemption, d.Message, row.asked, row.want)
 		}
@@ -112,7 +112,7 @@ func TestFree(t *testing.T) {
 	p.PostFilters = []plugin.PostFilter{giver{asked: &asked}}
 	f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1)}}}
 	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("pods=9")))
-	if d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil); d.Outcome != plan.Unschedulable || asked != nil {
+	if d := decided(f.state(anyNode), newEngine(t, p), f.work(p), nil); d.Outcome != plan.Unschedulable || asked != nil {
 		t.Errorf("a tree is %s, asked %q", d.Outcome, asked)
 	}
 }
@@ -167,7 +167,7 @@ func TestErrorsLeaveNothingBehind(t *testing.T) {
 		}
 		work := c.work(podGroup("g", 2, 100),
 			build.Pod(build.Named("m0"), of("g"), priority(100), build.Container("cpu=1"), hostPort(80)), build.Pod(build.Named("m1"), of("g"), priority(100), build.Container("cpu=1"), hostPort(81)))
-		d := Decide(c.state, e, work, nil)
+		d := decided(c.state, e, work, nil)
 		if d.Outcome != plan.Failed || d.Message != row.want {
 			t.Errorf("%s: %s: %s\nwant %s", row.name, d.Outcome, d.Message, row.want)
 		}
@@ -175,8 +175,8 @@ func TestErrorsLeaveNothingBehind(t *testing.T) {
 			t.Errorf("%s: found %+v", row.name, d.Preemption)
 		}
 		for i := range d.Members {
-			if m := &d.Members[i]; m.Outcome != plan.Failed || len(m.Placements) > 0 {
-				t.Errorf("%s: member %d is %s, with %d placements", row.name, i, m.Outcome, len(m.Placements))
+			if m := &d.Members[i]; m.Outcome != plan.Failed || m.Placement.Pod != nil {
+				t.Errorf("%s: member %d is %s, on %q", row.name, i, m.Outcome, m.Placement.NodeName)
 			}
 		}
 		there := 0

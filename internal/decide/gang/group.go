@@ -17,7 +17,7 @@ import (
 
 // attempt is the turn of a group.
 type attempt struct {
-	*plan.GroupDecision
+	*plan.Attempt
 	state   *state.State
 	engine  *engine.Engine
 	profile *plugin.Profile // of the first member; nil without such a profile
@@ -66,65 +66,61 @@ type attempt struct {
 // Decide places the members of a group one after another, each as if the members before
 // it were on their nodes. If enough members find a node, they are assumed there on
 // return; otherwise none is. As in kube-scheduler a single pass follows the order of the
-// work. Further passes run only if that pass places too few, see retry. The observer may
-// be nil.
-func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
-	return decide(s, e, work, observer, nil, mostKept)
+// members. Further passes run only if that pass places too few, see retry. The observer
+// may be nil.
+func Decide(s *state.State, e *engine.Engine, of *plan.Attempt, observer Observer) {
+	decide(s, e, of, observer, nil, mostKept)
 }
 
-func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, searches *Searches, mostKept int) (d plan.GroupDecision) {
+func decide(s *state.State, e *engine.Engine, of *plan.Attempt, observer Observer, searches *Searches, mostKept int) {
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
-	d = plan.GroupDecision{Group: work.Group, Tree: work.Tree, Members: membersOf(work)}
-	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: work.Tree, among: 1}
+	a := attempt{Attempt: of, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: of.Tree, among: 1}
 	a.witness, _ = observer.(Witness)
-	for i := range d.Members {
-		d.Members[i].Nodes = s.Nodes()
+	a.assign()
+	for i := range a.Members {
+		a.Members[i].Nodes = s.Nodes()
 		a.tried = append(a.tried, i)
 	}
 	defer a.divide()
-	a.profile = e.Profile(a.first().SchedulerName)
+	a.profile = e.Profile(a.First().SchedulerName)
 	if err := a.refuses(); err != nil {
 		a.fail(err)
-		return d
+		return
 	}
 	a.tried = slices.DeleteFunc(a.tried, func(i int) bool {
-		leaves := d.Members[i].Pods[0].Pod.Terminating
+		leaves := a.Members[i].Pod.Terminating
 		if leaves {
-			d.Members[i].Outcome = plan.Terminating
+			a.Members[i].Outcome = plan.Terminating
 		}
 		return leaves
 	})
 	if len(a.tried) == 0 {
-		d.Outcome = plan.Terminating
-		return d
+		a.Outcome = plan.Terminating
+		return
 	}
 	a.progress = searches.resume(&a)
 	if a.progress != nil {
 		s.Meter().Double(a.progress.stalls)
 	} else {
 		// an attempt that keeps no progress must end in one round
-		s.Meter().Double(work.Rounds)
+		s.Meter().Double(a.Rounds)
 	}
 	a.place()
 	searches.keep(&a)
-	return d
 }
 
-// membersOf returns empty decisions about the members.
-func membersOf(work plan.Work) []plan.Decision {
-	if work.Tree != nil {
-		return membersOfTree(work)
+// assign assigns each member to its group. Members of a tree are put in placement order.
+func (a *attempt) assign() {
+	if a.tree != nil {
+		a.assignInTree()
+		return
 	}
-	members := make([]plan.Decision, len(work.Pods))
-	for i := range members {
-		members[i].Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}
+	for i := range a.Members {
+		m := &a.Members[i]
+		*m = plan.Decision{Member: plan.Member{QueuedPod: m.QueuedPod, Group: a.Group}}
 	}
-	return members
 }
-
-// first returns the first member.
-func (a *attempt) first() *model.Pod { return a.Members[0].Pods[0].Pod }
 
 // enforces reports whether the profile of the group's pods has GangScheduling. Without it
 // a gang is only a group.
@@ -135,7 +131,7 @@ func (a *attempt) enforces() bool {
 // refuses returns an error if a group cannot be tried. Either its members, including
 // those being deleted, do not belong together, or Berth does not support the group yet.
 func (a *attempt) refuses() error {
-	first := a.first()
+	first := a.First()
 	own := a.profile != nil && slices.ContainsFunc(a.profile.PostFilters, func(p plugin.PostFilter) bool {
 		of, ok := p.(plugin.GroupPostFilter)
 		return ok && of.ByGroupPolicy()
@@ -154,7 +150,7 @@ func (a *attempt) refuses() error {
 		return nil
 	}
 	for i := range a.Members {
-		if err := check(a.Members[i].Pods[0].Pod); err != nil {
+		if err := check(a.Members[i].Pod); err != nil {
 			return err
 		}
 	}
@@ -226,10 +222,10 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	for n, i := range a.tried {
 		m := &a.Members[i]
 		if a.shows != nil {
-			a.shows(a.state.View().Restricted(nodes), m.Pods[0].Pod)
+			a.shows(a.state.View().Restricted(nodes), m.Pod)
 		}
 		view := a.state.View().Restricted(nodes)
-		*m = run.Decide(view, m.Work, following[n])
+		*m = run.Decide(view, m.Member, following[n])
 		if a.witness != nil {
 			m.Details = a.witness.Decided(run, view, m, a.among)
 		}
@@ -237,7 +233,7 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 		a.spendOn()
 		switch m.Outcome {
 		case plan.Placed:
-			a.state.Assume(m.Placements...)
+			a.state.Assume(m.Placement)
 			a.scheduled++
 			a.placed++
 		case plan.Unschedulable:
@@ -269,7 +265,7 @@ func (a *attempt) count() {
 func (a *attempt) following() []int {
 	n := make([]int, len(a.tried))
 	for at := len(n) - 2; at >= 0; at-- {
-		if engine.Equal(a.Members[a.tried[at]].Pods[0].Pod, a.Members[a.tried[at+1]].Pods[0].Pod) {
+		if engine.Equal(a.Members[a.tried[at]].Pod, a.Members[a.tried[at+1]].Pod) {
 			n[at] = n[at+1] + 1
 		}
 	}
@@ -292,8 +288,20 @@ func (a *attempt) takeBack() {
 	}
 	a.assumed = false
 	for _, i := range slices.Backward(a.tried) {
-		a.state.Unassume(a.Members[i].Placements...)
+		if m := &a.Members[i]; m.Outcome == plan.Placed {
+			a.state.Unassume(m.Placement)
+		}
 	}
+}
+
+// assume assumes the members that found a node. None may be assumed.
+func (a *attempt) assume() {
+	for _, i := range a.tried {
+		if m := &a.Members[i]; m.Outcome == plan.Placed {
+			a.state.Assume(m.Placement)
+		}
+	}
+	a.assumed = true
 }
 
 // reject ends an attempt in which too few members found a node. Members that found none
@@ -316,10 +324,10 @@ func (a *attempt) reject(text string, found room) {
 	}
 	for _, i := range a.tried {
 		m := &a.Members[i]
-		pod := m.Pods[0].Pod
+		pod := m.Pod
 		switch m.Outcome {
 		case plan.Placed:
-			m.Outcome, m.Placements, m.Rejection, m.Details = plan.Unschedulable, nil, fitting, 0
+			m.Outcome, m.Placement, m.Rejection, m.Details = plan.Unschedulable, plan.Placement{}, fitting, 0
 			if found.waits {
 				break
 			}
@@ -345,7 +353,7 @@ func (a *attempt) fail(err error) {
 		a.Outcome = plan.Unfinished
 		for i := range a.Members {
 			m := &a.Members[i]
-			*m = plan.Decision{Work: m.Work, Outcome: plan.Unfinished, Nodes: m.Nodes}
+			*m = plan.Decision{Member: m.Member, Outcome: plan.Unfinished, Nodes: m.Nodes}
 		}
 		return
 	}
@@ -355,8 +363,8 @@ func (a *attempt) fail(err error) {
 		if m.Outcome == plan.Failed || m.Outcome == plan.NoNodes {
 			continue
 		}
-		pod := m.Pods[0].Pod
-		m.Outcome, m.Err, m.Placements, m.Rejection, m.Nominations, m.Details = plan.Failed, err, nil, nil, nil, 0
+		pod := m.Pod
+		m.Outcome, m.Err, m.Placement, m.Rejection, m.Nominations, m.Details = plan.Failed, err, plan.Placement{}, nil, nil, 0
 		if pod.NominatedNode != "" {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 		}

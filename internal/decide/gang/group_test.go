@@ -55,7 +55,7 @@ func TestRefuses(t *testing.T) {
 				members = append(members, newMember(names[i], options...))
 			}
 			members[0].Status.NominatedNodeName = "n"
-			d := Decide(crowd.state, crowd.engine, crowd.work(g, members...), nil)
+			d := decided(crowd.state, crowd.engine, crowd.work(g, members...), nil)
 			if d.Message != c.want || (d.Outcome == plan.Failed) != (c.want != "") {
 				t.Errorf("%s: %s", d.Outcome, d.Message)
 			}
@@ -106,7 +106,7 @@ func TestOwnPolicy(t *testing.T) {
 		if row.runs == nil {
 			g.Spec.SchedulingPolicy.Gang.MinCount = 1
 		}
-		d := Decide(c.state, c.engine, c.work(g, newMember("m", build.Container("cpu=1"), priority(5), row.waiting)), nil)
+		d := decided(c.state, c.engine, c.work(g, newMember("m", build.Container("cpu=1"), priority(5), row.waiting)), nil)
 		if failed := strings.HasPrefix(row.want, differ); !strings.HasSuffix(d.Message, row.want) || (d.Outcome == plan.Failed) != failed {
 			t.Errorf("%s: %s: %s, want %s", row.name, d.Outcome, d.Message, row.want)
 		}
@@ -132,7 +132,7 @@ func TestNoNodes(t *testing.T) {
 	c := newCrowd(t, 1)
 	a, b := newMember("a"), newMember("b")
 	a.Status.NominatedNodeName, b.Status.NominatedNodeName = "gone", "gone"
-	d := Decide(c.state, c.engine, c.work(podGroup("g", 2, 0), a, b), nil)
+	d := decided(c.state, c.engine, c.work(podGroup("g", 2, 0), a, b), nil)
 	if d.Outcome != plan.Failed || d.Members[0].Outcome != plan.NoNodes || d.Members[1].Outcome != plan.Failed || d.Members[1].Err.Error() != d.Message {
 		t.Errorf("%s: %s; members are %s and %s: %v", d.Outcome, d.Message, d.Members[0].Outcome, d.Members[1].Outcome, d.Members[1].Err)
 	}
@@ -171,14 +171,14 @@ func TestRejected(t *testing.T) {
 				members = append(members, newMember(name, build.Container("cpu=1"), priority(5)))
 			}
 			members[0].Status.NominatedNodeName = "n"
-			d := Decide(crowd.state, crowd.engine, crowd.work(g, members...), nil)
+			d := decided(crowd.state, crowd.engine, crowd.work(g, members...), nil)
 			for i := range d.Members {
 				m := &d.Members[i]
-				got := m.Pods[0].Pod.Name + ": " + report.Message(m)
+				got := m.Pod.Name + ": " + report.Message(m)
 				if len(m.Nominations) == 1 && m.Nominations[0].Mode == plan.Clear {
 					got += " (nomination cleared)"
 				}
-				if m.Outcome != plan.Unschedulable || len(m.Placements) > 0 || got != c.want[i] {
+				if m.Outcome != plan.Unschedulable || m.Placement.Pod != nil || got != c.want[i] {
 					t.Errorf("%s %s, want %s", m.Outcome, got, c.want[i])
 				}
 			}
@@ -210,7 +210,7 @@ func TestWorkOfEqualMembers(t *testing.T) {
 		for i := range members {
 			pods = append(pods, newMember(fmt.Sprint("m", i), build.Container(c.cpu(i)), priority(5)))
 		}
-		d := Decide(crowd.state, crowd.engine, crowd.work(g, pods...), nil)
+		d := decided(crowd.state, crowd.engine, crowd.work(g, pods...), nil)
 		ranked := crowd.engine.Counters().Ranked
 		if d.Outcome != plan.Placed || ranked < c.least || c.least == 0 && ranked != 0 {
 			t.Errorf("%s: %s, %d members by rankings, want %d", c.name, d.Outcome, ranked, c.least)
@@ -227,13 +227,13 @@ func TestMinCountNeedsItsPlugin(t *testing.T) {
 		if !with {
 			p.PreEnqueue = slices.DeleteFunc(p.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
 		}
-		d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
+		d := decided(c.state(anyNode), newEngine(t, p), c.work(p), nil)
 		if placed := d.Outcome == plan.Placed; placed == with {
 			t.Errorf("with GangScheduling: %t; the group is %s: %s", with, d.Outcome, d.Message)
 		}
 		f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 1, 1), leafOf("b", "", 1, 1)}}}
 		f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=1 memory=64Gi pods=9")))
-		if d = Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil); (d.Outcome == plan.Placed) == with {
+		if d = decided(f.state(anyNode), newEngine(t, p), f.work(p), nil); (d.Outcome == plan.Placed) == with {
 			t.Errorf("with GangScheduling: %t; the tree is %s: %s", with, d.Outcome, d.Message)
 		}
 	}
@@ -247,7 +247,7 @@ type outside struct{ plugin.Outside }
 func TestRefusesBesideOutside(t *testing.T) {
 	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
 	c.engine.Profile("default-scheduler").Outside = outside{}
-	d := Decide(c.state, c.engine, c.work(podGroup("g", 1, 0), newMember("a")), nil)
+	d := decided(c.state, c.engine, c.work(podGroup("g", 1, 0), newMember("a")), nil)
 	if d.Outcome != plan.Failed || d.Message != "pod groups beside out-of-tree plugins are not part of this version of Berth" {
 		t.Errorf("%s: %s", d.Outcome, d.Message)
 	}

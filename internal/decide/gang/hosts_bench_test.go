@@ -31,14 +31,12 @@ func BenchmarkGangByHost(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
 				before := s.Meter().Total()
-				d := Decide(s, e, work, nil)
+				d := decided(s, e, work, nil)
 				if d.Outcome != plan.Placed {
 					b.Fatalf("%s: %s", d.Outcome, d.Message)
 				}
 				b.ReportMetric(float64(s.Meter().Total()-before)/float64(nodes), "units/node")
-				for i := range d.Members {
-					s.Unassume(d.Members[i].Placements...)
-				}
+				takeOff(s, &d)
 			}
 		})
 	}

@@ -108,7 +108,7 @@ func noneOf(placements int, firstShort string) string {
 func (a *attempt) begin() {
 	for _, i := range a.tried {
 		m := &a.Members[i]
-		*m = plan.Decision{Work: m.Work, Nodes: a.state.Nodes()}
+		*m = plan.Decision{Member: m.Member, Nodes: a.state.Nodes()}
 	}
 	a.assumed = true
 }
@@ -135,7 +135,7 @@ func (a *attempt) placedMembers() []*model.Pod {
 	pods := make([]*model.Pod, 0, a.placed)
 	for _, i := range a.tried {
 		if m := &a.Members[i]; m.Outcome == plan.Placed {
-			pods = append(pods, m.Pods[0].Pod)
+			pods = append(pods, m.Pod)
 		}
 	}
 	return pods
@@ -164,10 +164,7 @@ func (a *attempt) takeBest(feasible []found) (short string, err error) {
 		return a.tryOn(best.Nodes)
 	}
 	a.takeOver(best.members)
-	for _, i := range a.tried {
-		a.state.Assume(a.Members[i].Placements...)
-	}
-	a.assumed = true
+	a.assume()
 	return "", nil
 }
 

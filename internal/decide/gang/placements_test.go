@@ -86,14 +86,47 @@ func (c *cluster) state(some func(*v1.Node) bool) *state.State {
 func anyNode(*v1.Node) bool { return true }
 
 // work returns the pending members, compiled.
-func (c *cluster) work(p *plugin.Profile) plan.Work {
-	work := plan.Work{Group: model.NewPodGroup(c.group)}
+func (c *cluster) work(p *plugin.Profile) turn {
+	work := turn{Group: model.NewPodGroup(c.group)}
 	for _, object := range c.members {
 		pod := model.NewPod(object)
 		p.Compile(pod)
 		work.Pods = append(work.Pods, plan.QueuedPod{Pod: pod})
 	}
 	return work
+}
+
+// turn is the turn of a group, which may be decided about several times.
+type turn struct {
+	Pods   []plan.QueuedPod
+	Group  *model.PodGroup
+	Tree   *model.GroupTree
+	Rounds int
+}
+
+// attempt returns an attempt of the turn.
+func (w *turn) attempt() *plan.Attempt {
+	a := plan.ForGroup(w.Group, w.Tree, w.Pods)
+	a.Rounds = w.Rounds
+	return a
+}
+
+// decided returns an attempt of a turn after Decide.
+func decided(s *state.State, e *engine.Engine, w turn, observer Observer) plan.Attempt {
+	return decidedBy(Decide, s, e, w, observer)
+}
+
+func decidedBy(decide func(*state.State, *engine.Engine, *plan.Attempt, Observer), s *state.State, e *engine.Engine, w turn, observer Observer) plan.Attempt {
+	a := w.attempt()
+	decide(s, e, a, observer)
+	return *a
+}
+
+// decidedKeeping is decided with a bound for the decisions that are kept.
+func decidedKeeping(kept int, s *state.State, e *engine.Engine, w turn) plan.Attempt {
+	a := w.attempt()
+	decide(s, e, a, nil, nil, kept)
+	return *a
 }
 
 func newGroup(minCount int32, key string) *schedulingv1beta1.PodGroup {
@@ -219,11 +252,11 @@ func plainly(t testing.TB, c *cluster, p *plugin.Profile, fit, count int64) stri
 			all[0], all[1] = all[0]+m.Allocatable.CPUMilli, all[1]+m.Allocatable.MemoryBytes
 		}
 		for i, queued := range work.Pods {
-			d := e.Decide(s.View(), plan.Work{Pods: work.Pods[i : i+1], Group: work.Group})
+			d := e.Decide(s.View(), plan.Member{QueuedPod: work.Pods[i], Group: work.Group})
 			remaining--
 			if d.Outcome == plan.Placed {
-				s.Assume(d.Placements...)
-				r.nodes[queued.Pod.Name] = d.Placements[0].NodeName
+				s.Assume(d.Placement)
+				r.nodes[queued.Pod.Name] = d.Placement.NodeName
 				have++
 			}
 			if have+remaining < need {
@@ -270,22 +303,22 @@ func plainly(t testing.TB, c *cluster, p *plugin.Profile, fit, count int64) stri
 
 // told writes a decision in the format of plainly, and checks that the state agrees with
 // its placements.
-func told(t testing.TB, s *state.State, d *plan.GroupDecision) string {
+func told(t testing.TB, s *state.State, d *plan.Attempt) string {
 	t.Helper()
 	nodes := map[string]string{}
 	for i := range d.Members {
 		m := &d.Members[i]
-		pod := m.Pods[0].Pod
+		pod := m.Pod
 		assumed := ""
 		for on := range s.View().GroupMembers(d.Group.Key) {
 			if on.UID == pod.UID {
 				assumed = on.NodeName
 			}
 		}
-		if (m.Outcome == plan.Placed) != (len(m.Placements) == 1) || m.Outcome == plan.Undecided {
-			t.Errorf("member %s is %s, with %d placements", pod, m.Outcome, len(m.Placements))
+		if (m.Outcome == plan.Placed) != (m.Placement.Pod != nil) || m.Outcome == plan.Undecided {
+			t.Errorf("member %s is %s, on %q", pod, m.Outcome, m.Placement.NodeName)
 		} else if m.Outcome == plan.Placed {
-			nodes[pod.Name] = m.Placements[0].NodeName
+			nodes[pod.Name] = m.Placement.NodeName
 		}
 		if nodes[pod.Name] != assumed {
 			t.Errorf("member %s is assumed on %q; its placement has %q", pod, assumed, nodes[pod.Name])
@@ -312,7 +345,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 		want := plainly(t, c, p, int64(fit), int64(count))
 		for _, kept := range []int{mostKept, 0} {
 			s := c.state(anyNode)
-			d := decide(s, newEngine(t, p), c.work(p), nil, nil, kept)
+			d := decidedKeeping(kept, s, newEngine(t, p), c.work(p))
 			if got := told(t, s, &d); got != want {
 				t.Fatalf("cluster %d, %d decisions kept:\n got %s\nwant %s", i, kept, got, want)
 			}
@@ -346,7 +379,7 @@ func TestWorkOfPlacements(t *testing.T) {
 	worked := func(racks int, key string) engine.Counters {
 		c := racksOf(racks, nodes*12/racks, members, key)
 		s, e := c.state(anyNode), newEngine(t, p)
-		if d := Decide(s, e, c.work(p), nil); d.Outcome != plan.Placed {
+		if d := decided(s, e, c.work(p), nil); d.Outcome != plan.Placed {
 			t.Fatalf("%d racks: %s", racks, d.Message)
 		}
 		return e.Counters()
@@ -379,7 +412,7 @@ func TestFewDecisionsAreKept(t *testing.T) {
 	for kept, visited := range map[int]int64{racks * members: racks, racks*members - 1: racks, members - 1: racks + 1} {
 		c := racksOf(racks, nodes, members, "rack")
 		s, e := c.state(anyNode), newEngine(t, p)
-		d := decide(s, e, c.work(p), nil, nil, kept)
+		d := decidedKeeping(kept, s, e, c.work(p))
 		if got := e.Counters().Visited; d.Outcome != plan.Placed || got != visited*nodes*members && kept != racks*members-1 || got > (racks+1)*nodes*members {
 			t.Errorf("%d kept: %s, %d slots were visited, want %d", kept, d.Outcome, got, visited*nodes*members)
 		}
@@ -403,14 +436,14 @@ func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
 		before := leafOf("before", "", 1, 1)
 		before.members[0].Spec.Containers = nil
 		f := &forest{cluster: *c, root: &branch{name: "root", min: 2, below: []*branch{before, {name: "divided", key: row.key, min: 1, below: []*branch{{name: "g", min: members, members: c.members}}}}}}
-		for what, of := range map[string]func() (*state.State, plan.Work){
-			"a group": func() (*state.State, plan.Work) { return c.state(anyNode), c.work(p) },
-			"a tree":  func() (*state.State, plan.Work) { return f.state(anyNode), f.work(p) },
+		for what, of := range map[string]func() (*state.State, turn){
+			"a group": func() (*state.State, turn) { return c.state(anyNode), c.work(p) },
+			"a tree":  func() (*state.State, turn) { return f.state(anyNode), f.work(p) },
 		} {
 			decisions := func(kept int) int64 {
 				s, work := of()
 				e := newEngine(t, p)
-				if d := decide(s, e, work, nil, nil, kept); d.Outcome != plan.Placed || s.Assumed() != len(d.Members) {
+				if d := decidedKeeping(kept, s, e, work); d.Outcome != plan.Placed || s.Assumed() != len(d.Members) {
 					t.Fatalf("%s: %s, with %d members assumed", what, d.Message, s.Assumed())
 				}
 				return e.Counters().Decisions
@@ -435,16 +468,16 @@ func TestMembersAreToldOfTheFirstPlacement(t *testing.T) {
 		}
 	}
 	const want = "0/2 nodes are available: 2 Insufficient cpu."
-	check := func(d *plan.GroupDecision) {
+	check := func(d *plan.Attempt) {
 		t.Helper()
 		if m := &d.Members[0]; d.Outcome != plan.Unschedulable || report.Message(m) != want {
 			t.Errorf("the group is %s: %s; its first member %s, want %s", d.Outcome, d.Message, report.Message(m), want)
 		}
 	}
-	d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
+	d := decided(c.state(anyNode), newEngine(t, p), c.work(p), nil)
 	check(&d)
 	f := &forest{cluster: *c, root: &branch{name: "root", key: "rack", min: 1, below: []*branch{{name: "g", min: 2, members: c.members}}}}
-	d = Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	d = decided(f.state(anyNode), newEngine(t, p), f.work(p), nil)
 	check(&d.Below[0])
 }
 
@@ -469,7 +502,7 @@ func TestObserver(t *testing.T) {
 		c := racksOf(2, 2, 2, row.key)
 		c.nodes[0].Spec.Unschedulable = true
 		var calls noted
-		decide(c.state(anyNode), newEngine(t, p), c.work(p), &calls, nil, mostKept)
+		decided(c.state(anyNode), newEngine(t, p), c.work(p), &calls)
 		if !slices.Equal(calls, row.want) {
 			t.Errorf("key %q: %q, want %q", row.key, calls, row.want)
 		}
@@ -536,7 +569,7 @@ func TestPlacementsFail(t *testing.T) {
 			c = racksOf(1, 1, 2, "")
 		}
 		s := c.state(anyNode)
-		d := Decide(s, newEngine(t, p), c.work(p), nil)
+		d := decided(s, newEngine(t, p), c.work(p), nil)
 		if got := told(t, s, &d); got != row.want && !(d.Outcome == plan.Placed && strings.HasPrefix(got, row.want)) {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
@@ -573,8 +606,8 @@ func TestTies(t *testing.T) {
 			m.Spec.SchedulingGroup.PodGroupName = &c.group.Name
 		}
 		s := c.state(anyNode)
-		d := Decide(s, e, c.work(p), nil)
-		slot, _ := s.Slot(d.Members[0].Placements[0].NodeName)
+		d := decided(s, e, c.work(p), nil)
+		slot, _ := s.Slot(d.Members[0].Placement.NodeName)
 		rack := s.Node(slot).Object().Labels["rack"]
 		taken[rack]++
 		for _, other := range []string{"r000", "r001", "r002"} {

@@ -142,7 +142,7 @@ func (a *attempt) policy(own bool) v1.PreemptionPolicy {
 	if own {
 		return a.Group.PreemptionPolicy()
 	}
-	return a.first().PreemptionPolicy()
+	return a.First().PreemptionPolicy()
 }
 
 // isOngoing reports whether an evicted pod of lower priority is still leaving a node that
@@ -150,7 +150,7 @@ func (a *attempt) policy(own bool) v1.PreemptionPolicy {
 func (a *attempt) isOngoing(v state.View) bool {
 	asked := map[string]bool{}
 	for _, i := range a.tried {
-		name := a.Members[i].Pods[0].Pod.NominatedNode
+		name := a.Members[i].Pod.NominatedNode
 		slot, ok := v.Slot(name)
 		if !ok || asked[name] {
 			continue
@@ -170,9 +170,9 @@ func (a *attempt) again() attempt {
 	b := *a
 	b.witness, b.among = nil, 1 // these decisions seldom stand
 	b.progress = nil
-	b.GroupDecision = &plan.GroupDecision{Group: a.Group, Members: make([]plan.Decision, len(a.Members))}
+	b.Attempt = &plan.Attempt{Group: a.Group, Members: make([]plan.Decision, len(a.Members))}
 	for i := range a.Members {
-		b.Members[i] = plan.Decision{Work: a.Members[i].Work, Nodes: a.Members[i].Nodes}
+		b.Members[i] = plan.Decision{Member: a.Members[i].Member, Nodes: a.Members[i].Nodes}
 	}
 	return b
 }
@@ -237,7 +237,7 @@ func (w *whatIf) reprieve(rules plugin.PreemptionRules, candidates []unit) (room
 	}
 	for i := range w.seats {
 		s := &w.seats[i]
-		r.nodes[s.member] = w.Members[s.member].Placements[0].NodeName
+		r.nodes[s.member] = w.Members[s.member].Placement.NodeName
 	}
 	r.Victims = len(r.victims)
 	r.text = fmt.Sprintf("found a placement for podgroup, preempting %d victims", r.Victims)
@@ -252,8 +252,8 @@ func (w *whatIf) sit() error {
 		if m.Outcome != plan.Placed {
 			continue
 		}
-		pod := m.Pods[0].Pod
-		slot, _ := w.state.Slot(m.Placements[0].NodeName)
+		pod := m.Pod
+		slot, _ := w.state.Slot(m.Placement.NodeName)
 		found, err := w.engine.SeatOf(w.state.View(), pod)
 		if err != nil {
 			return err
@@ -329,14 +329,14 @@ func (w *whatIf) fitByUse(slot int32, seats []seat) bool {
 // before it, as when they were placed. Afterwards all are on their nodes.
 func (w *whatIf) passInTurn(seats []seat) (fits bool, err error) {
 	for _, s := range slices.Backward(seats) {
-		w.state.Unassume(w.Members[s.member].Placements...)
+		w.state.Unassume(w.Members[s.member].Placement)
 	}
 	fits = true
 	for _, s := range seats {
 		if fits && err == nil {
 			fits, err = w.engine.Passes(w.state.View(), s.pod, s.slot)
 		}
-		w.state.Assume(w.Members[s.member].Placements...)
+		w.state.Assume(w.Members[s.member].Placement)
 	}
 	w.renew()
 	return fits && err == nil, err

@@ -102,10 +102,10 @@ func evicted(p *v1.Pod) {
 }
 
 // work returns the turn of a group with the given members.
-func (c *crowd) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) plan.Work {
+func (c *crowd) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) turn {
 	c.Helper()
 	plugintest.Set(c.state, group)
-	w := plan.Work{Group: c.state.View().Group(model.GroupKey{Namespace: group.Namespace, Name: group.Name})}
+	w := turn{Group: c.state.View().Group(model.GroupKey{Namespace: group.Namespace, Name: group.Name})}
 	for _, m := range members {
 		pod := model.NewPod(m)
 		c.compile(pod)
@@ -116,7 +116,7 @@ func (c *crowd) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) plan
 
 // outcome writes the decision about a group with pending members: its text without the
 // algorithm's reason, the victims, and the members' nominations.
-func outcome(d *plan.GroupDecision) string {
+func outcome(d *plan.Attempt) string {
 	_, text, _ := strings.Cut(d.Message, preemptionPrefix)
 	words := []string{text + ":"}
 	for i := range d.Members {
@@ -218,7 +218,7 @@ func TestVictims(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := newCrowd(t, 1, append([]runtime.Object{n1, n2}, row.objects...)...)
-			d := Decide(c.state, c.engine, c.work(podGroup("g", int32(len(row.members)), 100), row.members...), nil)
+			d := decided(c.state, c.engine, c.work(podGroup("g", int32(len(row.members)), 100), row.members...), nil)
 			if got := outcome(&d); got != row.want {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
@@ -266,7 +266,7 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), build.Container("cpu=2"), priority(100), of("g")))
 		}
 		var calls noted
-		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members), 100), members...), &calls)
+		d := decided(c.state, c.engine, c.work(podGroup("g", int32(row.members), 100), members...), &calls)
 		if !strings.HasSuffix(d.Message, row.want) {
 			t.Errorf("%d members: %q, want it to end with %q", row.members, d.Message, row.want)
 		}
@@ -383,7 +383,7 @@ func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 		}
 		work := c.work(podGroup("g", int32(1+r.IntN(len(members))), 100), members...)
 		before := c.state.View().Versions()
-		d := Decide(c.state, c.engine, work, nil)
+		d := decided(c.state, c.engine, work, nil)
 		if err := c.state.Audit(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -396,9 +396,9 @@ func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 				got = append(got, e.Pod.Name)
 			}
 		}
-		a := attempt{GroupDecision: &plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}, state: c.state, engine: c.engine, profile: c.engine.Profile("default-scheduler")}
-		for i := range work.Pods {
-			a.Members[i].Work = plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}
+		a := attempt{Attempt: work.attempt(), state: c.state, engine: c.engine, profile: c.engine.Profile("default-scheduler")}
+		a.assign()
+		for i := range a.Members {
 			a.tried = append(a.tried, i)
 		}
 		if want := a.plainly(t); !slices.Equal(got, want) {
@@ -436,7 +436,7 @@ func TestWorkOfEvictions(t *testing.T) {
 	}
 	work := c.work(podGroup("g", int32(gang), 100), members...)
 	began, before := time.Now(), c.engine.Counters()
-	d := Decide(c.state, c.engine, work, nil)
+	d := decided(c.state, c.engine, work, nil)
 	after := c.engine.Counters()
 	t.Logf("%v: %s; %d nodes asked, %d visited", time.Since(began), d.Message, after.Asked-before.Asked, after.Visited-before.Visited)
 	if d.Preemption == nil || d.Preemption.Victims != 2*gang {

@@ -82,7 +82,7 @@ func (s *Searches) resume(a *attempt) *progress {
 	if s == nil || a.tree != nil || a.profile == nil || a.profile.Placements == nil || a.Group.Object.Spec.SchedulingConstraints == nil {
 		return nil
 	}
-	if slices.ContainsFunc(a.tried, func(i int) bool { return !isPlain(a.Members[i].Pods[0].Pod) }) {
+	if slices.ContainsFunc(a.tried, func(i int) bool { return !isPlain(a.Members[i].Pod) }) {
 		return nil
 	}
 	p := s.progress[a.Group.UID()]
@@ -131,7 +131,7 @@ func (s *Searches) forgetOldest() {
 func (p *progress) begin(a *attempt) {
 	pods := make([]*model.Pod, len(a.tried))
 	for n, i := range a.tried {
-		pods[n] = a.Members[i].Pods[0].Pod
+		pods[n] = a.Members[i].Pod
 	}
 	placed, now := a.state.View().GroupPlaced(a.Group.Key), a.state.View().Versions()
 	if p.trials == nil || p.group != a.Group || p.placed != placed || !slices.Equal(p.pods, pods) || !p.follow(a.state, now) {
@@ -295,25 +295,24 @@ func (a *attempt) placedPositions() []int32 {
 func (a *attempt) podsAt(positions []int32) []*model.Pod {
 	pods := make([]*model.Pod, len(positions))
 	for n, i := range positions {
-		pods[n] = a.Members[i].Pods[0].Pod
+		pods[n] = a.Members[i].Pod
 	}
 	return pods
 }
 
-// takeOver copies decisions about members into this attempt, with the present work. The
-// decisions may be from an earlier round. No member is assumed.
+// takeOver copies decisions into this attempt, about the members of the present round.
+// The decisions may be from an earlier round. No member is assumed.
 func (a *attempt) takeOver(members []plan.Decision) {
 	for i := range a.Members {
-		work := a.Members[i].Work
+		present := a.Members[i].Member
 		a.Members[i] = members[i]
 		m := &a.Members[i]
-		m.Work = work
+		m.Member = present
 		if m.Outcome == plan.Undecided {
 			m.Nodes = a.state.Nodes()
 		}
-		m.Placements = slices.Clone(m.Placements)
-		for at := range m.Placements {
-			m.Placements[at].QueuedPod = work.Pods[at]
+		if m.Outcome == plan.Placed {
+			m.Placement.Pod = m.Pod
 		}
 	}
 }

@@ -29,13 +29,13 @@ type slicing struct {
 }
 
 // text returns the whole content of a decision.
-func text(d *plan.GroupDecision) string {
+func text(d *plan.Attempt) string {
 	s := fmt.Sprintf("%s %q", d.Outcome, d.Message)
 	for i := range d.Members {
 		m := &d.Members[i]
-		s += fmt.Sprintf("\n%s: %s %q of %d", m.Pods[0].Pod.Name, m.Outcome, report.Message(m), m.Nodes)
-		for _, p := range m.Placements {
-			s += fmt.Sprintf(" %s on %s of %d/%d for %d at %s", p.Pod.Name, p.NodeName, p.Feasible, p.Nodes, p.Total, p.Woken.Event)
+		s += fmt.Sprintf("\n%s: %s %q of %d", m.Pod.Name, m.Outcome, report.Message(m), m.Nodes)
+		if p := m.Placement; m.Outcome == plan.Placed {
+			s += fmt.Sprintf(" %s on %s of %d/%d for %d at %s", p.Pod.Name, p.NodeName, p.Feasible, p.Nodes, p.Total, m.Woken.Event)
 		}
 		for _, n := range m.Nominations {
 			s += fmt.Sprintf(" nominated %d %s", n.Mode, n.NodeName)
@@ -45,10 +45,10 @@ func text(d *plan.GroupDecision) string {
 }
 
 // round decides about the group in one round with a budget.
-func (c *slicing) round(work plan.Work, budget int64) plan.GroupDecision {
+func (c *slicing) round(work turn, budget int64) plan.Attempt {
 	c.state.Meter().Begin(budget)
 	defer c.state.Meter().End()
-	return c.searches.Decide(c.state, c.engine, work, nil)
+	return decidedBy(c.searches.Decide, c.state, c.engine, work, nil)
 }
 
 // placedIn returns the number of pods on nodes.
@@ -136,10 +136,8 @@ func TestSlicedAttemptIsTheWholeOne(t *testing.T) {
 				continue
 			}
 			got := text(&d)
-			for i := range d.Members {
-				c.state.Unassume(d.Members[i].Placements...)
-			}
-			whole := Decide(c.state, newEngine(t, p), work, nil)
+			takeOff(c.state, &d)
+			whole := decided(c.state, newEngine(t, p), work, nil)
 			if want := text(&whole); got != want {
 				t.Fatalf("seed %d: in %d rounds\n%s\nat once\n%s", seed, i, got, want)
 			}
@@ -197,11 +195,9 @@ func TestWorkOfSlicedAttempt(t *testing.T) {
 	c.state = c.cluster.state(anyNode)
 	work := c.work(p)
 	before := c.state.Meter().Total()
-	whole := Decide(c.state, c.engine, work, nil)
+	whole := decided(c.state, c.engine, work, nil)
 	once := c.state.Meter().Total() - before
-	for i := range whole.Members {
-		c.state.Unassume(whole.Members[i].Placements...)
-	}
+	takeOff(c.state, &whole)
 	var all, most int64
 	rounds := 0
 	for {
@@ -250,7 +246,7 @@ func TestFirstPlacementVanishes(t *testing.T) {
 	n := c.nodes[0].DeepCopy()
 	delete(n.Labels, "rack")
 	c.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(n)}})
-	var d plan.GroupDecision
+	var d plan.Attempt
 	for d.Outcome = plan.Unfinished; d.Outcome == plan.Unfinished; d = c.round(work, 1) {
 	}
 	if want := c.round(work, 1<<40); d.Outcome != plan.Unschedulable || d.Message != want.Message {

@@ -108,8 +108,8 @@ func (a *attempt) take(b *attempt) {
 func (a *attempt) kinds() (kinds []kind, ok bool) {
 	byKind, last := map[engine.Kind][]int{}, 0
 	for _, i := range a.tried {
-		pod := a.Members[i].Pods[0].Pod
-		is := func(at int) bool { return engine.Equal(a.Members[kinds[at].members[0]].Pods[0].Pod, pod) }
+		pod := a.Members[i].Pod
+		is := func(at int) bool { return engine.Equal(a.Members[kinds[at].members[0]].Pod, pod) }
 		if len(kinds) == 0 || !is(last) {
 			key := engine.KindOf(pod)
 			if at := slices.IndexFunc(byKind[key], is); at >= 0 {
@@ -130,7 +130,7 @@ func (a *attempt) kinds() (kinds []kind, ok bool) {
 	possible := there
 	for at := range kinds {
 		k := &kinds[at]
-		pod := a.Members[k.members[0]].Pods[0].Pod
+		pod := a.Members[k.members[0]].Pod
 		k.size = share(&pod.Asks, all)
 		seat, err := a.engine.SeatOf(a.state.View(), pod)
 		if err != nil {
@@ -180,7 +180,7 @@ func (a *attempt) isRigid(tree *model.GroupTree) bool {
 func (a *attempt) requests() *model.Resources {
 	var all model.Sum
 	for _, i := range a.tried {
-		all.Add(&a.Members[i].Pods[0].Pod.Asks, 1)
+		all.Add(&a.Members[i].Pod.Asks, 1)
 	}
 	return &all.Resources
 }
@@ -230,7 +230,7 @@ func (a *attempt) order(kinds []kind, n int) []int {
 		}
 	case 3:
 		key := func(i int) uint64 {
-			return a.engine.Tie(a.Group.Key.String(), a.Members[i].Pods[0].Pod.Name+" "+string(rune('a'+n)))
+			return a.engine.Tie(a.Group.Key.String(), a.Members[i].Pod.Name+" "+string(rune('a'+n)))
 		}
 		first = func(x, y int) int { return cmp.Compare(key(x), key(y)) }
 	}

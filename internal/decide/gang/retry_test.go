@@ -56,13 +56,13 @@ func TestWorkOfRetries(t *testing.T) {
 			c.add(build.Container("cpu=3"))
 		}
 		work := c.work(p)
-		decisions := func(retries int) (*plan.GroupDecision, int64) {
+		decisions := func(retries int) (*plan.Attempt, int64) {
 			e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: retries})
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := c.state(anyNode)
-			d := Decide(s, e, work, nil)
+			d := decided(s, e, work, nil)
 			if err := s.Audit(); err != nil {
 				t.Error(err)
 			}
@@ -102,7 +102,7 @@ func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := c.state(anyNode)
-	d := Decide(s, e, c.work(p), nil)
+	d := decided(s, e, c.work(p), nil)
 	if d.Outcome != plan.Placed || s.Assumed() != 5 || d.Members[0].Outcome != plan.Terminating {
 		t.Errorf("the group is %s with %d members assumed, the member that leaves %s", d.Outcome, s.Assumed(), d.Members[0].Outcome)
 	}
@@ -122,7 +122,7 @@ func TestFurtherPassesAreNotObserved(t *testing.T) {
 		c.add(build.Container(fmt.Sprint("cpu=", cpu)))
 	}
 	var calls noted
-	d := Decide(c.state(anyNode), e, c.work(p), &calls)
+	d := decided(c.state(anyNode), e, c.work(p), &calls)
 	if want := (noted{"1 generated", "feasible: false"}); d.Outcome != plan.Placed || !slices.Equal(calls, want) {
 		t.Errorf("%s: observed %q, want %q", d.Outcome, calls, want)
 	}
@@ -138,7 +138,7 @@ func TestPassesInVainRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	plugintest.Set(c.state, build.Node("n0", build.Allocatable("cpu=4 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")))
-	gang := func(name string) plan.Work {
+	gang := func(name string) turn {
 		var pods []*v1.Pod
 		for i, cpu := range []int{1, 1, 1, 3, 3} {
 			pods = append(pods, build.Pod(build.Named(fmt.Sprint(name, i)), of(name), build.Container(fmt.Sprint("cpu=", cpu))))
@@ -148,11 +148,11 @@ func TestPassesInVainRest(t *testing.T) {
 	first, second := gang("first"), gang("second")
 	var searches Searches
 	now := time.Unix(1_000_000, 0)
-	decisions := func(after time.Duration, work plan.Work) int64 {
+	decisions := func(after time.Duration, work turn) int64 {
 		now = now.Add(after)
 		c.state.SetNow(now)
 		before := e.Counters().Decisions
-		d := searches.Decide(c.state, e, work, nil)
+		d := decidedBy(searches.Decide, c.state, e, work, nil)
 		if d.Outcome != plan.Unschedulable {
 			t.Fatalf("%s", d.Outcome)
 		}
@@ -212,7 +212,7 @@ func TestVainIsNoted(t *testing.T) {
 			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), build.Container("cpu="+cpu)))
 		}
 		var searches Searches
-		d := searches.Decide(c.state, e, c.work(podGroup("g", int32(len(pods)), 0), pods...), nil)
+		d := decidedBy(searches.Decide, c.state, e, c.work(podGroup("g", int32(len(pods)), 0), pods...), nil)
 		if noted := searches.passed["uid-g"]; d.Outcome != plan.Unschedulable || noted != row.want {
 			t.Errorf("%s: %s, noted: %t", row.name, d.Outcome, noted)
 		}

@@ -21,13 +21,13 @@ import (
 // Members get free space first, and then the space of pods that must end. The state is
 // unchanged on return. moved is the number of pods temporarily removed from their nodes.
 // It is 0 if resource usage alone shows that removing them would not help.
-func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []plan.Nomination, moved int) {
+func Room(s *state.State, e *engine.Engine, of *plan.Attempt) (places []plan.Nomination, moved int) {
 	s.BeginGroupTurn() // so that members share a claim that none of them has yet
 	defer s.EndGroupTurn()
-	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName), tree: d.Tree, mostKept: mostKept}
+	whole := attempt{Attempt: of, state: s, engine: e, profile: e.Profile(of.First().SchedulerName), tree: of.Tree, mostKept: mostKept}
 	var last metav1.Time
-	for i := range d.Members {
-		pod := d.Members[i].Pods[0].Pod
+	for i := range of.Members {
+		pod := of.Members[i].Pod
 		if pod.Terminating {
 			continue
 		}
@@ -39,20 +39,20 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []pla
 	if len(whole.tried) == 0 {
 		return nil, 0
 	}
-	gone := overtakers(s, d, last)
+	gone := overtakers(s, of, last)
 	if len(gone) == 0 || whole.isHopelessWithout(gone) {
 		return nil, 0
 	}
 	w := whole.again()
 	// The groups of a tree, and members that must share a domain, are not placed one by
 	// one.
-	anywhere := d.Tree == nil && (d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil)
-	if d.Tree == nil {
+	anywhere := of.Tree == nil && (of.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil)
+	if of.Tree == nil {
 		w.need = 1
 		if w.enforces() {
-			w.need = d.Group.MinCount
+			w.need = of.Group.MinCount
 		}
-		w.need -= s.View().GroupPlaced(d.Group.Key)
+		w.need -= s.View().GroupPlaced(of.Group.Key)
 	}
 	w.begin()
 	if anywhere {
@@ -104,8 +104,8 @@ func (a *attempt) fill() {
 	run, following := a.engine.NewRun(), b.following()
 	for n, i := range b.tried {
 		m := &a.Members[i]
-		if *m = run.Decide(a.state.View(), m.Work, following[n]); m.Outcome == plan.Placed {
-			a.state.Assume(m.Placements...)
+		if *m = run.Decide(a.state.View(), m.Member, following[n]); m.Outcome == plan.Placed {
+			a.state.Assume(m.Placement)
 			a.placed++
 		}
 	}
@@ -116,17 +116,17 @@ func (a *attempt) places() []plan.Nomination {
 	var places []plan.Nomination
 	for _, i := range a.tried {
 		if m := &a.Members[i]; m.Outcome == plan.Placed {
-			places = append(places, plan.Nomination{Pod: m.Pods[0].Pod, Mode: plan.Set, NodeName: m.Placements[0].NodeName})
+			places = append(places, plan.Nomination{Pod: m.Pod, Mode: plan.Set, NodeName: m.Placement.NodeName})
 		}
 	}
 	return places
 }
 
 // overtakers returns the overtaking pods and the pods being deleted, by node and name.
-func overtakers(s *state.State, d *plan.GroupDecision, last metav1.Time) []*model.Pod {
-	own := map[model.GroupKey]bool{d.Group.Key: d.Tree == nil}
-	if d.Tree != nil {
-		for group := range d.Tree.Leaves {
+func overtakers(s *state.State, of *plan.Attempt, last metav1.Time) []*model.Pod {
+	own := map[model.GroupKey]bool{of.Group.Key: of.Tree == nil}
+	if of.Tree != nil {
+		for group := range of.Tree.Leaves {
 			own[group.Key] = true
 		}
 	}
@@ -138,7 +138,7 @@ func overtakers(s *state.State, d *plan.GroupDecision, last metav1.Time) []*mode
 		first := len(all)
 		for pod := range s.PodsOn(int32(slot)) {
 			created := pod.Object.CreationTimestamp
-			if pod.Terminating || pod.Priority <= d.Group.Priority && !own[pod.Group] && last.Before(&created) {
+			if pod.Terminating || pod.Priority <= of.Group.Priority && !own[pod.Group] && last.Before(&created) {
 				all = append(all, pod)
 			}
 		}

@@ -50,7 +50,7 @@ func TestRoomOfThoseWhoOvertook(t *testing.T) {
 			members = append(members, build.Pod(append([]build.PodOption{build.Named(fmt.Sprint("m", i)), of("g"), created(10)}, row.options...)...))
 		}
 		c.state.SetNow(time.Unix(100, 0))
-		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members), 0), members...), nil)
+		d := decided(c.state, c.engine, c.work(podGroup("g", int32(row.members), 0), members...), nil)
 		version := c.state.Version()
 		places, moved := Room(c.state, c.engine, &d)
 		nodes := []string{}
@@ -104,7 +104,7 @@ func TestRoomBesideOwnMembers(t *testing.T) {
 			members = append(members, build.Pod(build.Named("leaves"), of("g"), created(90), build.Container("cpu=1"), build.Terminating))
 		}
 		c.state.SetNow(time.Unix(100, 0))
-		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members+running), 0), members...), nil)
+		d := decided(c.state, c.engine, c.work(podGroup("g", int32(row.members+running), 0), members...), nil)
 		places, moved := Room(c.state, c.engine, &d)
 		nodes := []string{}
 		for i := range places {
@@ -144,7 +144,7 @@ func TestRoomOfATree(t *testing.T) {
 		f.root.below[1].min = 2 // including the running one
 		p := profileWith(t, 1, 1)
 		s, e := f.state(anyNode), newEngine(t, p)
-		d := Decide(s, e, f.work(p), nil)
+		d := decided(s, e, f.work(p), nil)
 		if d.Outcome != plan.Unschedulable {
 			t.Fatalf("%s: %s", row.name, d.Outcome)
 		}
@@ -175,7 +175,7 @@ func TestRoomInOneDomain(t *testing.T) {
 		c.pods = append(c.pods, build.Pod(build.Named("on-"+name), build.NodeName(name), build.Container("cpu=1"), created(20)))
 	}
 	s, e := c.state(anyNode), newEngine(t, p)
-	d := Decide(s, e, c.work(p), nil)
+	d := decided(s, e, c.work(p), nil)
 	places, moved := Room(s, e, &d)
 	racks := map[string]bool{}
 	for i := range places {
@@ -206,7 +206,7 @@ func TestRoomNowComesFirst(t *testing.T) {
 		for i := range 2 {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), created(10), build.Container("cpu=3")))
 		}
-		d := Decide(c.state, c.engine, c.work(podGroup("g", 2, 0), members...), nil)
+		d := decided(c.state, c.engine, c.work(podGroup("g", 2, 0), members...), nil)
 		places, moved := Room(c.state, c.engine, &d)
 		if len(places) != 2 || places[0].NodeName != "n1" || moved != 2 {
 			t.Errorf("room on %+v, and %d pods were moved", places, moved)
@@ -229,7 +229,7 @@ func TestRoomByNumber(t *testing.T) {
 		for i := range members {
 			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), created(10)))
 		}
-		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(members), 0), pods...), nil)
+		d := decided(c.state, c.engine, c.work(podGroup("g", int32(members), 0), pods...), nil)
 		if _, moved := Room(c.state, c.engine, &d); moved != want {
 			t.Errorf("%d members: %d pods were moved, want %d", members, moved, want)
 		}

@@ -92,8 +92,8 @@ func (l *limit) inVain(now time.Time, rest time.Duration) {
 const searchLater = "preemption postponed: recent attempts to preempt for pod groups found nothing"
 
 // Decide is the function Decide, within these limits.
-func (s *Searches) Decide(on *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
-	return decide(on, e, work, observer, s, mostKept)
+func (s *Searches) Decide(on *state.State, e *engine.Engine, of *plan.Attempt, observer Observer) {
+	decide(on, e, of, observer, s, mostKept)
 }
 
 // rests reports whether the search for victims must wait, and the message to report

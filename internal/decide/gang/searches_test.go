@@ -30,7 +30,7 @@ func TestSearchesInVainRest(t *testing.T) {
 		}
 	}
 	plugintest.Set(c.state, objects...)
-	gang := func(name, cpu string, members int) plan.Work {
+	gang := func(name, cpu string, members int) turn {
 		var pods []*v1.Pod
 		for i := range members {
 			pods = append(pods, build.Pod(build.Named(fmt.Sprint(name, i)), of(name), priority(100), build.Container("cpu="+cpu), build.Labels("of="+name), build.RequiredAntiAffinity(build.Term("kubernetes.io/hostname", "of="+name))))
@@ -47,7 +47,7 @@ func TestSearchesInVainRest(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for _, step := range []struct {
 		after    time.Duration
-		work     plan.Work
+		work     turn
 		want     string
 		searched bool
 	}{
@@ -77,7 +77,7 @@ func TestSearchesInVainRest(t *testing.T) {
 		now = now.Add(step.after)
 		c.state.SetNow(now)
 		version := c.state.Version()
-		d := searches.Decide(c.state, c.engine, step.work, nil)
+		d := decidedBy(searches.Decide, c.state, c.engine, step.work, nil)
 		if searched := c.state.Version()-version > 2*perNode; !strings.HasSuffix(d.Message, preemptionPrefix+step.want) || searched != step.searched {
 			t.Errorf("%s at %s: %q, searched: %t; want %q, %t", step.work.Group.Key.Name, now.UTC().Format(time.TimeOnly), d.Message, searched, step.want, step.searched)
 		}
@@ -86,10 +86,10 @@ func TestSearchesInVainRest(t *testing.T) {
 	third := func(options ...build.NodeOption) runtime.Object {
 		return build.Node("n2", append(options, build.Allocatable("cpu=1500 pods=1500"), build.NodeLabels("kubernetes.io/hostname=n2"))...)
 	}
-	decide := func(work plan.Work) string {
+	decide := func(work turn) string {
 		now = now.Add(time.Minute)
 		c.state.SetNow(now)
-		d := searches.Decide(c.state, c.engine, work, nil)
+		d := decidedBy(searches.Decide, c.state, c.engine, work, nil)
 		return strings.TrimPrefix(d.Message[strings.LastIndex(d.Message, preemptionPrefix):], preemptionPrefix)
 	}
 	plugintest.Set(c.state, third(), build.Pod(build.Named("p2"), build.NodeName("n2"), build.Container("cpu=1500"), priority(1)))
@@ -165,7 +165,7 @@ func TestRestsAsDocumented(t *testing.T) {
 	c.state.SetNow(now)
 	var searches Searches
 	named := func(i int) *attempt {
-		return &attempt{GroupDecision: &plan.GroupDecision{Group: model.NewPodGroup(podGroup(fmt.Sprint("g", i), 1, 0))}, state: c.state, engine: c.engine}
+		return &attempt{Attempt: &plan.Attempt{Group: model.NewPodGroup(podGroup(fmt.Sprint("g", i), 1, 0))}, state: c.state, engine: c.engine}
 	}
 	searches.inVain(now, named(0), []unit{{pods: make([]*model.Pod, 3)}, {pods: make([]*model.Pod, 4)}}, "x")
 	if rest := searches.first.full.Sub(now); rest != 7*perMoved {

@@ -39,21 +39,21 @@ type node struct {
 	short string
 }
 
-// membersOfTree returns empty decisions about the members of all groups of a tree, one
-// group after the other, the members of each in the order of the work.
-func membersOfTree(work plan.Work) []plan.Decision {
+// assignInTree assigns the members to the groups of the tree. They are put in the order
+// of the groups; the members of each keep their order.
+func (a *attempt) assignInTree() {
 	byGroup := map[model.GroupKey][]int{}
-	for i := range work.Pods {
-		of := work.Pods[i].Pod.Group
+	for i := range a.Members {
+		of := a.Members[i].Pod.Group
 		byGroup[of] = append(byGroup[of], i)
 	}
-	members := make([]plan.Decision, 0, len(work.Pods))
-	for group := range work.Tree.Leaves {
+	members := make([]plan.Decision, 0, len(a.Members))
+	for group := range a.tree.Leaves {
 		for _, i := range byGroup[group.Key] {
-			members = append(members, plan.Decision{Work: plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: group, Tree: work.Tree}})
+			members = append(members, plan.Decision{Member: plan.Member{QueuedPod: a.Members[i].QueuedPod, Group: group, Tree: a.tree}})
 		}
 	}
-	return members
+	a.Members = members
 }
 
 // newNode builds the nodes of a tree whose first member has the given position.
@@ -103,7 +103,7 @@ func (a *attempt) turns(groups []*node) []*node {
 // partOf returns the attempt of a PodGroup of the tree.
 func (a *attempt) partOf(n *node) *attempt {
 	part := *a
-	part.GroupDecision = &plan.GroupDecision{Group: n.Group, Members: a.Members[n.first:n.end:n.end]}
+	part.Attempt = &plan.Attempt{Group: n.Group, Members: a.Members[n.first:n.end:n.end]}
 	part.tree, part.root, part.part, part.tried = nil, nil, n, nil
 	for _, i := range a.tried {
 		if i >= n.first && i < n.end {
@@ -147,10 +147,7 @@ func (n *node) assume() {
 		case below.leaf == nil:
 			below.assume()
 		default:
-			for _, i := range below.leaf.tried {
-				below.leaf.state.Assume(below.leaf.Members[i].Placements...)
-			}
-			below.leaf.assumed = true
+			below.leaf.assume()
 		}
 	}
 }
@@ -233,7 +230,7 @@ func (a *attempt) divide() {
 	}
 	a.root.each(func(n *node) {
 		if n.leaf != nil {
-			a.Below = append(a.Below, *n.leaf.GroupDecision)
+			a.Below = append(a.Below, *n.leaf.Attempt)
 		}
 	})
 }

@@ -107,9 +107,9 @@ func (b *branch) each(do func(*branch)) {
 }
 
 // work returns the pending members, alternating between groups.
-func (f *forest) work(p *plugin.Profile) plan.Work {
+func (f *forest) work(p *plugin.Profile) turn {
 	tree := f.root.tree()
-	work := plan.Work{Tree: tree, Group: tree.Root()}
+	work := turn{Tree: tree, Group: tree.Root()}
 	for i := range 3 {
 		f.root.each(func(b *branch) {
 			if i < len(b.members) {
@@ -275,10 +275,10 @@ func (s *plainForest) tryIn(t testing.TB, b *branch, in []*v1.Node, there map[st
 	for _, m := range b.members {
 		pod := model.NewPod(m)
 		s.profile.Compile(pod)
-		d := e.Decide(st.View(), plan.Work{Pods: []plan.QueuedPod{{Pod: pod}}})
+		d := e.Decide(st.View(), plan.Alone(pod))
 		if remaining--; d.Outcome == plan.Placed {
-			st.Assume(d.Placements...)
-			a.nodes[m.Name] = d.Placements[0].NodeName
+			st.Assume(d.Placement)
+			a.nodes[m.Name] = d.Placement.NodeName
 			have++
 		}
 		if have+remaining < b.min {
@@ -333,7 +333,7 @@ func TestTreesAgreeWithThePlainSearch(t *testing.T) {
 		result.tell(f.root, "", &want)
 		for _, kept := range []int{mostKept, 0} {
 			s := f.state(anyNode)
-			d := decide(s, newEngine(t, p), f.work(p), nil, nil, kept)
+			d := decidedKeeping(kept, s, newEngine(t, p), f.work(p))
 			message, _, _ := strings.Cut(d.Message, ", pod group preemption")
 			got := []string{strings.TrimSuffix(fmt.Sprint(d.Outcome, ": ", message), ": ")}
 			for at := range d.Below {
@@ -401,13 +401,13 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 			f.pods = append(f.pods, build.Pod(build.Named("runs"), build.NodeName("n0"), of(row.runs)))
 		}
 		p := profileWith(t, 1, 1)
-		pass := func(retries int) (*plan.GroupDecision, int64) {
+		pass := func(retries int) (*plan.Attempt, int64) {
 			e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: retries})
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := f.state(anyNode)
-			d := Decide(s, e, f.work(p), nil)
+			d := decided(s, e, f.work(p), nil)
 			for at := range d.Below {
 				told(t, s, &d.Below[at])
 			}
@@ -422,7 +422,9 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 		for i := range d.Below {
 			n := 0
 			for at := range d.Below[i].Members {
-				n += len(d.Below[i].Members[at].Placements)
+				if d.Below[i].Members[at].Outcome == plan.Placed {
+					n++
+				}
 			}
 			if n > 0 {
 				placed = append(placed, fmt.Sprint(d.Below[i].Group.Key.Name, "=", n))
@@ -446,7 +448,8 @@ func TestTurns(t *testing.T) {
 	f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 3, 1), leafOf("c", "", 1, 1), leafOf("d", "", 2, 1)}}}
 	p := profileWith(t, 1, 1)
 	work := f.work(p)
-	a := &attempt{GroupDecision: &plan.GroupDecision{Group: work.Group, Members: membersOfTree(work)}, engine: newEngine(t, p), tree: work.Tree}
+	a := &attempt{Attempt: work.attempt(), engine: newEngine(t, p), tree: work.Tree}
+	a.assign()
 	turns := func(pass int) string {
 		a.pass = pass
 		names := ""
@@ -500,7 +503,7 @@ func TestTreesWithoutTurn(t *testing.T) {
 		for i := range row.nodes {
 			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=9 memory=64Gi pods=9")))
 		}
-		d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+		d := decided(f.state(anyNode), newEngine(t, p), f.work(p), nil)
 		if d.Outcome != row.outcome || d.Message != row.want || len(d.Below) != 2 {
 			t.Errorf("%s: %s: %q, want %s: %q; %d groups", row.what, d.Outcome, d.Message, row.outcome, row.want, len(d.Below))
 			continue
@@ -529,7 +532,7 @@ func TestTreesFail(t *testing.T) {
 		p := profileWith(t, 1, 1)
 		change(p)
 		s := f.state(anyNode)
-		d := Decide(s, newEngine(t, p), f.work(p), nil)
+		d := decided(s, newEngine(t, p), f.work(p), nil)
 		if err := s.Audit(); d.Outcome != plan.Failed || d.Message != want || s.Assumed() > 0 || err != nil {
 			t.Errorf("%s: %s, want %s; %d members are assumed: %v", d.Outcome, d.Message, want, s.Assumed(), err)
 		}
@@ -545,7 +548,7 @@ func TestTreeThatRunsAlready(t *testing.T) {
 		f.pods = append(f.pods, build.Pod(build.Named("runs"), build.NodeName("n"), of("a"), build.Container("cpu=1")))
 		p := profileWith(t, 1, 1)
 		s := f.state(anyNode)
-		d := Decide(s, newEngine(t, p), f.work(p), nil)
+		d := decided(s, newEngine(t, p), f.work(p), nil)
 		got, want := told(t, s, &d.Below[0]), "unschedulable: pod group is unschedulable"
 		outcome := plan.Unschedulable
 		if cpu == 2 {
@@ -564,7 +567,7 @@ func TestMembersOfAGroupThatFailsWithTheTree(t *testing.T) {
 	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 1, 1)}}}
 	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=1 memory=64Gi pods=9")))
 	p := profileWith(t, 1, 1)
-	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	d := decided(f.state(anyNode), newEngine(t, p), f.work(p), nil)
 	want, _, _ := strings.Cut(d.Message, ", pod group preemption")
 	for i := range d.Below[0].Members {
 		if m := &d.Below[0].Members[i]; m.Outcome != plan.Unschedulable || report.Message(m) != want {
@@ -582,7 +585,7 @@ func TestTreePreempts(t *testing.T) {
 	}
 	f.pods = append(f.pods, build.Pod(build.Named("low"), build.NodeName("n1"), build.Container("cpu=1"), priority(-1)))
 	p := profileWith(t, 1, 1)
-	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	d := decided(f.state(anyNode), newEngine(t, p), f.work(p), nil)
 	var evicted, nominated []string
 	for i := range d.Below {
 		for at := range d.Below[i].Members {
@@ -594,8 +597,8 @@ func TestTreePreempts(t *testing.T) {
 				evicted = append(evicted, e.Pod.Name)
 			}
 			for _, n := range m.Nominations {
-				if n.Mode != plan.Set || n.Pod != m.Pods[0].Pod {
-					t.Errorf("%s: nomination %+v", m.Pods[0].Pod.Name, n)
+				if n.Mode != plan.Set || n.Pod != m.Pod {
+					t.Errorf("%s: nomination %+v", m.Pod.Name, n)
 				}
 				nominated = append(nominated, n.NodeName)
 			}
@@ -617,7 +620,7 @@ func TestTreePreemptsInVain(t *testing.T) {
 	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=500m memory=64Gi pods=9")))
 	f.pods = append(f.pods, build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=500m"), priority(-1)))
 	p := profileWith(t, 1, 1)
-	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	d := decided(f.state(anyNode), newEngine(t, p), f.work(p), nil)
 	short := noneOf(1, "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining")
 	if want := short + ", " + preemptionPrefix + short; d.Message != want {
 		t.Errorf("%s, want %s", d.Message, want)

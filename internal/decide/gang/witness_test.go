@@ -23,7 +23,7 @@ type witness struct {
 }
 
 func (w *witness) Decided(run *engine.Run, v state.View, d *plan.Decision, among int) uint64 {
-	detail, ok := run.Detail(v, d.Pods[0].Pod, 3)
+	detail, ok := run.Detail(v, d.Pod, 3)
 	if !ok {
 		return 0
 	}
@@ -32,12 +32,12 @@ func (w *witness) Decided(run *engine.Run, v state.View, d *plan.Decision, among
 }
 
 // outcomeOf writes the result for each member.
-func outcomeOf(d *plan.GroupDecision) string {
+func outcomeOf(d *plan.Attempt) string {
 	text := fmt.Sprint(d.Outcome, " ", d.Message)
 	for i := range d.Members {
 		m := &d.Members[i]
-		text += fmt.Sprint("; ", m.Pods[0].Pod, " ", m.Outcome, " ", report.Message(m))
-		for _, p := range m.Placements {
+		text += fmt.Sprint("; ", m.Pod, " ", m.Outcome, " ", report.Message(m))
+		if p := m.Placement; m.Outcome == plan.Placed {
 			text += fmt.Sprint(" ", p.NodeName, " ", p.Total)
 		}
 	}
@@ -54,12 +54,12 @@ func TestDetailsOfARun(t *testing.T) {
 	for tie := range uint64(20) {
 		run := e.NewRun()
 		run.Tie = tie
-		d := run.Decide(s.View(), work, 0)
+		d := run.Decide(s.View(), plan.Alone(work.Pods[0].Pod), 0)
 		detail, ok := run.Detail(s.View(), work.Pods[0].Pod, 2)
-		if !ok || detail.Best[0].Name != d.Placements[0].NodeName {
-			t.Errorf("tie %d: on %s, the details %+v", tie, d.Placements[0].NodeName, detail.Best)
+		if !ok || detail.Best[0].Name != d.Placement.NodeName {
+			t.Errorf("tie %d: on %s, the details %+v", tie, d.Placement.NodeName, detail.Best)
 		}
-		taken[d.Placements[0].NodeName] = true
+		taken[d.Placement.NodeName] = true
 	}
 	if len(taken) < 3 {
 		t.Errorf("the ties have chosen %v", taken)
@@ -74,12 +74,12 @@ func TestDetailsOfARun(t *testing.T) {
 // changes no decision.
 func TestDetailsOfMembers(t *testing.T) {
 	seen := map[string]int{}
-	check := func(name string, s *state.State, e, plain *engine.Engine, work, again plan.Work) {
+	check := func(name string, s *state.State, e, plain *engine.Engine, work, again turn) {
 		t.Helper()
-		before := Decide(s, plain, work, nil)
+		before := decided(s, plain, work, nil)
 		takeOff(s, &before)
 		w := &witness{}
-		d := Decide(s, e, again, w)
+		d := decided(s, e, again, w)
 		if with, without := outcomeOf(&d), outcomeOf(&before); with != without {
 			t.Fatalf("%s: with a witness\n%s\nwithout\n%s", name, with, without)
 		}
@@ -87,25 +87,25 @@ func TestDetailsOfMembers(t *testing.T) {
 			m := &d.Members[i]
 			switch {
 			case m.Details == 0 && m.Outcome == plan.Placed:
-				t.Fatalf("%s: member %s is placed and has no details", name, m.Pods[0].Pod)
+				t.Fatalf("%s: member %s is placed and has no details", name, m.Pod)
 			case m.Details == 0:
 				seen["none"]++
 				continue
 			}
 			detail := &w.details[m.Details-1]
 			if detail.Feasible != m.Feasible {
-				t.Fatalf("%s: member %s: %d nodes would do; its details say %d", name, m.Pods[0].Pod, m.Feasible, detail.Feasible)
+				t.Fatalf("%s: member %s: %d nodes would do; its details say %d", name, m.Pod, m.Feasible, detail.Feasible)
 			}
 			if m.Outcome != plan.Placed {
 				if m.Rejection == nil || m.Rejection.Group != "" {
-					t.Fatalf("%s: member %s has details, and was %s for its group", name, m.Pods[0].Pod, m.Outcome)
+					t.Fatalf("%s: member %s has details, and was %s for its group", name, m.Pod, m.Outcome)
 				}
 				seen["rejected"]++
 				continue
 			}
 			seen["placed"]++
-			if best := detail.Best[0]; best.Name != m.Placements[0].NodeName || best.Total != m.Placements[0].Total && detail.Feasible > 1 {
-				t.Fatalf("%s: member %s is on %s with %d; its details say %s with %d", name, m.Pods[0].Pod, m.Placements[0].NodeName, m.Placements[0].Total, best.Name, best.Total)
+			if best := detail.Best[0]; best.Name != m.Placement.NodeName || best.Total != m.Placement.Total && detail.Feasible > 1 {
+				t.Fatalf("%s: member %s is on %s with %d; its details say %s with %d", name, m.Pod, m.Placement.NodeName, m.Placement.Total, best.Name, best.Total)
 			}
 			if w.among[m.Details-1] > 1 {
 				seen["among others"]++

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // BenchmarkTrivialPlugins schedules pods on 5,000 nodes: with built-in plugins alone, and
@@ -23,10 +25,10 @@ func BenchmarkTrivialPlugins(b *testing.B) {
 			i := 0
 			place := func() {
 				d := w.decide(w.pod(fmt.Sprintf("p%d", i), "100m"))
-				if len(d.Placements) != 1 {
+				if d.Outcome != plan.Placed {
 					b.Fatal(describe(&d))
 				}
-				w.state.Assume(d.Placements...)
+				w.state.Assume(d.Placement)
 				i++
 			}
 			place() // builds the views of all nodes

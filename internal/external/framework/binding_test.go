@@ -126,7 +126,7 @@ func TestFromReserveToPostBind(t *testing.T) {
 		d := w.decide(pod)
 		got := describe(&d)
 		if d.Outcome == plan.Placed {
-			got = carryOut(&d.Placements[0])
+			got = carryOut(&d.Placement)
 		}
 		if !strings.HasPrefix(got, test.want) || strings.Join(calls, ",") != test.calls {
 			t.Errorf("%s; want %s\n%s; want\n%s", got, test.want, strings.Join(calls, ","), test.calls)
@@ -146,7 +146,7 @@ func TestExitInPreBind(t *testing.T) {
 	w := newWorld(t, 1, &binds{named: "A", calls: &calls, alike: true, exits: "PreBind"}, &binds{named: "B", calls: &others, alike: true})
 	d := w.decide(w.pod("p", "1"))
 	want := `PreBind: running PreBind plugin "A": plugin "A" at PreBind: called runtime.Goexit (rejected: false)`
-	if got := carryOut(&d.Placements[0]); got != want {
+	if got := carryOut(&d.Placement); got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 }
@@ -166,7 +166,7 @@ func TestExitInUnreserve(t *testing.T) {
 			ended := make(chan struct{})
 			go func() { // as commit does
 				defer close(ended)
-				carryOut(&d.Placements[0])
+				carryOut(&d.Placement)
 			}()
 			<-ended
 		}
@@ -206,7 +206,7 @@ func TestPermitWaits(t *testing.T) {
 		w := newWorld(t, 1, &binds{named: "A", calls: &calls, does: map[string]*fwk.Status{"Permit": status(fwk.Wait)}, timeout: timeout})
 		d := w.decide(w.pod("p", "1"))
 		var waits []plan.Step
-		for _, step := range d.Placements[0].Steps {
+		for _, step := range d.Placement.Steps {
 			if step.Wait != nil {
 				waits = append(waits, step)
 			}
@@ -233,7 +233,7 @@ func TestBindInOrder(t *testing.T) {
 		w := newWorld(t, 1, &binds{named: "A", calls: &calls, does: map[string]*fwk.Status{"Bind": test.a}},
 			&binds{named: "B", calls: &calls, does: map[string]*fwk.Status{"Bind": test.b}})
 		d := w.decide(w.pod("p", "1"))
-		if got := carryOut(&d.Placements[0]); !strings.HasPrefix(got, test.want) {
+		if got := carryOut(&d.Placement); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s; want %s", got, test.want)
 		}
 	}

@@ -95,7 +95,7 @@ func claimOf(name, version string, devices ...string) *resourcev1.ResourceClaim 
 
 // holding is a placement that promises devices to a claim.
 func holding(pod *model.Pod, claim string, devicesOf ...string) plan.Placement {
-	return plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "n0", Holds: []plan.Hold{{
+	return plan.Placement{Pod: pod, NodeName: "n0", Holds: []plan.Hold{{
 		Plugin: "DynamicResources", Object: model.ClaimKey{Namespace: "ns", Name: claim}.DeviceRef(),
 		Value: &devices.Promise{UID: types.UID("uid-" + claim), Allocation: allocationOf(devicesOf...)},
 	}}}

@@ -79,7 +79,8 @@ func BenchmarkQueueSort(b *testing.B) {
 					if !ok {
 						b.Fatal("a pod is missing")
 					}
-					q.Settle(noon, plan.Decision{Work: work, Outcome: plan.Terminating})
+					work.Conclude(plan.Decision{Outcome: plan.Terminating})
+					q.Settle(noon, work)
 				}
 				pushing, popping = pushing+pushed.Sub(began), popping+time.Since(pushed)
 			}

@@ -90,13 +90,14 @@ func TestQueueSortCopiesOnce(t *testing.T) {
 		if !ok {
 			t.Fatalf("pod %d is missing", i)
 		}
-		pod := work.Pods[0].Pod
+		pod := work.First()
 		if rank := pod.Labels["rank"]; rank < last || i == 1 && pod != newer {
 			t.Fatalf("pod %d has rank %s, after %s", i, rank, last)
 		} else {
 			last = rank
 		}
-		q.Settle(noon, plan.Decision{Work: work, Outcome: plan.Terminating})
+		work.Conclude(plan.Decision{Outcome: plan.Terminating})
+		q.Settle(noon, work)
 	}
 	if p.compared < 10*pods || len(p.shown) != pods+1 {
 		t.Errorf("%d copies of pods in %d comparisons; want %d copies, in ten times as many comparisons", len(p.shown), p.compared, pods+1)
@@ -118,8 +119,9 @@ func TestQueueSortSeesAttempts(t *testing.T) {
 		t.Errorf("at first: %v", p.seen)
 	}
 	work, _ := q.Pop(noon)
-	tried := work.Pods[0].Pod
-	q.Settle(noon, plan.Decision{Work: work, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Quota"}}})
+	tried := work.First()
+	work.Conclude(plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Quota"}}})
+	q.Settle(noon, work)
 	q.Activate(noon.Add(time.Second), []model.PodKey{tried.Key()})
 	if got := p.seen[tried.Name]; got != "1 1 [Quota]" {
 		t.Errorf("after a rejection the plugin sees %s of %s", got, tried.Name)

@@ -127,14 +127,14 @@ func (w *world) pod(name, cpu string, options ...build.PodOption) *model.Pod {
 }
 
 func (w *world) decide(pod *model.Pod) plan.Decision {
-	return w.engine.Decide(w.state.View(), plan.WorkFor(pod))
+	return w.engine.Decide(w.state.View(), plan.Alone(pod))
 }
 
 // describe returns a decision in a line.
 func describe(d *plan.Decision) string {
 	switch d.Outcome {
 	case plan.Placed:
-		return "on " + d.Placements[0].NodeName
+		return "on " + d.Placement.NodeName
 	case plan.Unschedulable:
 		text := d.Rejection.Text(d.Nodes) + " " + strings.Join(d.Rejection.Plugins, ",")
 		if d.PostFilter != "" {

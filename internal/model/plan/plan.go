@@ -1,13 +1,13 @@
 // Package plan defines scheduling decisions.
 //
 // It holds the values that pass between queue, engine, state, commit, report and explain.
-// Work is the pods to decide about. Decision is their placement, or the Rejection that
-// explains why they have none. The package owns nothing and has no effects.
+// An Attempt has the pods to decide about. The Decision about each is its Placement, or
+// the Rejection that explains why it has none. The package owns nothing and has no
+// effects.
 package plan
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,25 +42,89 @@ type Woken struct {
 	Plugin string
 }
 
-// Work is the pods to decide about together: a single pod, or the members of a group in
-// placement order.
+// Attempt is one turn of the queue: a pod, or a pod group with its members. A pod is an
+// attempt with one member. The queue makes it, and the engine or the group's algorithm
+// decides about its members. It is valid until the end of the round.
 //
-// Invariant: Work has at least one pod.
-type Work struct {
-	Pods []QueuedPod
-	// Group is the pod group of the pods. It is nil for a pod that is decided about
-	// alone. The work of a single member has one pod and the group.
+// Invariant: Members has at least one element, and exactly one without a group.
+type Attempt struct {
+	// Group is the pod group of the members. It is nil for a pod that is decided about
+	// alone.
 	Group *model.PodGroup
-	// Tree is the tree of groups that contains the pods. It is nil for a group outside of
-	// any composite group. Group then represents the whole tree. In the work of a single
-	// member, Group is the member's own group.
+	// Tree is the tree of groups that contains the members. It is nil for a group outside
+	// of any composite group. Group then represents the whole tree.
 	Tree *model.GroupTree
 	// Rounds counts the earlier rounds of the turn, which ended unfinished.
 	Rounds int
+	// Members are the decisions about the pods, undecided at first. Once decided, those
+	// of a tree are in placement order. One of them contains the group's evictions.
+	Members []Decision
+	// Outcome is the outcome of the pod or the group. A group is Placed if enough members
+	// have a node, and Unschedulable if they do not. It is Failed after an error, and
+	// Terminating if all waiting members are being deleted.
+	Outcome Outcome
+	// Message explains a group's outcomes Unschedulable and Failed.
+	Message string
+	// Below are the parts of a tree's attempt: the PodGroups that have members among
+	// Members, in the tree's order. Their members are parts of Members.
+	Below []Attempt
+	// Preemption is the result of the search for victims of a group. It is nil if no
+	// search was made.
+	Preemption *GroupPreemption
 }
 
-// WorkFor returns the work of deciding about a pod that does not come from the queue.
-func WorkFor(pod *model.Pod) Work { return Work{Pods: []QueuedPod{{Pod: pod}}} }
+// ForPod returns an attempt for a pod alone. Its only member is part of the attempt, so
+// that both are one allocation.
+func ForPod(pod QueuedPod) *Attempt {
+	a := &struct {
+		Attempt
+		only [1]Decision
+	}{}
+	a.only[0].QueuedPod = pod
+	a.Members = a.only[:]
+	return &a.Attempt
+}
+
+// ForGroup returns an attempt for the members of a group or, unless the tree is nil, of
+// all groups of a tree.
+func ForGroup(group *model.PodGroup, tree *model.GroupTree, pods []QueuedPod) *Attempt {
+	a := &Attempt{Group: group, Tree: tree, Members: make([]Decision, len(pods))}
+	for i := range pods {
+		a.Members[i].QueuedPod = pods[i]
+	}
+	return a
+}
+
+// Conclude sets the decision about the only member, and its outcome as the attempt's.
+func (a *Attempt) Conclude(d Decision) {
+	d.Member = a.Members[0].Member
+	a.Members[0], a.Outcome = d, d.Outcome
+}
+
+// First returns the first pod.
+func (a *Attempt) First() *model.Pod { return a.Members[0].Pod }
+
+// Root identifies the group or tree of the members.
+func (a *Attempt) Root() model.RootKey {
+	return model.RootKey{Key: a.Group.Key, Composite: a.Tree != nil}
+}
+
+// Waits reports whether a group waits for its victims, of this attempt or an earlier one.
+func (a *Attempt) Waits() bool {
+	return a.Outcome == Unschedulable && a.Preemption != nil && a.Preemption.Status == StatusSuccess
+}
+
+// Member is a pod to decide about, alone or with the other members of its group.
+type Member struct {
+	QueuedPod
+	// Group is the pod's own pod group. It is nil for a pod that is decided about alone.
+	Group *model.PodGroup
+	// Tree is the tree of groups that contains the pod, if its group is in one.
+	Tree *model.GroupTree
+}
+
+// Alone returns a pod that is decided about alone and does not come from the queue.
+func Alone(pod *model.Pod) Member { return Member{QueuedPod: QueuedPod{Pod: pod}} }
 
 // Outcome is the result of a decision.
 type Outcome uint8
@@ -68,7 +132,7 @@ type Outcome uint8
 const (
 	// Undecided is the zero value: the decision has not been made.
 	Undecided Outcome = iota
-	// Placed means that every pod has a node, listed in Placements.
+	// Placed means that the pod, or enough members of a group, have a node.
 	Placed
 	// Unschedulable means that no node is feasible. Rejection explains why.
 	Unschedulable
@@ -91,15 +155,14 @@ var outcomeNames = [...]string{"undecided", "placed", "unschedulable", "failed",
 // String returns the name of the outcome.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// Decision is the result of one Work.
+// Decision is the result for one member of an attempt.
 type Decision struct {
-	Work
+	Member
 	Outcome Outcome
-	// Placements are in the order of Work.Pods. They are empty unless the outcome is
-	// Placed.
-	Placements []Placement
-	// Evictions are the pods to remove so that the first pod, which is nominated, fits.
-	// In the decision about a group member, they make room for the whole group.
+	// Placement is set if the outcome is Placed.
+	Placement Placement
+	// Evictions are the pods to remove so that the pod, which is nominated, fits. In the
+	// decision about a group member, they make room for the whole group.
 	Evictions []Eviction
 	// Writes come from PostFilter plugins and make room besides evictions. No binding
 	// waits for them. Pods whose claims they release do.
@@ -107,8 +170,8 @@ type Decision struct {
 	// Advice is a sentence that suggests how to get the pod a node, used only in the
 	// pod's event. It is empty if no suggestion was found or requested.
 	Advice string
-	// Deferral, unless it is nil, is added to the first pod's event and explains the
-	// price of its turns.
+	// Deferral, unless it is nil, is added to the pod's event and explains the price of
+	// its turns.
 	Deferral *Deferral
 	// PostFilter is the text that PostFilter plugins add to the rejection. It may be
 	// empty.
@@ -122,39 +185,11 @@ type Decision struct {
 	Rejection *Rejection
 	// Err is set if the outcome is Failed.
 	Err error
-	// Details is the key under which a witness of the loop stores the details of a
-	// decision about a group member. It is 0 if no witness stores them.
+	// Details is the key under which a witness of the loop stores the details of the
+	// decision. It is 0 if no witness stores them.
 	Details uint64
-	// Nodes counts all nodes. Feasible counts those that are feasible for the last pod
-	// tried.
+	// Nodes counts all nodes. Feasible counts the feasible ones.
 	Nodes, Feasible int
-}
-
-// GroupDecision is the result of a Work with a group.
-type GroupDecision struct {
-	Group *model.PodGroup
-	// Tree is the work's tree. It is nil for a group outside of any composite group.
-	Tree *model.GroupTree
-	// Below are the decisions about the PodGroups of a tree that have members among
-	// Members, in the tree's order. Their members are parts of Members.
-	Below []GroupDecision
-	// Outcome is Placed if enough members have a node, and Unschedulable if they do not.
-	// It is Failed after an error, and Terminating if all waiting members are being
-	// deleted.
-	Outcome Outcome
-	// Message explains the outcomes Unschedulable and Failed.
-	Message string
-	// Members are the decisions about the members, one pod each. Members of a tree are in
-	// placement order. One decision contains the group's evictions.
-	Members []Decision
-	// Preemption is the result of the search for victims. It is nil if no search was
-	// made.
-	Preemption *GroupPreemption
-}
-
-// Root identifies the group or tree that the decision is about.
-func (d *GroupDecision) Root() model.RootKey {
-	return model.RootKey{Key: d.Group.Key, Composite: d.Tree != nil}
 }
 
 // GroupPreemption is the result of preemption for a pod group.
@@ -179,17 +214,6 @@ const (
 	StatusError         = "Error"
 )
 
-// Waits reports whether the group waits for its victims, of this attempt or an earlier
-// one.
-func (d *GroupDecision) Waits() bool {
-	return d.Outcome == Unschedulable && d.Preemption != nil && d.Preemption.Status == StatusSuccess
-}
-
-// IsAbout reports whether the pod is among the pods of the decision.
-func (d *Decision) IsAbout(pod *model.Pod) bool {
-	return slices.ContainsFunc(d.Pods, func(other QueuedPod) bool { return other.Pod.UID == pod.UID })
-}
-
 // NominationOf returns the nomination of a pod. Pods that are not listed keep theirs.
 func (d *Decision) NominationOf(pod *model.Pod) Nomination {
 	for i := range d.Nominations {
@@ -202,7 +226,7 @@ func (d *Decision) NominationOf(pod *model.Pod) Nomination {
 
 // Placement assigns one pod to a node.
 type Placement struct {
-	QueuedPod
+	Pod      *model.Pod
 	NodeName string
 	// Total is the node's weighted score. It is 0 if only one node was feasible.
 	Total int64
@@ -250,8 +274,8 @@ const (
 	Clear
 )
 
-// Nomination changes one pod's status.nominatedNodeName. The pod need not be among the
-// pods of the decision.
+// Nomination changes one pod's status.nominatedNodeName. The pod need not be the
+// decision's own.
 type Nomination struct {
 	Pod  *model.Pod
 	Mode NominationMode

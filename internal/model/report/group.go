@@ -17,13 +17,13 @@ import (
 // for it.
 const reasonScheduled = "Scheduled"
 
-// ConditionOfGroup returns the condition that a decision would set on a PodGroup without
+// ConditionAfter returns the condition that an attempt would set on a PodGroup without
 // conditions. It has no time.
-func ConditionOfGroup(d *plan.GroupDecision) metav1.Condition {
+func ConditionAfter(a *plan.Attempt) metav1.Condition {
 	condition := metav1.Condition{
-		Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Message: d.Message, ObservedGeneration: d.Group.Object.Generation,
+		Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Message: a.Message, ObservedGeneration: a.Group.Object.Generation,
 	}
-	switch d.Outcome {
+	switch a.Outcome {
 	case plan.Placed:
 		condition.Status, condition.Reason = metav1.ConditionTrue, reasonScheduled
 	case plan.Unschedulable:
@@ -34,13 +34,13 @@ func ConditionOfGroup(d *plan.GroupDecision) metav1.Condition {
 	return condition
 }
 
-// OfGroup reports a decision about a pod group as a write of the PodGroup's condition. It
-// returns nil if the condition in the watched version stays equal. A condition that is
+// WriteAfter reports an attempt as a write of the PodGroup's condition. It returns nil if
+// the condition in the watched version stays equal. A condition that is
 // True never becomes False, because it records that the group was scheduled once. For a
 // new generation of the PodGroup the condition is written again.
-func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
-	object := d.Group.Object
-	condition := ConditionOfGroup(d)
+func WriteAfter(a *plan.Attempt, now time.Time) *plan.Write {
+	object := a.Group.Object
+	condition := ConditionAfter(a)
 	condition.LastTransitionTime = metav1.NewTime(now)
 	if have := meta.FindStatusCondition(object.Status.Conditions, condition.Type); have != nil {
 		if have.Status == condition.Status {

@@ -59,7 +59,7 @@ func TestConditionOfAGroup(t *testing.T) {
 			if row.shown != nil {
 				group.Status.Conditions = append(group.Status.Conditions, *row.shown)
 			}
-			w := report.OfGroup(&plan.GroupDecision{Group: model.NewPodGroup(group), Outcome: row.outcome, Message: row.message}, now)
+			w := report.WriteAfter(&plan.Attempt{Group: model.NewPodGroup(group), Outcome: row.outcome, Message: row.message}, now)
 			if row.want == "" {
 				if w != nil {
 					t.Errorf("written: %s", w.Data)

@@ -112,9 +112,9 @@ func RejectionOf(why string) string {
 	return rejected(&plan.Decision{Nodes: 1, Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: why}}}})
 }
 
-// Of reports a decision without a placement to the owner of one of its pods.
-func Of(d *plan.Decision, pod *model.Pod) Report {
-	why := v1.PodReasonUnschedulable
+// Of reports a decision without a placement to the pod's owner.
+func Of(d *plan.Decision) Report {
+	pod, why := d.Pod, v1.PodReasonUnschedulable
 	switch d.Outcome {
 	case plan.Terminating:
 		return Report{Event: failed(fmt.Sprintf("skip schedule deleting pod: %s", pod))}

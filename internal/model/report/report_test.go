@@ -29,11 +29,11 @@ func shows(nominated string, conditions ...v1.PodCondition) *model.Pod {
 }
 
 func failing(pod *model.Pod, message string) *plan.Decision {
-	return &plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Failed, Err: errors.New(message)}
+	return &plan.Decision{Member: plan.Alone(pod), Outcome: plan.Failed, Err: errors.New(message)}
 }
 
 func rejecting(pod *model.Pod, nodes int, postFilter string) *plan.Decision {
-	return &plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Unschedulable, Nodes: nodes, PostFilter: postFilter, Rejection: &plan.Rejection{
+	return &plan.Decision{Member: plan.Alone(pod), Outcome: plan.Unschedulable, Nodes: nodes, PostFilter: postFilter, Rejection: &plan.Rejection{
 		Counts: []reason.Count{{Nodes: nodes, Reason: "Insufficient cpu"}}, Plugins: []string{"NodeResourcesFit"},
 	}}
 }
@@ -58,7 +58,7 @@ func TestNoteIsCut(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := shows("")
-			r := report.Of(failing(pod, test.message), pod)
+			r := report.Of(failing(pod, test.message))
 			if r.Event.Note != test.note || len(r.Event.Note) > 1024 || utf8.ValidString(r.Event.Note) != test.valid {
 				t.Errorf("the note has %d bytes and ends with %q", len(r.Event.Note), r.Event.Note[max(0, len(r.Event.Note)-10):])
 			}
@@ -80,10 +80,10 @@ func TestAdvice(t *testing.T) {
 	const advice = "Would fit."
 	for _, bytes := range []int{10, 1024 - len(advice) - 1, 1024 - len(advice), 1024, 2000} {
 		message := strings.Repeat("m", bytes)
-		plain := report.Of(failing(pod, message), pod)
+		plain := report.Of(failing(pod, message))
 		d := failing(pod, message)
 		d.Advice = advice
-		r := report.Of(d, pod)
+		r := report.Of(d)
 		want, fits := plain.Event.Note, bytes+1+len(advice) <= 1024
 		if fits {
 			want = message + " " + advice
@@ -110,15 +110,15 @@ func TestReports(t *testing.T) {
 		note      string
 		condition string // status, reason, message; empty if none
 	}{
-		{"bound", report.OfBinding(&plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "n"}), "Normal Scheduled Binding", "Successfully assigned ns/p to n", ""},
-		{"rejected", report.Of(rejecting(pod, 2, ""), pod), "Warning FailedScheduling Scheduling", rejected, "False Unschedulable " + rejected},
-		{"in vain", report.Of(rejecting(pod, 2, "preemption: no"), pod), "Warning FailedScheduling Scheduling", rejected + " preemption: no", "False Unschedulable " + rejected + " preemption: no"},
-		{"failed", report.Of(failing(pod, "broken"), pod), "Warning FailedScheduling Scheduling", "broken", "False SchedulerError broken"},
-		{"no nodes", report.Of(&plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.NoNodes}, pod), "Warning FailedScheduling Scheduling",
+		{"bound", report.OfBinding(&plan.Placement{Pod: pod, NodeName: "n"}), "Normal Scheduled Binding", "Successfully assigned ns/p to n", ""},
+		{"rejected", report.Of(rejecting(pod, 2, "")), "Warning FailedScheduling Scheduling", rejected, "False Unschedulable " + rejected},
+		{"in vain", report.Of(rejecting(pod, 2, "preemption: no")), "Warning FailedScheduling Scheduling", rejected + " preemption: no", "False Unschedulable " + rejected + " preemption: no"},
+		{"failed", report.Of(failing(pod, "broken")), "Warning FailedScheduling Scheduling", "broken", "False SchedulerError broken"},
+		{"no nodes", report.Of(&plan.Decision{Member: plan.Alone(pod), Outcome: plan.NoNodes}), "Warning FailedScheduling Scheduling",
 			"no nodes available to schedule pods", "False Unschedulable no nodes available to schedule pods"},
-		{"terminating", report.Of(&plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Terminating}, pod), "Warning FailedScheduling Scheduling", "skip schedule deleting pod: ns/p", ""},
-		{"binding failed", report.OfFailedBinding(&plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}}, errors.New("broken"), false), "Warning FailedScheduling Scheduling", "broken", "False SchedulerError broken"},
-		{"rejected at Permit", report.OfFailedBinding(&plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}}, errors.New("no"), true), "Warning FailedScheduling Scheduling", "no", "False Unschedulable no"},
+		{"terminating", report.Of(&plan.Decision{Member: plan.Alone(pod), Outcome: plan.Terminating}), "Warning FailedScheduling Scheduling", "skip schedule deleting pod: ns/p", ""},
+		{"binding failed", report.OfFailedBinding(&plan.Placement{Pod: pod}, errors.New("broken"), false), "Warning FailedScheduling Scheduling", "broken", "False SchedulerError broken"},
+		{"rejected at Permit", report.OfFailedBinding(&plan.Placement{Pod: pod}, errors.New("no"), true), "Warning FailedScheduling Scheduling", "no", "False Unschedulable no"},
 		{"evicted", report.Report{Event: report.OfEviction(pod, "n", false)}, "Normal Preempted Preempting", "Preempted by pod uid-p on node n", ""},
 		{"evicted in memory", report.Report{Event: report.OfEviction(pod, "n", true)}, "Normal Preempted Preempting", "Preempted by pod uid-p on node n (in kube-scheduler memory).", ""},
 		{"evicted for a group", report.Report{Event: report.OfEvictionForGroup(group, nil, false)}, "Normal Preempted Preempting", "Preempted by podgroup uid-g on node cluster", ""},
@@ -148,10 +148,10 @@ func TestReports(t *testing.T) {
 	if got := report.RejectionOf("no room"); got != "0/1 nodes are available: 1 no room." {
 		t.Errorf("a rejection at Permit reads %q", got)
 	}
-	if got := report.Message(&plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Terminating}); got != "the pod is being deleted" {
+	if got := report.Message(&plan.Decision{Member: plan.Alone(pod), Outcome: plan.Terminating}); got != "the pod is being deleted" {
 		t.Errorf("message %q", got)
 	}
-	if got := report.Message(&plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Placed, Err: errors.New("x")}); got != "" {
+	if got := report.Message(&plan.Decision{Member: plan.Alone(pod), Outcome: plan.Placed, Err: errors.New("x")}); got != "" {
 		t.Errorf("message of a pod that has a node: %q", got)
 	}
 }
@@ -181,7 +181,7 @@ func TestConditionIsWrittenIfItChanges(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := shows("", test.shown...)
-			r := report.Of(failing(pod, "broken"), pod)
+			r := report.Of(failing(pod, "broken"))
 			if (r.Condition != nil) != test.written || (r.Shown == nil) != test.written {
 				t.Errorf("to be written %v, shown %v", r.Condition, r.Shown)
 			}
@@ -197,7 +197,7 @@ func TestConditionIsWrittenIfItChanges(t *testing.T) {
 func TestNominations(t *testing.T) {
 	for _, shown := range []string{"", "a"} {
 		pod := shows(shown)
-		placement := &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "b"}
+		placement := &plan.Placement{Pod: pod, NodeName: "b"}
 		want := plan.Keep
 		if shown != "" {
 			want = plan.Clear
@@ -214,11 +214,11 @@ func TestNominations(t *testing.T) {
 			d := rejecting(pod, 1, "")
 			d.Nominations = []plan.Nomination{{Pod: shows(""), Mode: plan.Set, NodeName: "other"}, {Pod: pod, Mode: mode, NodeName: "n"}}
 			d.Nominations[0].Pod.UID, d.Nominations[0].Pod.Name = "uid-q", "q"
-			if n := report.Of(d, pod).Nomination; n != d.Nominations[1] {
+			if n := report.Of(d).Nomination; n != d.Nominations[1] {
 				t.Errorf("the nomination is %+v, want that of the decision", n)
 			}
 		}
-		if n := report.Of(rejecting(pod, 1, ""), pod).Nomination; n.Mode != plan.Keep {
+		if n := report.Of(rejecting(pod, 1, "")).Nomination; n.Mode != plan.Keep {
 			t.Errorf("the nomination is %+v although the decision says nothing of it", n)
 		}
 	}

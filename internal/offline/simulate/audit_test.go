@@ -131,7 +131,7 @@ func (a *auditor) audit(r simulate.Round) error {
 	a.audited = true
 	for _, d := range r.Decisions {
 		if err := a.checkDecision(d); err != nil {
-			return fmt.Errorf("decision about %s: %w", d.Pods[0].Pod, err)
+			return fmt.Errorf("decision about %s: %w", d.Pod, err)
 		}
 		a.decide(d)
 	}
@@ -238,17 +238,14 @@ func (a *auditor) drop(key model.PodKey) {
 }
 
 func (a *auditor) decide(d plan.Decision) {
-	for i := range d.Pods {
-		pod := d.Pods[i].Pod
-		switch d.Outcome {
-		case plan.Placed, plan.Terminating:
-			delete(a.said, pod.Key())
-		default:
-			a.said[pod.Key()] = said{pod.UID, report.Message(&d)}
-		}
+	switch d.Outcome {
+	case plan.Placed, plan.Terminating:
+		delete(a.said, d.Pod.Key())
+	default:
+		a.said[d.Pod.Key()] = said{d.Pod.UID, report.Message(&d)}
 	}
-	for i := range d.Placements {
-		p := &d.Placements[i]
+	if d.Outcome == plan.Placed {
+		p := &d.Placement
 		on := p.Pod.Object.DeepCopy()
 		on.Spec.NodeName = p.NodeName
 		a.ours[p.Pod.Key()] = placed{pod: on}
@@ -319,7 +316,7 @@ func (a *auditor) placedPods() int {
 
 // checkDecision compares a decision with the oracle's, on the record before the decision.
 func (a *auditor) checkDecision(d plan.Decision) error {
-	pod := d.Pods[0].Pod
+	pod := d.Pod
 	key := pod.Key()
 	switch _, ours := a.ours[key]; {
 	case a.pods[key] != pod.Object:
@@ -337,7 +334,7 @@ func (a *auditor) checkDecision(d plan.Decision) error {
 	now := a.known()
 	if a.decided++; a.judged > 1 && a.decided%a.judged != 0 {
 		if d.Outcome == plan.Placed {
-			return a.checkRoom(now, &d.Placements[0])
+			return a.checkRoom(now, &d.Placement)
 		}
 		return nil
 	}
@@ -350,10 +347,10 @@ func (a *auditor) checkDecision(d plan.Decision) error {
 	}
 	message := strings.TrimSuffix(verdict.Message(), " "+d.PostFilter)
 	switch {
-	case d.Outcome == plan.Placed && !slices.Contains(want.Best, d.Placements[0].NodeName):
-		return fmt.Errorf("it goes to %s; the oracle's best are %v (%s)", d.Placements[0].NodeName, want.Best, want.Rejected)
+	case d.Outcome == plan.Placed && !slices.Contains(want.Best, d.Placement.NodeName):
+		return fmt.Errorf("it goes to %s; the oracle's best are %v (%s)", d.Placement.NodeName, want.Best, want.Rejected)
 	case d.Outcome == plan.Placed:
-		return a.checkRoom(now, &d.Placements[0])
+		return a.checkRoom(now, &d.Placement)
 	case d.Rejection != nil && message != want.Rejected && !bothUnparsable(message, want.Rejected):
 		return fmt.Errorf("it is rejected with\n%q; the oracle says\n%q, best %v", message, want.Rejected, want.Best)
 	case d.Outcome == plan.NoNodes && (len(now.Nodes) > 0 || message != want.Rejected):
@@ -370,7 +367,7 @@ func (a *auditor) checkEvictions(now oracle.Cluster, d *plan.Decision) error {
 	if len(d.Evictions) == 0 {
 		return nil
 	}
-	pod, nodeName := d.Pods[0].Pod, d.Evictions[0].NodeName
+	pod, nodeName := d.Pod, d.Evictions[0].NodeName
 	if n := d.NominationOf(pod); n.Mode != plan.Set || n.NodeName != nodeName {
 		return fmt.Errorf("pods are evicted on %s, and the nomination is %+v", nodeName, n)
 	}

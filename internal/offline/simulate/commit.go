@@ -67,13 +67,9 @@ func (m *committer) Start(d plan.Decision) {
 
 // start passes a decision to the outbox.
 func (m *committer) start(d *plan.Decision) {
-	for i := range d.Pods {
-		m.c.record(d, i)
-	}
-	if m.c.config.External != nil {
-		for i := range d.Placements {
-			m.c.config.External(&d.Placements[i])
-		}
+	m.c.record(d)
+	if m.c.config.External != nil && d.Outcome == plan.Placed {
+		m.c.config.External(&d.Placement)
 	}
 	m.use(func(o *commit.Outbox) { o.Start(m.c.now, d) })
 	m.answerLater()
@@ -272,9 +268,9 @@ func (m *committer) settle(settled *commit.Settled) {
 	}
 }
 
-// record stores the decision about one of its pods.
-func (c *Cluster) record(d *plan.Decision, at int) {
-	pod := d.Pods[at].Pod
+// record stores the decision about a pod.
+func (c *Cluster) record(d *plan.Decision) {
+	pod := d.Pod
 	key := pod.Key()
 	attempts := 1
 	if before := c.verdictOf(key); before.UID == string(pod.UID) {
@@ -282,16 +278,16 @@ func (c *Cluster) record(d *plan.Decision, at int) {
 	}
 	if c.config.Pods != nil && d.Outcome == plan.Placed {
 		delete(c.verdicts, key)
-		p := &d.Placements[at]
+		p := &d.Placement
 		c.placed[key] = placedVerdict{uid: pod.UID, total: p.Total, nodes: p.Nodes, feasible: d.Feasible, attempts: attempts, changes: c.changes}
 		return
 	}
 	verdict := Verdict{UID: string(pod.UID), Decision: *d, changes: c.changes, Attempts: attempts}
 	if d.Outcome == plan.Placed {
-		verdict.Placement = d.Placements[at]
+		verdict.Placement = d.Placement
 		verdict.Report = report.OfBinding(&verdict.Placement)
 	} else {
-		verdict.Report, verdict.message = report.Of(d, pod), report.Message(d)
+		verdict.Report, verdict.message = report.Of(d), report.Message(d)
 	}
 	delete(c.placed, key)
 	c.verdicts[key] = verdict

@@ -41,7 +41,7 @@ func TestSeriesCountEveryRejection(t *testing.T) {
 		advance := func(d time.Duration) {
 			err := s.c.AdvanceTo(s.c.Now().Add(d), func(round simulate.Round) error {
 				if round.Decided && round.Decisions[0].Outcome != plan.Placed {
-					pod := round.Decisions[0].Pods[0].Pod
+					pod := round.Decisions[0].Pod
 					told[version{pod.UID, pod.Object.ResourceVersion}]++
 					rejections++
 				}

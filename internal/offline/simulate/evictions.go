@@ -50,7 +50,7 @@ func (v *victims) takeFrom(d *plan.Decision) {
 			v.at[eviction.Pod.UID] = at
 			v.list = append(v.list, victim{})
 		}
-		v.list[at] = victim{eviction.Pod, d.Pods[0].Pod, eviction.NodeName}
+		v.list[at] = victim{eviction.Pod, d.Pod, eviction.NodeName}
 	}
 }
 

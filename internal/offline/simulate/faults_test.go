@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
@@ -552,9 +553,9 @@ func roundInWords(r *simulate.Round) string {
 	}
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
-		fmt.Fprint(&words, " decided ", d.Pods[0].Pod.Key(), " ", d.Outcome)
-		for j := range d.Placements {
-			fmt.Fprint(&words, " ", d.Placements[j].NodeName)
+		fmt.Fprint(&words, " decided ", d.Pod.Key(), " ", d.Outcome)
+		if d.Outcome == plan.Placed {
+			fmt.Fprint(&words, " ", d.Placement.NodeName)
 		}
 	}
 	return words.String()

@@ -377,7 +377,7 @@ func (t *groupTrial) audit(r simulate.Round) error {
 func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 	first := &decisions[0]
 	if first.Group == nil {
-		if p := first.Pods[0].Pod; len(decisions) > 1 || p.Group != (model.GroupKey{}) {
+		if p := first.Pod; len(decisions) > 1 || p.Group != (model.GroupKey{}) {
 			return fmt.Errorf("%d decisions, the first about %s of group %s, are made without a PodGroup", len(decisions), p, p.Group)
 		}
 		return nil
@@ -388,7 +388,7 @@ func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 	outcomes := map[plan.Outcome]int{}
 	for i := range decisions {
 		d := &decisions[i]
-		if p := d.Pods[0].Pod; len(d.Pods) != 1 || p.Group != first.Group.Key || d.Group != first.Group {
+		if p := d.Pod; p.Group != first.Group.Key || d.Group != first.Group {
 			return fmt.Errorf("%s of group %s is decided about with group %s", p, p.Group, first.Group.Key)
 		}
 		outcomes[d.Outcome]++

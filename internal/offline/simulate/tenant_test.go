@@ -388,7 +388,7 @@ func (s *tenantStreet) come(count int) {
 	}
 	err := s.Settle(func(r simulate.Round) error {
 		for i := range r.Decisions {
-			if d := &r.Decisions[i]; d.Pods[0].Pod.Namespace == namespace {
+			if d := &r.Decisions[i]; d.Pod.Namespace == namespace {
 				s.waits = append(s.waits, s.rounds.since(from))
 			}
 		}

@@ -102,7 +102,7 @@ func (t *groupTrial) checkTree(decisions []plan.Decision) error {
 	}
 	for i := range decisions {
 		d := &decisions[i]
-		if p := d.Pods[0].Pod; d.Tree != tree || !groups[p.Group] || d.Group.Key != p.Group {
+		if p := d.Pod; d.Tree != tree || !groups[p.Group] || d.Group.Key != p.Group {
 			return fmt.Errorf("%s of group %s is decided about with the tree of %s", p, p.Group, tree.Key())
 		}
 		if err := t.checkEvictions(d); err != nil {

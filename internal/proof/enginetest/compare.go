@@ -47,7 +47,7 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgmen
 	chosen := ""
 	switch d.Outcome {
 	case plan.Placed:
-		chosen = d.Placements[0].NodeName
+		chosen = d.Placement.NodeName
 	case plan.Unschedulable:
 		got.Message = report.Message(d)
 	default:

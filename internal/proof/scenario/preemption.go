@@ -146,7 +146,7 @@ func expectPreempt(args []string, text string) (check, error) {
 	return func(w *world) error {
 		have := []string{none}
 		if d, ok := w.nominating[keyNamed(args[0])]; ok {
-			have = []string{d.NominationOf(d.Pods[0].Pod).NodeName}
+			have = []string{d.NominationOf(d.Pod).NodeName}
 			for i := range d.Evictions {
 				have = append(have, short(d.Evictions[i].Pod.Key()))
 			}

@@ -23,12 +23,9 @@ type world struct {
 // note records a round's decisions.
 func (w *world) note(r simulate.Round) error {
 	for _, d := range r.Decisions {
-		for i := range d.Pods {
-			pod := d.Pods[i].Pod
-			w.decided = append(w.decided, pod.Key())
-			if d.NominationOf(pod).Mode == plan.Set {
-				w.nominating[pod.Key()] = d
-			}
+		w.decided = append(w.decided, d.Pod.Key())
+		if d.NominationOf(d.Pod).Mode == plan.Set {
+			w.nominating[d.Pod.Key()] = d
 		}
 	}
 	return nil

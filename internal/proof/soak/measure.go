@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/internal/proof/soak/world"
 	berthmetrics "github.com/berth-scheduler/berth/internal/serve/metrics"
@@ -33,10 +34,12 @@ type totals struct {
 func (s *soak) Round(r *loop.Round) {
 	s.so.changes += int64(r.Changes)
 	s.so.applying += r.Applying
-	if r.Decided {
+	if r.Attempt != nil {
 		s.so.deciding += r.Popping + r.Deciding + r.Settling
-		for i := range r.Decisions {
-			s.so.placed += int64(len(r.Decisions[i].Placements))
+		for i := range r.Attempt.Members {
+			if r.Attempt.Members[i].Outcome == plan.Placed {
+				s.so.placed++
+			}
 		}
 	}
 }

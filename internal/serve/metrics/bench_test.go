@@ -27,8 +27,8 @@ func typical() *loop.Round {
 			{Resource: model.AssignedPodEvent, Action: model.Add, Pod: on},
 		}},
 		Applying: 3 * time.Microsecond, Popping: time.Microsecond, Deciding: 25 * time.Microsecond, Settling: time.Microsecond,
-		Decided: true, Decisions: []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: p, Attempt: 1}}}, Outcome: plan.Placed, Placements: []plan.Placement{{NodeName: "a"}}}},
-		Moves: []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd", Pods: 1}},
+		Attempt: &plan.Attempt{Outcome: plan.Placed, Members: []plan.Decision{{Member: plan.Member{QueuedPod: plan.QueuedPod{Pod: p, Attempt: 1}}, Outcome: plan.Placed, Placement: plan.Placement{NodeName: "a"}}}},
+		Moves:   []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd", Pods: 1}},
 	}
 }
 
@@ -74,7 +74,7 @@ func standing() *loop.Standing {
 // BenchmarkSent measures the cost of observing one binding.
 func BenchmarkSent(b *testing.B) {
 	m, _ := build(b, time.Now)
-	s := &commit.Settled{Placement: settled("p", 1, time.Now(), time.Second).Placements[0]}
+	s := &commit.Settled{Placement: settled("p", 1, time.Now(), time.Second).Placement}
 	w := &commit.Write{Kind: commit.BindingWrite, Pod: s.Placement.Pod}
 	b.ReportAllocs()
 	for b.Loop() {

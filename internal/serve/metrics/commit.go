@@ -199,8 +199,8 @@ func (c *Commit) Settled(s *commit.Settled) {
 	if c.known != c.resets.count.Load() {
 		c.lookUp()
 	}
-	m, p, now := &c.members, c.profile(s.Placement.Pod.SchedulerName), c.now()
-	attempt := now.Sub(s.Placement.Popped)
+	m, p, now := &c.members, c.profile(s.Pod.SchedulerName), c.now()
+	attempt := now.Sub(s.Popped)
 	switch {
 	case s.Rejected:
 		p.unschedulable.observe(attempt)
@@ -210,13 +210,13 @@ func (c *Commit) Settled(s *commit.Settled) {
 		return
 	}
 	p.scheduled.observe(attempt)
-	m.attempts.Observe(float64(s.Placement.Attempt))
-	c.sli(s.Placement.Attempt).Observe(now.Sub(s.Placement.Since).Seconds())
-	if s.Placement.AfterFlush {
+	m.attempts.Observe(float64(s.Attempt))
+	c.sli(s.Attempt).Observe(now.Sub(s.Since).Seconds())
+	if s.AfterFlush {
 		m.afterFlush.Inc()
 	}
 	// The creation time is in the API server's clock, so this needs the wall clock.
-	m.creation.Observe(time.Since(s.Placement.Pod.Object.CreationTimestamp.Time).Seconds())
+	m.creation.Observe(time.Since(s.Pod.Object.CreationTimestamp.Time).Seconds())
 }
 
 // sli returns the member for pods with this number of attempts.

@@ -87,8 +87,8 @@ func settled(name string, attempt int, now time.Time, waited time.Duration) plan
 	object.CreationTimestamp.Time = time.Now().Add(-time.Minute)
 	queued := plan.QueuedPod{Pod: model.NewPod(object), Attempt: attempt, Since: now.Add(-waited), Popped: now}
 	return plan.Decision{
-		Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Placed, Nodes: 2, Feasible: 2,
-		Placements: []plan.Placement{{QueuedPod: queued, NodeName: "a", Nodes: 2, Feasible: 2}},
+		Member: plan.Member{QueuedPod: queued}, Outcome: plan.Placed, Nodes: 2, Feasible: 2,
+		Placement: plan.Placement{Pod: queued.Pod, NodeName: "a", Nodes: 2, Feasible: 2},
 	}
 }
 
@@ -103,7 +103,7 @@ func TestCommit(t *testing.T) {
 	ended := make(outcomes, 10)
 	c, stop := committing(t, m, s, ended)
 	late := settled("late", 20, now(), time.Minute)
-	late.Placements[0].AfterFlush = true
+	late.AfterFlush = true
 	for _, d := range []plan.Decision{settled("easy", 1, now(), time.Second), late, settled("refused", 1, now(), 0)} {
 		c.Start(d)
 		<-s.sent
@@ -166,7 +166,7 @@ func TestPreemptions(t *testing.T) {
 		victim := pod(name, "1")
 		victim.Spec.NodeName = "a"
 		c.Start(plan.Decision{
-			Work: plan.WorkFor(model.NewPod(pod("for-"+name, "1"))), Outcome: plan.Unschedulable, Rejection: &plan.Rejection{},
+			Member: plan.Alone(model.NewPod(pod("for-"+name, "1"))), Outcome: plan.Unschedulable, Rejection: &plan.Rejection{},
 			Evictions: []plan.Eviction{{Pod: model.NewPod(victim), NodeName: "a"}},
 		})
 		<-ended
@@ -192,11 +192,11 @@ func TestStages(t *testing.T) {
 	wait := &plan.Wait{Timeout: time.Minute}
 	for _, name := range []string{"allowed", "rejected"} {
 		d := settled(name, 1, time.Now(), 0)
-		d.Placements[0].Steps = []plan.Step{
+		d.Placement.Steps = []plan.Step{
 			{Stage: plan.Permit, Plugin: "Gang", Wait: wait}, {Stage: plan.PreBind, Plugin: "Claims", Write: &plan.Write{}}, {Stage: plan.PostBind, Plugin: "Claims"},
 		}
 		c.Start(d)
-		if uid := d.Pods[0].Pod.UID; name == "allowed" {
+		if uid := d.Pod.UID; name == "allowed" {
 			c.Allow(uid, "Gang")
 		} else {
 			c.Reject(uid, "Gang", errors.New("too few"))

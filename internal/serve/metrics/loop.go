@@ -230,7 +230,7 @@ func (l *Loop) Round(r *loop.Round) {
 	if r.Generated > 0 {
 		l.placements(r, r.Turn.SchedulerName)
 	}
-	if r.Decided && r.Decisions[0].Outcome != plan.Terminating {
+	if r.Attempt != nil && r.Attempt.Members[0].Outcome != plan.Terminating {
 		l.decision(r)
 	}
 }
@@ -294,14 +294,15 @@ func (l *Loop) move(move queue.Move) {
 const preemptionText = "preemption: "
 
 func (l *Loop) decision(r *loop.Round) {
-	d := &r.Decisions[0]
+	members := r.Attempt.Members
+	d := &members[0]
 	l.members.algorithm.Observe(r.Deciding.Seconds())
 	l.members.phases["pop"].Observe(r.Popping.Seconds())
 	if r.Witnessing > 0 {
 		l.members.phases["record"].Observe(r.Witnessing.Seconds())
 	}
 	l.members.phases["settle"].Observe(r.Settling.Seconds())
-	p := l.profile(d.Pods[0].Pod.SchedulerName)
+	p := l.profile(d.Pod.SchedulerName)
 	for phase, took := range l.phases.of(r.Deciding) {
 		if phase == engine.PostFilter && strings.Contains(d.PostFilter, preemptionText) {
 			l.members.preemptions.Inc()
@@ -309,16 +310,16 @@ func (l *Loop) decision(r *loop.Round) {
 		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
 		l.point(p, phase, d).Observe(took.Seconds())
 	}
-	if r.Group != nil {
+	if r.Attempt.Group != nil {
 		l.group(r)
 	} else if len(d.Evictions) > 0 {
 		l.members.victims.Observe(float64(len(d.Evictions)))
 	}
 	countVolumeError(l.families, d.Err)
 	// Each member of a group counts with an equal share.
-	took := (r.Deciding + r.Settling) / time.Duration(len(r.Decisions))
-	for i := range r.Decisions {
-		switch r.Decisions[i].Outcome {
+	took := (r.Deciding + r.Settling) / time.Duration(len(members))
+	for i := range members {
+		switch members[i].Outcome {
 		case plan.Placed, plan.Terminating: // observed when the pod is bound, or not at all
 		case plan.Unschedulable, plan.NoNodes:
 			p.unschedulable.observe(took)
@@ -328,41 +329,40 @@ func (l *Loop) decision(r *loop.Round) {
 	}
 }
 
-// group observes the decision about a pod group, which its members' decisions do not
-// include.
+// group observes the outcome of a pod group, which its members' decisions do not include.
 func (l *Loop) group(r *loop.Round) {
-	attempts := l.families.counterVecs["scheduler_podgroup_schedule_attempts_total"]
+	a, attempts := r.Attempt, l.families.counterVecs["scheduler_podgroup_schedule_attempts_total"]
 	// The feature gate is off, or the group had nothing to decide.
-	if attempts == nil || r.Group.Outcome == plan.Terminating {
+	if attempts == nil || a.Outcome == plan.Terminating {
 		return
 	}
 	result := failed
 	switch {
-	case r.Group.Waits():
+	case a.Waits():
 		result = "waiting_on_preemption"
-	case r.Group.Outcome == plan.Placed:
+	case a.Outcome == plan.Placed:
 		result = scheduled
-	case r.Group.Outcome == plan.Unschedulable:
+	case a.Outcome == plan.Unschedulable:
 		result = unschedulable
 	}
-	profile := r.Decisions[0].Pods[0].Pod.SchedulerName
+	profile := a.First().SchedulerName
 	attempts.WithLabelValues(result, profile).Inc()
 	l.families.histogramVecs["scheduler_podgroup_scheduling_attempt_duration_seconds"].WithLabelValues(result, profile).Observe((r.Deciding + r.Settling).Seconds())
 	l.families.histograms["scheduler_podgroup_scheduling_algorithm_duration_seconds"].Observe(r.Deciding.Seconds())
-	found := r.Group.Preemption
+	found := a.Preemption
 	if found == nil {
 		return
 	}
 	l.families.counterVecs["scheduler_workload_preemption_attempts_total"].WithLabelValues(found.Status).Inc()
-	if !r.Group.Waits() || found.Ongoing {
+	if !a.Waits() || found.Ongoing {
 		return
 	}
 	l.families.histograms["scheduler_workload_preemption_victims"].Observe(float64(found.Victims))
 	if found.Disruptions > 0 {
-		l.families.histogramVecs["scheduler_preemption_workload_disruptions"].WithLabelValues(preemptorOf(r.Group.Tree != nil)).Observe(float64(found.Disruptions))
+		l.families.histogramVecs["scheduler_preemption_workload_disruptions"].WithLabelValues(preemptorOf(a.Tree != nil)).Observe(float64(found.Disruptions))
 	}
 	if found.Violations > 0 {
-		l.families.counterVecs["scheduler_preemption_pdb_violations_total"].WithLabelValues(preemptorOf(r.Group.Tree != nil)).Add(float64(found.Violations))
+		l.families.counterVecs["scheduler_preemption_pdb_violations_total"].WithLabelValues(preemptorOf(a.Tree != nil)).Add(float64(found.Violations))
 	}
 }
 
@@ -411,7 +411,7 @@ func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) me
 	switch last := l.phases.last; {
 	case phase == engine.PostFilter && d.PostFilterErr != nil:
 		status = statusError
-	case phase == engine.PostFilter && d.NominationOf(d.Pods[0].Pod).Mode != plan.Set:
+	case phase == engine.PostFilter && d.NominationOf(d.Pod).Mode != plan.Set:
 		status = statusUnschedulable
 	case phase == engine.PostFilter:
 	case phase == last && (d.Outcome == plan.Failed || d.Outcome == plan.NoNodes):
@@ -423,7 +423,7 @@ func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) me
 	m := p.points[phase][status]
 	if m == nil {
 		m = l.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
-			WithLabelValues(pointNames[phase], status, d.Pods[0].Pod.SchedulerName)
+			WithLabelValues(pointNames[phase], status, d.Pod.SchedulerName)
 		p.points[phase][status] = m
 	}
 	return m

@@ -24,8 +24,8 @@ func TestPlacements(t *testing.T) {
 		}
 		member := model.NewPod(pod("p", "1"))
 		round := &loop.Round{
-			Turn: member, Decided: true,
-			Decisions: []plan.Decision{{Work: plan.WorkFor(member), Outcome: plan.Terminating}},
+			Turn:      member,
+			Attempt:   &plan.Attempt{Members: []plan.Decision{{Member: plan.Alone(member), Outcome: plan.Terminating}}, Outcome: plan.Terminating},
 			Generated: 4, Evaluated: []loop.Evaluation{{Feasible: false, Took: 2 * time.Second}, {Feasible: true, Took: time.Second}, {Feasible: false, Took: time.Second}},
 		}
 		m.Loop.Round(round)

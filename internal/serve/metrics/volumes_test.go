@@ -20,8 +20,8 @@ func TestVolumeErrors(t *testing.T) {
 		return &plan.PluginError{Point: point, Plugin: plugin, Err: errors.New("no")}
 	}
 	decided := func(err error) {
-		d := plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Failed, Err: err}
-		m.Loop.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}})
+		d := plan.Decision{Member: plan.Alone(pod), Outcome: plan.Failed, Err: err}
+		m.Loop.Round(&loop.Round{Attempt: &plan.Attempt{Members: []plan.Decision{d}, Outcome: d.Outcome}})
 	}
 	decided(fails("Filter", "VolumeBinding"))
 	decided(fails("Reserve", "VolumeBinding"))

@@ -33,7 +33,7 @@ func (t *Tracer) preempts(ctx context.Context, d *plan.Decision, now time.Time) 
 	}
 	_, span := t.tracer.Start(ctx, "Preempt", oteltrace.WithTimestamp(now),
 		oteltrace.WithAttributes(attribute.String("node", node), attribute.Int("victims", victims)))
-	preemptor := d.Pods[0].Pod
+	preemptor := d.Pod
 	t.mu.Lock()
 	t.preempting[preemptor] = append(t.preempting[preemptor], span)
 	t.mu.Unlock()

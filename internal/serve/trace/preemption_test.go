@@ -130,7 +130,7 @@ func TestSpansOfPreemptions(t *testing.T) {
 	committer := tracer.Before(c)
 	for _, d := range []plan.Decision{evicts("high", "first", "going", "last"), evicts("refused", "protected", "kept"), evicts("late", "going")} {
 		committer.Start(d)
-		if d.Pods[0].Pod.Name != "late" { // nothing to do for that pod
+		if d.Pod.Name != "late" { // nothing to do for that pod
 			<-e.ended
 		}
 	}

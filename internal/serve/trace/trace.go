@@ -100,33 +100,30 @@ type before struct {
 
 // Start records the decision and passes it on.
 func (b before) Start(d plan.Decision) {
-	for i := range d.Pods {
-		b.tracer.decided(&d, i)
-	}
+	b.tracer.decided(&d)
 	b.Committer.Start(d)
 }
 
 // decided records a pod's wait and the duration of the decision, both in the past. It
 // also starts the span of a binding or a preemption.
-func (t *Tracer) decided(d *plan.Decision, at int) {
-	now, queued := t.now(), &d.Pods[at]
-	pod := queued.Pod
+func (t *Tracer) decided(d *plan.Decision) {
+	now, pod := t.now(), d.Pod
 	about := []attribute.KeyValue{
 		attribute.String("pod", pod.String()), attribute.String("uid", string(pod.UID)),
-		attribute.String("profile", pod.SchedulerName), attribute.Int("attempt", queued.Attempt),
+		attribute.String("profile", pod.SchedulerName), attribute.Int("attempt", d.Attempt),
 	}
-	ctx, whole := t.tracer.Start(context.Background(), "Schedule", oteltrace.WithTimestamp(queued.Since), oteltrace.WithAttributes(about...))
+	ctx, whole := t.tracer.Start(context.Background(), "Schedule", oteltrace.WithTimestamp(d.Since), oteltrace.WithAttributes(about...))
 	if !whole.IsRecording() {
 		return
 	}
-	_, queue := t.tracer.Start(ctx, "Queue", oteltrace.WithTimestamp(queued.Since))
-	queue.End(oteltrace.WithTimestamp(queued.Popped))
-	_, decide := t.tracer.Start(ctx, "Decide", oteltrace.WithTimestamp(queued.Popped),
+	_, queue := t.tracer.Start(ctx, "Queue", oteltrace.WithTimestamp(d.Since))
+	queue.End(oteltrace.WithTimestamp(d.Popped))
+	_, decide := t.tracer.Start(ctx, "Decide", oteltrace.WithTimestamp(d.Popped),
 		oteltrace.WithAttributes(attribute.Int("nodes", d.Nodes), attribute.Int("feasible", d.Feasible)))
 	decide.End(oteltrace.WithTimestamp(now))
 	switch d.Outcome {
 	case plan.Placed:
-		node := attribute.String("node", d.Placements[at].NodeName)
+		node := attribute.String("node", d.Placement.NodeName)
 		whole.SetAttributes(node)
 		_, bind := t.tracer.Start(ctx, "Commit", oteltrace.WithTimestamp(now), oteltrace.WithAttributes(node))
 		t.mu.Lock()
@@ -134,9 +131,7 @@ func (t *Tracer) decided(d *plan.Decision, at int) {
 		t.mu.Unlock()
 	case plan.Unschedulable, plan.NoNodes:
 		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", report.Message(d)))
-		if at == 0 { // the preemptor
-			t.preempts(ctx, d, now)
-		}
+		t.preempts(ctx, d, now)
 		whole.End(oteltrace.WithTimestamp(now))
 	default:
 		fail(whole, errors.New(report.Message(d)))

@@ -81,10 +81,10 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 	})
 	now := time.Now()
 	queued := plan.QueuedPod{Pod: pod, Attempt: 2, Since: now.Add(-3 * time.Second), Popped: now}
-	d := plan.Decision{Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Failed, Rejection: rejection, Err: err, Nodes: 4}
+	d := plan.Decision{Member: plan.Member{QueuedPod: queued}, Outcome: plan.Failed, Rejection: rejection, Err: err, Nodes: 4}
 	switch {
 	case node != "":
-		d.Outcome, d.Placements = plan.Placed, []plan.Placement{{QueuedPod: queued, NodeName: node}}
+		d.Outcome, d.Placement = plan.Placed, plan.Placement{Pod: queued.Pod, NodeName: node}
 	case rejection != nil:
 		d.Outcome = plan.Unschedulable
 	}
@@ -94,7 +94,7 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 // next receives the decisions that are passed on.
 type next struct{ started []string }
 
-func (n *next) Start(d plan.Decision)         { n.started = append(n.started, d.Pods[0].Pod.Name) }
+func (n *next) Start(d plan.Decision)         { n.started = append(n.started, d.Pod.Name) }
 func (*next) Allow(types.UID, string)         {}
 func (*next) Reject(types.UID, string, error) {}
 func (*next) Cancel(types.UID, error) bool    { return false }
@@ -138,21 +138,21 @@ func TestSpans(t *testing.T) {
 		if d.Outcome != plan.Placed {
 			continue
 		}
-		if d.Pods[0].Pod.Name == "rejected" { // at Permit: nothing is sent
-			tracer.Settled(&commit.Settled{Placement: d.Placements[0], Err: errors.New("too few"), Rejected: true, Rejectors: []string{"Gang"}})
+		if d.Pod.Name == "rejected" { // at Permit: nothing is sent
+			tracer.Settled(&commit.Settled{Placement: d.Placement, Err: errors.New("too few"), Rejected: true, Rejectors: []string{"Gang"}})
 			continue
 		}
-		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pods[0].Pod}
+		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pod}
 		ctx := tracer.Sending(t.Context(), w)
 		get(ctx)
 		var failure error
-		if d.Pods[0].Pod.Name == "refused" {
+		if d.Pod.Name == "refused" {
 			failure = errors.New("an admission plugin said no")
 		}
 		tracer.Sent(ctx, w, time.Second, failure)
-		tracer.Settled(&commit.Settled{Placement: d.Placements[0], Err: failure})
+		tracer.Settled(&commit.Settled{Placement: d.Placement, Err: failure})
 	}
-	get(tracer.Sending(t.Context(), &commit.Write{Kind: commit.EventWrite, Pod: decision("fits", "", nil, nil).Pods[0].Pod}))
+	get(tracer.Sending(t.Context(), &commit.Write{Kind: commit.EventWrite, Pod: decision("fits", "", nil, nil).Pod}))
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

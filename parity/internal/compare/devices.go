@@ -204,7 +204,7 @@ func (c *comparison) reserved(theirs *upstream.Scheduler, all Claims, d *plan.De
 	if d.Outcome != plan.Placed || verdict.Err != nil {
 		return nil // compared elsewhere
 	}
-	placement := &d.Placements[0]
+	placement := &d.Placement
 	if !slices.ContainsFunc(verdict.Nodes, func(n upstream.Node) bool { return n.Name == placement.NodeName && n.Feasible }) {
 		return nil
 	}

@@ -95,7 +95,7 @@ func (c *comparison) outside(theirs *upstream.Scheduler, verdict *upstream.Verdi
 	var total int64
 	var waits []string
 	if d.Outcome == plan.Placed {
-		p := &d.Placements[0]
+		p := &d.Placement
 		chosen, total, waits = p.NodeName, p.Total, waitsOf(p)
 	}
 	if chosen != "" || len(verdict.Best) > 0 {

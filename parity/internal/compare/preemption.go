@@ -51,7 +51,7 @@ func newDecider(scheduler *config.Config, tc cases.Case) (*decider, error) {
 func (d *decider) decide(pod *model.Pod) plan.Decision {
 	waiting := *pod
 	waiting.Terminating = false
-	return d.engine.Decide(d.state.View(), plan.WorkFor(&waiting))
+	return d.engine.Decide(d.state.View(), plan.Alone(&waiting))
 }
 
 // preemption compares the results of PostFilter plugins. Each text is compared up to the

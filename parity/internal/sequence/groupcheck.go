@@ -170,14 +170,14 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 			c.over = true
 			return nil
 		}
-		c.differ(decisions[0].Pods[0].Pod.String(), "turn", theirs+c.where(), ours)
+		c.differ(decisions[0].Pod.String(), "turn", theirs+c.where(), ours)
 		c.result.Failed++
 		c.over = true
 		return nil
 	}
 	before := len(c.result.Differences)
 	c.order(t, decisions)
-	first := decisions[0].Pods[0].Pod.String()
+	first := decisions[0].Pod.String()
 	c.differ(first, "evictions", strings.Join(t.Evicted, " "), strings.Join(evicted(decisions), " "))
 	c.differ(first, "claims given back", strings.Join(t.Freed, " "), strings.Join(freed(decisions), " "))
 	if len(t.Evicted) > 0 {
@@ -188,14 +188,14 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 	}
 	for i := range decisions {
 		d := &decisions[i]
-		pod := d.Pods[0].Pod
+		pod := d.Pod
 		at := slices.IndexFunc(t.Members, func(m upstream.Member) bool { return m.Pod.UID == pod.UID })
 		if at < 0 {
 			c.differ(pod.String(), "UID", t.Members[min(i, len(t.Members)-1)].Pod.Name+" of another UID", string(pod.UID))
 		} else {
 			c.member(&t.Members[at], d)
 			if d.Outcome == plan.Placed {
-				c.allocations(t, &d.Placements[0])
+				c.allocations(t, &d.Placement)
 			}
 		}
 		if i == 0 && t.Group != "" {
@@ -206,7 +206,7 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 		switch {
 		case d.Outcome != plan.Placed:
 			c.result.Rejected++
-		case d.Placements[0].Feasible > 1:
+		case d.Placement.Feasible > 1:
 			c.result.Scored++
 		}
 		if len(c.result.Differences) > before {
@@ -355,7 +355,7 @@ func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
 		return false
 	}
 	ours, theirs := "", t.Group
-	priority := decisions[0].Pods[0].Pod.Priority
+	priority := decisions[0].Pod.Priority
 	if g := decisions[0].Group; g != nil {
 		ours, priority = nameOf(&decisions[0]), g.Priority
 	}
@@ -425,7 +425,7 @@ func ourTurn(decisions []plan.Decision) string {
 	}
 	var pods []string
 	for i := range decisions {
-		pods = append(pods, decisions[i].Pods[0].Pod.String())
+		pods = append(pods, decisions[i].Pod.String())
 	}
 	return turnText(group, pods)
 }
@@ -441,7 +441,7 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 	var ours []string
 	for i := range decisions {
 		if decisions[i].Outcome != plan.Terminating {
-			ours = append(ours, decisions[i].Pods[0].Pod.String())
+			ours = append(ours, decisions[i].Pod.String())
 		}
 	}
 	// each once: members are tried in several domain placements, and again without the
@@ -454,7 +454,7 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 	}
 	of := map[string]model.GroupKey{}
 	for i := range decisions {
-		of[decisions[i].Pods[0].Pod.String()] = decisions[i].Pods[0].Pod.Group
+		of[decisions[i].Pod.String()] = decisions[i].Pod.Group
 	}
 	// Some groups of a tree are tried to the end only without the possible victims.
 	in := func(names []string, group model.GroupKey) []string {
@@ -467,7 +467,7 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 			}
 		}
 	})) {
-		key := model.GroupKey{Namespace: decisions[0].Pods[0].Pod.Namespace, Name: group}
+		key := model.GroupKey{Namespace: decisions[0].Pod.Namespace, Name: group}
 		theirs, ours := in(theirs, key), in(ours, key)
 		if n := min(len(theirs), len(ours)); n > 0 {
 			c.differ(ours[0], "order", strings.Join(theirs, " "), strings.Join(ours[:n], " "))
@@ -477,10 +477,10 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 
 // member compares the outcomes for one pod.
 func (c *groupCheck) member(m *upstream.Member, d *plan.Decision) {
-	pod := d.Pods[0].Pod
+	pod := d.Pod
 	differ := func(what, theirs, ours string) { c.differ(pod.String(), what, theirs, ours) }
 	if d.Outcome == plan.Placed {
-		p := &d.Placements[0]
+		p := &d.Placement
 		if m.NodeName == "" {
 			differ("outcome", strings.Join(m.Notes, "; "), "takes "+p.NodeName)
 			return
@@ -499,7 +499,7 @@ func (c *groupCheck) member(m *upstream.Member, d *plan.Decision) {
 		differ("outcome", "takes "+m.NodeName, report.Message(d))
 		return
 	}
-	r := report.Of(d, pod)
+	r := report.Of(d)
 	if strings.Join(m.Notes, "; ") == notFound && isHopeless(d) {
 		return
 	}
@@ -581,7 +581,7 @@ func (c *groupCheck) conditions(t *upstream.Turn, decisions []plan.Decision) err
 			theirs = theirs.DeepCopy()
 			theirs.Message = once(theirs.Message)
 		}
-		c.differ(decisions[0].Pods[0].Pod.String(), "condition of "+of, c.expected(group.Object, theirs, ours), ours)
+		c.differ(decisions[0].Pod.String(), "condition of "+of, c.expected(group.Object, theirs, ours), ours)
 	}
 	return nil
 }

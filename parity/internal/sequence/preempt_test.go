@@ -57,10 +57,8 @@ func count(seen map[string]int, d *plan.Decision) {
 	if strings.Contains(d.PostFilter, "terminating pod on the nominated node") {
 		seen["waits for victims"]++
 	}
-	for _, p := range d.Placements {
-		if p.NodeName == p.Pod.NominatedNode {
-			seen["placed where nominated"]++
-		}
+	if d.Outcome == plan.Placed && d.Placement.NodeName == d.Pod.NominatedNode {
+		seen["placed where nominated"]++
 	}
 	for _, n := range d.Nominations {
 		if n.Mode == plan.Clear {

@@ -49,7 +49,7 @@ func TestWritten(t *testing.T) {
 	} {
 		c, p := wanting(t)
 		decision := takes("a", 1, 0)
-		decision.Placements[0].Steps = tt.steps
+		decision.Placement.Steps = tt.steps
 		about(&decision, 1, model.NewPod(p))
 		if err := c.round(simulate.Round{Decided: true, Decisions: []plan.Decision{decision}}); err != nil {
 			t.Fatal(err)

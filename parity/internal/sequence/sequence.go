@@ -108,7 +108,7 @@ func (c *check) round(r simulate.Round) error {
 		return nil
 	}
 	for i := range r.Decisions {
-		if err := c.decision(&r.Decisions[i], 0); err != nil {
+		if err := c.decision(&r.Decisions[i]); err != nil {
 			return err
 		}
 	}
@@ -197,8 +197,8 @@ func (c *check) remove(ref model.Ref) error {
 
 // decision compares the decision about one pod with kube-scheduler's verdict on the same
 // pod and state.
-func (c *check) decision(d *plan.Decision, at int) error {
-	pod := d.Pods[at].Pod
+func (c *check) decision(d *plan.Decision) error {
+	pod := d.Pod
 	if d.Outcome == plan.Terminating { // kube-scheduler does not try such a pod either
 		c.result.Passed++
 		c.result.Rejected++
@@ -222,8 +222,8 @@ func (c *check) decision(d *plan.Decision, at int) error {
 	}
 	differ("nodes", fmt.Sprint(len(verdict.Nodes)), fmt.Sprint(nodesAsked(d, verdict)))
 	if d.Outcome == plan.Placed {
-		c.placement(&d.Placements[at], verdict, differ)
-		if err := c.assume(&d.Placements[at], differ); err != nil {
+		c.placement(&d.Placement, verdict, differ)
+		if err := c.assume(&d.Placement, differ); err != nil {
 			return err
 		}
 	} else {

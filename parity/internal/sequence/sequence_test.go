@@ -41,15 +41,15 @@ func pod(cpu string) *v1.Pod {
 // takes returns a decision for a node.
 func takes(nodeName string, feasible int, total int64) plan.Decision {
 	return plan.Decision{
-		Outcome: plan.Placed, Feasible: feasible, Placements: []plan.Placement{{NodeName: nodeName, Feasible: feasible, Total: total}},
+		Outcome: plan.Placed, Feasible: feasible, Placement: plan.Placement{NodeName: nodeName, Feasible: feasible, Total: total},
 	}
 }
 
 // about sets the pod of a decision, in a cluster of the given number of nodes.
 func about(d *plan.Decision, nodes int, pod *model.Pod) {
-	d.Work, d.Nodes = plan.WorkFor(pod), nodes
-	for i := range d.Placements {
-		d.Placements[i].QueuedPod = d.Pods[i]
+	d.Member, d.Nodes = plan.Alone(pod), nodes
+	if d.Outcome == plan.Placed {
+		d.Placement.Pod = pod
 	}
 }
 

@@ -52,7 +52,7 @@ func newClusterFor(t testing.TB, release config.Release, seed uint64, objects ..
 func (c *cluster) decide(pod *v1.Pod) plan.Decision {
 	compiled := model.NewPod(pod)
 	c.config.Profiles[0].Compile(compiled)
-	return c.engine.Decide(c.state.View(), plan.WorkFor(compiled))
+	return c.engine.Decide(c.state.View(), plan.Alone(compiled))
 }
 
 // outcome writes a decision about preemption as "n1: a b -q": the victims in order, and
@@ -62,7 +62,7 @@ func outcome(d plan.Decision) string {
 	if d.Outcome != plan.Unschedulable {
 		return fmt.Sprintf("%s %v", d.Outcome, d.Err)
 	}
-	own := d.NominationOf(d.Pods[0].Pod)
+	own := d.NominationOf(d.Pod)
 	switch own.Mode {
 	case plan.Keep:
 		return "keep " + d.PostFilter

@@ -213,7 +213,7 @@ func TestReserve(t *testing.T) {
 	if twice, err := newWorld(t, slice("a", "d0", "d1"), claim("c", 1)).place(t, pod("p", "c", "c"), "a"); err != nil || len(twice.Holds) != 1 || len(twice.Steps) != 2 {
 		t.Errorf("a claim that is named twice: %+v, %v", twice, err)
 	}
-	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("r", "e")}, NodeName: "a"}
+	placement := plan.Placement{Pod: pod("r", "e"), NodeName: "a"}
 	if _, err := w.plugin.PreBind(w.View(), &placement); err == nil || !strings.Contains(err.Error(), "must be enabled at Reserve") {
 		t.Errorf("a placement without devices goes on: %v", err)
 	}
@@ -308,10 +308,10 @@ func TestWaitsForDevices(t *testing.T) {
 		t.Errorf("a device that need not be prepared is waited for: %+v, %v", placement, err)
 	}
 	w.set(claim("c", 1))
-	if done, err := w.plugin.Done(w.View(), &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("p", "c")}}); done || errorText(err) != "claim ns/c got deallocated elsewhere in the meantime" {
+	if done, err := w.plugin.Done(w.View(), &plan.Placement{Pod: pod("p", "c")}); done || errorText(err) != "claim ns/c got deallocated elsewhere in the meantime" {
 		t.Errorf("done %t, error %v", done, err)
 	}
-	if done, err := w.plugin.Done(w.View(), &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("p", "missing")}}); done || errorText(err) != `could not find ResourceClaim "ns/missing"` {
+	if done, err := w.plugin.Done(w.View(), &plan.Placement{Pod: pod("p", "missing")}); done || errorText(err) != `could not find ResourceClaim "ns/missing"` {
 		t.Errorf("done %t, error %v", done, err)
 	}
 }

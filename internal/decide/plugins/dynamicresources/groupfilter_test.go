@@ -308,11 +308,11 @@ func TestMemberOfAGroup(t *testing.T) {
 	if err != nil || len(holds) != 1 {
 		t.Fatal(holds, err)
 	}
-	w.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: first}, NodeName: "a", Holds: holds})
+	w.Assume(plan.Placement{Pod: first, NodeName: "a", Holds: holds})
 	inTheWay := reason.Rejection{Plugin: Name, Unresolvable: true, Reasons: []string{"resourceclaim not available on the node"}}
 	cycle := plugin.Cycle(&rejectedCycle{view: w.View(), ran: true, by: map[string]reason.Rejection{"b": inTheWay}})
 	notes := []any{w.plugin.Member(&rejectedCycle{view: w.View(), ran: true}, member("third")), w.plugin.Member(cycle, second)}
-	w.Unassume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: first}, NodeName: "a", Holds: holds})
+	w.Unassume(plan.Placement{Pod: first, NodeName: "a", Holds: holds})
 	freed, err := w.plugin.FreeForGroup(w.View(), w.View().Group(first.Group), first, notes)
 	if err != nil || len(freed.Writes) > 0 || freed.Message != "deallocation of PodGroup ResourceClaim completed" {
 		t.Errorf("%+v, %v", freed, err)

@@ -200,7 +200,7 @@ func (w *world) helpsAsking(asked model.Need, waiting *model.Pod, e model.Event)
 func (w *world) place(t testing.TB, pod *model.Pod, node string) (*plan.Placement, error) {
 	t.Helper()
 	slot, _ := w.Slot(node)
-	placement := &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: node}
+	placement := &plan.Placement{Pod: pod, NodeName: node}
 	var err error
 	if placement.Holds, err = w.plugin.Reserve(w.View(), pod, slot); err != nil {
 		return nil, err

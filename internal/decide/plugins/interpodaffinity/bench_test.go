@@ -11,7 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/interpodaffinity"
-	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -23,7 +22,6 @@ import (
 // bench is a cluster in three zones with ten pods on each node, from a hundred plain
 // applications.
 type bench struct {
-	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
 	profile *plugin.Profile
@@ -72,11 +70,11 @@ func (b *bench) pending(parts ...part) *model.Pod {
 
 // place decides and assumes, like a round of the loop.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
+	d := b.engine.Decide(b.state.View(), plan.Alone(pod))
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}
-	b.state.Assume(d.Placements...)
+	b.state.Assume(d.Placement)
 }
 
 // shapes are the measured clusters and pods.

@@ -108,7 +108,7 @@ func judge(t *testing.T, row string, c oracle.Cluster, p *v1.Pod, args configv1.
 func decide(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Decision {
 	t.Helper()
 	pair := pairOf(t, c, configv1.InterPodAffinityArgs{})
-	return pair.Engine.Decide(pair.State.View(), plan.WorkFor(pair.Compile(p)))
+	return pair.Engine.Decide(pair.State.View(), plan.Alone(pair.Compile(p)))
 }
 
 func newWithWeight(weight int32) (*interpodaffinity.Plugin, error) {

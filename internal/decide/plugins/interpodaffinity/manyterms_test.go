@@ -78,8 +78,10 @@ func TestOwnTermsCostInProportion(t *testing.T) {
 			pod := b.withTerms(i, n, shape)
 			before := b.state.TallyVisits()
 			bytes[i] = allocated(func() {
-				d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
-				b.state.Assume(d.Placements...)
+				d := b.engine.Decide(b.state.View(), plan.Alone(pod))
+				if d.Outcome == plan.Placed {
+					b.state.Assume(d.Placement)
+				}
 			})
 			visited[i] = b.state.TallyVisits() - before
 			if have := b.state.Kept().Topologies; have > 3 {
@@ -134,7 +136,7 @@ func BenchmarkOwnTerms(b *testing.B) {
 				b.StopTimer()
 				pod := c.withTerms(i, 2000, shape)
 				b.StartTimer()
-				c.engine.Decide(c.state.View(), plan.WorkFor(pod))
+				c.engine.Decide(c.state.View(), plan.Alone(pod))
 			}
 		})
 	}

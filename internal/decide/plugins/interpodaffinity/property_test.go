@@ -52,7 +52,7 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 		r := random.New(n)
 		pair := newPair(t, r, n)
 		pod := random.WithBrokenSelector(r, random.TopologyPod(r, 1000))
-		d, want := pair.Engine.Decide(pair.State.View(), plan.WorkFor(pair.Compile(pod))), oracle.Judge(pair.Cluster, pod, pair.Oracle)
+		d, want := pair.Engine.Decide(pair.State.View(), plan.Alone(pair.Compile(pod))), oracle.Judge(pair.Cluster, pod, pair.Oracle)
 		if want.PreFilter == nil || want.PreFilter.Plugin != "InterPodAffinity" {
 			continue
 		}

@@ -39,7 +39,7 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 		}
 		b.place(t, pending)
 		again := b.pending(shape.pod)
-		work := plan.WorkFor(again)
+		work := plan.Alone(again)
 		for range 12 { // until the nodes are ranked
 			b.engine.Decide(b.state.View(), work)
 		}

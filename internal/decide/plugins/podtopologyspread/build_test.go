@@ -11,7 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/podtopologyspread"
-	"github.com/berth-scheduler/berth/internal/kit/slab"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -94,7 +93,6 @@ func spreadAlone() oracle.Profile {
 
 // bench is an engine with the plugin, and its cluster.
 type bench struct {
-	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
 	profile *plugin.Profile

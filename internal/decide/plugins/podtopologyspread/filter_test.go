@@ -131,7 +131,7 @@ func nodes(all []*v1.Node) []model.Change { return enginetest.Changes(oracle.Clu
 func TestMessage(t *testing.T) {
 	app := wearing("app=x")
 	b := newBench(t, oracle.Cluster{Nodes: zoned("a=z1 b=z2 c="), Pods: fill("a=1 b=1", app)}, spreadAlone())
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(pod(app, hard(zone, "app=x", domains(3))))))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.compile(pod(app, hard(zone, "app=x", domains(3))))))
 	want := "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), " +
 		"2 node(s) didn't match pod topology spread constraints."
 	if got := d.Rejection.Text(d.Nodes); got != want {
@@ -153,12 +153,12 @@ func TestSelectorThatCannotBeParsed(t *testing.T) {
 		{"a=z1", pod(soft(zone, "app In")), ""},
 	} {
 		b := newBench(t, oracle.Cluster{Nodes: zoned(tt.nodes)}, spreadAlone())
-		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(tt.pod)))
+		d := b.engine.Decide(b.state.View(), plan.Alone(b.compile(tt.pod)))
 		if got := ""; d.Err != nil {
 			if got = d.Err.Error(); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-		} else if tt.want != "" || d.Placements[0].NodeName != "a" {
+		} else if tt.want != "" || d.Placement.NodeName != "a" {
 			t.Errorf("decided %+v, want the error %s", d, tt.want)
 		}
 	}

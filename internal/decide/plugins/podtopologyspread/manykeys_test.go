@@ -81,7 +81,7 @@ func TestManyKeysCostInProportion(t *testing.T) {
 				p := pod(wearing("app=x a=1 b=2"))
 				shape(p, n)
 				have, tallies := b.state.Kept().Topologies, b.state.Tallies()
-				decide := func() { b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(p))) }
+				decide := func() { b.engine.Decide(b.state.View(), plan.Alone(b.compile(p))) }
 				if again {
 					decide()
 				}
@@ -106,7 +106,7 @@ func TestManyKeysAreCompiledWithThePod(t *testing.T) {
 		b := large(t, 300)
 		p := pod(wearing("app=x a=1 b=2"))
 		shape(p, 4000)
-		work := plan.WorkFor(b.compile(p))
+		work := plan.Alone(b.compile(p))
 		if bytes := allocated(func() { b.engine.Decide(b.state.View(), work) }); bytes > 2<<20 {
 			t.Errorf("%s: the first decision allocates %d bytes", name, bytes)
 		}
@@ -178,7 +178,7 @@ func TestKeysThatNodesHaveShareTheirNodes(t *testing.T) {
 	before := b.state.NodesMatched()
 	p := pod(wearing("app=x"))
 	manyKeys["hard and soft"](p, 2*keys)
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(p)))
+	d := b.engine.Decide(b.state.View(), plan.Alone(b.compile(p)))
 	if d.Outcome != plan.Placed {
 		t.Fatalf("the pod is not placed: %+v", d.Rejection)
 	}
@@ -207,7 +207,7 @@ func TestAKeyThatComesAndGoes(t *testing.T) {
 		}
 		b.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(n)}})
 		for range 3 {
-			d := b.engine.Decide(b.state.View(), plan.WorkFor(compiled))
+			d := b.engine.Decide(b.state.View(), plan.Alone(compiled))
 			if placed := d.Outcome == plan.Placed; placed != (labels == "01") {
 				t.Errorf("step %d, keys %q: placed: %t, %+v", i, labels, placed, d.Rejection)
 			}
@@ -237,7 +237,7 @@ func BenchmarkManyKeys(b *testing.B) {
 				}
 				compiled := c.compile(p)
 				b.StartTimer()
-				c.engine.Decide(c.state.View(), plan.WorkFor(compiled))
+				c.engine.Decide(c.state.View(), plan.Alone(compiled))
 			}
 		})
 	}

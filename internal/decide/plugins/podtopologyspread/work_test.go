@@ -55,11 +55,11 @@ func (b *bench) shaped(i int, shape string) *model.Pod {
 }
 
 func (b *bench) place(t testing.TB, p *model.Pod) {
-	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: p})})
+	d := b.engine.Decide(b.state.View(), plan.Alone(p))
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", p, d)
 	}
-	b.state.Assume(d.Placements...)
+	b.state.Assume(d.Placement)
 }
 
 // TestSeenNeedCostsWhatChanged measures the work of placing pods with a compiled need.
@@ -122,7 +122,7 @@ func TestConstraintsShareTallies(t *testing.T) {
 	// otherwise these are other tallies.
 	for _, want := range []int64{2, 4, 4} {
 		p := pod(app, hard("rack", "app=x"), wearing("app=x"))
-		b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(p)))
+		b.engine.Decide(b.state.View(), plan.Alone(b.compile(p)))
 		if _, built := b.state.TallyWork(); built != want {
 			t.Errorf("%d tallies were built, want %d", built, want)
 		}
@@ -139,7 +139,7 @@ func TestAllocatesNothing(t *testing.T) {
 		b := large(t, 500)
 		b.place(t, b.shaped(0, shape))
 		again := b.shaped(1, shape)
-		work := plan.WorkFor(again)
+		work := plan.Alone(again)
 		for range 12 { // until the nodes are ranked
 			b.engine.Decide(b.state.View(), work)
 		}
@@ -285,7 +285,7 @@ func TestUnrelatedServicesAreNotAsked(t *testing.T) {
 }
 
 func (b *bench) decide(t testing.TB, p *model.Pod) {
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(p)); d.Outcome != plan.Placed {
+	if d := b.engine.Decide(b.state.View(), plan.Alone(p)); d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", p, d)
 	}
 }

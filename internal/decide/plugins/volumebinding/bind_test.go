@@ -112,7 +112,7 @@ func TestNoPatience(t *testing.T) {
 func TestUnreserved(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("c", "class=np storage=1Gi"), pv("v", "class=np storage=1Gi"), pvc("b", "bound=w"), pv("w", "phase=Bound"))
 	for names, fails := range map[string]bool{"c": true, "b": false, "b c": true} {
-		placement := &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod(naming(names))}, NodeName: "n1"}
+		placement := &plan.Placement{Pod: pod(naming(names)), NodeName: "n1"}
 		if steps, err := w.plugin.PreBind(w.View(), placement); len(steps) > 0 || (err != nil) != fails {
 			t.Errorf("%s: %d steps, %v", names, len(steps), err)
 		}
@@ -293,7 +293,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %d steps, %v", what, len(steps), err)
 		}
 	}
-	unreserved := &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod(naming("c"))}, NodeName: "n1"}
+	unreserved := &plan.Placement{Pod: pod(naming("c")), NodeName: "n1"}
 	const want = "no volumes are reserved for the pod's claims: VolumeBinding must be enabled at Reserve"
 	if _, err := w.plugin.PreBind(w.View(), unreserved); err == nil || err.Error() != want {
 		t.Errorf("unreserved: %v, want %s", err, want)

@@ -129,7 +129,7 @@ func (w *world) reserve(pod *model.Pod, node string) (*plan.Placement, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: node, Holds: holds}, nil
+	return &plan.Placement{Pod: pod, NodeName: node, Holds: holds}, nil
 }
 
 // assume reserves, and assumes the placement.

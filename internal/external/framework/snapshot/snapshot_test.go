@@ -106,7 +106,7 @@ func (w *world) assume(node string) {
 	w.made++
 	pod := model.NewPod(w.pod(""))
 	w.s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod}})
-	w.s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: node})
+	w.s.Assume(plan.Placement{Pod: pod, NodeName: node})
 	w.pods = append(w.pods, pod)
 }
 
