@@ -245,80 +245,102 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, fo
 		p.Outside.Begin(v, d.Pod)
 		defer p.Outside.End()
 	}
+	// 1. PreFilter: everything that can be found out without a node.
 	e.enter(PreFilter)
 	c, rejection, err := e.preFilter(v, p, d.Pod)
-	if err != nil {
+	found := verdict{rejection: rejection}
+	if err == nil && rejection == nil {
+		if run != nil {
+			c.tie = run.Tie
+		}
+		// 2. The remembered rejection of an equal pod, if it is still true.
+		// 3. The best node: of a ranking, or else by Filter and Score of all nodes.
+		e.enter(Filter)
+		found, err = e.choose(&c, run, following)
+	}
+	switch d.Feasible = found.feasible; {
+	case err != nil:
 		fail(d, err)
-		return
+	case found.feasible > 0:
+		// 4. Reserve on the best node.
+		e.reserve(&c, d, found.choice)
+	default:
+		// 5. No node: PostFilter.
+		e.noNode(&c, d, &found)
 	}
-	if run != nil {
-		c.tie = run.Tie
-	}
-	if rejection != nil {
-		d.Outcome, d.Rejection = plan.Unschedulable, rejection
-		e.postFilter(&c, d, nil)
-		return
-	}
-	e.enter(Filter)
-	if r := e.recall(&c); r != nil {
+}
+
+// verdict is the result of the first three steps of a decision.
+type verdict struct {
+	// choice is the best node. Without a feasible node it is zero.
+	choice
+	// rejection is the result of PreFilter, nil if it did not reject the pod. remembered
+	// holds the rejection of an equal pod, nil without one.
+	rejection  *plan.Rejection
+	remembered *rejected
+}
+
+// choose finds the best node or the remembered rejection of a pod.
+func (e *Engine) choose(c *cycle, run *Run, following int) (found verdict, err error) {
+	if found.remembered = e.recall(c); found.remembered != nil {
 		if e.audits {
-			e.doubt(&c, r.rejection)
+			e.doubt(c, found.remembered.rejection)
 		}
-		d.Outcome, d.Rejection = plan.Unschedulable, r.rejection
-		e.postFilterAgain(&c, d, r)
+		return found, nil
+	}
+	e.prepare(c)
+	if best, ranked := e.chooseByRank(c, run, following); ranked {
+		found.choice = best
+		return found, nil
+	}
+	slots, err := e.filter(c)
+	if err != nil || len(slots) == 0 {
+		return found, err
+	}
+	found.choice = choice{slot: slots[0], feasible: len(slots)}
+	if len(slots) > 1 {
+		e.enter(Score)
+		found.slot, found.total, err = e.best(c, slots)
+	}
+	return found, err
+}
+
+// reserve places the pod on the chosen node, unless a plugin refuses it there.
+func (e *Engine) reserve(c *cycle, d *plan.Decision, best choice) {
+	chosen := &e.scratch.placement
+	*chosen = plan.Placement{
+		Pod: d.Pod, NodeName: c.view.Node(best.slot).Name(), Total: best.total, Nodes: d.Nodes, Feasible: d.Feasible,
+	}
+	if err := c.profile.reserve(c.view, chosen, best.slot); err != nil {
+		e.refuse(c.profile, d, chosen, err)
 		return
 	}
-	e.prepare(&c)
-	best, ranked := e.chooseByRank(&c, run, following)
-	if ranked && best.feasible > 0 {
-		d.Feasible = best.feasible
-		e.conclude(&c, d, best.slot, best.total)
-		return
-	}
-	var slots []int32
-	if !ranked {
-		if slots, err = e.filter(&c); err != nil {
-			fail(d, err)
-			return
-		}
-	}
-	if d.Feasible = len(slots); d.Feasible == 0 {
+	d.Outcome, d.Placement = plan.Placed, *chosen
+}
+
+// noNode rejects a pod without a feasible node, and runs the PostFilter plugins.
+func (e *Engine) noNode(c *cycle, d *plan.Decision, found *verdict) {
+	d.Outcome = plan.Unschedulable
+	switch {
+	case found.rejection != nil:
+		d.Rejection = found.rejection
+		e.postFilter(c, d, nil)
+	case found.remembered != nil:
+		d.Rejection = found.remembered.rejection
+		e.postFilterAgain(c, d, found.remembered)
+	default:
 		var counts objectionCounts
-		d.Outcome = plan.Unschedulable
-		if d.Rejection, counts = e.reject(&c); e.unfinished {
+		if d.Rejection, counts = e.reject(c); e.unfinished {
 			return
 		}
-		if len(p.turnFilters) > 0 {
+		if len(c.profile.turnFilters) > 0 {
 			if err := c.failureIn(&counts); err != nil {
 				fail(d, err)
 				return
 			}
 		}
-		e.postFilter(&c, d, &counts)
-		return
+		e.postFilter(c, d, &counts)
 	}
-	slot, total := slots[0], int64(0)
-	if len(slots) > 1 {
-		e.enter(Score)
-		if slot, total, err = e.best(&c, slots); err != nil {
-			fail(d, err)
-			return
-		}
-	}
-	e.conclude(&c, d, slot, total)
-}
-
-// conclude places the pod on the chosen node, unless a plugin refuses it there.
-func (e *Engine) conclude(c *cycle, d *plan.Decision, slot int32, total int64) {
-	chosen := &e.scratch.placement
-	*chosen = plan.Placement{
-		Pod: d.Pod, NodeName: c.view.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
-	}
-	if err := c.profile.reserve(c.view, chosen, slot); err != nil {
-		e.refuse(c.profile, d, chosen, err)
-		return
-	}
-	d.Outcome, d.Placement = plan.Placed, *chosen
 }
 
 // fail ends a decision with an error, or leaves it unfinished.
