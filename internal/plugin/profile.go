@@ -63,15 +63,12 @@ type Queued struct {
 // Waiting is the queue's data about a waiting pod. It must be read only in Less, and not
 // be retained.
 type Waiting interface {
-	// Kept is a place for a QueueSort plugin to cache a value for its comparisons while
+	// Sorted is a place for a QueueSort plugin to cache a value for its comparisons while
 	// the pod waits. It is nil at first. The value may stem from an older version of the
 	// pod.
-	Kept() *any
-	// Attempts counts the pod's turns. Rejections counts the turns that ended in a
-	// rejection. Errors counts the turns that ended in an error since the last rejection.
-	Attempts() int
-	Rejections() int
-	Errors() int
+	Sorted() *Sorted
+	// Turns counts the pod's turns.
+	Turns() Turns
 	// Ready is the time at which the pod could first be tried, or zero if it never could.
 	Ready() time.Time
 	// BackoffEnd is the second in which the pod's last backoff ends. It is zero if the
@@ -84,6 +81,14 @@ type Waiting interface {
 	// Gate is the PreEnqueue plugin that holds the pod, or empty.
 	Gate() string
 }
+
+// Sorted is the value that a QueueSort plugin caches for a waiting pod, a type of the
+// plugin.
+type Sorted interface{ IsSorted() }
+
+// Turns counts the turns of a pod. Rejections ended in a rejection. Errors ended in an
+// error since the last rejection.
+type Turns struct{ Attempts, Rejections, Errors int }
 
 // PreFilterAt returns the position of a plugin in PreFilterOrder. A plugin that is not
 // listed comes after all others.

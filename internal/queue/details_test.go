@@ -48,7 +48,7 @@ func TestWaitingSays(t *testing.T) {
 			}
 			return fmt.Sprint(at.Sub(start).Seconds())
 		}
-		got := fmt.Sprintf("%d/%d/%d ready %s until %s rejectors %v pending %v gate %q", w.Attempts(), w.Rejections(), w.Errors(), second(w.Ready()), second(w.BackoffEnd()),
+		got := fmt.Sprintf("%d/%d/%d ready %s until %s rejectors %v pending %v gate %q", w.Turns().Attempts, w.Turns().Rejections, w.Turns().Errors, second(w.Ready()), second(w.BackoffEnd()),
 			w.Rejectors(), w.Pending(), w.Gate())
 		if got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
@@ -74,12 +74,17 @@ func TestWaitingSays(t *testing.T) {
 	says("gated again", `3/1/0 ready 2 until 10 rejectors [] pending [] gate "Quota"`)
 
 	// The plugin's memory for the pod persists.
-	*q.entries[p.Key()].Kept() = "kept"
+	*q.entries[p.Key()].Sorted() = label("kept")
 	q.Wake(at(21), arrived(pod("p", 7)))
-	if kept := *q.entries[p.Key()].Kept(); kept != "kept" {
+	if kept := *q.entries[p.Key()].Sorted(); kept != label("kept") {
 		t.Errorf("the plugin kept %v", kept)
 	}
 }
+
+// label is the value that a QueueSort plugin caches.
+type label string
+
+func (label) IsSorted() {}
 
 // A decision without any valid outcome is a bug. The panic names the pod.
 func TestUnknownOutcome(t *testing.T) {

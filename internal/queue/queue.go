@@ -131,12 +131,12 @@ const (
 
 // entry is one waiting pod, or the head of a group.
 type entry struct {
-	pod   *model.Pod
-	group *group // the group of a member; nil for most pods and while the pod is binding
-	heads *group // the group of a head; nil for a pod
-	place place
-	index int // in the heap of its place
-	kept  any // the QueueSort plugin's memory for the pod
+	pod    *model.Pod
+	group  *group // the group of a member; nil for most pods and while the pod is binding
+	heads  *group // the group of a head; nil for a pod
+	place  place
+	index  int           // in the heap of its place
+	sorted plugin.Sorted // the value that the QueueSort plugin caches for the pod
 	// Invariant: all entries have different orders, none later than the last arrival.
 	order uint64 // of arrival; the tie-break between pods of equal priority and time
 

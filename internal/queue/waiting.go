@@ -1,17 +1,20 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
 
 // The methods of an entry for QueueSort plugins, see plugin.Waiting.
 
-// Kept returns the memory of the plugin for the pod.
-func (e *entry) Kept() *any { return &e.kept }
+// Sorted returns the value that the plugin caches for the pod.
+func (e *entry) Sorted() *plugin.Sorted { return &e.sorted }
 
-// Attempts, Rejections and Errors count the pod's turns: all turns, the rejected ones,
-// and those in a row that ended in an error.
-func (e *entry) Attempts() int   { return e.attempts }
-func (e *entry) Rejections() int { return e.rejections }
-func (e *entry) Errors() int     { return e.errors }
+// Turns returns the numbers of the pod's turns.
+func (e *entry) Turns() plugin.Turns {
+	return plugin.Turns{Attempts: e.attempts, Rejections: e.rejections, Errors: e.errors}
+}
 
 // Ready returns the time at which the pod could first be tried.
 func (e *entry) Ready() time.Time { return e.ready }

@@ -21,7 +21,7 @@
 // changes meanwhile.
 //
 //   - QueueSort (queuesort.go): Less is called a dozen times per pop, so the plugin's
-//     view of a pod is stored with the queue entry (plugin.Waiting.Kept) until either
+//     view of a pod is stored with the queue entry (plugin.Waiting.Sorted) until either
 //     changes. If Less fails, priority and time decide.
 //   - Snapshot (package snapshot): one permanent lister whose content is fixed when a
 //     turn begins. A NodeInfo is built on first use and again only when the journals list

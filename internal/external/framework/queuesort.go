@@ -131,11 +131,11 @@ func shownOf(q plugin.Queued, types *public.Types) *queuedPod {
 	if q.Waiting == nil {
 		return newQueuedPod(q, nil, types)
 	}
-	kept := q.Waiting.Kept()
-	shown, _ := (*kept).(*queuedPod)
+	sorted := q.Waiting.Sorted()
+	shown, _ := (*sorted).(*queuedPod)
 	if shown == nil || !shown.shows(q) {
 		shown = newQueuedPod(q, shown, types)
-		*kept = shown
+		*sorted = shown
 	}
 	return shown
 }
@@ -144,16 +144,22 @@ func shownOf(q plugin.Queued, types *public.Types) *queuedPod {
 // method GetPodInfo. It never changes, so that plugins may keep it and abandoned calls
 // may go on reading it.
 type queuedPod struct {
-	copied                       *copied
-	since, ready, backoffEnd     time.Time
-	attempts, rejections, errors int
-	rejectors, pending           []string
-	gate                         string
+	copied                   *copied
+	since, ready, backoffEnd time.Time
+	turns                    plugin.Turns
+	rejectors, pending       []string
+	gate                     string
 	// converted is the value for plugins that get values of other types.
 	converted fwk.QueuedEntityInfo
 }
 
-var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
+var (
+	_ fwk.QueuedEntityInfo = (*queuedPod)(nil)
+	_ plugin.Sorted        = (*queuedPod)(nil)
+)
+
+// IsSorted marks the type as a plugin.Sorted.
+func (*queuedPod) IsSorted() {}
 
 // copied is a version of a pod, with the copy for plugins, which is made on first use.
 type copied struct {
@@ -173,8 +179,7 @@ func newQueuedPod(q plugin.Queued, before *queuedPod, types *public.Types) *queu
 		shown.copied = &copied{pod: q.Pod, types: types}
 	}
 	if w := q.Waiting; w != nil {
-		shown.ready, shown.backoffEnd = w.Ready(), w.BackoffEnd()
-		shown.attempts, shown.rejections, shown.errors = w.Attempts(), w.Rejections(), w.Errors()
+		shown.turns, shown.ready, shown.backoffEnd = w.Turns(), w.Ready(), w.BackoffEnd()
 		shown.rejectors, shown.pending, shown.gate = slices.Clone(w.Rejectors()), slices.Clone(w.Pending()), w.Gate()
 	}
 	return shown
@@ -195,7 +200,7 @@ func (q *queuedPod) entity() fwk.QueuedEntityInfo {
 // shows reports whether the view is up to date.
 func (q *queuedPod) shows(now plugin.Queued) bool {
 	w := now.Waiting
-	return q.copied.pod == now.Pod && q.since == now.Since && q.attempts == w.Attempts() && q.rejections == w.Rejections() && q.errors == w.Errors() &&
+	return q.copied.pod == now.Pod && q.since == now.Since && q.turns == w.Turns() &&
 		q.ready == w.Ready() && q.backoffEnd == w.BackoffEnd() && slices.Equal(q.rejectors, w.Rejectors()) && slices.Equal(q.pending, w.Pending()) && q.gate == w.Gate()
 }
 
@@ -212,10 +217,10 @@ func (q *queuedPod) Type() fwk.EntityKeyType                   { return fwk.PodK
 func (q *queuedPod) GetPriority() int32                        { return q.copied.pod.Priority }
 func (q *queuedPod) GetTimestamp() time.Time                   { return q.since }
 func (q *queuedPod) GetGatingPluginEvents() []fwk.ClusterEvent { return nil }
-func (q *queuedPod) GetAttempts() int                          { return q.attempts }
+func (q *queuedPod) GetAttempts() int                          { return q.turns.Attempts }
 func (q *queuedPod) GetBackoffExpiration() time.Time           { return q.backoffEnd }
-func (q *queuedPod) GetUnschedulableCount() int                { return q.rejections }
-func (q *queuedPod) GetConsecutiveErrorsCount() int            { return q.errors }
+func (q *queuedPod) GetUnschedulableCount() int                { return q.turns.Rejections }
+func (q *queuedPod) GetConsecutiveErrorsCount() int            { return q.turns.Errors }
 func (q *queuedPod) GetUnschedulablePlugins() sets.Set[string] { return sets.New(q.rejectors...) }
 func (q *queuedPod) GetPendingPlugins() sets.Set[string]       { return sets.New(q.pending...) }
 func (q *queuedPod) GetGatingPlugin() string                   { return q.gate }
