@@ -209,15 +209,18 @@ type GroupFreeing interface {
 	// ConcernsGroup reports whether the member has objects that require a call of Member.
 	// If no member has such objects, Member is not called at all.
 	ConcernsGroup(v state.View, member *model.Pod) bool
-	// Member returns the plugin's notes on the cycle of a member, which may have found a
+	// Member returns the plugin's note on the cycle of a member, which may have found a
 	// node. Nil means that kube-scheduler's plugin would not have run in that cycle.
-	Member(c Cycle, member *model.Pod) any
+	Member(c Cycle, member *model.Pod) GroupNote
 	// FreeForGroup returns the objects to release for a group that has no member on a
 	// node. notes are the results of Member except nil results. They are nil if Member
 	// was not called because of ConcernsGroup. first is the first member that was tried.
 	// An error fails the attempt.
-	FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []any) (GroupFreed, error)
+	FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []GroupNote) (GroupFreed, error)
 }
+
+// GroupNote is the note of a GroupFreeing plugin on one member, a type of the plugin.
+type GroupNote interface{ IsGroupNote() }
 
 // GroupFreed is the result of a GroupFreeing plugin.
 type GroupFreed struct {

@@ -17,9 +17,9 @@ func (a *attempt) free(p plugin.GroupFreeing) (plugin.GroupFreed, error) {
 	if a.tree != nil || a.profile.Placements != nil && a.Group.Object.Spec.SchedulingConstraints != nil {
 		return plugin.GroupFreed{}, nil
 	}
-	var notes []any
+	var notes []plugin.GroupNote
 	if a.hopeless { // no member had a turn
-		notes = []any{}
+		notes = []plugin.GroupNote{}
 	} else if slices.ContainsFunc(a.tried, func(i int) bool { return p.ConcernsGroup(v, a.Members[i].Pod) }) {
 		notes = a.notesOf(p)
 	}
@@ -31,9 +31,9 @@ func (a *attempt) free(p plugin.GroupFreeing) (plugin.GroupFreed, error) {
 
 // notesOf repeats the failed pass over the members and returns the plugin's note of each
 // turn. A turn that fails has no note.
-func (a *attempt) notesOf(p plugin.GroupFreeing) []any {
+func (a *attempt) notesOf(p plugin.GroupFreeing) []plugin.GroupNote {
 	b := a.again()
-	notes := []any{}
+	notes := []plugin.GroupNote{}
 	b.shows = func(v state.View, member *model.Pod) {
 		_ = a.engine.ShowTurn(v, member, func(c plugin.Cycle) {
 			if note := p.Member(c, member); note != nil {

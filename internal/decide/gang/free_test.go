@@ -26,14 +26,19 @@ type giver struct {
 	asked            *[]string // the calls of FreeForGroup
 }
 
+// beside is the note of a giver.
+type beside string
+
+func (beside) IsGroupNote() {}
+
 func (g giver) ConcernsGroup(_ state.View, member *model.Pod) bool { return member.Name == g.concerns }
-func (g giver) Member(c plugin.Cycle, member *model.Pod) any {
+func (g giver) Member(c plugin.Cycle, member *model.Pod) plugin.GroupNote {
 	if member.Name == g.silent {
 		return nil
 	}
-	return fmt.Sprint(member.Name, " beside ", c.View().GroupPlaced(member.Group))
+	return beside(fmt.Sprint(member.Name, " beside ", c.View().GroupPlaced(member.Group)))
 }
-func (g giver) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []any) (plugin.GroupFreed, error) {
+func (g giver) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []plugin.GroupNote) (plugin.GroupFreed, error) {
 	text := fmt.Sprint(notes)
 	if notes == nil {
 		text = "not shown"

@@ -536,9 +536,9 @@ func (stuck) Name() string { return "Stuck" }
 func (stuck) PostFilter(plugin.Cycle, *model.Pod) (plugin.PostFilterResult, error) {
 	return plugin.PostFilterResult{}, nil
 }
-func (stuck) ConcernsGroup(state.View, *model.Pod) bool { return false }
-func (stuck) Member(plugin.Cycle, *model.Pod) any       { return nil }
-func (stuck) FreeForGroup(state.View, *model.PodGroup, *model.Pod, []any) (plugin.GroupFreed, error) {
+func (stuck) ConcernsGroup(state.View, *model.Pod) bool        { return false }
+func (stuck) Member(plugin.Cycle, *model.Pod) plugin.GroupNote { return nil }
+func (stuck) FreeForGroup(state.View, *model.PodGroup, *model.Pod, []plugin.GroupNote) (plugin.GroupFreed, error) {
 	return plugin.GroupFreed{}, fmt.Errorf("nothing is given back")
 }
 

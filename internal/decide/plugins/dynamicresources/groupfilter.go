@@ -34,13 +34,16 @@ type memberNote struct {
 	freed, left *model.ResourceClaim
 }
 
+// IsGroupNote marks the type as a plugin.GroupNote.
+func (*memberNote) IsGroupNote() {}
+
 // ConcernsGroup reports whether the member has claims or a claim was created for it.
 func (p *Plugin) ConcernsGroup(v state.View, member *model.Pod) bool {
 	return member.Devices != nil && len(member.Devices.Claims) > 0 || v.Devices().MadeFor(member.UID) != nil
 }
 
 // Member records which of the member's claims make nodes infeasible.
-func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) any {
+func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) plugin.GroupNote {
 	if !c.PreFiltered(Name) {
 		return nil
 	}
@@ -70,7 +73,7 @@ func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) any {
 // If this released nothing for a member, it releases an allocation of the group. If no
 // claim of the group makes nodes infeasible, it ends a reservation of the group, so that
 // all members are placed anew. Neither happens while members are placed.
-func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []any) (freed plugin.GroupFreed, err error) {
+func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []plugin.GroupNote) (freed plugin.GroupFreed, err error) {
 	freed.Message = groupFreed
 	deallocated := map[model.ClaimKey]bool{}
 	give := func(claim *model.ResourceClaim) {

@@ -247,9 +247,9 @@ func TestFreeForGroup(t *testing.T) {
 			runs.Spec.NodeName = "a"
 			w.set(runs)
 		}
-		var notes []any
+		var notes []plugin.GroupNote
 		if !row.unseen {
-			notes = []any{}
+			notes = []plugin.GroupNote{}
 			for _, m := range row.members {
 				if note := w.plugin.Member(&rejectedCycle{view: w.View(), ran: true, by: row.by}, m); note != nil {
 					notes = append(notes, note)
@@ -311,7 +311,7 @@ func TestMemberOfAGroup(t *testing.T) {
 	w.Assume(plan.Placement{Pod: first, NodeName: "a", Holds: holds})
 	inTheWay := reason.Rejection{Plugin: Name, Unresolvable: true, Reasons: []string{"resourceclaim not available on the node"}}
 	cycle := plugin.Cycle(&rejectedCycle{view: w.View(), ran: true, by: map[string]reason.Rejection{"b": inTheWay}})
-	notes := []any{w.plugin.Member(&rejectedCycle{view: w.View(), ran: true}, member("third")), w.plugin.Member(cycle, second)}
+	notes := []plugin.GroupNote{w.plugin.Member(&rejectedCycle{view: w.View(), ran: true}, member("third")), w.plugin.Member(cycle, second)}
 	w.Unassume(plan.Placement{Pod: first, NodeName: "a", Holds: holds})
 	freed, err := w.plugin.FreeForGroup(w.View(), w.View().Group(first.Group), first, notes)
 	if err != nil || len(freed.Writes) > 0 || freed.Message != "deallocation of PodGroup ResourceClaim completed" {

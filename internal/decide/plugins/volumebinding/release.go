@@ -41,21 +41,27 @@ func (*Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool { return len(astray
 // ConcernsGroup reports whether a claim of the member has a deleted selected node.
 func (*Plugin) ConcernsGroup(v state.View, member *model.Pod) bool { return len(astray(v, member)) > 0 }
 
+// released are the writes that release the claims of a member.
+type released []plan.Write
+
+// IsGroupNote marks the type as a plugin.GroupNote.
+func (released) IsGroupNote() {}
+
 // Member returns the writes that release the member's claims.
-func (*Plugin) Member(c plugin.Cycle, member *model.Pod) any {
+func (*Plugin) Member(c plugin.Cycle, member *model.Pod) plugin.GroupNote {
 	writes, err := releases(c.View(), member)
 	if err != nil || len(writes) == 0 {
 		return nil
 	}
-	return writes
+	return released(writes)
 }
 
 // FreeForGroup releases the claims of all members. Members may share a claim.
-func (*Plugin) FreeForGroup(_ state.View, _ *model.PodGroup, _ *model.Pod, notes []any) (plugin.GroupFreed, error) {
+func (*Plugin) FreeForGroup(_ state.View, _ *model.PodGroup, _ *model.Pod, notes []plugin.GroupNote) (plugin.GroupFreed, error) {
 	var freed plugin.GroupFreed
 	seen := map[model.ClaimKey]bool{}
 	for _, note := range notes {
-		for _, write := range note.([]plan.Write) {
+		for _, write := range note.(released) {
 			key := model.ClaimKey{Namespace: write.Namespace, Name: write.Name}
 			if !seen[key] {
 				seen[key] = true

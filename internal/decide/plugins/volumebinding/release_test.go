@@ -108,7 +108,7 @@ func TestReleaseWaitsForAPlacement(t *testing.T) {
 func TestReleaseForGroup(t *testing.T) {
 	w := newWorld(t, timeout(60), pvc("a", "class=dp version=7 node=n9"), pvc("b", "class=dp version=7 node=n8"), pvc("c", "class=dp version=7"))
 	cycle := rejectedCycle{view: w.View()}
-	var notes []any
+	var notes []plugin.GroupNote
 	for _, claims := range []string{"a c", "b a", "c"} {
 		member := pod(naming(claims))
 		if concerns := w.plugin.ConcernsGroup(w.View(), member); concerns != (claims != "c") {
