@@ -30,7 +30,7 @@ CLUSTER_VERSION = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' devclus
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
 # an overlay, see below.
-MODULES       := . tools/release tools/prose tools/times examples/sample-plugin examples/gang-plugin
+MODULES       := . tools/release tools/prose tools/times tools/numbers examples/sample-plugin examples/gang-plugin
 LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity framework/compat
 
 help: ## list the targets
@@ -196,7 +196,7 @@ shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-sched
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)
 
-lint: lint-product lint-large ## gofmt, the prose gate and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
+lint: lint-product lint-large ## gofmt, the prose gate, the table of numbers and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
 
 # staticcheck computes what it knows of a function for all that a module imports, which takes half a minute for Helm or Prometheus and minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
@@ -209,6 +209,7 @@ lint-product: $(BIN)/golangci-lint
 
 	@cd tools/times && $(GO) test ./...
 	@cd tools/prose && $(GO) test ./... && $(GO) build -o $(abspath $(BIN))/prose . && cd ../.. && $(BIN)/prose
+	@cd tools/numbers && $(GO) test ./... && $(GO) build -o $(abspath $(BIN))/numbers . && cd ../.. && $(BIN)/numbers
 
 prose-update: ## lower the limits of the prose gate (tools/prose/limits.txt) to the present numbers
 	cd tools/prose && $(GO) build -o $(abspath $(BIN))/prose .
