@@ -26,7 +26,7 @@ func TestDump(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

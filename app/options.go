@@ -69,7 +69,7 @@ type deprecated struct {
 	kubeconfig, contentType        string
 	qps                            float32
 	burst                          int32
-	parkedMax                      time.Duration // no field of the file replaces it
+	maxParked                      time.Duration // no field of the file replaces it
 }
 
 // The port and the lease of kube-scheduler.
@@ -163,7 +163,7 @@ func (o *options) addDeprecatedFlags() {
 		"DEPRECATED: content type of requests sent to apiserver."+ignoredWithFile)
 	fs.Float32Var(&d.qps, "kube-api-qps", defaultQPS, "DEPRECATED: QPS to use while talking with kubernetes apiserver."+ignoredWithFile)
 	fs.Int32Var(&d.burst, "kube-api-burst", defaultBurst, "DEPRECATED: burst to use while talking with kubernetes apiserver."+ignoredWithFile)
-	fs.DurationVar(&d.parkedMax, "pod-max-in-unschedulable-pods-duration", queue.DefaultParkedMax,
+	fs.DurationVar(&d.maxParked, "pod-max-in-unschedulable-pods-duration", queue.DefaultMaxParked,
 		"DEPRECATED: the maximum time a pod can stay in unschedulablePods. If a pod stays in unschedulablePods for longer than this "+
 			"value, the pod will be moved from unschedulablePods to backoffQ or activeQ. This flag is deprecated and will be removed in a "+
 			"future version.")
@@ -174,8 +174,8 @@ func (o *options) check() error {
 	errs := o.gates.Validate()
 	errs = append(errs, o.access.Validate()...)
 	errs = append(errs, o.metrics.Validate()...)
-	if o.deprecated.parkedMax <= 0 {
-		errs = append(errs, fmt.Errorf("--pod-max-in-unschedulable-pods-duration %v: must be greater than 0, such as 5m", o.deprecated.parkedMax))
+	if o.deprecated.maxParked <= 0 {
+		errs = append(errs, fmt.Errorf("--pod-max-in-unschedulable-pods-duration %v: must be greater than 0, such as 5m", o.deprecated.maxParked))
 	}
 	if _, err := config.ParseRelease(o.release); o.release != "" && err != nil {
 		errs = append(errs, fmt.Errorf("--berth-release %w", err))

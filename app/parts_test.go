@@ -57,8 +57,8 @@ func TestUsage(t *testing.T) {
 	if after := spent(); !got.known || got.cpu < before || got.cpu > after {
 		t.Errorf("%v of CPU, want from %v to %v", got.cpu, before, after)
 	}
-	if got.memoryMax < 10<<20 || got.memoryMax > 100<<30 {
-		t.Errorf("%d bytes of memory", got.memoryMax)
+	if got.maxMemory < 10<<20 || got.maxMemory > 100<<30 {
+		t.Errorf("%d bytes of memory", got.maxMemory)
 	}
 }
 

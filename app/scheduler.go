@@ -135,7 +135,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	changes := ingest.New(c.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
 		quiet.Error(fmt.Errorf("%v", problem), "Malformed object is set aside", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
 	}))
-	rules := c.Queue(o.deprecated.parkedMax)
+	rules := c.Queue(o.deprecated.maxParked)
 	rules.GroupPatience = o.groupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {
@@ -164,9 +164,9 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		Log:              log,
 		InFlight:         o.inFlight,
 		ReportsPerSecond: o.reportsPerSecond,
-		BindingsMax:      commit.DefaultBindingsMax,
-		ReportsMax:       commit.DefaultReportsMax,
-		SeriesMax:        commit.DefaultSeriesMax,
+		MaxBindings:      commit.DefaultMaxBindings,
+		MaxReports:       commit.DefaultMaxReports,
+		MaxSeries:        commit.DefaultMaxSeries,
 		Timeout:          commit.DefaultTimeout,
 		EventPause:       commit.DefaultEventPause,
 		Drain:            o.drain,
@@ -379,7 +379,7 @@ func (s *scheduler) summarise(began time.Time) {
 		"events", did.Events, "eventsFailed", did.EventsFailed, "eventsDropped", did.EventsDropped,
 	}
 	if took.known {
-		values = append(values, "cpu", took.cpu.Round(time.Millisecond), "memoryMaxMiB", took.memoryMax>>20)
+		values = append(values, "cpu", took.cpu.Round(time.Millisecond), "memoryMaxMiB", took.maxMemory>>20)
 		if did.Bound > 0 {
 			values = append(values, "cpuPerBoundPod", (took.cpu / time.Duration(did.Bound)).Round(time.Microsecond))
 		}

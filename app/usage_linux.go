@@ -9,7 +9,7 @@ import (
 type consumption struct {
 	known     bool
 	cpu       time.Duration
-	memoryMax int64 // bytes
+	maxMemory int64 // bytes
 }
 
 func usageSoFar() consumption {
@@ -20,6 +20,6 @@ func usageSoFar() consumption {
 	return consumption{
 		known:     true,
 		cpu:       time.Duration(r.Utime.Nano() + r.Stime.Nano()),
-		memoryMax: r.Maxrss << 10, // Linux counts in KiB
+		maxMemory: r.Maxrss << 10, // Linux counts in KiB
 	}
 }

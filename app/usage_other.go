@@ -9,7 +9,7 @@ import "time"
 type consumption struct {
 	known     bool
 	cpu       time.Duration
-	memoryMax int64 // bytes
+	maxMemory int64 // bytes
 }
 
 func usageSoFar() consumption { return consumption{} }

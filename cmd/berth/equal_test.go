@@ -66,8 +66,8 @@ func TestEqualPodsAreOneRow(t *testing.T) {
 
 // TestFewPodsHaveRowsOfTheirOwn prints up to 40 pods one by one.
 func TestFewPodsHaveRowsOfTheirOwn(t *testing.T) {
-	_, got := transcript(t, "simulate", "-f", equalPodsFile(t, listedMax-1))
-	if strings.Contains(got, "OWNER") || strings.Count(got, "\nshop ") != listedMax {
+	_, got := transcript(t, "simulate", "-f", equalPodsFile(t, maxListed-1))
+	if strings.Contains(got, "OWNER") || strings.Count(got, "\nshop ") != maxListed {
 		t.Errorf("%s", got)
 	}
 }

@@ -26,7 +26,7 @@ var queueOrders = map[string]func(a, b *queued.Group) int{
 	"turn":      func(_, _ *queued.Group) int { return 0 },
 	"age":       func(a, b *queued.Group) int { return a.Since.Compare(b.Since) },
 	"pods":      func(a, b *queued.Group) int { return cmp.Compare(b.Count, a.Count) },
-	"tries":     func(a, b *queued.Group) int { return cmp.Compare(b.AttemptsMax, a.AttemptsMax) },
+	"tries":     func(a, b *queued.Group) int { return cmp.Compare(b.MaxAttempts, a.MaxAttempts) },
 	"owner":     func(a, b *queued.Group) int { return cmp.Compare(a.Owner, b.Owner) },
 	"namespace": func(a, b *queued.Group) int { return cmp.Compare(a.Namespace, b.Namespace) },
 }
@@ -112,7 +112,7 @@ func queueTable(a *queued.Answer, wide, offline bool) *table {
 // queueCells returns the cells that groups and pods have in common.
 func queueCells(at time.Time, r queueRow, offline bool) []string {
 	g := r.group
-	since, tries, next, position := g.Since, span(g.AttemptsMin, g.AttemptsMax), g.Next, g.Position
+	since, tries, next, position := g.Since, span(g.MinAttempts, g.MaxAttempts), g.Next, g.Position
 	if r.pod != nil {
 		since, tries, next, position = r.pod.Created, fmt.Sprint(r.pod.Attempts), r.pod.Next, r.pod.Position
 	}
@@ -156,7 +156,7 @@ func reasonOf(g *queued.Group) string {
 	case reason != "":
 	case len(g.Rejectors) > 0:
 		reason = strings.Join(g.Rejectors, ", ")
-	case g.AttemptsMax == 0 && g.Place != "unschedulable":
+	case g.MaxAttempts == 0 && g.Place != "unschedulable":
 		reason = "not tried yet"
 	}
 	if g.Evicted > 0 {

@@ -37,15 +37,15 @@ func shownQueue() *queued.Answer {
 				Pods: []queued.Pod{pod("checkout-6d5f9c7b44-x2x9q", 2*time.Second, 0, 1), pod("checkout-6d5f9c7b44-z7k4m", 2*time.Second, 0, 2)},
 			},
 			{
-				Namespace: "data", Owner: "Job/etl", Place: "backing off after an error", Count: 1, Since: at.Add(-40 * time.Second), AttemptsMin: 1, AttemptsMax: 1, Next: &soon,
+				Namespace: "data", Owner: "Job/etl", Place: "backing off after an error", Count: 1, Since: at.Add(-40 * time.Second), MinAttempts: 1, MaxAttempts: 1, Next: &soon,
 				Reason: "node(s) were unschedulable", Pods: []queued.Pod{backs},
 			},
 			{
-				Namespace: "ml", Owner: "Pod/urgent", Place: "parked", Count: 1, Since: at.Add(-time.Minute), AttemptsMin: 1, AttemptsMax: 1, WaitsForEvent: true, Evicted: 2,
+				Namespace: "ml", Owner: "Pod/urgent", Place: "parked", Count: 1, Since: at.Add(-time.Minute), MinAttempts: 1, MaxAttempts: 1, WaitsForEvent: true, Evicted: 2,
 				Rejectors: []string{"NodeResourcesFit"}, Reason: "Insufficient nvidia.com/gpu", Pods: []queued.Pod{nominated},
 			},
 			{
-				Namespace: "shop", Owner: "ReplicaSet/web-7f8d6b5c9d", Place: "parked", Count: 30, Since: at.Add(-12 * time.Minute), AttemptsMin: 4, AttemptsMax: 5, WaitsForEvent: true,
+				Namespace: "shop", Owner: "ReplicaSet/web-7f8d6b5c9d", Place: "parked", Count: 30, Since: at.Add(-12 * time.Minute), MinAttempts: 4, MaxAttempts: 5, WaitsForEvent: true,
 				Rejectors: []string{"NodeAffinity", "NodeResourcesFit", "TaintToleration"},
 				Reason:    "Insufficient cpu, node(s) didn't match Pod's node affinity/selector, node(s) had untolerated taint(s)",
 				Pods:      []queued.Pod{pod("web-7f8d6b5c9d-2c4x8", 12*time.Minute, 5, 0)},

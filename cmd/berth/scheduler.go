@@ -53,8 +53,8 @@ func newRunning(flags *pflag.FlagSet, c *connection) *running {
 const (
 	// askTimeout limits the time for finding the scheduler and its answer.
 	askTimeout = 10 * time.Second
-	// answerMax limits the size of an answer in bytes.
-	answerMax = 64 << 20
+	// maxAnswer limits the size of an answer in bytes.
+	maxAnswer = 64 << 20
 	// leader stands for the replica that holds the lease.
 	leader = "leader"
 	// schedulerPort is the port of kube-scheduler, and of Berth.
@@ -182,7 +182,7 @@ func get(ctx context.Context, to *rest.Config, question *url.URL) ([]byte, error
 		return nil, fmt.Errorf("contact the scheduler: %w", err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's response: %w", err)
 	}

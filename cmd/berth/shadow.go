@@ -150,7 +150,7 @@ func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	out := bufio.NewWriter(stdout)
 	lines := json.NewEncoder(out)
-	c := shadow.Config{Scheduler: scheduler, SchedulerNames: f.names, Grace: f.grace, Settle: f.settle, KeepMax: f.most, Report: func(d shadow.Decision) {
+	c := shadow.Config{Scheduler: scheduler, SchedulerNames: f.names, Grace: f.grace, Settle: f.settle, MaxKeep: f.most, Report: func(d shadow.Decision) {
 		if f.output == "json" {
 			_ = lines.Encode(d) // out keeps the error, which Flush returns
 		}
@@ -278,7 +278,7 @@ func printComparison(to io.Writer, s shadow.Summary) {
 	_ = w.Flush()
 	var notes []string
 	if s.Lesser > 0 {
-		notes = append(notes, fmt.Sprintf("lesser nodes are %.1f points below the best on average, %d at most", float64(s.GapSum)/float64(s.Lesser), s.GapMax))
+		notes = append(notes, fmt.Sprintf("lesser nodes are %.1f points below the best on average, %d at most", float64(s.GapSum)/float64(s.Lesser), s.MaxGap))
 	}
 	if s.Feasible > 0 {
 		notes = append(notes, fmt.Sprintf("lesser nodes that were infeasible just before the binding, and feasible in a state that the other scheduler can have decided on: %d", s.Feasible))

@@ -30,7 +30,7 @@ var (
 	shadowRaces      = shadowDesc("races_total", "Bindings that are races, by the change that made the difference.", "change")
 	shadowUnsearched = shadowDesc("unsearched_total", "Disagreements that were not searched for races because there were too many.")
 	shadowPoints     = shadowDesc("lesser_points_total", "How far lesser nodes were below the best, in points of the weighted total.")
-	shadowPointsMax  = shadowDesc("lesser_points_max", "The farthest that a lesser node was below the best, in points of the weighted total.")
+	maxShadowPoints  = shadowDesc("lesser_points_max", "The farthest that a lesser node was below the best, in points of the weighted total.")
 	shadowPlaceable  = shadowDesc("placeable_total", "Pods that stayed pending although Berth found a node for them.")
 	shadowUnseen     = shadowDesc("unseen_total", "Pods that had a node when they were first seen.")
 	shadowPending    = shadowDesc("pending_pods", "Pods of the other scheduler that are pending.")
@@ -43,7 +43,7 @@ func shadowDesc(name, help string, labels ...string) *metrics.Desc {
 
 // DescribeWithStability describes the series.
 func (m *shadowMetrics) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, shadowPointsMax, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen} {
+	for _, d := range []*metrics.Desc{shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, maxShadowPoints, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen} {
 		to <- d
 	}
 }
@@ -65,7 +65,7 @@ func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
 	}
 	add(shadowUnsearched, metrics.CounterValue, int64(s.Unsearched))
 	add(shadowPoints, metrics.CounterValue, s.GapSum)
-	add(shadowPointsMax, metrics.GaugeValue, s.GapMax)
+	add(maxShadowPoints, metrics.GaugeValue, s.MaxGap)
 	add(shadowPlaceable, metrics.CounterValue, int64(s.Placeable))
 	add(shadowUnseen, metrics.CounterValue, int64(s.Unseen))
 	add(shadowPending, metrics.GaugeValue, int64(s.Pending))

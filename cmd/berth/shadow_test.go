@@ -42,7 +42,7 @@ func TestDisagreementsReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := map[string]shadow.Decision{}
-	follower, err := shadow.New(shadow.Config{Scheduler: scheduler, Grace: time.Minute, KeepMax: 10, Keep: kept.keep, Report: func(d shadow.Decision) { told[d.Pod] = d }})
+	follower, err := shadow.New(shadow.Config{Scheduler: scheduler, Grace: time.Minute, MaxKeep: 10, Keep: kept.keep, Report: func(d shadow.Decision) { told[d.Pod] = d }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestShadowMetrics(t *testing.T) {
 	if text := scraped(); strings.Contains(text, "berth_shadow_bindings_total{") {
 		t.Errorf("before anything was counted: %s", text)
 	}
-	m.set(shadow.Summary{Bindings: 9, Agree: 5, Lesser: 2, Race: 1, Failed: 1, Races: map[string]int{"pods bound": 1}, Pending: 4, Open: 3, Placeable: 6, Unseen: 7, GapSum: 30, GapMax: 20, Unsearched: 8})
+	m.set(shadow.Summary{Bindings: 9, Agree: 5, Lesser: 2, Race: 1, Failed: 1, Races: map[string]int{"pods bound": 1}, Pending: 4, Open: 3, Placeable: 6, Unseen: 7, GapSum: 30, MaxGap: 20, Unsearched: 8})
 	text := scraped()
 	for _, want := range []string{
 		`berth_shadow_bindings_total{verdict="agree"} 5`, `berth_shadow_bindings_total{verdict="lesser"} 2`, `berth_shadow_bindings_total{verdict="race"} 1`,

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 )
 
-// listedMax is the number of pods from which the table puts equal pods together.
-const listedMax = 40
+// maxListed is the number of pods from which the table puts equal pods together.
+const maxListed = 40
 
 // choose drops the pods that --selector and --pending leave out.
 func (s *simulation) choose(result *simulate.Result, pods []*v1.Pod) {
@@ -60,7 +60,7 @@ func (s *simulation) printPods(w io.Writer, placed []simulate.Placement, pods []
 			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", p.Namespace, p.Pod, orNone(p.Node),
 				p.Status, p.FeasibleNodes, score, p.Message))
 		}
-	case len(placed) > listedMax:
+	case len(placed) > maxListed:
 		header = "NAMESPACE\tOWNER\tPODS\tREQUESTS\tNODE\tSTATUS\tMESSAGE"
 		rows = equalRows(placed, podsByName(pods))
 	default:

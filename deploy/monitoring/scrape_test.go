@@ -94,7 +94,7 @@ func schedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func schedule(t *testing.T) {
 	changes := ingest.New(c.Compile())
 	written := writer{bound: make(chan string, 10), statuses: make(chan string, 10)}
 	writes, err := commit.New(commit.Config{
-		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, ReportsPerSecond: 10_000, ReportsMax: 10, SeriesMax: 10,
+		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, MaxBindings: 10, ReportsPerSecond: 10_000, MaxReports: 10, MaxSeries: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 10 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {

@@ -221,8 +221,8 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 
 // auditReports checks the statuses and events.
 func (o *Outbox) auditReports(v *audit.Violations) {
-	if n := o.reports.statuses.len(); n > o.config.ReportsMax {
-		v.Add("%d statuses wait, at most %d may", n, o.config.ReportsMax)
+	if n := o.reports.statuses.len(); n > o.config.MaxReports {
+		v.Add("%d statuses wait, at most %d may", n, o.config.MaxReports)
 	}
 	queued := map[types.UID]bool{}
 	for _, uid := range o.reports.statuses.items[o.reports.statuses.head:] {
@@ -279,8 +279,8 @@ func (o *Outbox) auditBudget(v *audit.Violations) {
 
 // auditWritten checks the record of the statuses written last.
 func (o *Outbox) auditWritten(v *audit.Violations) {
-	if n := o.writes.len(); n > writtenMax {
-		v.Add("%d writes of statuses are remembered, at most %d may be", n, writtenMax)
+	if n := o.writes.len(); n > maxWritten {
+		v.Add("%d writes of statuses are remembered, at most %d may be", n, maxWritten)
 	}
 	expires := map[types.UID]bool{}
 	for _, e := range o.writes.items[o.writes.head:] {

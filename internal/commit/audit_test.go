@@ -81,7 +81,7 @@ func newAudited(t *testing.T) *audited {
 	o, err := NewOutbox(OutboxConfig{
 		Binder:     func(string) plugin.Bind { return defaultbinder.Plugin{} },
 		Budget:     Budget{InFlight: 8, EachInFlight: 6, PerSecond: 1_000_000},
-		ReportsMax: 10, SeriesMax: 10, Pause: time.Second, Jitter: func(wait time.Duration) time.Duration { return wait },
+		MaxReports: 10, MaxSeries: 10, Pause: time.Second, Jitter: func(wait time.Duration) time.Duration { return wait },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +177,11 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"3 bindings are counted open, at least 4 are", func(a *audited) { a.opened-- }},
 
 		{"3 statuses wait, at most 2 may", func(a *audited) {
-			a.config.ReportsMax = 2
+			a.config.MaxReports = 2
 			a.nominate("another")
-			a.config.ReportsMax = 10
+			a.config.MaxReports = 10
 			a.nominate("and-another")
-			a.config.ReportsMax = 2
+			a.config.MaxReports = 2
 		}},
 		{"status of pod status-ready-0 has two turns", func(a *audited) { a.reports.statuses.push("status-ready-0") }},
 		{"status of pod held has a turn and is not queued", func(a *audited) { a.reports.statuses.push("held") }},
@@ -197,7 +197,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		}},
 		{"status of pod written is remembered for ever", func(a *audited) { a.writes = lane[expiry]{} }},
 		{"writes of statuses are remembered, at most 30000 may be", func(a *audited) {
-			for range writtenMax {
+			for range maxWritten {
 				a.writes.push(expiry{})
 			}
 		}},
@@ -205,13 +205,13 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"FailedScheduling of ns/event-ready-0 is in a lane and pausing", func(a *audited) { a.reports.warnings.first().place = pausing }},
 		{"Scheduled of ns/bound is in a lane and ready, or of another type", func(a *audited) { a.reports.normal.first().Type = v1.EventTypeWarning }},
 		{"3 events wait, of which 2 are different", func(a *audited) { a.reports.warnings.push(a.reports.warnings.first()) }},
-		{"2 events wait, of which 2 are different; at most 1 may", func(a *audited) { a.config.ReportsMax = 1 }},
+		{"2 events wait, of which 2 are different; at most 1 may", func(a *audited) { a.config.MaxReports = 1 }},
 		{"FailedScheduling of ns/event-pausing is on the timeline and kept", func(a *audited) { a.seriesOf("event-pausing").place = kept }},
 		{"it has ended: true", func(a *audited) { a.seriesOf("event-sending").ended = true }},
 		{"and is nowhere", func(a *audited) { a.seriesOf("event-sending").place = nowhere }},
 		{"is found as {other", func(a *audited) { a.series[eventKey{pod: "other"}] = a.seriesOf("kept-0") }},
 		{"FailedScheduling of ns/event-sending is ready and not in the lane", func(a *audited) { a.seriesOf("event-sending").place = ready }},
-		{"3 series are kept, at most 2 may be", func(a *audited) { a.config.SeriesMax = 2 }},
+		{"3 series are kept, at most 2 may be", func(a *audited) { a.config.MaxSeries = 2 }},
 		{"4 series are kept, and 3 are in the list", func(a *audited) { a.seriesOf("event-sending").place = kept }},
 		{"FailedScheduling of ns/kept-0 is kept and ready, or its count", func(a *audited) { a.seriesOf("kept-0").place = ready }},
 		{"FailedScheduling of ns/kept-0 is kept and kept, or its count", func(a *audited) { a.seriesOf("kept-0").Count = 2 }},

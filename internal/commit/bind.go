@@ -17,20 +17,20 @@ import (
 
 const (
 	// askPause is the wait between two reads of a pod's node; it doubles up to
-	// askPauseMax.
+	// maxAskPause.
 	askPause    = 50 * time.Millisecond
-	askPauseMax = 5 * time.Second
-	// lateMax is how long a binding may still be stored after the connection broke, or
+	maxAskPause = 5 * time.Second
+	// maxLate is how long a binding may still be stored after the connection broke, or
 	// after the API server answered with a failure: the request may be on its way to
 	// etcd. Until then, a read that shows an unbound pod is not final.
-	lateMax = 5 * time.Second
-	// throttledMax is how often a request is retried after "too many requests".
-	throttledMax = 10
+	maxLate = 5 * time.Second
+	// maxThrottled is how often a request is retried after "too many requests".
+	maxThrottled = 10
 )
 
 // bound handles the response to a binding.
 func (o *Outbox) bound(now time.Time, b *binding, err error) {
-	if apierrors.IsTooManyRequests(err) && b.throttled < throttledMax && o.stopped == nil {
+	if apierrors.IsTooManyRequests(err) && b.throttled < maxThrottled && o.stopped == nil {
 		b.throttled++
 		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, time.Second))))
 		return
@@ -44,7 +44,7 @@ func (o *Outbox) bound(now time.Time, b *binding, err error) {
 	if leavesOpen(err) {
 		b.open = true
 		if !apierrors.IsServiceUnavailable(err) {
-			b.late = now.Add(lateMax)
+			b.late = now.Add(maxLate)
 		}
 	}
 	if o.stopped != nil {
@@ -77,7 +77,7 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 		o.notBound(now, b, b.err)
 	case response.Err != nil:
 		wait := askPause << min(b.questions-1, 16)
-		o.pause(b, now.Add(o.config.Jitter(min(retryAfter(response.Err, wait), askPauseMax))))
+		o.pause(b, now.Add(o.config.Jitter(min(retryAfter(response.Err, wait), maxAskPause))))
 	case response.NodeName != "":
 		o.notBound(now, b, fmt.Errorf("%w (the pod is bound to %s)", b.err, response.NodeName))
 	case (b.steps == nil || b.steps.bindFailure == nil) && b.tries < o.binderOf(b).Tries() && leavesOpen(b.err):
@@ -113,7 +113,7 @@ func (o *Outbox) bindCalled(now time.Time, b *binding, result CallResult) {
 			return
 		}
 		if mayArrive(result.Err) {
-			b.late = now.Add(lateMax)
+			b.late = now.Add(maxLate)
 		}
 		b.asking, b.questions = true, 0
 		o.pause(b, now)

@@ -25,7 +25,7 @@ type reports struct {
 	rate   *rate.Limiter
 	// statuses are the pods whose status is to be written. A pod whose status was dropped
 	// stays queued until its turn.
-	// Invariant: no lane is longer than OutboxConfig.ReportsMax.
+	// Invariant: no lane is longer than OutboxConfig.MaxReports.
 	statuses lane[types.UID]
 	// normal and warnings are events to be created, by type. repeats are events that the
 	// API server has and whose count is to be written.

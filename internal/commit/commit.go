@@ -70,11 +70,11 @@ type Config struct {
 	InFlight int
 	// ReportsPerSecond is the maximum rate of statuses and events.
 	ReportsPerSecond int
-	// BindingsMax is the number of queued bindings, evictions and writes of decisions
-	// from which Room blocks the loop. ReportsMax limits queued statuses, normal events
-	// and warnings, each; beyond it the oldest are dropped. SeriesMax limits the event
+	// MaxBindings is the number of queued bindings, evictions and writes of decisions
+	// from which Room blocks the loop. MaxReports limits queued statuses, normal events
+	// and warnings, each; beyond it the oldest are dropped. MaxSeries limits the event
 	// series kept for counting repetitions.
-	BindingsMax, ReportsMax, SeriesMax int
+	MaxBindings, MaxReports, MaxSeries int
 	// Timeout is the timeout of one write.
 	Timeout time.Duration
 	// EventPause is the pause of statuses and events after the API server did not answer
@@ -92,9 +92,9 @@ type Config struct {
 // Defaults of Config.
 const (
 	DefaultInFlight    = 64
-	DefaultBindingsMax = 1_000
-	DefaultReportsMax  = 100_000
-	DefaultSeriesMax   = 100_000 // about 60 MB of memory
+	DefaultMaxBindings = 1_000
+	DefaultMaxReports  = 100_000
+	DefaultMaxSeries   = 100_000 // about 60 MB of memory
 	// DefaultReportsPerSecond lets events keep up with 1,500 bindings per second,
 	// whatever else is queued. A simultaneous wave of 20,000 rejected pods gets its
 	// conditions and events in half a minute.
@@ -143,7 +143,7 @@ const (
 // OutboxOf returns the configuration of a Commit's Outbox.
 func OutboxOf(config *Config, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxConfig{
-		Binder: config.Binder, ReportsMax: config.ReportsMax, SeriesMax: config.SeriesMax, Budget: budgetOf(config.InFlight, config.ReportsPerSecond),
+		Binder: config.Binder, MaxReports: config.MaxReports, MaxSeries: config.MaxSeries, Budget: budgetOf(config.InFlight, config.ReportsPerSecond),
 		Pause: config.EventPause, Announce: config.Announce, Jitter: jitter,
 	}
 }
@@ -163,8 +163,8 @@ func budgetOf(workers, perSecond int) Budget {
 // DefaultOutbox returns the configuration of the Outbox of a Commit with default values.
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
-		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, ReportsMax: DefaultReportsMax,
-		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause, Announce: true,
+		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, MaxReports: DefaultMaxReports,
+		MaxSeries: DefaultMaxSeries, EventPause: DefaultEventPause, Announce: true,
 	}, jitter)
 }
 
@@ -179,10 +179,10 @@ func New(config Config) (*Commit, error) {
 		value int64
 	}{
 		{"writes in flight", int64(config.InFlight)},
-		{"limit of waiting bindings", int64(config.BindingsMax)},
+		{"limit of waiting bindings", int64(config.MaxBindings)},
 		{"statuses and events per second", int64(config.ReportsPerSecond)},
-		{"limit of waiting statuses and events", int64(config.ReportsMax)},
-		{"limit of events that may repeat", int64(config.SeriesMax)},
+		{"limit of waiting statuses and events", int64(config.MaxReports)},
+		{"limit of events that may repeat", int64(config.MaxSeries)},
 		{"timeout of a write", int64(config.Timeout)},
 		{"pause of events", int64(config.EventPause)},
 		{"time to finish writes", int64(config.Drain)},
@@ -255,12 +255,12 @@ func (c *Commit) update(change func(now time.Time)) {
 	c.answer(ended)
 }
 
-// Room returns a channel that is closed once fewer than BindingsMax bindings, evictions
+// Room returns a channel that is closed once fewer than MaxBindings bindings, evictions
 // and writes of decisions wait.
 func (c *Commit) Room() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.outbox.Waiting() < c.config.BindingsMax {
+	if c.outbox.Waiting() < c.config.MaxBindings {
 		return c.always
 	}
 	if c.room == nil {
@@ -348,7 +348,7 @@ func (c *Commit) giveUp() {
 // makeRoom wakes the loop if it waits and bindings may be added again. The caller holds
 // mu.
 func (c *Commit) makeRoom() {
-	if c.room != nil && c.outbox.Waiting() < c.config.BindingsMax {
+	if c.room != nil && c.outbox.Waiting() < c.config.MaxBindings {
 		close(c.room)
 		c.room = nil
 	}

@@ -363,7 +363,7 @@ func TestOldestAreDropped(t *testing.T) {
 		var log strings.Builder
 		observer := &counting{}
 		f := newFixture(t, func(c *commit.Config) {
-			c.ReportsMax, c.Observers = 10, []commit.Observer{observer}
+			c.MaxReports, c.Observers = 10, []commit.Observer{observer}
 			c.Log = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
 		})
 		for _, name := range names(25) {

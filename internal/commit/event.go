@@ -163,7 +163,7 @@ func (o *Outbox) repeat(now time.Time, e *event) {
 // queueEvent appends an event to its lane. A full lane drops its oldest event.
 func (o *Outbox) queueEvent(e *event) {
 	lane := o.laneOf(e)
-	if lane.len() >= o.config.ReportsMax {
+	if lane.len() >= o.config.MaxReports {
 		o.drop(EventWrite)
 		o.forgetEvent(lane.pop())
 	}
@@ -212,7 +212,7 @@ func (o *Outbox) recorded(now time.Time, request *Request, err error) {
 		o.turnEvent(e, 0)
 	case again && unanswered(err):
 		o.queueEvent(e)
-	case (again || isForbiddenYet(err, e.tries)) && o.delayed < o.config.ReportsMax:
+	case (again || isForbiddenYet(err, e.tries)) && o.delayed < o.config.MaxReports:
 		e.tries++
 		o.delayed++
 		e.move(pausing)
@@ -254,7 +254,7 @@ func (o *Outbox) wroteEvent(now time.Time, e *event) {
 	default:
 		e.move(kept)
 		e.idle, e.element = now, o.kept.PushBack(e)
-		if o.kept.Len() > o.config.SeriesMax {
+		if o.kept.Len() > o.config.MaxSeries {
 			o.end(o.kept.Front().Value.(*event))
 		}
 	}

@@ -18,8 +18,8 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 			}
 			o.auditEvent(v, e)
 		}
-		if n := lane.len(); n != len(waiting)-before || n > o.config.ReportsMax {
-			v.Add("%d events wait, of which %d are different; at most %d may", n, len(waiting)-before, o.config.ReportsMax)
+		if n := lane.len(); n != len(waiting)-before || n > o.config.MaxReports {
+			v.Add("%d events wait, of which %d are different; at most %d may", n, len(waiting)-before, o.config.MaxReports)
 		}
 	}
 	for _, e := range o.later.entries {
@@ -53,8 +53,8 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 
 // auditKept checks the series without a pending write.
 func (o *Outbox) auditKept(v *audit.Violations) {
-	if o.kept.Len() > o.config.SeriesMax {
-		v.Add("%d series are kept, at most %d may be", o.kept.Len(), o.config.SeriesMax)
+	if o.kept.Len() > o.config.MaxSeries {
+		v.Add("%d series are kept, at most %d may be", o.kept.Len(), o.config.MaxSeries)
 	}
 	n := 0
 	for _, e := range o.series {

@@ -102,10 +102,10 @@ type recorder struct {
 	atOnce int       // requests sent at that instant
 }
 
-// atOnceMax is the maximum number of requests at one instant. The clock of a bubble
+// maxAtOnce is the maximum number of requests at one instant. The clock of a bubble
 // stands still while requests follow each other, so a request repeated without a pause
 // would run until go test's deadline.
-const atOnceMax = 1_000
+const maxAtOnce = 1_000
 
 // pace fails the test if too many requests are sent at one instant. Then it lets a minute
 // of the bubble's clock pass, so that the repetition can end.
@@ -116,10 +116,10 @@ func (r *recorder) pace() {
 		r.latest, r.atOnce = now, 0
 	}
 	r.atOnce++
-	tooMany := r.atOnce > atOnceMax
+	tooMany := r.atOnce > maxAtOnce
 	r.mu.Unlock()
 	if tooMany {
-		r.t.Errorf("more than %d requests were sent at one instant", atOnceMax)
+		r.t.Errorf("more than %d requests were sent at one instant", maxAtOnce)
 		time.Sleep(time.Minute)
 	}
 }
@@ -205,7 +205,7 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	}
 	config := commit.Config{
 		Writer: writer, Binder: binder, Results: f.outcomes, Log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(f.log))),
-		InFlight: 4, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
+		InFlight: 4, MaxBindings: 100, ReportsPerSecond: 10_000, MaxReports: 100, MaxSeries: 100,
 		// Drain and Timeout differ, because the order of two timers at one instant is
 		// random.
 		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 8 * time.Second,

@@ -58,10 +58,10 @@ type OutboxConfig struct {
 	Binder func(schedulerName string) plugin.Bind
 	// Budget limits the statuses and events that are sent.
 	Budget Budget
-	// ReportsMax limits queued statuses, normal events and warnings, each; beyond it the
-	// oldest are dropped. SeriesMax limits the series kept; beyond it the series that has
+	// MaxReports limits queued statuses, normal events and warnings, each; beyond it the
+	// oldest are dropped. MaxSeries limits the series kept; beyond it the series that has
 	// been idle longest ends.
-	ReportsMax, SeriesMax int
+	MaxReports, MaxSeries int
 	// Pause is the pause of statuses and events after the API server could not be
 	// reached.
 	Pause time.Duration
@@ -292,10 +292,10 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	switch {
 	case config.Binder == nil:
 		return nil, fmt.Errorf("the Bind plugins are missing")
-	case config.ReportsMax <= 0:
-		return nil, fmt.Errorf("limit of waiting statuses and events is %d: must be greater than 0", config.ReportsMax)
-	case config.SeriesMax <= 0:
-		return nil, fmt.Errorf("limit of events that may repeat is %d: must be greater than 0", config.SeriesMax)
+	case config.MaxReports <= 0:
+		return nil, fmt.Errorf("limit of waiting statuses and events is %d: must be greater than 0", config.MaxReports)
+	case config.MaxSeries <= 0:
+		return nil, fmt.Errorf("limit of events that may repeat is %d: must be greater than 0", config.MaxSeries)
 	case config.Budget.InFlight <= 0 || config.Budget.EachInFlight <= 0:
 		return nil, fmt.Errorf("statuses and events in flight are %d, of each kind %d: must be greater than 0", config.Budget.InFlight, config.Budget.EachInFlight)
 	case config.Budget.PerSecond <= 0:

@@ -20,9 +20,9 @@ type bench struct {
 	now time.Time
 }
 
-func newBench(t *testing.T, reportsMax int) *bench {
+func newBench(t *testing.T, maxReports int) *bench {
 	t.Helper()
-	return newBenchOf(t, commit.OutboxConfig{Binder: binder, ReportsMax: reportsMax, SeriesMax: 100, Budget: commit.Budget{InFlight: 4, EachInFlight: 4, PerSecond: 1_000_000}, Pause: time.Second, Jitter: unchanged})
+	return newBenchOf(t, commit.OutboxConfig{Binder: binder, MaxReports: maxReports, MaxSeries: 100, Budget: commit.Budget{InFlight: 4, EachInFlight: 4, PerSecond: 1_000_000}, Pause: time.Second, Jitter: unchanged})
 }
 
 func unchanged(wait time.Duration) time.Duration { return wait }
@@ -222,7 +222,7 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 func TestHangingReportsLeaveWorkers(t *testing.T) {
 	for inFlight, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 3, commit.DefaultInFlight: commit.DefaultInFlight / 2} {
 		b := newBenchOf(t, commit.OutboxOf(&commit.Config{
-			Binder: binder, InFlight: inFlight, ReportsPerSecond: 1_000, ReportsMax: 1_000, SeriesMax: 1_000, EventPause: time.Second,
+			Binder: binder, InFlight: inFlight, ReportsPerSecond: 1_000, MaxReports: 1_000, MaxSeries: 1_000, EventPause: time.Second,
 		}, unchanged))
 		for _, name := range names(100) {
 			b.start(rejected(podNamed(name), 1))

@@ -45,7 +45,7 @@ func TestRoom(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, func(c *commit.Config) { c.InFlight, c.BindingsMax = 1, 2 })
+				f := newFixture(t, func(c *commit.Config) { c.InFlight, c.MaxBindings = 1, 2 })
 				f.server.answer = func(_ http.ResponseWriter, _ *http.Request, r request) bool {
 					if r.what == "bind" {
 						time.Sleep(3 * time.Second)

@@ -54,11 +54,11 @@ type expiry struct {
 }
 
 const (
-	// writtenMax limits the remembered statuses, about as many as are written in ten
+	// maxWritten limits the remembered statuses, about as many as are written in ten
 	// seconds. writtenFor is how long they are remembered. The watch shows a status
 	// within that time. A status that is forgotten too early is written twice, which does
 	// no harm.
-	writtenMax = 30_000
+	maxWritten = 30_000
 	writtenFor = time.Minute
 	// reportTries limits the tries of a status or event that the API server answers with
 	// a transient error. With the pauses in between, they take over two minutes.
@@ -68,9 +68,9 @@ const (
 	forbiddenTries = 5
 	// conflictTries limits the tries that end in a conflict.
 	conflictTries = 4
-	// reportPause is the wait between two tries; it grows up to reportPauseMax.
+	// reportPause is the wait between two tries; it grows up to maxReportPause.
 	reportPause    = 10 * time.Millisecond
-	reportPauseMax = 30 * time.Second
+	maxReportPause = 30 * time.Second
 )
 
 // queueReport queues the status and the event of a report about a pod.
@@ -155,7 +155,7 @@ func (o *Outbox) queueStatus(uid types.UID, p *writes) {
 // pushStatus appends a pod to the lane of statuses. A full lane drops its oldest.
 func (o *Outbox) pushStatus(uid types.UID) {
 	lane := &o.reports.statuses
-	if lane.len() >= o.config.ReportsMax {
+	if lane.len() >= o.config.MaxReports {
 		oldest := lane.pop()
 		if o.pods[oldest].latest != nil {
 			o.drop(StatusWrite)
@@ -214,7 +214,7 @@ func (o *Outbox) patched(now time.Time, s *status, err error) {
 		p.latest.takeOver(s)
 	case again && unanswered(err):
 		p.latest = s
-	case again && o.delayed < o.config.ReportsMax:
+	case again && o.delayed < o.config.MaxReports:
 		s.tries++
 		p.latest, p.queued = s, true
 		o.delayed++
@@ -252,7 +252,7 @@ func (o *Outbox) retryReport(now time.Time, err error, tries int) (wait time.Dur
 		// has the name.
 		passes = tries < conflictTries
 	}
-	wait = min(reportPause<<(2*min(tries, 8)), reportPauseMax)
+	wait = min(reportPause<<(2*min(tries, 8)), maxReportPause)
 	return o.config.Jitter(retryAfter(err, wait)), passes && tries < reportTries
 }
 
@@ -262,7 +262,7 @@ func pausesReports(err error) bool { return unanswered(err) || apierrors.IsTooMa
 
 // remember stores the last status written of a pod.
 func (o *Outbox) remember(now time.Time, s *status) {
-	for o.writes.len() >= writtenMax {
+	for o.writes.len() >= maxWritten {
 		o.forgetOldest()
 	}
 	until := now.Add(writtenFor)

@@ -86,7 +86,7 @@ func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response 
 	if leavesOpen(err) {
 		a.open = true
 		if !apierrors.IsServiceUnavailable(err) {
-			a.late = now.Add(lateMax)
+			a.late = now.Add(maxLate)
 		}
 	}
 	switch learns := write.Learn && a.open; {
@@ -116,7 +116,7 @@ func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Re
 		a.err = nil
 	case isGone(response.Err):
 	case response.Err != nil:
-		return now.Add(o.config.Jitter(min(retryAfter(response.Err, growing(a.questions)), askPauseMax))), false, a.err
+		return now.Add(o.config.Jitter(min(retryAfter(response.Err, growing(a.questions)), maxAskPause))), false, a.err
 	case a.open && now.Before(a.late):
 		return a.late, false, a.err
 	}
@@ -126,7 +126,7 @@ func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Re
 
 // growing is the wait before the next try of a request that is repeated until it is
 // answered.
-func growing(tries int) time.Duration { return min(askPause<<min(tries-1, 16), askPauseMax) }
+func growing(tries int) time.Duration { return min(askPause<<min(tries-1, 16), maxAskPause) }
 
 // stepUndone handles the response to a write that undoes a step. It is retried while the
 // API server does not respond or responds with a transient error. The pod keeps its
@@ -181,7 +181,7 @@ func (o *Outbox) stepAgain(b *binding, err error) (wait time.Duration, again boo
 // again counts a try of a write that may be stored twice. It returns whether to retry,
 // and the wait before.
 func (o *Outbox) again(err error, tries, throttled *int) (wait time.Duration, again bool) {
-	if apierrors.IsTooManyRequests(err) && *throttled < throttledMax {
+	if apierrors.IsTooManyRequests(err) && *throttled < maxThrottled {
 		*throttled++
 		return o.config.Jitter(retryAfter(err, time.Second)), true
 	}

@@ -114,7 +114,7 @@ func TestMergedConditions(t *testing.T) {
 // two may wait besides the one in flight, which does not fit any more when it comes back.
 func TestDroppingIsLoggedEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newInMemory(t, func(c *commit.Config) { c.ReportsMax = 2 })
+		m := newInMemory(t, func(c *commit.Config) { c.MaxReports = 2 })
 		defer m.stop()
 		m.misbehave("event", "silent")
 		var well atomic.Bool

@@ -168,7 +168,7 @@ func (c *Commit) dropped(kind WriteKind, writes int) {
 	c.dropping[kind] = true
 	c.mu.Unlock()
 	if begins {
-		c.log.Error(nil, "Too many writes wait, the oldest are dropped until all have been written", "kind", kind, "limit", c.config.ReportsMax)
+		c.log.Error(nil, "Too many writes wait, the oldest are dropped until all have been written", "kind", kind, "limit", c.config.MaxReports)
 	}
 }
 

@@ -30,8 +30,8 @@ type Config struct {
 	Source *configv1.KubeSchedulerConfiguration
 	// Profiles are in the order of Source.
 	Profiles []*plugin.Profile
-	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
-	BackoffInitial, BackoffMax time.Duration
+	// BackoffInitial and MaxBackoff bound the wait after a failed attempt.
+	BackoffInitial, MaxBackoff time.Duration
 	// Missing lists the enabled plugins that Berth lacks, sorted.
 	Missing []string
 	// Barring lists the plugins of Missing that keep pods pending, sorted: the pods that
@@ -202,7 +202,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	c := &Config{
 		Source:             source,
 		BackoffInitial:     time.Duration(*source.PodInitialBackoffSeconds) * time.Second,
-		BackoffMax:         time.Duration(*source.PodMaxBackoffSeconds) * time.Second,
+		MaxBackoff:         time.Duration(*source.PodMaxBackoffSeconds) * time.Second,
 		Kubeconfig:         source.ClientConnection.Kubeconfig,
 		ContentType:        source.ClientConnection.ContentType,
 		AcceptContentTypes: source.ClientConnection.AcceptContentTypes,
@@ -392,8 +392,8 @@ func (c *Config) Reads() []model.Kind { return c.reads }
 // ReadsDevices reports whether Reads includes devices and claims.
 func (c *Config) ReadsDevices() bool { return slices.Contains(c.reads, model.ResourceClaimKind) }
 
-// Queue returns the configuration of a queue for the profiles. parkedMax is a flag; the
+// Queue returns the configuration of a queue for the profiles. maxParked is a flag; the
 // configuration has no field for it.
-func (c *Config) Queue(parkedMax time.Duration) queue.Config {
-	return queue.Config{Profiles: c.Profiles, Groups: c.Groups, Trees: c.Trees, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
+func (c *Config) Queue(maxParked time.Duration) queue.Config {
+	return queue.Config{Profiles: c.Profiles, Groups: c.Groups, Trees: c.Trees, BackoffInitial: c.BackoffInitial, MaxBackoff: c.MaxBackoff, MaxParked: maxParked}
 }

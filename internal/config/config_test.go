@@ -130,7 +130,7 @@ func TestQueue(t *testing.T) {
 	if _, err := queue.New(config); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(config.BackoffInitial, config.BackoffMax, config.ParkedMax); got != "2s 3s 1m0s" {
+	if got := fmt.Sprint(config.BackoffInitial, config.MaxBackoff, config.MaxParked); got != "2s 3s 1m0s" {
 		t.Errorf("times are %s", got)
 	}
 	for i, want := range []string{"a SchedulingGates: waiting for scheduling gates: [wait]", "b : "} {

@@ -57,7 +57,7 @@ func newWithCards(t testing.TB, nodes, functions int, timeout time.Duration) *wi
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestGangOfTwoKindsEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func newGroupingWith(t *testing.T, on map[string]bool, profiles string, observer
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := c.Queue(queue.DefaultParkedMax)
+	rules := c.Queue(queue.DefaultMaxParked)
 	rules.GroupPatience = queue.DefaultGroupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 const (
 	// keptFirst is the duration of a group's first reservation.
 	keptFirst = 5 * time.Minute
-	// mostKept bounds the number of reservations at a time.
-	mostKept = 4
+	// maxKept bounds the number of reservations at a time.
+	maxKept = 4
 	// searchEvery is the minimal pause between two searches for room. restPerMoved
 	// extends it for each pod that the search moved: ten times the cost of taking a pod
 	// off its node and putting it back.
@@ -102,7 +102,7 @@ func (l *Loop) keepRoom(now time.Time, a *plan.Attempt) {
 		}
 		return
 	}
-	if a.Outcome != plan.Unschedulable || a.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, root) || now.Before(l.kept.rests) {
+	if a.Outcome != plan.Unschedulable || a.Waits() || len(l.kept.groups) == maxKept || !l.queue.IsOvertaken(now, root) || now.Before(l.kept.rests) {
 		return
 	}
 	groups := []model.GroupKey{root.Key}

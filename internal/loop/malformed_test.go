@@ -89,7 +89,7 @@ func gatedParts(t *testing.T, on map[string]bool) (*config.Config, *queue.Queue,
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func TestHowLongARoundTakes(t *testing.T) {
 		c, _, _ := defaultParts(t, false)
 		compared, atAsked, applying, popping := 0, 0, 0, -1
 		c.Profiles[0].QueueSort = slowSort{c.Profiles[0].QueueSort, &compared}
-		waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+		waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestWhenObserversHear(t *testing.T) {
 	hears("a decision", 2)
 	hears("a decision without a change", 3)
 	hears("nothing", 3)
-	now = now.Add(queue.DefaultParkedMax + time.Minute)
+	now = now.Add(queue.DefaultMaxParked + time.Minute)
 	l.Once(now) // pods that were parked for too long are woken
 	if n := len(watch.rounds); n < 4 || watch.rounds[3].Changes != 0 || len(watch.rounds[3].Moves) == 0 {
 		t.Errorf("%d rounds were heard of, want one in which pods moved", n)
@@ -309,7 +309,7 @@ func TestAskedFromOutside(t *testing.T) {
 // reports unfinished work until all are woken.
 func TestUnfinished(t *testing.T) {
 	c, _, decider := defaultParts(t, false)
-	rules := c.Queue(queue.DefaultParkedMax)
+	rules := c.Queue(queue.DefaultMaxParked)
 	rules.Slice = 1
 	waiting, err := queue.New(rules)
 	if err != nil {

@@ -41,7 +41,7 @@ func newStandby(t *testing.T, slice int, observers ...loop.Observer) (*loop.Loop
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := c.Queue(queue.DefaultParkedMax)
+	rules := c.Queue(queue.DefaultMaxParked)
 	if slice > 0 {
 		rules.Slice = slice
 	}

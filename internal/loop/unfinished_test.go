@@ -79,7 +79,7 @@ func newCharging(t testing.TB, change func(*config.Config)) *charging {
 	if change != nil {
 		change(c)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

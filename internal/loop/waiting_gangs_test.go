@@ -55,7 +55,7 @@ func newWaitingGangs(t testing.TB, nodes, gangs int, of *waitingGang) *full {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := c.Queue(queue.DefaultParkedMax)
+	rules := c.Queue(queue.DefaultMaxParked)
 	rules.GroupPatience = queue.DefaultGroupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {

@@ -64,7 +64,7 @@ func defaultParts(t testing.TB, audit bool) (*config.Config, *queue.Queue, *engi
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,18 +25,18 @@ const (
 	expensiveFrom, expensivePerNode = 2 * price.Millisecond, 400
 	// saidFrom is the cost from which a turn is reported in an event of the pod.
 	saidFrom = 20 * price.Millisecond
-	// owedMax bounds the debt at one priority. Debt also grows while no other pods are
+	// maxOwed bounds the debt at one priority. Debt also grows while no other pods are
 	// ready; pods that become ready later go first for at most this much work.
-	owedMax = 1000 * price.Millisecond
+	maxOwed = 1000 * price.Millisecond
 	// fadesAfter closes an account after this much work without an expensive turn of
 	// its pods.
 	fadesAfter = 1000 * price.Millisecond
-	// accountsMax bounds the accounts. If all accounts have ready pods, a further
+	// maxAccounts bounds the accounts. If all accounts have ready pods, a further
 	// namespace gets no account, and its pods wait with all others.
-	accountsMax = 256
-	// debtsMax bounds the priorities with a debt. At the bound the smallest debt is
+	maxAccounts = 256
+	// maxDebts bounds the priorities with a debt. At the bound the smallest debt is
 	// dropped.
-	debtsMax = 64
+	maxDebts = 64
 )
 
 // account holds the ready pods of a namespace with expensive turns lately.
@@ -63,10 +63,10 @@ type accounts struct {
 	// and its order must not change.
 	none bool
 	// Invariant: byNamespace has exactly the accounts in open, by namespace; at most
-	// accountsMax.
+	// maxAccounts.
 	byNamespace map[string]*account
 	open        []*account // in the order of their opening
-	// Invariant: owed has each priority at most once, with 1 to owedMax units. Without
+	// Invariant: owed has each priority at most once, with 1 to maxOwed units. Without
 	// accounts owed is empty.
 	owed []debt
 	// work is the units of all turns. served is the virtual time of the queue: the
@@ -229,7 +229,7 @@ func (e *entry) charge(units int64, unfinished bool) int64 {
 // expensive turn among those without ready pods; if all have ready pods, it returns
 // nil.
 func (x *accounts) openFor(namespace string, less func(a, b *entry) bool) *account {
-	if len(x.open) == accountsMax {
+	if len(x.open) == maxAccounts {
 		oldest := -1
 		for i, a := range x.open {
 			if a.active.size() == 0 && (oldest < 0 || a.latest < x.open[oldest].latest) {
@@ -267,10 +267,10 @@ func (x *accounts) fade() {
 // owe adds the cost of a turn to the debt at its priority.
 func (x *accounts) owe(priority int32, units int64) {
 	if d := x.debtAt(priority); d != nil {
-		d.units = min(d.units+units, owedMax)
+		d.units = min(d.units+units, maxOwed)
 		return
 	}
-	if len(x.owed) == debtsMax {
+	if len(x.owed) == maxDebts {
 		least := 0
 		for i, d := range x.owed {
 			if d.units < x.owed[least].units {
@@ -279,7 +279,7 @@ func (x *accounts) owe(priority int32, units int64) {
 		}
 		x.owed = slices.Delete(x.owed, least, least+1)
 	}
-	x.owed = append(x.owed, debt{priority, min(units, owedMax)})
+	x.owed = append(x.owed, debt{priority, min(units, maxOwed)})
 }
 
 // pay subtracts the cost of a turn of a pod without an account from the debt at its

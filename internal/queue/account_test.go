@@ -201,7 +201,7 @@ func TestAccountsAreBounded(t *testing.T) {
 	if err := q.Audit(); err != nil {
 		t.Error(err)
 	}
-	if n, _ := q.Accounts(); n != accountsMax || len(q.accounts.owed) > debtsMax {
+	if n, _ := q.Accounts(); n != maxAccounts || len(q.accounts.owed) > maxDebts {
 		t.Errorf("%d accounts, and something is owed at %d priorities", n, len(q.accounts.owed))
 	}
 }
@@ -285,7 +285,7 @@ func TestOutsideOrderIsKept(t *testing.T) {
 	for _, sort := range []plugin.QueueSort{outsideSort{}, prioritysort.New()} {
 		q, err := New(Config{
 			Profiles:       []*plugin.Profile{{QueueSort: sort}},
-			BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+			BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -332,7 +332,7 @@ func TestDebtIsBounded(t *testing.T) {
 		turns(t, q, at(0), prices)
 		q.Wake(at(1), arrived(podIn("heavy", "again", 0)))
 		q.Wake(at(2), arrived(podsIn("light", 1000, 0)...))
-		const most = owedMax/(19*price.Millisecond/10) + 1
+		const most = maxOwed/(19*price.Millisecond/10) + 1
 		if before := slices.Index(turns(t, q, at(3), prices), "again"); before > most {
 			t.Errorf("turns of %v ms: %d turns of others came first, want at most %d", cost, before, most)
 		}
@@ -405,11 +405,11 @@ func TestUnfinishedTurnOpensAccount(t *testing.T) {
 // TestOldestAccountCloses opens one account more than the limit.
 func TestOldestAccountCloses(t *testing.T) {
 	q := newQueue(t)
-	for i := range accountsMax + 1 {
+	for i := range maxAccounts + 1 {
 		q.Wake(at(0), arrived(podIn(fmt.Sprint("tenant-", i), "p", 0)))
 		charge(t, q, 3, false)
 	}
-	for name, want := range map[string]bool{"tenant-0": false, "tenant-1": true, fmt.Sprint("tenant-", accountsMax-1): true, fmt.Sprint("tenant-", accountsMax): true} {
+	for name, want := range map[string]bool{"tenant-0": false, "tenant-1": true, fmt.Sprint("tenant-", maxAccounts-1): true, fmt.Sprint("tenant-", maxAccounts): true} {
 		if open := q.accounts.byNamespace[name] != nil; open != want {
 			t.Errorf("the account of %s is open: %t, want %t", name, open, want)
 		}
@@ -433,11 +433,11 @@ func TestOwnCheapTurnsPayNothing(t *testing.T) {
 // TestSmallestDebtIsDropped owes work at one priority more than the limit.
 func TestSmallestDebtIsDropped(t *testing.T) {
 	q := newQueue(t)
-	for i := range debtsMax + 1 {
+	for i := range maxDebts + 1 {
 		q.Wake(at(0), arrived(podIn("heavy", fmt.Sprint("p", i), int32(i))))
 		charge(t, q, float64(100-i), false)
 	}
-	for priority, want := range map[int32]bool{0: true, debtsMax - 2: true, debtsMax - 1: false, debtsMax: true} {
+	for priority, want := range map[int32]bool{0: true, maxDebts - 2: true, maxDebts - 1: false, maxDebts: true} {
 		if owed := q.accounts.debtAt(priority) != nil; owed != want {
 			t.Errorf("work is owed at priority %d: %t, want %t", priority, owed, want)
 		}

@@ -94,11 +94,11 @@ func (q *Queue) auditAccounts(v *audit.Violations) {
 			}
 		}
 	}
-	if n := len(x.open); n != len(x.byNamespace) || n > accountsMax || n == 0 && (len(x.owed) > 0 || x.sorting) || n > 0 && x.none {
+	if n := len(x.open); n != len(x.byNamespace) || n > maxAccounts || n == 0 && (len(x.owed) > 0 || x.sorting) || n > 0 && x.none {
 		v.Add("%d accounts are open, %d are listed, and something is owed at %d priorities", n, len(x.byNamespace), len(x.owed))
 	}
 	for i, d := range x.owed {
-		if d.units <= 0 || d.units > owedMax || x.debtAt(d.priority) != &x.owed[i] {
+		if d.units <= 0 || d.units > maxOwed || x.debtAt(d.priority) != &x.owed[i] {
 			v.Add("%d units are owed at priority %d", d.units, d.priority)
 		}
 	}
@@ -285,7 +285,7 @@ func (q *Queue) auditPermit(v *audit.Violations) {
 	if q.missed.pods != permits {
 		v.Add("%d pods are counted at Permit, recounted %d", q.missed.pods, permits)
 	}
-	if kept := len(q.missed.events); kept > missedMax || permits == 0 && kept > 0 || uint64(kept) > q.missed.count {
+	if kept := len(q.missed.events); kept > maxMissed || permits == 0 && kept > 0 || uint64(kept) > q.missed.count {
 		v.Add("%d events of %d are kept for %d pods at Permit", kept, q.missed.count, permits)
 	}
 }

@@ -209,10 +209,10 @@ func (q *Queue) auditWaking(v *audit.Violations) {
 	}
 	p.woken.run.audit(v, "heap of woken cohorts")
 	w := &q.waking
-	if w.left() > pendingMax || w.done > 0 && w.left() <= 0 || w.done < 0 {
+	if w.left() > maxPending || w.done > 0 && w.left() <= 0 || w.done < 0 {
 		v.Add("%d of %d events are over", w.done, len(w.pending))
 	}
-	if len(w.overdue) > overdueMax || !slices.IsSortedFunc(w.overdue, func(a, b overdueEvent) int { return a.due.Compare(b.due) }) {
+	if len(w.overdue) > maxOverdue || !slices.IsSortedFunc(w.overdue, func(a, b overdueEvent) int { return a.due.Compare(b.due) }) {
 		v.Add("%d deletions of victims are overdue, or not in the order in which they are due", len(w.overdue))
 	}
 	if !w.lookedUp && len(w.found) > 0 || w.lookedUp && w.left() == 0 || w.asked > len(w.found) {

@@ -161,10 +161,10 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			q.parked.woken.entries = []*cohort{later, woken(q)}
 			later.index, woken(q).index, later.first.entry.pod = 0, 1, pod("parked", -9)
 		}},
-		{"0 of 10001 events are over", func(q *Queue) { q.waking.pending = make([]pendingEvent, pendingMax+1) }},
+		{"0 of 10001 events are over", func(q *Queue) { q.waking.pending = make([]pendingEvent, maxPending+1) }},
 		{"1 of 1 events are over", func(q *Queue) { q.waking.pending, q.waking.done = make([]pendingEvent, 1), 1 }},
 		{"0 of 1 buckets are asked about 0 events; looked up: false", func(q *Queue) { q.waking.found = []*bucket{bucketOf(q)} }},
-		{"1001 deletions of victims are overdue", func(q *Queue) { q.waking.overdue = make([]overdueEvent, overdueMax+1) }},
+		{"1001 deletions of victims are overdue", func(q *Queue) { q.waking.overdue = make([]overdueEvent, maxOverdue+1) }},
 		{"2 deletions of victims are overdue, or not in the order", func(q *Queue) { q.waking.overdue = []overdueEvent{{due: time.Unix(1, 0)}, {}} }},
 		{"looked up: true", func(q *Queue) { q.waking.lookedUp = true }},
 		{"1 of 0 buckets are asked", func(q *Queue) { q.waking.asked = 1 }},

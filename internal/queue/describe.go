@@ -92,8 +92,8 @@ type Member struct {
 // The limits of a description: the number of inspected pods, at some 0.1 µs each, and the
 // number of named pods.
 const (
-	describedMax = 20_000
-	namedMax     = 5
+	maxDescribed = 20_000
+	maxNamed     = 5
 )
 
 // ownSort is the name of the built-in QueueSort plugin. Any other is out-of-tree, and
@@ -101,7 +101,7 @@ const (
 const ownSort = "PrioritySort"
 
 // Describe describes a pod; ok is false if the pod does not wait. It changes nothing and
-// calls no plugin. It inspects at most describedMax active pods, and each member of the
+// calls no plugin. It inspects at most maxDescribed active pods, and each member of the
 // pod's group once, as every turn of the group does.
 func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok bool) {
 	e := q.entries[key]
@@ -136,7 +136,7 @@ func (q *Queue) ahead(e *entry) *Ahead {
 	var next []*entry
 	less := q.inLine
 	for other := range q.allActive() {
-		if looked++; looked > describedMax {
+		if looked++; looked > maxDescribed {
 			a.AtLeast = true
 			break
 		}
@@ -148,7 +148,7 @@ func (q *Queue) ahead(e *entry) *Ahead {
 		} else {
 			a.Pods++
 		}
-		if len(next) == namedMax && !less(other, next[namedMax-1]) {
+		if len(next) == maxNamed && !less(other, next[maxNamed-1]) {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(next, other, func(x, y *entry) int {
@@ -157,8 +157,8 @@ func (q *Queue) ahead(e *entry) *Ahead {
 			}
 			return 1
 		})
-		if next = slices.Insert(next, at, other); len(next) > namedMax {
-			next = next[:namedMax]
+		if next = slices.Insert(next, at, other); len(next) > maxNamed {
+			next = next[:maxNamed]
 		}
 	}
 	for _, other := range next {
@@ -228,11 +228,11 @@ func nameFew(few []Member, key model.PodKey, e *entry) []Member {
 	at, _ := slices.BinarySearchFunc(few, key, func(m Member, key model.PodKey) int {
 		return cmp.Or(cmp.Compare(m.Key.Namespace, key.Namespace), cmp.Compare(m.Key.Name, key.Name))
 	})
-	if at == namedMax {
+	if at == maxNamed {
 		return few
 	}
 	few = slices.Insert(few, at, Member{key, slices.Clone(e.plugins)})
-	return few[:min(namedMax, len(few))]
+	return few[:min(maxNamed, len(few))]
 }
 
 // eventNames returns kube-scheduler's names of the registered events, sorted.

@@ -77,7 +77,7 @@ func TestDescribe(t *testing.T) {
 // TestDescribeLooksAtFew inspects a bounded number of pods, however many are ready.
 func TestDescribeLooksAtFew(t *testing.T) {
 	q := newQueue(t)
-	pods := make([]*model.Pod, describedMax+1000)
+	pods := make([]*model.Pod, maxDescribed+1000)
 	for i := range pods {
 		pods[i] = pod(fmt.Sprintf("p%d", i), 1)
 	}
@@ -89,7 +89,7 @@ func TestDescribeLooksAtFew(t *testing.T) {
 		return less(a, b)
 	}
 	d, _ := q.Describe(at(0), key("last"))
-	if d.Ahead == nil || !d.Ahead.AtLeast || d.Ahead.Pods != describedMax || len(d.Ahead.Next) != namedMax || asked > 4*describedMax {
+	if d.Ahead == nil || !d.Ahead.AtLeast || d.Ahead.Pods != maxDescribed || len(d.Ahead.Next) != maxNamed || asked > 4*maxDescribed {
 		t.Errorf("%+v after %d comparisons", d.Ahead, asked)
 	}
 }

@@ -22,8 +22,8 @@ func TestTimes(t *testing.T) {
 		got, want time.Duration
 	}{
 		{"initial backoff", DefaultBackoffInitial, 1 * time.Second},
-		{"maximal backoff", DefaultBackoffMax, 10 * time.Second},
-		{"parked", DefaultParkedMax, 300 * time.Second},
+		{"maximal backoff", DefaultMaxBackoff, 10 * time.Second},
+		{"parked", DefaultMaxParked, 300 * time.Second},
 		{"check for pods parked too long", parkedCheck, 30 * time.Second},
 		{"grain of backoffs", window, 1000 * time.Millisecond},
 		{"early attempts", earlyEvery, time.Second / 200},
@@ -146,7 +146,7 @@ func (several) EventsToRegister() []model.EventToRegister {
 func TestFindAllCountsIndexes(t *testing.T) {
 	q, err := New(Config{
 		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New(), EnqueueExtensions: []plugin.EnqueueExtensions{several{}, &fit{}}}},
-		BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func (q *Queue) flush(now time.Time) {
 func (q *Queue) flushIdle(now time.Time) {
 	for range q.config.Slice {
 		e := q.idle.first()
-		if e == nil || q.checked.Sub(e.idleSince()) <= q.config.ParkedMax {
+		if e == nil || q.checked.Sub(e.idleSince()) <= q.config.MaxParked {
 			q.flushing = false
 			return
 		}

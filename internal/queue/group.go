@@ -407,12 +407,12 @@ func (q *Queue) stamp(h *entry, now time.Time) {
 	h.since, h.order = now, q.arrivals
 }
 
-// backoffMax returns the longest backoff of an entry. As in kube-scheduler, a group of n
+// maxBackoff returns the longest backoff of an entry. As in kube-scheduler, a group of n
 // pods has sqrt(n) times the maximum. A group with reserved room has the plain maximum,
 // because the reserved room should not stay empty longer than necessary.
-func (q *Queue) backoffMax(e *entry) time.Duration {
+func (q *Queue) maxBackoff(e *entry) time.Duration {
 	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.KeepsFor(e.heads.root()) {
-		return q.config.BackoffMax
+		return q.config.MaxBackoff
 	}
-	return time.Duration(float64(q.config.BackoffMax) * math.Sqrt(float64(len(e.heads.members))))
+	return time.Duration(float64(q.config.MaxBackoff) * math.Sqrt(float64(len(e.heads.members))))
 }

@@ -34,7 +34,7 @@ func newGroupQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: append([]plugin.PreEnqueue{gate{}, gangscheduling.New()}, more...), EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
-		Groups:   true, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		Groups:   true, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -107,9 +107,9 @@ func (h *heap[T]) add(e T) {
 	}
 }
 
-// lateMax is the number of elements at the end of the run that make way for an earlier
+// maxLate is the number of elements at the end of the run that make way for an earlier
 // element.
-const lateMax = 64
+const maxLate = 64
 
 // makeWay moves the elements that come after e from the end of the run to the binary
 // heap. Otherwise one late arrival would keep all later elements out of the run. It
@@ -121,7 +121,7 @@ func (h *heap[T]) makeWay(e T) bool {
 		if !h.less(e, last) {
 			break
 		}
-		if at := len(r.list) - 1 - lateMax; !moved && at >= r.head {
+		if at := len(r.list) - 1 - maxLate; !moved && at >= r.head {
 			if x, hole := r.list[at], *new(T); x == hole || h.less(e, x) {
 				return false
 			}

@@ -65,9 +65,9 @@ func (x *index) alikeOf(pod *model.Pod) (alike model.Need) {
 	return alike
 }
 
-// keysMax bounds the keys of a cause under which a bucket is listed. With more keys,
+// maxKeys bounds the keys of a cause under which a bucket is listed. With more keys,
 // events find the bucket by the wants of its cause alone.
-const keysMax = 500
+const maxKeys = 500
 
 // bucketOf returns the bucket for pods like the given one.
 func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
@@ -83,7 +83,7 @@ func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
 	cause := x.causeOf(pod, alike)
 	b.spots = slices.Grow(b.spots, len(cause.Wants)+max(1, len(cause.Keys)))
 	x.wanting.listWays(b, cause.Wants)
-	if len(cause.Keys) == 0 || len(cause.Keys) > keysMax {
+	if len(cause.Keys) == 0 || len(cause.Keys) > maxKeys {
 		x.keyed.always.list(b)
 		return b
 	}

@@ -199,7 +199,7 @@ func TestParkedAnewInItsBucket(t *testing.T) {
 func TestLongCauseIsListedByWhatItWants(t *testing.T) {
 	x := newIndex(&model.EventToRegister{Cause: func(*model.Pod) model.Cause {
 		cause := model.Cause{Wants: []model.Way{{}}}
-		for i := range keysMax + 1 {
+		for i := range maxKeys + 1 {
 			key := model.Key{Name: fmt.Sprint("r", i)}
 			cause.Wants[0] = append(cause.Wants[0], model.Clause{key})
 			cause.Keys = append(cause.Keys, key)

@@ -67,7 +67,7 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 		n = e.rejections
 	}
 	wait := q.config.BackoffInitial
-	longest := q.backoffMax(e)
+	longest := q.maxBackoff(e)
 	for ; n > 1 && wait < longest; n-- {
 		wait *= 2
 	}
@@ -81,6 +81,6 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 // As in kube-scheduler, a group keeps the backoff of its members at the attempt, even if
 // fewer members would have a shorter one.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
-	longest := max(q.backoffMax(e), e.lasts)
+	longest := max(q.maxBackoff(e), e.lasts)
 	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= longest+window
 }

@@ -86,7 +86,7 @@ func newOutsideQueue(t *testing.T, changes ...func(*plugin.Profile)) *outsideQue
 	for _, change := range changes {
 		change(p)
 	}
-	q, err := New(Config{Profiles: []*plugin.Profile{p}, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute})
+	q, err := New(Config{Profiles: []*plugin.Profile{p}, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

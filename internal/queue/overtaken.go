@@ -22,10 +22,10 @@ type overtaken struct {
 	kept, sought int
 }
 
-// mostDoublings bounds the doublings of a reservation and of the pause after it.
-const mostDoublings = 5
+// maxDoublings bounds the doublings of a reservation and of the pause after it.
+const maxDoublings = 5
 
-func doubled(d time.Duration, times int) time.Duration { return d << min(times, mostDoublings) }
+func doubled(d time.Duration, times int) time.Duration { return d << min(times, maxDoublings) }
 
 // waiting returns the waiting group or tree; nil if no member waits.
 func (q *Queue) waiting(root model.RootKey) *group {

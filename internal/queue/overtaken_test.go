@@ -12,7 +12,7 @@ func TestOvertaken(t *testing.T) {
 	key := model.GroupKey{Namespace: "ns", Name: "g"}
 	root := model.RootKey{Key: key}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	q := &Queue{config: Config{GroupPatience: time.Minute, BackoffMax: 10 * time.Second, State: state.New()}, groups: map[model.GroupKey]*group{}}
+	q := &Queue{config: Config{GroupPatience: time.Minute, MaxBackoff: 10 * time.Second, State: state.New()}, groups: map[model.GroupKey]*group{}}
 	if q.IsOvertaken(now, root) || q.IsTried(root) || q.KeepsFor(root, time.Minute) != time.Minute {
 		t.Error("a group that does not wait is overtaken")
 	}
@@ -64,14 +64,14 @@ func TestOvertaken(t *testing.T) {
 		}
 	}
 	head := &entry{heads: g}
-	if got := q.backoffMax(head); got != 20*time.Second {
+	if got := q.maxBackoff(head); got != 20*time.Second {
 		t.Errorf("four members back off for %s", got)
 	}
 	q.config.State.Keep(root, []model.GroupKey{key}, nil)
-	if got := q.backoffMax(head); got != 10*time.Second {
+	if got := q.maxBackoff(head); got != 10*time.Second {
 		t.Errorf("while room is kept, they back off for %s", got)
 	}
-	if _, err := New(Config{State: state.New(), BackoffInitial: 1, BackoffMax: 1, ParkedMax: 1, GroupPatience: -1}); err == nil || err.Error() != "patience of pod groups -1ns: must not be negative" {
+	if _, err := New(Config{State: state.New(), BackoffInitial: 1, MaxBackoff: 1, MaxParked: 1, GroupPatience: -1}); err == nil || err.Error() != "patience of pod groups -1ns: must not be negative" {
 		t.Errorf("a negative patience: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // missed has the events since the first of the pods now at Permit arrived there. Without
 // such pods nothing is stored.
 //
-// Invariant: pods is the number of entries at Permit. At most missedMax events are
+// Invariant: pods is the number of entries at Permit. At most maxMissed events are
 // stored, and none without such pods.
 type missed struct {
 	pods   int
@@ -23,15 +23,15 @@ type missed struct {
 	looked int    // checks of events in the present batch of changes
 }
 
-// missedMax bounds the stored events. A pod that missed more is retried without a check.
+// maxMissed bounds the stored events. A pod that missed more is retried without a check.
 // A retry costs about as much as checking that many events.
-const missedMax = 1000
+const maxMissed = 1000
 
 func (m *missed) add(event model.Event) {
 	if m.pods == 0 {
 		return
 	}
-	if len(m.events) >= missedMax {
+	if len(m.events) >= maxMissed {
 		m.events = m.events[:0]
 	}
 	m.events = append(m.events, event)
@@ -65,7 +65,7 @@ func (q *Queue) leavePermit(e *entry) {
 }
 
 // rejectedAtPermit parks a pod that plugins rejected at Permit, unless an event in the
-// meantime may help it. If such pods of one batch have checked more than missedMax
+// meantime may help it. If such pods of one batch have checked more than maxMissed
 // events, the remaining pods are retried without a check.
 func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []string) {
 	e := q.entries[pod.Key()]
@@ -86,7 +86,7 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 	if e.place != parked {
 		return // it was activated while it waited
 	}
-	if !all || q.missed.looked > missedMax {
+	if !all || q.missed.looked > maxMissed {
 		q.wake(now, e, attemptFailed, false)
 		return
 	}

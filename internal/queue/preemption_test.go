@@ -32,7 +32,7 @@ func preemptingQueue(t *testing.T, held bool) *Queue {
 	}
 	q, err := New(Config{
 		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: pre, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
-		BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -330,14 +330,14 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		q.Wake(at(1), arrived(pod("other", 1)))
 		var victims []*model.Pod
 		var names []string
-		for i := range overdueMax + 2 {
+		for i := range maxOverdue + 2 {
 			victims = append(victims, pod(fmt.Sprint("v", i), 0))
 			names = append(names, victims[i].Name)
 		}
 		preempt(q, at(1), pop(t, q, at(1), "other"), victims...)
 		q.Wake(at(60), victimLeft(names...))
-		if n := len(q.waking.overdue); n != overdueMax || !q.waking.overdue[n-1].all {
-			t.Errorf("%d events are kept, want %d, of which the last is for all pods", n, overdueMax)
+		if n := len(q.waking.overdue); n != maxOverdue || !q.waking.overdue[n-1].all {
+			t.Errorf("%d events are kept, want %d, of which the last is for all pods", n, maxOverdue)
 		}
 		for q.Wake(at(90), state.Delta{}); q.Unfinished(); q.Wake(at(90), state.Delta{}) {
 		}
@@ -358,7 +358,7 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		q.Wake(at(0), arrived(pod("other", 1)))
 		preempt(q, at(0), pop(t, q, at(0), "other"), pod("shared", 0), pod("kept", 0))
 		delta := victimLeft("shared")
-		for range pendingMax + 1 {
+		for range maxPending + 1 {
 			delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add})
 		}
 		q.Wake(at(60), delta)

@@ -49,7 +49,7 @@ func TestPreEnqueueReadsTheCluster(t *testing.T) {
 		Profiles: []*plugin.Profile{{
 			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, p}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, p},
 		}},
-		State: s, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		State: s, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,10 +22,10 @@ type Config struct {
 	// State is the state that plugins read at PreEnqueue. The loop writes it between
 	// calls of the queue. If it is nil, New creates a state.
 	State *state.State
-	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
-	BackoffInitial, BackoffMax time.Duration
-	// ParkedMax is the time after which a parked pod is retried without an event.
-	ParkedMax time.Duration
+	// BackoffInitial and MaxBackoff bound the wait after a failed attempt.
+	BackoffInitial, MaxBackoff time.Duration
+	// MaxParked is the time after which a parked pod is retried without an event.
+	MaxParked time.Duration
 	// Groups means that the members of a pod group have their turn together. Otherwise
 	// each pod waits alone, even if it names a group.
 	Groups bool
@@ -43,8 +43,8 @@ type Config struct {
 // Defaults of kube-scheduler.
 const (
 	DefaultBackoffInitial = time.Second
-	DefaultBackoffMax     = 10 * time.Second
-	DefaultParkedMax      = 5 * time.Minute
+	DefaultMaxBackoff     = 10 * time.Second
+	DefaultMaxParked      = 5 * time.Minute
 )
 
 // DefaultGroupPatience is Berth's own default.
@@ -194,10 +194,10 @@ func New(config Config) (*Queue, error) {
 	switch {
 	case config.BackoffInitial <= 0:
 		return nil, fmt.Errorf("initial backoff %v: must be greater than 0", config.BackoffInitial)
-	case config.BackoffMax < config.BackoffInitial:
-		return nil, fmt.Errorf("maximal backoff %v: must not be less than the initial backoff %v", config.BackoffMax, config.BackoffInitial)
-	case config.ParkedMax <= 0:
-		return nil, fmt.Errorf("maximal time parked %v: must be greater than 0", config.ParkedMax)
+	case config.MaxBackoff < config.BackoffInitial:
+		return nil, fmt.Errorf("maximal backoff %v: must not be less than the initial backoff %v", config.MaxBackoff, config.BackoffInitial)
+	case config.MaxParked <= 0:
+		return nil, fmt.Errorf("maximal time parked %v: must be greater than 0", config.MaxParked)
 	}
 	if config.GroupPatience < 0 {
 		return nil, fmt.Errorf("patience of pod groups %v: must not be negative", config.GroupPatience)

@@ -31,7 +31,7 @@ func newQueue(t testing.TB) *Queue {
 		Profiles: []*plugin.Profile{{
 			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}},
 		}},
-		BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +323,7 @@ func TestNewChecksItsConfig(t *testing.T) {
 		{2 * time.Second, time.Second, time.Minute, "maximal backoff 1s: must not be less than the initial backoff 2s"},
 		{time.Second, time.Second, 0, "maximal time parked 0s: must be greater than 0"},
 	} {
-		_, err := New(Config{BackoffInitial: row.initial, BackoffMax: row.max, ParkedMax: row.parked})
+		_, err := New(Config{BackoffInitial: row.initial, MaxBackoff: row.max, MaxParked: row.parked})
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("got %v, want %s", err, row.want)
 		}
@@ -467,7 +467,7 @@ func TestRejectedAtPermit(t *testing.T) {
 		return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: &on}
 	}
 	rejected := state.Failure{Pod: mine, Err: errors.New("no"), Rejectors: []string{"Fit"}}
-	many := make([]model.Event, missedMax+1)
+	many := make([]model.Event, maxMissed+1)
 	for _, row := range []struct {
 		name   string
 		before []model.Event // while the pod waits at Permit

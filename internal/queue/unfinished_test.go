@@ -137,7 +137,7 @@ func TestTooManyEvents(t *testing.T) {
 	few := podDeleted.Events[0]
 	few.OnlyUpTo = &upTo
 	q.config.Slice = 0
-	for range pendingMax + 1 {
+	for range maxPending + 1 {
 		q.Wake(at(100), state.Delta{Events: []model.Event{few}})
 	}
 	if n := q.waking.left(); n != 1 {
@@ -224,7 +224,7 @@ func TestFlushesAreTakenInSlices(t *testing.T) {
 // of them without help. The number of hints in one batch of changes is bounded, and pods
 // without a check are retried. The pod that exceeds the bound is the last to be checked.
 func TestManyRejectedAtPermit(t *testing.T) {
-	for missedEvents, looking := range map[int]int{1: 100, missedMax / 2: 3, missedMax/2 + 1: 2, missedMax - 1: 2, missedMax: 2, missedMax + 1: 100} {
+	for missedEvents, looking := range map[int]int{1: 100, maxMissed / 2: 3, maxMissed/2 + 1: 2, maxMissed - 1: 2, maxMissed: 2, maxMissed + 1: 100} {
 		q := newQueue(t)
 		asked := 0
 		registered := q.profiles[""].registered["Fit"]
@@ -241,7 +241,7 @@ func TestManyRejectedAtPermit(t *testing.T) {
 			q.Wake(at(1), podDeleted)
 		}
 		want := looking * missedEvents
-		if missedEvents > missedMax { // some events are dropped, so none is checked
+		if missedEvents > maxMissed { // some events are dropped, so none is checked
 			want, looking = 0, 0
 		}
 		q.Wake(at(2), failed)

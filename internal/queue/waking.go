@@ -25,15 +25,15 @@ import (
 // hint or a move takes 1 to 6 µs, so a round takes at most a few milliseconds.
 const DefaultSlice = 500
 
-// pendingMax bounds the pending events. Beyond it, every parked pod is retried without
+// maxPending bounds the pending events. Beyond it, every parked pod is retried without
 // hints.
-const pendingMax = 10_000
+const maxPending = 10_000
 
 // waking has the events whose hints have not all run.
 type waking struct {
 	// pending has the events; the first done events are over.
 	//
-	// Invariant: at most pendingMax events are pending; done is less than their number,
+	// Invariant: at most maxPending events are pending; done is less than their number,
 	// or both are 0.
 	pending []pendingEvent
 	done    int
@@ -48,7 +48,7 @@ type waking struct {
 	// overdue has deletions of victims that waiting preemptors ignored, see
 	// preemption.go, the oldest first.
 	//
-	// Invariant: at most overdueMax are stored, sorted by due.
+	// Invariant: at most maxOverdue are stored, sorted by due.
 	overdue []overdueEvent
 }
 
@@ -58,9 +58,9 @@ type overdueEvent struct {
 	due time.Time
 }
 
-// overdueMax bounds the overdue events. Beyond it, the newest helps every preemptor that
+// maxOverdue bounds the overdue events. Beyond it, the newest helps every preemptor that
 // waits for victims.
-const overdueMax = 1000
+const maxOverdue = 1000
 
 // pendingEvent is an event that may wake parked pods.
 type pendingEvent struct {
@@ -96,7 +96,7 @@ func (q *Queue) hear(event model.Event, victim bool) {
 		return
 	}
 	next := pendingEvent{event: event, parkings: q.parked.parkings, except: q.rejectedOwner(event), victim: victim}
-	if q.waking.left() >= pendingMax || event.Resource == model.AnyEvent {
+	if q.waking.left() >= maxPending || event.Resource == model.AnyEvent {
 		q.waking = waking{}
 		next.all, next.except, next.event.OnlyUpTo, next.event.OnlyHeld = true, nil, nil, false
 	}
@@ -109,19 +109,19 @@ func (q *Queue) hear(event model.Event, victim bool) {
 // hearLater stores an event for preemptors that will still wait for victims at due.
 func (w *waking) hearLater(event pendingEvent, due time.Time) {
 	event.overdue, event.except = true, nil
-	if len(w.overdue) < overdueMax {
+	if len(w.overdue) < maxOverdue {
 		w.overdue = append(w.overdue, overdueEvent{event, due})
 		return
 	}
 	event.all, event.event.OnlyUpTo = true, nil
-	w.overdue[overdueMax-1] = overdueEvent{event, due}
+	w.overdue[maxOverdue-1] = overdueEvent{event, due}
 }
 
 // hearOverdue adds the overdue events that are due.
 func (q *Queue) hearOverdue(now time.Time) {
 	w := &q.waking
 	n := 0
-	for n < len(w.overdue) && !w.overdue[n].due.After(now) && w.left() < pendingMax {
+	for n < len(w.overdue) && !w.overdue[n].due.After(now) && w.left() < maxPending {
 		if len(q.leaving) > 0 {
 			w.pending = append(w.pending, w.overdue[n].pendingEvent)
 		}

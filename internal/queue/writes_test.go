@@ -45,7 +45,7 @@ func newAwaitingQueue(t *testing.T, slice int) *groupQueue {
 			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, gangscheduling.New(), awaits{}},
 			EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, awaits{}},
 		}},
-		Groups: true, Slice: slice, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+		Groups: true, Slice: slice, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestParkedWhileAWriteIsInFlight(t *testing.T) {
 		park("while")
 		want := "parked, active"
 		if overflow { // all parked pods are retried
-			g.waking.pending, want = make([]pendingEvent, pendingMax), "active, active"
+			g.waking.pending, want = make([]pendingEvent, maxPending), "active, active"
 		}
 		g.now = g.now.Add(20 * time.Second) // the backoff has ended
 		g.apply(model.Change{Kind: model.WriteDone, Write: &model.WriteResult{Object: claim, Decisions: 1}})

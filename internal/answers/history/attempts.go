@@ -80,16 +80,16 @@ const (
 type records struct {
 	// Invariant: byPod lists each record under its key. From newest on, the older links
 	// reach each record once, and the newer links lead back. bytes is the sum of the
-	// sizes of the records, at most bytesMax.
+	// sizes of the records, at most maxBytes.
 	byPod           map[model.PodKey]*record
 	newest, oldest  *record
-	bytes, bytesMax int
+	bytes, maxBytes int
 	// last is the rejection that was recorded last. Similar pods in sequence share it.
 	last *plan.Rejection
 }
 
 func newRecords(bytes int) records {
-	return records{byPod: map[model.PodKey]*record{}, bytesMax: bytes}
+	return records{byPod: map[model.PodKey]*record{}, maxBytes: bytes}
 }
 
 // note records a decision about a pod.
@@ -181,7 +181,7 @@ func (x *records) bindingFailed(now time.Time, f *state.Failure) {
 func (x *records) grow(r *record, bytes int) {
 	r.bytes += bytes
 	x.bytes += bytes
-	for x.bytes > x.bytesMax && x.oldest != nil {
+	for x.bytes > x.maxBytes && x.oldest != nil {
 		x.drop(x.oldest)
 	}
 }

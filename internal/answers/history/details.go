@@ -6,11 +6,11 @@ import "github.com/berth-scheduler/berth/internal/model/plan"
 // dropped first.
 type details struct {
 	// Invariant: kept has the details from number first+1 on, and the first gone of them
-	// are dropped. bytes is the total size of the others, at most bytesMax.
+	// are dropped. bytes is the total size of the others, at most maxBytes.
 	kept            []kept
 	gone            int
 	first           uint64
-	bytes, bytesMax int
+	bytes, maxBytes int
 }
 
 type kept struct {
@@ -21,10 +21,10 @@ type kept struct {
 // add stores details and returns their number, 0 if they exceed the limit.
 func (k *details) add(d *plan.Detail) uint64 {
 	size := sizeOfDetail(d)
-	if size > k.bytesMax {
+	if size > k.maxBytes {
 		return 0
 	}
-	for k.bytes+size > k.bytesMax {
+	for k.bytes+size > k.maxBytes {
 		k.bytes -= k.kept[k.gone].bytes
 		k.kept[k.gone] = kept{}
 		k.gone++

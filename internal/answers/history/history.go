@@ -69,7 +69,7 @@ func New(config Config) (*History, error) {
 		config.Now = time.Now
 	}
 	share := config.Bytes / quarter
-	return &History{now: config.Now, wall: config.Wall, budget: newBudget(), placed: newPlacements(share), details: details{bytesMax: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
+	return &History{now: config.Now, wall: config.Wall, budget: newBudget(), placed: newPlacements(share), details: details{maxBytes: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
 }
 
 // bestKept is the number of best nodes stored for a decision, including the chosen node.

@@ -64,7 +64,7 @@ func newScheduler(t testing.TB, kept *History) *scheduler {
 
 func newSchedulerOf(t testing.TB, kept *History, c *config.Config) *scheduler {
 	t.Helper()
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 	if err != nil {
 		t.Fatal(err)
 	}

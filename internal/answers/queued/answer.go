@@ -62,9 +62,9 @@ type Group struct {
 	Count   int    `json:"count"`
 	// Since is the creation time of the oldest pod.
 	Since time.Time `json:"since"`
-	// AttemptsMin and AttemptsMax bound the turns of the pods.
-	AttemptsMin int `json:"attemptsMin"`
-	AttemptsMax int `json:"attemptsMax"`
+	// MinAttempts and MaxAttempts bound the turns of the pods.
+	MinAttempts int `json:"attemptsMin"`
+	MaxAttempts int `json:"attemptsMax"`
 	// Next is when the first backoff ends, for pods that back off.
 	Next *time.Time `json:"next,omitempty"`
 	// Position is the first position of its pods in the whole queue, from 1; 0 unless
@@ -91,8 +91,8 @@ type Pod struct {
 
 // The limits of an answer.
 const (
-	groupsMax = 5_000
-	podsMax   = 20_000
+	maxGroups = 5_000
+	maxPods   = 20_000
 )
 
 // unordered is Answer.OrderUnknown.

@@ -97,7 +97,7 @@ func (s *snapshot) answer(ctx context.Context, q Question, selector labels.Selec
 		if of == nil {
 			leftOut[g.identityOf(w)] = true
 		}
-		if of == nil || q.Pods && listed == podsMax {
+		if of == nil || q.Pods && listed == maxPods {
 			g.answer.PodsLeftOut++
 			continue
 		}
@@ -145,7 +145,7 @@ func (g *grouping) groupOf(w *waiting) *Group {
 	id := g.identityOf(w)
 	at, known := g.at[id]
 	if !known {
-		if at = len(g.answer.Groups); at == groupsMax {
+		if at = len(g.answer.Groups); at == maxGroups {
 			return nil
 		}
 		g.at[id] = at
@@ -153,13 +153,13 @@ func (g *grouping) groupOf(w *waiting) *Group {
 			Namespace: id.namespace, Owner: id.owner, PodGroup: id.podGroup, Place: id.place, Reason: id.reason,
 			Rejectors: w.brief.Rejectors, Pending: w.brief.Pending,
 			Message: cut(cmp.Or(w.recorded, w.last.Message()), maxText), Since: w.pod.CreationTimestamp.UTC(),
-			AttemptsMin: w.brief.Attempts, WaitsForEvent: w.brief.WaitsForEvent,
+			MinAttempts: w.brief.Attempts, WaitsForEvent: w.brief.WaitsForEvent,
 			Position: w.position, Next: g.nextOf(w),
 		})
 	}
 	of := &g.answer.Groups[at]
 	of.Count++
-	of.AttemptsMin, of.AttemptsMax = min(of.AttemptsMin, w.brief.Attempts), max(of.AttemptsMax, w.brief.Attempts)
+	of.MinAttempts, of.MaxAttempts = min(of.MinAttempts, w.brief.Attempts), max(of.MaxAttempts, w.brief.Attempts)
 	of.addEvicted(w)
 	if created := w.pod.CreationTimestamp.UTC(); created.Before(of.Since) {
 		of.Since = created

@@ -67,7 +67,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w := &world{TB: t, now: begin}
-	if w.queue, err = queue.New(c.Queue(queue.DefaultParkedMax)); err != nil {
+	if w.queue, err = queue.New(c.Queue(queue.DefaultMaxParked)); err != nil {
 		t.Fatal(err)
 	}
 	now := func() time.Time { return w.now }
@@ -136,7 +136,7 @@ func (w *world) answer(q Question) *Answer {
 func lines(a *Answer) (all []string) {
 	for i := range a.Groups {
 		g := &a.Groups[i]
-		line := fmt.Sprintf("%s %s %d %s %q attempts %d-%d", g.Namespace, g.Owner, g.Count, g.Place, g.Reason, g.AttemptsMin, g.AttemptsMax)
+		line := fmt.Sprintf("%s %s %d %s %q attempts %d-%d", g.Namespace, g.Owner, g.Count, g.Place, g.Reason, g.MinAttempts, g.MaxAttempts)
 		if g.Position > 0 {
 			line += fmt.Sprintf(" position %d", g.Position)
 		}
@@ -275,18 +275,18 @@ func TestSlices(t *testing.T) {
 // them.
 func TestAnswerIsBounded(t *testing.T) {
 	s := &snapshot{}
-	for i := range groupsMax + 7 {
+	for i := range maxGroups + 7 {
 		s.pods = append(s.pods, waiting{pod: build.Pod(build.Named(fmt.Sprint("p", i)))})
 	}
-	for i := range podsMax {
+	for i := range maxPods {
 		s.pods = append(s.pods, waiting{pod: build.Pod(build.Named(fmt.Sprint("w", i)), owned("web"))})
 	}
 	w := &Lister{config: Config{Now: time.Now, Wall: time.Now}, turn: make(chan struct{}, 1), last: s}
 	s.at = time.Now()
-	s.pods = append(s.pods[groupsMax+7:], s.pods[:groupsMax+7]...)
+	s.pods = append(s.pods[maxGroups+7:], s.pods[:maxGroups+7]...)
 	a, err := w.Answer(t.Context(), Question{Pods: true})
-	if err != nil || len(a.Groups) != groupsMax || a.Groups[0].Count != podsMax || len(a.Groups[0].Pods) != podsMax || a.Groups[1].Pods != nil ||
-		a.GroupsLeftOut != 8 || a.PodsLeftOut != groupsMax+7 || a.Pods != podsMax+groupsMax+7 {
+	if err != nil || len(a.Groups) != maxGroups || a.Groups[0].Count != maxPods || len(a.Groups[0].Pods) != maxPods || a.Groups[1].Pods != nil ||
+		a.GroupsLeftOut != 8 || a.PodsLeftOut != maxGroups+7 || a.Pods != maxPods+maxGroups+7 {
 		t.Errorf("%d groups, %d and %d left out of %d pods, %v", len(a.Groups), a.GroupsLeftOut, a.PodsLeftOut, a.Pods, err)
 	}
 }

@@ -32,10 +32,10 @@ type Config struct {
 	Report func(Decision)
 	// Keep, if set, is called before a disagreement that is no race is reported. objects
 	// is the cluster before the binding, including the pod. where is the place where Keep
-	// stored it. Keep must not change the objects. It is called at most KeepMax times,
+	// stored it. Keep must not change the objects. It is called at most MaxKeep times,
 	// and at most half as often for lesser nodes.
 	Keep    func(d *Decision, objects []runtime.Object) (where string)
-	KeepMax int
+	MaxKeep int
 }
 
 const (
@@ -87,7 +87,7 @@ type Shadow struct {
 	summary  Summary
 
 	keepObjects               func(d *Decision, objects []runtime.Object) (where string)
-	keepMax, kept, keptLesser int
+	maxKeep, kept, keptLesser int
 }
 
 // pending is a pod that the other scheduler has not bound.
@@ -117,7 +117,7 @@ func New(c Config) (*Shadow, error) {
 	s := &Shadow{
 		state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, grace: c.Grace, settle: c.Settle, report: c.Report, groups: c.Scheduler.Groups,
 		objects: map[model.Ref]object{}, credit: maxCredit, pending: map[model.PodKey]*pending{}, asks: list.New(),
-		keepObjects: c.Keep, keepMax: c.KeepMax,
+		keepObjects: c.Keep, maxKeep: c.MaxKeep,
 	}
 	for _, p := range c.Scheduler.Profiles {
 		if len(c.SchedulerNames) == 0 || slices.Contains(c.SchedulerNames, p.Name) {

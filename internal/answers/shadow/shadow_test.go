@@ -103,7 +103,7 @@ func TestLesser(t *testing.T) {
 	if d := f.told[0]; d.Best != "b" || d.Node != "a" || d.Total >= d.BestTotal || d.Feasible != 2 || d.Nodes != 2 {
 		t.Errorf("told %+v", d)
 	}
-	if s := f.Summary(); s.GapMax != f.told[0].BestTotal-f.told[0].Total || s.GapSum != s.GapMax {
+	if s := f.Summary(); s.MaxGap != f.told[0].BestTotal-f.told[0].Total || s.GapSum != s.MaxGap {
 		t.Errorf("the summary is %+v", s)
 	}
 }
@@ -280,7 +280,7 @@ func TestOwnBindingsExplainNothing(t *testing.T) {
 func TestKeep(t *testing.T) {
 	f := newFixture(t)
 	var kept []string
-	f.keepMax = 3
+	f.maxKeep = 3
 	f.keepObjects = func(d *Decision, objects []runtime.Object) string {
 		text := d.Pod + " " + string(d.Verdict) + ":"
 		for _, object := range objects {

@@ -97,9 +97,9 @@ type Summary struct {
 	Placeable, Pending int
 	// Unseen is the number of pods that already had a node when first seen.
 	Unseen int
-	// GapSum and GapMax are the differences of lesser nodes to the best, in points of the
+	// GapSum and MaxGap are the differences of lesser nodes to the best, in points of the
 	// weighted total.
-	GapSum, GapMax int64
+	GapSum, MaxGap int64
 }
 
 // VerdictCount is the number of bindings with a verdict.
@@ -160,7 +160,7 @@ func (s *Shadow) tell(q *question, d Decision) {
 		s.summary.Lesser++
 		gap := d.BestTotal - d.Total
 		s.summary.GapSum += gap
-		s.summary.GapMax = max(s.summary.GapMax, gap)
+		s.summary.MaxGap = max(s.summary.MaxGap, gap)
 	case Contradict:
 		s.summary.Contradict++
 	case Race:
@@ -181,12 +181,12 @@ func (s *Shadow) tell(q *question, d Decision) {
 
 // keeps reports whether to store the objects of a disagreement, and counts it if so.
 func (s *Shadow) keeps(v Verdict) bool {
-	if s.keepObjects == nil || s.kept >= s.keepMax {
+	if s.keepObjects == nil || s.kept >= s.maxKeep {
 		return false
 	}
 	switch v {
 	case Lesser:
-		if s.keptLesser >= s.keepMax/2 {
+		if s.keptLesser >= s.maxKeep/2 {
 			return false
 		}
 		s.keptLesser++

@@ -79,8 +79,8 @@ func (l *lowerPods) takeOff(slot int32, use *state.Use) {
 	}
 }
 
-// mostForeseen bounds the kinds of members of a prediction.
-const mostForeseen = 16
+// maxForeseen bounds the kinds of members of a prediction.
+const maxForeseen = 16
 
 // sort is a kind of members, with equal decisions.
 type sort struct {
@@ -96,7 +96,7 @@ func (a *attempt) sorts() (sorts []sort) {
 			return engine.Equal(s.pod, pod) && s.pod.Occupies.Equal(&pod.Occupies) && isPlain(s.pod) && isPlain(pod)
 		})
 		if at < 0 {
-			if len(sorts) == mostForeseen {
+			if len(sorts) == maxForeseen {
 				return nil
 			}
 			at, sorts = len(sorts), append(sorts, sort{pod: pod})

@@ -18,7 +18,7 @@ import (
 
 // attemptOf returns an attempt of a group without decisions.
 func (c *crowd) attemptOf(work turn) *attempt {
-	a := &attempt{Attempt: work.attempt(), state: c.state, engine: c.engine, mostKept: mostKept}
+	a := &attempt{Attempt: work.attempt(), state: c.state, engine: c.engine, maxKept: maxKept}
 	a.assign()
 	for i := range a.Members {
 		a.tried = append(a.tried, i)
@@ -283,7 +283,7 @@ func TestForeseesSeveralKinds(t *testing.T) {
 	if short, known := a.foresee(a.lowerPods(c.state.View()).takeOff); known != foreseen || short != "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining" {
 		t.Errorf("of two kinds without a node %q is foreseen: %d", short, known)
 	}
-	d := decided(c.state, c.engine, gang(100, mostForeseen+1), nil)
+	d := decided(c.state, c.engine, gang(100, maxForeseen+1), nil)
 	if want := "found a placement for podgroup, preempting 1 victims"; !strings.HasSuffix(d.Message, want) {
 		t.Errorf("of many kinds that find room: %s, want %s", d.Message, want)
 	}

@@ -43,10 +43,10 @@ type attempt struct {
 	among    int
 	searches *Searches // nil for no limit
 	progress *progress // nil if the attempt cannot go on in a later round
-	// mostKept bounds the decisions about members that are kept while domain placements
+	// maxKept bounds the decisions about members that are kept while domain placements
 	// are compared.
-	mostKept int
-	// left is the rest of mostKept, for an attempt that cannot go on in a later round.
+	maxKept int
+	// left is the rest of maxKept, for an attempt that cannot go on in a later round.
 	left int
 	// shortBefore means that the domain placement before the present one had no room.
 	// sameKind are the members grouped by equal decisions, empty if they are of too many
@@ -69,13 +69,13 @@ type attempt struct {
 // members. Further passes run only if that pass places too few, see retry. The observer
 // may be nil.
 func Decide(s *state.State, e *engine.Engine, of *plan.Attempt, observer Observer) {
-	decide(s, e, of, observer, nil, mostKept)
+	decide(s, e, of, observer, nil, maxKept)
 }
 
-func decide(s *state.State, e *engine.Engine, of *plan.Attempt, observer Observer, searches *Searches, mostKept int) {
+func decide(s *state.State, e *engine.Engine, of *plan.Attempt, observer Observer, searches *Searches, maxKept int) {
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
-	a := attempt{Attempt: of, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: of.Tree, among: 1}
+	a := attempt{Attempt: of, state: s, engine: e, observer: observer, searches: searches, maxKept: maxKept, tree: of.Tree, among: 1}
 	a.witness, _ = observer.(Witness)
 	a.assign()
 	for i := range a.Members {

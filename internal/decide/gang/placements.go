@@ -40,10 +40,10 @@ type Witness interface {
 // numbers.
 const unschedulable = "pod group is unschedulable"
 
-// mostKept bounds the decisions about members that are kept while domain placements are
+// maxKept bounds the decisions about members that are kept while domain placements are
 // compared. The decisions of the best are needed again, but the best is known only at the
 // end. Beyond the bound the best placement is tried once more.
-const mostKept = 1 << 14
+const maxKept = 1 << 14
 
 // found is a domain placement with room.
 type found struct {
@@ -73,7 +73,7 @@ func (a *attempt) try() (short string, err error) {
 	}
 	var first *trial
 	var feasible []found
-	a.left, a.shortBefore, a.assumed = a.mostKept, false, false
+	a.left, a.shortBefore, a.assumed = a.maxKept, false, false
 	for i := range placements {
 		a.among = len(placements) - i
 		t, err := a.trialOn(i, &placements[i], len(placements) == 1)

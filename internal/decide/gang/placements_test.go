@@ -343,7 +343,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 		c, fit, count := random(r), 1+r.IntN(3), 1+r.IntN(3)
 		p := profileWith(t, fit, count)
 		want := plainly(t, c, p, int64(fit), int64(count))
-		for _, kept := range []int{mostKept, 0} {
+		for _, kept := range []int{maxKept, 0} {
 			s := c.state(anyNode)
 			d := decidedKeeping(kept, s, newEngine(t, p), c.work(p))
 			if got := told(t, s, &d); got != want {
@@ -448,7 +448,7 @@ func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
 				}
 				return e.Counters().Decisions
 			}
-			if again := decisions(row.kept) - decisions(mostKept); again != row.again {
+			if again := decisions(row.kept) - decisions(maxKept); again != row.again {
 				t.Errorf("%s with key %q, %d kept: %d more decisions, want %d", what, row.key, row.kept, again, row.again)
 			}
 		}

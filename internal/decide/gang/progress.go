@@ -72,8 +72,8 @@ type trial struct {
 	decisions int64
 }
 
-// progressMax bounds the groups whose progress is kept.
-const progressMax = 64
+// maxProgress bounds the groups whose progress is kept.
+const maxProgress = 64
 
 // resume returns the progress of an attempt, nil if the attempt cannot stop. Attempts
 // cannot stop for a tree, for a group without domain placements, or if a member is
@@ -110,7 +110,7 @@ func (s *Searches) keep(a *attempt) {
 	if s.progress == nil {
 		s.progress = map[types.UID]*progress{}
 	}
-	if s.progress[uid] == nil && len(s.progress) == progressMax {
+	if s.progress[uid] == nil && len(s.progress) == maxProgress {
 		s.forgetOldest()
 	}
 	s.progress[uid] = a.progress
@@ -186,7 +186,7 @@ func (a *attempt) elsewhere(pods []*model.Pod) (aspects model.Aspect, local bool
 		if kinds[kind] {
 			continue
 		}
-		if kinds[kind] = true; len(kinds) > mostForeseen {
+		if kinds[kind] = true; len(kinds) > maxForeseen {
 			return 0, false
 		}
 		own, ok := a.engine.Elsewhere(a.state.View(), pod)
@@ -274,7 +274,7 @@ func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 // placement.
 func (a *attempt) keeps(p *progress) bool {
 	if p != nil {
-		return p.kept+len(a.Members) <= a.mostKept
+		return p.kept+len(a.Members) <= a.maxKept
 	}
 	a.left -= len(a.Members)
 	return a.left >= 0

@@ -22,10 +22,10 @@ import (
 // The same holds for the groups of a tree, which can take each other's space. Their turns
 // come in other orders, too.
 
-// mostRetries bounds the further passes in one attempt of a group. Together the passes
+// maxRetries bounds the further passes in one attempt of a group. Together the passes
 // make at most the configured number of decisions about members, or retriesEach for each
 // member if that is more. A pass that has begun ends.
-const mostRetries, retriesEach = 16, 4
+const maxRetries, retriesEach = 16, 4
 
 // kind is a set of members with equal decisions.
 type kind struct {
@@ -61,7 +61,7 @@ func (a *attempt) retry() (placed bool, err error) {
 	b := a.again()
 	b.observer, b.witness, b.progress = nil, a.witness, a.progress
 	recalled := a.recalled()
-	for n := range mostRetries {
+	for n := range maxRetries {
 		made := a.engine.Counters().Decisions - before.Decisions + a.recalled() - recalled
 		if made+int64(len(a.tried)) > left {
 			break

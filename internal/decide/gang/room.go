@@ -24,7 +24,7 @@ import (
 func Room(s *state.State, e *engine.Engine, of *plan.Attempt) (places []plan.Nomination, moved int) {
 	s.BeginGroupTurn() // so that members share a claim that none of them has yet
 	defer s.EndGroupTurn()
-	whole := attempt{Attempt: of, state: s, engine: e, profile: e.Profile(of.First().SchedulerName), tree: of.Tree, mostKept: mostKept}
+	whole := attempt{Attempt: of, state: s, engine: e, profile: e.Profile(of.First().SchedulerName), tree: of.Tree, maxKept: maxKept}
 	var last metav1.Time
 	for i := range of.Members {
 		pod := of.Members[i].Pod

@@ -47,9 +47,9 @@ const (
 	// perDecision and perVisited are the pause of extra passes for each decision of a
 	// failed pass and each node that it visited: twenty times as long as these take.
 	perDecision, perVisited = 40 * time.Microsecond, 200 * time.Nanosecond
-	// mostVain bounds the groups with remembered failures. At the bound all are dropped;
+	// maxVain bounds the groups with remembered failures. At the bound all are dropped;
 	// the groups only lose their place in the order.
-	mostVain = 4096
+	maxVain = 4096
 )
 
 // limit is a leaky bucket for time spent on failures. A long failure is followed by a
@@ -60,14 +60,14 @@ type limit struct {
 	full, last time.Time
 }
 
-// Pauses begin when they add up to more than burst, and last at most restMax.
-const burst, restMax = 400 * time.Millisecond, time.Minute
+// Pauses begin when they add up to more than burst, and last at most maxRest.
+const burst, maxRest = 400 * time.Millisecond, time.Minute
 
 // mayBegin reports whether no pause applies now to a group. likelyInVain means that the
 // group is likely to fail.
 func (l *limit) mayBegin(now time.Time, likelyInVain bool) bool {
-	if l.full.Sub(now) > restMax { // the clock was set back
-		l.full, l.last = now.Add(restMax), now
+	if l.full.Sub(now) > maxRest { // the clock was set back
+		l.full, l.last = now.Add(maxRest), now
 	}
 	from := l.full.Add(-burst)
 	if likelyInVain && from.After(l.last) {
@@ -82,7 +82,7 @@ func (l *limit) inVain(now time.Time, rest time.Duration) {
 		l.full = now
 	}
 	l.full, l.last = l.full.Add(rest), now
-	if latest := now.Add(restMax); l.full.After(latest) {
+	if latest := now.Add(maxRest); l.full.After(latest) {
 		l.full = latest
 	}
 }
@@ -93,7 +93,7 @@ const searchLater = "preemption postponed: recent attempts to preempt for pod gr
 
 // Decide is the function Decide, within these limits.
 func (s *Searches) Decide(on *state.State, e *engine.Engine, of *plan.Attempt, observer Observer) {
-	decide(on, e, of, observer, s, mostKept)
+	decide(on, e, of, observer, s, maxKept)
 }
 
 // rests reports whether the search for victims must wait, and the message to report
@@ -137,7 +137,7 @@ func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string)
 		return
 	}
 	_, again := s.vain[a.Group.UID()]
-	if s.vain == nil || len(s.vain) >= mostVain {
+	if s.vain == nil || len(s.vain) >= maxVain {
 		s.vain = map[types.UID]string{}
 	}
 	s.vain[a.Group.UID()] = found
@@ -162,7 +162,7 @@ func (s *Searches) passedInVain(a *attempt, before engine.Counters) {
 	if s == nil {
 		return
 	}
-	if s.passed == nil || len(s.passed) >= mostVain {
+	if s.passed == nil || len(s.passed) >= maxVain {
 		s.passed = map[types.UID]bool{}
 	}
 	s.passed[a.Group.UID()] = true

@@ -71,8 +71,8 @@ func TestSearchesInVainRest(t *testing.T) {
 		{0, b, short, false},
 		{0, fits, found, true},        // and the first search for a group does not
 		{-time.Hour, b, short, false}, // the clock was set back
-		{restMax, b, short, false},
-		{restMax, b, short, true},
+		{maxRest, b, short, false},
+		{maxRest, b, short, true},
 	} {
 		now = now.Add(step.after)
 		c.state.SetNow(now)
@@ -131,8 +131,8 @@ func TestLimit(t *testing.T) {
 		{"two that are more together", []noted{{0, burst}, {0, time.Second}}, time.Second, 2 * time.Second},
 		{"later, so that the first has been rested for", []noted{{0, burst}, {burst, burst + time.Second}}, burst + time.Second, burst + 2*time.Second},
 		{"later, in part", []noted{{0, burst}, {burst / 2, burst}}, burst, burst + burst/2},
-		{"longer than a minute", []noted{{0, time.Hour}}, restMax - burst, 2 * (restMax - burst)},
-		{"the clock was set back", []noted{{time.Hour, restMax}}, restMax - burst, 2 * (restMax - burst)},
+		{"longer than a minute", []noted{{0, time.Hour}}, maxRest - burst, 2 * (maxRest - burst)},
+		{"the clock was set back", []noted{{time.Hour, maxRest}}, maxRest - burst, 2 * (maxRest - burst)},
 	} {
 		var l limit
 		for _, n := range row.noted {
@@ -157,8 +157,8 @@ func TestLimit(t *testing.T) {
 // and back takes 20 µs. A failed move is followed by a pause ten times as long, beyond
 // the 2,000 pods that may be moved at once.
 func TestRestsAsDocumented(t *testing.T) {
-	if perMoved != 10*20*time.Microsecond || burst/perMoved != 2000 || restMax != time.Minute {
-		t.Errorf("%s for each pod, %d at once, %s at most", perMoved, burst/perMoved, restMax)
+	if perMoved != 10*20*time.Microsecond || burst/perMoved != 2000 || maxRest != time.Minute {
+		t.Errorf("%s for each pod, %d at once, %s at most", perMoved, burst/perMoved, maxRest)
 	}
 	c := newCrowd(t, 1)
 	now := time.Unix(1_000_000, 0)
@@ -178,15 +178,15 @@ func TestRestsAsDocumented(t *testing.T) {
 		t.Errorf("%s for three decisions that visited 1,000 nodes", rest)
 	}
 	// Failures are remembered for a bounded number of groups.
-	for i := range mostVain {
+	for i := range maxVain {
 		searches.inVain(now, named(i), nil, "x")
 		searches.passedInVain(named(i), c.engine.Counters())
 	}
 	if len(searches.vain) != 4096 || len(searches.passed) != 4096 {
 		t.Errorf("known of %d and of %d groups", len(searches.vain), len(searches.passed))
 	}
-	searches.inVain(now, named(mostVain), nil, "x")
-	searches.passedInVain(named(mostVain), c.engine.Counters())
+	searches.inVain(now, named(maxVain), nil, "x")
+	searches.passedInVain(named(maxVain), c.engine.Counters())
 	if len(searches.vain) != 1 || len(searches.passed) != 1 {
 		t.Errorf("after one more, known of %d and of %d groups", len(searches.vain), len(searches.passed))
 	}

@@ -276,7 +276,7 @@ func (a *attempt) tryPlacements(n *node, placements []plugin.DomainPlacement) (s
 	var firstShort string
 	var feasible []found
 	var all []*kept
-	left := a.mostKept
+	left := a.maxKept
 	for i := range placements {
 		short, err := a.tryBelow(n, placements[i].Nodes)
 		if err != nil {

@@ -331,7 +331,7 @@ func TestTreesAgreeWithThePlainSearch(t *testing.T) {
 			want = append(want, "placed")
 		}
 		result.tell(f.root, "", &want)
-		for _, kept := range []int{mostKept, 0} {
+		for _, kept := range []int{maxKept, 0} {
 			s := f.state(anyNode)
 			d := decidedKeeping(kept, s, newEngine(t, p), f.work(p))
 			message, _, _ := strings.Cut(d.Message, ", pod group preemption")

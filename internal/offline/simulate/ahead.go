@@ -43,7 +43,7 @@ func (c *Cluster) runsAhead() bool {
 	if s.Pods == nil || s.EventHints || s.Mirror != nil || s.External != nil || s.OnPhase != nil || len(s.Observers) > 0 || s.Pace > 0 || s.Scheduler.WholeObjects() || !c.running() {
 		return false
 	}
-	if f.WatchDelayMax > 0 || f.BindDelayMax > 0 || f.ControllerDelayMax > 0 || len(f.Requests) > 0 {
+	if f.MaxWatchDelay > 0 || f.MaxBindDelay > 0 || f.MaxControllerDelay > 0 || len(f.Requests) > 0 {
 		return false
 	}
 	for ref := range c.store.others {

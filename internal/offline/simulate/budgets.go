@@ -85,7 +85,7 @@ func (b *budgetController) visit(ref model.Ref) {
 		return
 	}
 	b.planned[ref] = true
-	b.c.agenda.plan(b.c.now.Add(b.c.chaos.upTo(b.c.chaos.ControllerDelayMax)), 0, func() {
+	b.c.agenda.plan(b.c.now.Add(b.c.chaos.upTo(b.c.chaos.MaxControllerDelay)), 0, func() {
 		delete(b.planned, ref)
 		b.sync(ref)
 	})

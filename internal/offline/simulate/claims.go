@@ -166,7 +166,7 @@ func (m *claimController) visit(ref model.Ref) {
 }
 
 func (m *claimController) later(do func()) {
-	m.c.agenda.plan(m.c.now.Add(m.c.chaos.upTo(m.c.chaos.ControllerDelayMax)), 0, do)
+	m.c.agenda.plan(m.c.now.Add(m.c.chaos.upTo(m.c.chaos.MaxControllerDelay)), 0, do)
 }
 
 // setGroup applies a version of a PodGroup. Only PodGroups with claims matter.

@@ -39,9 +39,9 @@ const (
 type Config struct {
 	// Scheduler is the scheduler's configuration.
 	Scheduler *config.Config
-	// ParkedMax is the time after which a parked pod is retried without a reason; 0 means
+	// MaxParked is the time after which a parked pod is retried without a reason; 0 means
 	// kube-scheduler's default.
-	ParkedMax time.Duration
+	MaxParked time.Duration
 	// GroupPatience is how long a rejected pod group lets other pods overtake it; 0 means
 	// forever.
 	GroupPatience time.Duration
@@ -220,8 +220,8 @@ func New(config Config) (*Cluster, error) {
 	if config.Scheduler == nil {
 		return nil, errors.New("simulate: no scheduler configuration is given")
 	}
-	if config.ParkedMax == 0 {
-		config.ParkedMax = queue.DefaultParkedMax
+	if config.MaxParked == 0 {
+		config.MaxParked = queue.DefaultMaxParked
 	}
 	config.Patience = cmp.Or(config.Patience, defaultPatience)
 	c := &Cluster{
@@ -245,7 +245,7 @@ func New(config Config) (*Cluster, error) {
 
 // start starts a scheduler process with empty state.
 func (c *Cluster) start() error {
-	rules := c.config.Scheduler.Queue(c.config.ParkedMax)
+	rules := c.config.Scheduler.Queue(c.config.MaxParked)
 	rules.Slice, rules.GroupPatience = c.config.Slice, c.config.GroupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {

@@ -113,7 +113,7 @@ func (m *committer) pump() {
 		}
 		m.busy[worker] = true
 		m.inFlight++
-		delay := m.c.chaos.upTo(m.c.chaos.BindDelayMax)
+		delay := m.c.chaos.upTo(m.c.chaos.MaxBindDelay)
 		if request.Kind == commit.Bind {
 			delay = m.c.chaos.bindDelay(request.Pod.Key())
 		}
@@ -147,7 +147,7 @@ func (m *committer) arrive(worker int, request commit.Request) {
 		response = c.carryOut(request)
 	}
 	c.count(request, fault, response.Err)
-	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(worker, request, response) })
+	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.MaxBindDelay)), m.life, func() { m.done(worker, request, response) })
 }
 
 // done passes a response to the outbox and the results to the loop. The loop receives the

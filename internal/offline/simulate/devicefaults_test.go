@@ -145,7 +145,7 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 	}
 	// Without an event, pods are not retried. That reveals events for which the plugin
 	// does not register.
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], ParkedMax: 24 * time.Hour, EventHints: n%3 == 1})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], MaxParked: 24 * time.Hour, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (t *deviceTrial) asks() map[string]resourcev1.ResourceClaimSpec {
 // faults draws the faults for a while.
 func (t *deviceTrial) faults() simulate.Faults {
 	f := simulate.Faults{
-		WatchDelayMax: t.upTo(2 * time.Second), BindDelayMax: t.upTo(time.Second), ControllerDelayMax: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
+		MaxWatchDelay: t.upTo(2 * time.Second), MaxBindDelay: t.upTo(time.Second), MaxControllerDelay: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
 		ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), Requests: map[simulate.Fault]int{},
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
@@ -255,7 +255,7 @@ func (t *deviceTrial) faults() simulate.Faults {
 	}
 	if t.slow != nil && t.slow.IntN(2) == 0 {
 		t.happened["slow API server"]++
-		f.BindDelayMax = time.Duration(t.slow.Int64N(int64(10 * time.Second)))
+		f.MaxBindDelay = time.Duration(t.slow.Int64N(int64(10 * time.Second)))
 	}
 	return f
 }

@@ -19,7 +19,7 @@ import (
 // with a dominant one.
 func (t *faultTrial) faults() simulate.Faults {
 	f := simulate.Faults{
-		WatchDelayMax: time.Duration(t.r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(t.r.IntN(2000)) * time.Millisecond,
+		MaxWatchDelay: time.Duration(t.r.IntN(3000)) * time.Millisecond, MaxBindDelay: time.Duration(t.r.IntN(2000)) * time.Millisecond,
 		DuplicatePercent: t.r.IntN(20), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), StuckPercent: t.r.IntN(20),
 		Requests: map[simulate.Fault]int{},
 	}

@@ -33,7 +33,7 @@ func (v *volumeController) podGone(key model.PodKey) {
 		return
 	}
 	delete(v.pods, key)
-	v.c.agenda.plan(v.c.now.Add(v.c.chaos.upTo(v.c.chaos.ControllerDelayMax)), 0, func() {
+	v.c.agenda.plan(v.c.now.Add(v.c.chaos.upTo(v.c.chaos.MaxControllerDelay)), 0, func() {
 		for i := range pod.Spec.Volumes {
 			if claim := v.claims[ephemeralClaim(pod, i)]; claim != nil && metav1.IsControlledBy(claim, pod) {
 				v.c.DeleteObject(claimKeyOf(claim).Ref())

@@ -34,7 +34,7 @@ func TestSeriesCountEveryRejection(t *testing.T) {
 		n := node("a", "1000")
 		n.Status.Allocatable["pods"] = n.Status.Allocatable["cpu"]
 		s.c.SetNode(n)
-		s.c.SetFaults(simulate.Faults{BindDelayMax: 200 * time.Millisecond, Kinds: []commit.RequestKind{commit.Record, commit.Repeat}, Requests: map[simulate.Fault]int{
+		s.c.SetFaults(simulate.Faults{MaxBindDelay: 200 * time.Millisecond, Kinds: []commit.RequestKind{commit.Record, commit.Repeat}, Requests: map[simulate.Fault]int{
 			simulate.Throttled: 5, simulate.Unavailable: 5, simulate.Internal: 10, simulate.Refused: 5, simulate.Lost: 10, simulate.Dropped: 5, simulate.TimedOut: 2,
 		}})
 		told, rejections := map[version]int{}, 0

@@ -382,7 +382,7 @@ func TestRelistMissesDeletions(t *testing.T) {
 // order among objects.
 func TestDuplicateAndLateEvents(t *testing.T) {
 	s := newSmall(t, "b", "c")
-	s.c.SetFaults(simulate.Faults{WatchDelayMax: 3 * time.Second, BindDelayMax: time.Second, DuplicatePercent: 100})
+	s.c.SetFaults(simulate.Faults{MaxWatchDelay: 3 * time.Second, MaxBindDelay: time.Second, DuplicatePercent: 100})
 	for i := range 20 {
 		s.c.SetPod(pod(fmt.Sprint("web-", i), "1", i))
 		s.advance(500 * time.Millisecond)

@@ -21,10 +21,10 @@ import (
 // Faults configures random faults and their frequencies. The zero value has no faults and
 // no delays.
 type Faults struct {
-	// WatchDelayMax and BindDelayMax limit the delays of watch events, and of requests
+	// MaxWatchDelay and MaxBindDelay limit the delays of watch events, and of requests
 	// and their answers. Versions of one object are shown in order; different objects
 	// overtake each other.
-	WatchDelayMax, BindDelayMax time.Duration
+	MaxWatchDelay, MaxBindDelay time.Duration
 	// DuplicatePercent of watch events are shown twice.
 	DuplicatePercent int
 	// ReplacedPercent of deletions are not shown if the object exists again under another
@@ -37,9 +37,9 @@ type Faults struct {
 	Kinds []commit.RequestKind
 	// StuckPercent of terminating pods stay until ReleasePods is called.
 	StuckPercent int
-	// ControllerDelayMax limits how late a controller acts on a change to a volume or a
+	// MaxControllerDelay limits how late a controller acts on a change to a volume or a
 	// claim.
-	ControllerDelayMax time.Duration
+	MaxControllerDelay time.Duration
 	// Volumes has the percentage of occasions for each fault. The occasions are the start
 	// of a volume's provisioning, and the arrival of a step's write to a volume or claim.
 	Volumes map[VolumeFault]int
@@ -178,7 +178,7 @@ func (c *chaos) upTo(limit time.Duration) time.Duration {
 
 // jitter spreads waits if requests take time at all. Without delays, waits are exact.
 func (c *chaos) jitter(wait time.Duration) time.Duration {
-	if c.BindDelayMax == 0 {
+	if c.MaxBindDelay == 0 {
 		return wait
 	}
 	return wait + c.upTo(wait/10)
@@ -189,7 +189,7 @@ func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 	if plan := c.plans[key]; plan != nil && plan.delay > 0 {
 		return plan.delay
 	}
-	return c.upTo(c.BindDelayMax)
+	return c.upTo(c.MaxBindDelay)
 }
 
 // fault returns the fault of this request.

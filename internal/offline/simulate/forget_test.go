@@ -20,7 +20,7 @@ func TestGoneIsForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Scheduler: scheduler, Seed: 1, Faults: Faults{WatchDelayMax: time.Second, BindDelayMax: time.Second}})
+	c, err := New(Config{Scheduler: scheduler, Seed: 1, Faults: Faults{MaxWatchDelay: time.Second, MaxBindDelay: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

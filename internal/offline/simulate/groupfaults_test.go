@@ -100,7 +100,7 @@ func newGroupTrial(n uint64, trees bool) (*groupTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], ParkedMax: 24 * time.Hour, EventHints: n%3 == 1})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], MaxParked: 24 * time.Hour, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func groupRef(i int) model.Ref {
 func (t *groupTrial) faults() simulate.Faults {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
 	f := simulate.Faults{
-		WatchDelayMax: upTo(2 * time.Second), BindDelayMax: upTo(time.Second), DuplicatePercent: t.r.IntN(10), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), StuckPercent: t.r.IntN(20),
+		MaxWatchDelay: upTo(2 * time.Second), MaxBindDelay: upTo(time.Second), DuplicatePercent: t.r.IntN(10), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), StuckPercent: t.r.IntN(20),
 		Requests: map[simulate.Fault]int{},
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {

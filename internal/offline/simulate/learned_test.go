@@ -202,7 +202,7 @@ func TestLearnedUnderFaults(t *testing.T) {
 	happened := map[string]int{}
 	for seed := range seeds {
 		s := newTickets(t, simulate.Faults{
-			WatchDelayMax: 3 * time.Second, BindDelayMax: 200 * time.Millisecond, DuplicatePercent: 10,
+			MaxWatchDelay: 3 * time.Second, MaxBindDelay: 200 * time.Millisecond, DuplicatePercent: 10,
 			Requests: map[simulate.Fault]int{
 				simulate.Conflict: 3, simulate.Forbidden: 3, simulate.Throttled: 3, simulate.Unavailable: 5, simulate.Internal: 5, simulate.Refused: 3, simulate.Lost: 15,
 				simulate.Dropped: 10, simulate.TimedOut: 3, simulate.Late: 5,

@@ -200,7 +200,7 @@ func TestTreeIsNotOvertakenForEver(t *testing.T) {
 			t.Fatalf("%d members wait, and the others do not", n)
 		}
 	}
-	if bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultBackoffMax; s.Elapsed() > bound || !kept {
+	if bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultMaxBackoff; s.Elapsed() > bound || !kept {
 		t.Errorf("the tree waits for %s; of its members %d wait; room was kept: %t", s.Elapsed()-began, s.waiting("train-"), kept)
 	}
 	if n := s.Loop().State().Keeps(); n > 0 {
@@ -229,7 +229,7 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 				s.fill()
 				began := s.Elapsed()
 				s.gang("train", 64, "2")
-				bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultBackoffMax
+				bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultMaxBackoff
 				for s.waiting("train-") > 0 && s.Elapsed() < 20*time.Minute {
 					s.second()
 				}

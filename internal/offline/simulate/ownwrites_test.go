@@ -132,7 +132,7 @@ func (c givingBack) cluster(seed uint64) (*simulate.Cluster, error) {
 			cluster.DeletePod(model.PodKey{Namespace: "default", Name: "filler-b"})
 		}
 	}
-	cluster.SetFaults(simulate.Faults{BindDelayMax: 10 * time.Second, WatchDelayMax: 100 * time.Millisecond})
+	cluster.SetFaults(simulate.Faults{MaxBindDelay: 10 * time.Second, MaxWatchDelay: 100 * time.Millisecond})
 	uses := func(p *v1.Pod) {
 		p.UID = types.UID("uid-" + p.Name)
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: new("claim")}}
@@ -170,7 +170,7 @@ func withGroupClaims(seed uint64, attended bool) (*simulate.Cluster, error) {
 		return nil, err
 	}
 	cluster, err := simulate.New(simulate.Config{
-		Scheduler: scheduler, Seed: seed, Audit: true, Trim: seed%2 == 0, ParkedMax: 24 * time.Hour, Devices: simulate.Devices{Unattended: !attended},
+		Scheduler: scheduler, Seed: seed, Audit: true, Trim: seed%2 == 0, MaxParked: 24 * time.Hour, Devices: simulate.Devices{Unattended: !attended},
 	})
 	if err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func TestFailedEvictions(t *testing.T) {
 // TestVictimIsGone deletes the victim while its eviction is in flight.
 func TestVictimIsGone(t *testing.T) {
 	s := newFull(t)
-	s.c.SetFaults(simulate.Faults{BindDelayMax: time.Second})
+	s.c.SetFaults(simulate.Faults{MaxBindDelay: time.Second})
 	s.c.SetPod(ranked("web", 10))
 	s.step()
 	s.c.DeletePod(key("on-a"))
@@ -146,7 +146,7 @@ func TestBudgetChangesMeanwhile(t *testing.T) {
 		}
 	}
 	budget(1)
-	s.c.SetFaults(simulate.Faults{BindDelayMax: time.Second})
+	s.c.SetFaults(simulate.Faults{MaxBindDelay: time.Second})
 	s.c.SetPod(ranked("web", 10))
 	s.step()
 	budget(0)
@@ -178,7 +178,7 @@ func TestTwoPreemptors(t *testing.T) {
 func TestPreemptorGoesMeanwhile(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		s := newFull(t)
-		s.c.SetFaults(simulate.Faults{BindDelayMax: 500 * time.Millisecond})
+		s.c.SetFaults(simulate.Faults{MaxBindDelay: 500 * time.Millisecond})
 		s.c.SetPod(ranked("web", 10))
 		s.step()
 		s.c.DeletePod(key("web"))

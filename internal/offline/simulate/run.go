@@ -207,7 +207,7 @@ func (c *Cluster) untilQuiet(each func(Round) error) error {
 // hopeful reports whether a pod that backs off or is parked will be retried on a cluster
 // that has changed since its last attempt. The changes that could help a parked pod have
 // happened already. But some events wake no pod, as in kube-scheduler: pods that a
-// namespace selector matches, for example. Such a pod is retried after ParkedMax.
+// namespace selector matches, for example. Such a pod is retried after MaxParked.
 func (c *Cluster) hopeful() bool {
 	if n := c.loop.Queue().Counts(); n.BackingOff+n.Parked == 0 {
 		return false

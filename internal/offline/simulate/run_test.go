@@ -97,7 +97,7 @@ func TestRunEnds(t *testing.T) {
 // TestRunWaitsForWhatNobodyTells places a pod with affinity to pods of a namespace with a
 // certain label. Its first attempt fails. The later placement of a pod in that namespace
 // wakes no pod, as in kube-scheduler. So the first pod gets its node only after
-// ParkedMax.
+// MaxParked.
 func TestRunWaitsForWhatNobodyTells(t *testing.T) {
 	near := v1.PodAffinityTerm{
 		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},

@@ -132,7 +132,7 @@ func faults(r *rand.Rand) simulate.Faults {
 		return simulate.Faults{}
 	}
 	return simulate.Faults{
-		WatchDelayMax: time.Duration(r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(r.IntN(2000)) * time.Millisecond,
+		MaxWatchDelay: time.Duration(r.IntN(3000)) * time.Millisecond, MaxBindDelay: time.Duration(r.IntN(2000)) * time.Millisecond,
 		DuplicatePercent: r.IntN(20),
 		Requests: map[simulate.Fault]int{
 			simulate.Conflict: r.IntN(20), simulate.Unavailable: r.IntN(20), simulate.Lost: r.IntN(10),

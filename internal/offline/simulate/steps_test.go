@@ -277,7 +277,7 @@ func TestStopAmidSteps(t *testing.T) {
 			s.claim("y", nil)
 			s.pod("waits", map[string]string{"first": "x"})
 			s.advance(time.Second)
-			s.c.SetFaults(simulate.Faults{BindDelayMax: time.Second})
+			s.c.SetFaults(simulate.Faults{MaxBindDelay: time.Second})
 			s.pod("flies", map[string]string{"first": "y"})
 			s.advance(time.Millisecond)
 			end(s)
@@ -305,7 +305,7 @@ func TestStepFaults(t *testing.T) {
 	for seed := range uint64(build.UnlessRaced(20, 3)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		s := newStepping(t, simulate.Faults{
-			WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 300 * time.Millisecond, DuplicatePercent: 10,
+			MaxWatchDelay: 300 * time.Millisecond, MaxBindDelay: 300 * time.Millisecond, DuplicatePercent: 10,
 			Requests: map[simulate.Fault]int{
 				simulate.Conflict: 3, simulate.Forbidden: 3, simulate.Throttled: 3, simulate.Unavailable: 3, simulate.Internal: 3, simulate.Refused: 3,
 				simulate.Lost: 3, simulate.Dropped: 3, simulate.TimedOut: 3,

@@ -173,7 +173,7 @@ func TestRestartBetweenVolumeAndBinding(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.c.SetFaults(simulate.Faults{ControllerDelayMax: 10 * time.Second})
+	s.c.SetFaults(simulate.Faults{MaxControllerDelay: 10 * time.Second})
 	s.c.SetPod(pod("web", "1", 0, withData))
 	s.advance(0)
 	on := s.on("web")
@@ -205,7 +205,7 @@ func TestVolumeIsShownAfterItsClaim(t *testing.T) {
 		config := defaults(t)
 		config.Seed = seed
 		s := volumeClusterOf(t, config, "dp")
-		s.c.SetFaults(simulate.Faults{WatchDelayMax: 5 * time.Second})
+		s.c.SetFaults(simulate.Faults{MaxWatchDelay: 5 * time.Second})
 		s.c.SetPod(pod("web", "1", 0, withData))
 		for range 600 {
 			s.advance(100 * time.Millisecond)

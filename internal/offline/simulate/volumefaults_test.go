@@ -117,7 +117,7 @@ func newVolumeTrial(n uint64) (*volumeTrial, error) {
 // faults draws the faults for a while.
 func (t *volumeTrial) faults() simulate.Faults {
 	f := simulate.Faults{
-		WatchDelayMax: t.upTo(2 * time.Second), BindDelayMax: t.upTo(time.Second), ControllerDelayMax: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
+		MaxWatchDelay: t.upTo(2 * time.Second), MaxBindDelay: t.upTo(time.Second), MaxControllerDelay: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
 		ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), Requests: map[simulate.Fault]int{},
 		Volumes: map[simulate.VolumeFault]int{
 			simulate.ProvisionFails: t.r.IntN(40), simulate.ProvisionHangs: t.r.IntN(20), simulate.VolumeTouched: t.r.IntN(20), simulate.VolumeTaken: t.r.IntN(20),

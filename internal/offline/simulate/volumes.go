@@ -131,7 +131,7 @@ func (v *volumeController) visit(ref model.Ref) {
 		return
 	}
 	v.planned[ref] = true
-	v.c.agenda.plan(v.c.now.Add(v.c.chaos.upTo(v.c.chaos.ControllerDelayMax)), 0, func() {
+	v.c.agenda.plan(v.c.now.Add(v.c.chaos.upTo(v.c.chaos.MaxControllerDelay)), 0, func() {
 		delete(v.planned, ref)
 		switch ref.Kind {
 		case model.PersistentVolumeClaimKind:

@@ -360,7 +360,7 @@ func TestControllerIsLate(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(20) {
 		config := defaults(t)
-		config.Seed, config.Faults = seed, simulate.Faults{ControllerDelayMax: 2 * time.Second}
+		config.Seed, config.Faults = seed, simulate.Faults{MaxControllerDelay: 2 * time.Second}
 		c := storing(t, config, withClasses(build.PersistentVolumeClaim("c", "class=np storage=1Gi"), build.PersistentVolume("v", "class=np storage=1Gi claim=default/c"))...)
 		for range 200 {
 			seen[storageOf(c)] = true

@@ -92,7 +92,7 @@ func (c *Cluster) relist(kind model.Kind) {
 	w.list++
 	w.broken = true
 	list := w.list
-	c.agenda.plan(c.now.Add(c.chaos.upTo(c.chaos.WatchDelayMax)), c.life, func() {
+	c.agenda.plan(c.now.Add(c.chaos.upTo(c.chaos.MaxWatchDelay)), c.life, func() {
 		if w.list != list || c.away {
 			return
 		}
@@ -173,7 +173,7 @@ func (c *Cluster) plan(s sighting) {
 	if w == nil {
 		return
 	}
-	at := c.now.Add(c.chaos.upTo(c.chaos.WatchDelayMax))
+	at := c.now.Add(c.chaos.upTo(c.chaos.MaxWatchDelay))
 	if last, ok := w.shownAt[s.of]; ok && last.After(at) {
 		at = last
 	}

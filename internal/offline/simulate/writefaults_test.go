@@ -91,7 +91,7 @@ func (t *writeTrial) advance(d time.Duration) error {
 func (t *writeTrial) faults() simulate.Faults {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
 	f := simulate.Faults{
-		WatchDelayMax: upTo(2 * time.Second), BindDelayMax: upTo(10 * time.Second), ControllerDelayMax: upTo(3 * time.Second),
+		MaxWatchDelay: upTo(2 * time.Second), MaxBindDelay: upTo(10 * time.Second), MaxControllerDelay: upTo(3 * time.Second),
 		DuplicatePercent: t.r.IntN(10), Requests: map[simulate.Fault]int{},
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {

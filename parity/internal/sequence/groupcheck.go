@@ -60,7 +60,7 @@ func newGroups(play *groupPlay, seed uint64) (*simulate.Cluster, *groupCheck, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading of the configuration by Berth: %w", err)
 	}
-	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: faults, ParkedMax: 1000 * time.Hour, Pace: time.Millisecond})
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: faults, MaxParked: 1000 * time.Hour, Pace: time.Millisecond})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -54,7 +54,7 @@ func GroupScripts(pods int) []Script {
 		// kube-scheduler when the watch shows it.
 		script("seq-gang-late", "groups of all kinds, with late and repeated events", func(p *groupPlay) {
 			p.member, p.alone = relatedMember, true
-			p.faults = simulate.Faults{WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond, DuplicatePercent: 5}
+			p.faults = simulate.Faults{MaxWatchDelay: 300 * time.Millisecond, MaxBindDelay: 500 * time.Millisecond, DuplicatePercent: 5}
 		}),
 		script("seq-gang-preempt", "groups that evict members of others, one by one or all of a group, with budgets", func(p *groupPlay) {
 			p.ranks, p.alone, p.preempts = true, true, true

@@ -39,7 +39,7 @@ func PreemptScripts(pods int) []Script {
 			p.pods /= 2
 			p.template, p.changes = p.any, 4
 			p.faults = simulate.Faults{
-				WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond,
+				MaxWatchDelay: 300 * time.Millisecond, MaxBindDelay: 500 * time.Millisecond,
 				DuplicatePercent: 5, Requests: map[simulate.Fault]int{simulate.Conflict: 3, simulate.Unavailable: 3, simulate.Lost: 1, simulate.Forbidden: 3},
 			}
 		}),

@@ -64,7 +64,7 @@ func Scripts(pods int) []Script {
 			p.pods /= 5
 			p.template, p.changes = p.any, 6
 			p.faults = simulate.Faults{
-				WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond,
+				MaxWatchDelay: 300 * time.Millisecond, MaxBindDelay: 500 * time.Millisecond,
 				DuplicatePercent: 5, Requests: map[simulate.Fault]int{simulate.Conflict: 3, simulate.Unavailable: 3, simulate.Lost: 1},
 			}
 		}),

@@ -11,8 +11,8 @@ type budgetsOf struct {
 	by         map[model.LabelSet][]*state.Budget
 }
 
-// mostLabelSets bounds the label sets in budgetsOf.
-const mostLabelSets = 1 << 14
+// maxLabelSets bounds the label sets in budgetsOf.
+const maxLabelSets = 1 << 14
 
 // of returns the budgets that protect a pod by the rules. Selectors are matched once for
 // each label set.
@@ -20,7 +20,7 @@ func (b *budgetsOf) of(v state.View, pod *model.Pod, rules model.BudgetRules) []
 	if !rules.Protects(pod) || len(v.Budgets(pod.Namespace)) == 0 {
 		return nil
 	}
-	if now := v.BudgetSelections(); b.by == nil || b.selections != now || len(b.by) >= mostLabelSets {
+	if now := v.BudgetSelections(); b.by == nil || b.selections != now || len(b.by) >= maxLabelSets {
 		b.by, b.selections = map[model.LabelSet][]*state.Budget{}, now
 	}
 	selecting, known := b.by[pod.LabelSet()]

@@ -44,11 +44,11 @@ const (
 const (
 	// fewFindings is the number of kinds of pods whose findings are always kept.
 	// findingBytes limits the memory of all findings, at findingBytesPerSlot for each
-	// kind and slot. mostTexts bounds the different reasons of one kind.
+	// kind and slot. maxTexts bounds the different reasons of one kind.
 	fewFindings         = 8
 	findingBytes        = 64 << 20
 	findingBytesPerSlot = 41
-	mostTexts           = 255 - firstReason
+	maxTexts            = 255 - firstReason
 )
 
 // findingsFor returns the up-to-date findings for pods like the cycle's, or nil if they
@@ -146,7 +146,7 @@ func (f *findings) learnReasons(slot int32, texts []string) bool {
 	text := strings.Join(texts, "\n")
 	at, known := f.positions[text]
 	if !known {
-		if len(f.texts) >= int(mostTexts) {
+		if len(f.texts) >= int(maxTexts) {
 			return false
 		}
 		at = uint8(len(f.texts))

@@ -223,19 +223,19 @@ func TestOrderAfterSlotsAreCutOff(t *testing.T) {
 // dropped with its bounds.
 func TestFewOrdersInSmallClusters(t *testing.T) {
 	c := newRemembering(3)
-	for rejection := range uint64(2 * mostOrders) {
+	for rejection := range uint64(2 * maxOrders) {
 		c.rejection = 1 + rejection
 		for range looksPerOrder + 1 {
 			c.search(true)
 		}
 	}
 	m := c.begun()
-	if len(m.orders) != mostOrders {
-		t.Errorf("nodes are in order for %d rejections, want %d", len(m.orders), mostOrders)
+	if len(m.orders) != maxOrders {
+		t.Errorf("nodes are in order for %d rejections, want %d", len(m.orders), maxOrders)
 	}
-	oldest := m.orders[orderKey{1 + mostOrders, 10}]
+	oldest := m.orders[orderKey{1 + maxOrders, 10}]
 	for key := range m.orders {
-		if key.rejection <= mostOrders {
+		if key.rejection <= maxOrders {
 			t.Errorf("the order for rejection %d is not forgotten", key.rejection)
 		}
 	}
@@ -336,10 +336,10 @@ func TestOrdersAreBounded(t *testing.T) {
 	if c.rejection = 1; c.search(true) != first {
 		t.Error("the order that was used between all others is forgotten")
 	}
-	for rejection := range uint64(3 * mostSeen) {
+	for rejection := range uint64(3 * maxSeen) {
 		c.rejection = 1000 + rejection
 		c.search(true)
-		if n := len(m.seen); n > mostSeen || n == 0 {
+		if n := len(m.seen); n > maxSeen || n == 0 {
 			t.Fatalf("%d rejections are remembered to have been seen", n)
 		}
 	}
@@ -369,10 +369,10 @@ func TestNoted(t *testing.T) {
 		t.Error("after all had changed, it is known which")
 	}
 	at := n.now()
-	for range mostNoted {
+	for range maxNoted {
 		n.note(1)
 	}
-	if slots, ok := n.since(at); !ok || len(slots) != mostNoted {
+	if slots, ok := n.since(at); !ok || len(slots) != maxNoted {
 		t.Errorf("as many as are kept: %d, %t", len(slots), ok)
 	}
 	n.note(2)

@@ -236,15 +236,15 @@ func TestSortedPodsAreKept(t *testing.T) {
 	if now := m.podsOn(s.View(), 0); len(now) != 2 || m.pods != 2 {
 		t.Errorf("%d pods on the node, %d in all", len(now), m.pods)
 	}
-	// Exactly mostSorted pods stay, and one more does not.
-	m.pods = mostSorted - 1
+	// Exactly maxSorted pods stay, and one more does not.
+	m.pods = maxSorted - 1
 	plugintest.Set(s, victim("w", "cpu=1m"))
-	if now := m.podsOn(s.View(), 0); len(now) != 3 || m.pods != mostSorted || len(m.sorted) != 1 {
+	if now := m.podsOn(s.View(), 0); len(now) != 3 || m.pods != maxSorted || len(m.sorted) != 1 {
 		t.Errorf("at the most that are kept: %d pods on the node, %d in all, of %d nodes", len(now), m.pods, len(m.sorted))
 	}
 	plugintest.Set(s, build.Node("m"))
 	m.sorted[1] = sortedPods{version: 1 << 60, pods: make([]*model.Pod, 5)}
-	m.pods = mostSorted
+	m.pods = maxSorted
 	plugintest.Set(s, victim("z", "cpu=1m"))
 	if now := m.podsOn(s.View(), 0); len(now) != 4 || m.pods != 4 || len(m.sorted) != 1 {
 		t.Errorf("beyond the most that are kept: %d pods on the node, %d in all, of %d nodes", len(now), m.pods, len(m.sorted))
@@ -258,7 +258,7 @@ func TestReasonsAreBounded(t *testing.T) {
 	for slot := range int32(300) {
 		f.learnReasons(slot, []string{fmt.Sprint("reason ", slot/2*2%280), "another"})
 		at, known := f.reasons(slot)
-		if want := slot/2 < int32(mostTexts); known != want && slot < 280 {
+		if want := slot/2 < int32(maxTexts); known != want && slot < 280 {
 			t.Errorf("slot %d: known %t", slot, known)
 		}
 		if known && f.texts[at][0] != fmt.Sprint("reason ", slot/2*2%280) {

@@ -157,12 +157,12 @@ func TestTextsAreBounded(t *testing.T) {
 	for slot := range int32(300) {
 		f.learnReasons(slot, []string{fmt.Sprint("reason ", slot)})
 		at, known := f.reasons(slot)
-		if want := slot < int32(mostTexts); known != want || known && at != int(slot) {
+		if want := slot < int32(maxTexts); known != want || known && at != int(slot) {
 			t.Errorf("slot %d: known %t, at %d", slot, known, at)
 		}
 	}
-	if len(f.texts) != int(mostTexts) {
-		t.Errorf("%d texts are kept, want %d", len(f.texts), mostTexts)
+	if len(f.texts) != int(maxTexts) {
+		t.Errorf("%d texts are kept, want %d", len(f.texts), maxTexts)
 	}
 	f.learnReasons(299, []string{"reason 7"})
 	if at, known := f.reasons(299); !known || at != 7 {
@@ -194,11 +194,11 @@ func TestBudgetsAreMatchedOnce(t *testing.T) {
 	if got := b.of(s.View(), pod(build.Labels("app=y")), model.BudgetRules{}); len(got) != 2 || len(b.by) != 1 {
 		t.Errorf("with another budget: %d budgets, %d label sets are kept", len(got), len(b.by))
 	}
-	for i := len(b.by); i < mostLabelSets; i++ {
+	for i := len(b.by); i < maxLabelSets; i++ {
 		b.of(s.View(), pod(build.Labels(fmt.Sprint("app=z", i))), model.BudgetRules{})
 	}
-	if len(b.by) != mostLabelSets {
-		t.Errorf("%d label sets are kept, want %d", len(b.by), mostLabelSets)
+	if len(b.by) != maxLabelSets {
+		t.Errorf("%d label sets are kept, want %d", len(b.by), maxLabelSets)
 	}
 	if b.of(s.View(), pod(build.Labels("app=another")), model.BudgetRules{}); len(b.by) != 1 {
 		t.Errorf("beyond the most: %d label sets are kept", len(b.by))

@@ -47,12 +47,12 @@ type sortedPods struct {
 
 const (
 	// fewBounds is the number of kinds of pods whose bounds are always kept. boundBytes
-	// limits the memory of all bounds, at bytesPerSlot for each kind and slot. mostSorted
+	// limits the memory of all bounds, at bytesPerSlot for each kind and slot. maxSorted
 	// limits the pods that are kept sorted.
 	fewBounds    = 8
 	boundBytes   = 64 << 20
 	bytesPerSlot = 85
-	mostSorted   = 1 << 18
+	maxSorted    = 1 << 18
 )
 
 // begin prepares the memory for a search in a state, by rules.
@@ -140,7 +140,7 @@ func (m *Memory) podsOn(v state.View, slot int32) []*model.Pod {
 	}
 	pods := slices.AppendSeq(make([]*model.Pod, 0, v.Node(slot).PodCount()), v.PodsOn(slot))
 	m.sortByImportance(pods)
-	if m.pods += len(pods) - len(have.pods); m.pods > mostSorted {
+	if m.pods += len(pods) - len(have.pods); m.pods > maxSorted {
 		clear(m.sorted)
 		m.pods = len(pods)
 	}

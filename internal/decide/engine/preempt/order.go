@@ -59,15 +59,15 @@ type orderKey struct {
 }
 
 const (
-	// fewOrders is the number of rejections whose orders are always kept, mostOrders the
+	// fewOrders is the number of rejections whose orders are always kept, maxOrders the
 	// maximum. orderBytes is about the memory limit of all orders, at orderBytesPerSlot
 	// for each order and slot.
 	fewOrders         = 4
-	mostOrders        = 32
+	maxOrders         = 32
 	orderBytes        = 32 << 20
 	orderBytesPerSlot = 56
-	// mostSeen bounds the rejections whose searches are counted.
-	mostSeen = 256
+	// maxSeen bounds the rejections whose searches are counted.
+	maxSeen = 256
 	// looksPerOrder is the number of searches that consider each node and together cost
 	// about as much as building an order. That many come first, so orders at most double
 	// the total cost.
@@ -85,7 +85,7 @@ func (m *Memory) orderFor(c *cycle, b basis, priority int32) *order {
 	o := m.orders[key]
 	if o == nil {
 		if n := m.seen[key]; n < looksPerOrder {
-			if n == 0 && len(m.seen) >= mostSeen {
+			if n == 0 && len(m.seen) >= maxSeen {
 				clear(m.seen)
 			}
 			m.seen[key]++
@@ -93,7 +93,7 @@ func (m *Memory) orderFor(c *cycle, b basis, priority int32) *order {
 		}
 		delete(m.seen, key)
 		most := orderBytes / (orderBytesPerSlot * max(1, c.View.State().Slots()))
-		for len(m.orders) >= min(max(fewOrders, most), mostOrders) {
+		for len(m.orders) >= min(max(fewOrders, most), maxOrders) {
 			forgetOldest(m.orders, func(o *order) uint64 { return o.used })
 		}
 		o = &order{}
@@ -280,11 +280,11 @@ type noted struct {
 	slots []int32
 }
 
-// mostNoted bounds the slots; beyond it any slot may have changed.
-const mostNoted = 1 << 12
+// maxNoted bounds the slots; beyond it any slot may have changed.
+const maxNoted = 1 << 12
 
 func (n *noted) note(slot int32) {
-	if len(n.slots) == mostNoted {
+	if len(n.slots) == maxNoted {
 		n.noteAll()
 	}
 	n.slots = append(n.slots, slot)

@@ -132,7 +132,7 @@ type search struct {
 	candidates map[string]*plugin.Candidate
 	// recalled counts the nodes that are known to have no candidate, by the position of
 	// their reasons.
-	recalled [mostTexts]int
+	recalled [maxTexts]int
 }
 
 // basis is the input of the bounds of nodes.

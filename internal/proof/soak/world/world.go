@@ -86,7 +86,7 @@ func New(config Config) (*World, error) {
 // delays, and few of them are lost or duplicated.
 func faults() simulate.Faults {
 	return simulate.Faults{
-		WatchDelayMax: 20 * time.Millisecond, BindDelayMax: 20 * time.Millisecond, DuplicatePercent: 1,
+		MaxWatchDelay: 20 * time.Millisecond, MaxBindDelay: 20 * time.Millisecond, DuplicatePercent: 1,
 		Requests: map[simulate.Fault]int{simulate.Unavailable: 1, simulate.Lost: 1},
 		Kinds:    []commit.RequestKind{commit.Bind},
 	}

@@ -34,7 +34,7 @@ type ContenderObject struct {
 	Rounds             int      `json:"rounds"`
 	PodsPerSecond      float64  `json:"podsPerSecond"`
 	PodsPerSecondMin   float64  `json:"podsPerSecondMin"`
-	PodsPerSecondMax   float64  `json:"podsPerSecondMax"`
+	MaxPodsPerSecond   float64  `json:"podsPerSecondMax"`
 	WithEvents         float64  `json:"podsPerSecondWithEvents"`
 	CPUMillisPerPod    float64  `json:"cpuMillisPerPod"`
 	ServerMillisPerPod float64  `json:"serverCPUMillisPerPod"`
@@ -66,7 +66,7 @@ func Object(machine Machine, summaries []Summary, notRun []NotRun) Document {
 			m := c.Median
 			object.Contenders = append(object.Contenders, ContenderObject{
 				Name: c.Name, Rounds: c.Rounds,
-				PodsPerSecond: thousandths(m.PodsPerSecond), PodsPerSecondMin: thousandths(c.Least), PodsPerSecondMax: thousandths(c.Most), WithEvents: thousandths(m.WithEvents),
+				PodsPerSecond: thousandths(m.PodsPerSecond), PodsPerSecondMin: thousandths(c.Least), MaxPodsPerSecond: thousandths(c.Most), WithEvents: thousandths(m.WithEvents),
 				CPUMillisPerPod: inMilliseconds(m.CPUPerPod), ServerMillisPerPod: inMilliseconds(m.ServerCPUPerPod),
 				FirstBindSeconds: thousandths(m.FirstBind.Seconds()), P50Seconds: thousandths(m.P50.Seconds()), P99Seconds: thousandths(m.P99.Seconds()),
 				PeakMiB: thousandths(float64(m.PeakBytes) / (1 << 20)), LostEvents: c.LostEvents, Failures: c.Failures,
